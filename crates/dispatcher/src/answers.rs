@@ -1,0 +1,89 @@
+//! What workers answer and report, passed on to the client that asked.
+
+use crate::Dispatcher;
+use crate::control::RequestKind;
+use crate::event::{SessionId, Sink, WorkerIndex};
+use crate::failure::{Cause, Failure};
+use gt_protocol::Op;
+use gt_protocol::message::{self, Message, Reply, Stats};
+
+impl Dispatcher {
+    /// What a client says beside instructions.
+    pub(crate) fn session_says(&mut self, session: SessionId, message: &Message<'_>, sink: &mut dyn Sink) {
+        if let Message::StatsRequest { request } = message {
+            self.ask_all(session, *request, RequestKind::Stats, sink);
+        }
+    }
+
+    pub(crate) fn worker_says(&mut self, index: WorkerIndex, message: Message<'_>, sink: &mut dyn Sink) {
+        match message {
+            Message::Reply(reply) => self.replied(reply, sink),
+            Message::Done { request } => self.answered(index, request, None, sink),
+            Message::Stats(stats) => self.answered(index, stats.request, Some(stats), sink),
+            Message::Failure(failure) => self.failed(&failure, sink),
+            Message::FailedReply { request, failure } => self.failed_reply(request, &failure, sink),
+            // Not for us; a worker that says it is confused, and nothing depends on it.
+            Message::StatsRequest { .. }
+            | Message::WorkerJoined { .. }
+            | Message::WorkerLeft { .. }
+            | Message::Goodbye { .. } => {}
+        }
+    }
+
+    fn replied(&mut self, reply: Reply<'_>, sink: &mut dyn Sink) {
+        let request = i64::try_from(reply.request).unwrap_or(0);
+        let Some(open) = self.requests.get_mut(&request) else { return };
+        if open.kind != RequestKind::Read {
+            return;
+        }
+        open.received = open.received.saturating_add(reply.count);
+        let (session, number) = (open.session, open.number);
+        if open.received >= reply.total {
+            self.requests.remove(&request);
+        }
+        sink.session(session, &Message::Reply(Reply { request: number, ..reply }));
+    }
+
+    pub(crate) fn answered(&mut self, index: WorkerIndex, request: u64, stats: Option<Stats>, sink: &mut dyn Sink) {
+        let key = i64::try_from(request).unwrap_or(0);
+        let Some(open) = self.requests.get_mut(&key) else { return };
+        open.waiting.retain(|worker| *worker != index);
+        let (session, number, done) = (open.session, open.number, open.waiting.is_empty());
+        if let Some(stats) = stats {
+            sink.session(session, &Message::Stats(Stats { request: number, ..stats }));
+        }
+        if done {
+            self.requests.remove(&key);
+            sink.session(session, &Message::Done { request: number });
+        }
+    }
+
+    /// A worker reports that an instruction failed there: the client hears of it, with its own source position.
+    fn failed(&mut self, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
+        let session = SessionId(failure.session);
+        let low = u32::try_from(failure.number & 0xffff_ffff).unwrap_or(0);
+        let number = self.session_number(session, low);
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        if state.cause(number).is_some() {
+            return;
+        }
+        let op = failure.op.unwrap_or(Op::Synchronize);
+        let site = state.site_of(number);
+        let text = failure.text.to_owned();
+        state.remember(Failure::new(Cause { number, class: failure.class, op, site, text }));
+        sink.session(session, &Message::Failure(message::Failure { number, tag: site, ..*failure }));
+    }
+
+    fn failed_reply(&mut self, request: u64, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
+        let key = i64::try_from(request).unwrap_or(0);
+        let Some(open) = self.requests.remove(&key) else { return };
+        let low = u32::try_from(failure.number & 0xffff_ffff).unwrap_or(0);
+        let number = self.session_number(open.session, low);
+        let tag = self
+            .sessions
+            .get(&open.session)
+            .map_or(0, |state| state.cause(number).map_or_else(|| state.site_of(number), |cause| cause.site));
+        let failure = message::Failure { number, tag, ..*failure };
+        sink.session(open.session, &Message::FailedReply { request: open.number, failure });
+    }
+}

@@ -1,0 +1,258 @@
+//! Instructions that compute nothing: free, read, synchronize, names, distribute.
+
+use crate::Dispatcher;
+use crate::event::{Fault, SessionId, Sink, WorkerIndex};
+use crate::failure::Failure;
+use crate::handle::{Handle, Value};
+use gt_protocol::message::{self, Message};
+use gt_protocol::placement::Placement;
+use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use smallvec::{SmallVec, smallvec};
+
+/// A question of a client that workers have not answered yet. Each is answered exactly once or fails exactly once.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub session: SessionId,
+    /// The client's own number for it.
+    pub number: u64,
+    /// Workers that still have to answer.
+    pub waiting: SmallVec<[WorkerIndex; 2]>,
+    pub kind: RequestKind,
+    /// Elements that have come so far.
+    pub received: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    Read,
+    Synchronize,
+    Stats,
+}
+
+impl Dispatcher {
+    pub(crate) fn control(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        match instruction.op {
+            Op::Free => self.free(session, instruction, sink),
+            Op::Read => self.read(session, instruction, sink),
+            Op::Chunk => self.chunk(session, instruction, sink),
+            Op::Synchronize => {
+                let number = request_number(instruction)?;
+                self.ask_all(session, number, RequestKind::Synchronize, sink);
+                Ok(())
+            }
+            Op::Signal | Op::Site => self.name(session, instruction),
+            Op::Distribute => self.distribute(session, instruction, sink),
+            op => Err(Fault::NotForClients { op }),
+        }
+    }
+
+    fn free(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        if self.tracing {
+            self.trace_plain(session, instruction, sink);
+        }
+        for id in instruction.values() {
+            let Some(state) = self.sessions.get_mut(&session) else { continue };
+            match state.take(id.as_slot().unwrap_or(u32::MAX)) {
+                Handle::Live(value) => self.free_value(session, &value, sink),
+                Handle::Failed(_) => {}
+                Handle::Free => {
+                    return Err(Fault::UnknownSlot { op: Op::Free, slot: id.parts().0 });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn free_value(&mut self, session: SessionId, value: &Value, sink: &mut dyn Sink) {
+        for (&worker, &slot) in value.layout.mesh.members().iter().zip(&value.slots) {
+            self.free_slots(session, worker, &[slot], sink);
+        }
+    }
+
+    fn read(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        let number = request_number(instruction)?;
+        let id = instruction.values().next();
+        let slot = id.and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let state = self.sessions.get(&session).ok_or(Fault::NoSession { session })?;
+        let value = match state.handle(slot) {
+            Handle::Free => return Err(Fault::UnknownSlot { op: Op::Read, slot: u64::from(slot) }),
+            Handle::Failed(failure) => {
+                answer_failed(session, number, &failure.clone(), sink);
+                return Ok(());
+            }
+            Handle::Live(value) => value.clone(),
+        };
+        if self.tracing {
+            self.trace_plain(session, instruction, sink);
+        }
+        let mesh = value.layout.mesh.clone();
+        let sharded = matches!(value.layout.placement, Placement::Shard { .. });
+        let slots = if sharded { self.gather(session, slot, &mesh, sink) } else { value.slots };
+        let (Some(&worker), Some(&held)) = (mesh.members().first(), slots.first()) else {
+            return Err(Fault::UnknownSlot { op: Op::Read, slot: u64::from(slot) });
+        };
+        let request = self.open_request(session, number, smallvec![worker], RequestKind::Read);
+        let mut word = Instruction::new(Op::Read);
+        word.operands.push(Operand::Value(Id::slot(held)));
+        word.attrs.clone_from(&instruction.attrs);
+        if let Some(first) = word.attrs.first_mut() {
+            *first = Attr::Int(request);
+        }
+        self.send(session, worker, &word, sink);
+        if sharded {
+            self.free_members(session, &mesh, &slots, sink);
+        }
+        Ok(())
+    }
+
+    fn chunk(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let state = self.sessions.get(&session).ok_or(Fault::NoSession { session })?;
+        let value = match state.handle(slot) {
+            Handle::Live(value) => value.clone(),
+            Handle::Failed(_) => return Ok(()),
+            Handle::Free => return Err(Fault::UnknownSlot { op: Op::Chunk, slot: u64::from(slot) }),
+        };
+        for (&worker, &held) in value.layout.mesh.members().iter().zip(&value.slots) {
+            let mut word = Instruction::new(Op::Chunk);
+            word.operands.push(Operand::Value(Id::slot(held)));
+            word.attrs.clone_from(&instruction.attrs);
+            word.payload = instruction.payload;
+            self.send(session, worker, &word, sink);
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, session: SessionId, instruction: &Instruction<'_>) -> Result<(), Fault> {
+        let op = instruction.op;
+        let (Attr::Int(id), Attr::Text(name)) = (instruction.attr("id"), instruction.attr("name")) else {
+            return Err(Fault::Attribute { op, name: "id" });
+        };
+        let id = u32::try_from(*id).map_err(|_| Fault::Attribute { op, name: "id" })?;
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.name(op, id, name);
+        }
+        Ok(())
+    }
+
+    /// Asks every living worker; the answer waits for the last.
+    pub(crate) fn ask_all(&mut self, session: SessionId, number: u64, kind: RequestKind, sink: &mut dyn Sink) {
+        let workers = self.alive();
+        if workers.is_empty() {
+            sink.session(session, &Message::Done { request: number });
+            return;
+        }
+        let request = self.open_request(session, number, workers.iter().copied().collect(), kind);
+        let mut word = Instruction::new(Op::Synchronize);
+        word.attrs.push(Attr::Int(request));
+        for &worker in &workers {
+            match kind {
+                RequestKind::Stats => {
+                    let request = u64::try_from(request).unwrap_or(0);
+                    sink.worker_message(worker, &Message::StatsRequest { request });
+                }
+                RequestKind::Read | RequestKind::Synchronize => self.send(session, worker, &word, sink),
+            }
+        }
+    }
+
+    fn open_request(
+        &mut self,
+        session: SessionId,
+        number: u64,
+        waiting: SmallVec<[WorkerIndex; 2]>,
+        kind: RequestKind,
+    ) -> i64 {
+        let request = self.next_request;
+        self.next_request = self.next_request.wrapping_add(1);
+        self.requests.insert(request, Request { session, number, waiting, kind, received: 0 });
+        request
+    }
+
+    fn distribute(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        let op = instruction.op;
+        let source = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
+        let target = instruction.outputs.first().ok_or(Fault::Outputs { op, given: 0, expected: 1 })?;
+        let target = state.check_definable(op, *target)?;
+        let handle = state.handle(source).clone();
+        let number = state.number(instruction.tag);
+        let value = match handle {
+            Handle::Free => return Err(Fault::UnknownSlot { op, slot: u64::from(source) }),
+            Handle::Failed(failure) => {
+                state.define_failed(Id::slot(target), failure);
+                return Ok(());
+            }
+            Handle::Live(value) => value,
+        };
+        let rank = i64::try_from(value.meta.dims.len()).unwrap_or(0);
+        let dim = match instruction.attrs.first() {
+            Some(Attr::Int(dim)) => {
+                let dim = if *dim < 0 { *dim + rank } else { *dim };
+                let dim = usize::try_from(dim).ok().filter(|&dim| dim < value.meta.dims.len());
+                Some(dim.ok_or(Fault::Attribute { op, name: "dim" })?)
+            }
+            _ => None,
+        };
+        let moved = self.moved_bytes;
+        let Some(shards) = self.spread_out(session, source, dim, sink) else {
+            return Err(Fault::UnknownSlot { op, slot: u64::from(source) });
+        };
+        if let Some(state) = self.sessions.get_mut(&session) {
+            let layout = shards.layout;
+            state.define(
+                target,
+                Value { meta: value.meta, number, output: 0, layout, slots: shards.slots },
+            );
+        }
+        self.trace_line(session, instruction, number, moved, sink);
+        Ok(())
+    }
+}
+
+fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
+    match instruction.attr("request") {
+        Attr::Int(request) => {
+            u64::try_from(*request).map_err(|_| Fault::Attribute { op: instruction.op, name: "request" })
+        }
+        _ => Err(Fault::Attribute { op: instruction.op, name: "request" }),
+    }
+}
+
+fn answer_failed(session: SessionId, request: u64, failure: &Failure, sink: &mut dyn Sink) {
+    let cause = failure.cause();
+    let failure = message::Failure {
+        session: session.0,
+        number: cause.number,
+        class: cause.class,
+        op: Some(cause.op),
+        tag: cause.site,
+        text: message::clip(&cause.text),
+    };
+    sink.session(session, &Message::FailedReply { request, failure });
+}

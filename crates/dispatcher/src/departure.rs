@@ -1,0 +1,113 @@
+//! Peers that go away: a client's values are freed, a worker's values fail unless another worker holds a copy.
+
+use crate::Dispatcher;
+use crate::control::RequestKind;
+use crate::event::{SessionId, Sink, WorkerIndex};
+use crate::failure::{Cause, Failure};
+use crate::worker::Worker;
+use gt_protocol::message::{self, FailureClass, Message};
+use gt_protocol::placement::{Layout, Mesh, Placement};
+use gt_protocol::{Id, Op};
+use smallvec::SmallVec;
+
+impl Dispatcher {
+    /// A client is gone: everything it held is freed, its open requests are forgotten.
+    pub(crate) fn close_session(&mut self, session: SessionId, sink: &mut dyn Sink) {
+        let Some(state) = self.sessions.remove(&session) else { return };
+        self.requests.retain(|_, request| request.session != session);
+        for (_, value) in state.values() {
+            self.free_value(session, value, sink);
+        }
+    }
+
+    /// A worker is gone: what only it held has failed; its open requests are answered so.
+    pub(crate) fn worker_left(&mut self, index: WorkerIndex, reason: &str, sink: &mut dyn Sink) {
+        let Some(worker) = self.worker_mut(index) else { return };
+        if !worker.alive {
+            return;
+        }
+        *worker = Worker::default();
+        let text = format!("worker {index} is gone ({reason}) and held this value");
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for session in &sessions {
+            let orphans = self.forget_worker(*session, index, &text);
+            for (worker, slot) in orphans {
+                self.free_slots(*session, worker, &[slot], sink);
+            }
+            sink.session(*session, &Message::WorkerLeft { index, reason: message::clip(reason) });
+        }
+        let lost: Vec<i64> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.waiting.contains(&index))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in lost {
+            self.request_lost(key, index, &text, sink);
+        }
+    }
+
+    fn request_lost(&mut self, key: i64, index: WorkerIndex, text: &str, sink: &mut dyn Sink) {
+        let Some(request) = self.requests.get_mut(&key) else { return };
+        if request.kind == RequestKind::Read {
+            let (session, number) = (request.session, request.number);
+            self.requests.remove(&key);
+            let failure = message::Failure {
+                session: session.0,
+                number: 0,
+                class: FailureClass::WorkerLost,
+                op: Some(Op::Read),
+                tag: 0,
+                text: message::clip(text),
+            };
+            sink.session(session, &Message::FailedReply { request: number, failure });
+        } else {
+            self.answered(index, u64::try_from(key).unwrap_or(0), None, sink);
+        }
+    }
+
+    /// Values of a session that lose a piece fail; replicated ones go on with the copies that are left.
+    /// Returns what is left of the failed ones, to be freed.
+    fn forget_worker(&mut self, session: SessionId, index: WorkerIndex, text: &str) -> Vec<(u32, u32)> {
+        let mut orphans = Vec::new();
+        let Some(state) = self.sessions.get_mut(&session) else { return orphans };
+        let touched: Vec<u32> = state
+            .values()
+            .filter(|(_, value)| value.layout.mesh.members().contains(&index))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in touched {
+            let Some(value) = state.value(slot).cloned() else { continue };
+            let kept: SmallVec<[(u32, u32); 2]> = value
+                .layout
+                .mesh
+                .members()
+                .iter()
+                .copied()
+                .zip(value.slots.iter().copied())
+                .filter(|(worker, _)| *worker != index)
+                .collect();
+            let replicated = value.layout.placement == Placement::Replicate;
+            if replicated && !kept.is_empty() {
+                let members: SmallVec<[u32; 8]> = kept.iter().map(|(worker, _)| *worker).collect();
+                if let Some(value) = state.value_mut(slot) {
+                    value.layout =
+                        Layout { mesh: Mesh::new(&members), placement: Placement::Replicate };
+                    value.slots = kept.iter().map(|(_, slot)| *slot).collect();
+                }
+                continue;
+            }
+            let site = state.site_of(value.number);
+            let cause = Cause {
+                number: value.number,
+                class: FailureClass::WorkerLost,
+                op: Op::Receive,
+                site,
+                text: text.to_owned(),
+            };
+            state.define_failed(Id::slot(slot), Failure::new(cause));
+            orphans.extend(kept);
+        }
+        orphans
+    }
+}

@@ -1,0 +1,108 @@
+//! What goes into the core and what comes out of it.
+
+use gt_protocol::message::Message;
+use gt_protocol::{Instruction, Op};
+
+/// Names a session; never reused while the dispatcher lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u32);
+
+/// A worker's place in the order of joining.
+pub type WorkerIndex = u32;
+
+/// Everything that happens besides instructions.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A worker is ready to receive instructions.
+    WorkerJoined { index: WorkerIndex },
+    /// A worker is gone, with all that it held.
+    WorkerLeft { index: WorkerIndex, reason: &'a str },
+    /// A client is gone: its values are freed.
+    SessionClosed { session: SessionId },
+    /// A client asks for something that is no instruction (counters).
+    FromSession { session: SessionId, message: Message<'a> },
+    /// A worker answers or reports.
+    FromWorker { index: WorkerIndex, message: Message<'a> },
+}
+
+/// Where the core's outputs go. Implementations only queue; they never call back into the core.
+pub trait Sink {
+    /// An instruction in the worker's own slots.
+    fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>);
+    /// A message to a worker.
+    fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>);
+    /// A message to a client.
+    fn session(&mut self, session: SessionId, message: &Message<'_>);
+    /// A line for the trace: the client's instruction in numbers, and what is known about it.
+    fn trace(&mut self, session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>);
+}
+
+/// The part of a trace line after `#`.
+#[derive(Clone, Debug, Default)]
+pub struct TraceNotes<'a> {
+    /// `f32[128,64] shard(0)@[0,1]` for each result.
+    pub results: String,
+    /// The signal's name, where the client gave one.
+    pub signal: Option<&'a str>,
+    /// `train.py:42`, where the client gave it.
+    pub site: Option<&'a str>,
+    /// Why it failed, where it did.
+    pub error: Option<String>,
+    /// Bytes moved between workers for it.
+    pub moved_bytes: u64,
+}
+
+/// Counters of [`crate::Dispatcher::statistics`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub sessions: usize,
+    pub workers: usize,
+    pub values: usize,
+    pub bytes: u64,
+    pub requests: usize,
+    pub moved_bytes: u64,
+    pub worker_slots: usize,
+}
+
+/// A breach of the protocol by a client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    #[error("session {session:?} is not open")]
+    NoSession { session: SessionId },
+    #[error("{op:?} is not an instruction for clients")]
+    NotForClients { op: Op },
+    #[error("{op:?} names slot {slot}, which holds no value")]
+    UnknownSlot { op: Op, slot: u64 },
+    #[error("{op:?} defines slot {slot}, which still holds a value")]
+    SlotInUse { op: Op, slot: u64 },
+    #[error("{op:?} defines {given} values instead of {expected}")]
+    Outputs { op: Op, given: usize, expected: usize },
+    #[error("slot {slot} is over the limit of {limit} live values of a session")]
+    TooManyValues { slot: u64, limit: u32 },
+    #[error("{op:?}: attribute {name:?} is missing or of the wrong kind")]
+    Attribute { op: Op, name: &'static str },
+}
+
+/// The full number whose low 32 bits a worker sent back: the nearest one below `next`.
+pub(crate) fn number_of(next: u64, low: u32) -> u64 {
+    const LOW_BITS: u64 = 1 << 32;
+    let candidate = (next & !(LOW_BITS - 1)) | u64::from(low);
+    if candidate < next { candidate } else { candidate.saturating_sub(LOW_BITS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_of;
+
+    #[test]
+    fn the_low_half_of_a_number_is_completed() {
+        for (next, number) in [(10, 9), (1 << 32, (1 << 32) - 1), ((1 << 32) + 5, (1 << 32) - 7), (1 << 40, 1 << 39 | 3)]
+        {
+            let low = u32::try_from(number & 0xffff_ffff).unwrap();
+            if next - number < 1 << 32 {
+                assert_eq!(number_of(next, low), number);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The dispatcher's core: handles, planning, placement, failures. A pure state machine.
+//!
+//! It has two doors. [`Dispatcher::instruction`] is the hot one: an instruction of a client in, instructions for
+//! workers out through a [`Sink`]. [`Dispatcher::handle`] takes everything else: peers that come and go, and what
+//! workers say. Both are called by whoever owns the sockets and rings; the simulator drives them just the same.
+//!
+//! **Architecture invariant:** no I/O, clock, thread, randomness or hash-map iteration here. The same calls in the same
+//! order give the same outputs. The core never looks inside tensor bytes.
+
+mod answers;
+mod collect;
+mod control;
+mod departure;
+mod event;
+mod failure;
+mod handle;
+mod plan;
+mod session;
+mod worker;
+
+pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
+
+use event::number_of;
+use failure::Failure;
+use gt_protocol::{Family, Instruction};
+use session::Session;
+use std::collections::BTreeMap;
+use worker::Worker;
+
+/// All state of one dispatcher.
+#[derive(Default)]
+pub struct Dispatcher {
+    sessions: BTreeMap<SessionId, Session>,
+    workers: Vec<Worker>,
+    /// Session the worker streams were last told of; they are told again when another one's instruction follows.
+    current: Option<SessionId>,
+    next_session: u32,
+    /// Next request number on the worker side.
+    next_request: i64,
+    /// Next tag of a transfer between workers.
+    next_tag: i64,
+    requests: BTreeMap<i64, control::Request>,
+    tracing: bool,
+    moved_bytes: u64,
+}
+
+impl Dispatcher {
+    pub fn new() -> Self {
+        Self { next_session: 1, next_request: 1, next_tag: 1, ..Self::default() }
+    }
+
+    /// Whether [`Sink::trace`] is called for each instruction.
+    pub fn set_tracing(&mut self, tracing: bool) {
+        self.tracing = tracing;
+    }
+
+    /// Opens a session. Its first tensors live on the worker with the fewest sessions.
+    pub fn open_session(&mut self) -> SessionId {
+        let session = SessionId(self.next_session);
+        self.next_session = self.next_session.wrapping_add(1).max(1);
+        self.sessions.insert(session, Session::new());
+        session
+    }
+
+    /// One instruction of a client: plans it and gives the workers' instructions to `sink`.
+    ///
+    /// # Errors
+    /// A [`Fault`] is a breach of the protocol by the client; the caller closes the session. Mistakes in the data are not
+    /// faults: they mark the results as failed.
+    pub fn instruction(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        if !self.sessions.contains_key(&session) {
+            return Err(Fault::NoSession { session });
+        }
+        match instruction.op.info().family {
+            Family::Control => self.control(session, instruction, sink),
+            Family::Collective => Err(Fault::NotForClients { op: instruction.op }),
+            Family::Create
+            | Family::Random
+            | Family::Elementwise
+            | Family::Contract
+            | Family::Reduce
+            | Family::Normalize
+            | Family::View
+            | Family::Index
+            | Family::Loss
+            | Family::Update => self.define(session, instruction, sink),
+        }
+    }
+
+    /// Everything that is not an instruction.
+    pub fn handle(&mut self, event: Event<'_>, sink: &mut dyn Sink) {
+        match event {
+            Event::WorkerJoined { index } => self.worker_joined(index),
+            Event::WorkerLeft { index, reason } => self.worker_left(index, reason, sink),
+            Event::SessionClosed { session } => self.close_session(session, sink),
+            Event::FromSession { session, message } => self.session_says(session, &message, sink),
+            Event::FromWorker { index, message } => self.worker_says(index, message, sink),
+        }
+    }
+
+    /// What the dispatcher holds, for counters and the simulator's invariants.
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            sessions: self.sessions.len(),
+            workers: self.workers.iter().filter(|worker| worker.alive).count(),
+            values: self.sessions.values().map(Session::live_values).sum(),
+            bytes: self.sessions.values().map(Session::live_bytes).sum(),
+            requests: self.requests.len(),
+            moved_bytes: self.moved_bytes,
+            worker_slots: self.workers.iter().map(Worker::used_slots).sum(),
+        }
+    }
+
+    /// Where a client's value lies, as the trace prints it; `None` for an unknown slot.
+    pub fn layout_of(&self, session: SessionId, slot: u32) -> Option<String> {
+        self.sessions.get(&session)?.value(slot).map(|value| value.layout.to_string())
+    }
+
+    fn mark_failed(&mut self, session: SessionId, instruction: &Instruction<'_>, failure: Failure) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            let failure = state.remember(failure);
+            for output in &instruction.outputs {
+                state.define_failed(*output, failure.clone());
+            }
+        }
+    }
+
+    fn session_number(&self, session: SessionId, low: u32) -> u64 {
+        self.sessions.get(&session).map_or(0, |state| number_of(state.next_number(), low))
+    }
+}

@@ -1,0 +1,179 @@
+//! One client's table of handles, its numbers and its failures.
+
+use crate::event::Fault;
+use crate::failure::{Cause, Failure};
+use crate::handle::{Handle, Value};
+use gt_protocol::{Id, Op};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Live values of one session; more is a runaway client, refused before the table eats the memory.
+const SLOTS_MAX: u32 = 1 << 24;
+/// Source positions kept for instructions that may still fail on a worker: more than any ring holds.
+const SITES_KEPT: usize = 1 << 16;
+/// Failures kept for later reads of what they spoiled.
+const FAILURES_KEPT: usize = 1024;
+/// Names of signals and sites that a client may define.
+const NAMES_MAX: usize = 1 << 16;
+
+pub(crate) struct Session {
+    handles: Vec<Handle>,
+    next_number: u64,
+    /// Source position of number n at n modulo [`SITES_KEPT`].
+    sites: Vec<u32>,
+    failures: VecDeque<Failure>,
+    pub home: Option<u32>,
+    pub signals: BTreeMap<u32, Box<str>>,
+    pub site_names: BTreeMap<u32, Box<str>>,
+    live_values: usize,
+    live_bytes: u64,
+}
+
+impl Session {
+    pub fn new() -> Self {
+        Self {
+            handles: Vec::new(),
+            next_number: 0,
+            sites: Vec::new(),
+            failures: VecDeque::new(),
+            home: None,
+            signals: BTreeMap::new(),
+            site_names: BTreeMap::new(),
+            live_values: 0,
+            live_bytes: 0,
+        }
+    }
+
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    pub fn live_values(&self) -> usize {
+        self.live_values
+    }
+
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    /// The next number of the stream, for an instruction from source position `site`.
+    pub fn number(&mut self, site: u32) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        let place = usize::try_from(number).unwrap_or(0) % SITES_KEPT;
+        if place >= self.sites.len() {
+            self.sites.resize(place + 1, 0);
+        }
+        if let Some(kept) = self.sites.get_mut(place) {
+            *kept = site;
+        }
+        number
+    }
+
+    /// The source position of a number that is not too long ago.
+    pub fn site_of(&self, number: u64) -> u32 {
+        let place = usize::try_from(number).unwrap_or(0) % SITES_KEPT;
+        self.sites.get(place).copied().unwrap_or(0)
+    }
+
+    pub fn handle(&self, slot: u32) -> &Handle {
+        const FREE: &Handle = &Handle::Free;
+        usize::try_from(slot).ok().and_then(|place| self.handles.get(place)).unwrap_or(FREE)
+    }
+
+    pub fn value(&self, slot: u32) -> Option<&Value> {
+        match self.handle(slot) {
+            Handle::Live(value) => Some(value),
+            Handle::Free | Handle::Failed(_) => None,
+        }
+    }
+
+    pub fn value_mut(&mut self, slot: u32) -> Option<&mut Value> {
+        match self.handles.get_mut(usize::try_from(slot).ok()?)? {
+            Handle::Live(value) => Some(value),
+            Handle::Free | Handle::Failed(_) => None,
+        }
+    }
+
+    /// All live values with their slots.
+    pub fn values(&self) -> impl Iterator<Item = (u32, &Value)> {
+        (0..).zip(&self.handles).filter_map(|(slot, handle)| match handle {
+            Handle::Live(value) => Some((slot, value)),
+            Handle::Free | Handle::Failed(_) => None,
+        })
+    }
+
+    /// Whether `id` may be defined: within the limit and free.
+    pub fn check_definable(&self, op: Op, id: Id) -> Result<u32, Fault> {
+        let slot = id.as_slot().ok_or(Fault::UnknownSlot { op, slot: u64::MAX })?;
+        if slot >= SLOTS_MAX {
+            return Err(Fault::TooManyValues { slot: u64::from(slot), limit: SLOTS_MAX });
+        }
+        match self.handle(slot) {
+            Handle::Free => Ok(slot),
+            Handle::Live(_) | Handle::Failed(_) => {
+                Err(Fault::SlotInUse { op, slot: u64::from(slot) })
+            }
+        }
+    }
+
+    fn place(&mut self, slot: u32) -> Option<&mut Handle> {
+        let place = usize::try_from(slot).ok()?;
+        if place >= self.handles.len() {
+            self.handles.resize_with(place + 1, Handle::default);
+        }
+        self.handles.get_mut(place)
+    }
+
+    pub fn define(&mut self, slot: u32, value: Value) {
+        let bytes = value.meta.bytes();
+        if let Some(handle) = self.place(slot) {
+            *handle = Handle::Live(value);
+            self.live_values += 1;
+            self.live_bytes = self.live_bytes.saturating_add(bytes);
+        }
+    }
+
+    pub fn define_failed(&mut self, id: Id, failure: Failure) {
+        let Some(slot) = id.as_slot() else { return };
+        self.take(slot);
+        if let Some(handle) = self.place(slot) {
+            *handle = Handle::Failed(failure);
+        }
+    }
+
+    /// Removes what `slot` stands for.
+    pub fn take(&mut self, slot: u32) -> Handle {
+        let Some(place) = usize::try_from(slot).ok().and_then(|place| self.handles.get_mut(place))
+        else {
+            return Handle::Free;
+        };
+        let handle = std::mem::take(place);
+        if let Handle::Live(value) = &handle {
+            self.live_values -= 1;
+            self.live_bytes = self.live_bytes.saturating_sub(value.meta.bytes());
+        }
+        handle
+    }
+
+    /// Keeps a root cause for reads that come later.
+    pub fn remember(&mut self, failure: Failure) -> Failure {
+        if self.failures.len() == FAILURES_KEPT {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(failure.clone());
+        failure
+    }
+
+    /// The root cause with this number, if it is still kept.
+    pub fn cause(&self, number: u64) -> Option<&Cause> {
+        self.failures.iter().rev().map(Failure::cause).find(|cause| cause.number == number)
+    }
+
+    /// Gives a signal or site its name.
+    pub fn name(&mut self, op: Op, id: u32, name: &str) {
+        let names = if op == Op::Signal { &mut self.signals } else { &mut self.site_names };
+        if names.len() < NAMES_MAX {
+            names.insert(id, name.into());
+        }
+    }
+}

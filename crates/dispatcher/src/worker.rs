@@ -1,0 +1,100 @@
+//! What the dispatcher knows of a worker: whether it lives, and which of its slots are taken.
+
+use crate::{Dispatcher, SessionId, WorkerIndex};
+use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use smallvec::SmallVec;
+
+#[derive(Debug, Default)]
+pub(crate) struct Worker {
+    pub alive: bool,
+    free: Vec<u32>,
+    next: u32,
+    /// Session whose instructions the worker's stream carries at present.
+    pub session: Option<SessionId>,
+}
+
+impl Worker {
+    /// A slot for a new value. A freed slot is taken again at once: the stream is ordered and has one lane.
+    pub fn take_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            let slot = self.next;
+            self.next += 1;
+            slot
+        })
+    }
+
+    pub fn return_slot(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+
+    pub fn used_slots(&self) -> usize {
+        usize::try_from(self.next).unwrap_or(usize::MAX).saturating_sub(self.free.len())
+    }
+}
+
+impl Dispatcher {
+    pub(crate) fn worker_joined(&mut self, index: WorkerIndex) {
+        let place = usize::try_from(index).unwrap_or(usize::MAX);
+        if place >= self.workers.len() {
+            self.workers.resize_with(place + 1, Worker::default);
+        }
+        if let Some(worker) = self.workers.get_mut(place) {
+            *worker = Worker { alive: true, ..Worker::default() };
+        }
+    }
+
+    /// Indexes of the workers that live, in order.
+    pub(crate) fn alive(&self) -> SmallVec<[u32; 8]> {
+        (0..).zip(&self.workers).filter(|(_, worker)| worker.alive).map(|(index, _)| index).collect()
+    }
+
+    pub(crate) fn worker_mut(&mut self, index: WorkerIndex) -> Option<&mut Worker> {
+        self.workers.get_mut(usize::try_from(index).ok()?)
+    }
+
+    pub(crate) fn take_slot(&mut self, index: WorkerIndex) -> u32 {
+        self.worker_mut(index).map_or(0, Worker::take_slot)
+    }
+
+    /// Sends `instruction` to a worker, after a word on whose it is where that changed.
+    pub(crate) fn send(
+        &mut self,
+        session: SessionId,
+        index: WorkerIndex,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn crate::Sink,
+    ) {
+        let Some(worker) = self.worker_mut(index) else { return };
+        if !worker.alive {
+            return;
+        }
+        if worker.session != Some(session) {
+            worker.session = Some(session);
+            let mut word = Instruction::new(Op::Session);
+            word.attrs.push(Attr::Int(i64::from(session.0)));
+            sink.worker(index, &word);
+        }
+        sink.worker(index, instruction);
+    }
+
+    /// Frees slots on a worker.
+    pub(crate) fn free_slots(
+        &mut self,
+        session: SessionId,
+        index: WorkerIndex,
+        slots: &[u32],
+        sink: &mut dyn crate::Sink,
+    ) {
+        if slots.is_empty() {
+            return;
+        }
+        let mut word = Instruction::new(Op::Free);
+        word.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
+        self.send(session, index, &word, sink);
+        if let Some(worker) = self.worker_mut(index) {
+            for &slot in slots {
+                worker.return_slot(slot);
+            }
+        }
+    }
+}

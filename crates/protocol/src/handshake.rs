@@ -1,0 +1,409 @@
+//! The first bytes on a socket, and the header of every frame after them.
+//!
+//! Bytes in and out only: who may connect, and what a resumed session sends again, is the server's to decide. The magic,
+//! the length and the two versions stay where they are for ever, so that any two versions can refuse each other clearly;
+//! a later version only appends fields, and a reader skips what a later version than its own has appended.
+
+mod bytes;
+mod frame;
+mod secret;
+#[cfg(test)]
+mod tests;
+
+pub use frame::{Arrival, FRAME_BYTES_MAX, FrameHeader};
+pub use secret::{Secret, Token};
+
+use bytes::{Cursor, push_short};
+
+/// First bytes of every handshake message; the control bytes keep it from being taken for text or HTTP.
+pub const MAGIC: [u8; 4] = *b"GT\x01\n";
+/// The version that this build speaks.
+pub const VERSION: u16 = 1;
+/// The oldest version that this build speaks: two back, so that a cluster can be upgraded before its users.
+pub const VERSION_OLDEST: u16 = if VERSION > 2 { VERSION - 2 } else { 1 };
+/// A handshake message is read before anybody is trusted, so it is small.
+pub const HANDSHAKE_BYTES_MAX: usize = 1024;
+/// An access token; a signed one (JWT) of usual size does not fit on purpose: tokens are random strings.
+pub const TOKEN_BYTES_MAX: usize = 256;
+/// A name for `gt top`.
+pub const NAME_BYTES_MAX: usize = 64;
+/// The length of `sun_path` in a Unix socket's address.
+pub const ADDRESS_BYTES_MAX: usize = 108;
+/// A refusal's text.
+pub const REFUSAL_BYTES_MAX: usize = 512;
+
+/// What the connecting side is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Client,
+    Worker,
+    /// Asks whether somebody is there and which version it speaks; closed after the answer.
+    Probe,
+}
+
+/// Abilities that both sides must have before one uses them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities(pub u32);
+
+impl Capabilities {
+    /// Can open a Unix socket of this host and map a ring.
+    pub const RING: Self = Self(1);
+    /// Takes payloads from a shared slab.
+    pub const SLAB: Self = Self(2);
+
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// What both have.
+    #[must_use]
+    pub const fn common(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+/// Names a session to continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    pub session: u32,
+    pub secret: Secret,
+    /// The last frame that arrived: the peer sends again from the one after it.
+    pub acknowledged: u64,
+}
+
+/// The connecting side's first message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Newest version that the sender speaks.
+    pub version: u16,
+    /// Oldest one.
+    pub version_oldest: u16,
+    pub role: Role,
+    pub capabilities: Capabilities,
+    pub resume: Option<Resume>,
+    /// The index that a worker would like.
+    pub worker: Option<u32>,
+    pub token: Token,
+    pub name: String,
+}
+
+/// A Unix socket on the dispatcher's host: a client that can open it proves that it is on the same host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalDoor {
+    /// `sun_path`; an abstract address begins with a zero byte.
+    pub address: Vec<u8>,
+    /// Valid once, as the secret of the `resume` in the hello on that socket.
+    pub secret: Secret,
+}
+
+/// The dispatcher's consent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The version that both sides speak from here on.
+    pub version: u16,
+    pub capabilities: Capabilities,
+    pub session: u32,
+    pub secret: Secret,
+    /// The last frame of a resumed session that arrived, else 0.
+    pub acknowledged: u64,
+    /// The index that a worker has.
+    pub worker: Option<u32>,
+    pub door: Option<LocalDoor>,
+}
+
+/// Why a connection is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalCode {
+    Version,
+    /// Token missing or wrong.
+    Token,
+    /// The session to continue does not exist, or its secret is wrong.
+    Session,
+    /// No more sessions or workers are taken.
+    Full,
+    /// The dispatcher is about to stop.
+    Closing,
+    /// The hello could not be read.
+    Malformed,
+    /// A reason that only later versions know; the text says it.
+    Other,
+}
+
+/// The dispatcher's refusal; the connection is closed after it. Its layout never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The versions that the dispatcher speaks.
+    pub version: u16,
+    pub version_oldest: u16,
+    pub code: RefusalCode,
+    pub text: String,
+}
+
+/// A handshake message of either side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    Hello(Hello),
+    Welcome(Welcome),
+    Refusal(Refusal),
+}
+
+/// The peer's mistake in a handshake or a frame header.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    #[error("not a GT peer: the first bytes are not GT's")]
+    Magic,
+    #[error("a handshake of {0} bytes, the limit is {HANDSHAKE_BYTES_MAX}")]
+    Length(usize),
+    #[error("the message ends inside {0}")]
+    Truncated(&'static str),
+    #[error("{0} bytes follow the last field")]
+    Trailing(usize),
+    #[error("{0} holds {1}")]
+    Value(&'static str, u64),
+    #[error("{0} of {1} bytes is over the limit")]
+    Limit(&'static str, usize),
+    #[error("{0} is not UTF-8")]
+    Utf8(&'static str),
+    #[error("a frame of {0} bytes, the limit is {FRAME_BYTES_MAX}")]
+    FrameLength(u32),
+    #[error("a frame of {0} bytes is not whole words")]
+    FrameWords(u32),
+}
+
+impl Hello {
+    /// A hello of this build's versions with nothing optional in it.
+    pub fn new(role: Role) -> Self {
+        Self {
+            version: VERSION,
+            version_oldest: VERSION_OLDEST,
+            role,
+            capabilities: Capabilities::default(),
+            resume: None,
+            worker: None,
+            token: Token::default(),
+            name: String::new(),
+        }
+    }
+}
+
+/// The newest version that both sides speak, or the refusal to send.
+pub fn negotiate(hello: &Hello) -> Result<u16, Refusal> {
+    negotiate_between(hello, VERSION_OLDEST, VERSION)
+}
+
+/// [`negotiate`] for a dispatcher of other versions than this build's.
+pub fn negotiate_between(hello: &Hello, oldest: u16, newest: u16) -> Result<u16, Refusal> {
+    let chosen = hello.version.min(newest);
+    if chosen >= hello.version_oldest.max(oldest) {
+        return Ok(chosen);
+    }
+    let upgrade = if hello.version < oldest { "client" } else { "dispatcher" };
+    Err(Refusal {
+        version: newest,
+        version_oldest: oldest,
+        code: RefusalCode::Version,
+        text: format!(
+            "the client speaks protocol versions {} to {}, this dispatcher {oldest} to {newest}: upgrade the {upgrade}",
+            hello.version_oldest, hello.version
+        ),
+    })
+}
+
+const HELLO: u8 = 1;
+const WELCOME: u8 = 2;
+const REFUSAL: u8 = 3;
+/// Magic, length, kind, reserved byte, version, oldest version.
+const PREFIX_BYTES: usize = 12;
+
+const HAS_RESUME: u8 = 1;
+const HAS_WORKER: u8 = 2;
+const HAS_DOOR: u8 = 4;
+
+impl Handshake {
+    /// The message's bytes.
+    pub fn encode(&self) -> Result<Vec<u8>, HandshakeError> {
+        let mut out = Vec::with_capacity(128);
+        let (kind, version, oldest) = match self {
+            Self::Hello(hello) => (HELLO, hello.version, hello.version_oldest),
+            Self::Welcome(welcome) => (WELCOME, welcome.version, welcome.version),
+            Self::Refusal(refusal) => (REFUSAL, refusal.version, refusal.version_oldest),
+        };
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&[0, 0, kind, 0]);
+        out.extend_from_slice(&version.to_le_bytes());
+        out.extend_from_slice(&oldest.to_le_bytes());
+        match self {
+            Self::Hello(hello) => append_hello(hello, &mut out)?,
+            Self::Welcome(welcome) => append_welcome(welcome, &mut out)?,
+            Self::Refusal(refusal) => {
+                out.push(refusal.code.code());
+                push_short(&mut out, "text", refusal.text.as_bytes(), REFUSAL_BYTES_MAX)?;
+            }
+        }
+        let length = match u16::try_from(out.len()) {
+            Ok(length) if out.len() <= HANDSHAKE_BYTES_MAX => length,
+            Ok(_) | Err(_) => return Err(HandshakeError::Length(out.len())),
+        };
+        if let Some(place) = out.get_mut(4..6) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
+        Ok(out)
+    }
+
+    /// The message at the front of `bytes` and how many bytes it has; `None` while more must be read.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, HandshakeError> {
+        if bytes.iter().zip(MAGIC).any(|(&byte, magic)| byte != magic) {
+            return Err(HandshakeError::Magic);
+        }
+        let Some(&[low, high]) = bytes.get(4..6) else { return Ok(None) };
+        let length = usize::from(u16::from_le_bytes([low, high]));
+        if !(PREFIX_BYTES..=HANDSHAKE_BYTES_MAX).contains(&length) {
+            return Err(HandshakeError::Length(length));
+        }
+        let Some(frame) = bytes.get(6..length) else { return Ok(None) };
+        let mut cursor = Cursor::new(frame);
+        let kind = cursor.u8("kind")?;
+        // Reserved: a later version may use it.
+        let _ = cursor.u8("kind")?;
+        let version = cursor.u16("version")?;
+        let version_oldest = cursor.u16("version")?;
+        if version == 0 || version_oldest == 0 || version_oldest > version {
+            return Err(HandshakeError::Value("version", version_oldest.into()));
+        }
+        let message = match kind {
+            HELLO => Self::Hello(hello(&mut cursor, version, version_oldest)?),
+            WELCOME => Self::Welcome(welcome(&mut cursor, version)?),
+            REFUSAL => Self::Refusal(refusal(&mut cursor, version, version_oldest)?),
+            other => return Err(HandshakeError::Value("kind", other.into())),
+        };
+        let rest = cursor.rest();
+        if rest > 0 && version <= VERSION {
+            return Err(HandshakeError::Trailing(rest));
+        }
+        Ok(Some((message, length)))
+    }
+}
+
+fn append_hello(hello: &Hello, out: &mut Vec<u8>) -> Result<(), HandshakeError> {
+    let mut present = 0;
+    present |= if hello.resume.is_some() { HAS_RESUME } else { 0 };
+    present |= if hello.worker.is_some() { HAS_WORKER } else { 0 };
+    out.extend_from_slice(&[hello.role.code(), present]);
+    out.extend_from_slice(&hello.capabilities.0.to_le_bytes());
+    if let Some(resume) = &hello.resume {
+        out.extend_from_slice(&resume.session.to_le_bytes());
+        out.extend_from_slice(&resume.secret.0);
+        out.extend_from_slice(&resume.acknowledged.to_le_bytes());
+    }
+    if let Some(worker) = hello.worker {
+        out.extend_from_slice(&worker.to_le_bytes());
+    }
+    push_short(out, "token", &hello.token.0, TOKEN_BYTES_MAX)?;
+    push_short(out, "name", hello.name.as_bytes(), NAME_BYTES_MAX)
+}
+
+fn hello(
+    cursor: &mut Cursor<'_>,
+    version: u16,
+    version_oldest: u16,
+) -> Result<Hello, HandshakeError> {
+    let role = cursor.u8("role")?;
+    let role = Role::from_code(role).ok_or(HandshakeError::Value("role", role.into()))?;
+    let present = cursor.present(HAS_RESUME | HAS_WORKER, version)?;
+    let capabilities = Capabilities(cursor.u32("capabilities")?);
+    let resume = if present & HAS_RESUME == 0 {
+        None
+    } else {
+        Some(Resume {
+            session: cursor.u32("session")?,
+            secret: Secret(cursor.array("secret")?),
+            acknowledged: cursor.u64("acknowledged")?,
+        })
+    };
+    let worker = if present & HAS_WORKER == 0 { None } else { Some(cursor.u32("worker")?) };
+    let token = Token(cursor.short("token", TOKEN_BYTES_MAX)?.to_vec());
+    let name = cursor.text("name", NAME_BYTES_MAX)?;
+    Ok(Hello { version, version_oldest, role, capabilities, resume, worker, token, name })
+}
+
+fn append_welcome(welcome: &Welcome, out: &mut Vec<u8>) -> Result<(), HandshakeError> {
+    let mut present = 0;
+    present |= if welcome.worker.is_some() { HAS_WORKER } else { 0 };
+    present |= if welcome.door.is_some() { HAS_DOOR } else { 0 };
+    out.extend_from_slice(&[present, 0]);
+    out.extend_from_slice(&welcome.capabilities.0.to_le_bytes());
+    out.extend_from_slice(&welcome.session.to_le_bytes());
+    out.extend_from_slice(&welcome.secret.0);
+    out.extend_from_slice(&welcome.acknowledged.to_le_bytes());
+    if let Some(worker) = welcome.worker {
+        out.extend_from_slice(&worker.to_le_bytes());
+    }
+    if let Some(door) = &welcome.door {
+        out.extend_from_slice(&door.secret.0);
+        push_short(out, "address", &door.address, ADDRESS_BYTES_MAX)?;
+    }
+    Ok(())
+}
+
+fn welcome(cursor: &mut Cursor<'_>, version: u16) -> Result<Welcome, HandshakeError> {
+    let present = cursor.present(HAS_WORKER | HAS_DOOR, version)?;
+    let _ = cursor.u8("reserved byte")?;
+    let capabilities = Capabilities(cursor.u32("capabilities")?);
+    let session = cursor.u32("session")?;
+    let secret = Secret(cursor.array("secret")?);
+    let acknowledged = cursor.u64("acknowledged")?;
+    let worker = if present & HAS_WORKER == 0 { None } else { Some(cursor.u32("worker")?) };
+    let door = if present & HAS_DOOR == 0 {
+        None
+    } else {
+        let secret = Secret(cursor.array("secret")?);
+        let address = cursor.short("address", ADDRESS_BYTES_MAX)?.to_vec();
+        Some(LocalDoor { address, secret })
+    };
+    Ok(Welcome { version, capabilities, session, secret, acknowledged, worker, door })
+}
+
+fn refusal(
+    cursor: &mut Cursor<'_>,
+    version: u16,
+    version_oldest: u16,
+) -> Result<Refusal, HandshakeError> {
+    let code = RefusalCode::from_code(cursor.u8("code")?);
+    let text = cursor.text("text", REFUSAL_BYTES_MAX)?;
+    Ok(Refusal { version, version_oldest, code, text })
+}
+
+impl Role {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Client => 0,
+            Self::Worker => 1,
+            Self::Probe => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        [Self::Client, Self::Worker, Self::Probe].into_iter().find(|role| role.code() == code)
+    }
+}
+
+impl RefusalCode {
+    const KNOWN: [Self; 6] =
+        [Self::Version, Self::Token, Self::Session, Self::Full, Self::Closing, Self::Malformed];
+
+    const fn code(self) -> u8 {
+        match self {
+            Self::Version => 0,
+            Self::Token => 1,
+            Self::Session => 2,
+            Self::Full => 3,
+            Self::Closing => 4,
+            Self::Malformed => 5,
+            Self::Other => u8::MAX,
+        }
+    }
+
+    fn from_code(code: u8) -> Self {
+        Self::KNOWN.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other)
+    }
+}

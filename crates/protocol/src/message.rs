@@ -1,0 +1,374 @@
+//! What flows beside instructions: answers, failures, counters and events, in the same word frames.
+//!
+//! The first word of a frame is a code and a length as an instruction's is; message codes are
+//! [`wire::MESSAGE_CODE_FIRST`] and above, so the two can share a ring. `docs/wire.md` specifies every field.
+
+#[cfg(test)]
+mod tests;
+
+use crate::wire::{
+    self, EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_bytes, push_dims,
+    push_u64,
+};
+use crate::{Dims, Dtype, Op, rules::ErrorClass};
+
+/// Bytes of one piece of an answer: large enough that 100 MB are 1,600 pieces, small enough that a light user's answer
+/// waits for few microseconds behind one.
+pub const REPLY_BYTES_MAX: usize = 64 * 1024;
+
+/// One message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message<'a> {
+    /// Elements that a `read` asked for, or a piece of them.
+    Reply(Reply<'a>),
+    /// The answer of `synchronize`.
+    Done {
+        request: u64,
+    },
+    /// An instruction failed; nobody has asked for its result yet.
+    Failure(Failure<'a>),
+    /// The answer of a `read` or `synchronize` that meets a failed instruction, with the first cause.
+    FailedReply {
+        request: u64,
+        failure: Failure<'a>,
+    },
+    /// The dispatcher asks a worker for its counters.
+    StatsRequest {
+        request: u64,
+    },
+    Stats(Stats),
+    WorkerJoined {
+        index: u32,
+    },
+    WorkerLeft {
+        index: u32,
+        reason: &'a str,
+    },
+    /// The sender closes the connection on purpose.
+    Goodbye {
+        reason: &'a str,
+    },
+}
+
+/// Elements `start` to `start + count` (row-major) of a value of shape `dims`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reply<'a> {
+    pub request: u64,
+    pub start: u64,
+    pub count: u64,
+    /// Elements in the whole answer: when this many have come, it is complete.
+    pub total: u64,
+    pub dtype: Dtype,
+    pub dims: Dims,
+    pub bytes: &'a [u8],
+}
+
+/// A failed instruction, named by session and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure<'a> {
+    pub session: u32,
+    pub number: u64,
+    pub class: FailureClass,
+    /// The operator that failed, where one did.
+    pub op: Option<Op>,
+    /// The instruction's source position, as the client numbered it.
+    pub tag: u32,
+    pub text: &'a str,
+}
+
+/// Counters of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub request: u64,
+    /// Live values.
+    pub values: u64,
+    pub bytes: u64,
+    pub bytes_peak: u64,
+    /// Instructions executed since the start.
+    pub executed: u64,
+}
+
+/// Which exception the client raises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    Runtime,
+    Index,
+    Value,
+    Type,
+    NotImplemented,
+    /// The device's memory is used up.
+    OutOfMemory,
+    /// The worker that held the value is gone.
+    WorkerLost,
+    /// A quota or a limit of the cluster.
+    Quota,
+    /// The peer broke the protocol.
+    Protocol,
+    /// Our own mistake.
+    Internal,
+}
+
+impl FailureClass {
+    pub const ALL: [Self; 10] = [
+        Self::Runtime,
+        Self::Index,
+        Self::Value,
+        Self::Type,
+        Self::NotImplemented,
+        Self::OutOfMemory,
+        Self::WorkerLost,
+        Self::Quota,
+        Self::Protocol,
+        Self::Internal,
+    ];
+
+    /// The wire's number.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Runtime => 0,
+            Self::Index => 1,
+            Self::Value => 2,
+            Self::Type => 3,
+            Self::NotImplemented => 4,
+            Self::OutOfMemory => 5,
+            Self::WorkerLost => 6,
+            Self::Quota => 7,
+            Self::Protocol => 8,
+            Self::Internal => 9,
+        }
+    }
+
+    pub fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+}
+
+impl From<ErrorClass> for FailureClass {
+    fn from(class: ErrorClass) -> Self {
+        match class {
+            ErrorClass::Runtime => Self::Runtime,
+            ErrorClass::Index => Self::Index,
+            ErrorClass::Value => Self::Value,
+            ErrorClass::Type => Self::Type,
+            ErrorClass::NotImplemented => Self::NotImplemented,
+        }
+    }
+}
+
+/// The beginning of a text that fits a message, for senders that pass on what others wrote.
+pub fn clip(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default()
+}
+
+const REPLY: u16 = wire::MESSAGE_CODE_FIRST | 1;
+const DONE: u16 = wire::MESSAGE_CODE_FIRST | 2;
+const FAILURE: u16 = wire::MESSAGE_CODE_FIRST | 3;
+const FAILED_REPLY: u16 = wire::MESSAGE_CODE_FIRST | 4;
+const STATS_REQUEST: u16 = wire::MESSAGE_CODE_FIRST | 5;
+const STATS: u16 = wire::MESSAGE_CODE_FIRST | 6;
+const WORKER_JOINED: u16 = wire::MESSAGE_CODE_FIRST | 7;
+const WORKER_LEFT: u16 = wire::MESSAGE_CODE_FIRST | 8;
+const GOODBYE: u16 = wire::MESSAGE_CODE_FIRST | 9;
+
+impl Message<'_> {
+    /// The code in the low half of the first word.
+    pub const fn code(&self) -> u16 {
+        match self {
+            Self::Reply(_) => REPLY,
+            Self::Done { .. } => DONE,
+            Self::Failure(_) => FAILURE,
+            Self::FailedReply { .. } => FAILED_REPLY,
+            Self::StatsRequest { .. } => STATS_REQUEST,
+            Self::Stats(_) => STATS,
+            Self::WorkerJoined { .. } => WORKER_JOINED,
+            Self::WorkerLeft { .. } => WORKER_LEFT,
+            Self::Goodbye { .. } => GOODBYE,
+        }
+    }
+
+    /// The name in `docs/wire.md`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Reply(_) => "reply",
+            Self::Done { .. } => "done",
+            Self::Failure(_) => "failure",
+            Self::FailedReply { .. } => "failed_reply",
+            Self::StatsRequest { .. } => "stats_request",
+            Self::Stats(_) => "stats",
+            Self::WorkerJoined { .. } => "worker_joined",
+            Self::WorkerLeft { .. } => "worker_left",
+            Self::Goodbye { .. } => "goodbye",
+        }
+    }
+}
+
+/// Appends the words of a message; on an error `out` is as it was.
+pub fn encode(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+    let start = out.len();
+    out.push(message.code().into());
+    let result = append(message, out).and_then(|()| wire::close(message.name(), out, start));
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
+}
+
+fn append(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+    let name = message.name();
+    match message {
+        Message::Reply(reply) => append_reply(reply, out),
+        Message::Done { request } | Message::StatsRequest { request } => {
+            push_u64(out, *request);
+            Ok(())
+        }
+        Message::Failure(failure) => append_failure(name, failure, out),
+        Message::FailedReply { request, failure } => {
+            push_u64(out, *request);
+            append_failure(name, failure, out)
+        }
+        Message::Stats(stats) => {
+            let Stats { request, values, bytes, bytes_peak, executed } = *stats;
+            for value in [request, values, bytes, bytes_peak, executed] {
+                push_u64(out, value);
+            }
+            Ok(())
+        }
+        Message::WorkerJoined { index } => {
+            out.push(*index);
+            Ok(())
+        }
+        Message::WorkerLeft { index, reason } => {
+            out.push(*index);
+            append_text(name, reason, out)
+        }
+        Message::Goodbye { reason } => append_text(name, reason, out),
+    }
+}
+
+fn append_reply(reply: &Reply<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+    let op = "reply";
+    if reply.bytes.len() > REPLY_BYTES_MAX {
+        return Err(EncodeError::PayloadTooLong { op, bytes: reply.bytes.len() });
+    }
+    reply.check().map_err(|what| EncodeError::Disagreement { op, what })?;
+    for value in [reply.request, reply.start, reply.count, reply.total] {
+        push_u64(out, value);
+    }
+    out.push(reply.dtype.code().into());
+    push_dims(out, &reply.dims);
+    push_bytes(out, reply.bytes);
+    Ok(())
+}
+
+fn append_failure(
+    op: &'static str,
+    failure: &Failure<'_>,
+    out: &mut Vec<u32>,
+) -> Result<(), EncodeError> {
+    out.push(failure.session);
+    push_u64(out, failure.number);
+    out.push(failure.class.code().into());
+    out.push(failure.op.map_or(0, |op| op.info().code.into()));
+    out.push(failure.tag);
+    append_text(op, failure.text, out)
+}
+
+fn append_text(op: &'static str, text: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(EncodeError::TextTooLong { op, bytes: text.len() });
+    }
+    push_bytes(out, text.as_bytes());
+    Ok(())
+}
+
+/// The message at the front of `words`, and how many words it has. Payload and texts are views of the words.
+pub fn decode(words: &[u32]) -> Result<(Message<'_>, usize), WireError> {
+    let &[first, ..] = words else {
+        return Err(WireError { word: 0, reason: WireReason::Truncated });
+    };
+    let (code, length) = wire::halves(first);
+    let length = usize::from(length);
+    let frame = match words.get(..length) {
+        Some(frame) if length > 0 => frame,
+        Some(_) | None => {
+            return Err(WireError { word: words.len().min(length), reason: WireReason::Truncated });
+        }
+    };
+    let mut reader = Reader::new(frame, 1);
+    let message = body(code, &mut reader)?;
+    reader.finish()?;
+    Ok((message, length))
+}
+
+fn body<'a>(code: u16, reader: &mut Reader<'a>) -> Result<Message<'a>, WireError> {
+    Ok(match code {
+        REPLY => Message::Reply(reply(reader)?),
+        DONE => Message::Done { request: reader.u64()? },
+        FAILURE => Message::Failure(failure(reader)?),
+        FAILED_REPLY => Message::FailedReply { request: reader.u64()?, failure: failure(reader)? },
+        STATS_REQUEST => Message::StatsRequest { request: reader.u64()? },
+        STATS => Message::Stats(Stats {
+            request: reader.u64()?,
+            values: reader.u64()?,
+            bytes: reader.u64()?,
+            bytes_peak: reader.u64()?,
+            executed: reader.u64()?,
+        }),
+        WORKER_JOINED => Message::WorkerJoined { index: reader.word()? },
+        WORKER_LEFT => {
+            Message::WorkerLeft { index: reader.word()?, reason: reader.text(TEXT_BYTES_MAX)? }
+        }
+        GOODBYE => Message::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
+        _ => return Err(WireError { word: 0, reason: WireReason::UnknownCode(code) }),
+    })
+}
+
+fn reply<'a>(reader: &mut Reader<'a>) -> Result<Reply<'a>, WireError> {
+    let reply = Reply {
+        request: reader.u64()?,
+        start: reader.u64()?,
+        count: reader.u64()?,
+        total: reader.u64()?,
+        dtype: reader.dtype()?,
+        dims: reader.dims()?,
+        bytes: reader.bytes(REPLY_BYTES_MAX)?,
+    };
+    reply.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
+    Ok(reply)
+}
+
+fn failure<'a>(reader: &mut Reader<'a>) -> Result<Failure<'a>, WireError> {
+    let session = reader.word()?;
+    let number = reader.u64()?;
+    let class = reader.word()?;
+    let Some(class) = FailureClass::from_code(class) else {
+        return Err(reader.error(WireReason::Value("failure class", class)));
+    };
+    let code = reader.u16("op code")?;
+    let op = Op::from_code(code);
+    if op.is_none() && code != 0 {
+        return Err(reader.error(WireReason::UnknownCode(code)));
+    }
+    let tag = reader.word()?;
+    Ok(Failure { session, number, class, op, tag, text: reader.text(TEXT_BYTES_MAX)? })
+}
+
+impl Reply<'_> {
+    /// What contradicts itself, if anything: a receiver may then trust every size in an answer.
+    fn check(&self) -> Result<(), &'static str> {
+        let elements = self.dims.elements().and_then(|elements| u64::try_from(elements).ok());
+        let Some(elements) = elements.filter(|_| self.dims.iter().all(|&size| size >= 0)) else {
+            return Err("shape and element count");
+        };
+        if self.count.checked_mul(self.dtype.size()) != u64::try_from(self.bytes.len()).ok() {
+            return Err("count and byte length");
+        }
+        if self.count > self.total || self.total > elements {
+            return Err("count and total");
+        }
+        if self.start.checked_add(self.count).is_none_or(|end| end > elements) {
+            return Err("start and shape");
+        }
+        Ok(())
+    }
+}

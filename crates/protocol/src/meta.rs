@@ -1,0 +1,116 @@
+//! Shapes and the metadata of a value: what is known of it without its bytes.
+
+use crate::Dtype;
+use std::fmt;
+
+/// A tensor has at most this many dimensions, so that a shape is a plain array without an allocation.
+pub const DIMS_MAX: usize = 8;
+
+/// A short list of integers held in place: a shape, or the dimensions an attribute names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Dims {
+    length: u8,
+    values: [i64; DIMS_MAX],
+}
+
+impl Dims {
+    /// The empty list: the shape of a scalar.
+    pub const EMPTY: Self = Self { length: 0, values: [0; DIMS_MAX] };
+
+    /// The same list, or `None` if it is longer than [`DIMS_MAX`].
+    pub fn new(values: &[i64]) -> Option<Self> {
+        let mut dims = Self::EMPTY;
+        dims.values.get_mut(..values.len())?.copy_from_slice(values);
+        dims.length = u8::try_from(values.len()).ok()?;
+        Some(dims)
+    }
+
+    pub fn len(&self) -> usize {
+        usize::from(self.length)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub fn as_slice(&self) -> &[i64] {
+        self.values.get(..self.len()).unwrap_or_default()
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [i64] {
+        let length = self.len();
+        self.values.get_mut(..length).unwrap_or_default()
+    }
+
+    /// Adds a value at the end; false if the list is full.
+    #[must_use]
+    pub fn push(&mut self, value: i64) -> bool {
+        let Some(place) = self.values.get_mut(usize::from(self.length)) else { return false };
+        *place = value;
+        self.length += 1;
+        true
+    }
+
+    /// The product of the sizes (1 for a scalar), or `None` when it does not fit.
+    pub fn elements(&self) -> Option<i64> {
+        if self.as_slice().contains(&0) {
+            return Some(0);
+        }
+        self.as_slice().iter().try_fold(1_i64, |product, &size| product.checked_mul(size))
+    }
+}
+
+impl std::ops::Deref for Dims {
+    type Target = [i64];
+
+    fn deref(&self) -> &[i64] {
+        self.as_slice()
+    }
+}
+
+impl fmt::Debug for Dims {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_slice(), out)
+    }
+}
+
+/// `[2, 3]`, as `PyTorch` prints a size in its messages.
+impl fmt::Display for Dims {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_slice(), out)
+    }
+}
+
+/// Dtype and shape of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Meta {
+    pub dtype: Dtype,
+    pub dims: Dims,
+}
+
+impl Meta {
+    pub fn new(dtype: Dtype, dims: Dims) -> Self {
+        Self { dtype, dims }
+    }
+
+    /// Number of elements; shapes are checked for overflow where they are made, so the product fits.
+    pub fn elements(&self) -> i64 {
+        self.dims.elements().unwrap_or(i64::MAX)
+    }
+
+    /// Bytes of a contiguous value.
+    pub fn bytes(&self) -> u64 {
+        u64::try_from(self.elements()).unwrap_or(0).saturating_mul(self.dtype.size())
+    }
+}
+
+/// `f32[2,3]`
+impl fmt::Display for Meta {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}[", self.dtype.short())?;
+        for (position, size) in self.dims.iter().enumerate() {
+            write!(out, "{}{size}", if position == 0 { "" } else { "," })?;
+        }
+        out.write_str("]")
+    }
+}

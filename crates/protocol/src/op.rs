@@ -1,0 +1,111 @@
+//! The shape of a row of `ops.toml` as Rust sees it; the rows themselves are in `generated.rs`.
+
+use crate::Op;
+
+/// Behaviour is written once for each of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Create,
+    Random,
+    Elementwise,
+    Contract,
+    Reduce,
+    Normalize,
+    View,
+    Index,
+    Loss,
+    Update,
+    Control,
+    Collective,
+}
+
+/// How many values an operand position takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperandKind {
+    Required,
+    Optional,
+    /// Any number; only the last position may be a list.
+    List,
+}
+
+/// One operand position.
+#[derive(Clone, Copy, Debug)]
+pub struct OperandInfo {
+    pub name: &'static str,
+    pub kind: OperandKind,
+}
+
+/// What an attribute holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttrKind {
+    Bool,
+    Int,
+    Float,
+    Scalar,
+    Dtype,
+    Ints,
+    Text,
+    /// One word of a closed list.
+    Choice(&'static [&'static str]),
+}
+
+/// One attribute.
+#[derive(Clone, Copy, Debug)]
+pub struct AttrInfo {
+    pub name: &'static str,
+    pub kind: AttrKind,
+    pub optional: bool,
+}
+
+/// Where an elementwise operator's result dtype comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DtypeRule {
+    /// The family decides.
+    Family,
+    /// `PyTorch`'s promotion of all operands.
+    Promote,
+    /// Promotion, then integers and bools become float32.
+    Float,
+    /// Always bool; the operands are compared in their promoted dtype.
+    Bool,
+    /// The first operand's.
+    First,
+}
+
+/// One row of `ops.toml`.
+#[derive(Debug)]
+pub struct OpInfo {
+    pub op: Op,
+    pub name: &'static str,
+    pub code: u16,
+    pub aten: &'static str,
+    pub family: Family,
+    pub operands: &'static [OperandInfo],
+    pub attrs: &'static [AttrInfo],
+    pub outputs: u8,
+    pub dtype: DtypeRule,
+    /// The index equation of a contraction, else empty.
+    pub index: &'static str,
+    /// Bit k: the backward pass reads operand k again.
+    pub saves_operands: u16,
+    /// Bit k: the backward pass reads output k again.
+    pub saves_outputs: u16,
+    pub doc: &'static str,
+}
+
+impl OpInfo {
+    /// Position of the attribute `name`.
+    pub fn attr_index(&self, name: &str) -> Option<usize> {
+        self.attrs.iter().position(|attr| attr.name == name)
+    }
+
+    /// Whether the last operand position is a list.
+    pub fn has_list(&self) -> bool {
+        self.operands.last().is_some_and(|operand| operand.kind == OperandKind::List)
+    }
+
+    /// Number of operand positions before the list.
+    pub fn fixed_operands(&self) -> usize {
+        self.operands.len() - usize::from(self.has_list())
+    }
+}

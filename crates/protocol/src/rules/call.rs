@@ -1,0 +1,167 @@
+//! What a rule is asked: an operator with its operands and attributes, read by position with their kinds checked.
+
+use super::{Arg, RuleError};
+use crate::op::{OpInfo, OperandKind};
+use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
+use std::fmt::Write;
+
+pub(super) struct Call<'a> {
+    pub op: Op,
+    pub info: &'static OpInfo,
+    pub operands: &'a [Arg<'a>],
+    pub attrs: &'a [Attr],
+}
+
+impl<'a> Call<'a> {
+    pub fn new(op: Op, operands: &'a [Arg<'a>], attrs: &'a [Attr]) -> Self {
+        Self { op, info: op.info(), operands, attrs }
+    }
+
+    /// Numbers and kinds of operands and attributes are those of the row.
+    pub fn check_form(&self) -> Result<(), RuleError> {
+        let fixed = self.info.fixed_operands();
+        let extra = self.operands.len().checked_sub(fixed);
+        if extra.is_none() || (extra != Some(0) && !self.info.has_list()) {
+            let got = self.operands.len();
+            return Err(self.malformed(&format!("takes {fixed} operands, got {got}")));
+        }
+        for (info, operand) in self.info.operands.iter().zip(self.operands) {
+            if info.kind == OperandKind::Required && *operand == Arg::Absent {
+                return Err(self.malformed(&format!("operand '{}' is absent", info.name)));
+            }
+        }
+        if self.attrs.len() != self.info.attrs.len() {
+            let (expected, got) = (self.info.attrs.len(), self.attrs.len());
+            return Err(self.malformed(&format!("takes {expected} attributes, got {got}")));
+        }
+        for (info, attr) in self.info.attrs.iter().zip(self.attrs) {
+            if !attr.fits(info) {
+                return Err(self.malformed(&format!("attribute '{}' is {attr:?}", info.name)));
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn malformed(&self, reason: &str) -> RuleError {
+        RuleError::runtime(format!("{}: {reason}", self.info.name))
+    }
+
+    /// Adds operator and operands after `PyTorch`'s text.
+    #[cold]
+    pub fn explain(&self, error: &mut RuleError) {
+        error.text.push_str("; ");
+        error.text.push_str(self.info.name);
+        for operand in self.operands {
+            error.text.push(' ');
+            let _infallible = match operand {
+                Arg::Absent => write!(error.text, "_"),
+                Arg::Value(meta) => write!(error.text, "{meta}"),
+                Arg::Scalar(Scalar::Bool(value)) => write!(error.text, "{value}"),
+                Arg::Scalar(Scalar::Int(value)) => write!(error.text, "{value}"),
+                Arg::Scalar(Scalar::Float(value)) => write!(error.text, "{value:?}"),
+            };
+        }
+    }
+
+    /// The operand at `position`, which must be a tensor.
+    pub fn tensor(&self, position: usize) -> Result<&'a Meta, RuleError> {
+        let found = match self.operands.get(position) {
+            Some(Arg::Value(meta)) => return Ok(meta),
+            Some(Arg::Scalar(scalar)) => scalar.python_type(),
+            Some(Arg::Absent) | None => "NoneType",
+        };
+        let last = self.info.operands.last();
+        let name = self.info.operands.get(position).or(last).map_or("", |operand| operand.name);
+        Err(RuleError::kind(format!(
+            "{}(): argument '{name}' (position {}) must be Tensor, not {found}",
+            self.info.name,
+            position.saturating_add(1),
+        )))
+    }
+
+    /// The first operands, which must be tensors.
+    pub fn tensors<const N: usize>(&self) -> Result<[&'a Meta; N], RuleError> {
+        let mut tensors = [self.tensor(0)?; N];
+        for (position, tensor) in tensors.iter_mut().enumerate() {
+            *tensor = self.tensor(position)?;
+        }
+        Ok(tensors)
+    }
+
+    /// The operand at `position`, a tensor if it is there.
+    pub fn optional_tensor(&self, position: usize) -> Result<Option<&'a Meta>, RuleError> {
+        match self.operands.get(position) {
+            Some(Arg::Absent) | None => Ok(None),
+            Some(Arg::Value(_) | Arg::Scalar(_)) => self.tensor(position).map(Some),
+        }
+    }
+
+    /// The operands from `position` on.
+    pub fn operands_from(&self, position: usize) -> &'a [Arg<'a>] {
+        self.operands.get(position..).unwrap_or_default()
+    }
+
+    pub fn attr(&self, position: usize) -> &'a Attr {
+        self.attrs.get(position).unwrap_or(&Attr::Absent)
+    }
+
+    /// `N` integer attributes from the first one on.
+    pub fn integers<const N: usize>(&self) -> Result<[i64; N], RuleError> {
+        let mut integers = [0; N];
+        for (position, integer) in integers.iter_mut().enumerate() {
+            *integer = self.integer(position)?;
+        }
+        Ok(integers)
+    }
+
+    pub fn integer(&self, position: usize) -> Result<i64, RuleError> {
+        if let Attr::Int(value) = self.attr(position) { Ok(*value) } else { self.wrong(position) }
+    }
+
+    pub fn boolean(&self, position: usize) -> Result<bool, RuleError> {
+        if let Attr::Bool(value) = self.attr(position) { Ok(*value) } else { self.wrong(position) }
+    }
+
+    pub fn float(&self, position: usize) -> Result<f64, RuleError> {
+        if let Attr::Float(value) = self.attr(position) { Ok(*value) } else { self.wrong(position) }
+    }
+
+    pub fn scalar(&self, position: usize) -> Result<Scalar, RuleError> {
+        if let Attr::Scalar(value) = self.attr(position) {
+            Ok(*value)
+        } else {
+            self.wrong(position)
+        }
+    }
+
+    pub fn dims(&self, position: usize) -> Result<&'a Dims, RuleError> {
+        if let Attr::Ints(values) = self.attr(position) { Ok(values) } else { self.wrong(position) }
+    }
+
+    pub fn dtype(&self, position: usize) -> Result<Dtype, RuleError> {
+        match self.optional_dtype(position) {
+            Some(dtype) => Ok(dtype),
+            None => self.wrong(position),
+        }
+    }
+
+    pub fn optional_dtype(&self, position: usize) -> Option<Dtype> {
+        if let Attr::Dtype(dtype) = self.attr(position) { Some(*dtype) } else { None }
+    }
+
+    /// Which word of its list a choice is.
+    pub fn choice(&self, position: usize) -> Result<u8, RuleError> {
+        if let Attr::Choice(index) = self.attr(position) {
+            Ok(*index)
+        } else {
+            self.wrong(position)
+        }
+    }
+
+    #[cold]
+    fn wrong<T>(&self, position: usize) -> Result<T, RuleError> {
+        let name = self.info.attrs.get(position).map_or("", |attr| attr.name);
+        Err(self.malformed(&format!("attribute '{name}' is {:?}", self.attr(position))))
+    }
+}

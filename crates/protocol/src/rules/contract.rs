@@ -1,0 +1,262 @@
+//! Products summed over an index. The shape follows from the row's index equation; only the messages know which of
+//! `PyTorch`'s kernels would have refused.
+
+use super::call::Call;
+use super::{Inferred, Rule, RuleError, Table, one, row, shape};
+use crate::{Dims, Dtype, Meta, Op};
+
+static RULES: Table<Rule> = &[(Op::Matmul, matmul), (Op::Linear, linear)];
+
+pub(super) fn infer(call: &Call<'_>) -> Inferred {
+    row(RULES, call.op)?(call)
+}
+
+/// Why two operands do not contract.
+enum Mismatch {
+    /// Their batch dimensions do not broadcast.
+    Batch(RuleError),
+    /// The sizes of the summed index differ.
+    Contracted,
+}
+
+/// The shape that an index equation gives for its first two operands. `...` stands for dimensions that broadcast; an
+/// operand with too few dimensions lacks the letters that it would hand to the result (`mk` of a vector is `k`).
+fn contract(equation: &str, a: &Dims, b: &Dims) -> Result<Dims, Mismatch> {
+    // "...mk,...kn->...mn": terms end at commas and at the arrow's head.
+    let mut terms = equation.as_bytes().split(|byte| matches!(byte, b',' | b'>'));
+    let [first, second] = [terms.next(), terms.next()].map(letters);
+    let output = letters(terms.next_back());
+    let (a, b) = (Term::new(first, output, a), Term::new(second, output, b));
+    // A batch that does not broadcast comes first, as PyTorch broadcasts before it multiplies.
+    let mut result = shape::broadcast(&a.batch(), &b.batch()).map_err(Mismatch::Batch)?;
+    let differs = |letter: &u8| {
+        let sizes = a.size_of(*letter).zip(b.size_of(*letter));
+        sizes.is_some_and(|(size, other)| size != other)
+    };
+    if first.iter().any(differs) {
+        return Err(Mismatch::Contracted);
+    }
+    for letter in output {
+        if let Some(size) = a.size_of(*letter).or(b.size_of(*letter))
+            && !result.push(size)
+        {
+            return Err(Mismatch::Batch(shape::too_many_dims()));
+        }
+    }
+    Ok(result)
+}
+
+/// A term's letters, without the dots before and the arrow's shaft after them.
+fn letters(term: Option<&[u8]>) -> &[u8] {
+    let term = term.unwrap_or_default();
+    let term = term.strip_prefix(b"...").unwrap_or(term);
+    term.strip_suffix(b"-").unwrap_or(term)
+}
+
+/// One operand of an equation: its letters stand for its last dimensions.
+struct Term<'a> {
+    letters: &'a [u8],
+    /// The letters that this operand lacks.
+    dropped: &'a [u8],
+    dims: &'a Dims,
+}
+
+impl<'a> Term<'a> {
+    fn new(letters: &'a [u8], output: &'a [u8], dims: &'a Dims) -> Self {
+        let dropped = if dims.len() < letters.len() { output } else { &[] };
+        Self { letters, dropped, dims }
+    }
+
+    fn held(&self) -> impl DoubleEndedIterator<Item = &u8> {
+        self.letters.iter().filter(|letter| !self.dropped.contains(letter))
+    }
+
+    fn size_of(&self, letter: u8) -> Option<i64> {
+        let mut bindings = self.held().rev().zip(self.dims.iter().rev());
+        bindings.find(|(held, _)| **held == letter).map(|(_, &size)| size)
+    }
+
+    fn batch(&self) -> Dims {
+        let length = self.dims.len().saturating_sub(self.held().count());
+        self.dims.get(..length).and_then(Dims::new).unwrap_or(Dims::EMPTY)
+    }
+}
+
+fn matmul(call: &Call<'_>) -> Inferred {
+    let [a, b] = call.tensors()?;
+    let kernel = Kernel::of(&a.dims, &b.dims);
+    check_ranks("matmul", a, b)?;
+    if kernel == Kernel::Dot {
+        check_product_dtype(kernel, a, b)?;
+    }
+    let dims = contract(call.info.index, &a.dims, &b.dims).map_err(|mismatch| match mismatch {
+        Mismatch::Batch(error) => error,
+        Mismatch::Contracted => kernel.mismatch("mm", &a.dims, &b.dims),
+    })?;
+    check_product_dtype(kernel, a, b)?;
+    kernel.check_bool(a.dtype)?;
+    one(Meta::new(a.dtype, dims))
+}
+
+fn check_ranks(name: &str, a: &Meta, b: &Meta) -> Result<(), RuleError> {
+    if !a.dims.is_empty() && !b.dims.is_empty() {
+        return Ok(());
+    }
+    Err(RuleError::runtime(format!(
+        "both arguments to {name} need to be at least 1D, but they are {}D and {}D",
+        a.dims.len(),
+        b.dims.len()
+    )))
+}
+
+fn check_product_dtype(kernel: Kernel, a: &Meta, b: &Meta) -> Result<(), RuleError> {
+    if a.dtype == b.dtype {
+        return Ok(());
+    }
+    let (first, second) = (a.dtype.scalar_type_name(), b.dtype.scalar_type_name());
+    Err(match kernel {
+        Kernel::Dot => RuleError::runtime(format!(
+            "dot : expected both vectors to have same dtype, but found {first} and {second}"
+        )),
+        Kernel::MatrixVector => RuleError::runtime(format!(
+            "addmv input tensors must have the same dtype, but got {second}, {first}, and {second}"
+        )),
+        Kernel::Matrix => RuleError::runtime(format!(
+            "expected m1 and m2 to have the same dtype, but got: {} != {}",
+            a.dtype.cpp_name(),
+            b.dtype.cpp_name()
+        )),
+        Kernel::Batched => RuleError::mixed(a.dtype, b.dtype),
+    })
+}
+
+/// Which of `PyTorch`'s kernels takes operands of these ranks; it matters for messages only.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kernel {
+    Dot,
+    MatrixVector,
+    Matrix,
+    Batched,
+}
+
+impl Kernel {
+    fn of(a: &Dims, b: &Dims) -> Self {
+        match (a.len(), b.len()) {
+            (0 | 1, 0 | 1) => Self::Dot,
+            (_, 0 | 1) => Self::MatrixVector,
+            (_, 2) => Self::Matrix,
+            _ => Self::Batched,
+        }
+    }
+
+    /// The message where the sizes of the summed index differ; `b` as the kernel sees it, transposed for `linear`.
+    fn mismatch(self, product: &str, a: &Dims, b: &Dims) -> RuleError {
+        let (columns, rows) = (size_before_end(a, 0), shape::product(before_end(a, 1)));
+        let (inner, outer) = (size_before_end(b, 1), size_before_end(b, 0));
+        RuleError::runtime(match self {
+            Self::Dot => format!(
+                "inconsistent tensor size, expected tensor {a} and src {b} to have the same number of elements, but \
+                 got {columns} and {outer} elements respectively"
+            ),
+            Self::MatrixVector => {
+                format!("size mismatch, got input ({rows}), mat ({rows}x{columns}), vec ({outer})")
+            }
+            Self::Matrix => format!(
+                "{product}: mat1 and mat2 shapes cannot be multiplied ({rows}x{columns} and {inner}x{outer})"
+            ),
+            Self::Batched => {
+                let [a, b] =
+                    [a, b].map(|dims| Dims::new(before_end(dims, 2)).unwrap_or(Dims::EMPTY));
+                let batch = shape::broadcast(&a, &b).map_or(0, |dims| shape::product(&dims));
+                format!(
+                    "Expected size for first two dimensions of batch2 tensor to be: [{batch}, {columns}] but got: \
+                     [{batch}, {inner}]."
+                )
+            }
+        })
+    }
+
+    fn check_bool(self, dtype: Dtype) -> Result<(), RuleError> {
+        if dtype != Dtype::Bool {
+            return Ok(());
+        }
+        let name = match self {
+            Self::Dot => "dot",
+            Self::MatrixVector => "addmv_impl_cpu",
+            Self::Matrix => "addmm_impl_cpu_",
+            Self::Batched => "bmm",
+        };
+        Err(RuleError::kernel(name, dtype))
+    }
+}
+
+fn before_end(dims: &Dims, count: usize) -> &[i64] {
+    dims.get(..dims.len().saturating_sub(count)).unwrap_or_default()
+}
+
+fn size_before_end(dims: &Dims, count: usize) -> i64 {
+    before_end(dims, count).last().copied().unwrap_or(1)
+}
+
+fn linear(call: &Call<'_>) -> Inferred {
+    let [input, weight] = call.tensors()?;
+    let bias = call.optional_tensor(2)?;
+    check_ranks("linear", input, weight)?;
+    if weight.dims.len() > 2 {
+        return Err(RuleError::runtime(format!(
+            "t() expects a tensor with <= 2 dimensions, but self is {}D",
+            weight.dims.len()
+        )));
+    }
+    let vector = weight.dims.len() == 1;
+    if vector && bias.is_some_and(|bias| !(input.dims.len() == 1 && bias.dims.is_empty())) {
+        return Err(RuleError::runtime("addmm: mat2 must be a matrix, got 1-D tensor"));
+    }
+    if let Some(bias) = bias {
+        check_bias_dtype(input, weight, bias)?;
+    }
+    // A vector times a matrix is a matrix product of one row here.
+    let kernel = if vector { Kernel::of(&input.dims, &weight.dims) } else { Kernel::Matrix };
+    let dims = contract(call.info.index, &input.dims, &weight.dims).map_err(|mismatch| {
+        let mut transposed = weight.dims;
+        transposed.as_mut_slice().reverse();
+        match mismatch {
+            Mismatch::Batch(error) => error,
+            Mismatch::Contracted => {
+                let product = if bias.is_some() { "addmm" } else { "mm" };
+                kernel.mismatch(product, &input.dims, &transposed)
+            }
+        }
+    })?;
+    match bias {
+        Some(bias) => check_bias_shape(bias, &dims)?,
+        None => check_product_dtype(kernel, input, weight)?,
+    }
+    kernel.check_bool(input.dtype)?;
+    one(Meta::new(input.dtype, dims))
+}
+
+fn check_bias_dtype(input: &Meta, weight: &Meta, bias: &Meta) -> Result<(), RuleError> {
+    let same = |name: &str, first: &Meta, second: &Meta| {
+        if first.dtype == second.dtype {
+            return Ok(());
+        }
+        let (first, second) = (first.dtype.scalar_type_name(), second.dtype.scalar_type_name());
+        Err(RuleError::runtime(format!(
+            "{name} and mat2 must have the same dtype, but got {first} and {second}"
+        )))
+    };
+    same("self", bias, weight)?;
+    same("mat1", input, weight)
+}
+
+fn check_bias_shape(bias: &Meta, result: &Dims) -> Result<(), RuleError> {
+    // PyTorch sees the batch as one dimension, and expands the bias to that.
+    let rows = shape::product(before_end(result, 1));
+    let flat = shape::dims([rows, size_before_end(result, 0)])?;
+    let fits = shape::expands_to(&bias.dims, &flat) || shape::expands_to(&bias.dims, result);
+    if fits || result.is_empty() {
+        return Ok(());
+    }
+    Err(shape::cannot_expand(&bias.dims, bias.dtype, &flat, &flat))
+}

@@ -1,0 +1,276 @@
+//! Element by element with broadcasting. What differs per operator is a table of the dtypes that it refuses; the few
+//! operators with more to check have a rule of their own.
+
+use super::call::Call;
+use super::{Arg, Inferred, Rule, RuleError, Table, find, one, promote, shape};
+use crate::dtype::{Category, Promotion};
+use crate::{Dims, Dtype, DtypeRule, Meta, Op, Scalar};
+
+/// Operators with a rule of their own; all others are [`plain`].
+static RULES: Table<Rule> = &[
+    (Op::Sub, sub),
+    (Op::Pow, pow),
+    (Op::Square, square),
+    (Op::Cast, cast),
+    (Op::Where, condition),
+    (Op::Clamp, clamp),
+    (Op::MaskedFill, masked_fill),
+    (Op::Lerp, lerp),
+];
+
+/// Operators that refuse bools, those with `true` also integers; a kernel's name with a space is the whole message.
+static WITHOUT_BOOL: Table<(bool, &str)> = &[
+    (
+        Op::Neg,
+        (
+            false,
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use \
+             the `~` or `logical_not()` operator instead.",
+        ),
+    ),
+    (Op::Abs, (false, "abs_cpu")),
+    (Op::Relu, (false, "Boolean inputs not supported for relu")),
+    (Op::Gelu, (true, "GeluKernelImpl")),
+    (Op::Silu, (true, "silu_cpu")),
+    (Op::LeakyRelu, (true, "leaky_relu_cpu")),
+    (Op::Elu, (true, "elu_cpu")),
+    (Op::Softplus, (true, "softplus_cpu")),
+    (Op::Floor, (false, "floor_vml_cpu")),
+    (Op::Ceil, (false, "ceil_vml_cpu")),
+    (Op::Round, (false, "round_vml_cpu")),
+    (Op::Trunc, (false, "trunc_vml_cpu")),
+    (Op::FloorDivide, (false, "div_floor_cpu")),
+    (Op::Remainder, (false, "remainder_cpu")),
+    (Op::Fmod, (false, "fmod_cpu")),
+    (Op::TanhBackward, (true, "tanh_backward_cpu")),
+    (Op::SigmoidBackward, (true, "sigmoid_backward_cpu")),
+    (Op::ReluBackward, (false, "threshold_cpu")),
+    (Op::GeluBackward, (true, "GeluBackwardKernelImpl")),
+    (Op::SiluBackward, (true, "silu_backward_cpu")),
+    (Op::LeakyReluBackward, (true, "leaky_relu_backward_cpu")),
+    (Op::EluBackward, (true, "elu_backward_cpu")),
+    (Op::SoftplusBackward, (true, "softplus_backward_cpu")),
+];
+
+/// Operators that refuse floats. Apart from the others, so that the usual dtypes have a short table to pass.
+static WITHOUT_FLOAT: Table<&str> = &[
+    (Op::BitwiseNot, "bitwise_not_cpu"),
+    (Op::BitwiseAnd, "bitwise_and_cpu"),
+    (Op::BitwiseOr, "bitwise_or_cpu"),
+    (Op::BitwiseXor, "bitwise_xor_cpu"),
+];
+
+pub(super) fn infer(call: &Call<'_>) -> Inferred {
+    find(RULES, call.op).map_or_else(|| plain(call), |rule| rule(call))
+}
+
+fn plain(call: &Call<'_>) -> Inferred {
+    let (dims, common) = combine(call)?;
+    check_kernel(call.op, common)?;
+    let dtype = match call.info.dtype {
+        DtypeRule::Promote | DtypeRule::Family => common,
+        DtypeRule::Float => floating(common),
+        DtypeRule::Bool => Dtype::Bool,
+        DtypeRule::First => call.tensor(0)?.dtype,
+    };
+    one(Meta::new(dtype, dims))
+}
+
+/// The common shape and dtype of all operands, of which one must be a tensor.
+fn combine(call: &Call<'_>) -> Result<(Dims, Dtype), RuleError> {
+    let mut promotion = Promotion::default();
+    let mut dims = Dims::EMPTY;
+    let mut found = false;
+    for operand in call.operands {
+        match operand {
+            Arg::Absent => {}
+            Arg::Scalar(scalar) => promotion.scalar(*scalar),
+            Arg::Value(meta) => {
+                promotion.tensor(meta.dtype, meta.dims.is_empty());
+                if found {
+                    shape::broadcast_into(&mut dims, &meta.dims)?;
+                } else {
+                    dims = meta.dims;
+                }
+                found = true;
+            }
+        }
+    }
+    if !found {
+        call.tensor(0)?;
+    }
+    Ok((dims, promotion.dtype()))
+}
+
+/// Integers and bools become the default float.
+pub(super) fn floating(dtype: Dtype) -> Dtype {
+    if dtype.is_float() { dtype } else { Dtype::DEFAULT }
+}
+
+fn check_kernel(op: Op, common: Dtype) -> Result<(), RuleError> {
+    let kernel = match common.category() {
+        Category::Float => find(WITHOUT_FLOAT, op).copied(),
+        Category::Integer => find(WITHOUT_BOOL, op).filter(|row| row.0).map(|row| row.1),
+        Category::Bool => find(WITHOUT_BOOL, op).map(|row| row.1),
+    };
+    match kernel {
+        None => Ok(()),
+        Some(text) if text.contains(' ') => Err(RuleError::not_implemented(text)),
+        Some(kernel) => Err(RuleError::kernel(kernel, common)),
+    }
+}
+
+/// The dtype by which an operand takes part.
+fn dtype_of(operand: Option<&Arg<'_>>) -> Option<Dtype> {
+    match operand? {
+        Arg::Absent => None,
+        Arg::Value(meta) => Some(meta.dtype),
+        Arg::Scalar(scalar) => Some(scalar.dtype()),
+    }
+}
+
+fn sub(call: &Call<'_>) -> Inferred {
+    let bool_at = |position| dtype_of(call.operands.get(position)) == Some(Dtype::Bool);
+    match (bool_at(0), bool_at(1)) {
+        (true, true) => Err(RuleError::not_implemented(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` \
+             operator instead.",
+        )),
+        (true, false) | (false, true) => Err(RuleError::not_implemented(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
+             use the `~` or `logical_not()` operator instead.",
+        )),
+        (false, false) => plain(call),
+    }
+}
+
+fn pow(call: &Call<'_>) -> Inferred {
+    let common = promote(call.operands);
+    match call.operands {
+        [_, Arg::Scalar(exponent)] => {
+            let negative = matches!(exponent, Scalar::Int(value) if *value < 0);
+            if negative && !common.is_float() {
+                return Err(RuleError::runtime(
+                    "Integers to negative integer powers are not allowed.",
+                ));
+            }
+            shape::check_stored(*exponent, common)?;
+        }
+        [_, Arg::Value(_)] if common == Dtype::Bool => {
+            return Err(RuleError::kernel("pow", common));
+        }
+        _ => {}
+    }
+    plain(call)
+}
+
+/// The square of a bool is its power 2, an integer.
+fn square(call: &Call<'_>) -> Inferred {
+    let [operand] = call.tensors()?;
+    let dtype = if operand.dtype == Dtype::Bool { Dtype::I64 } else { operand.dtype };
+    one(Meta::new(dtype, operand.dims))
+}
+
+fn cast(call: &Call<'_>) -> Inferred {
+    one(Meta::new(call.dtype(0)?, call.tensor(0)?.dims))
+}
+
+/// `where`: the condition takes part in the shape, not in the dtype.
+fn condition(call: &Call<'_>) -> Inferred {
+    let condition = call.tensor(0)?;
+    if condition.dtype != Dtype::Bool && condition.dtype != Dtype::U8 {
+        return Err(RuleError::runtime(format!(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype {}",
+            condition.dtype.scalar_type_name()
+        )));
+    }
+    let (dims, _) = combine(call)?;
+    let branches = call.operands_from(1);
+    let dtype = promote(branches);
+    for branch in branches {
+        if let Arg::Scalar(scalar) = branch {
+            shape::check_stored(*scalar, dtype)?;
+        }
+    }
+    one(Meta::new(dtype, dims))
+}
+
+fn clamp(call: &Call<'_>) -> Inferred {
+    let (dims, common) = combine(call)?;
+    call.tensor(0)?;
+    let kernel = match (call.operands.get(1), call.operands.get(2)) {
+        (Some(Arg::Absent) | None, Some(Arg::Absent) | None) => {
+            return Err(RuleError::runtime(
+                "torch.clamp: At least one of 'min' or 'max' must not be None",
+            ));
+        }
+        (Some(Arg::Absent) | None, Some(Arg::Scalar(_))) => Some("clamp_max_scalar_cpu"),
+        (Some(Arg::Scalar(_)), Some(Arg::Absent) | None) => Some("clamp_min_scalar_cpu"),
+        (Some(Arg::Scalar(_)), Some(Arg::Scalar(_))) => Some("clamp_scalar_cpu"),
+        (Some(Arg::Absent) | None, _) | (_, Some(Arg::Absent) | None) => None,
+        (Some(Arg::Value(_) | Arg::Scalar(_)), Some(Arg::Value(_) | Arg::Scalar(_))) => {
+            Some("clamp_cpu")
+        }
+    };
+    match kernel {
+        Some(kernel) if common == Dtype::Bool => Err(RuleError::kernel(kernel, common)),
+        Some(_) | None => one(Meta::new(common, dims)),
+    }
+}
+
+fn masked_fill(call: &Call<'_>) -> Inferred {
+    let [operand, mask] = call.tensors()?;
+    let dims = shape::broadcast(&mask.dims, &operand.dims)?;
+    if let Some(Arg::Value(value)) = call.operands.get(2)
+        && !value.dims.is_empty()
+    {
+        return Err(RuleError::runtime(format!(
+            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
+            value.dims.len()
+        )));
+    }
+    if mask.dtype != Dtype::Bool {
+        return Err(RuleError::runtime(format!(
+            "masked_fill_ only supports boolean masks, but got mask with dtype {}",
+            mask.dtype.cpp_name()
+        )));
+    }
+    if let Some(Arg::Scalar(value)) = call.operands.get(2) {
+        shape::check_stored(*value, operand.dtype)?;
+    }
+    one(Meta::new(operand.dtype, dims))
+}
+
+/// `lerp` promotes a weight without dimensions only.
+fn lerp(call: &Call<'_>) -> Inferred {
+    let [start, end] = call.tensors()?;
+    let same = |name: &str, meta: &Meta| {
+        if meta.dtype == start.dtype {
+            return Ok(());
+        }
+        let (expected, found) = (start.dtype.cpp_name(), meta.dtype.cpp_name());
+        Err(RuleError::runtime(format!(
+            "expected dtype {expected} for `{name}` but got dtype {found}"
+        )))
+    };
+    same("end", end)?;
+    let weight = match call.operands.get(2) {
+        Some(Arg::Value(weight)) => Some(weight),
+        Some(Arg::Scalar(_) | Arg::Absent) | None => None,
+    };
+    if let Some(weight) = weight
+        && !weight.dims.is_empty()
+    {
+        same("weight", weight)?;
+    }
+    let (dims, common) = combine(call)?;
+    // A number as the weight has no say in the dtype.
+    let (kernel, dtype) = match weight {
+        Some(_) => ("lerp_kernel_tensor", common),
+        None => ("lerp_kernel_scalar", start.dtype),
+    };
+    if !dtype.is_float() {
+        return Err(RuleError::kernel(kernel, dtype));
+    }
+    one(Meta::new(dtype, dims))
+}

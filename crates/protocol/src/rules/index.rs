@@ -1,0 +1,216 @@
+//! Reads by index tensors, triangles and sorting. Writes by index tensors are in `scatter`.
+
+use super::call::Call;
+use super::shape::{size, with_size, wrap_dim};
+use super::{Arg, Inferred, Rule, RuleError, Table, one, row, scatter, several, shape};
+use crate::{Dims, Dtype, Meta, Op};
+
+static RULES: Table<Rule> = &[
+    (Op::Embedding, embedding),
+    (Op::EmbeddingBackward, embedding_backward),
+    (Op::Gather, gather),
+    (Op::Scatter, scatter::scatter),
+    (Op::ScatterAdd, scatter::scatter),
+    (Op::IndexSelect, index_select),
+    (Op::IndexAdd, scatter::index_add),
+    (Op::Index, index),
+    (Op::IndexPut, scatter::index_put),
+    (Op::Tril, triangle),
+    (Op::Triu, triangle),
+    (Op::Sort, sort),
+    (Op::Topk, topk),
+];
+
+pub(super) fn infer(call: &Call<'_>) -> Inferred {
+    row(RULES, call.op)?(call)
+}
+
+/// Index tensors are int32 or int64.
+pub(super) fn is_index(dtype: Dtype) -> bool {
+    dtype == Dtype::I64 || dtype == Dtype::I32
+}
+
+fn check_embedding_indices(indices: &Meta, argument: u8, function: &str) -> Result<(), RuleError> {
+    if is_index(indices.dtype) {
+        return Ok(());
+    }
+    Err(RuleError::runtime(format!(
+        "Expected tensor for argument #{argument} 'indices' to have one of the following scalar types: Long, Int; but \
+         got torch.{}Tensor instead (while checking arguments for {function})",
+        indices.dtype.scalar_type_name()
+    )))
+}
+
+fn embedding(call: &Call<'_>) -> Inferred {
+    let [weight, indices] = call.tensors()?;
+    let [_, width] = *weight.dims.as_slice() else {
+        return Err(RuleError::runtime("'weight' must be 2-D"));
+    };
+    check_embedding_indices(indices, 1, "embedding")?;
+    let dims = shape::dims(indices.dims.iter().copied().chain([width]))?;
+    one(Meta::new(weight.dtype, dims))
+}
+
+fn embedding_backward(call: &Call<'_>) -> Inferred {
+    let [grad, indices] = call.tensors()?;
+    let rows = call.integer(0)?;
+    check_embedding_indices(indices, 2, "embedding_backward")?;
+    let Some(&width) = grad.dims.last() else {
+        return Err(RuleError::index("Dimension specified as -1 but tensor has no dimensions"));
+    };
+    let (count, elements) = (indices.elements(), grad.elements());
+    if count.checked_mul(width) != Some(elements) {
+        return Err(RuleError::runtime(format!(
+            "shape '[{count}, {width}]' is invalid for input of size {elements}"
+        )));
+    }
+    if rows < 0 {
+        return Err(RuleError::runtime("zeros: Dimension size must be non-negative."));
+    }
+    one(Meta::new(grad.dtype, shape::dims([rows, width])?))
+}
+
+fn gather(call: &Call<'_>) -> Inferred {
+    let [operand, index] = call.tensors()?;
+    let rank = operand.dims.len();
+    let dim = wrap_dim(call.integer(0)?, rank)?;
+    let output = one(Meta::new(operand.dtype, index.dims));
+    if index.dims.contains(&0) {
+        return output;
+    }
+    if !is_index(index.dtype) {
+        return Err(RuleError::runtime("gather(): Expected dtype int32/int64 for index"));
+    }
+    if index.dims.len().max(1) != rank.max(1) {
+        return Err(RuleError::runtime(
+            "Index tensor must have the same number of dimensions as input tensor",
+        ));
+    }
+    let larger =
+        |other: &usize| *other != dim && size(&index.dims, *other) > size(&operand.dims, *other);
+    if let Some(other) = (0..rank).find(larger) {
+        return Err(RuleError::runtime(format!(
+            "Size does not match at dimension {other} expected index {} to be no larger than self {} apart from \
+             dimension {dim}",
+            index.dims, operand.dims
+        )));
+    }
+    output
+}
+
+fn index_select(call: &Call<'_>) -> Inferred {
+    let [operand, index] = call.tensors()?;
+    let dim = wrap_dim(call.integer(0)?, operand.dims.len())?;
+    if index.dims.len() > 1 {
+        return Err(RuleError::index("index_select(): Index is supposed to be a vector"));
+    }
+    let count = size(&index.dims, 0);
+    if operand.dims.is_empty() && count != 1 {
+        return Err(RuleError::runtime(format!(
+            "index_select(): Index to scalar can have only 1 value, got {count} value(s)"
+        )));
+    }
+    if !is_index(index.dtype) {
+        return Err(RuleError::runtime("index_select(): Expected dtype int32 or int64 for index"));
+    }
+    if size(&operand.dims, dim) == 0 && count > 0 {
+        return Err(RuleError::runtime(
+            "index_select(): self indexing axis dim should be positive",
+        ));
+    }
+    one(Meta::new(operand.dtype, with_size(&operand.dims, dim, count)))
+}
+
+fn index(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    one(Meta::new(operand.dtype, indexed(&operand.dims, call.operands_from(1))?))
+}
+
+/// The shape that index tensors pick, one for each leading dimension; an absent one keeps its dimension.
+pub(super) fn indexed(dims: &Dims, indices: &[Arg<'_>]) -> Result<Dims, RuleError> {
+    let shared = shared_shape(dims, indices)?;
+    let picked = |dim: usize| matches!(indices.get(dim), Some(Arg::Value(_)));
+    let kept_before = (0..indices.len()).take_while(|dim| !picked(*dim)).count();
+    let count = (0..indices.len()).filter(|dim| picked(*dim)).count();
+    let adjacent = (kept_before..indices.len()).take(count).all(picked);
+    if !shared.contains(&0) && (0..dims.len()).any(|dim| picked(dim) && size(dims, dim) == 0) {
+        return Err(RuleError::index("index is out of bounds for dimension with size 0"));
+    }
+    let kept = dims.iter().enumerate().filter(|(dim, _)| !picked(*dim)).map(|(_, &size)| size);
+    // Where the picked dimensions are not neighbours, the indices' dimensions come first.
+    let lead = if adjacent { kept_before } else { 0 };
+    let before = kept.clone().take(lead);
+    shape::dims(before.chain(shared.iter().copied()).chain(kept.skip(lead)))
+}
+
+/// The broadcast shape of the index tensors.
+fn shared_shape(dims: &Dims, indices: &[Arg<'_>]) -> Result<Dims, RuleError> {
+    if indices.len() > dims.len() {
+        return Err(RuleError::index(format!(
+            "too many indices for tensor of dimension {} (got {})",
+            dims.len(),
+            indices.len()
+        )));
+    }
+    let mut shared: Option<Dims> = None;
+    let mut broadcasts = true;
+    for index in indices {
+        let Arg::Value(index) = index else { continue };
+        if index.dtype == Dtype::Bool || index.dtype == Dtype::U8 {
+            return Err(RuleError::runtime(
+                "the size of indexing with a mask is data-dependent; take the mask's indices first",
+            ));
+        }
+        if !is_index(index.dtype) {
+            return Err(RuleError::index(
+                "tensors used as indices must be long, int, byte or bool tensors",
+            ));
+        }
+        match shape::broadcast(&shared.unwrap_or(Dims::EMPTY), &index.dims) {
+            Ok(dims) => shared = Some(dims),
+            Err(_) => broadcasts = false,
+        }
+    }
+    if !broadcasts {
+        let shapes = indices.iter().filter_map(|index| match index {
+            Arg::Value(index) => Some(index.dims.to_string()),
+            Arg::Absent | Arg::Scalar(_) => None,
+        });
+        return Err(RuleError::index(format!(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes {}",
+            shapes.collect::<Vec<_>>().join(", ")
+        )));
+    }
+    shared.ok_or_else(|| RuleError::index("at least one index must be provided"))
+}
+
+fn triangle(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    if operand.dims.len() < 2 {
+        return Err(RuleError::runtime(format!(
+            "{}: input tensor must have at least 2 dimensions",
+            call.info.name
+        )));
+    }
+    one(*operand)
+}
+
+fn sort(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    wrap_dim(call.integer(0)?, operand.dims.len())?;
+    several(&[*operand, Meta::new(Dtype::I64, operand.dims)])
+}
+
+fn topk(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    let [count, dim] = call.integers()?;
+    let dim = wrap_dim(dim, operand.dims.len())?;
+    if !(0..=size(&operand.dims, dim)).contains(&count) {
+        return Err(RuleError::runtime("selected index k out of range"));
+    }
+    if operand.dtype == Dtype::Bool {
+        return Err(RuleError::not_implemented("topk does not support bool dtypes on CPU"));
+    }
+    let dims = with_size(&operand.dims, dim, count);
+    several(&[Meta::new(operand.dtype, dims), Meta::new(Dtype::I64, dims)])
+}

@@ -1,0 +1,174 @@
+//! Shape and dtype rules, one file a family. The client calls them at the user's line, the dispatcher on arrival.
+//!
+//! A rule sees metadata only and never panics: operands and attributes may come from a peer. How an operator is
+//! executed or placed must not be in here.
+
+mod call;
+mod contract;
+mod control;
+mod create;
+mod elementwise;
+mod index;
+mod loss;
+mod normalize;
+mod random;
+mod reduce;
+mod scatter;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod update;
+mod view;
+
+use crate::dtype::Promotion;
+use crate::op::Family;
+use crate::{Attr, Dtype, Meta, Op, Scalar};
+use call::Call;
+use smallvec::SmallVec;
+
+/// What a rule knows of an operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arg<'a> {
+    Absent,
+    Value(&'a Meta),
+    Scalar(Scalar),
+}
+
+/// The Python exception class that `PyTorch` raises for a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    Runtime,
+    Index,
+    Value,
+    Type,
+    NotImplemented,
+}
+
+/// A user's mistake: `PyTorch`'s class, and a text that begins with `PyTorch`'s.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct RuleError {
+    pub class: ErrorClass,
+    pub text: String,
+}
+
+/// Metadata of an instruction's results.
+pub type Outputs = SmallVec<[Meta; 2]>;
+
+type Inferred = Result<Outputs, RuleError>;
+
+/// Metadata of the results of `op`. Operands stand in the row's order (a list's values after the fixed ones), so do
+/// the attributes. A text of an error ends with the operator and its operands: `...; matmul f32[2,3] f32[4,5]`.
+pub fn infer(op: Op, operands: &[Arg<'_>], attrs: &[Attr]) -> Result<Outputs, RuleError> {
+    let call = Call::new(op, operands, attrs);
+    // Results are large: they are built where they are returned, not copied from rule to rule.
+    let mut inferred = infer_call(&call);
+    if let Err(error) = &mut inferred {
+        call.explain(error);
+    }
+    inferred
+}
+
+/// The dtype that `PyTorch` computes in for these operands.
+pub fn promote(operands: &[Arg<'_>]) -> Dtype {
+    let mut promotion = Promotion::default();
+    for operand in operands {
+        match operand {
+            Arg::Absent => {}
+            Arg::Value(meta) => promotion.tensor(meta.dtype, meta.dims.is_empty()),
+            Arg::Scalar(scalar) => promotion.scalar(*scalar),
+        }
+    }
+    promotion.dtype()
+}
+
+fn infer_call(call: &Call<'_>) -> Inferred {
+    call.check_form()?;
+    match call.info.family {
+        Family::Create => create::infer(call),
+        Family::Random => random::infer(call),
+        Family::Elementwise => elementwise::infer(call),
+        Family::Contract => contract::infer(call),
+        Family::Reduce => reduce::infer(call),
+        Family::Normalize => normalize::infer(call),
+        Family::View => view::infer(call),
+        Family::Index => index::infer(call),
+        Family::Loss => loss::infer(call),
+        Family::Update => update::infer(call),
+        Family::Control | Family::Collective => control::infer(call),
+    }
+}
+
+/// A family's table of what differs from operator to operator. A test asks for every operator's row.
+type Table<T> = &'static [(Op, T)];
+
+/// The rule of an operator that shares nothing with its family.
+type Rule = fn(&Call<'_>) -> Inferred;
+
+fn find<T>(table: Table<T>, op: Op) -> Option<&'static T> {
+    table.iter().find(|(candidate, _)| *candidate == op).map(|(_, row)| row)
+}
+
+/// The row of `op`; an operator without one is a mistake in the family's file.
+fn row<T>(table: Table<T>, op: Op) -> Result<&'static T, RuleError> {
+    find(table, op).ok_or_else(|| RuleError::runtime(format!("{}: no rule", op.info().name)))
+}
+
+/// One result. Every rule ends here or in [`several`], so that no shape leaves unchecked.
+#[inline]
+fn one(output: Meta) -> Inferred {
+    shape::check_size(&output.dims)?;
+    let mut outputs = Outputs::new();
+    outputs.push(output);
+    Ok(outputs)
+}
+
+fn several(results: &[Meta]) -> Inferred {
+    for result in results {
+        shape::check_size(&result.dims)?;
+    }
+    Ok(Outputs::from_slice(results))
+}
+
+impl RuleError {
+    #[cold]
+    fn new(class: ErrorClass, text: impl Into<String>) -> Self {
+        Self { class, text: text.into() }
+    }
+
+    fn runtime(text: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Runtime, text)
+    }
+
+    fn index(text: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Index, text)
+    }
+
+    fn value(text: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Value, text)
+    }
+
+    fn kind(text: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Type, text)
+    }
+
+    fn not_implemented(text: impl Into<String>) -> Self {
+        Self::new(ErrorClass::NotImplemented, text)
+    }
+
+    /// A kernel that has no version for a dtype.
+    fn kernel(kernel: &str, dtype: Dtype) -> Self {
+        Self::not_implemented(format!(
+            "\"{kernel}\" not implemented for '{}'",
+            dtype.scalar_type_name()
+        ))
+    }
+
+    fn mixed(expected: Dtype, found: Dtype) -> Self {
+        Self::runtime(format!(
+            "expected scalar type {} but found {}",
+            expected.scalar_type_name(),
+            found.scalar_type_name()
+        ))
+    }
+}

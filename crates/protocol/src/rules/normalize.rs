@@ -1,0 +1,149 @@
+//! Softmax and layer norm with their gradients: the operand's shape, and statistics beside it.
+
+use super::call::Call;
+use super::shape::wrap_dim;
+use super::{Inferred, Rule, RuleError, Table, one, row, several, shape};
+use crate::{Dims, Dtype, Meta, Op};
+
+static RULES: Table<Rule> = &[
+    (Op::Softmax, |call| softmax(call, "softmax")),
+    (Op::LogSoftmax, |call| softmax(call, "log_softmax")),
+    (Op::SoftmaxBackward, |call| softmax_backward(call, "softmax_backward")),
+    (Op::LogSoftmaxBackward, |call| softmax_backward(call, "log_softmax_backward")),
+    (Op::LayerNorm, layer_norm),
+    (Op::LayerNormBackward, layer_norm_backward),
+];
+
+pub(super) fn infer(call: &Call<'_>) -> Inferred {
+    row(RULES, call.op)?(call)
+}
+
+fn softmax(call: &Call<'_>, name: &str) -> Inferred {
+    let operand = call.tensor(0)?;
+    let dtype = call.optional_dtype(1).unwrap_or(operand.dtype);
+    check_dim(call.integer(0)?, &operand.dims, dtype, name)?;
+    one(Meta::new(dtype, operand.dims))
+}
+
+/// The dimension exists and the dtype has a kernel.
+fn check_dim(dim: i64, dims: &Dims, dtype: Dtype, name: &str) -> Result<(), RuleError> {
+    let dim = wrap_dim(dim, dims.len())?;
+    // Without elements no kernel runs.
+    if dtype.is_float() || dims.contains(&0) {
+        return Ok(());
+    }
+    let last = dim.saturating_add(1) >= dims.len();
+    let variant = if last { "lastdim_kernel_impl" } else { "kernel_impl" };
+    Err(RuleError::kernel(&format!("{name}_{variant}"), dtype))
+}
+
+fn softmax_backward(call: &Call<'_>, name: &str) -> Inferred {
+    let [grad, out] = call.tensors()?;
+    wrap_dim(call.integer(0)?, grad.dims.len())?;
+    if grad.dims != out.dims {
+        return Err(RuleError::runtime(format!(
+            "Expected tensor for argument #1 'grad' to have same size as tensor for argument #2 'output'; but {} does \
+             not equal {} (while checking arguments for {name})",
+            grad.dims, out.dims
+        )));
+    }
+    if grad.dtype != out.dtype {
+        return Err(RuleError::mixed(grad.dtype, out.dtype));
+    }
+    check_dim(call.integer(0)?, &grad.dims, grad.dtype, name)?;
+    one(*grad)
+}
+
+fn layer_norm(call: &Call<'_>) -> Inferred {
+    let input = call.tensor(0)?;
+    let [weight, bias] = [call.optional_tensor(1)?, call.optional_tensor(2)?];
+    let normalized = call.dims(0)?;
+    let statistics = parameter_dtype(input.dtype, weight, bias)?;
+    for (name, parameter) in [("weight", weight), ("bias", bias)] {
+        check_parameter(name, parameter, normalized)?;
+    }
+    let kept = check_normalized(&input.dims, normalized)?;
+    if let Some(bias) = bias
+        && bias.dtype != statistics
+    {
+        return Err(RuleError::mixed(statistics, bias.dtype));
+    }
+    if !input.dtype.is_float() {
+        return Err(RuleError::kernel("LayerNormKernelImpl", input.dtype));
+    }
+    let sizes = input.dims.iter().enumerate();
+    let dims = shape::dims(sizes.map(|(dim, &size)| if dim < kept { size } else { 1 }))?;
+    let statistics = Meta::new(statistics, dims);
+    several(&[*input, statistics, statistics])
+}
+
+fn check_parameter(
+    name: &str,
+    parameter: Option<&Meta>,
+    normalized: &Dims,
+) -> Result<(), RuleError> {
+    if normalized.is_empty() {
+        return Err(RuleError::runtime(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got \
+             normalized_shape = []",
+        ));
+    }
+    match parameter {
+        Some(parameter) if parameter.dims != *normalized => Err(RuleError::runtime(format!(
+            "Expected {name} to be of same shape as normalized_shape, but got {name} of shape {} and normalized_shape \
+             = {normalized}",
+            parameter.dims
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// How many leading dimensions are not normalized over.
+fn check_normalized(input: &Dims, normalized: &Dims) -> Result<usize, RuleError> {
+    if input.ends_with(normalized) {
+        return Ok(input.len() - normalized.len());
+    }
+    let expected = normalized.to_string();
+    let expected = expected.trim_matches(['[', ']']);
+    Err(RuleError::runtime(format!(
+        "Given normalized_shape={normalized}, expected input with shape [*, {expected}], but got input of size{input}"
+    )))
+}
+
+/// The parameters' dtype, or the input's: half-precision inputs may have float32 parameters.
+fn parameter_dtype(
+    input: Dtype,
+    weight: Option<&Meta>,
+    bias: Option<&Meta>,
+) -> Result<Dtype, RuleError> {
+    let first = weight.or(bias).map_or(input, |parameter| parameter.dtype);
+    let half = input == Dtype::F16 || input == Dtype::Bf16;
+    if first == input || (half && first == Dtype::F32) {
+        return Ok(first);
+    }
+    Err(RuleError::runtime(if first == Dtype::F32 {
+        "mixed dtype (CPU): all inputs must share same datatype."
+    } else {
+        "mixed dtype (CPU): expect parameter to have scalar type of Float"
+    }))
+}
+
+fn layer_norm_backward(call: &Call<'_>) -> Inferred {
+    let [grad, input, mean, rstd] = call.tensors()?;
+    let weight = call.optional_tensor(4)?;
+    let normalized = call.dims(0)?;
+    check_parameter("weight", weight, normalized)?;
+    let kept = check_normalized(&input.dims, normalized)?;
+    if grad.dtype != input.dtype {
+        return Err(RuleError::mixed(input.dtype, grad.dtype));
+    }
+    let rows = shape::product(input.dims.get(..kept).unwrap_or_default());
+    let counted = [mean, rstd].iter().all(|meta| shape::product(&meta.dims) == rows);
+    if grad.dims != input.dims || !counted {
+        return Err(RuleError::runtime(format!(
+            "layer_norm_backward: grad {grad}, mean {mean} and rstd {rstd} are not those of input {input}"
+        )));
+    }
+    let parameter = Meta::new(weight.map_or(input.dtype, |weight| weight.dtype), *normalized);
+    several(&[*input, parameter, parameter])
+}

@@ -1,0 +1,319 @@
+//! The same elements in another order or shape, parts of them, and several tensors put together.
+
+use super::call::Call;
+use super::shape::{DimSet, length, size, with_size, without, wrap_dim};
+use super::{Inferred, Rule, RuleError, Table, one, promote, row, shape};
+use crate::{Dims, Meta, Op, Scalar};
+
+static RULES: Table<Rule> = &[
+    (Op::Reshape, reshape),
+    (Op::Permute, permute),
+    (Op::Expand, expand),
+    (Op::Slice, slice),
+    (Op::Select, select),
+    (Op::Diagonal, diagonal),
+    (Op::SliceScatter, slice_scatter),
+    (Op::SelectScatter, select_scatter),
+    (Op::DiagonalScatter, diagonal_scatter),
+    (Op::Flip, flip),
+    (Op::Pad, pad),
+    (Op::Repeat, repeat),
+    (Op::Cat, cat),
+    (Op::Stack, stack),
+];
+
+pub(super) fn infer(call: &Call<'_>) -> Inferred {
+    row(RULES, call.op)?(call)
+}
+
+fn reshape(call: &Call<'_>) -> Inferred {
+    let (operand, target) = (call.tensor(0)?, call.dims(0)?);
+    one(Meta::new(operand.dtype, reshaped(operand, target)?))
+}
+
+fn reshaped(operand: &Meta, target: &Dims) -> Result<Dims, RuleError> {
+    let mut inferred = None;
+    let mut known: Option<i64> = Some(1);
+    for (dim, &size) in target.iter().enumerate() {
+        if size == -1 {
+            if inferred.replace(dim).is_some() {
+                return Err(RuleError::runtime("only one dimension can be inferred"));
+            }
+        } else if size < 0 {
+            return Err(RuleError::runtime(format!(
+                "invalid shape dimension {size} at index {dim} of shape {target}"
+            )));
+        } else {
+            known = known.and_then(|known| known.checked_mul(size));
+        }
+    }
+    let elements = operand.elements();
+    let invalid =
+        || RuleError::runtime(format!("shape '{target}' is invalid for input of size {elements}"));
+    let known = known.ok_or_else(invalid)?;
+    let Some(dim) = inferred else {
+        return if known == elements { Ok(*target) } else { Err(invalid()) };
+    };
+    if known == 0 && elements == 0 {
+        return Err(RuleError::runtime(format!(
+            "cannot reshape tensor of 0 elements into shape {target} because the unspecified dimension size -1 can be \
+             any value and is ambiguous"
+        )));
+    }
+    match elements.checked_rem(known) {
+        Some(0) => Ok(with_size(target, dim, elements.checked_div(known).unwrap_or(0))),
+        Some(_) | None => Err(invalid()),
+    }
+}
+
+fn permute(call: &Call<'_>) -> Inferred {
+    let (operand, order) = (call.tensor(0)?, call.dims(0)?);
+    let rank = operand.dims.len();
+    if order.len() != rank {
+        return Err(RuleError::runtime(format!(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired \
+             ordering of dimensions i.e. input.dim() = {rank} is not equal to len(dims) = {}",
+            order.len()
+        )));
+    }
+    let mut seen = DimSet::default();
+    let mut dims = Dims::EMPTY;
+    for &dim in order.iter() {
+        let dim = wrap_dim(dim, rank)?;
+        if !seen.insert(dim) || !dims.push(size(&operand.dims, dim)) {
+            return Err(RuleError::runtime("permute(): duplicate dims are not allowed."));
+        }
+    }
+    one(Meta::new(operand.dtype, dims))
+}
+
+fn expand(call: &Call<'_>) -> Inferred {
+    let (operand, target) = (call.tensor(0)?, call.dims(0)?);
+    let mut dims = *target;
+    let lead = target.len().saturating_sub(operand.dims.len());
+    let kept = dims.as_mut_slice().iter_mut().enumerate().filter(|(_, size)| **size == -1);
+    for (dim, place) in kept {
+        let Some(own) = dim.checked_sub(lead) else {
+            if operand.dims.is_empty() {
+                return Err(RuleError::runtime("numel: integer multiplication overflow"));
+            }
+            return Err(RuleError::runtime(format!(
+                "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {dim}"
+            )));
+        };
+        *place = size(&operand.dims, own);
+    }
+    if !shape::expands_to(&operand.dims, &dims) {
+        return Err(shape::cannot_expand(&operand.dims, operand.dtype, &dims, target));
+    }
+    one(Meta::new(operand.dtype, dims))
+}
+
+fn slice(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    one(Meta::new(operand.dtype, sliced(call, &operand.dims)?))
+}
+
+fn sliced(call: &Call<'_>, dims: &Dims) -> Result<Dims, RuleError> {
+    let [dim, start, end, step] = call.integers()?;
+    if dims.is_empty() {
+        return Err(RuleError::index("slice() cannot be applied to a 0-dim tensor."));
+    }
+    let dim = wrap_dim(dim, dims.len())?;
+    if step <= 0 {
+        return Err(RuleError::runtime("slice step must be positive"));
+    }
+    let size = size(dims, dim).max(0);
+    let from_front = |bound: i64| if bound < 0 { bound.saturating_add(size) } else { bound };
+    let start = from_front(start).clamp(0, size);
+    let end = from_front(end).clamp(start, size);
+    let whole = (end - start).checked_div(step).unwrap_or(0);
+    let rest = (end - start).checked_rem(step).unwrap_or(0);
+    Ok(with_size(dims, dim, whole + i64::from(rest > 0)))
+}
+
+fn select(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    one(Meta::new(operand.dtype, selected(call, &operand.dims)?))
+}
+
+fn selected(call: &Call<'_>, dims: &Dims) -> Result<Dims, RuleError> {
+    let [dim, index] = call.integers()?;
+    if dims.is_empty() {
+        return Err(RuleError::index("select() cannot be applied to a 0-dim tensor."));
+    }
+    let dim = wrap_dim(dim, dims.len())?;
+    let size = size(dims, dim);
+    if index >= size || index < size.saturating_neg() {
+        return Err(RuleError::index(format!(
+            "select(): index {index} out of range for tensor of size {dims} at dimension {dim}"
+        )));
+    }
+    without(dims, dim)
+}
+
+fn diagonal(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    one(Meta::new(operand.dtype, diagonal_of(call, &operand.dims)?))
+}
+
+fn diagonal_of(call: &Call<'_>, sizes: &Dims) -> Result<Dims, RuleError> {
+    let [offset, dim1, dim2] = call.integers()?;
+    let [first, second] = [wrap_dim(dim1, sizes.len())?, wrap_dim(dim2, sizes.len())?];
+    if first == second {
+        return Err(RuleError::runtime(format!(
+            "diagonal dimensions cannot be identical {dim1}, {dim2}"
+        )));
+    }
+    let [rows, columns] = [size(sizes, first), size(sizes, second)];
+    let length = if offset >= 0 {
+        rows.min(columns.saturating_sub(offset))
+    } else {
+        rows.saturating_add(offset).min(columns)
+    };
+    let others = sizes.iter().enumerate().filter(|(dim, _)| *dim != first && *dim != second);
+    shape::dims(others.map(|(_, &size)| size).chain([length.max(0)]))
+}
+
+fn slice_scatter(call: &Call<'_>) -> Inferred {
+    let target = call.tensor(0)?;
+    written(call, sliced(call, &target.dims)?)
+}
+
+fn select_scatter(call: &Call<'_>) -> Inferred {
+    let target = call.tensor(0)?;
+    written(call, selected(call, &target.dims)?)
+}
+
+fn diagonal_scatter(call: &Call<'_>) -> Inferred {
+    let target = call.tensor(0)?;
+    written(call, diagonal_of(call, &target.dims)?)
+}
+
+/// The first operand, where the second has the shape of the part that it replaces.
+fn written(call: &Call<'_>, part: Dims) -> Inferred {
+    let [target, source] = call.tensors()?;
+    if source.dims != part {
+        return Err(RuleError::runtime(format!(
+            "expected src to have a size equal to the slice of self. src size = {}, slice size = {part}",
+            source.dims
+        )));
+    }
+    one(*target)
+}
+
+fn flip(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    DimSet::of(call.dims(0)?, operand.dims.len())?;
+    one(*operand)
+}
+
+fn pad(call: &Call<'_>) -> Inferred {
+    let (operand, pad, value) = (call.tensor(0)?, call.dims(0)?, call.float(1)?);
+    let rank = operand.dims.len();
+    if pad.len() % 2 != 0 {
+        return Err(RuleError::runtime("Padding length must be divisible by 2"));
+    }
+    if pad.len() / 2 > rank {
+        return Err(RuleError::runtime(format!(
+            "Padding length should be less than or equal to two times the input dimension but got padding length {} \
+             and input of dimension {rank}",
+            pad.len()
+        )));
+    }
+    let mut dims = operand.dims;
+    for (size, pair) in dims.as_mut_slice().iter_mut().rev().zip(pad.chunks(2)) {
+        let cropped = pair.iter().fold(*size, |size, side| size.saturating_add(*side.min(&0)));
+        if cropped < 0 {
+            return Err(RuleError::runtime("narrow(): length must be non-negative."));
+        }
+        *size = pair.iter().fold(cropped, |size, side| size.saturating_add(*side.max(&0)));
+    }
+    if pad.iter().any(|side| *side > 0) {
+        shape::check_stored(Scalar::Float(value), operand.dtype)?;
+    }
+    one(Meta::new(operand.dtype, dims))
+}
+
+fn repeat(call: &Call<'_>) -> Inferred {
+    let (operand, repeats) = (call.tensor(0)?, call.dims(0)?);
+    let Some(lead) = repeats.len().checked_sub(operand.dims.len()) else {
+        return Err(RuleError::runtime(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+        ));
+    };
+    let mut dims = *repeats;
+    for (repeat, &size) in dims.as_mut_slice().iter_mut().skip(lead).zip(operand.dims.iter()) {
+        *repeat = repeat.saturating_mul(size);
+    }
+    one(Meta::new(operand.dtype, dims))
+}
+
+fn cat(call: &Call<'_>) -> Inferred {
+    let dim = call.integer(0)?;
+    if call.operands.is_empty() {
+        return Err(RuleError::value("torch.cat(): expected a non-empty list of Tensors"));
+    }
+    for position in 0..call.operands.len() {
+        if call.tensor(position)?.dims.is_empty() {
+            return Err(RuleError::runtime(format!(
+                "zero-dimensional tensor (at position {position}) cannot be concatenated"
+            )));
+        }
+    }
+    let mut result: Option<(usize, Dims)> = None;
+    for position in 0..call.operands.len() {
+        let part = &call.tensor(position)?.dims;
+        // Empty vectors join anything: PyTorch once had no other empty tensors.
+        if part.as_slice() == [0] {
+            continue;
+        }
+        result = Some(match result {
+            None => (wrap_dim(dim, part.len())?, *part),
+            Some((dim, whole)) => (dim, joined(&whole, part, dim, position)?),
+        });
+    }
+    let dims = match result {
+        Some((_, dims)) => dims,
+        None => call.tensor(0)?.dims,
+    };
+    one(Meta::new(promote(call.operands), dims))
+}
+
+fn joined(whole: &Dims, part: &Dims, dim: usize, position: usize) -> Result<Dims, RuleError> {
+    if whole.len() != part.len() {
+        return Err(RuleError::runtime(format!(
+            "Tensors must have same number of dimensions: got {} and {}",
+            whole.len(),
+            part.len()
+        )));
+    }
+    let mut pairs = whole.iter().zip(part.iter()).enumerate();
+    if let Some((_, (expected, got))) = pairs.find(|(other, (a, b))| *other != dim && a != b) {
+        return Err(RuleError::runtime(format!(
+            "Sizes of tensors must match except in dimension {dim}. Expected size {expected} but got size {got} for \
+             tensor number {position} in the list."
+        )));
+    }
+    Ok(with_size(whole, dim, size(whole, dim).saturating_add(size(part, dim))))
+}
+
+fn stack(call: &Call<'_>) -> Inferred {
+    if call.operands.is_empty() {
+        return Err(RuleError::runtime("stack expects a non-empty TensorList"));
+    }
+    let first = &call.tensor(0)?.dims;
+    let dim = wrap_dim(call.integer(0)?, first.len().saturating_add(1))?;
+    for position in 1..call.operands.len() {
+        let other = &call.tensor(position)?.dims;
+        if other != first {
+            return Err(RuleError::runtime(format!(
+                "stack expects each tensor to be equal size, but got {first} at entry 0 and {other} at entry {position}"
+            )));
+        }
+    }
+    let (before, after) = first.split_at_checked(dim).unwrap_or_default();
+    let count = length(call.operands.len());
+    let dims = shape::dims(before.iter().copied().chain([count]).chain(after.iter().copied()))?;
+    one(Meta::new(promote(call.operands), dims))
+}

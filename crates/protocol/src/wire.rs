@@ -1,0 +1,121 @@
+//! The binary form of an instruction: little-endian 32-bit words, the same in a ring and in a TCP frame.
+//!
+//! `docs/wire.md` specifies it. Only the form is here: what an instruction means is in its rule, and how words travel is
+//! the transport's concern.
+
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use decode::{decode, decode_into, halves};
+pub(crate) use encode::close;
+pub use encode::encode;
+pub(crate) use words::{Reader, push_bytes, push_dims, push_u64};
+
+#[cfg(target_endian = "big")]
+compile_error!(
+    "words are viewed as bytes without a copy, which is right on little-endian machines only"
+);
+
+/// The header's length field has 16 bits; a longer instruction would also hold up the others in its ring.
+pub const FRAME_WORDS_MAX: usize = 0xffff;
+/// Op code and length, tag, consumed operands and signal.
+pub const HEADER_WORDS: usize = 3;
+/// A piece of an upload: long enough that its header costs nothing (0.1 %), short enough that a ring of 64 KiB holds one
+/// while the next is being written.
+pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
+/// Names of signals and source positions; Linux's longest path.
+pub const TEXT_BYTES_MAX: usize = 4096;
+/// Slots are below this; the words above it have a meaning of their own.
+pub const SLOT_LIMIT: u32 = 0xffff_0000;
+/// In an operand's place: the optional operand is not there.
+pub const NONE: u32 = 0xffff_ffff;
+/// In an operand's place: a scalar, whose three words follow the operands.
+pub const IMMEDIATE: u32 = 0xffff_fffe;
+/// Codes from here on are messages, so that they can never be taken for an operator's.
+pub const MESSAGE_CODE_FIRST: u16 = 0xf000;
+
+/// Our own mistake or the user's: an instruction that has no binary form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    #[error("{op}: {words} words, the limit is {FRAME_WORDS_MAX}")]
+    TooLong { op: &'static str, words: usize },
+    #[error("{op}: a text of {bytes} bytes, the limit is {TEXT_BYTES_MAX}")]
+    TextTooLong { op: &'static str, bytes: usize },
+    #[error("{op}: a payload of {bytes} bytes, the limit is {PAYLOAD_BYTES_MAX}")]
+    PayloadTooLong { op: &'static str, bytes: usize },
+    #[error("{op} carries no payload")]
+    Payload { op: &'static str },
+    #[error("{op}: %{number}.{output} is not a slot")]
+    NoSlot { op: &'static str, number: u64, output: u8 },
+    #[error("{op}: {count} outputs, its row has {expected}")]
+    Outputs { op: &'static str, count: usize, expected: u8 },
+    #[error("{op}: {count} operands, its row has {expected}")]
+    Operands { op: &'static str, count: usize, expected: usize },
+    #[error("{op}: operand {position} is absent but required")]
+    OperandAbsent { op: &'static str, position: usize },
+    #[error("{op}: consumes {consumes:#06x} names an operand that is not a value")]
+    Consumes { op: &'static str, consumes: u16 },
+    #[error("{op}: {count} attributes, its row has {expected}")]
+    Attrs { op: &'static str, count: usize, expected: usize },
+    #[error("{op}: {what} do not agree")]
+    Disagreement { op: &'static str, what: &'static str },
+    #[error("{op}: {attr} holds a value that does not fit")]
+    Attr { op: &'static str, attr: &'static str },
+}
+
+/// The peer's mistake: words that are no instruction or message. `word` is the place where reading stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("word {word}: {reason}")]
+pub struct WireError {
+    pub word: usize,
+    pub reason: WireReason,
+}
+
+/// What was wrong with the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireReason {
+    #[error("the words end inside a frame")]
+    Truncated,
+    #[error("unknown code {0:#06x}")]
+    UnknownCode(u16),
+    #[error("the declared length holds {0} words too many")]
+    Trailing(usize),
+    #[error("{0:#x} is not a slot")]
+    Slot(u32),
+    #[error("a required operand is absent")]
+    OperandAbsent,
+    #[error("consumes {0:#06x} names an operand that is not a value")]
+    Consumes(u16),
+    #[error("{1:#x} is no {0}")]
+    Value(&'static str, u32),
+    #[error("{0} of {1} is over the limit")]
+    Limit(&'static str, u64),
+    #[error("padding is not zero")]
+    Padding,
+    #[error("text is not UTF-8")]
+    Utf8,
+    #[error("{0} do not agree")]
+    Disagreement(&'static str),
+}
+
+/// Whether instructions of this operator carry tensor bytes.
+pub const fn has_payload(op: crate::Op) -> bool {
+    matches!(op, crate::Op::Upload | crate::Op::Chunk)
+}
+
+/// The mask of consumable positions among `values`, whose item k says whether operand k is a value.
+pub(crate) fn consumable(values: impl Iterator<Item = bool>) -> u16 {
+    let mut mask = 0;
+    for (position, is_value) in values.take(16).enumerate() {
+        mask |= u16::from(is_value) << position;
+    }
+    mask
+}
+
+/// Words that a string of `bytes` bytes fills, with its padding.
+const fn words_of(bytes: usize) -> usize {
+    bytes.div_ceil(4)
+}

@@ -1,0 +1,145 @@
+//! Words to instruction. The words come from a peer: nothing here panics, and nothing is allocated beyond a fixed
+//! multiple of the frame.
+
+use super::{
+    HEADER_WORDS, IMMEDIATE, NONE, PAYLOAD_BYTES_MAX, SLOT_LIMIT, TEXT_BYTES_MAX, WireError,
+    WireReason, consumable, has_payload, words::Reader,
+};
+use crate::{Attr, AttrInfo, AttrKind, Id, Instruction, Op, OpInfo, Operand, OperandKind, Scalar};
+use smallvec::SmallVec;
+
+/// The instruction at the front of `words`, and how many words it has.
+///
+/// A loop is faster with [`decode_into`]: an instruction has 300 bytes, and moving it takes longer than reading it.
+#[inline]
+pub fn decode(words: &[u32]) -> Result<(Instruction<'_>, usize), WireError> {
+    // The operator is written over.
+    let mut instruction = Instruction::new(Op::Free);
+    let length = decode_into(words, &mut instruction)?;
+    Ok((instruction, length))
+}
+
+/// [`decode`] into an instruction that the caller keeps; after an error it is meaningless.
+pub fn decode_into<'a>(
+    words: &'a [u32],
+    instruction: &mut Instruction<'a>,
+) -> Result<usize, WireError> {
+    let (op, length) = frame(words)?;
+    let info = op.info();
+    let mut reader = Reader::new(words.get(..length).unwrap_or_default(), 1);
+    instruction.op = op;
+    instruction.tag = reader.word()?;
+    (instruction.consumes, instruction.signal) = halves(reader.word()?);
+    instruction.outputs.clear();
+    for _ in 0..info.outputs {
+        let word = reader.word()?;
+        instruction.outputs.push(slot(word, &reader)?);
+    }
+    instruction.operands.clear();
+    operands(&mut reader, info, &mut instruction.operands)?;
+    if instruction.consumes != 0 {
+        check_consumes(instruction.consumes, &instruction.operands)?;
+    }
+    instruction.attrs.clear();
+    for row in info.attrs {
+        instruction.attrs.push(attr(&mut reader, row)?);
+    }
+    instruction.payload = if has_payload(op) { reader.bytes(PAYLOAD_BYTES_MAX)? } else { &[] };
+    reader.finish()?;
+    Ok(length)
+}
+
+/// The operator and the length of the frame at the front of `words`, which holds all of it.
+#[inline]
+fn frame(words: &[u32]) -> Result<(Op, usize), WireError> {
+    let &[first, ..] = words else {
+        return Err(WireError { word: 0, reason: WireReason::Truncated });
+    };
+    let (code, length) = halves(first);
+    let length = usize::from(length);
+    if length < HEADER_WORDS || length > words.len() {
+        return Err(WireError { word: words.len().min(length), reason: WireReason::Truncated });
+    }
+    match Op::from_code(code) {
+        Some(op) => Ok((op, length)),
+        None => Err(WireError { word: 0, reason: WireReason::UnknownCode(code) }),
+    }
+}
+
+/// Low and high 16 bits: code and length of a frame's first word, consumed operands and signal of its third.
+pub const fn halves(word: u32) -> (u16, u16) {
+    let [a, b, c, d] = word.to_le_bytes();
+    (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))
+}
+
+fn slot(word: u32, reader: &Reader<'_>) -> Result<Id, WireError> {
+    if word < SLOT_LIMIT { Ok(Id::slot(word)) } else { Err(reader.error(WireReason::Slot(word))) }
+}
+
+fn operands(
+    reader: &mut Reader<'_>,
+    info: &OpInfo,
+    operands: &mut SmallVec<[Operand; 4]>,
+) -> Result<(), WireError> {
+    let mut scalars = false;
+    for row in info.operands {
+        let count = if row.kind == OperandKind::List { reader.word()? } else { 1 };
+        for _ in 0..count {
+            let word = reader.word()?;
+            operands.push(match word {
+                NONE if row.kind == OperandKind::Required => {
+                    return Err(reader.error(WireReason::OperandAbsent));
+                }
+                NONE => Operand::Absent,
+                IMMEDIATE => {
+                    scalars = true;
+                    Operand::Scalar(Scalar::Bool(false))
+                }
+                _ => Operand::Value(slot(word, reader)?),
+            });
+        }
+    }
+    if scalars {
+        for operand in operands.iter_mut() {
+            if let Operand::Scalar(scalar) = operand {
+                *scalar = reader.scalar()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_consumes(consumes: u16, operands: &[Operand]) -> Result<(), WireError> {
+    let values = operands.iter().map(|operand| match operand {
+        Operand::Value(_) => true,
+        Operand::Absent | Operand::Scalar(_) => false,
+    });
+    if consumes & !consumable(values) == 0 {
+        return Ok(());
+    }
+    Err(WireError { word: 2, reason: WireReason::Consumes(consumes) })
+}
+
+fn attr(reader: &mut Reader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
+    if row.optional && !reader.bool()? {
+        return Ok(Attr::Absent);
+    }
+    Ok(match row.kind {
+        AttrKind::Bool => Attr::Bool(reader.bool()?),
+        AttrKind::Int => Attr::Int(reader.i64()?),
+        AttrKind::Float => Attr::Float(reader.f64()?),
+        AttrKind::Scalar => Attr::Scalar(reader.scalar()?),
+        AttrKind::Dtype => Attr::Dtype(reader.dtype()?),
+        AttrKind::Ints => Attr::Ints(reader.dims()?),
+        AttrKind::Text => Attr::Text(reader.text(TEXT_BYTES_MAX)?.into()),
+        AttrKind::Choice(words) => Attr::Choice(choice(reader, words)?),
+    })
+}
+
+fn choice(reader: &mut Reader<'_>, words: &[&str]) -> Result<u8, WireError> {
+    let word = reader.word()?;
+    match u8::try_from(word) {
+        Ok(index) if usize::from(index) < words.len() => Ok(index),
+        Ok(_) | Err(_) => Err(reader.error(WireReason::Value("choice", word))),
+    }
+}

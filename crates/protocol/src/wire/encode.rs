@@ -1,0 +1,176 @@
+//! Instruction to words.
+
+use super::{
+    EncodeError, FRAME_WORDS_MAX, IMMEDIATE, NONE, PAYLOAD_BYTES_MAX, SLOT_LIMIT, TEXT_BYTES_MAX,
+    consumable, has_payload,
+    words::{push_bytes, push_dims, push_i64, push_scalar, push_u64},
+};
+use crate::{Attr, AttrInfo, Id, Instruction, OpInfo, Operand, OperandKind};
+
+/// Appends the words of an instruction; on an error `out` is as it was.
+pub fn encode(instruction: &Instruction<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+    let start = out.len();
+    let result = append(instruction, out, start);
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
+}
+
+fn append(
+    instruction: &Instruction<'_>,
+    out: &mut Vec<u32>,
+    start: usize,
+) -> Result<(), EncodeError> {
+    let info = instruction.op.info();
+    check_counts(instruction, info)?;
+    let flags = u32::from(instruction.consumes) | u32::from(instruction.signal) << 16;
+    out.extend_from_slice(&[info.code.into(), instruction.tag, flags]);
+    for &id in &instruction.outputs {
+        out.push(slot(id, info)?);
+    }
+    append_operands(instruction, info, out)?;
+    for (attr, row) in instruction.attrs.iter().zip(info.attrs) {
+        append_attr(attr, row, info, out)?;
+    }
+    if has_payload(instruction.op) {
+        push_bytes(out, instruction.payload);
+    }
+    close(info.name, out, start)
+}
+
+/// Writes the length into the first word of the frame that begins at `start`.
+pub(crate) fn close(op: &'static str, out: &mut [u32], start: usize) -> Result<(), EncodeError> {
+    let words = out.len() - start;
+    let Ok(length) = u16::try_from(words) else { return Err(EncodeError::TooLong { op, words }) };
+    if let Some(word) = out.get_mut(start) {
+        *word |= u32::from(length) << 16;
+    }
+    Ok(())
+}
+
+/// The counts that the row fixes, the limits, and the payload.
+#[inline]
+fn check_counts(instruction: &Instruction<'_>, info: &'static OpInfo) -> Result<(), EncodeError> {
+    let op = info.name;
+    let count = instruction.outputs.len();
+    if count != usize::from(info.outputs) {
+        return Err(EncodeError::Outputs { op, count, expected: info.outputs });
+    }
+    let (count, expected) = (instruction.attrs.len(), info.attrs.len());
+    if count != expected {
+        return Err(EncodeError::Attrs { op, count, expected });
+    }
+    let (count, expected) = (instruction.operands.len(), info.fixed_operands());
+    if count < expected || (count > expected && !info.has_list()) {
+        return Err(EncodeError::Operands { op, count, expected });
+    }
+    if count > FRAME_WORDS_MAX {
+        return Err(EncodeError::TooLong { op, words: count });
+    }
+    let bytes = instruction.payload.len();
+    if bytes > PAYLOAD_BYTES_MAX {
+        return Err(EncodeError::PayloadTooLong { op, bytes });
+    }
+    if bytes > 0 && !has_payload(instruction.op) {
+        return Err(EncodeError::Payload { op });
+    }
+    let consumes = instruction.consumes;
+    if consumes != 0 && consumes & !consumable_operands(&instruction.operands) != 0 {
+        return Err(EncodeError::Consumes { op, consumes });
+    }
+    Ok(())
+}
+
+fn consumable_operands(operands: &[Operand]) -> u16 {
+    consumable(operands.iter().map(|operand| match operand {
+        Operand::Value(_) => true,
+        Operand::Absent | Operand::Scalar(_) => false,
+    }))
+}
+
+fn append_operands(
+    instruction: &Instruction<'_>,
+    info: &'static OpInfo,
+    out: &mut Vec<u32>,
+) -> Result<(), EncodeError> {
+    let fixed = info.fixed_operands();
+    let mut scalars = false;
+    for (position, operand) in instruction.operands.iter().enumerate() {
+        if position == fixed {
+            push_count(instruction, fixed, out);
+        }
+        out.push(match operand {
+            Operand::Value(id) => slot(*id, info)?,
+            Operand::Scalar(_) => {
+                scalars = true;
+                IMMEDIATE
+            }
+            Operand::Absent => {
+                let kind = info.operands.get(position).map(|operand| operand.kind);
+                if kind == Some(OperandKind::Required) {
+                    return Err(EncodeError::OperandAbsent { op: info.name, position });
+                }
+                NONE
+            }
+        });
+    }
+    if info.has_list() && instruction.operands.len() == fixed {
+        push_count(instruction, fixed, out);
+    }
+    if scalars {
+        for operand in &instruction.operands {
+            if let Operand::Scalar(scalar) = operand {
+                push_scalar(out, *scalar);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn push_count(instruction: &Instruction<'_>, fixed: usize, out: &mut Vec<u32>) {
+    // Below the limit of words: checked at the beginning.
+    out.push(u32::try_from(instruction.operands.len() - fixed).unwrap_or(u32::MAX));
+}
+
+#[inline]
+fn slot(id: Id, info: &'static OpInfo) -> Result<u32, EncodeError> {
+    match id.as_slot() {
+        Some(slot) if slot < SLOT_LIMIT => Ok(slot),
+        Some(_) | None => {
+            let (number, output) = id.parts();
+            Err(EncodeError::NoSlot { op: info.name, number, output })
+        }
+    }
+}
+
+fn append_attr(
+    attr: &Attr,
+    row: &AttrInfo,
+    info: &'static OpInfo,
+    out: &mut Vec<u32>,
+) -> Result<(), EncodeError> {
+    if !attr.fits(row) {
+        return Err(EncodeError::Attr { op: info.name, attr: row.name });
+    }
+    if row.optional {
+        out.push(u32::from(!matches!(attr, Attr::Absent)));
+    }
+    match attr {
+        Attr::Absent => {}
+        Attr::Bool(value) => out.push(u32::from(*value)),
+        Attr::Int(value) => push_i64(out, *value),
+        Attr::Float(value) => push_u64(out, value.to_bits()),
+        Attr::Scalar(value) => push_scalar(out, *value),
+        Attr::Dtype(value) => out.push(u32::from(value.code())),
+        Attr::Ints(dims) => push_dims(out, dims),
+        Attr::Choice(index) => out.push(u32::from(*index)),
+        Attr::Text(text) => {
+            if text.len() > TEXT_BYTES_MAX {
+                return Err(EncodeError::TextTooLong { op: info.name, bytes: text.len() });
+            }
+            push_bytes(out, text.as_bytes());
+        }
+    }
+    Ok(())
+}

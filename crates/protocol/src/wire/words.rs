@@ -1,0 +1,164 @@
+//! The pieces that words are made of, written and read: 64-bit numbers, byte strings, scalars.
+
+use super::{WireError, WireReason, words_of};
+use crate::{Dims, Dtype, Scalar, meta::DIMS_MAX};
+
+/// The low half of a 64-bit number.
+#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "the low half is meant")]
+const fn low(value: u64) -> u32 {
+    value as u32
+}
+
+/// Appends a 64-bit number: low word, high word.
+pub(crate) fn push_u64(out: &mut Vec<u32>, value: u64) {
+    out.extend_from_slice(&[low(value), low(value >> 32)]);
+}
+
+pub(super) fn push_i64(out: &mut Vec<u32>, value: i64) {
+    push_u64(out, value.cast_unsigned());
+}
+
+pub(super) fn push_scalar(out: &mut Vec<u32>, scalar: Scalar) {
+    let (tag, bits) = match scalar {
+        Scalar::Bool(value) => (0, u64::from(value)),
+        Scalar::Int(value) => (1, value.cast_unsigned()),
+        Scalar::Float(value) => (2, value.to_bits()),
+    };
+    out.extend_from_slice(&[tag, low(bits), low(bits >> 32)]);
+}
+
+/// Appends a count and the numbers.
+pub(crate) fn push_dims(out: &mut Vec<u32>, dims: &Dims) {
+    out.push(u32::try_from(dims.len()).unwrap_or(0));
+    for &size in dims.iter() {
+        push_i64(out, size);
+    }
+}
+
+/// Appends a byte length and the bytes, padded with zeros. The caller has checked the length against its limit.
+pub(crate) fn push_bytes(out: &mut Vec<u32>, bytes: &[u8]) {
+    out.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    let start = out.len();
+    out.resize(start + words_of(bytes.len()), 0);
+    let target = out.get_mut(start..).map(bytemuck::cast_slice_mut::<u32, u8>).unwrap_or_default();
+    if let Some(target) = target.get_mut(..bytes.len()) {
+        target.copy_from_slice(bytes);
+    }
+}
+
+/// Reads the words of one frame from front to back; every method stops at the declared end.
+pub(crate) struct Reader<'a> {
+    words: &'a [u32],
+    position: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(words: &'a [u32], position: usize) -> Self {
+        Self { words, position }
+    }
+
+    /// An error at the word that was read last.
+    #[cold]
+    pub(crate) const fn error(&self, reason: WireReason) -> WireError {
+        WireError { word: self.position.saturating_sub(1), reason }
+    }
+
+    #[inline]
+    pub(crate) fn word(&mut self) -> Result<u32, WireError> {
+        let Some(&word) = self.words.get(self.position) else {
+            return Err(WireError { word: self.words.len(), reason: WireReason::Truncated });
+        };
+        self.position += 1;
+        Ok(word)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
+        let low = self.word()?;
+        Ok(u64::from(low) | u64::from(self.word()?) << 32)
+    }
+
+    pub(crate) fn i64(&mut self) -> Result<i64, WireError> {
+        Ok(self.u64()?.cast_signed())
+    }
+
+    pub(crate) fn f64(&mut self) -> Result<f64, WireError> {
+        Ok(f64::from_bits(self.u64()?))
+    }
+
+    pub(crate) fn bool(&mut self) -> Result<bool, WireError> {
+        match self.word()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.error(WireReason::Value("bool", other))),
+        }
+    }
+
+    pub(crate) fn dtype(&mut self) -> Result<Dtype, WireError> {
+        let code = self.word()?;
+        Dtype::from_code(code).ok_or_else(|| self.error(WireReason::Value("dtype", code)))
+    }
+
+    /// A word that must fit 16 bits.
+    pub(crate) fn u16(&mut self, what: &'static str) -> Result<u16, WireError> {
+        let word = self.word()?;
+        u16::try_from(word).map_err(|_| self.error(WireReason::Value(what, word)))
+    }
+
+    pub(crate) fn scalar(&mut self) -> Result<Scalar, WireError> {
+        let tag = self.word()?;
+        let bits = self.u64()?;
+        match (tag, bits) {
+            (0, 0) => Ok(Scalar::Bool(false)),
+            (0, 1) => Ok(Scalar::Bool(true)),
+            (1, _) => Ok(Scalar::Int(bits.cast_signed())),
+            (2, _) => Ok(Scalar::Float(f64::from_bits(bits))),
+            _ => Err(self.error(WireReason::Value("scalar tag", tag))),
+        }
+    }
+
+    pub(crate) fn dims(&mut self) -> Result<Dims, WireError> {
+        let count = self.word()?;
+        if usize::try_from(count).map_or(true, |count| count > DIMS_MAX) {
+            return Err(self.error(WireReason::Limit("length of a list", count.into())));
+        }
+        let mut dims = Dims::EMPTY;
+        for _ in 0..count {
+            // Cannot be full: the count is checked.
+            let _ = dims.push(self.i64()?);
+        }
+        Ok(dims)
+    }
+
+    /// A view of a byte string of at most `bytes_max` bytes.
+    pub(crate) fn bytes(&mut self, bytes_max: usize) -> Result<&'a [u8], WireError> {
+        let length = self.word()?;
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        if bytes > bytes_max {
+            return Err(self.error(WireReason::Limit("byte length", length.into())));
+        }
+        let end = self.position + words_of(bytes);
+        let Some(words) = self.words.get(self.position..end) else {
+            return Err(WireError { word: self.words.len(), reason: WireReason::Truncated });
+        };
+        self.position = end;
+        let (bytes, padding) = bytemuck::cast_slice::<u32, u8>(words).split_at(bytes);
+        if padding.iter().any(|&byte| byte != 0) {
+            return Err(self.error(WireReason::Padding));
+        }
+        Ok(bytes)
+    }
+
+    /// A view of a text of at most `bytes_max` bytes.
+    pub(crate) fn text(&mut self, bytes_max: usize) -> Result<&'a str, WireError> {
+        std::str::from_utf8(self.bytes(bytes_max)?).map_err(|_| self.error(WireReason::Utf8))
+    }
+
+    /// Every declared word must have been read.
+    #[inline]
+    pub(crate) fn finish(&self) -> Result<(), WireError> {
+        match self.words.len() - self.position {
+            0 => Ok(()),
+            rest => Err(WireError { word: self.position, reason: WireReason::Trailing(rest) }),
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! The backward pass: nodes in the reverse order of recording, gradient rules in Python, sums in between.
+
+use super::alias::Var;
+use super::emit::{self, Arg};
+use super::saved::Saved;
+use super::tape::{self, Edge, Node};
+use super::tensor::{Tensor, cast};
+use super::{errors, runtime};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dims, Family, Meta, Op, Scalar};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use smallvec::{SmallVec, smallvec};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+/// The gradient rules, as gt/gradients hands them over.
+pub(crate) mod rules {
+    use crate::client::gil_cell::GilCell;
+    use gt_protocol::Op;
+    use pyo3::prelude::*;
+    use pyo3::types::{PyDict, PyTuple};
+
+    /// One callable (or None) an operand position, by op code.
+    static RULES: GilCell<Vec<Vec<Option<Py<PyAny>>>>> = GilCell::new(Vec::new());
+
+    pub(crate) fn set(rules: &Bound<'_, PyDict>) -> PyResult<()> {
+        let py = rules.py();
+        let mut table: Vec<Vec<Option<Py<PyAny>>>> = Vec::new();
+        for (name, row) in rules {
+            let name: String = name.extract()?;
+            let op = Op::from_name(&name).ok_or_else(|| {
+                pyo3::exceptions::PyValueError::new_err(format!("gradient rule for unknown operator {name}"))
+            })?;
+            let place = usize::from(op.info().code);
+            if table.len() <= place {
+                table.resize_with(place + 1, Vec::new);
+            }
+            let row = row.cast::<PyTuple>()?;
+            if let Some(entry) = table.get_mut(place) {
+                *entry = row.iter().map(|rule| (!rule.is_none()).then(|| rule.unbind())).collect();
+            }
+        }
+        *RULES.get_mut(py) = table;
+        Ok(())
+    }
+
+    /// The rule of an operand position; a list's positions share the last one.
+    pub(crate) fn of(py: Python<'_>, op: Op, position: usize) -> Option<Py<PyAny>> {
+        let rules = RULES.get(py);
+        let row = rules.get(usize::from(op.info().code))?;
+        row.get(position.min(row.len().checked_sub(1)?))?.as_ref().map(|rule| rule.clone_ref(py))
+    }
+
+    /// Whether any operand that needs a gradient has a rule.
+    pub(crate) fn any_for(py: Python<'_>, op: Op, mut needs: impl Iterator<Item = bool>) -> bool {
+        let rules = RULES.get(py);
+        let Some(row) = rules.get(usize::from(op.info().code)) else { return false };
+        let Some(last) = row.len().checked_sub(1) else { return false };
+        let mut position = 0;
+        needs.any(|need| {
+            let rule = row.get(position.min(last)).is_some_and(Option::is_some);
+            position += 1;
+            need && rule
+        })
+    }
+}
+
+/// `tensor.backward(...)`.
+pub(crate) fn run(
+    root: &Bound<'_, Tensor>,
+    gradient: Option<Bound<'_, Tensor>>,
+    keep: bool,
+    create: bool,
+) -> PyResult<()> {
+    let seed = gradient.map(|gradient| Arc::clone(&gradient.get().var));
+    pass(root.py(), &[(Arc::clone(&root.get().var), seed)], &[], keep, create).map(|_| ())
+}
+
+/// Gradients of `roots` for `targets`; without targets the leaves' `.grad` accumulate.
+pub(crate) fn pass(
+    py: Python<'_>,
+    roots: &[(Arc<Var>, Option<Arc<Var>>)],
+    targets: &[Arc<Var>],
+    keep: bool,
+    create: bool,
+) -> PyResult<Vec<Option<Arc<Var>>>> {
+    let mut work = Pass::new(py, targets, keep)?;
+    for (position, (root, seed)) in roots.iter().enumerate() {
+        let Some(edge) = root.resolve(py)?.edge else {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                format!("element {position} of tensors does not require grad and does not have a grad_fn"),
+            ));
+        };
+        let seed = match seed {
+            Some(seed) => checked_seed(py, position, root, seed)?,
+            None => ones_like(py, root)?,
+        };
+        work.add(py, &edge, seed)?;
+    }
+    let before = tape::set_grad_enabled(create);
+    let outer = runtime::with(py, |runtime| (runtime.site_override, runtime.signal));
+    let done = work.drain(py, create);
+    runtime::with(py, |runtime| (runtime.site_override, runtime.signal) = outer);
+    tape::set_grad_enabled(before);
+    done?;
+    Ok(work.captured)
+}
+
+fn ones_like(py: Python<'_>, root: &Arc<Var>) -> PyResult<Arc<Var>> {
+    let meta = root.meta(py);
+    if meta.elements() != 1 {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            "grad can be implicitly created only for scalar outputs",
+        ));
+    }
+    let attrs = [Attr::Ints(meta.dims), Attr::Scalar(Scalar::Float(1.0)), Attr::Dtype(meta.dtype)];
+    emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)
+}
+
+fn checked_seed(py: Python<'_>, position: usize, root: &Arc<Var>, seed: &Arc<Var>) -> PyResult<Arc<Var>> {
+    let (wanted, given) = (root.meta(py).dims, seed.meta(py).dims);
+    if wanted == given {
+        return Ok(Arc::clone(seed));
+    }
+    Err(errors::mistake(
+        py,
+        ErrorClass::Runtime,
+        format!(
+            "Mismatch in shape: grad_output[{position}] has a shape of torch.Size({given}) and output[{position}] \
+             has a shape of torch.Size({wanted})."
+        ),
+    ))
+}
+
+/// Gradients that have arrived at a node's outputs.
+struct Pending {
+    node: Arc<Node>,
+    grads: SmallVec<[Option<Arc<Var>>; 2]>,
+}
+
+/// Where a wanted gradient is found.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Node(u64, u8),
+    Leaf(usize),
+}
+
+struct Pass {
+    pending: BTreeMap<u64, Pending>,
+    order: BinaryHeap<u64>,
+    /// Which captured gradient a place fills; empty when leaves accumulate.
+    targets: BTreeMap<Target, Vec<usize>>,
+    captured: Vec<Option<Arc<Var>>>,
+    keep: bool,
+}
+
+impl Pass {
+    fn new(py: Python<'_>, targets: &[Arc<Var>], keep: bool) -> PyResult<Self> {
+        let mut wanted: BTreeMap<Target, Vec<usize>> = BTreeMap::new();
+        for (position, target) in targets.iter().enumerate() {
+            let key = match target.resolve(py)?.edge {
+                Some(Edge::Node(node, output)) => Target::Node(node.sequence, output),
+                Some(Edge::Leaf(leaf)) => Target::Leaf(Arc::as_ptr(&leaf).addr()),
+                None => {
+                    return Err(errors::mistake(
+                        py,
+                        ErrorClass::Runtime,
+                        "One of the differentiated Tensors does not require grad",
+                    ));
+                }
+            };
+            wanted.entry(key).or_default().push(position);
+        }
+        Ok(Self {
+            pending: BTreeMap::new(),
+            order: BinaryHeap::new(),
+            targets: wanted,
+            captured: targets.iter().map(|_| None).collect(),
+            keep,
+        })
+    }
+
+    /// A gradient arrives at an edge.
+    fn add(&mut self, py: Python<'_>, edge: &Edge, grad: Arc<Var>) -> PyResult<()> {
+        let (node, output) = match edge {
+            Edge::Node(node, output) => (node, usize::from(*output)),
+            Edge::Leaf(leaf) => return self.add_to_leaf(py, leaf, grad),
+        };
+        let order = &mut self.order;
+        let pending = self.pending.entry(node.sequence).or_insert_with(|| {
+            order.push(node.sequence);
+            Pending { node: Arc::clone(node), grads: smallvec![None; node.outputs.len()] }
+        });
+        let Some(place) = pending.grads.get_mut(output) else { return Ok(()) };
+        *place = Some(match place.take() {
+            None => grad,
+            Some(sum) => add(py, &sum, &grad)?,
+        });
+        Ok(())
+    }
+
+    fn add_to_leaf(&mut self, py: Python<'_>, leaf: &Arc<Var>, grad: Arc<Var>) -> PyResult<()> {
+        if self.captured.is_empty() {
+            return accumulate(py, leaf, &grad);
+        }
+        if let Some(positions) = self.targets.get(&Target::Leaf(Arc::as_ptr(leaf).addr())) {
+            for position in positions.clone() {
+                self.capture(py, position, &grad)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn capture(&mut self, py: Python<'_>, position: usize, grad: &Arc<Var>) -> PyResult<()> {
+        let Some(place) = self.captured.get_mut(position) else { return Ok(()) };
+        *place = Some(match place.take() {
+            None => Arc::clone(grad),
+            Some(sum) => add(py, &sum, grad)?,
+        });
+        Ok(())
+    }
+
+    fn drain(&mut self, py: Python<'_>, create: bool) -> PyResult<()> {
+        while let Some(sequence) = self.order.pop() {
+            let Some(Pending { node, grads }) = self.pending.remove(&sequence) else { continue };
+            runtime::with(py, |runtime| {
+                runtime.site_override = Some(node.site);
+                runtime.signal = node.signal;
+            });
+            self.arrived(py, &node, &grads)?;
+            self.differentiate(py, &node, grads)?;
+            if !self.keep && !create {
+                let freed = node.saved.get_mut(py).take();
+                drop(freed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gradients of non-leaves that somebody asked for.
+    fn arrived(&mut self, py: Python<'_>, node: &Arc<Node>, grads: &[Option<Arc<Var>>]) -> PyResult<()> {
+        for (output, grad) in (0..).zip(grads) {
+            let Some(grad) = grad else { continue };
+            if let Some(positions) = self.targets.get(&Target::Node(node.sequence, output)) {
+                for position in positions.clone() {
+                    self.capture(py, position, grad)?;
+                }
+            }
+            let keepers: Vec<Arc<Var>> = node
+                .retained
+                .get(py)
+                .iter()
+                .filter(|(kept, _)| *kept == output)
+                .filter_map(|(_, var)| var.upgrade())
+                .collect();
+            for var in keepers {
+                accumulate(py, &var, grad)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the node's rules for the operands that need a gradient.
+    fn differentiate(
+        &mut self,
+        py: Python<'_>,
+        node: &Arc<Node>,
+        grads: SmallVec<[Option<Arc<Var>>; 2]>,
+    ) -> PyResult<()> {
+        let info = node.op.info();
+        if node.saved.get(py).is_none() && (info.saves_operands | info.saves_outputs) != 0 {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                "Trying to backward through the graph a second time (or directly access saved tensors after they \
+                 have already been freed). Saved intermediate values of the graph are freed when you call \
+                 .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the \
+                 graph a second time or if you need to access saved tensors after calling backward.",
+            ));
+        }
+        let grad = grads_object(py, &grads)?;
+        drop(grads);
+        let saved = Bound::new(py, Saved::new(Arc::clone(node)))?;
+        let fixed = info.fixed_operands();
+        for (position, input) in node.inputs.iter().enumerate() {
+            let (Some(edge), Some(meta)) = (&input.edge, &input.meta) else { continue };
+            let Some(rule) = rules::of(py, node.op, position) else { continue };
+            let result = if info.has_list() && position >= fixed {
+                rule.bind(py).call1((&grad, &saved, position - fixed))?
+            } else {
+                rule.bind(py).call1((&grad, &saved))?
+            };
+            if result.is_none() {
+                continue;
+            }
+            let result = Arc::clone(&result.cast_into::<Tensor>()?.get().var);
+            let fitted = fit(py, result, meta, node.op)?;
+            self.add(py, edge, fitted)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a rule gets as `g`: the gradient, or a tuple with None where none has arrived.
+fn grads_object<'py>(py: Python<'py>, grads: &[Option<Arc<Var>>]) -> PyResult<Bound<'py, PyAny>> {
+    let mut objects: SmallVec<[Bound<'py, PyAny>; 2]> = SmallVec::new();
+    for grad in grads {
+        objects.push(match grad {
+            Some(var) => Tensor::wrap(py, Arc::clone(var))?.into_any(),
+            None => py.None().into_bound(py),
+        });
+    }
+    match objects.len() {
+        1 => Ok(objects.swap_remove(0)),
+        _ => Ok(PyTuple::new(py, objects)?.into_any()),
+    }
+}
+
+/// The gradient in the operand's shape and dtype: broadcast dimensions of elementwise operators are summed.
+fn fit(py: Python<'_>, grad: Arc<Var>, wanted: &Meta, op: Op) -> PyResult<Arc<Var>> {
+    let mut grad = grad;
+    let given = grad.meta(py);
+    if given.dims != wanted.dims {
+        if op.info().family != Family::Elementwise {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                format!(
+                    "Function {}Backward returned an invalid gradient - got {} but expected shape compatible with {}",
+                    op.info().name, given.dims, wanted.dims
+                ),
+            ));
+        }
+        grad = sum_to(py, &grad, &wanted.dims)?;
+    }
+    if grad.meta(py).dtype != wanted.dtype {
+        grad = cast(py, &grad, wanted.dtype)?;
+    }
+    Ok(grad)
+}
+
+/// Sums the dimensions that broadcasting added or stretched.
+pub(crate) fn sum_to(py: Python<'_>, grad: &Arc<Var>, wanted: &Dims) -> PyResult<Arc<Var>> {
+    let given = grad.meta(py).dims;
+    let added = given.len().saturating_sub(wanted.len());
+    let mut dims = Dims::EMPTY;
+    for (place, &size) in given.iter().enumerate() {
+        let target = place.checked_sub(added).and_then(|place| wanted.get(place)).copied();
+        if target.is_none() || (target == Some(1) && size != 1) {
+            let _ = dims.push(i64::try_from(place).unwrap_or(0));
+        }
+    }
+    let attrs = [Attr::Ints(dims), Attr::Bool(true), Attr::Absent];
+    let mut summed = Arc::clone(grad);
+    if !dims.is_empty() {
+        summed = emit::only(emit::emit(py, Op::Sum, &[Arg::Var(grad)], attrs.into_iter().collect())?)?;
+    }
+    if summed.meta(py).dims == *wanted {
+        return Ok(summed);
+    }
+    emit::only(emit::emit(py, Op::Reshape, &[Arg::Var(&summed)], smallvec![Attr::Ints(*wanted)])?)
+}
+
+fn add(py: Python<'_>, sum: &Arc<Var>, grad: &Arc<Var>) -> PyResult<Arc<Var>> {
+    emit::only(emit::emit(py, Op::Add, &[Arg::Var(sum), Arg::Var(grad)], SmallVec::new())?)
+}
+
+/// Adds to a leaf's `.grad`, which keeps its identity.
+fn accumulate(py: Python<'_>, leaf: &Arc<Var>, grad: &Arc<Var>) -> PyResult<()> {
+    let old = leaf.state(py).grad.as_ref().map(|grad| Arc::clone(&grad.bind(py).get().var));
+    let Some(old) = old else {
+        // A variable of its own: the same gradient may arrive at several leaves.
+        let resolved = grad.resolve(py)?;
+        let edge = if tape::grad_enabled() { resolved.edge } else { None };
+        let tensor = Tensor::wrap(py, Var::new(resolved.value, edge))?.unbind();
+        leaf.state(py).grad = Some(tensor);
+        return Ok(());
+    };
+    if tape::grad_enabled() {
+        let tensor = Tensor::wrap(py, add(py, &old, grad)?)?.unbind();
+        let previous = leaf.state(py).grad.replace(tensor);
+        drop(previous);
+        return Ok(());
+    }
+    let consumes = u16::from(!Arc::ptr_eq(&old, grad) && old.sole_owner(py, 0));
+    let sum = emit::emit_consuming(py, Op::Add, &[Arg::Var(&old), Arg::Var(grad)], SmallVec::new(), consumes)?;
+    let sum = emit::only(sum)?.resolve(py)?.value;
+    old.overwrite(py, sum)
+}
+
+/// `tensor.grad_fn`.
+#[pyclass(frozen, module = "gt")]
+pub(crate) struct GradFn {
+    node: Arc<Node>,
+}
+
+#[pymethods]
+impl GradFn {
+    fn name(&self) -> String {
+        let name = self.node.op.info().name;
+        let camel: String = name
+            .split('_')
+            .map(|part| {
+                let mut letters = part.chars();
+                letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+            })
+            .collect();
+        format!("{camel}Backward0")
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{}>", self.name())
+    }
+}
+
+pub(crate) fn grad_fn<'py>(py: Python<'py>, var: &Arc<Var>) -> PyResult<Option<Bound<'py, GradFn>>> {
+    match var.resolve(py)?.edge {
+        Some(Edge::Node(node, _)) => Bound::new(py, GradFn { node }).map(Some),
+        Some(Edge::Leaf(_)) | None => Ok(None),
+    }
+}
+
+/// The node and output that made this variable's value, for those who want its gradient kept.
+pub(crate) fn retain(py: Python<'_>, var: &Arc<Var>) -> PyResult<()> {
+    if let Some(Edge::Node(node, output)) = var.resolve(py)?.edge {
+        node.retained.get_mut(py).push((output, Arc::downgrade(var)));
+    }
+    Ok(())
+}
+
+/// Steps of the tape that lead to `var`, oldest first, for `gt.debug.print_tape`.
+pub(crate) fn tape_of(py: Python<'_>, var: &Arc<Var>) -> PyResult<Vec<Arc<Node>>> {
+    let mut found: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
+    let mut queue: Vec<Edge> = var.resolve(py)?.edge.into_iter().collect();
+    while let Some(edge) = queue.pop() {
+        let Edge::Node(node, _) = edge else { continue };
+        if found.insert(node.sequence, Arc::clone(&node)).is_none() {
+            queue.extend(node.inputs.iter().filter_map(|input| input.edge.clone()));
+        }
+    }
+    Ok(found.into_values().collect())
+}

@@ -1,0 +1,275 @@
+//! Python arguments into operands and attributes.
+
+use super::dtype::{DtypeArg, PyDtype};
+use super::errors;
+use super::tensor::Tensor;
+use super::upload;
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dims, Dtype, Scalar};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
+
+/// What a user may put where a tensor or a number is expected.
+pub(crate) enum OperandArg<'py> {
+    Absent,
+    Scalar(Scalar),
+    Tensor(Bound<'py, Tensor>),
+}
+
+impl<'py> OperandArg<'py> {
+    /// The operand, or `None` where it is nothing that can stand in an operator.
+    pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        if let Ok(tensor) = object.cast::<Tensor>() {
+            return Ok(Some(Self::Tensor(tensor.clone())));
+        }
+        if let Some(scalar) = scalar(object)? {
+            return Ok(Some(Self::Scalar(scalar)));
+        }
+        if object.is_none() {
+            return Ok(Some(Self::Absent));
+        }
+        // numpy's scalars and arrays
+        if object.hasattr("__array_interface__")? || object.hasattr("__array_struct__")? {
+            if object.getattr("ndim")?.extract::<usize>()? == 0 {
+                let item = object.call_method0("item")?;
+                return Ok(scalar(&item)?.map(Self::Scalar));
+            }
+            return Ok(Some(Self::Tensor(upload::from_array(object)?)));
+        }
+        Ok(None)
+    }
+
+    /// The operand; a type error that names the operator otherwise.
+    pub(crate) fn required(object: &Bound<'py, PyAny>, op: &str) -> PyResult<Self> {
+        Self::of(object)?.ok_or_else(|| {
+            let given = object.get_type().name().map(|name| name.to_string()).unwrap_or_default();
+            PyTypeError::new_err(format!("{op}(): argument must be Tensor or a number, not {given}"))
+        })
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for OperandArg<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        Self::required(&object.to_owned(), "gt")
+    }
+}
+
+/// A Python number; `None` for anything else.
+pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    if object.is_instance_of::<PyBool>() {
+        return Ok(Some(Scalar::Bool(object.extract()?)));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return object.extract::<i64>().map(|value| Some(Scalar::Int(value))).map_err(|_| {
+            errors::mistake(object.py(), ErrorClass::Runtime, "value cannot be converted to type int64_t without overflow")
+        });
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return Ok(Some(Scalar::Float(object.extract()?)));
+    }
+    Ok(None)
+}
+
+/// A number argument: Python's or numpy's, or a tensor of one element (which is read).
+pub(crate) struct ScalarArg(pub Scalar);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for ScalarArg {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let any = object.to_owned();
+        if let Some(scalar) = scalar(&any)? {
+            return Ok(Self(scalar));
+        }
+        if any.hasattr("item")? {
+            let item = any.call_method0("item")?;
+            if let Some(scalar) = scalar(&item)? {
+                return Ok(Self(scalar));
+            }
+        }
+        let given = any.get_type().name()?.to_string();
+        Err(PyTypeError::new_err(format!("argument must be Number, not {given}")))
+    }
+}
+
+/// One integer or a sequence of them: a size, or dimensions.
+#[derive(Clone, Copy)]
+pub(crate) struct DimsArg(pub Dims);
+
+impl DimsArg {
+    /// From `*size`: integers, or one sequence of them.
+    pub(crate) fn of_arguments(arguments: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        if arguments.len() == 1 {
+            let only = arguments.get_item(0)?;
+            if only.cast::<PyTuple>().is_ok() || only.cast::<PyList>().is_ok() {
+                return only.extract();
+            }
+        }
+        of_sequence(arguments.as_any())
+    }
+}
+
+fn of_sequence(sequence: &Bound<'_, PyAny>) -> PyResult<DimsArg> {
+    let mut dims = Dims::EMPTY;
+    for item in sequence.try_iter()? {
+        if !dims.push(integer(&item?)?) {
+            return Err(errors::mistake(
+                sequence.py(),
+                ErrorClass::Runtime,
+                format!("gt's tensors have at most {} dimensions", gt_protocol::meta::DIMS_MAX),
+            ));
+        }
+    }
+    Ok(DimsArg(dims))
+}
+
+/// An integer, also numpy's or a tensor of one element.
+pub(crate) fn integer(object: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if object.is_instance_of::<PyFloat>() {
+        return Err(PyTypeError::new_err("'float' object cannot be interpreted as an integer"));
+    }
+    object.extract()
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for DimsArg {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let any = object.to_owned();
+        if any.cast::<PyTuple>().is_ok() || any.cast::<PyList>().is_ok() {
+            return of_sequence(&any);
+        }
+        let mut dims = Dims::EMPTY;
+        let _ = dims.push(integer(&any)?);
+        Ok(Self(dims))
+    }
+}
+
+/// What a Rust argument becomes as an attribute.
+pub(crate) trait IntoAttr {
+    fn attr(self) -> Attr;
+}
+
+impl IntoAttr for bool {
+    fn attr(self) -> Attr {
+        Attr::Bool(self)
+    }
+}
+
+impl IntoAttr for i64 {
+    fn attr(self) -> Attr {
+        Attr::Int(self)
+    }
+}
+
+impl IntoAttr for f64 {
+    fn attr(self) -> Attr {
+        Attr::Float(self)
+    }
+}
+
+impl IntoAttr for DimsArg {
+    fn attr(self) -> Attr {
+        Attr::Ints(self.0)
+    }
+}
+
+impl IntoAttr for DtypeArg {
+    fn attr(self) -> Attr {
+        Attr::Dtype(self.0)
+    }
+}
+
+impl IntoAttr for Dtype {
+    fn attr(self) -> Attr {
+        Attr::Dtype(self)
+    }
+}
+
+impl IntoAttr for ScalarArg {
+    fn attr(self) -> Attr {
+        Attr::Scalar(self.0)
+    }
+}
+
+impl<T: IntoAttr> IntoAttr for Option<T> {
+    fn attr(self) -> Attr {
+        self.map_or(Attr::Absent, IntoAttr::attr)
+    }
+}
+
+/// A number as a Python object.
+pub(crate) fn scalar_object<'py>(py: Python<'py>, scalar: Scalar) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match scalar {
+        Scalar::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
+        Scalar::Int(value) => value.into_pyobject(py)?.into_any(),
+        Scalar::Float(value) => PyFloat::new(py, value).into_any(),
+    })
+}
+
+/// An attribute as a Python object: what a gradient rule sees.
+pub(crate) fn attr_object<'py>(
+    py: Python<'py>,
+    attr: &Attr,
+    kind: gt_protocol::AttrKind,
+) -> PyResult<Bound<'py, PyAny>> {
+    use gt_protocol::AttrKind;
+    Ok(match attr {
+        Attr::Absent => py.None().into_bound(py),
+        Attr::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
+        Attr::Int(value) => value.into_pyobject(py)?.into_any(),
+        Attr::Float(value) => PyFloat::new(py, *value).into_any(),
+        Attr::Scalar(scalar) => scalar_object(py, *scalar)?,
+        Attr::Dtype(dtype) => Bound::new(py, PyDtype(*dtype))?.into_any(),
+        Attr::Ints(dims) => PyTuple::new(py, dims.as_slice())?.into_any(),
+        Attr::Text(text) => text.as_ref().into_pyobject(py)?.into_any(),
+        Attr::Choice(index) => match kind {
+            AttrKind::Choice(words) => {
+                words.get(usize::from(*index)).copied().unwrap_or("").into_pyobject(py)?.into_any()
+            }
+            AttrKind::Bool
+            | AttrKind::Int
+            | AttrKind::Float
+            | AttrKind::Scalar
+            | AttrKind::Dtype
+            | AttrKind::Ints
+            | AttrKind::Text => py.None().into_bound(py),
+        },
+    })
+}
+
+/// A Python object as the attribute `info`.
+pub(crate) fn attr_of(object: &Bound<'_, PyAny>, info: &gt_protocol::AttrInfo) -> PyResult<Attr> {
+    use gt_protocol::AttrKind;
+    if object.is_none() {
+        return Ok(Attr::Absent);
+    }
+    Ok(match info.kind {
+        AttrKind::Bool => Attr::Bool(object.extract()?),
+        AttrKind::Int => Attr::Int(integer(object)?),
+        AttrKind::Float => Attr::Float(object.extract()?),
+        AttrKind::Scalar => object.extract::<ScalarArg>()?.attr(),
+        AttrKind::Dtype => object.extract::<DtypeArg>()?.attr(),
+        AttrKind::Ints => object.extract::<DimsArg>()?.attr(),
+        AttrKind::Text => Attr::Text(object.extract::<String>()?.into()),
+        AttrKind::Choice(words) => choice(object.extract()?, words, info.name)?,
+    })
+}
+
+/// A word of a closed list.
+pub(crate) fn choice(word: &str, words: &[&str], name: &str) -> PyResult<Attr> {
+    words
+        .iter()
+        .position(|known| *known == word)
+        .and_then(|place| u8::try_from(place).ok())
+        .map(Attr::Choice)
+        .ok_or_else(|| {
+            pyo3::exceptions::PyValueError::new_err(format!(
+                "{name}: expected one of {}, got {word:?}",
+                words.join(", ")
+            ))
+        })
+}

@@ -1,0 +1,46 @@
+//! The way to a dispatcher: a function call (embedded), a ring on this host, or TCP.
+
+use super::answers::Answers;
+use gt_protocol::Instruction;
+use gt_protocol::message::Message;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Where words from the other side arrive. Threads wait on it without the GIL, one at a time.
+pub(crate) trait Inbox: Send {
+    /// Waits until words are there and appends whole messages; false when the time is over or a signal came.
+    fn wait(&mut self, words: &mut Vec<u32>, spin: Duration, timeout: Duration) -> bool;
+    /// Takes what is there.
+    fn take(&mut self, words: &mut Vec<u32>);
+    /// Why the other side is gone, if it is.
+    fn closed(&mut self) -> Option<String>;
+}
+
+pub(crate) type SharedInbox = Arc<Mutex<dyn Inbox>>;
+
+/// A connection to a dispatcher. All methods are called with the GIL held and do not wait.
+pub(crate) trait Door: Send {
+    /// Whether one more instruction surely fits.
+    fn has_room(&mut self) -> bool;
+    /// Sends an instruction.
+    ///
+    /// # Errors
+    /// The text of a breach of the protocol: a bug of ours.
+    fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String>;
+    /// Sends what is no instruction.
+    fn say(&mut self, message: &Message<'_>, answers: &mut Answers);
+    /// The inboxes to watch, with an index for [`Door::receive`].
+    fn inboxes(&self) -> Vec<SharedInbox>;
+    /// Words that came from inbox `index`.
+    fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers);
+    /// The other end of inbox `index` is gone.
+    fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers);
+    /// One line for people: where this leads.
+    fn describe(&self) -> String;
+    /// Layout of a slot as the trace prints it, where the door can know it.
+    fn layout_of(&self, slot: u32) -> Option<String>;
+    /// Counters by name.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+    /// Ends the connection and the processes that this door started.
+    fn close(&mut self);
+}

@@ -1,0 +1,308 @@
+//! The embedded door: the dispatcher's core called inline, a ring to each worker.
+
+use super::answers::Answers;
+use super::door::{Door, Inbox, SharedInbox};
+use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::message::{self, Message};
+use gt_protocol::text::{self, Names, PayloadText};
+use gt_protocol::{Instruction, wire};
+use gt_transport::{Consumer, Producer, peer_closed};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Room that one instruction may need in a worker's ring: the longest payload, and its plan around it.
+const ROOM_WORDS: usize = 12 * 1024;
+
+/// One worker process.
+pub(crate) struct Link {
+    pub producer: Producer,
+    pub control: Arc<OwnedFd>,
+    pub child: Child,
+    pub inbox: SharedInbox,
+    /// Words that did not fit, in order; only a plan far longer than usual makes any.
+    pub backlog: Vec<u32>,
+    pub alive: bool,
+}
+
+/// The ring from a worker.
+pub(crate) struct RingInbox {
+    pub consumer: Consumer,
+    pub control: Arc<OwnedFd>,
+}
+
+impl Inbox for RingInbox {
+    fn wait(&mut self, words: &mut Vec<u32>, spin: Duration, timeout: Duration) -> bool {
+        if self.consumer.wait(spin, timeout) {
+            self.take(words);
+        }
+        !words.is_empty()
+    }
+
+    fn take(&mut self, words: &mut Vec<u32>) {
+        self.consumer.read(words, usize::MAX);
+    }
+
+    fn closed(&mut self) -> Option<String> {
+        if self.consumer.is_corrupt() {
+            return Some("its ring is corrupt".to_owned());
+        }
+        peer_closed(self.control.as_fd()).then(|| "its process ended".to_owned())
+    }
+}
+
+pub(crate) struct Embedded {
+    core: Dispatcher,
+    session: SessionId,
+    links: Vec<Link>,
+    scratch: Vec<u32>,
+    log: Option<Log>,
+    backend: String,
+}
+
+/// The instruction log.
+pub(crate) struct Log {
+    pub file: BufWriter<File>,
+    /// `12:03:07.123456` of now.
+    pub clock: fn() -> String,
+}
+
+impl Embedded {
+    pub(crate) fn new(links: Vec<Link>, log: Option<Log>, backend: String) -> Self {
+        let mut core = Dispatcher::new();
+        let mut answers = Answers::default();
+        let mut ignore = Outputs { links: &mut [], scratch: &mut Vec::new(), answers: &mut answers, log: &mut None };
+        for index in 0..links.len() {
+            let index = WorkerIndex::try_from(index).unwrap_or(WorkerIndex::MAX);
+            core.handle(Event::WorkerJoined { index }, &mut ignore);
+        }
+        core.set_tracing(log.is_some());
+        let session = core.open_session();
+        Self { core, session, links, scratch: Vec::new(), log, backend }
+    }
+
+    fn split<'a>(&'a mut self, answers: &'a mut Answers) -> (&'a mut Dispatcher, Outputs<'a>) {
+        let outputs = Outputs {
+            links: &mut self.links,
+            scratch: &mut self.scratch,
+            answers,
+            log: &mut self.log,
+        };
+        (&mut self.core, outputs)
+    }
+}
+
+impl Door for Embedded {
+    fn has_room(&mut self) -> bool {
+        self.links.iter_mut().filter(|link| link.alive).all(Link::has_room)
+    }
+
+    fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String> {
+        let session = self.session;
+        let (core, mut outputs) = self.split(answers);
+        core.instruction(session, instruction, &mut outputs).map_err(|fault| fault.to_string())
+    }
+
+    fn say(&mut self, message: &Message<'_>, answers: &mut Answers) {
+        let session = self.session;
+        let (core, mut outputs) = self.split(answers);
+        core.handle(Event::FromSession { session, message: message.clone() }, &mut outputs);
+    }
+
+    fn inboxes(&self) -> Vec<SharedInbox> {
+        self.links.iter().map(|link| Arc::clone(&link.inbox)).collect()
+    }
+
+    fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers) {
+        let mut rest = words;
+        while !rest.is_empty() {
+            let (core, mut outputs) = self.split(answers);
+            match message::decode(rest) {
+                Ok((message, used)) => {
+                    let index = WorkerIndex::try_from(index).unwrap_or(WorkerIndex::MAX);
+                    core.handle(Event::FromWorker { index, message }, &mut outputs);
+                    rest = rest.get(used..).unwrap_or_default();
+                }
+                Err(error) => {
+                    self.lost(index, &format!("it sent bytes that are no message: {error}"), answers);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers) {
+        let Some(link) = self.links.get_mut(index) else { return };
+        if !link.alive {
+            return;
+        }
+        link.alive = false;
+        link.end();
+        let (core, mut outputs) = self.split(answers);
+        let index = WorkerIndex::try_from(index).unwrap_or(WorkerIndex::MAX);
+        core.handle(Event::WorkerLeft { index, reason }, &mut outputs);
+        for (peer, link) in self.links.iter().enumerate().filter(|(_, link)| link.alive) {
+            let record = gt_transport::ControlRecord {
+                kind: gt_transport::ControlKind::PeerGone,
+                index,
+                value: 0,
+            };
+            // A peer that cannot be told is itself on its way out.
+            drop(gt_transport::send_record(link.control.as_fd(), &record, &[]));
+            let _ = peer;
+        }
+    }
+
+    fn describe(&self) -> String {
+        let workers = self.links.iter().filter(|link| link.alive).count();
+        format!("embedded dispatcher, {workers} worker(s), backend {}", self.backend)
+    }
+
+    fn layout_of(&self, slot: u32) -> Option<String> {
+        self.core.layout_of(self.session, slot)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let held = self.core.statistics();
+        let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
+        vec![
+            ("workers", count(held.workers)),
+            ("sessions", count(held.sessions)),
+            ("values", count(held.values)),
+            ("bytes", held.bytes),
+            ("requests", count(held.requests)),
+            ("worker_slots", count(held.worker_slots)),
+            ("moved_bytes", held.moved_bytes),
+        ]
+    }
+
+    fn close(&mut self) {
+        for link in &mut self.links {
+            link.end();
+        }
+        if let Some(log) = &mut self.log {
+            drop(log.file.flush());
+        }
+    }
+}
+
+impl Link {
+    fn has_room(&mut self) -> bool {
+        if !self.backlog.is_empty() && self.producer.write(&[&self.backlog]) {
+            self.backlog.clear();
+        }
+        self.backlog.is_empty() && (self.producer.has_space(ROOM_WORDS) || self.producer.is_corrupt())
+    }
+
+    fn write(&mut self, words: &[u32]) {
+        if !self.alive {
+            return;
+        }
+        if !self.backlog.is_empty() || !self.producer.write(&[words]) {
+            self.backlog.extend_from_slice(words);
+        }
+    }
+
+    /// Ends the worker at once: nothing it holds is wanted any more.
+    fn end(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+struct Outputs<'a> {
+    links: &'a mut [Link],
+    scratch: &'a mut Vec<u32>,
+    answers: &'a mut Answers,
+    log: &'a mut Option<Log>,
+}
+
+impl Outputs<'_> {
+    fn deliver(&mut self, worker: WorkerIndex) {
+        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        if let Some(link) = self.links.get_mut(place) {
+            link.write(self.scratch);
+        }
+    }
+}
+
+impl Sink for Outputs<'_> {
+    fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
+        self.scratch.clear();
+        match wire::encode(instruction, self.scratch) {
+            Ok(()) => self.deliver(worker),
+            Err(error) => debug_assert!(false, "the planner made {instruction:?}: {error}"),
+        }
+    }
+
+    fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>) {
+        self.scratch.clear();
+        if message::encode(message, self.scratch).is_ok() {
+            self.deliver(worker);
+        }
+    }
+
+    fn session(&mut self, _session: SessionId, message: &Message<'_>) {
+        self.answers.receive(message);
+    }
+
+    fn trace(&mut self, _session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
+        let Some(log) = self.log else { return };
+        let line = trace_line(instruction, notes, &(log.clock)());
+        // A full disk must not end the user's program; the log's end shows what is missing.
+        drop(writeln!(log.file, "{line}"));
+    }
+}
+
+/// A trace line: the instruction, then what is known about it.
+pub(crate) fn trace_line(instruction: &Instruction<'_>, notes: &TraceNotes<'_>, time: &str) -> String {
+    let names = OneName { id: instruction.signal, name: notes.signal };
+    let mut line = text::format(instruction, &names, PayloadText::Reference);
+    line.push_str("  #");
+    let mut note = |text: &str| {
+        if !text.is_empty() {
+            line.push(' ');
+            line.push_str(text);
+        }
+    };
+    note(&notes.results);
+    if notes.moved_bytes > 0 {
+        note(&format!("moved={}", notes.moved_bytes));
+    }
+    note(time);
+    note(notes.site.unwrap_or(""));
+    if let Some(error) = &notes.error {
+        note(&format!("ERROR {}", error.replace('\n', " ")));
+    }
+    line
+}
+
+/// The name of the one signal on a line.
+struct OneName<'a> {
+    id: u16,
+    name: Option<&'a str>,
+}
+
+impl Names for OneName<'_> {
+    fn signal_name(&self, id: u16) -> Option<&str> {
+        self.name.filter(|_| id == self.id)
+    }
+
+    fn signal_id(&mut self, _name: &str) -> Option<u16> {
+        None
+    }
+}
+
+/// The inbox of a worker's ring.
+pub(crate) fn ring_inbox(consumer: Consumer, control: Arc<OwnedFd>) -> SharedInbox {
+    Arc::new(Mutex::new(RingInbox { consumer, control }))
+}

@@ -1,0 +1,228 @@
+//! The emitter: rules, slot, source position, tape record and the instruction itself, in one go.
+
+use super::alias::Var;
+use super::backward::rules;
+use super::tape::{Edge, Input, Node, Place, SavedValue, grad_enabled, next_sequence};
+use super::tensor::Tensor;
+use super::value::Value;
+use super::{errors, gil_cell::GilCell, runtime};
+use gt_protocol::rules::{self as shape_rules, ErrorClass};
+use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// An operand before it is an instruction's.
+#[derive(Clone, Copy)]
+pub(crate) enum Arg<'a> {
+    Absent,
+    Scalar(Scalar),
+    Var(&'a Arc<Var>),
+}
+
+pub(crate) type Vars = SmallVec<[Arc<Var>; 2]>;
+
+/// An operand as it is now.
+struct Ready {
+    value: Option<Arc<Value>>,
+    edge: Option<Edge>,
+    scalar: Option<Scalar>,
+}
+
+/// Emits one instruction.
+pub(crate) fn emit(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+) -> PyResult<Vars> {
+    emit_consuming(py, op, args, attrs, 0)
+}
+
+/// Emits one instruction whose operands in `consumes` die with it.
+pub(crate) fn emit_consuming(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+    consumes: u16,
+) -> PyResult<Vars> {
+    let ready = resolve(py, args)?;
+    let metas = infer(py, op, &ready, &attrs)?;
+    runtime::prepare(py)?;
+    check_session(py, op, &ready)?;
+    let values = send(py, op, &ready, &attrs, consumes, &metas)?;
+    let recorded = grad_enabled()
+        && ready.iter().any(|operand| operand.edge.is_some())
+        && rules::any_for(py, op, ready.iter().map(|operand| operand.edge.is_some()));
+    if !recorded {
+        return Ok(values.into_iter().map(|value| Var::new(value, None)).collect());
+    }
+    Ok(record(py, op, args, ready, attrs, &metas, values))
+}
+
+fn resolve(py: Python<'_>, args: &[Arg<'_>]) -> PyResult<SmallVec<[Ready; 4]>> {
+    let mut ready = SmallVec::new();
+    for arg in args {
+        ready.push(match arg {
+            Arg::Absent => Ready { value: None, edge: None, scalar: None },
+            Arg::Scalar(scalar) => Ready { value: None, edge: None, scalar: Some(*scalar) },
+            Arg::Var(var) => {
+                let resolved = var.resolve(py)?;
+                Ready { value: Some(resolved.value), edge: resolved.edge, scalar: None }
+            }
+        });
+    }
+    Ok(ready)
+}
+
+fn infer(
+    py: Python<'_>,
+    op: Op,
+    ready: &[Ready],
+    attrs: &[Attr],
+) -> PyResult<shape_rules::Outputs> {
+    let args: SmallVec<[shape_rules::Arg<'_>; 4]> = ready
+        .iter()
+        .map(|operand| match (&operand.value, operand.scalar) {
+            (Some(value), _) => shape_rules::Arg::Value(&value.meta),
+            (None, Some(scalar)) => shape_rules::Arg::Scalar(scalar),
+            (None, None) => shape_rules::Arg::Absent,
+        })
+        .collect();
+    shape_rules::infer(op, &args, attrs).map_err(|error| errors::of_rule(py, &error))
+}
+
+fn check_session(py: Python<'_>, op: Op, ready: &[Ready]) -> PyResult<()> {
+    let epoch = runtime::epoch();
+    let foreign = ready.iter().filter_map(|operand| operand.value.as_ref()).any(|value| value.epoch != epoch);
+    if !foreign {
+        return Ok(());
+    }
+    Err(errors::mistake(
+        py,
+        ErrorClass::Runtime,
+        format!(
+            "{}: an operand belongs to another session (gt.connect or gt.disconnect was called since); \
+             bring its data along by .numpy() and gt.tensor()",
+            op.info().name
+        ),
+    ))
+}
+
+fn send(
+    py: Python<'_>,
+    op: Op,
+    ready: &[Ready],
+    attrs: &SmallVec<[Attr; 2]>,
+    consumes: u16,
+    metas: &[Meta],
+) -> PyResult<SmallVec<[Arc<Value>; 2]>> {
+    let epoch = runtime::epoch();
+    runtime::with(py, |runtime| {
+        let mut instruction = Instruction::new(op);
+        instruction.tag = runtime.site(py);
+        instruction.signal = runtime.signal;
+        instruction.consumes = consumes;
+        instruction.attrs.clone_from(attrs);
+        for operand in ready {
+            instruction.operands.push(match (&operand.value, operand.scalar) {
+                (Some(value), _) => Operand::Value(Id::slot(value.slot)),
+                (None, Some(scalar)) => Operand::Scalar(scalar),
+                (None, None) => Operand::Absent,
+            });
+        }
+        let slots: SmallVec<[u32; 2]> = metas.iter().map(|_| runtime.take_slot()).collect();
+        instruction.outputs.extend(slots.iter().map(|&slot| Id::slot(slot)));
+        runtime.send(&instruction)?;
+        Ok(metas
+            .iter()
+            .zip(slots)
+            .map(|(meta, slot)| Arc::new(Value { slot, epoch, meta: *meta }))
+            .collect())
+    })
+}
+
+fn record(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    ready: SmallVec<[Ready; 4]>,
+    attrs: SmallVec<[Attr; 2]>,
+    metas: &[Meta],
+    values: SmallVec<[Arc<Value>; 2]>,
+) -> Vars {
+    let info = op.info();
+    let mut saved: SmallVec<[SavedValue; 2]> = SmallVec::new();
+    for (position, (arg, operand)) in args.iter().zip(&ready).enumerate() {
+        let place = position.min(info.operands.len() - 1);
+        if info.saves_operands & (1_u16 << place) == 0 {
+            continue;
+        }
+        if let (Arg::Var(var), Some(value)) = (arg, &operand.value) {
+            saved.push(SavedValue {
+                place: Place::Operand(position),
+                value: Arc::clone(value),
+                owner: Arc::downgrade(&var.root(py)),
+                version: var.version(py),
+            });
+        }
+    }
+    let inputs = ready
+        .into_iter()
+        .map(|operand| Input {
+            edge: operand.edge,
+            meta: operand.value.map(|value| value.meta),
+            scalar: operand.scalar,
+        })
+        .collect();
+    let (site, signal) = runtime::with(py, |runtime| (runtime.site(py), runtime.signal));
+    let node = Arc::new(Node {
+        op,
+        attrs,
+        inputs,
+        outputs: metas.iter().copied().collect(),
+        sequence: next_sequence(),
+        site,
+        signal,
+        saved: GilCell::new(None),
+        retained: GilCell::new(Vec::new()),
+    });
+    let mut vars = Vars::new();
+    for (position, value) in values.into_iter().enumerate() {
+        let edge = value
+            .meta
+            .dtype
+            .is_float()
+            .then(|| Edge::Node(Arc::clone(&node), u8::try_from(position).unwrap_or(u8::MAX)));
+        let var = Var::new(Arc::clone(&value), edge);
+        if info.saves_outputs & (1_u16 << position.min(15)) != 0 {
+            saved.push(SavedValue {
+                place: Place::Output(position),
+                value,
+                owner: Arc::downgrade(&var),
+                version: 0,
+            });
+        }
+        vars.push(var);
+    }
+    *node.saved.get_mut(py) = Some(saved);
+    vars
+}
+
+/// The one result of an operator that has one.
+pub(crate) fn only(vars: Vars) -> PyResult<Arc<Var>> {
+    vars.into_iter().next().ok_or_else(|| {
+        pyo3::exceptions::PyRuntimeError::new_err("an operator without a result was used as a value")
+    })
+}
+
+/// Emits an operator with one result, as a Python tensor.
+pub(crate) fn tensor<'py>(
+    py: Python<'py>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+) -> PyResult<Bound<'py, Tensor>> {
+    Tensor::wrap(py, only(emit(py, op, args, attrs)?)?)
+}

@@ -1,0 +1,79 @@
+//! Python exceptions: the classes of gt/errors.py, found by what went wrong.
+
+use super::answers::Failed;
+use super::runtime;
+use gt_protocol::message::FailureClass;
+use gt_protocol::rules::{ErrorClass, RuleError};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+/// The class `name` of gt.errors.
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("gt.errors").map(Bound::unbind))?;
+    Ok(module.bind(py).getattr(name)?.cast_into::<PyType>()?)
+}
+
+fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
+    match class(py, name) {
+        Ok(class) => PyErr::from_type(class, text),
+        Err(error) => error,
+    }
+}
+
+/// A mistake found at the user's line.
+pub(crate) fn of_rule(py: Python<'_>, error: &RuleError) -> PyErr {
+    let name = match error.class {
+        ErrorClass::Runtime => "ShapeError",
+        ErrorClass::Index => "IndexOutOfRange",
+        ErrorClass::Value => "InvalidValue",
+        ErrorClass::Type => "InvalidType",
+        ErrorClass::NotImplemented => "NotSupported",
+    };
+    raise(py, name, error.text.clone())
+}
+
+/// A failure on a worker, raised at the first read: it names the line of the original operation.
+pub(crate) fn of_failure(py: Python<'_>, failed: &Failed) -> PyErr {
+    let name = match failed.class {
+        FailureClass::Index => "IndexOutOfRange",
+        FailureClass::Value => "InvalidValue",
+        FailureClass::Type => "InvalidType",
+        FailureClass::NotImplemented => "NotSupported",
+        FailureClass::OutOfMemory => "OutOfMemoryError",
+        FailureClass::Protocol => "ConnectionLost",
+        FailureClass::Runtime | FailureClass::WorkerLost | FailureClass::Quota | FailureClass::Internal => {
+            "WorkerError"
+        }
+    };
+    raise(py, name, describe(py, failed))
+}
+
+/// `index out of range; gather, from train.py:42`.
+pub(crate) fn describe(py: Python<'_>, failed: &Failed) -> String {
+    let place = runtime::with(py, |runtime| runtime.sites.name(py, failed.site));
+    let op = failed.op.map(|op| op.info().name);
+    match (op, place) {
+        (Some(op), Some(place)) => format!("{}\n  in `{op}`, called at {place}", failed.text),
+        (Some(op), None) => format!("{}\n  in `{op}`", failed.text),
+        (None, _) => failed.text.clone(),
+    }
+}
+
+pub(crate) fn connection_lost(py: Python<'_>, reason: &str) -> PyErr {
+    raise(py, "ConnectionLost", format!("the connection to the dispatcher is gone: {reason}"))
+}
+
+pub(crate) fn after_fork() -> PyErr {
+    PyRuntimeError::new_err(
+        "gt was used before this process was forked; its connection belongs to the parent. \
+         Use the 'spawn' start method, or touch gt only in the parent",
+    )
+}
+
+/// A mistake of the user's that no rule sees, with `PyTorch`'s class and text.
+pub(crate) fn mistake(py: Python<'_>, class: ErrorClass, text: impl Into<String>) -> PyErr {
+    of_rule(py, &RuleError { class, text: text.into() })
+}

@@ -1,0 +1,34 @@
+//! Interior mutability that the GIL guards.
+
+use pyo3::Python;
+use std::cell::{Ref, RefCell, RefMut};
+
+/// A cell that only code holding the GIL touches. A second borrow is a bug of ours and panics instead of corrupting.
+pub(crate) struct GilCell<T>(RefCell<T>);
+
+// SAFETY: every access takes a `Python` token, so one thread at a time holds the GIL and touches the cell.
+unsafe impl<T> Sync for GilCell<T> {}
+// SAFETY: as above; the value moves between threads only together with the GIL.
+unsafe impl<T> Send for GilCell<T> {}
+
+impl<T> GilCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(RefCell::new(value))
+    }
+
+    pub(crate) fn get(&self, _py: Python<'_>) -> Ref<'_, T> {
+        self.0.borrow()
+    }
+
+    pub(crate) fn get_mut(&self, _py: Python<'_>) -> RefMut<'_, T> {
+        self.0.borrow_mut()
+    }
+
+    /// For destructors, which Python runs with the GIL held; `None` while the cell is in use further up the stack.
+    ///
+    /// # Safety
+    /// The caller holds the GIL.
+    pub(crate) unsafe fn try_get_mut(&self) -> Option<RefMut<'_, T>> {
+        self.0.try_borrow_mut().ok()
+    }
+}

@@ -1,0 +1,301 @@
+//! `x[...]` and `x[...] = y`: integers, slices, None and Ellipsis are views; tensors, lists and masks are look-ups.
+
+use super::alias::Var;
+use super::convert::{OperandArg, integer};
+use super::emit::{self, Arg};
+use super::tensor::{Tensor, assign, cast};
+use super::{errors, read, upload, views};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dims, Dtype, Op};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+
+pub(crate) fn get_item<'py>(
+    tensor: &Bound<'py, Tensor>,
+    index: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = tensor.py();
+    let picked = pick(py, &tensor.get().var, index)?;
+    if !picked.is_lookup() {
+        // `x[...]` is a view of its own, not x itself.
+        let var = if Arc::ptr_eq(&picked.view, &tensor.get().var) {
+            let dims = picked.view.meta(py).dims;
+            views::reshape(py, &picked.view, dims)?
+        } else {
+            picked.view
+        };
+        return Tensor::wrap(py, var);
+    }
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(&picked.view)];
+    args.extend(picked.lookups());
+    emit::tensor(py, Op::Index, &args, SmallVec::new())
+}
+
+pub(crate) fn set_item(
+    tensor: &Bound<'_, Tensor>,
+    index: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = tensor.py();
+    let picked = pick(py, &tensor.get().var, index)?;
+    picked.view.check_writable(py)?;
+    let value = OperandArg::required(value, "__setitem__")?;
+    let target = picked.view.meta(py);
+    let value = match &value {
+        OperandArg::Tensor(value) => Arc::clone(&value.get().var),
+        OperandArg::Scalar(scalar) => {
+            let attrs = [Attr::Ints(Dims::EMPTY), Attr::Scalar(*scalar), Attr::Dtype(target.dtype)];
+            emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
+        }
+        OperandArg::Absent => {
+            return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
+        }
+    };
+    let value = if value.meta(py).dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
+    if !picked.is_lookup() {
+        let fitted = fit(py, value, &target.dims)?;
+        return assign(py, &picked.view, fitted);
+    }
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(&picked.view), Arg::Var(&value)];
+    args.extend(picked.lookups());
+    let written = emit::only(emit::emit(py, Op::IndexPut, &args, smallvec![Attr::Bool(false)])?)?;
+    assign(py, &picked.view, written)
+}
+
+/// `value` in the target's shape: leading dimensions of size 1 that are too many are dropped, the rest broadcasts.
+fn fit(py: Python<'_>, value: Arc<Var>, dims: &Dims) -> PyResult<Arc<Var>> {
+    let mut value = value;
+    let given = value.meta(py).dims;
+    if given == *dims {
+        return Ok(value);
+    }
+    let extra = given.len().saturating_sub(dims.len());
+    if extra > 0 && given.iter().take(extra).all(|&size| size == 1) {
+        let rest: SmallVec<[i64; 8]> = given.iter().skip(extra).copied().collect();
+        value = views::reshape(py, &value, Dims::new(&rest).unwrap_or(Dims::EMPTY))?;
+    }
+    if value.meta(py).dims == *dims {
+        return Ok(value);
+    }
+    views::take(py, &value, Op::Expand, smallvec![Attr::Ints(*dims)])
+}
+
+/// The basic part of an index, taken as views, and the tensors that look up in its dimensions.
+struct Picked {
+    view: Arc<Var>,
+    tensors: SmallVec<[Option<Arc<Var>>; 4]>,
+}
+
+impl Picked {
+    fn is_lookup(&self) -> bool {
+        self.tensors.iter().any(Option::is_some)
+    }
+
+    fn lookups(&self) -> impl Iterator<Item = Arg<'_>> {
+        self.tensors.iter().map(|tensor| tensor.as_ref().map_or(Arg::Absent, Arg::Var))
+    }
+}
+
+fn pick(py: Python<'_>, var: &Arc<Var>, index: &Bound<'_, PyAny>) -> PyResult<Picked> {
+    let items: Vec<Bound<'_, PyAny>> = match index.cast::<PyTuple>() {
+        Ok(tuple) => tuple.iter().collect(),
+        Err(_) => vec![index.clone()],
+    };
+    let rank = var.meta(py).dims.len();
+    let mut used = 0;
+    for item in &items {
+        used += consumed(item)?;
+    }
+    if used > rank {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Index,
+            format!("too many indices for tensor of dimension {rank}"),
+        ));
+    }
+    let mut picked = Picked { view: Arc::clone(var), tensors: SmallVec::new() };
+    let mut dim = 0_usize;
+    for item in &items {
+        step(py, &mut picked, &mut dim, item, rank - used)?;
+    }
+    // Trailing dimensions without an index are whole.
+    while picked.tensors.last().is_some_and(Option::is_none) {
+        picked.tensors.pop();
+    }
+    Ok(picked)
+}
+
+/// How many dimensions an index item takes.
+fn consumed(item: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if item.is_none() || item.is_instance_of::<PyEllipsis>() || item.is_instance_of::<PyBool>() {
+        return Ok(0);
+    }
+    if item.is_instance_of::<PyInt>() || item.is_instance_of::<PySlice>() {
+        return Ok(1);
+    }
+    if let Ok(tensor) = item.cast::<Tensor>() {
+        let meta = tensor.get().var.meta(item.py());
+        return Ok(if matches!(meta.dtype, Dtype::Bool) { meta.dims.len() } else { 1 });
+    }
+    if item.hasattr("dtype")? && item.getattr("dtype")?.str()?.to_string() == "bool" {
+        return item.getattr("ndim")?.extract();
+    }
+    Ok(1)
+}
+
+fn step(
+    py: Python<'_>,
+    picked: &mut Picked,
+    dim: &mut usize,
+    item: &Bound<'_, PyAny>,
+    whole: usize,
+) -> PyResult<()> {
+    let signed = i64::try_from(*dim).unwrap_or(0);
+    if item.is_none() {
+        picked.view = views::unsqueeze(py, &picked.view, signed)?;
+        picked.tensors.push(None);
+        *dim += 1;
+    } else if item.is_instance_of::<PyEllipsis>() {
+        for _ in 0..whole {
+            picked.tensors.push(None);
+            *dim += 1;
+        }
+    } else if item.is_instance_of::<PyBool>() {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::NotImplemented,
+            "indexing with a single bool is not supported; index with a bool tensor or with None",
+        ));
+    } else if let Ok(slice) = item.cast::<PySlice>() {
+        take_slice(py, picked, signed, slice)?;
+        picked.tensors.push(None);
+        *dim += 1;
+    } else if let Some(index) = whole_number(item)? {
+        picked.view = views::select(py, &picked.view, signed, index).map_err(|error| out_of_range(py, picked, *dim, index, error))?;
+    } else {
+        let tensor = index_tensor(item)?;
+        let meta = tensor.meta(py);
+        if meta.dtype == Dtype::Bool {
+            mask(py, picked, dim, &tensor)?;
+        } else {
+            picked.tensors.push(Some(tensor));
+            *dim += 1;
+        }
+    }
+    Ok(())
+}
+
+fn out_of_range(py: Python<'_>, picked: &Picked, dim: usize, index: i64, error: PyErr) -> PyErr {
+    let dims = picked.view.meta(py).dims;
+    match dims.get(dim) {
+        Some(&size) if index >= size || index < -size => errors::mistake(
+            py,
+            ErrorClass::Index,
+            format!("index {index} is out of bounds for dimension {dim} with size {size}"),
+        ),
+        _ => error,
+    }
+}
+
+fn take_slice(
+    py: Python<'_>,
+    picked: &mut Picked,
+    dim: i64,
+    slice: &Bound<'_, PySlice>,
+) -> PyResult<()> {
+    let bound = |name: &str| -> PyResult<Option<i64>> {
+        let value = slice.getattr(name)?;
+        if value.is_none() { Ok(None) } else { integer(&value).map(Some) }
+    };
+    let (start, stop, step) = (bound("start")?, bound("stop")?, bound("step")?.unwrap_or(1));
+    if step <= 0 {
+        return Err(PyValueError::new_err("step must be greater than zero"));
+    }
+    if start.is_none() && stop.is_none() && step == 1 {
+        return Ok(());
+    }
+    let span = (dim, start.unwrap_or(0), stop.unwrap_or(i64::MAX), step);
+    picked.view = views::slice(py, &picked.view, span)?;
+    Ok(())
+}
+
+/// A Python or numpy integer, or a tensor of one integer (which is read, as PyTorch does).
+fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    if item.is_instance_of::<PyInt>() {
+        return item.extract().map(Some);
+    }
+    if item.cast::<Tensor>().is_ok() || item.cast::<PyList>().is_ok() || item.cast::<PyTuple>().is_ok() {
+        return Ok(None);
+    }
+    if item.hasattr("__index__")? && !item.hasattr("__array_interface__")? {
+        return integer(item).map(Some);
+    }
+    if item.hasattr("ndim")? && item.getattr("ndim")?.extract::<usize>()? == 0 {
+        return item.call_method0("item")?.extract().map(Some);
+    }
+    Ok(None)
+}
+
+fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Arc<Var>> {
+    let py = item.py();
+    if let Ok(tensor) = item.cast::<Tensor>() {
+        let var = Arc::clone(&tensor.get().var);
+        if var.meta(py).dtype.is_float() {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Index,
+                "tensors used as indices must be long, int, byte or bool tensors",
+            ));
+        }
+        return Ok(var);
+    }
+    let array = py.import("numpy")?.call_method1("asarray", (item,))?;
+    if array.getattr("size")?.extract::<usize>()? == 0 {
+        let array = array.call_method1("astype", ("int64",))?;
+        return Ok(Arc::clone(&upload::from_array(&array)?.get().var));
+    }
+    let kind = array.getattr("dtype")?.getattr("kind")?.to_string();
+    if !matches!(kind.as_str(), "i" | "u" | "b") {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Index,
+            "tensors used as indices must be long, int, byte or bool tensors",
+        ));
+    }
+    let array = if kind == "b" { array } else { array.call_method1("astype", ("int64",))? };
+    Ok(Arc::clone(&upload::from_array(&array)?.get().var))
+}
+
+/// A bool mask becomes one index tensor a dimension. How many elements it picks only its data know: it is read.
+fn mask(py: Python<'_>, picked: &mut Picked, dim: &mut usize, mask: &Arc<Var>) -> PyResult<()> {
+    let meta = mask.meta(py);
+    let dims = picked.view.meta(py).dims;
+    for (place, &size) in meta.dims.iter().enumerate() {
+        if dims.get(*dim + place) != Some(&size) {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Index,
+                format!(
+                    "The shape of the mask {} at index {place} does not match the shape of the indexed tensor {} at \
+                     index {}",
+                    meta.dims,
+                    dims,
+                    *dim + place
+                ),
+            ));
+        }
+    }
+    let bytes = read::bytes(py, mask)?;
+    let numpy = py.import("numpy")?;
+    let array = numpy.call_method1("frombuffer", (bytes, "bool"))?;
+    let array = array.call_method1("reshape", (PyTuple::new(py, meta.dims.as_slice())?,))?;
+    let found = numpy.call_method1("nonzero", (array,))?;
+    for positions in found.try_iter()? {
+        picked.tensors.push(Some(Arc::clone(&upload::from_array(&positions?)?.get().var)));
+        *dim += 1;
+    }
+    Ok(())
+}

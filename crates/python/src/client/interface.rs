@@ -1,0 +1,451 @@
+//! The functions of `gt._core`, and what makes the module.
+
+use super::alias::Var;
+use super::convert::{DimsArg, OperandArg, attr_of};
+use super::dtype::{DtypeArg, PyDtype};
+use super::emit::{self, Arg};
+use super::tensor::{Tensor, as_arg, assign, cast, set_size_class};
+use super::{backward, errors, read, runtime, saved, spawn, tape, update, upload, views};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dtype, Op, Scalar};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyDict, PyTuple};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+
+/// Fills the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add_class::<Tensor>()?;
+    module.add_class::<PyDtype>()?;
+    module.add_class::<saved::Saved>()?;
+    module.add_class::<backward::GradFn>()?;
+    for dtype in Dtype::ALL {
+        module.add(dtype.torch_name(), Bound::new(py, PyDtype(dtype))?)?;
+    }
+    // numpy leaves `array + tensor` to us
+    py.get_type::<Tensor>().setattr("__array_ufunc__", py.None())?;
+    module.add_function(wrap_pyfunction!(call, module)?)?;
+    module.add_function(wrap_pyfunction!(assign_, module)?)?;
+    module.add_function(wrap_pyfunction!(apply_in_place, module)?)?;
+    module.add_function(wrap_pyfunction!(from_numpy_copy, module)?)?;
+    module.add_function(wrap_pyfunction!(from_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(read_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(is_grad_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(set_grad_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(set_gradients, module)?)?;
+    module.add_function(wrap_pyfunction!(grad, module)?)?;
+    module.add_function(wrap_pyfunction!(next_draw, module)?)?;
+    module.add_function(wrap_pyfunction!(manual_seed, module)?)?;
+    module.add_function(wrap_pyfunction!(rng_state, module)?)?;
+    module.add_function(wrap_pyfunction!(set_rng_state, module)?)?;
+    module.add_function(wrap_pyfunction!(init, module)?)?;
+    module.add_function(wrap_pyfunction!(disconnect, module)?)?;
+    module.add_function(wrap_pyfunction!(synchronize, module)?)?;
+    module.add_function(wrap_pyfunction!(is_connected, module)?)?;
+    module.add_function(wrap_pyfunction!(describe, module)?)?;
+    module.add_function(wrap_pyfunction!(gpu_workers, module)?)?;
+    module.add_function(wrap_pyfunction!(set_signal, module)?)?;
+    module.add_function(wrap_pyfunction!(name_signal, module)?)?;
+    module.add_function(wrap_pyfunction!(stats, module)?)?;
+    module.add_function(wrap_pyfunction!(worker_stats, module)?)?;
+    module.add_function(wrap_pyfunction!(layout, module)?)?;
+    module.add_function(wrap_pyfunction!(unread_failures, module)?)?;
+    module.add_function(wrap_pyfunction!(print_tape, module)?)?;
+    module.add_function(wrap_pyfunction!(configure, module)?)?;
+    module.add_function(wrap_pyfunction!(distribute, module)?)?;
+    module.add_function(wrap_pyfunction!(op_table, module)?)?;
+    module.add_function(wrap_pyfunction!(update::sgd_step, module)?)?;
+    module.add_function(wrap_pyfunction!(update::adamw_step, module)?)?;
+    Ok(())
+}
+
+/// Tells the module about its Python side: the class of shapes, and where GT's own files are.
+#[pyfunction]
+fn configure(py: Python<'_>, size_class: Py<PyAny>, package: String) {
+    set_size_class(py, size_class);
+    runtime::with(py, |runtime| runtime.sites.set_package(package));
+}
+
+/// Emits any operator of the table by its name.
+#[pyfunction]
+#[pyo3(signature = (name, *operands, **attrs))]
+fn call<'py>(
+    py: Python<'py>,
+    name: &str,
+    operands: &Bound<'py, PyTuple>,
+    attrs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let op = Op::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("{name} is not in the instruction table")))?;
+    let info = op.info();
+    let mut given: SmallVec<[OperandArg<'py>; 4]> = SmallVec::new();
+    for object in operands {
+        given.push(OperandArg::required(&object, name)?);
+    }
+    while given.len() < info.fixed_operands() {
+        given.push(OperandArg::Absent);
+    }
+    let mut values: SmallVec<[Attr; 2]> = SmallVec::new();
+    let mut used = 0;
+    for row in info.attrs {
+        let value = attrs.map(|attrs| attrs.get_item(row.name)).transpose()?.flatten();
+        used += usize::from(value.is_some());
+        let value = value.map_or(Ok(Attr::Absent), |value| attr_of(&value, row))?;
+        if value == Attr::Absent && !row.optional {
+            return Err(PyTypeError::new_err(format!("{name}() needs the attribute {:?}", row.name)));
+        }
+        values.push(value);
+    }
+    if attrs.map_or(0, |attrs| attrs.len()) != used {
+        return Err(PyTypeError::new_err(format!("{name}() got an attribute that its row does not have")));
+    }
+    if views::is_view(op)
+        && let Some(OperandArg::Tensor(tensor)) = given.first()
+    {
+        let var = views::take(py, &tensor.get().var, op, values)?;
+        return Ok(Tensor::wrap(py, var)?.into_any());
+    }
+    let args: SmallVec<[Arg<'_>; 4]> = given.iter().map(as_arg).collect();
+    results(py, emit::emit(py, op, &args, values)?)
+}
+
+/// One tensor, or a tuple of several.
+pub(crate) fn results(py: Python<'_>, mut vars: emit::Vars) -> PyResult<Bound<'_, PyAny>> {
+    if vars.len() == 1 {
+        return Ok(Tensor::wrap(py, vars.remove(0))?.into_any());
+    }
+    let tensors: Vec<Bound<'_, Tensor>> =
+        vars.into_iter().map(|var| Tensor::wrap(py, var)).collect::<PyResult<_>>()?;
+    Ok(PyTuple::new(py, tensors)?.into_any())
+}
+
+/// Writes `value` (broadcast and cast) into `target`, with PyTorch's rules of aliasing, versions and leaves.
+#[pyfunction]
+fn assign_<'py>(
+    py: Python<'py>,
+    target: &Bound<'py, Tensor>,
+    value: &Bound<'py, Tensor>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let var = &target.get().var;
+    var.check_writable(py)?;
+    let wanted = var.meta(py);
+    let mut new = Arc::clone(&value.get().var);
+    if new.meta(py).dtype != wanted.dtype {
+        new = cast(py, &new, wanted.dtype)?;
+    }
+    if new.meta(py).dims != wanted.dims {
+        new = views::take(py, &new, Op::Expand, smallvec![Attr::Ints(wanted.dims)])?;
+    }
+    assign(py, var, new)?;
+    Ok(target.clone())
+}
+
+/// `x.op_(…)`: emits the operator on x and writes the result into x; x's buffer may be used for it.
+#[pyfunction]
+#[pyo3(signature = (name, target, *operands, **attrs))]
+fn apply_in_place<'py>(
+    py: Python<'py>,
+    name: &str,
+    target: &Bound<'py, Tensor>,
+    operands: &Bound<'py, PyTuple>,
+    attrs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let op = Op::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("{name} is not in the instruction table")))?;
+    let mut given: SmallVec<[OperandArg<'py>; 4]> = SmallVec::new();
+    for object in operands {
+        given.push(OperandArg::required(&object, name)?);
+    }
+    while given.len() + 1 < op.info().fixed_operands() {
+        given.push(OperandArg::Absent);
+    }
+    let mut values: SmallVec<[Attr; 2]> = SmallVec::new();
+    for row in op.info().attrs {
+        let value = attrs.map(|attrs| attrs.get_item(row.name)).transpose()?.flatten();
+        values.push(value.map_or(Ok(Attr::Absent), |value| attr_of(&value, row))?);
+    }
+    let args: SmallVec<[Arg<'_>; 4]> = given.iter().map(as_arg).collect();
+    super::tensor::write_result(target.get(), py, op, &args, values)?;
+    Ok(target.clone())
+}
+
+/// A tensor with a copy of a numpy array's values.
+#[pyfunction]
+#[pyo3(signature = (array, dtype=None, requires_grad=false))]
+fn from_numpy_copy<'py>(
+    array: &Bound<'py, PyAny>,
+    dtype: Option<DtypeArg>,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = array.py();
+    let tensor = upload::from_array(array)?;
+    let tensor = match dtype {
+        Some(dtype) if tensor.get().var.meta(py).dtype != dtype.0 => {
+            let before = tape::set_grad_enabled(false);
+            let converted = cast(py, &tensor.get().var, dtype.0);
+            tape::set_grad_enabled(before);
+            Tensor::wrap(py, converted?)?
+        }
+        Some(_) | None => tensor,
+    };
+    tensor.get().var.set_requires_grad(py, requires_grad)?;
+    Ok(tensor)
+}
+
+/// A tensor from contiguous row-major bytes.
+#[pyfunction]
+#[pyo3(signature = (buffer, shape, dtype, requires_grad=false))]
+fn from_bytes<'py>(
+    buffer: &Bound<'py, PyAny>,
+    shape: DimsArg,
+    dtype: DtypeArg,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, Tensor>> {
+    let tensor = upload::from_buffer(buffer, shape.0, dtype.0)?;
+    tensor.get().var.set_requires_grad(buffer.py(), requires_grad)?;
+    Ok(tensor)
+}
+
+/// Waits for a tensor and returns its elements, contiguous and row-major.
+#[pyfunction]
+fn read_bytes<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyByteArray>> {
+    read::bytes(tensor.py(), &tensor.get().var)
+}
+
+#[pyfunction]
+fn is_grad_enabled() -> bool {
+    tape::grad_enabled()
+}
+
+/// Sets this thread's grad mode; returns the one before.
+#[pyfunction]
+fn set_grad_enabled(enabled: bool) -> bool {
+    tape::set_grad_enabled(enabled)
+}
+
+#[pyfunction]
+fn set_gradients(rules: &Bound<'_, PyDict>) -> PyResult<()> {
+    backward::rules::set(rules)
+}
+
+/// Gradients of `outputs` for `inputs`, None where they do not depend on one.
+#[pyfunction]
+fn grad<'py>(
+    py: Python<'py>,
+    outputs: Vec<Bound<'py, Tensor>>,
+    grad_outputs: Vec<Option<Bound<'py, Tensor>>>,
+    inputs: Vec<Bound<'py, Tensor>>,
+    retain_graph: bool,
+    create_graph: bool,
+) -> PyResult<Vec<Option<Bound<'py, Tensor>>>> {
+    let roots: Vec<(Arc<Var>, Option<Arc<Var>>)> = outputs
+        .iter()
+        .enumerate()
+        .map(|(place, output)| {
+            let seed = grad_outputs.get(place).and_then(Option::as_ref);
+            (Arc::clone(&output.get().var), seed.map(|seed| Arc::clone(&seed.get().var)))
+        })
+        .collect();
+    let targets: Vec<Arc<Var>> = inputs.iter().map(|input| Arc::clone(&input.get().var)).collect();
+    backward::pass(py, &roots, &targets, retain_graph, create_graph)?
+        .into_iter()
+        .map(|found| found.map(|var| Tensor::wrap(py, var)).transpose())
+        .collect()
+}
+
+/// The seed and the first of `n` draws of the default generator.
+#[pyfunction]
+#[pyo3(signature = (n=1))]
+fn next_draw(py: Python<'_>, n: i64) -> (i64, i64) {
+    runtime::with(py, |runtime| {
+        let generator = runtime.generator();
+        (generator.seed, generator.advance(n))
+    })
+}
+
+#[pyfunction]
+fn manual_seed(py: Python<'_>, seed: i64) {
+    set_rng_state(py, seed, 0);
+}
+
+/// Seed and next draw.
+#[pyfunction]
+fn rng_state(py: Python<'_>) -> (i64, i64) {
+    runtime::with(py, |runtime| {
+        let generator = runtime.generator();
+        (generator.seed, generator.draw)
+    })
+}
+
+#[pyfunction]
+fn set_rng_state(py: Python<'_>, seed: i64, draw: i64) {
+    runtime::with(py, |runtime| *runtime.generator() = super::generator::Generator { seed, draw });
+}
+
+/// Starts the workers now instead of at the first operation; returns at once.
+#[pyfunction]
+fn init(py: Python<'_>) -> PyResult<()> {
+    runtime::prepare(py)
+}
+
+#[pyfunction]
+fn disconnect(py: Python<'_>) {
+    runtime::disconnect(py);
+}
+
+/// Waits until everything emitted has run; raises a failure that nobody has read.
+#[pyfunction]
+fn synchronize(py: Python<'_>) -> PyResult<()> {
+    read::synchronize(py)
+}
+
+#[pyfunction]
+fn is_connected(py: Python<'_>) -> bool {
+    runtime::with(py, |runtime| runtime.door.is_some())
+}
+
+/// Where this client's instructions go, for people.
+#[pyfunction]
+fn describe(py: Python<'_>) -> Option<String> {
+    runtime::with(py, |runtime| runtime.door.as_ref().map(|door| door.describe()))
+}
+
+/// How many workers the embedded dispatcher starts; before the first operation only.
+#[pyfunction]
+fn gpu_workers(py: Python<'_>, count: u32) -> PyResult<()> {
+    spawn::choose_workers(py, count)
+}
+
+/// Sets the signal id that instructions carry from here on; returns the one before.
+#[pyfunction]
+fn set_signal(py: Python<'_>, id: u16) -> u16 {
+    runtime::with(py, |runtime| std::mem::replace(&mut runtime.signal, id))
+}
+
+/// Tells the dispatcher a signal's name.
+#[pyfunction]
+fn name_signal(py: Python<'_>, id: u16, name: &str) -> PyResult<()> {
+    runtime::prepare(py)?;
+    runtime::with(py, |runtime| {
+        let mut word = gt_protocol::Instruction::new(Op::Signal);
+        word.attrs = smallvec![Attr::Int(i64::from(id)), Attr::Text(name.into())];
+        runtime.send(&word)
+    })
+}
+
+/// Counters of the connection.
+#[pyfunction]
+fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let counters = runtime::with(py, |runtime| {
+        runtime.pump();
+        runtime.door.as_ref().map(|door| door.counters()).unwrap_or_default()
+    });
+    let dict = PyDict::new(py);
+    for (name, value) in counters {
+        dict.set_item(name, value)?;
+    }
+    Ok(dict)
+}
+
+/// Counters of each worker, after everything emitted so far has run.
+#[pyfunction]
+fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    read::synchronize(py)?;
+    let mut rows = Vec::new();
+    for (values, bytes, bytes_peak, executed) in read::worker_stats(py)? {
+        let dict = PyDict::new(py);
+        dict.set_item("values", values)?;
+        dict.set_item("bytes", bytes)?;
+        dict.set_item("bytes_peak", bytes_peak)?;
+        dict.set_item("executed", executed)?;
+        rows.push(dict);
+    }
+    Ok(rows)
+}
+
+/// Where a tensor lies: `shard(0)@[0,1]`.
+#[pyfunction]
+fn layout(tensor: &Bound<'_, Tensor>) -> PyResult<Option<String>> {
+    let py = tensor.py();
+    let value = tensor.get().var.resolve(py)?.value;
+    Ok(runtime::with(py, |runtime| runtime.door.as_ref().and_then(|door| door.layout_of(value.slot))))
+}
+
+/// Texts of failures that nobody has read.
+#[pyfunction]
+fn unread_failures(py: Python<'_>) -> Vec<String> {
+    if runtime::with(py, |runtime| runtime.door.is_none()) {
+        return Vec::new();
+    }
+    runtime::unread(py).iter().map(|failed| errors::describe(py, failed)).collect()
+}
+
+/// One line a record of the tape that leads to `tensor`.
+#[pyfunction]
+fn print_tape(tensor: &Bound<'_, Tensor>) -> PyResult<Vec<String>> {
+    let py = tensor.py();
+    let mut lines = Vec::new();
+    for node in backward::tape_of(py, &tensor.get().var)? {
+        let inputs: Vec<String> = node
+            .inputs
+            .iter()
+            .map(|input| match (&input.edge, &input.meta, input.scalar) {
+                (Some(tape::Edge::Node(from, _)), Some(meta), _) => format!("%{} {meta}", from.sequence),
+                (_, Some(meta), _) => format!("leaf {meta}"),
+                (_, None, Some(Scalar::Bool(value))) => value.to_string(),
+                (_, None, Some(Scalar::Int(value))) => value.to_string(),
+                (_, None, Some(Scalar::Float(value))) => value.to_string(),
+                (_, None, None) => "_".to_owned(),
+            })
+            .collect();
+        let place = runtime::with(py, |runtime| runtime.sites.name(py, node.site)).unwrap_or_default();
+        let outputs: Vec<String> = node.outputs.iter().map(ToString::to_string).collect();
+        lines.push(format!(
+            "%{} = {} {} -> {}  {place}",
+            node.sequence,
+            node.op.info().name,
+            inputs.join(", "),
+            outputs.join(" ")
+        ));
+    }
+    Ok(lines)
+}
+
+/// The same tensor spread over all workers: cut along `dim`, or whole on each.
+#[pyfunction]
+#[pyo3(signature = (tensor, dim=None))]
+fn distribute<'py>(
+    py: Python<'py>,
+    tensor: &Bound<'py, Tensor>,
+    dim: Option<i64>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let var = &tensor.get().var;
+    let rank = var.meta(py).dims.len();
+    let dim = match dim {
+        None => Attr::Absent,
+        Some(_) if rank == 0 => {
+            return Err(errors::mistake(py, ErrorClass::Index, "distribute: a 0-d tensor has no dimension to cut"));
+        }
+        Some(dim) => Attr::Int(i64::try_from(views::dim_of(py, dim, rank)?).unwrap_or(0)),
+    };
+    emit::tensor(py, Op::Distribute, &[Arg::Var(var)], smallvec![dim])
+}
+
+/// The instruction table: (name, family, operands, attributes, outputs) of each row.
+#[pyfunction]
+fn op_table() -> Vec<(&'static str, String, Vec<&'static str>, Vec<&'static str>, u8)> {
+    Op::table()
+        .iter()
+        .map(|info| {
+            (
+                info.name,
+                format!("{:?}", info.family).to_lowercase(),
+                info.operands.iter().map(|operand| operand.name).collect(),
+                info.attrs.iter().map(|attr| attr.name).collect(),
+                info.outputs,
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,33 @@
+//! The client: tensors, tape, emitter, and the doors to a dispatcher.
+//!
+//! **Architecture invariant:** the client never computes and never imports torch. Everything in here runs under the GIL,
+//! which is its only lock ([`gil_cell`]); waiting releases it.
+
+mod alias;
+mod answers;
+mod backward;
+mod convert;
+mod door;
+mod dtype;
+mod embedded;
+mod emit;
+mod errors;
+mod generated_methods;
+mod generator;
+mod gil_cell;
+mod indexing;
+mod interface;
+mod methods;
+mod read;
+mod runtime;
+mod saved;
+mod site;
+mod spawn;
+mod tape;
+mod tensor;
+mod update;
+mod upload;
+mod value;
+mod views;
+
+pub(crate) use interface::register;

@@ -1,0 +1,146 @@
+//! Reads: the only place where a program waits for its workers.
+
+use super::alias::Var;
+use super::answers::{Answer, Piece};
+use super::{errors, runtime};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dtype, Id, Instruction, Op, Operand};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyFloat};
+use std::sync::Arc;
+
+/// All elements, contiguous and row-major.
+pub(crate) fn bytes<'py>(py: Python<'py>, var: &Arc<Var>) -> PyResult<Bound<'py, PyByteArray>> {
+    let count = var.meta(py).elements();
+    if count == 0 {
+        return Ok(PyByteArray::new(py, &[]));
+    }
+    Ok(PyByteArray::new(py, &elements(py, var, 0, count)?.bytes))
+}
+
+fn elements(py: Python<'_>, var: &Arc<Var>, start: i64, count: i64) -> PyResult<Piece> {
+    let resolved = var.resolve(py)?;
+    runtime::prepare(py)?;
+    if resolved.value.epoch != runtime::epoch() {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            "read: the tensor belongs to another session (gt.connect or gt.disconnect was called since)",
+        ));
+    }
+    let request = runtime::with(py, |runtime| {
+        let request = runtime.answers.open(u64::try_from(start).unwrap_or(0));
+        let mut word = Instruction::new(Op::Read);
+        word.operands.push(Operand::Value(Id::slot(resolved.value.slot)));
+        word.attrs = [i64::try_from(request).unwrap_or(0), start, count].into_iter().map(Attr::Int).collect();
+        word.tag = runtime.site(py);
+        runtime.send(&word).map(|()| request)
+    })?;
+    match runtime::wait(py, request)? {
+        Answer::Read(piece) => Ok(piece),
+        Answer::Failed(failed) => {
+            runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
+            Err(errors::of_failure(py, &failed))
+        }
+        Answer::Done(_) | Answer::Waiting(_) => {
+            Err(errors::connection_lost(py, "the dispatcher answered another question"))
+        }
+    }
+}
+
+/// The first element as a Python number.
+pub(crate) fn item(py: Python<'_>, var: &Arc<Var>) -> PyResult<Py<PyAny>> {
+    let piece = elements(py, var, 0, 1)?;
+    number(py, var.meta(py).dtype, &piece.bytes)
+}
+
+/// The only element, for `float(x)` and `int(x)`.
+pub(crate) fn single(py: Python<'_>, var: &Arc<Var>, what: &str) -> PyResult<Py<PyAny>> {
+    let count = var.meta(py).elements();
+    if count != 1 {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            format!("a Tensor with {count} elements cannot be converted to Scalar ({what})"),
+        ));
+    }
+    item(py, var)
+}
+
+fn number(py: Python<'_>, dtype: Dtype, bytes: &[u8]) -> PyResult<Py<PyAny>> {
+    let mut word = [0_u8; 8];
+    for (place, byte) in word.iter_mut().zip(bytes) {
+        *place = *byte;
+    }
+    let whole = u64::from_le_bytes(word);
+    let [b0, b1, b2, b3, ..] = word;
+    let half = u16::from_le_bytes([b0, b1]);
+    let single = u32::from_le_bytes([b0, b1, b2, b3]);
+    let float = |value: f64| Ok(PyFloat::new(py, value).into_any().unbind());
+    let int = |value: i64| Ok(value.into_pyobject(py)?.into_any().unbind());
+    match dtype {
+        Dtype::Bool => Ok(PyBool::new(py, b0 != 0).to_owned().into_any().unbind()),
+        Dtype::U8 => int(i64::from(b0)),
+        Dtype::I8 => int(i64::from(b0.cast_signed())),
+        Dtype::I16 => int(i64::from(half.cast_signed())),
+        Dtype::I32 => int(i64::from(single.cast_signed())),
+        Dtype::I64 => int(whole.cast_signed()),
+        Dtype::F16 => float(half_to_f64(half)),
+        Dtype::Bf16 => float(f64::from(f32::from_bits(u32::from(half) << 16))),
+        Dtype::F32 => float(f64::from(f32::from_bits(single))),
+        Dtype::F64 => float(f64::from_bits(whole)),
+    }
+}
+
+/// IEEE 754 binary16: 1 sign, 5 exponent and 10 fraction bits.
+fn half_to_f64(bits: u16) -> f64 {
+    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+    let exponent = i32::from((bits >> 10) & 0x1f);
+    let fraction = f64::from(bits & 0x3ff);
+    match exponent {
+        0 => sign * fraction * 2_f64.powi(-24),
+        31 if fraction == 0.0 => sign * f64::INFINITY,
+        31 => f64::NAN,
+        _ => sign * (1.0 + fraction / 1024.0) * 2_f64.powi(exponent - 15),
+    }
+}
+
+/// Waits until everything emitted so far has run.
+pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
+    if runtime::with(py, |runtime| runtime.door.is_none()) {
+        return Ok(());
+    }
+    runtime::prepare(py)?;
+    let request = runtime::with(py, |runtime| {
+        let request = runtime.answers.open(0);
+        let mut word = Instruction::new(Op::Synchronize);
+        word.attrs.push(Attr::Int(i64::try_from(request).unwrap_or(0)));
+        runtime.send(&word).map(|()| request)
+    })?;
+    runtime::wait(py, request)?;
+    match runtime::unread(py).first() {
+        Some(failed) => Err(errors::of_failure(py, failed)),
+        None => Ok(()),
+    }
+}
+
+/// Counters of every worker: (values, bytes, peak bytes, executed instructions).
+pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
+    runtime::prepare(py)?;
+    let request = runtime::with(py, |runtime| {
+        let request = runtime.answers.open(0);
+        if let Some(door) = runtime.door.as_mut() {
+            door.say(&gt_protocol::message::Message::StatsRequest { request }, &mut runtime.answers);
+        }
+        request
+    });
+    match runtime::wait(py, request)? {
+        Answer::Done(stats) => {
+            Ok(stats.iter().map(|stat| (stat.values, stat.bytes, stat.bytes_peak, stat.executed)).collect())
+        }
+        Answer::Failed(failed) => Err(errors::of_failure(py, &failed)),
+        Answer::Read(_) | Answer::Waiting(_) => {
+            Err(errors::connection_lost(py, "the dispatcher answered another question"))
+        }
+    }
+}

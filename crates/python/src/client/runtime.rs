@@ -1,0 +1,296 @@
+//! The client's one state: connection, slots, questions, generator, source positions.
+
+use super::answers::{Answer, Answers, Failed};
+use super::door::Door;
+use super::generator::Generator;
+use super::gil_cell::GilCell;
+use super::site::Sites;
+use super::{errors, spawn};
+use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How long a thread naps while a ring is full: the worker has thousands of instructions to go.
+const FULL_NAP: Duration = Duration::from_micros(50);
+/// How long a read polls before it parks: long enough for a step's worth of work (see the hot-path notes).
+const READ_SPIN: Duration = Duration::from_micros(150);
+/// How long a read parks before it looks for signals and dead peers.
+const READ_PARK: Duration = Duration::from_millis(100);
+/// Slots freed in one instruction.
+const FREE_BATCH: usize = 512;
+
+pub(crate) struct Runtime {
+    pub door: Option<Box<dyn Door>>,
+    pub answers: Answers,
+    pub generator: Option<Generator>,
+    pub sites: Sites,
+    /// Site that GT's own code (a gradient rule) works for.
+    pub site_override: Option<u32>,
+    /// Sites whose names the dispatcher has; `None` where it does not want them.
+    pub announced: Option<HashSet<u32>>,
+    pub signal: u16,
+    /// How many workers the embedded dispatcher starts.
+    pub workers: Option<u32>,
+    slots: Slots,
+    words: Vec<u32>,
+    process: u32,
+}
+
+/// Slots of the session: which are free again.
+#[derive(Default)]
+struct Slots {
+    free: Vec<u32>,
+    next: u32,
+}
+
+static RUNTIME: GilCell<Option<Runtime>> = GilCell::new(None);
+/// Slots whose values are gone but whose `free` has not been sent.
+static PENDING: GilCell<Vec<u32>> = GilCell::new(Vec::new());
+static EPOCH: AtomicU32 = AtomicU32::new(1);
+
+impl Runtime {
+    fn new() -> Self {
+        Self {
+            door: None,
+            answers: Answers::default(),
+            generator: None,
+            sites: Sites::default(),
+            site_override: None,
+            announced: None,
+            signal: 0,
+            workers: None,
+            slots: Slots::default(),
+            words: Vec::new(),
+            process: std::process::id(),
+        }
+    }
+
+    pub(crate) fn generator(&mut self) -> &mut Generator {
+        self.generator.get_or_insert_with(Generator::from_entropy)
+    }
+
+    /// A slot for a new value.
+    pub(crate) fn take_slot(&mut self) -> u32 {
+        self.slots.free.pop().unwrap_or_else(|| {
+            let slot = self.slots.next;
+            self.slots.next += 1;
+            slot
+        })
+    }
+
+    /// Source position of the instruction that is being made.
+    pub(crate) fn site(&mut self, py: Python<'_>) -> u32 {
+        let site = match self.site_override {
+            Some(site) => site,
+            None => self.sites.current(py),
+        };
+        if let Some(announced) = &mut self.announced
+            && site != 0
+            && announced.insert(site)
+            && let Some(name) = self.sites.name(py, site)
+        {
+            let mut word = Instruction::new(Op::Site);
+            word.attrs.push(Attr::Int(i64::from(site)));
+            word.attrs.push(Attr::Text(name.into()));
+            // A name that does not arrive costs a line in the log, nothing else.
+            drop(self.send(&word));
+        }
+        site
+    }
+
+    pub(crate) fn send(&mut self, instruction: &Instruction<'_>) -> PyResult<()> {
+        let Some(door) = self.door.as_mut() else {
+            return Err(PyRuntimeError::new_err("gt is not connected"));
+        };
+        door.send(instruction, &mut self.answers).map_err(PyRuntimeError::new_err)
+    }
+
+    /// Takes in what has come, without waiting.
+    pub(crate) fn pump(&mut self) {
+        let Some(door) = self.door.as_mut() else { return };
+        for (index, inbox) in door.inboxes().into_iter().enumerate() {
+            self.words.clear();
+            // Another thread waits on it: that one will take the words.
+            let Ok(mut inbox) = inbox.try_lock() else { continue };
+            inbox.take(&mut self.words);
+            let closed = if self.words.is_empty() { inbox.closed() } else { None };
+            drop(inbox);
+            door.receive(index, &self.words, &mut self.answers);
+            if let Some(reason) = closed {
+                door.lost(index, &reason, &mut self.answers);
+            }
+        }
+    }
+
+    fn flush_pending(&mut self, py: Python<'_>) {
+        let mut pending = PENDING.get_mut(py);
+        while !pending.is_empty() && self.door.as_mut().is_some_and(|door| door.has_room()) {
+            let keep = pending.len().saturating_sub(FREE_BATCH);
+            let mut word = Instruction::new(Op::Free);
+            word.operands
+                .extend(pending.iter().skip(keep).map(|&slot| Operand::Value(Id::slot(slot))));
+            if self.send(&word).is_err() {
+                return;
+            }
+            self.slots.free.extend(pending.drain(keep..));
+        }
+    }
+}
+
+/// Runs `body` on the state, without connecting.
+pub(crate) fn with<R>(py: Python<'_>, body: impl FnOnce(&mut Runtime) -> R) -> R {
+    body(RUNTIME.get_mut(py).get_or_insert_with(Runtime::new))
+}
+
+/// The number of the current connection; values of earlier ones are void.
+pub(crate) fn epoch() -> u32 {
+    EPOCH.load(Ordering::Relaxed)
+}
+
+/// Frees a value's slot. Called by destructors, with the GIL held, possibly from the middle of anything.
+pub(crate) fn release(slot: u32, epoch_of_value: u32) {
+    if epoch_of_value != epoch() {
+        return;
+    }
+    // SAFETY: destructors of Python objects and of what they own run with the GIL held.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: as above.
+    if let Some(mut pending) = unsafe { PENDING.try_get_mut() } {
+        pending.push(slot);
+    }
+    // SAFETY: as above. Where the state is in use further up the stack, the next instruction sends the free.
+    if let Some(mut runtime) = unsafe { RUNTIME.try_get_mut() }
+        && let Some(runtime) = runtime.as_mut()
+        && runtime.process == std::process::id()
+    {
+        runtime.flush_pending(py);
+    }
+}
+
+/// Connects if that has not been done, and waits until an instruction fits. After it, one instruction may be sent
+/// without waiting.
+pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    loop {
+        let fits = {
+            let mut state = RUNTIME.get_mut(py);
+            let runtime = state.get_or_insert_with(Runtime::new);
+            if runtime.process != std::process::id() {
+                return Err(errors::after_fork());
+            }
+            let room = runtime.door.as_mut().map(|door| door.has_room());
+            match room {
+                None => None,
+                Some(true) => {
+                    runtime.flush_pending(py);
+                    return Ok(());
+                }
+                Some(false) => {
+                    runtime.pump();
+                    Some(runtime.answers.closed.clone())
+                }
+            }
+        };
+        match fits {
+            None => spawn::open_default(py)?,
+            Some(Some(reason)) => return Err(errors::connection_lost(py, &reason)),
+            Some(None) => {
+                py.detach(|| std::thread::sleep(FULL_NAP));
+                py.check_signals()?;
+            }
+        }
+    }
+}
+
+/// Puts a new connection in place of the current one.
+pub(crate) fn install(py: Python<'_>, door: Box<dyn Door>, announce_sites: bool) {
+    let old = with(py, |runtime| {
+        EPOCH.fetch_add(1, Ordering::Relaxed);
+        PENDING.get_mut(py).clear();
+        runtime.slots = Slots::default();
+        runtime.answers = Answers::default();
+        runtime.announced = announce_sites.then(HashSet::new);
+        runtime.process = std::process::id();
+        runtime.door.replace(door)
+    });
+    close(old);
+}
+
+/// Ends the connection, if there is one.
+pub(crate) fn disconnect(py: Python<'_>) {
+    let old = with(py, |runtime| {
+        if runtime.process != std::process::id() {
+            // The parent's connection is not ours to end.
+            std::mem::forget(runtime.door.take());
+            return None;
+        }
+        EPOCH.fetch_add(1, Ordering::Relaxed);
+        PENDING.get_mut(py).clear();
+        runtime.door.take()
+    });
+    close(old);
+}
+
+fn close(door: Option<Box<dyn Door>>) {
+    if let Some(mut door) = door {
+        door.close();
+    }
+}
+
+/// Waits for the answer of `request` with the GIL released.
+pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
+    let mut words = Vec::new();
+    let mut turn = 0;
+    loop {
+        let inboxes = {
+            let mut state = RUNTIME.get_mut(py);
+            let Some(runtime) = state.as_mut() else { return Err(errors::after_fork()) };
+            if let Some(answer) = runtime.answers.take(request) {
+                return Ok(answer);
+            }
+            runtime.pump();
+            if let Some(answer) = runtime.answers.take(request) {
+                return Ok(answer);
+            }
+            if let Some(reason) = runtime.answers.closed.clone() {
+                return Err(errors::connection_lost(py, &reason));
+            }
+            runtime.door.as_ref().map(|door| door.inboxes()).unwrap_or_default()
+        };
+        if inboxes.is_empty() {
+            return Err(errors::connection_lost(py, "the connection was closed"));
+        }
+        // With several workers each is watched in turn, for a shorter time.
+        let index = turn % inboxes.len();
+        turn += 1;
+        let park = if inboxes.len() == 1 { READ_PARK } else { Duration::from_millis(1) };
+        words.clear();
+        let arrived = py.detach(|| {
+            let Ok(mut inbox) = inboxes.get(index).map_or(Err(()), |inbox| inbox.lock().map_err(|_| ()))
+            else {
+                return false;
+            };
+            inbox.wait(&mut words, READ_SPIN, park)
+        });
+        if arrived {
+            with(py, |runtime| {
+                if let Some(door) = runtime.door.as_mut() {
+                    door.receive(index, &words, &mut runtime.answers);
+                }
+            });
+        } else if let Err(interrupt) = py.check_signals() {
+            with(py, |runtime| runtime.answers.forget(request));
+            return Err(interrupt);
+        }
+    }
+}
+
+/// Failures that nobody has read.
+pub(crate) fn unread(py: Python<'_>) -> Vec<Failed> {
+    with(py, |runtime| {
+        runtime.pump();
+        runtime.answers.take_unread()
+    })
+}

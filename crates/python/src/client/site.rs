@@ -1,0 +1,187 @@
+//! Source positions: which line of the user's program an instruction comes from.
+//!
+//! A position is a code object and an instruction offset, interned to a small id; the line is computed when somebody
+//! asks. Frames of GT's own Python are skipped. The offset's function is outside the stable ABI, so it is looked up at
+//! run time; without it the line number serves.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+/// Interned positions; beyond it instructions carry none, so a program that makes code for ever does not grow us.
+const SITES_MAX: usize = 1 << 16;
+/// Direct-mapped: a loop's instructions hit it every time.
+const CACHE_SLOTS: usize = 256;
+
+type Lasti = unsafe extern "C" fn(*mut ffi::PyFrameObject) -> c_int;
+type Addr2Line = unsafe extern "C" fn(*mut ffi::PyObject, c_int) -> c_int;
+
+/// A position: the code object is kept alive, so that its address names it.
+struct Site {
+    code: Py<PyAny>,
+    offset: c_int,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cached {
+    code: usize,
+    offset: c_int,
+    site: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct Sites {
+    known: Vec<Site>,
+    ids: HashMap<(usize, c_int), u32>,
+    /// Whether a code object (by address, kept alive) is GT's own.
+    internal: HashMap<usize, (Py<PyAny>, bool)>,
+    cache: Vec<Cached>,
+    package: String,
+}
+
+impl Sites {
+    /// Frames of files below `package` are skipped.
+    pub(crate) fn set_package(&mut self, package: String) {
+        self.package = package;
+    }
+
+    /// Id of the innermost position outside GT; 0 if there is none.
+    pub(crate) fn current(&mut self, py: Python<'_>) -> u32 {
+        // SAFETY: the GIL is held (`py`); the frame is borrowed from the thread state and its code is a new reference,
+        // which `Py` owns. Frames from PyFrame_GetBack are new references and are released below.
+        unsafe {
+            let mut frame = ffi::PyEval_GetFrame();
+            if frame.is_null() {
+                return 0;
+            }
+            ffi::Py_INCREF(frame.cast());
+            loop {
+                let code: Py<PyAny> =
+                    Py::from_owned_ptr(py, ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>());
+                if !self.is_internal(py, &code) {
+                    let offset = offset_of(frame);
+                    ffi::Py_DECREF(frame.cast());
+                    return self.intern(code, offset);
+                }
+                let back = frame_back(frame);
+                ffi::Py_DECREF(frame.cast());
+                if back.is_null() {
+                    return 0;
+                }
+                frame = back;
+            }
+        }
+    }
+
+    fn is_internal(&mut self, py: Python<'_>, code: &Py<PyAny>) -> bool {
+        let address = code.as_ptr().addr();
+        if let Some((_, internal)) = self.internal.get(&address) {
+            return *internal;
+        }
+        let name = code.bind(py).getattr("co_filename").map(|name| name.to_string()).unwrap_or_default();
+        let internal = !self.package.is_empty() && name.starts_with(&self.package);
+        if self.internal.len() < SITES_MAX {
+            self.internal.insert(address, (code.clone_ref(py), internal));
+        }
+        internal
+    }
+
+    fn intern(&mut self, code: Py<PyAny>, offset: c_int) -> u32 {
+        let address = code.as_ptr().addr();
+        let mixed = (address >> 4) ^ usize::try_from(offset).unwrap_or(0);
+        if self.cache.is_empty() {
+            self.cache = vec![Cached::default(); CACHE_SLOTS];
+        }
+        let Some(cached) = self.cache.get_mut(mixed % CACHE_SLOTS) else { return 0 };
+        if cached.code == address && cached.offset == offset && cached.site != 0 {
+            return cached.site;
+        }
+        let site = match self.ids.get(&(address, offset)) {
+            Some(site) => *site,
+            None if self.known.len() >= SITES_MAX => return 0,
+            None => {
+                self.known.push(Site { code, offset });
+                let site = u32::try_from(self.known.len()).unwrap_or(0);
+                self.ids.insert((address, offset), site);
+                site
+            }
+        };
+        *cached = Cached { code: address, offset, site };
+        site
+    }
+
+    /// `train.py:42` and the full path's form, for a known id.
+    pub(crate) fn name(&self, py: Python<'_>, site: u32) -> Option<String> {
+        let known = self.known.get(usize::try_from(site).ok()?.checked_sub(1)?)?;
+        let file = known.code.bind(py).getattr("co_filename").ok()?.to_string();
+        let line = line_of(&known.code, known.offset)?;
+        Some(format!("{file}:{line}"))
+    }
+}
+
+/// The frame that called this one, as a new reference; null at the outermost.
+unsafe fn frame_back(frame: *mut ffi::PyFrameObject) -> *mut ffi::PyFrameObject {
+    // SAFETY: the caller holds a reference to `frame` and the GIL. `f_back` is an attribute of every frame.
+    unsafe {
+        let name = c"f_back".as_ptr();
+        let back = ffi::PyObject_GetAttrString(frame.cast(), name);
+        if back.is_null() {
+            ffi::PyErr_Clear();
+            return std::ptr::null_mut();
+        }
+        if back == ffi::Py_None() {
+            ffi::Py_DECREF(back);
+            return std::ptr::null_mut();
+        }
+        back.cast()
+    }
+}
+
+/// A function of the interpreter that is outside the stable ABI, if this interpreter has it.
+fn symbol(name: &std::ffi::CStr) -> Option<*mut std::ffi::c_void> {
+    // SAFETY: dlsym with the default handle only looks a name up.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+fn without_private_symbols() -> bool {
+    std::env::var_os("GT_STABLE_ABI_ONLY").is_some_and(|value| value != "0" && !value.is_empty())
+}
+
+fn lasti() -> Option<Lasti> {
+    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
+    let address = (*FOUND.get_or_init(|| {
+        if without_private_symbols() { None } else { symbol(c"PyFrame_GetLasti").map(<*mut _>::addr) }
+    }))?;
+    // SAFETY: CPython 3.11 and later export PyFrame_GetLasti with this signature.
+    Some(unsafe { std::mem::transmute::<usize, Lasti>(address) })
+}
+
+fn addr2line() -> Option<Addr2Line> {
+    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
+    let address = (*FOUND.get_or_init(|| symbol(c"PyCode_Addr2Line").map(<*mut _>::addr)))?;
+    // SAFETY: CPython exports PyCode_Addr2Line with this signature in all versions we support.
+    Some(unsafe { std::mem::transmute::<usize, Addr2Line>(address) })
+}
+
+/// Where the frame is: the instruction's offset, or the negated line number where that is not to be had.
+unsafe fn offset_of(frame: *mut ffi::PyFrameObject) -> c_int {
+    // SAFETY: the caller holds a reference to `frame` and the GIL.
+    unsafe {
+        match lasti() {
+            Some(lasti) => lasti(frame),
+            None => -ffi::PyFrame_GetLineNumber(frame),
+        }
+    }
+}
+
+fn line_of(code: &Py<PyAny>, offset: c_int) -> Option<c_int> {
+    if offset < 0 {
+        return Some(-offset);
+    }
+    let addr2line = addr2line()?;
+    // SAFETY: `code` is a code object (it came from PyFrame_GetCode) that we hold a reference to.
+    Some(unsafe { addr2line(code.as_ptr(), offset) })
+}

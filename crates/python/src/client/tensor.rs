@@ -1,0 +1,538 @@
+//! `gt.Tensor`: operators and the attributes that need no instruction.
+
+use super::alias::Var;
+use super::convert::{OperandArg, scalar_object};
+use super::dtype::PyDtype;
+use super::emit::{self, Arg};
+use super::gil_cell::GilCell;
+use super::{backward, errors, indexing, read};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dims, Dtype, Op, Scalar};
+use pyo3::class::basic::CompareOp;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+
+/// A tensor on a cluster: operators emit instructions, values come back when they are read.
+#[pyclass(frozen, subclass, weakref, module = "gt", name = "Tensor")]
+pub(crate) struct Tensor {
+    pub var: Arc<Var>,
+}
+
+/// `gt.Size`, which shapes are made of.
+static SIZE: GilCell<Option<Py<PyAny>>> = GilCell::new(None);
+
+pub(crate) fn set_size_class(py: Python<'_>, class: Py<PyAny>) {
+    *SIZE.get_mut(py) = Some(class);
+}
+
+impl Tensor {
+    pub(crate) fn wrap(py: Python<'_>, var: Arc<Var>) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { var })
+    }
+}
+
+/// A `gt.Size` of these sizes.
+pub(crate) fn size_object<'py>(py: Python<'py>, dims: &Dims) -> PyResult<Bound<'py, PyAny>> {
+    let tuple = PyTuple::new(py, dims.as_slice())?;
+    match SIZE.get(py).as_ref() {
+        Some(class) => class.bind(py).call1((tuple,)),
+        None => Ok(tuple.into_any()),
+    }
+}
+
+/// An operand of a Python operator; `NotImplemented` for what is none.
+fn operand<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<OperandArg<'py>>> {
+    Ok(OperandArg::of(object)?.filter(|operand| !matches!(operand, OperandArg::Absent)))
+}
+
+pub(crate) fn as_arg<'a>(operand: &'a OperandArg<'_>) -> Arg<'a> {
+    match operand {
+        OperandArg::Absent => Arg::Absent,
+        OperandArg::Scalar(scalar) => Arg::Scalar(*scalar),
+        OperandArg::Tensor(tensor) => Arg::Var(&tensor.get().var),
+    }
+}
+
+fn binary(
+    slf: &Bound<'_, Tensor>,
+    other: &Bound<'_, PyAny>,
+    op: Op,
+    reflected: bool,
+) -> PyResult<Py<PyAny>> {
+    let py = slf.py();
+    let Some(other) = operand(other)? else { return Ok(py.NotImplemented()) };
+    let (mine, its) = (Arg::Var(&slf.get().var), as_arg(&other));
+    let args = if reflected { [its, mine] } else { [mine, its] };
+    Ok(emit::tensor(py, op, &args, SmallVec::new())?.into_any().unbind())
+}
+
+/// `x op= y`: the result must fit into x.
+fn in_place(slf: &Bound<'_, Tensor>, other: &Bound<'_, PyAny>, op: Op) -> PyResult<()> {
+    let py = slf.py();
+    let other = OperandArg::required(other, op.info().name)?;
+    write_result(slf.get(), py, op, &[as_arg(&other)], SmallVec::new())
+}
+
+/// Emits `op(x, rest…)` and writes the result into x, as PyTorch's in-place operators do.
+pub(crate) fn write_result(
+    target: &Tensor,
+    py: Python<'_>,
+    op: Op,
+    rest: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+) -> PyResult<()> {
+    let var = &target.var;
+    var.check_writable(py)?;
+    // A view takes itself again before its value is looked at.
+    drop(var.resolve(py)?);
+    let shared = rest.iter().any(|arg| matches!(arg, Arg::Var(other) if Arc::ptr_eq(other, var)));
+    let consumes = u16::from(!shared && var.sole_owner(py, 0));
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(var)];
+    args.extend_from_slice(rest);
+    let result = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
+    assign(py, var, result)
+}
+
+/// Writes `result` into `var` after the checks of shape and dtype.
+pub(crate) fn assign(py: Python<'_>, var: &Arc<Var>, result: Arc<Var>) -> PyResult<()> {
+    let (old, new) = (var.meta(py), result.meta(py));
+    if old.dims != new.dims {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            format!(
+                "output with shape {} doesn't match the broadcast shape {}",
+                old.dims, new.dims
+            ),
+        ));
+    }
+    let mut result = result;
+    if old.dtype != new.dtype {
+        if !can_cast(new.dtype, old.dtype) {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                format!(
+                    "result type {} can't be cast to the desired output type {}",
+                    new.dtype.scalar_type_name(),
+                    old.dtype.scalar_type_name()
+                ),
+            ));
+        }
+        result = cast(py, &result, old.dtype)?;
+    }
+    var.write(py, &result)
+}
+
+/// `PyTorch`'s rule for what an in-place result may become.
+pub(crate) fn can_cast(from: Dtype, to: Dtype) -> bool {
+    from.category() <= to.category()
+}
+
+pub(crate) fn cast(py: Python<'_>, var: &Arc<Var>, dtype: Dtype) -> PyResult<Arc<Var>> {
+    emit::only(emit::emit(py, Op::Cast, &[Arg::Var(var)], smallvec![Attr::Dtype(dtype)])?)
+}
+
+#[pymethods]
+impl Tensor {
+    /// `Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so.
+    #[new]
+    #[pyo3(signature = (data, requires_grad=false))]
+    fn new(py: Python<'_>, data: &Bound<'_, PyAny>, requires_grad: bool) -> PyResult<Self> {
+        let Ok(tensor) = data.cast::<Self>() else {
+            let given = data.get_type().name()?.to_string();
+            return Err(PyTypeError::new_err(format!(
+                "Tensor(): expected a Tensor, got {given}; gt.tensor(...) makes one from data"
+            )));
+        };
+        let var = tensor.get().var.detached(py, true)?;
+        var.set_requires_grad(py, requires_grad)?;
+        Ok(Self { var })
+    }
+
+    fn __add__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Add, false)
+    }
+    fn __radd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Add, false)
+    }
+    fn __sub__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Sub, false)
+    }
+    fn __rsub__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Sub, true)
+    }
+    fn __mul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Mul, false)
+    }
+    fn __rmul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Mul, false)
+    }
+    fn __truediv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Div, false)
+    }
+    fn __rtruediv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Div, true)
+    }
+    fn __floordiv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::FloorDivide, false)
+    }
+    fn __rfloordiv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::FloorDivide, true)
+    }
+    fn __mod__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Remainder, false)
+    }
+    fn __rmod__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Remainder, true)
+    }
+    fn __pow__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, _modulo: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Pow, false)
+    }
+    fn __rpow__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, _modulo: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Pow, true)
+    }
+    fn __matmul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Matmul, false)
+    }
+    fn __rmatmul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::Matmul, true)
+    }
+    fn __and__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::BitwiseAnd, false)
+    }
+    fn __rand__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::BitwiseAnd, true)
+    }
+    fn __or__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::BitwiseOr, false)
+    }
+    fn __ror__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::BitwiseOr, true)
+    }
+    fn __xor__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::BitwiseXor, false)
+    }
+    fn __rxor__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(slf, other, Op::BitwiseXor, true)
+    }
+    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        emit::tensor(slf.py(), Op::Neg, &[Arg::Var(&slf.get().var)], SmallVec::new())
+    }
+    fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+    fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        emit::tensor(slf.py(), Op::Abs, &[Arg::Var(&slf.get().var)], SmallVec::new())
+    }
+    fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        emit::tensor(slf.py(), Op::BitwiseNot, &[Arg::Var(&slf.get().var)], SmallVec::new())
+    }
+
+    fn __iadd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::Add)
+    }
+    fn __isub__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::Sub)
+    }
+    fn __imul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::Mul)
+    }
+    fn __itruediv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::Div)
+    }
+    fn __ifloordiv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::FloorDivide)
+    }
+    fn __imod__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::Remainder)
+    }
+    fn __ipow__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, _modulo: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::Pow)
+    }
+    fn __iand__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::BitwiseAnd)
+    }
+    fn __ior__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::BitwiseOr)
+    }
+    fn __ixor__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(slf, other, Op::BitwiseXor)
+    }
+
+    fn __richcmp__(
+        slf: &Bound<'_, Self>,
+        other: &Bound<'_, PyAny>,
+        compare: CompareOp,
+    ) -> PyResult<Py<PyAny>> {
+        let op = match compare {
+            CompareOp::Eq => Op::Eq,
+            CompareOp::Ne => Op::Ne,
+            CompareOp::Lt => Op::Lt,
+            CompareOp::Le => Op::Le,
+            CompareOp::Gt => Op::Gt,
+            CompareOp::Ge => Op::Ge,
+        };
+        binary(slf, other, op, false)
+    }
+
+    fn __hash__(slf: &Bound<'_, Self>) -> isize {
+        // By identity, as PyTorch's.
+        slf.as_ptr().addr().cast_signed() >> 4
+    }
+
+    fn __getitem__<'py>(
+        slf: &Bound<'py, Self>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        indexing::get_item(slf, index)
+    }
+
+    fn __setitem__(
+        slf: &Bound<'_, Self>,
+        index: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        indexing::set_item(slf, index, value)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        match self.var.meta(py).dims.first() {
+            Some(size) => Ok(usize::try_from(*size).unwrap_or(0)),
+            None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
+        }
+    }
+
+    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let py = slf.py();
+        match slf.get().var.meta(py).elements() {
+            0 => Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                "Boolean value of Tensor with no values is ambiguous",
+            )),
+            1 => read::item(py, &slf.get().var)?.bind(py).is_truthy(),
+            _ => Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                "Boolean value of Tensor with more than one value is ambiguous",
+            )),
+        }
+    }
+
+    fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let item = read::single(py, &slf.get().var, "float")?;
+        py.get_type::<pyo3::types::PyFloat>().call1((item,))
+    }
+
+    fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let item = read::single(py, &slf.get().var, "int")?;
+        py.get_type::<pyo3::types::PyInt>().call1((item,))
+    }
+
+    fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let meta = slf.get().var.meta(py);
+        if meta.dtype.is_float() || meta.elements() != 1 {
+            return Err(PyTypeError::new_err(
+                "only integer tensors of a single element can be converted to an index",
+            ));
+        }
+        let item = read::item(py, &slf.get().var)?;
+        py.get_type::<pyo3::types::PyInt>().call1((item,))
+    }
+
+    /// The value of a tensor of one element, as a Python number.
+    fn item(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let meta = slf.get().var.meta(py);
+        if meta.elements() != 1 {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                format!("a Tensor with {} elements cannot be converted to Scalar", meta.elements()),
+            ));
+        }
+        read::item(py, &slf.get().var)
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        size_object(py, &self.var.meta(py).dims)
+    }
+
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyDtype {
+        PyDtype(self.var.meta(py).dtype)
+    }
+
+    #[getter]
+    fn ndim(&self, py: Python<'_>) -> usize {
+        self.var.meta(py).dims.len()
+    }
+
+    fn dim(&self, py: Python<'_>) -> usize {
+        self.var.meta(py).dims.len()
+    }
+
+    fn numel(&self, py: Python<'_>) -> i64 {
+        self.var.meta(py).elements()
+    }
+
+    /// In elements.
+    #[pyo3(signature = (dim=None))]
+    fn stride<'py>(&self, py: Python<'py>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+        let strides = self.var.strides(py);
+        match dim {
+            None => Ok(PyTuple::new(py, strides.as_slice())?.into_any()),
+            Some(dim) => {
+                let rank = i64::try_from(strides.len()).unwrap_or(0);
+                let place = usize::try_from(if dim < 0 { dim + rank } else { dim });
+                match place.ok().and_then(|place| strides.get(place)) {
+                    Some(stride) => Ok(stride.into_pyobject(py)?.into_any()),
+                    None => Err(errors::mistake(
+                        py,
+                        ErrorClass::Index,
+                        format!("Dimension out of range (expected to be in range of [{}, {}], but got {dim})", -rank, rank - 1),
+                    )),
+                }
+            }
+        }
+    }
+
+    fn is_contiguous(&self, py: Python<'_>) -> bool {
+        let dims = self.var.meta(py).dims;
+        let wanted = super::alias::contiguous(&dims);
+        let strides = self.var.strides(py);
+        dims.contains(&0)
+            || dims.iter().zip(strides.iter().zip(wanted.iter())).all(|(&size, (a, b))| size == 1 || a == b)
+    }
+
+    #[getter]
+    fn requires_grad(&self, py: Python<'_>) -> bool {
+        self.var.requires_grad(py)
+    }
+
+    #[setter]
+    fn set_requires_grad(&self, py: Python<'_>, requires: bool) -> PyResult<()> {
+        self.var.set_requires_grad(py, requires)
+    }
+
+    #[pyo3(signature = (requires_grad=true))]
+    fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
+        slf.get().var.set_requires_grad(slf.py(), requires_grad)?;
+        Ok(slf.clone())
+    }
+
+    #[getter]
+    fn is_leaf(&self, py: Python<'_>) -> bool {
+        self.var.is_leaf(py)
+    }
+
+    #[getter]
+    fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, backward::GradFn>>> {
+        backward::grad_fn(py, &self.var)
+    }
+
+    #[getter]
+    fn grad<'py>(&self, py: Python<'py>) -> Option<Bound<'py, Self>> {
+        self.var.state(py).grad.as_ref().map(|grad| grad.bind(py).clone())
+    }
+
+    #[setter]
+    fn set_grad(&self, py: Python<'_>, grad: Option<Bound<'_, Self>>) -> PyResult<()> {
+        if let Some(grad) = &grad {
+            let (mine, its) = (self.var.meta(py), grad.get().var.meta(py));
+            if mine != its {
+                return Err(errors::mistake(
+                    py,
+                    ErrorClass::Runtime,
+                    format!("assigned grad has data of a different shape or type: {its} for a tensor of {mine}"),
+                ));
+            }
+        }
+        let old = std::mem::replace(&mut self.var.state(py).grad, grad.map(Bound::unbind));
+        drop(old);
+        Ok(())
+    }
+
+    fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
+        backward::retain(py, &self.var)
+    }
+
+    /// The same values without gradient history; writes show in both.
+    fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
+        Self::wrap(py, self.var.detached(py, false)?)
+    }
+
+    #[getter]
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
+        Self::wrap(py, self.var.detached(py, true)?)
+    }
+
+    #[setter]
+    fn set_data(&self, py: Python<'_>, data: &Bound<'_, Self>) -> PyResult<()> {
+        let value = data.get().var.resolve(py)?.value;
+        self.var.overwrite(py, value)
+    }
+
+    #[getter]
+    fn _version(&self, py: Python<'_>) -> u32 {
+        self.var.version(py)
+    }
+
+    /// Whether this tensor shares another one's storage as a view.
+    fn _is_view(&self, py: Python<'_>) -> bool {
+        self.var.is_view(py)
+    }
+
+    #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false))]
+    fn backward(
+        slf: &Bound<'_, Self>,
+        gradient: Option<Bound<'_, Self>>,
+        retain_graph: Option<bool>,
+        create_graph: bool,
+    ) -> PyResult<()> {
+        let keep = retain_graph.unwrap_or(create_graph);
+        backward::run(slf, gradient, keep, create_graph)
+    }
+
+    /// A copy with a value of its own; differentiable.
+    #[pyo3(signature = (*, memory_format=None))]
+    fn clone<'py>(&self, py: Python<'py>, memory_format: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {
+        let _ = memory_format;
+        // The value is immutable, so a copy is another variable that names it.
+        let resolved = self.var.resolve(py)?;
+        let edge = if super::tape::grad_enabled() { resolved.edge } else { None };
+        let Some(edge) = edge else { return Self::wrap(py, Var::new(resolved.value, None)) };
+        match edge {
+            super::tape::Edge::Leaf(_) => emit::tensor(
+                py,
+                Op::Reshape,
+                &[Arg::Var(&self.var)],
+                smallvec![Attr::Ints(self.var.meta(py).dims)],
+            ),
+            edge @ super::tape::Edge::Node(..) => Self::wrap(py, Var::new(resolved.value, Some(edge))),
+        }
+    }
+
+    #[classmethod]
+    fn __class_getitem__(cls: &Bound<'_, PyType>, _item: &Bound<'_, PyAny>) -> Py<PyType> {
+        cls.clone().unbind()
+    }
+}
+
+/// A number as an operand, for methods that fill one in.
+pub(crate) fn number(value: f64) -> Arg<'static> {
+    Arg::Scalar(Scalar::Float(value))
+}
+
+/// A Python number for a scalar.
+pub(crate) fn number_object(py: Python<'_>, scalar: Scalar) -> PyResult<Py<PyAny>> {
+    Ok(scalar_object(py, scalar)?.unbind())
+}

@@ -1,0 +1,125 @@
+//! Attributes as Python objects, kept per operator: a repeated instruction makes none.
+
+use gt_protocol::{Attr, AttrKind, OpInfo, Scalar};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
+use smallvec::SmallVec;
+
+/// Different attributes of one operator that are kept. A model's `reshape` has a dozen sizes; an attribute that is new
+/// in every instruction (a step, a draw) only moves the others out.
+const KEPT_MAX: usize = 16;
+
+/// The Python arguments of one list of attributes.
+#[derive(Debug)]
+struct Kept {
+    attrs: SmallVec<[Attr; 2]>,
+    objects: Vec<Py<PyAny>>,
+}
+
+/// The lists of attributes that one operator has been called with.
+#[derive(Debug, Default)]
+pub struct Attributes {
+    kept: Vec<Kept>,
+    oldest: usize,
+}
+
+impl Attributes {
+    /// The attributes as Python objects, in the row's order.
+    pub fn objects(
+        &mut self,
+        py: Python<'_>,
+        info: &OpInfo,
+        attrs: &[Attr],
+        dtypes: &[Py<PyAny>],
+    ) -> PyResult<&[Py<PyAny>]> {
+        let place = match self.kept.iter().position(|kept| same(&kept.attrs, attrs)) {
+            Some(place) => place,
+            None => self.keep(converted(py, info, attrs, dtypes)?, attrs),
+        };
+        Ok(self.kept.get(place).map(|kept| kept.objects.as_slice()).unwrap_or_default())
+    }
+
+    fn keep(&mut self, objects: Vec<Py<PyAny>>, attrs: &[Attr]) -> usize {
+        let new = Kept { attrs: attrs.iter().cloned().collect(), objects };
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push(new);
+            return self.kept.len() - 1;
+        }
+        let place = self.oldest;
+        self.oldest = (place + 1) % KEPT_MAX;
+        if let Some(kept) = self.kept.get_mut(place) {
+            *kept = new;
+        }
+        place
+    }
+}
+
+/// A number as a Python object.
+pub fn scalar(py: Python<'_>, value: Scalar) -> Py<PyAny> {
+    match value {
+        Scalar::Bool(value) => PyBool::new(py, value).to_owned().into_any().unbind(),
+        Scalar::Int(value) => match value.into_pyobject(py) {
+            Ok(value) => value.into_any().unbind(),
+        },
+        Scalar::Float(value) => PyFloat::new(py, value).into_any().unbind(),
+    }
+}
+
+fn converted(
+    py: Python<'_>,
+    info: &OpInfo,
+    attrs: &[Attr],
+    dtypes: &[Py<PyAny>],
+) -> PyResult<Vec<Py<PyAny>>> {
+    let rows = info.attrs.iter();
+    rows.zip(attrs).map(|(row, attr)| object(py, row.kind, attr, dtypes)).collect()
+}
+
+fn object(
+    py: Python<'_>,
+    kind: AttrKind,
+    attr: &Attr,
+    dtypes: &[Py<PyAny>],
+) -> PyResult<Py<PyAny>> {
+    Ok(match attr {
+        Attr::Absent => py.None(),
+        Attr::Bool(value) => scalar(py, Scalar::Bool(*value)),
+        Attr::Int(value) => PyInt::new(py, *value).into_any().unbind(),
+        Attr::Float(value) => scalar(py, Scalar::Float(*value)),
+        Attr::Scalar(value) => scalar(py, *value),
+        Attr::Dtype(dtype) => match dtypes.get(usize::from(dtype.code())) {
+            Some(object) => object.clone_ref(py),
+            None => py.None(),
+        },
+        Attr::Ints(dims) => PyTuple::new(py, dims.as_slice())?.into_any().unbind(),
+        Attr::Choice(index) => match kind {
+            AttrKind::Choice(words) => match words.get(usize::from(*index)) {
+                Some(word) => PyString::intern(py, word).into_any().unbind(),
+                None => py.None(),
+            },
+            AttrKind::Bool
+            | AttrKind::Int
+            | AttrKind::Float
+            | AttrKind::Scalar
+            | AttrKind::Dtype
+            | AttrKind::Ints
+            | AttrKind::Text => py.None(),
+        },
+        Attr::Text(text) => PyString::new(py, text).into_any().unbind(),
+    })
+}
+
+/// Equal to the last bit: -0.0 is not 0.0 here, and a NaN equals itself.
+fn same(left: &[Attr], right: &[Attr]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same_attr(left, right))
+}
+
+fn same_attr(left: &Attr, right: &Attr) -> bool {
+    match (left, right) {
+        (Attr::Float(left), Attr::Float(right))
+        | (Attr::Scalar(Scalar::Float(left)), Attr::Scalar(Scalar::Float(right))) => {
+            left.to_bits() == right.to_bits()
+        }
+        (left, right) => left == right,
+    }
+}

@@ -1,0 +1,318 @@
+//! The engine that calls Python kernels, of torch and of numpy alike.
+
+#![allow(unsafe_code, reason = "Python's C API, and tensors' bytes")]
+
+use super::attributes::scalar;
+use super::kernels::{Kernel, Kernels};
+use super::vectorcall::Caller;
+use gt_protocol::message::FailureClass;
+use gt_protocol::{Dims, Dtype, Family, Instruction, Meta, Op};
+use gt_worker::{Engine, Fault, Fold, Input, Values};
+use pyo3::exceptions::{
+    PyIndexError, PyMemoryError, PyNotImplementedError, PyTypeError, PyValueError,
+};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use smallvec::SmallVec;
+
+/// Python objects as values, kernels as operators.
+#[derive(Debug)]
+pub struct PythonEngine {
+    kernels: Kernels,
+    caller: Caller,
+    /// By the wire's number.
+    dtypes: Vec<Py<PyAny>>,
+    /// A class, or a tuple of them.
+    out_of_memory: Py<PyAny>,
+    functions: Functions,
+}
+
+/// What a backend has beside kernels.
+#[derive(Debug)]
+struct Functions {
+    /// (size, dtype) -> a value, its elements not yet set.
+    allocate: Py<PyAny>,
+    /// (value) -> the same elements, contiguous in the host's memory.
+    contiguous: Py<PyAny>,
+    /// (contiguous value) -> its address.
+    address: Py<PyAny>,
+    /// (contiguous value) -> its length in bytes.
+    length: Py<PyAny>,
+    /// (value, byte offset, bytes), where values are not in the host's memory, else None.
+    write: Option<Py<PyAny>>,
+    /// (value) -> (the dtype's number, size).
+    meta: Py<PyAny>,
+    /// (the dtype's number, fold's name, list of bytes) -> bytes.
+    fold: Py<PyAny>,
+    synchronize: Py<PyAny>,
+}
+
+impl PythonEngine {
+    /// Fetches everything from a `gt.worker.backend.Backend`.
+    pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let function = |name: &str| backend.getattr(name).map(Bound::unbind);
+        Ok(Self {
+            kernels: Kernels::new(backend)?,
+            caller: Caller::new(),
+            dtypes: backend.getattr("dtypes")?.extract()?,
+            out_of_memory: function("out_of_memory")?,
+            functions: Functions {
+                allocate: function("allocate")?,
+                contiguous: function("contiguous")?,
+                address: function("address")?,
+                length: function("length")?,
+                write: backend.getattr("write")?.extract()?,
+                meta: function("meta")?,
+                fold: function("fold")?,
+                synchronize: function("synchronize")?,
+            },
+        })
+    }
+
+    /// Address and length of a value's bytes, valid while the returned object lives.
+    fn span(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<(usize, usize, Py<PyAny>)> {
+        let contiguous = self.caller.call(py, &self.functions.contiguous, &[value.as_ptr()])?;
+        let (address, length) = self.place(py, &contiguous)?;
+        Ok((address, length, contiguous))
+    }
+
+    fn place(&self, py: Python<'_>, contiguous: &Py<PyAny>) -> PyResult<(usize, usize)> {
+        let arguments = [contiguous.as_ptr()];
+        let address = self.caller.call(py, &self.functions.address, &arguments)?;
+        let length = self.caller.call(py, &self.functions.length, &arguments)?;
+        Ok((address.extract(py)?, length.extract(py)?))
+    }
+
+    /// What an exception says, without where in the worker it was raised.
+    #[cold]
+    fn fault(&self, py: Python<'_>, error: &PyErr) -> Fault {
+        let out_of_memory = error.matches(py, &self.out_of_memory).unwrap_or(false);
+        let class = if out_of_memory || error.is_instance_of::<PyMemoryError>(py) {
+            FailureClass::OutOfMemory
+        } else if error.is_instance_of::<PyIndexError>(py) {
+            FailureClass::Index
+        } else if error.is_instance_of::<PyTypeError>(py) {
+            FailureClass::Type
+        } else if error.is_instance_of::<PyValueError>(py) {
+            FailureClass::Value
+        } else if error.is_instance_of::<PyNotImplementedError>(py) {
+            FailureClass::NotImplemented
+        } else {
+            FailureClass::Runtime
+        };
+        let text = error.value(py).to_string();
+        // What follows is torch's C++ stack.
+        let end = text.find("\nException raised from").unwrap_or(text.len());
+        Fault::new(class, text.get(..end).unwrap_or_default())
+    }
+}
+
+impl Engine for PythonEngine {
+    type Value = Py<PyAny>;
+
+    fn execute(
+        &mut self,
+        instruction: &Instruction<'_>,
+        operands: &[Input<'_, Self::Value>],
+        reuse: u16,
+    ) -> Result<Values<Self::Value>, Fault> {
+        let py = attached();
+        let Some(kernel) = self.kernels.of_mut(instruction.op) else {
+            return Err(unknown(instruction.op));
+        };
+        let result = run(py, self.caller, kernel, &self.dtypes, instruction, operands, reuse);
+        result.map_err(|error| self.fault(py, &error))
+    }
+
+    fn in_place(&self, op: Op) -> u16 {
+        let rows = self.kernels.of(op).map(|kernel| kernel.in_place.as_slice());
+        rows.unwrap_or_default().iter().fold(0, |mask, row| mask | row.overwrites)
+    }
+
+    fn meta(&mut self, value: &Self::Value) -> Result<Meta, Fault> {
+        Python::attach(|py| {
+            let told = self.caller.call(py, &self.functions.meta, &[value.as_ptr()]);
+            let told = told.and_then(|told| told.extract::<(u32, Vec<i64>)>(py));
+            let (code, sizes) = told.map_err(|error| self.fault(py, &error))?;
+            match (Dtype::from_code(code), Dims::new(&sizes)) {
+                (Some(dtype), Some(dims)) => Ok(Meta::new(dtype, dims)),
+                _ => Err(Fault::new(FailureClass::Internal, format!("dtype {code}, {sizes:?}"))),
+            }
+        })
+    }
+
+    fn allocate(&mut self, meta: &Meta) -> Result<Self::Value, Fault> {
+        Python::attach(|py| {
+            let allocate = self.functions.allocate.bind(py);
+            let dtype = self.dtypes.get(usize::from(meta.dtype.code()));
+            let size = PyTuple::new(py, meta.dims.as_slice());
+            let value = size.and_then(|size| allocate.call1((size, dtype)));
+            value.map(Bound::unbind).map_err(|error| self.fault(py, &error))
+        })
+    }
+
+    fn write(
+        &mut self,
+        value: &mut Self::Value,
+        byte_offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Fault> {
+        Python::attach(|py| {
+            if let Some(write) = &self.functions.write {
+                let written = write.call1(py, (&*value, byte_offset, bytes));
+                return written.map(drop).map_err(|error| self.fault(py, &error));
+            }
+            let (address, length) =
+                self.place(py, value).map_err(|error| self.fault(py, &error))?;
+            let start = usize::try_from(byte_offset).unwrap_or(usize::MAX);
+            if start.checked_add(bytes.len()).is_none_or(|end| end > length) {
+                let text = format!("{} bytes at {start} into {length}", bytes.len());
+                return Err(Fault::new(FailureClass::Internal, text));
+            }
+            if !bytes.is_empty() {
+                // SAFETY: the backend allocated the value contiguous, with `length` bytes at `address`; it lives,
+                // because `value` holds it; the range is checked above; `bytes` is ours, so the two do not overlap; no
+                // other thread touches a value of this engine while the interpreter is attached here.
+                unsafe {
+                    let target = std::ptr::with_exposed_provenance_mut::<u8>(address + start);
+                    target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn with_bytes(
+        &mut self,
+        value: &Self::Value,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Fault> {
+        Python::attach(|py| {
+            let (address, length, contiguous) =
+                self.span(py, value).map_err(|error| self.fault(py, &error))?;
+            if length == 0 {
+                show(&[]);
+            } else {
+                // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the
+                // call; values are only written to by this engine, which is borrowed here.
+                show(unsafe {
+                    std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length)
+                });
+            }
+            drop(contiguous);
+            Ok(())
+        })
+    }
+
+    fn fold(&mut self, dtype: Dtype, fold: Fold, shards: &[&[u8]]) -> Result<Vec<u8>, Fault> {
+        let name = match fold {
+            Fold::Sum => "sum",
+            Fold::Max => "max",
+            Fold::Min => "min",
+            Fold::Product => "prod",
+        };
+        Python::attach(|py| {
+            let folded = self.functions.fold.call1(py, (dtype.code(), name, shards.to_vec()));
+            let folded = folded.and_then(|folded| folded.extract::<Vec<u8>>(py));
+            folded.map_err(|error| self.fault(py, &error))
+        })
+    }
+
+    fn synchronize(&mut self) -> Result<(), Fault> {
+        Python::attach(|py| {
+            let done = self.functions.synchronize.call0(py);
+            done.map(drop).map_err(|error| self.fault(py, &error))
+        })
+    }
+}
+
+/// The interpreter, without asking whether this thread is attached to it.
+fn attached<'py>() -> Python<'py> {
+    // SAFETY: an engine is made and used only in `LocalMachine::run` and `process::serve`, which hold a token of their
+    // own around everything a machine does; `serve` gives it up only while it waits for words.
+    unsafe { Python::assume_attached() }
+}
+
+/// The arguments of a call: borrowed pointers, and what was made for it.
+#[derive(Default)]
+struct Arguments {
+    pointers: SmallVec<[*mut ffi::PyObject; 8]>,
+    made: SmallVec<[Py<PyAny>; 2]>,
+}
+
+impl Arguments {
+    fn push(&mut self, py: Python<'_>, operand: &Input<'_, Py<PyAny>>) {
+        match operand {
+            Input::Absent => self.push_made(py.None()),
+            Input::Value(value) => self.pointers.push(value.as_ptr()),
+            Input::Scalar(value) => self.push_made(scalar(py, *value)),
+        }
+    }
+
+    fn push_made(&mut self, object: Py<PyAny>) {
+        self.pointers.push(object.as_ptr());
+        self.made.push(object);
+    }
+}
+
+fn run(
+    py: Python<'_>,
+    caller: Caller,
+    kernel: &mut Kernel,
+    dtypes: &[Py<PyAny>],
+    instruction: &Instruction<'_>,
+    operands: &[Input<'_, Py<PyAny>>],
+    reuse: u16,
+) -> PyResult<Values<Py<PyAny>>> {
+    let info = instruction.op.info();
+    let mut arguments = Arguments::default();
+    let fixed = info.fixed_operands().min(operands.len());
+    let (single, listed) = operands.split_at(fixed);
+    for operand in single {
+        arguments.push(py, operand);
+    }
+    if info.has_list() {
+        arguments.push_made(list(py, listed)?);
+    }
+    if !info.attrs.is_empty() {
+        let objects = kernel.attributes.objects(py, info, &instruction.attrs, dtypes)?;
+        arguments.pointers.extend(objects.iter().map(Py::as_ptr));
+    }
+    let mut call = &kernel.call;
+    let number_first = matches!(operands.first(), Some(Input::Scalar(_)));
+    if let (true, Family::Elementwise, Some(other)) =
+        (number_first, info.family, &kernel.number_first)
+    {
+        call = other;
+    }
+    if reuse != 0
+        && let Some(row) = kernel.in_place.iter().find(|row| row.overwrites & !reuse == 0)
+    {
+        call = &row.call;
+        if row.swapped {
+            arguments.pointers.swap(0, 1);
+        }
+    }
+    let result = caller.call(py, call, &arguments.pointers)?;
+    if info.outputs == 1 {
+        return Ok(Values::from_iter([result]));
+    }
+    let results = result.bind(py).cast::<PyTuple>()?;
+    Ok(results.iter().map(Bound::unbind).collect())
+}
+
+fn list(py: Python<'_>, listed: &[Input<'_, Py<PyAny>>]) -> PyResult<Py<PyAny>> {
+    let objects = listed.iter().map(|operand| match operand {
+        Input::Absent => py.None(),
+        Input::Value(value) => value.clone_ref(py),
+        Input::Scalar(value) => scalar(py, *value),
+    });
+    Ok(PyList::new(py, objects.collect::<Vec<_>>())?.into_any().unbind())
+}
+
+#[cold]
+fn unknown(op: Op) -> Fault {
+    let text = format!("{}: this worker has no kernel for it", op.info().name);
+    Fault::new(FailureClass::NotImplemented, text)
+}

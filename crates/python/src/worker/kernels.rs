@@ -1,0 +1,79 @@
+//! The kernels of a backend, by operator: Python callables, fetched once.
+
+use super::attributes::Attributes;
+use gt_protocol::Op;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// A kernel that writes its result over an operand.
+#[derive(Debug)]
+pub struct InPlace {
+    /// Operands that it overwrites.
+    pub overwrites: u16,
+    pub call: Py<PyAny>,
+    /// Whether it takes its two operands in the other order.
+    pub swapped: bool,
+}
+
+/// What executes one operator.
+#[derive(Debug)]
+pub struct Kernel {
+    pub call: Py<PyAny>,
+    /// Where the first operand is a number: a tensor's method cannot take it.
+    pub number_first: Option<Py<PyAny>>,
+    pub in_place: Vec<InPlace>,
+    pub attributes: Attributes,
+}
+
+/// Kernels by an operator's code: page, then place on the page.
+#[derive(Debug)]
+pub struct Kernels {
+    by_code: Vec<Option<Box<Kernel>>>,
+}
+
+impl Kernels {
+    /// Fetches the tables `kernels`, `number_first` and `in_place` of a backend.
+    pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let calls = backend.getattr("kernels")?.cast_into::<PyDict>()?;
+        let number_first = backend.getattr("number_first")?.cast_into::<PyDict>()?;
+        let in_place = backend.getattr("in_place")?.cast_into::<PyDict>()?;
+        let mut by_code = Vec::new();
+        for info in Op::table() {
+            let Some(call) = calls.get_item(info.name)? else { continue };
+            let code = usize::from(info.code);
+            if code >= by_code.len() {
+                by_code.resize_with(code + 1, || None);
+            }
+            let kernel = Kernel {
+                call: call.unbind(),
+                number_first: number_first.get_item(info.name)?.map(Bound::unbind),
+                in_place: in_place_kernels(in_place.get_item(info.name)?)?,
+                attributes: Attributes::default(),
+            };
+            if let Some(place) = by_code.get_mut(code) {
+                *place = Some(Box::new(kernel));
+            }
+        }
+        Ok(Self { by_code })
+    }
+
+    #[inline]
+    pub fn of(&self, op: Op) -> Option<&Kernel> {
+        self.by_code.get(usize::from(op.info().code))?.as_deref()
+    }
+
+    #[inline]
+    pub fn of_mut(&mut self, op: Op) -> Option<&mut Kernel> {
+        self.by_code.get_mut(usize::from(op.info().code))?.as_deref_mut()
+    }
+}
+
+fn in_place_kernels(listed: Option<Bound<'_, PyAny>>) -> PyResult<Vec<InPlace>> {
+    let Some(listed) = listed else { return Ok(Vec::new()) };
+    let mut kernels = Vec::new();
+    for row in listed.cast_into::<PyList>()? {
+        let (overwrites, call, swapped) = row.extract::<(u16, Py<PyAny>, bool)>()?;
+        kernels.push(InPlace { overwrites, call, swapped });
+    }
+    Ok(kernels)
+}

@@ -1,0 +1,19 @@
+//! The worker's side of `gt._core`: the engine that calls Python kernels, and the loop of a worker process.
+
+mod attributes;
+mod door;
+mod engine;
+mod kernels;
+mod local;
+mod peers;
+mod process;
+mod vectorcall;
+
+use pyo3::prelude::*;
+
+/// Adds the worker's names to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<local::LocalMachine>()?;
+    module.add_class::<door::WorkerDoor>()?;
+    module.add_function(wrap_pyfunction!(process::run_on_descriptors, module)?)
+}

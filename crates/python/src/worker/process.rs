@@ -1,0 +1,174 @@
+//! The loop of a worker process: words from a ring, through the machine, answers into another ring.
+//!
+//! A worker lives as long as its control socket: a thread without Python blocks on it and ends the process at its end
+//! of file, whatever the loop is doing. So no wait in here needs a time limit of its own.
+
+use super::engine::PythonEngine;
+use super::peers::{Event, RingPeers};
+use gt_protocol::message::{self, Message};
+use gt_transport::{
+    Consumer, ControlKind, Producer, receive_record, set_short_slice, set_timer_slack_1us,
+};
+use gt_worker::{Machine, Replies, Stop};
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use pyo3::prelude::*;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+
+/// Words taken from the ring at a time. What is taken no longer counts against the dispatcher's limit of words in
+/// flight, so this is little; but one instruction in so many is executed without looking ahead.
+const READ_WORDS_MAX: usize = 512;
+/// How long an idle worker polls with the interpreter attached: longer than a client's pause between two operators,
+/// short against what waking a parked worker costs in delay.
+const SPIN: Duration = Duration::from_micros(50);
+/// How long a park lasts at most. The control thread watches for the dispatcher's death, so this could be for ever; it
+/// bounds what a lost wake-up would cost.
+const PARK: Duration = Duration::from_millis(500);
+
+/// Runs a worker over an inherited Unix socket until its dispatcher is gone; does not return then.
+///
+/// Args:
+///     control_fd: The socket's number; it becomes this function's.
+///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
+///
+/// Raises:
+///     ConnectionError: The dispatcher's records are not what a worker is set up with.
+#[pyfunction]
+pub fn run_on_descriptors(
+    py: Python<'_>,
+    control_fd: i32,
+    backend: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    if control_fd <= 2 {
+        return Err(PyConnectionError::new_err(format!("{control_fd} is no control socket")));
+    }
+    let control = owned(control_fd);
+    let mut machine = Machine::new(PythonEngine::new(backend)?);
+    let Some(setup) = py.detach(|| set_up(&control)).map_err(connection)? else {
+        return Ok(());
+    };
+    // Neither is needed to be right, only to be fast.
+    let _ = set_short_slice();
+    let _ = set_timer_slack_1us();
+    machine.set_index(setup.index);
+    let (sender, events) = mpsc::channel();
+    let watcher = std::thread::Builder::new().name("gt-control".to_owned());
+    watcher.spawn(move || watch(&control, &sender)).map_err(connection)?;
+    serve(py, &mut machine, setup, &mut RingPeers::new(events))
+}
+
+struct Setup {
+    index: u32,
+    words: Consumer,
+    answers: Producer,
+}
+
+/// The first record; `None` where the dispatcher has gone before it.
+fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let Some((record, descriptors)) = receive_record(control.as_fd()).map_err(|e| text(&e))? else {
+        return Ok(None);
+    };
+    let mut descriptors = descriptors.into_iter();
+    let (ControlKind::Setup, Some(reads), Some(writes)) =
+        (record.kind, descriptors.next(), descriptors.next())
+    else {
+        return Err(format!("{record:?} instead of a worker's setup"));
+    };
+    let words = Consumer::new(reads).map_err(|e| text(&e))?;
+    let mut answers = Producer::new(writes).map_err(|e| text(&e))?;
+    if let Some(bell) = descriptors.next() {
+        answers.set_bell(bell);
+    }
+    Ok(Some(Setup { index: record.index, words, answers }))
+}
+
+/// Passes on what the dispatcher says of other workers, and ends the process with it.
+fn watch(control: &OwnedFd, events: &Sender<Event>) {
+    loop {
+        let Ok(Some((record, descriptors))) = receive_record(control.as_fd()) else { exit() };
+        let event = match record.kind {
+            ControlKind::Peer => Event::Joined(record.index, descriptors),
+            ControlKind::PeerGone => Event::Gone(record.index),
+            ControlKind::Setup | ControlKind::Shutdown => exit(),
+        };
+        if events.send(event).is_err() {
+            exit();
+        }
+    }
+}
+
+/// Ends the process at once: its values and its interpreter are nobody's any more.
+#[allow(unsafe_code, reason = "std has no _exit")]
+fn exit() -> ! {
+    // SAFETY: ends the process without running anything of it.
+    unsafe { libc::_exit(0) }
+}
+
+#[allow(unsafe_code, reason = "the descriptor is inherited")]
+fn owned(fd: i32) -> OwnedFd {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the caller gives the descriptor away; if it is not open, every use of it is an error and no more.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+fn serve(
+    py: Python<'_>,
+    machine: &mut Machine<PythonEngine>,
+    setup: Setup,
+    peers: &mut RingPeers,
+) -> PyResult<()> {
+    let Setup { mut words, answers, .. } = setup;
+    let mut answers = RingReplies { ring: answers, frame: Vec::new() };
+    let mut taken: Vec<u32> = Vec::with_capacity(2 * READ_WORDS_MAX);
+    loop {
+        let wanted = words_wanted(&taken);
+        if words.read(&mut taken, wanted) == 0 && !words.wait(SPIN, SPIN) {
+            if words.is_corrupt() {
+                return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
+            }
+            py.check_signals()?;
+            py.detach(|| words.wait(Duration::ZERO, PARK));
+            continue;
+        }
+        match machine.run(&taken, &mut answers, peers) {
+            Ok(done) if done == taken.len() => taken.clear(),
+            Ok(done) => taken.drain(..done).for_each(drop),
+            Err(Stop::Goodbye) => return Ok(()),
+            Err(Stop::Broken(error)) => return Err(PyRuntimeError::new_err(error.to_string())),
+        }
+    }
+}
+
+/// How many more words to take: the rest of a long instruction, else a few instructions.
+fn words_wanted(taken: &[u32]) -> usize {
+    let frame = taken.first().map_or(0, |first| usize::try_from(first >> 16).unwrap_or(0));
+    frame.saturating_sub(taken.len()).max(READ_WORDS_MAX)
+}
+
+/// Answers as frames in a ring.
+struct RingReplies {
+    ring: Producer,
+    frame: Vec<u32>,
+}
+
+impl Replies for RingReplies {
+    fn send(&mut self, message: &Message<'_>) {
+        self.frame.clear();
+        // What a machine says has a form: its texts are clipped and its answers cut to size.
+        if message::encode(message, &mut self.frame).is_err() {
+            return;
+        }
+        while !self.ring.write(&[&self.frame]) {
+            if self.ring.is_corrupt() {
+                exit();
+            }
+            self.ring.wait_space(self.frame.len(), PARK);
+        }
+    }
+}
+
+fn connection(error: impl std::fmt::Display) -> PyErr {
+    PyConnectionError::new_err(error.to_string())
+}

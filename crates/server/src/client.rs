@@ -1,0 +1,142 @@
+//! A client's stream on its way into the core: a quantum at a time.
+
+use crate::frames;
+use crate::link::Inbound;
+use crate::outbox::{Crowd, Outbox};
+use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, WorkerIndex};
+use gt_protocol::message::{self, Message};
+use gt_protocol::wire::{self, WireError};
+use gt_protocol::{Instruction, Op};
+use std::time::{Duration, Instant};
+
+/// Instructions of one client before the next one's turn: 5 to 10 us of planning.
+const QUANTUM_INSTRUCTIONS: usize = 64;
+/// Words of one client before the next one's turn: a piece of an upload, or the quantum of anything else.
+const QUANTUM_WORDS: usize = 8 * 1024;
+/// A client counts as active for this long after its last instruction; a read every millisecond is active.
+const ACTIVE: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub session: SessionId,
+    pub name: String,
+    pub inbound: Inbound,
+    pub active_until: Instant,
+    /// It came when no worker was there: its stream waits for the first one.
+    pub waits_for_worker: bool,
+    /// It had something to say, but a worker's ring was full.
+    pub held_back: bool,
+    /// Workers that its last instructions went to.
+    workers: Vec<WorkerIndex>,
+}
+
+/// Why a session ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Breach {
+    #[error("{0}")]
+    Fault(#[from] Fault),
+    #[error("broken stream: {0}")]
+    Wire(#[from] WireError),
+    #[error("{0} is no message to a dispatcher")]
+    Message(&'static str),
+    #[error("impossible counters in its ring")]
+    Ring,
+    #[error("said goodbye: {0}")]
+    Goodbye(String),
+}
+
+impl Client {
+    pub fn new(session: SessionId, name: String, inbound: Inbound, now: Instant) -> Self {
+        let workers = Vec::new();
+        let (active_until, waits_for_worker, held_back) = (now, false, false);
+        Self { session, name, inbound, active_until, waits_for_worker, held_back, workers }
+    }
+
+    /// Its words are there, but not wanted yet: no bell for them.
+    pub fn is_on_hold(&self) -> bool {
+        self.waits_for_worker || self.held_back
+    }
+
+    /// Gives the core the client's next instructions; says whether there were any.
+    pub fn quantum(
+        &mut self,
+        now: Instant,
+        crowd: Crowd,
+        dispatcher: &mut Dispatcher,
+        outbox: &mut Outbox,
+    ) -> Result<bool, Breach> {
+        if self.waits_for_worker {
+            return Ok(false);
+        }
+        if !self.inbound.fill()? {
+            self.held_back = false;
+            return if self.inbound.is_corrupt() { Err(Breach::Ring) } else { Ok(false) };
+        }
+        self.active_until = now + ACTIVE;
+        self.held_back = !outbox.admit(self.session, &self.workers, crowd, self.held_back);
+        if self.held_back {
+            return Ok(false);
+        }
+        let words = self.inbound.unread();
+        let (used, outcome) = run(words, self.session, dispatcher, outbox);
+        self.inbound.consume(used);
+        outbox.swap_touched(&mut self.workers);
+        outcome.map(|()| true)
+    }
+}
+
+/// Runs the frames at the front of `words`, up to a quantum, and returns how many words they have.
+fn run(
+    words: &[u32],
+    session: SessionId,
+    dispatcher: &mut Dispatcher,
+    outbox: &mut Outbox,
+) -> (usize, Result<(), Breach>) {
+    let mut instruction = Instruction::new(Op::Free);
+    let mut used = 0;
+    for _ in 0..QUANTUM_INSTRUCTIONS {
+        let rest = words.get(used..).unwrap_or_default();
+        let frame = match frames::first(rest) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            Err(error) => return (used, Err(error.into())),
+        };
+        let is_message = frame.first().is_some_and(|&first| frames::is_message(first));
+        let outcome = if is_message {
+            said(frame, session, dispatcher, outbox)
+        } else {
+            wire::decode_into(frame, &mut instruction)
+                .map_err(Breach::from)
+                .and_then(|_| Ok(dispatcher.instruction(session, &instruction, outbox)?))
+        };
+        used += frame.len();
+        if outcome.is_err() || used >= QUANTUM_WORDS || outbox.is_tight() {
+            return (used, outcome);
+        }
+    }
+    (used, Ok(()))
+}
+
+#[cold]
+fn said(
+    frame: &[u32],
+    session: SessionId,
+    dispatcher: &mut Dispatcher,
+    outbox: &mut Outbox,
+) -> Result<(), Breach> {
+    let (message, _) = message::decode(frame)?;
+    match message {
+        Message::StatsRequest { .. } => {
+            dispatcher.handle(Event::FromSession { session, message }, outbox);
+            Ok(())
+        }
+        Message::Goodbye { reason } => Err(Breach::Goodbye(reason.to_owned())),
+        Message::Reply(_)
+        | Message::Done { .. }
+        | Message::Failure(_)
+        | Message::FailedReply { .. }
+        | Message::Stats(_)
+        | Message::WorkerJoined { .. }
+        | Message::WorkerLeft { .. } => Err(Breach::Message(message.name())),
+    }
+}

@@ -1,0 +1,57 @@
+//! Cutting a stream of words into frames by their first word.
+
+use gt_protocol::wire::{self, WireError, WireReason};
+
+/// The frame at the front, `None` while it is not all there.
+///
+/// # Errors
+/// A length of zero: nobody knows where the next frame begins.
+pub(crate) fn first(words: &[u32]) -> Result<Option<&[u32]>, WireError> {
+    let Some(length) = words.first().map(|&word| length_of(word)) else { return Ok(None) };
+    if length == 0 {
+        return Err(WireError { word: 0, reason: WireReason::Truncated });
+    }
+    Ok(words.get(..length))
+}
+
+/// Words of the longest run of whole frames within `words_max`.
+pub(crate) fn whole_frames(words: &[u32], words_max: usize) -> usize {
+    if words.len() <= words_max {
+        return words.len();
+    }
+    let mut end = 0;
+    while let Some(&word) = words.get(end) {
+        let next = end + length_of(word).max(1);
+        if next > words_max {
+            break;
+        }
+        end = next;
+    }
+    end
+}
+
+/// Whether this first word begins a message, not an instruction.
+pub(crate) fn is_message(first: u32) -> bool {
+    wire::halves(first).0 >= wire::MESSAGE_CODE_FIRST
+}
+
+fn length_of(first: u32) -> usize {
+    usize::from(wire::halves(first).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first, whole_frames};
+
+    #[test]
+    fn frames_are_cut_at_their_declared_length() {
+        let words = [0x0003_0001, 1, 2, 0x0002_0001, 1];
+        assert_eq!(first(&words).unwrap(), Some(&words[..3]));
+        assert_eq!(first(&words[..2]).unwrap(), None);
+        assert_eq!(first(&[]).unwrap(), None);
+        assert!(first(&[0x0000_0001]).is_err());
+        for (words_max, expected) in [(0, 0), (2, 0), (3, 3), (4, 3), (5, 5), (9, 5)] {
+            assert_eq!(whole_frames(&words, words_max), expected, "of at most {words_max}");
+        }
+    }
+}

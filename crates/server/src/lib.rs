@@ -1,0 +1,140 @@
+//! The dispatcher as a process: everything around the core that touches sockets, threads, clocks and files.
+//!
+//! The map:
+//! - [`Options`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
+//! - `pump`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - `net`: the other thread, where tokio serves sockets: handshakes, tokens, frames over TCP, life lines.
+//! - `bell` and channels with limits stand between the two.
+//! - [`trace`]: the instruction log.
+//!
+//! **Architecture invariant:** what an instruction means is the core's to know. Only this crate knows tokio, and tokio
+//! never comes near the thread that owns the core. Nothing is left in a file system when the process ends.
+
+mod bell;
+mod client;
+mod frames;
+mod link;
+mod net;
+mod options;
+mod outbox;
+mod pump;
+mod sleep;
+mod tokens;
+pub mod trace;
+
+pub use net::ListenError;
+pub use options::{Command, HELP, Options, UsageError};
+pub use sleep::SleepError;
+pub use tokens::TokenFileError;
+
+use bell::Bell;
+use gt_dispatcher::Dispatcher;
+use gt_transport::DescriptorError;
+use outbox::Outbox;
+use pump::Pump;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokens::Tokens;
+use tokio::sync::{mpsc, oneshot};
+use trace::Trace;
+
+/// Why a dispatcher does not start, or ends early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    #[error(transparent)]
+    Tokens(#[from] TokenFileError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error("cannot write the instruction log {}: {source}", path.display())]
+    Trace { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Bell(#[from] DescriptorError),
+    #[error(transparent)]
+    Sleep(#[from] SleepError),
+    #[error("the sockets' thread failed: {0}")]
+    Net(#[from] io::Error),
+    #[error("the core's thread panicked")]
+    Panic,
+}
+
+/// What the process tells the shell for a command line that it cannot read, and for one that it cannot serve.
+const USAGE: u8 = 2;
+const FAILED: u8 = 1;
+
+/// The program: reads the arguments (without the program's name), serves, and returns the exit code.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    match Command::parse(arguments) {
+        Ok(Command::Serve(options)) => {
+            start_log(&options);
+            run(&options).map_or_else(|error| complain(&error, FAILED), |()| 0)
+        }
+        Ok(Command::Help) => say(HELP),
+        Ok(Command::Version) => say(concat!("gt-dispatcher ", env!("CARGO_PKG_VERSION"), "\n")),
+        Err(error) => complain(&error, USAGE),
+    }
+}
+
+/// Serves until SIGINT or SIGTERM. Prints where it listens on stdout.
+///
+/// # Errors
+/// [`ServeError`]: it could not start, or a thread of it failed.
+pub fn run(options: &Options) -> Result<(), ServeError> {
+    let tokens = options.token_file.as_deref().map(Tokens::read).transpose()?;
+    let listeners = net::bind(options, tokens.as_ref())?;
+    let trace = open_trace(options)?;
+    raise_descriptor_limit();
+    let mut dispatcher = Dispatcher::new();
+    dispatcher.set_tracing(trace.is_some());
+    let bell = Arc::new(Bell::new()?);
+    // Without a limit: see `Tidings`.
+    let (tidings, heard) = mpsc::unbounded_channel();
+    let pump = Pump::new(dispatcher, Outbox::new(trace), heard, Arc::clone(&bell))?;
+    let (ended, core_ended) = oneshot::channel();
+    let core = std::thread::Builder::new().name("gt-core".into()).spawn(move || {
+        let outcome = pump.run();
+        // The sockets' thread has ended first if nobody hears this.
+        let _: Result<(), ()> = ended.send(());
+        outcome
+    })?;
+    let start = net::Start { listeners, tokens, tidings, bell, core_ended };
+    let served = net::serve(start, options);
+    core.join().map_err(|_| ServeError::Panic)??;
+    Ok(served?)
+}
+
+fn open_trace(options: &Options) -> Result<Option<Trace>, ServeError> {
+    let Some(path) = &options.instruction_log else { return Ok(None) };
+    let wrong = |source| ServeError::Trace { path: path.clone(), source };
+    Trace::create(path, options.log_payloads).map(Some).map_err(wrong)
+}
+
+fn start_log(options: &Options) {
+    let log = tracing_subscriber::fmt()
+        .with_max_level(options.log_level)
+        .with_target(false)
+        .with_ansi(false)
+        .with_writer(io::stderr);
+    // Refused where the program around us logs already.
+    let _ = log.try_init();
+}
+
+/// Each peer costs up to three descriptors; the usual soft limit of 1024 is there for programs that use `select`.
+fn raise_descriptor_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Refused in a sandbox; then fewer peers fit, and accepting says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+fn say(text: &str) -> u8 {
+    io::stdout().write_all(text.as_bytes()).map_or(FAILED, |()| 0)
+}
+
+fn complain(error: &dyn std::error::Error, code: u8) -> u8 {
+    // Nobody reads stderr if this fails.
+    let _ = writeln!(io::stderr(), "gt-dispatcher: {error}");
+    code
+}

@@ -1,0 +1,238 @@
+//! The two directions of a connection as the core's thread sees them: a ring, or a channel from a socket's task.
+
+use crate::frames::{self, whole_frames};
+use gt_protocol::handshake::FRAME_BYTES_MAX;
+use gt_protocol::wire::WireError;
+use gt_transport::{Consumer, Producer};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tokio::sync::{mpsc, oneshot};
+
+/// Words of a ring between the dispatcher and a client or worker: 256 KiB stay in the second-level cache.
+pub(crate) const RING_WORDS: u32 = 1 << 16;
+/// Frames in the channel between a socket's task and the core's thread, 1 MiB each at most: enough that neither waits
+/// for the other at every frame.
+pub(crate) const CHANNEL_FRAMES: usize = 8;
+/// Words taken from a ring at a time: one piece of an upload and a few hundred small instructions.
+const REFILL_WORDS: usize = 16 * 1024;
+/// Words that wait behind a full ring before its buffer is given back to the allocator once it is empty.
+const KEPT_WORDS: usize = 64 * 1024;
+
+/// A connection that the sockets' thread hands to the core's thread.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub source: Source,
+    pub target: Target,
+    /// Dropped with the link: the sockets' thread then closes the connection.
+    pub leash: oneshot::Sender<()>,
+}
+
+/// Where words come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// The peer rings the bell when it writes while the core's thread sleeps. One bell a peer: a shared one could be
+    /// silenced or filled by any of them.
+    Ring {
+        consumer: Consumer,
+        bell: OwnedFd,
+    },
+    Socket(mpsc::Receiver<Vec<u32>>),
+}
+
+/// Where words go.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Ring(Producer),
+    Socket(mpsc::Sender<Vec<u32>>),
+}
+
+/// Words from a peer, copied out of its ring once.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    source: Source,
+    words: Vec<u32>,
+    start: usize,
+}
+
+impl Inbound {
+    pub fn new(source: Source) -> Self {
+        Self { source, words: Vec::new(), start: 0 }
+    }
+
+    /// What has arrived and was not consumed.
+    pub fn unread(&self) -> &[u32] {
+        self.words.get(self.start..).unwrap_or_default()
+    }
+
+    pub fn consume(&mut self, words: usize) {
+        self.start += words;
+        if self.start >= self.words.len() {
+            self.words.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Makes sure that a whole frame is there, if one has come.
+    ///
+    /// # Errors
+    /// The peer's words cannot be cut into frames, or its ring's counters are impossible.
+    pub fn fill(&mut self) -> Result<bool, WireError> {
+        // Ends: a frame has at most 64 Ki words, and each round adds some.
+        loop {
+            if frames::first(self.unread())?.is_some() {
+                return Ok(true);
+            }
+            if !self.refill() {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn refill(&mut self) -> bool {
+        self.words.drain(..self.start);
+        self.start = 0;
+        match &mut self.source {
+            Source::Ring { consumer, .. } => consumer.read(&mut self.words, REFILL_WORDS) > 0,
+            Source::Socket(receiver) => match receiver.try_recv() {
+                Ok(words) if self.words.is_empty() => {
+                    self.words = words;
+                    true
+                }
+                Ok(words) => {
+                    self.words.extend_from_slice(&words);
+                    true
+                }
+                Err(_) => false,
+            },
+        }
+    }
+
+    /// The peer's ring claims the impossible.
+    pub fn is_corrupt(&self) -> bool {
+        match &self.source {
+            Source::Ring { consumer, .. } => consumer.is_corrupt(),
+            Source::Socket(_) => false,
+        }
+    }
+
+    pub fn bell(&self) -> Option<BorrowedFd<'_>> {
+        match &self.source {
+            Source::Ring { bell, .. } => Some(bell.as_fd()),
+            Source::Socket(_) => None,
+        }
+    }
+
+    /// Before a sleep: false if words are there already.
+    pub fn sleep_begin(&mut self) -> bool {
+        match &mut self.source {
+            Source::Ring { consumer, .. } => consumer.park_begin() || consumer.is_corrupt(),
+            Source::Socket(receiver) => receiver.is_empty(),
+        }
+    }
+
+    pub fn sleep_end(&mut self) {
+        match &mut self.source {
+            Source::Ring { consumer, .. } => consumer.park_end(),
+            Source::Socket(_) => {}
+        }
+    }
+}
+
+/// Words to a peer: a buffer, emptied into the ring or channel as far as that has room.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    target: Target,
+    words: Vec<u32>,
+    start: usize,
+    /// Words that may still be sent before the sender should look again. See `Outbox`.
+    pub credit: usize,
+    /// It stands in the list of those to flush.
+    pub listed: bool,
+    _leash: oneshot::Sender<()>,
+}
+
+impl Outbound {
+    pub fn new(target: Target, leash: oneshot::Sender<()>) -> Self {
+        Self { target, words: Vec::new(), start: 0, credit: 0, listed: false, _leash: leash }
+    }
+
+    /// The buffer to append whole frames to.
+    pub fn buffer(&mut self) -> &mut Vec<u32> {
+        &mut self.words
+    }
+
+    /// Words in the buffer.
+    pub fn waiting(&self) -> usize {
+        self.words.len() - self.start
+    }
+
+    /// Words that the ring or channel can take beside those in the buffer.
+    pub fn room(&mut self) -> usize {
+        let space = match &mut self.target {
+            Target::Ring(producer) => producer.space(),
+            Target::Socket(sender) => sender.capacity() * KEPT_WORDS,
+        };
+        space.saturating_sub(self.waiting())
+    }
+
+    /// Words that the peer has not taken yet.
+    pub fn in_flight(&mut self) -> usize {
+        let inside = match &mut self.target {
+            Target::Ring(producer) => producer.capacity() - producer.space(),
+            Target::Socket(_) => 0,
+        };
+        inside + self.waiting()
+    }
+
+    /// The peer's ring claims the impossible, or its socket's task is gone.
+    pub fn is_broken(&self) -> bool {
+        match &self.target {
+            Target::Ring(producer) => producer.is_corrupt(),
+            Target::Socket(sender) => sender.is_closed(),
+        }
+    }
+
+    /// Moves what fits, in whole frames; says whether anything moved.
+    pub fn flush(&mut self) -> bool {
+        let before = self.start;
+        while self.flush_some() {}
+        let moved = self.start > before;
+        if self.start == self.words.len() {
+            self.start = 0;
+            self.words.clear();
+            self.words.shrink_to(KEPT_WORDS);
+        } else if self.start > KEPT_WORDS {
+            self.words.drain(..self.start);
+            self.start = 0;
+        }
+        moved
+    }
+
+    fn flush_some(&mut self) -> bool {
+        let waiting = self.words.get(self.start..).unwrap_or_default();
+        if waiting.is_empty() {
+            return false;
+        }
+        let moved = match &mut self.target {
+            Target::Ring(producer) => {
+                let all = producer.has_space(waiting.len());
+                let words =
+                    if all { waiting.len() } else { whole_frames(waiting, producer.space()) };
+                let part = waiting.get(..words).unwrap_or_default();
+                if producer.write(&[part]) { words } else { 0 }
+            }
+            Target::Socket(sender) => match sender.try_reserve() {
+                Ok(permit) => {
+                    let words = whole_frames(waiting, FRAME_WORDS);
+                    permit.send(waiting.get(..words).unwrap_or_default().to_vec());
+                    words
+                }
+                Err(_) => 0,
+            },
+        };
+        self.start += moved;
+        moved > 0
+    }
+}
+
+#[allow(clippy::as_conversions, reason = "a constant that fits; TryFrom is not const")]
+const FRAME_WORDS: usize = FRAME_BYTES_MAX as usize / 4;

@@ -1,0 +1,94 @@
+//! The sockets' thread: listeners, handshakes, life lines, frames. It never touches the core.
+
+mod framed;
+mod greeting;
+mod listeners;
+mod registry;
+mod ring_peer;
+mod tcp_peer;
+
+pub use listeners::ListenError;
+pub(crate) use listeners::{Listeners, bind};
+
+use crate::bell::Bell;
+use crate::options::Options;
+use crate::pump::Tidings;
+use crate::tokens::Tokens;
+use registry::Registry;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::LocalSet;
+
+/// How long connections may take to close when the dispatcher stops.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// What all tasks of the sockets' thread share.
+pub(crate) struct Net {
+    tidings: mpsc::UnboundedSender<Tidings>,
+    bell: Arc<Bell>,
+    tokens: Option<Tokens>,
+    registry: RefCell<Registry>,
+    /// The abstract address of the local door.
+    door: Vec<u8>,
+    /// Each connection's task holds a copy; when all are gone, the thread may end.
+    open: mpsc::Sender<()>,
+}
+
+impl Net {
+    /// Tells the core's thread something, and wakes it.
+    pub fn tell(&self, tidings: Tidings) {
+        // Refused only when the core's thread has ended; then the process is about to.
+        let _ = self.tidings.send(tidings);
+        self.bell.ring();
+    }
+}
+
+/// What the sockets' thread starts with.
+pub(crate) struct Start {
+    pub listeners: Listeners,
+    pub tokens: Option<Tokens>,
+    pub tidings: mpsc::UnboundedSender<Tidings>,
+    pub bell: Arc<Bell>,
+    /// Ends when the core's thread ends.
+    pub core_ended: oneshot::Receiver<()>,
+}
+
+/// Serves until a signal comes or the core's thread ends.
+pub(crate) fn serve(start: Start, options: &Options) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = LocalSet::new();
+    let served = local.block_on(&runtime, serve_all(start, options));
+    // Tasks that did not end in time end here.
+    drop(local);
+    served
+}
+
+async fn serve_all(start: Start, options: &Options) -> std::io::Result<()> {
+    let Start { listeners, tokens, tidings, bell, mut core_ended } = start;
+    let (open, mut all_closed) = mpsc::channel(1);
+    let registry = RefCell::new(Registry::default());
+    let door = listeners.door_address.clone();
+    let net = Rc::new(Net { tidings, bell, tokens, registry, door, open });
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let accepting = listeners.accept_all(&net)?;
+    listeners::announce(&listeners, options)?;
+    tokio::select! {
+        _ = interrupt.recv() => tracing::info!("interrupted: stopping"),
+        _ = terminate.recv() => tracing::info!("terminated: stopping"),
+        _ = &mut core_ended => tracing::error!("the core's thread has ended"),
+    }
+    for task in accepting {
+        task.abort();
+    }
+    net.tell(Tidings::Stop);
+    // Its end drops all links, and with them their leashes.
+    let _ = core_ended.await;
+    drop(net);
+    let _ = tokio::time::timeout(CLOSING, all_closed.recv()).await;
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! The handshake of a connection, up to the point where it is known who is there.
+
+use super::Net;
+use super::registry::Identity;
+use crate::pump::Tidings;
+use gt_protocol::handshake::{
+    self, Capabilities, HANDSHAKE_BYTES_MAX, Handshake, HandshakeError, Hello, Refusal,
+    RefusalCode, Role, Secret, VERSION, VERSION_OLDEST, Welcome,
+};
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
+
+/// A peer that has not said who it is by now is half open or a stranger.
+pub(crate) const HELLO_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why a connection comes to nothing: the line in the log.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GreetingError {
+    #[error("{0}")]
+    Handshake(#[from] HandshakeError),
+    #[error("no hello within {} s", HELLO_PATIENCE.as_secs())]
+    Silent,
+    #[error("closed in the middle of its hello")]
+    Closed,
+    #[error("closed without a word")]
+    Nothing,
+    #[error("refused: {0}")]
+    Refused(String),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl GreetingError {
+    /// Whether this is somebody's health check rather than a mistake.
+    pub fn is_harmless(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+}
+
+/// A peer that was let in.
+pub(crate) struct Admitted {
+    pub member: Member,
+    pub name: String,
+    pub version: u16,
+    pub capabilities: Capabilities,
+    /// Proves in a resume that it is the same peer.
+    pub secret: Secret,
+}
+
+/// Being known to core and registry; ends with this value.
+pub(crate) struct Member {
+    pub identity: Identity,
+    net: Rc<Net>,
+    reason: String,
+}
+
+impl Member {
+    pub fn net(&self) -> &Rc<Net> {
+        &self.net
+    }
+
+    /// Why it will have ended, for log lines and the clients of a lost worker.
+    pub fn set_reason(&mut self, reason: impl Into<String>) {
+        self.reason = reason.into();
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        match self.identity {
+            Identity::Session(session) => {
+                self.net.registry.borrow_mut().remove_session();
+                let session = gt_dispatcher::SessionId(session);
+                self.net.tell(Tidings::ClientGone { session });
+            }
+            Identity::Worker(index) => {
+                let reason = std::mem::take(&mut self.reason);
+                self.net.tell(Tidings::WorkerGone { index, reason });
+                self.net.registry.borrow_mut().workers.remove(&index);
+                super::ring_peer::tell_gone(&self.net, index);
+            }
+        }
+    }
+}
+
+/// Reads the hello, and answers it with a refusal where it is one to refuse. A probe gets its answer here: `None`.
+pub(crate) async fn hello<S>(stream: &mut S) -> Result<Option<(Hello, u16)>, GreetingError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let read = tokio::time::timeout(HELLO_PATIENCE, read_handshake(stream)).await;
+    let hello = match read.map_err(|_| GreetingError::Silent)? {
+        Ok(Handshake::Hello(hello)) => hello,
+        Ok(Handshake::Welcome(_) | Handshake::Refusal(_)) => {
+            return Err(refuse(stream, RefusalCode::Malformed, "a hello was expected").await);
+        }
+        // Somebody who does not speak GT is not answered in it.
+        Err(error @ GreetingError::Handshake(HandshakeError::Magic)) => return Err(error),
+        Err(GreetingError::Handshake(error)) => {
+            return Err(refuse(stream, RefusalCode::Malformed, &error.to_string()).await);
+        }
+        Err(error) => return Err(error),
+    };
+    match handshake::negotiate(&hello) {
+        Ok(version) if hello.role == Role::Probe => {
+            send_welcome(stream, probed(version)).await?;
+            Ok(None)
+        }
+        Ok(version) => Ok(Some((hello, version))),
+        Err(refusal) => Err(send_refusal(stream, refusal).await),
+    }
+}
+
+/// The answer to a probe: nothing but the version.
+fn probed(version: u16) -> Welcome {
+    Welcome {
+        version,
+        capabilities: Capabilities::default(),
+        session: 0,
+        secret: Secret([0; 16]),
+        acknowledged: 0,
+        worker: None,
+        door: None,
+    }
+}
+
+/// Checks the token and finds a place for the peer.
+pub(crate) async fn admit<S>(
+    net: &Rc<Net>,
+    stream: &mut S,
+    hello: Hello,
+    version: u16,
+) -> Result<Admitted, GreetingError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut name = hello.name.clone();
+    if let Some(tokens) = &net.tokens {
+        let Some(user) = tokens.user(&hello.token) else {
+            let what = if hello.token.0.is_empty() { "no token" } else { "wrong token" };
+            let text = format!("{what}: set GT_TOKEN to the one that the dispatcher knows");
+            return Err(refuse(stream, RefusalCode::Token, &text).await);
+        };
+        user.clone_into(&mut name);
+    }
+    let capabilities = hello.capabilities.common(Capabilities::RING);
+    let secret = random_secret()?;
+    let identity = match place(net, &hello).await {
+        Ok(identity) => identity,
+        Err(text) => return Err(refuse(stream, RefusalCode::Full, &text).await),
+    };
+    let member = Member { identity, net: Rc::clone(net), reason: "its connection closed".into() };
+    Ok(Admitted { member, name, version, capabilities, secret })
+}
+
+async fn place(net: &Net, hello: &Hello) -> Result<Identity, String> {
+    match hello.role {
+        Role::Client | Role::Probe => {
+            net.registry.borrow_mut().add_session()?;
+            let (answer, session) = oneshot::channel();
+            net.tell(Tidings::OpenSession { answer });
+            let Ok(session) = session.await else {
+                net.registry.borrow_mut().remove_session();
+                return Err("the dispatcher stops".to_owned());
+            };
+            Ok(Identity::Session(session.0))
+        }
+        Role::Worker => net.registry.borrow_mut().add_worker(hello.worker).map(Identity::Worker),
+    }
+}
+
+impl Admitted {
+    /// The answer to the hello, without a door.
+    pub fn welcome(&self) -> Welcome {
+        Welcome {
+            version: self.version,
+            capabilities: self.capabilities,
+            session: self.member.identity.key(),
+            secret: self.secret,
+            acknowledged: 0,
+            worker: self.member.identity.worker(),
+            door: None,
+        }
+    }
+}
+
+pub(crate) async fn send_welcome<S>(stream: &mut S, welcome: Welcome) -> Result<(), GreetingError>
+where
+    S: AsyncWrite + Unpin,
+{
+    Ok(stream.write_all(&Handshake::Welcome(welcome).encode()?).await?)
+}
+
+/// Sends a refusal; the error says the same in the log.
+pub(crate) async fn refuse<S>(stream: &mut S, code: RefusalCode, text: &str) -> GreetingError
+where
+    S: AsyncWrite + Unpin,
+{
+    let text = text.to_owned();
+    let refusal = Refusal { version: VERSION, version_oldest: VERSION_OLDEST, code, text };
+    send_refusal(stream, refusal).await
+}
+
+async fn send_refusal<S>(stream: &mut S, refusal: Refusal) -> GreetingError
+where
+    S: AsyncWrite + Unpin,
+{
+    let text = refusal.text.clone();
+    if let Ok(bytes) = Handshake::Refusal(refusal).encode() {
+        // A few hundred bytes into an empty socket buffer: never waits. A peer that is gone needs no refusal.
+        let _ = stream.write_all(&bytes).await;
+        let _ = stream.shutdown().await;
+    }
+    GreetingError::Refused(text)
+}
+
+/// Reads exactly one handshake message: what follows may carry descriptors, or be somebody else's to read.
+async fn read_handshake<S>(stream: &mut S) -> Result<Handshake, GreetingError>
+where
+    S: AsyncRead + Unpin,
+{
+    const PREFIX_BYTES: usize = 6;
+    let mut bytes = Vec::with_capacity(128);
+    // Ends: each round reads at least one of at most HANDSHAKE_BYTES_MAX bytes.
+    loop {
+        let wanted = match bytes.get(4..PREFIX_BYTES) {
+            Some(&[low, high]) => usize::from(u16::from_le_bytes([low, high])),
+            Some(_) | None => PREFIX_BYTES,
+        };
+        let missing = wanted.min(HANDSHAKE_BYTES_MAX).saturating_sub(bytes.len()).max(1);
+        let limit = u64::try_from(missing).unwrap_or(1);
+        if (&mut *stream).take(limit).read_buf(&mut bytes).await? == 0 {
+            let nothing = bytes.is_empty();
+            return Err(if nothing { GreetingError::Nothing } else { GreetingError::Closed });
+        }
+        if let Some((message, _)) = Handshake::decode(&bytes)? {
+            return Ok(message);
+        }
+    }
+}
+
+/// Sixteen bytes that nobody can guess.
+pub(crate) fn random_secret() -> io::Result<Secret> {
+    let mut bytes = [0_u8; 16];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    // The kernel never gives less for up to 256 bytes.
+    if filled < bytes.len() {
+        return Err(io::Error::other("the kernel gave too few random bytes"));
+    }
+    Ok(Secret(bytes))
+}

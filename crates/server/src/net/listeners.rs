@@ -1,0 +1,242 @@
+//! Where connections come in: TCP, a Unix socket, and the local door.
+
+use super::greeting::GreetingError;
+use super::{Net, greeting, tcp_peer};
+use crate::options::Options;
+use crate::tokens::Tokens;
+use std::future::Future;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener as StdTcpListener, ToSocketAddrs};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener as StdUnixListener};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+
+/// Connections that have not said who they are. More wait in the kernel's queue until some of these have spoken or
+/// their three seconds are over.
+const STRANGERS_MAX: usize = 256;
+/// After a failed accept (no descriptors left): long enough not to spin, short enough not to be noticed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why the dispatcher does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error("{0:?} is no address to listen on: {1}")]
+    Address(String, io::Error),
+    #[error("cannot listen on {0}: {1}")]
+    Bind(String, io::Error),
+    #[error(
+        "{0} can be reached from other machines: give --token-file FILE (a line `name token` for each user), or listen on 127.0.0.1"
+    )]
+    NoTokens(SocketAddr),
+    #[error("{} exists and is no socket of a dispatcher that has ended", .0.display())]
+    Taken(PathBuf),
+}
+
+/// What the dispatcher listens on.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    tcp: Option<StdTcpListener>,
+    unix: Option<(StdUnixListener, PathGuard)>,
+    door: StdUnixListener,
+    /// `sun_path` of the door, with its leading zero.
+    pub door_address: Vec<u8>,
+}
+
+/// Removes the socket's path when the dispatcher ends.
+#[derive(Debug)]
+struct PathGuard(PathBuf);
+
+impl Drop for PathGuard {
+    fn drop(&mut self) {
+        // Somebody else may have removed it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Opens everything that the options ask for.
+pub(crate) fn bind(options: &Options, tokens: Option<&Tokens>) -> Result<Listeners, ListenError> {
+    let tcp = options.listen.as_deref().map(|listen| bind_tcp(listen, tokens)).transpose()?;
+    let unix = options.unix.as_deref().map(|path| bind_unix(path, tokens)).transpose()?;
+    let (door, door_address) =
+        bind_door().map_err(|error| ListenError::Bind("the local door".into(), error))?;
+    Ok(Listeners { tcp, unix, door, door_address })
+}
+
+fn bind_tcp(listen: &str, tokens: Option<&Tokens>) -> Result<StdTcpListener, ListenError> {
+    let wrong = |error| ListenError::Address(listen.to_owned(), error);
+    let addresses: Vec<SocketAddr> = listen.to_socket_addrs().map_err(wrong)?.collect();
+    if tokens.is_none()
+        && let Some(&open) = addresses.iter().find(|address| !address.ip().is_loopback())
+    {
+        return Err(ListenError::NoTokens(open));
+    }
+    let cannot = |error| ListenError::Bind(listen.to_owned(), error);
+    let listener = StdTcpListener::bind(&*addresses).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    Ok(listener)
+}
+
+fn bind_unix(
+    path: &Path,
+    tokens: Option<&Tokens>,
+) -> Result<(StdUnixListener, PathGuard), ListenError> {
+    let cannot = |error| ListenError::Bind(path.display().to_string(), error);
+    if path.exists() {
+        // A socket that nobody answers at is left from a dispatcher that was killed.
+        if !is_dead_socket(path) {
+            return Err(ListenError::Taken(path.to_owned()));
+        }
+        std::fs::remove_file(path).map_err(cannot)?;
+    }
+    let listener = StdUnixListener::bind(path).map_err(cannot)?;
+    let guard = PathGuard(path.to_owned());
+    // With tokens anybody on this host may try; without, only this user.
+    let mode = if tokens.is_some() { 0o666 } else { 0o600 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    Ok((listener, guard))
+}
+
+fn is_dead_socket(path: &Path) -> bool {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    std::os::unix::net::UnixStream::connect(path).is_err_and(refused)
+}
+
+fn bind_door() -> io::Result<(StdUnixListener, Vec<u8>)> {
+    use std::fmt::Write;
+    let mut name = format!("gt-{}-", std::process::id());
+    for byte in greeting::random_secret()?.0 {
+        // A String takes everything.
+        let _ = write!(name, "{byte:02x}");
+    }
+    let address = UnixAddress::from_abstract_name(name.as_bytes())?;
+    let listener = StdUnixListener::bind_addr(&address)?;
+    listener.set_nonblocking(true)?;
+    Ok((listener, [b"\0", name.as_bytes()].concat()))
+}
+
+impl Listeners {
+    /// Accepts on all of them, each in a task of its own.
+    pub fn accept_all(&self, net: &Rc<Net>) -> io::Result<Vec<JoinHandle<()>>> {
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        let mut tasks = Vec::new();
+        if let Some(tcp) = &self.tcp {
+            let listener = TcpListener::from_std(tcp.try_clone()?)?;
+            let (net, strangers) = (Rc::clone(net), Arc::clone(&strangers));
+            tasks.push(tokio::task::spawn_local(async move {
+                loop {
+                    let Some((place, (stream, from))) =
+                        accepted(&strangers, listener.accept()).await
+                    else {
+                        continue;
+                    };
+                    let peer = Rc::clone(&net);
+                    let served = async move { tcp_peer::serve(&peer, stream, place).await };
+                    spawn(&net, from.to_string(), served);
+                }
+            }));
+        }
+        if let Some((unix, _)) = &self.unix {
+            let listener = UnixListener::from_std(unix.try_clone()?)?;
+            let (net, strangers) = (Rc::clone(net), Arc::clone(&strangers));
+            tasks.push(tokio::task::spawn_local(async move {
+                loop {
+                    let Some((place, (socket, _))) = accepted(&strangers, listener.accept()).await
+                    else {
+                        continue;
+                    };
+                    let peer = Rc::clone(&net);
+                    let served = async move { tcp_peer::serve_unix(&peer, socket, place).await };
+                    spawn(&net, "the Unix socket".to_owned(), served);
+                }
+            }));
+        }
+        let listener = UnixListener::from_std(self.door.try_clone()?)?;
+        let net = Rc::clone(net);
+        tasks.push(tokio::task::spawn_local(async move {
+            loop {
+                let Some((place, (socket, _))) = accepted(&strangers, listener.accept()).await
+                else {
+                    continue;
+                };
+                let peer = Rc::clone(&net);
+                let served = async move { tcp_peer::serve_door(&peer, socket, place).await };
+                spawn(&net, "the local door".to_owned(), served);
+            }
+        }));
+        Ok(tasks)
+    }
+}
+
+/// A place among the strangers and a connection to fill it; `None` after a failure, to be tried again.
+async fn accepted<T>(
+    strangers: &Arc<Semaphore>,
+    accept: impl Future<Output = io::Result<T>>,
+) -> Option<(OwnedSemaphorePermit, T)> {
+    let place = Arc::clone(strangers).acquire_owned().await.ok()?;
+    match accept.await {
+        Ok(connection) => Some((place, connection)),
+        Err(error) => {
+            tracing::warn!("cannot accept a connection: {error}");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+/// Runs one connection to its end and says in one line if that was a bad one.
+fn spawn(
+    net: &Rc<Net>,
+    from: String,
+    served: impl Future<Output = Result<(), GreetingError>> + 'static,
+) {
+    let open = net.open.clone();
+    tokio::task::spawn_local(async move {
+        match served.await {
+            Ok(()) => {}
+            Err(error) if error.is_harmless() => tracing::debug!("{from}: {error}"),
+            Err(error) => tracing::warn!("{from}: {error}"),
+        }
+        drop(open);
+    });
+}
+
+/// Says on stdout where the dispatcher listens and what to type elsewhere. The first line is for programs, which may
+/// well close their end behind it.
+pub(crate) fn announce(listeners: &Listeners, options: &Options) -> io::Result<()> {
+    match write_lines(listeners, options, &mut io::stdout().lock()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+fn write_lines(listeners: &Listeners, options: &Options, out: &mut impl Write) -> io::Result<()> {
+    if let Some(tcp) = &listeners.tcp {
+        let address = tcp.local_addr()?;
+        let token = if options.token_file.is_some() { "GT_TOKEN=… " } else { "" };
+        // Whoever listens everywhere is reached by its host's name.
+        let host =
+            if address.ip().is_unspecified() { hostname() } else { address.ip().to_string() };
+        writeln!(out, "listening on {address}")?;
+        writeln!(out, "workers:  {token}python -m gt.worker --host {host} -p {}", address.port())?;
+        writeln!(out, "clients:  {token}gt.connect('{host}:{}')", address.port())?;
+    }
+    if let Some((_, PathGuard(path))) = &listeners.unix {
+        let path = path.display();
+        writeln!(out, "listening on unix:{path}")?;
+        writeln!(out, "workers:  python -m gt.worker --unix {path}")?;
+        writeln!(out, "clients:  gt.connect('unix:{path}')")?;
+    }
+    out.flush()
+}
+
+fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

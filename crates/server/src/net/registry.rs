@@ -1,0 +1,145 @@
+//! Who is connected: indexes of workers, doors that stand open, sessions that may be resumed.
+
+use gt_protocol::handshake::{Resume, Secret};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+
+/// Workers have an index below this.
+const WORKERS_MAX: u32 = 1024;
+/// Sessions at once; each has two rings of 256 KiB or buffers of some MiB.
+const SESSIONS_MAX: usize = 1024;
+/// Keys of workers in resumes and doors; sessions have those below.
+const WORKER_KEY: u32 = 1 << 31;
+
+/// Who a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Identity {
+    Session(u32),
+    Worker(u32),
+}
+
+impl Identity {
+    /// The session field of the handshake.
+    pub fn key(self) -> u32 {
+        match self {
+            Self::Session(session) => session,
+            Self::Worker(index) => WORKER_KEY | index,
+        }
+    }
+
+    pub fn worker(self) -> Option<u32> {
+        match self {
+            Self::Session(_) => None,
+            Self::Worker(index) => Some(index),
+        }
+    }
+}
+
+/// How a worker is reached beside its words.
+#[derive(Clone, Debug)]
+pub(crate) enum WorkerSocket {
+    /// Admitted; not yet known.
+    Pending,
+    /// Control records go to this socket.
+    Ring(Rc<OwnedFd>),
+    /// None of its peers can map a ring with it.
+    Remote,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    pub workers: BTreeMap<u32, WorkerSocket>,
+    sessions: usize,
+    doors: BTreeMap<u32, (Secret, oneshot::Sender<UnixStream>)>,
+    resumable: BTreeMap<u32, (Secret, mpsc::Sender<Takeover>)>,
+}
+
+/// A new connection for a session whose link dropped.
+#[derive(Debug)]
+pub(crate) struct Takeover {
+    pub stream: TcpStream,
+    /// The last frame that the peer has had.
+    pub acknowledged: u64,
+    /// The version that both speak.
+    pub version: u16,
+}
+
+impl Registry {
+    /// A place for a session, or the reason why there is none.
+    pub fn add_session(&mut self) -> Result<(), String> {
+        if self.sessions >= SESSIONS_MAX {
+            return Err(format!("{SESSIONS_MAX} sessions are open, more are not taken"));
+        }
+        self.sessions += 1;
+        Ok(())
+    }
+
+    pub fn remove_session(&mut self) {
+        self.sessions = self.sessions.saturating_sub(1);
+    }
+
+    /// The index of a new worker: the one it asks for, else the lowest that is free.
+    pub fn add_worker(&mut self, wanted: Option<u32>) -> Result<u32, String> {
+        let index = match wanted {
+            Some(index) if index >= WORKERS_MAX => {
+                return Err(format!("worker index {index} is over the limit of {WORKERS_MAX}"));
+            }
+            Some(index) if self.workers.contains_key(&index) => {
+                return Err(format!("worker {index} is there already"));
+            }
+            Some(index) => index,
+            None => (0..WORKERS_MAX)
+                .find(|index| !self.workers.contains_key(index))
+                .ok_or_else(|| format!("{WORKERS_MAX} workers are there, more are not taken"))?,
+        };
+        self.workers.insert(index, WorkerSocket::Pending);
+        Ok(index)
+    }
+
+    /// Opens the local door for `identity`: whoever knows the secret passes its socket on, once.
+    pub fn open_door(
+        &mut self,
+        identity: Identity,
+        secret: Secret,
+    ) -> oneshot::Receiver<UnixStream> {
+        let (sender, receiver) = oneshot::channel();
+        self.doors.insert(identity.key(), (secret, sender));
+        receiver
+    }
+
+    pub fn close_door(&mut self, identity: Identity) {
+        self.doors.remove(&identity.key());
+    }
+
+    /// The door that this secret opens; it is shut behind.
+    pub fn pass_door(&mut self, resume: &Resume) -> Option<oneshot::Sender<UnixStream>> {
+        let (secret, _) = self.doors.get(&resume.session)?;
+        if *secret != resume.secret {
+            return None;
+        }
+        self.doors.remove(&resume.session).map(|(_, sender)| sender)
+    }
+
+    pub fn add_resumable(
+        &mut self,
+        identity: Identity,
+        secret: Secret,
+    ) -> mpsc::Receiver<Takeover> {
+        // One takeover at a time: a second one finds the first in place and is refused.
+        let (sender, receiver) = mpsc::channel(1);
+        self.resumable.insert(identity.key(), (secret, sender));
+        receiver
+    }
+
+    pub fn remove_resumable(&mut self, identity: Identity) {
+        self.resumable.remove(&identity.key());
+    }
+
+    pub fn resumable(&self, resume: &Resume) -> Option<mpsc::Sender<Takeover>> {
+        let (secret, sender) = self.resumable.get(&resume.session)?;
+        (*secret == resume.secret).then(|| sender.clone())
+    }
+}

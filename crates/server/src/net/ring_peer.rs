@@ -1,0 +1,161 @@
+//! A peer on the same host: rings for its words, its Unix socket for descriptors and as its life line.
+
+use super::Net;
+use super::greeting::{Admitted, GreetingError, Member};
+use super::registry::{Identity, WorkerSocket};
+use crate::link::{Link, RING_WORDS, Source, Target};
+use crate::pump::Tidings;
+use gt_dispatcher::SessionId;
+use gt_transport::{ControlKind, ControlRecord, send_record};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
+
+/// Words of a ring between two workers: 1 MiB, so that a shard moves in few pieces, and 56 of them (8 workers) stay
+/// small beside what the workers hold.
+const PEER_RING_WORDS: u32 = 1 << 18;
+
+/// Serves a peer that was welcomed on `socket`, until one side closes. `life_line` is the TCP connection by which it
+/// came, if it did.
+pub(crate) async fn serve(
+    admitted: Admitted,
+    mut socket: UnixStream,
+    mut life_line: Option<TcpStream>,
+) -> Result<(), GreetingError> {
+    let Admitted { mut member, name, .. } = admitted;
+    let (link, mut leash) = set_up(&member, &socket).map_err(io::Error::other)?;
+    attach(&member, name, link, Rc::new(socket.as_fd().try_clone_to_owned()?));
+    let reason = tokio::select! {
+        reason = end_of(&mut socket) => reason,
+        reason = end_of_line(life_line.as_mut()) => reason,
+        () = leash.closed() => "the dispatcher closed it",
+    };
+    if let Identity::Worker(index) = member.identity {
+        let record = ControlRecord { kind: ControlKind::Shutdown, index, value: 0 };
+        // A worker that is gone already needs no order to end.
+        let _ = send_record(socket.as_fd(), &record, &[]);
+    }
+    member.set_reason(reason);
+    Ok(())
+}
+
+/// Makes the rings and hands the peer its ends.
+fn set_up(
+    member: &Member,
+    socket: &UnixStream,
+) -> Result<(Link, Leash), Box<dyn std::error::Error + Send + Sync>> {
+    let down = gt_transport::create(RING_WORDS)?;
+    let up = gt_transport::create(RING_WORDS)?;
+    let bell = gt_transport::eventfd()?;
+    let index = member.identity.worker().unwrap_or(0);
+    let record = ControlRecord { kind: ControlKind::Setup, index, value: 0 };
+    send_record(socket.as_fd(), &record, &[down.as_fd(), up.as_fd(), bell.as_fd()])?;
+    let consumer = gt_transport::Consumer::new(up)?;
+    let producer = gt_transport::Producer::new(down)?;
+    let (leash, held) = oneshot::channel();
+    let source = Source::Ring { consumer, bell };
+    Ok((Link { source, target: Target::Ring(producer), leash }, Leash(held)))
+}
+
+/// The held end of a leash.
+pub(crate) struct Leash(pub oneshot::Receiver<()>);
+
+impl Leash {
+    /// Returns when the core's thread has dropped the link.
+    pub async fn closed(&mut self) {
+        // Nobody ever sends; the sender's end is the message.
+        let _ = (&mut self.0).await;
+    }
+}
+
+fn attach(member: &Member, name: String, link: Link, socket: Rc<OwnedFd>) {
+    let net = member.net();
+    match member.identity {
+        Identity::Session(session) => {
+            tracing::info!("session {session} ({name:?}) is connected by rings");
+            net.tell(Tidings::Client { session: SessionId(session), name, link });
+        }
+        Identity::Worker(index) => {
+            // Before the core hears of the worker: no collective may come before the rings that it needs.
+            introduce(net, index, &WorkerSocket::Ring(socket));
+            tracing::info!("worker {index} ({name:?}) is connected by rings");
+            net.tell(Tidings::Worker { index, link });
+        }
+    }
+}
+
+/// Connects a new worker with all others: rings where both can map them, else word that there are none.
+pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) {
+    let others: Vec<(u32, WorkerSocket)> = {
+        let mut registry = net.registry.borrow_mut();
+        registry.workers.insert(index, socket.clone());
+        let others = registry.workers.iter().filter(|(other, _)| **other != index);
+        others.map(|(other, socket)| (*other, socket.clone())).collect()
+    };
+    for (other, other_socket) in others {
+        let outcome = match (socket, &other_socket) {
+            (WorkerSocket::Ring(one), WorkerSocket::Ring(two)) => pair((index, one), (other, two)),
+            (WorkerSocket::Ring(one), WorkerSocket::Remote) => gone(one, other),
+            (WorkerSocket::Remote, WorkerSocket::Ring(two)) => gone(two, index),
+            (WorkerSocket::Remote, WorkerSocket::Remote)
+            | (WorkerSocket::Pending, _)
+            | (_, WorkerSocket::Pending) => Ok(()),
+        };
+        if let Err(error) = outcome {
+            // One of the two is about to be found dead by its socket.
+            tracing::warn!("workers {index} and {other} could not be connected: {error}");
+        }
+    }
+}
+
+/// Tells the other workers that one is gone.
+pub(crate) fn tell_gone(net: &Net, index: u32) {
+    for socket in net.registry.borrow().workers.values() {
+        if let WorkerSocket::Ring(socket) = socket {
+            // A worker that is gone too needs no news.
+            let _ = gone(socket, index);
+        }
+    }
+}
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn gone(socket: &OwnedFd, index: u32) -> Outcome {
+    let record = ControlRecord { kind: ControlKind::PeerGone, index, value: 0 };
+    Ok(send_record(socket.as_fd(), &record, &[])?)
+}
+
+fn pair(one: (u32, &OwnedFd), two: (u32, &OwnedFd)) -> Outcome {
+    let there = gt_transport::create(PEER_RING_WORDS)?;
+    let back = gt_transport::create(PEER_RING_WORDS)?;
+    let tell = |socket: &OwnedFd, index, write: &OwnedFd, read: &OwnedFd| {
+        let record = ControlRecord { kind: ControlKind::Peer, index, value: 0 };
+        let descriptors: [BorrowedFd<'_>; 2] = [write.as_fd(), read.as_fd()];
+        send_record(socket.as_fd(), &record, &descriptors)
+    };
+    tell(one.1, two.0, &there, &back)?;
+    tell(two.1, one.0, &back, &there)?;
+    Ok(())
+}
+
+/// Waits for the end of a life line. A peer that talks there is skipped over; it cannot make us keep anything.
+async fn end_of<S: AsyncRead + Unpin>(stream: &mut S) -> &'static str {
+    let mut bytes = [0_u8; 64];
+    loop {
+        match stream.read(&mut bytes).await {
+            Ok(0) => return "its connection closed",
+            Ok(_) => {}
+            Err(_) => return "its connection broke",
+        }
+    }
+}
+
+async fn end_of_line(life_line: Option<&mut TcpStream>) -> &'static str {
+    match life_line {
+        Some(stream) => end_of(stream).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,154 @@
+//! A peer that came by TCP: it moves to rings through the local door, resumes a session, or stays.
+
+use super::Net;
+use super::framed;
+use super::greeting::{self, Admitted, GreetingError, HELLO_PATIENCE};
+use super::registry::Takeover;
+use super::ring_peer;
+use gt_protocol::handshake::{Capabilities, Hello, LocalDoor, RefusalCode, Resume};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+/// A peer that says nothing for this long is asked whether it lives; after four such questions it is gone. A host that
+/// lost its power never closes a connection.
+const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_COUNT: u32 = 4;
+
+/// Serves one TCP connection from its first byte to its end.
+///
+/// `place` is its place among the strangers.
+pub(crate) async fn serve(
+    net: &Rc<Net>,
+    mut stream: TcpStream,
+    place: OwnedSemaphorePermit,
+) -> Result<(), GreetingError> {
+    tune(&stream)?;
+    let Some((hello, version)) = greeting::hello(&mut stream).await? else { return Ok(()) };
+    drop(place);
+    if let Some(resume) = hello.resume {
+        return take_over(net, stream, &resume, version).await;
+    }
+    let local =
+        stream.peer_addr()?.ip().is_loopback() && hello.capabilities.contains(Capabilities::RING);
+    let admitted = greeting::admit(net, &mut stream, hello, version).await?;
+    if local {
+        return offer_door(net, admitted, stream).await;
+    }
+    greeting::send_welcome(&mut stream, admitted.welcome()).await?;
+    framed::serve(admitted, stream).await
+}
+
+/// Serves a connection on the Unix socket: every peer there is on this host.
+pub(crate) async fn serve_unix(
+    net: &Rc<Net>,
+    mut socket: UnixStream,
+    place: OwnedSemaphorePermit,
+) -> Result<(), GreetingError> {
+    let Some((hello, version)) = greeting::hello(&mut socket).await? else { return Ok(()) };
+    drop(place);
+    if hello.resume.is_some() {
+        let text = "a session of rings cannot be resumed";
+        return Err(greeting::refuse(&mut socket, RefusalCode::Session, text).await);
+    }
+    let admitted = greeting::admit(net, &mut socket, hello, version).await?;
+    greeting::send_welcome(&mut socket, admitted.welcome()).await?;
+    ring_peer::serve(admitted, socket, None).await
+}
+
+/// Serves a connection at the local door: the secret says whose it is, and that one's task goes on with it.
+pub(crate) async fn serve_door(
+    net: &Rc<Net>,
+    mut socket: UnixStream,
+    place: OwnedSemaphorePermit,
+) -> Result<(), GreetingError> {
+    let Some((Hello { resume, .. }, _)) = greeting::hello(&mut socket).await? else {
+        return Ok(());
+    };
+    drop(place);
+    let taker = resume.and_then(|resume| net.registry.borrow_mut().pass_door(&resume));
+    let Some(taker) = taker else {
+        let text = "no door stands open for this secret";
+        return Err(greeting::refuse(&mut socket, RefusalCode::Session, text).await);
+    };
+    // Refused when the TCP connection ended meanwhile; so does this one then.
+    let _ = taker.send(socket);
+    Ok(())
+}
+
+async fn offer_door(
+    net: &Rc<Net>,
+    admitted: Admitted,
+    mut stream: TcpStream,
+) -> Result<(), GreetingError> {
+    let identity = admitted.member.identity;
+    let secret = greeting::random_secret()?;
+    let opened = net.registry.borrow_mut().open_door(identity, secret);
+    let mut welcome = admitted.welcome();
+    welcome.door = Some(LocalDoor { address: net.door.clone(), secret });
+    let sent = greeting::send_welcome(&mut stream, welcome).await;
+    let way = match sent {
+        Ok(()) => which_way(&stream, opened).await,
+        Err(error) => Err(error),
+    };
+    net.registry.borrow_mut().close_door(identity);
+    match way? {
+        Way::Ring(mut socket) => {
+            greeting::send_welcome(&mut socket, admitted.welcome()).await?;
+            ring_peer::serve(admitted, socket, Some(stream)).await
+        }
+        Way::Stay => framed::serve(admitted, stream).await,
+    }
+}
+
+enum Way {
+    Ring(UnixStream),
+    Stay,
+}
+
+/// What a peer on this host decides: the door, or a first frame; or nothing, and then it stays too.
+async fn which_way(
+    stream: &TcpStream,
+    opened: oneshot::Receiver<UnixStream>,
+) -> Result<Way, GreetingError> {
+    let mut first = [0_u8; 1];
+    tokio::select! {
+        biased;
+        Ok(socket) = opened => Ok(Way::Ring(socket)),
+        peeked = stream.peek(&mut first) => match peeked? {
+            0 => Err(GreetingError::Closed),
+            _ => Ok(Way::Stay),
+        },
+        () = tokio::time::sleep(HELLO_PATIENCE) => Ok(Way::Stay),
+    }
+}
+
+/// Hands a new connection to the session that it resumes.
+async fn take_over(
+    net: &Rc<Net>,
+    mut stream: TcpStream,
+    resume: &Resume,
+    version: u16,
+) -> Result<(), GreetingError> {
+    let session = net.registry.borrow().resumable(resume);
+    let Some(session) = session else {
+        let text = "this session is unknown, or over, or its secret is another";
+        return Err(greeting::refuse(&mut stream, RefusalCode::Session, text).await);
+    };
+    let takeover = Takeover { stream, acknowledged: resume.acknowledged, version };
+    // Refused when the session ended in this moment, or another takeover is under way.
+    let _ = session.try_send(takeover);
+    Ok(())
+}
+
+fn tune(stream: &TcpStream) -> Result<(), GreetingError> {
+    use rustix::net::sockopt;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true).map_err(std::io::Error::from)?;
+    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_IDLE).map_err(std::io::Error::from)?;
+    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_INTERVAL).map_err(std::io::Error::from)?;
+    sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_COUNT).map_err(std::io::Error::from)?;
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! What can be said on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use tracing::Level;
+
+/// Where a dispatcher listens when nobody says where.
+const HOST: &str = "127.0.0.1";
+const PORT: u16 = 12345;
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+The dispatcher of GT: clients and workers connect to it.
+
+Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [options]
+
+  --listen HOST:PORT     listen on TCP; port 0 takes a free one (default 127.0.0.1:12345)
+  --host HOST            the same in two parts; other hosts than this one need --token-file
+  -p, --port PORT
+  --unix PATH            listen on a Unix socket (alone: no TCP)
+  --token-file FILE      a line `name token` for each user; nobody else may connect
+  --log-level LEVEL      error, warn, info (default) or debug, on stderr
+  --instruction-log FILE write a line for each instruction
+  --log-payloads         keep payloads too, in FILE.d/
+  -h, --help, --version
+";
+
+/// Configuration, made once at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `HOST:PORT`; `None` for no TCP.
+    pub listen: Option<String>,
+    pub unix: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
+    pub log_level: Level,
+    pub instruction_log: Option<PathBuf>,
+    pub log_payloads: bool,
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    Serve(Options),
+    Help,
+    Version,
+}
+
+/// A command line that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum UsageError {
+    #[error("{0}")]
+    Syntax(#[from] lexopt::Error),
+    #[error("--listen and --host/--port say the same: give one")]
+    ListenTwice,
+    #[error("--log-level {0:?}: expected error, warn, info or debug")]
+    LogLevel(String),
+    #[error("--log-payloads needs --instruction-log FILE")]
+    PayloadsWithoutLog,
+}
+
+impl Command {
+    /// Reads the arguments, the program's name not among them.
+    ///
+    /// # Errors
+    /// [`UsageError`] says what to type instead.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, UsageError> {
+        use lexopt::prelude::{Long, Short, ValueExt};
+        let mut parser = lexopt::Parser::from_args(arguments);
+        let (mut listen, mut host, mut port) = (None, None, None);
+        let mut options = Options {
+            listen: None,
+            unix: None,
+            token_file: None,
+            log_level: Level::INFO,
+            instruction_log: None,
+            log_payloads: false,
+        };
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Long("listen") => listen = Some(parser.value()?.string()?),
+                Long("host") => host = Some(parser.value()?.string()?),
+                Long("port") | Short('p') => port = Some(parser.value()?.parse::<u16>()?),
+                Long("unix") => options.unix = Some(parser.value()?.into()),
+                Long("token-file") => options.token_file = Some(parser.value()?.into()),
+                Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
+                Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
+                Long("log-payloads") => options.log_payloads = true,
+                Long("help") | Short('h') => return Ok(Self::Help),
+                Long("version") => return Ok(Self::Version),
+                Long(_) | Short(_) | lexopt::Arg::Value(_) => {
+                    return Err(argument.unexpected().into());
+                }
+            }
+        }
+        if options.log_payloads && options.instruction_log.is_none() {
+            return Err(UsageError::PayloadsWithoutLog);
+        }
+        options.listen = match (listen, host, port) {
+            (Some(listen), None, None) => Some(listen),
+            (Some(_), _, _) => return Err(UsageError::ListenTwice),
+            (None, None, None) if options.unix.is_some() => None,
+            (None, host, port) => {
+                Some(joined(host.as_deref().unwrap_or(HOST), port.unwrap_or(PORT)))
+            }
+        };
+        Ok(Self::Serve(options))
+    }
+}
+
+fn joined(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+fn level(word: String) -> Result<Level, UsageError> {
+    match word.as_str() {
+        "error" => Ok(Level::ERROR),
+        "warn" => Ok(Level::WARN),
+        "info" => Ok(Level::INFO),
+        "debug" => Ok(Level::DEBUG),
+        _ => Err(UsageError::LogLevel(word)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Command;
+
+    /// The address of a command line, or the error.
+    fn check(line: &str, expected: &str) {
+        let arguments = line.split_whitespace().map(Into::into);
+        let found = match Command::parse(arguments) {
+            Ok(Command::Serve(options)) => format!("{:?} {:?}", options.listen, options.unix),
+            Ok(other) => format!("{other:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected, "of {line:?}");
+    }
+
+    #[test]
+    fn command_lines() {
+        check("", r#"Some("127.0.0.1:12345") None"#);
+        check("-p 7", r#"Some("127.0.0.1:7") None"#);
+        check("--host 0.0.0.0 --port 7", r#"Some("0.0.0.0:7") None"#);
+        check("--host ::1 -p0", r#"Some("[::1]:0") None"#);
+        check("--listen localhost:0 --unix /a", r#"Some("localhost:0") Some("/a")"#);
+        check("--unix /a", r#"None Some("/a")"#);
+        check("--unix /a -p 7", r#"Some("127.0.0.1:7") Some("/a")"#);
+        check("--help", "Help");
+        check("--listen a:1 -p 7", "--listen and --host/--port say the same: give one");
+        check("--log-payloads", "--log-payloads needs --instruction-log FILE");
+        check("--log-level loud", r#"--log-level "loud": expected error, warn, info or debug"#);
+        check("--port x", r#"cannot parse argument "x": invalid digit found in string"#);
+        check("extra", r#"unexpected argument "extra""#);
+    }
+}

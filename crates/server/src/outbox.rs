@@ -1,0 +1,242 @@
+//! The core's outputs on their way to rings and sockets. Nothing here waits: what finds no room stays in a buffer, and
+//! whoever feeds the core looks at the room first.
+
+use crate::link::Outbound;
+use crate::trace::Trace;
+use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::message::{self, Message};
+use gt_protocol::{Instruction, wire};
+use std::collections::BTreeMap;
+
+/// A worker that falls this far behind (64 MiB beside its ring) is given up. Only endings of sessions get near it:
+/// clients are held back much earlier.
+const WORKER_WAITING_WORDS_MAX: usize = 16 << 20;
+/// Answers that a client leaves unread (1 GiB) before its session is closed.
+const SESSION_WAITING_WORDS_MAX: usize = 256 << 20;
+/// Answers that a client leaves unread (4 MiB) before its next instruction waits.
+const SESSION_BUSY_WORDS: usize = 1 << 20;
+/// Kept free in a worker's ring when a client is let in: a piece of an upload and its header, twice.
+const RESERVE_WORDS: usize = 16 * 1024;
+/// While several clients are active, words in a worker's ring: about 75 instructions. Without a bound a light user's
+/// read took 4.5 ms beside a flooding one, with it 81 us (`hot_path.md`, section 6).
+const SHARED_WORDS: usize = 512;
+/// Instructions for a worker leave the buffer at this many words, so that it starts while the rest is planned.
+const FLUSH_WORDS: usize = 256;
+
+/// How many clients use the workers at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crowd {
+    One,
+    Several,
+}
+
+/// Who has to be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    Worker(WorkerIndex, &'static str),
+    Session(SessionId, &'static str),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    workers: Vec<Option<Outbound>>,
+    sessions: BTreeMap<SessionId, Outbound>,
+    /// Those whose buffers are not empty.
+    listed_workers: Vec<WorkerIndex>,
+    listed_sessions: Vec<SessionId>,
+    /// Workers that got something since [`Self::admit`].
+    touched: Vec<WorkerIndex>,
+    /// One of them has used up its credit.
+    tight: bool,
+    lost: Vec<Lost>,
+    trace: Option<Trace>,
+}
+
+impl Outbox {
+    pub fn new(trace: Option<Trace>) -> Self {
+        Self { trace, ..Self::default() }
+    }
+
+    pub fn add_worker(&mut self, index: WorkerIndex, outbound: Outbound) {
+        let place = place(index);
+        if place >= self.workers.len() {
+            self.workers.resize_with(place + 1, || None);
+        }
+        if let Some(worker) = self.workers.get_mut(place) {
+            *worker = Some(outbound);
+        }
+    }
+
+    pub fn remove_worker(&mut self, index: WorkerIndex) -> Option<Outbound> {
+        self.listed_workers.retain(|&listed| listed != index);
+        self.workers.get_mut(place(index))?.take()
+    }
+
+    pub fn add_session(&mut self, session: SessionId, outbound: Outbound) {
+        self.sessions.insert(session, outbound);
+    }
+
+    pub fn remove_session(&mut self, session: SessionId) -> Option<Outbound> {
+        self.listed_sessions.retain(|&listed| listed != session);
+        self.sessions.remove(&session)
+    }
+
+    /// Whether a client that used these workers last time may go on, and how far until [`Self::is_tight`].
+    /// `held_back`: it was refused before, and waits for more than a few words, or it would wait at every instruction.
+    pub fn admit(
+        &mut self,
+        session: SessionId,
+        workers: &[WorkerIndex],
+        crowd: Crowd,
+        held_back: bool,
+    ) -> bool {
+        self.tight = false;
+        self.touched.clear();
+        if self.sessions.get(&session).is_some_and(|out| out.waiting() > SESSION_BUSY_WORDS) {
+            return false;
+        }
+        let mut free = true;
+        for &index in workers {
+            let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+                continue;
+            };
+            let (credit, enough) = match crowd {
+                Crowd::One => (worker.room().saturating_sub(RESERVE_WORDS), RESERVE_WORDS),
+                Crowd::Several => {
+                    (SHARED_WORDS.saturating_sub(worker.in_flight()), SHARED_WORDS / 2)
+                }
+            };
+            worker.credit = credit;
+            free &= credit >= if held_back { enough } else { 1 };
+        }
+        free
+    }
+
+    /// Whether a worker has got as much as it should for now.
+    pub fn is_tight(&self) -> bool {
+        self.tight
+    }
+
+    /// The workers that got something since [`Self::admit`], into `workers` for next time.
+    pub fn swap_touched(&mut self, workers: &mut Vec<WorkerIndex>) {
+        std::mem::swap(&mut self.touched, workers);
+    }
+
+    /// Moves what fits into rings and channels; says whether anything moved.
+    pub fn flush(&mut self) -> bool {
+        let Self { workers, sessions, listed_workers, listed_sessions, lost, .. } = self;
+        let mut moved = false;
+        listed_workers.retain(|&index| {
+            let Some(worker) = workers.get_mut(place(index)).and_then(Option::as_mut) else {
+                return false;
+            };
+            moved |= worker.flush();
+            if let Some(why) = why_lost(worker, WORKER_WAITING_WORDS_MAX) {
+                lost.push(Lost::Worker(index, why));
+            }
+            worker.listed = worker.waiting() > 0;
+            worker.listed
+        });
+        listed_sessions.retain(|&id| {
+            let Some(session) = sessions.get_mut(&id) else { return false };
+            moved |= session.flush();
+            if let Some(why) = why_lost(session, SESSION_WAITING_WORDS_MAX) {
+                lost.push(Lost::Session(id, why));
+            }
+            session.listed = session.waiting() > 0;
+            session.listed
+        });
+        moved
+    }
+
+    /// Peers that broke or fell behind too far; asked after [`Self::flush`].
+    pub fn take_lost(&mut self) -> Vec<Lost> {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Whether something waits for room.
+    pub fn is_waiting(&self) -> bool {
+        !self.listed_workers.is_empty() || !self.listed_sessions.is_empty()
+    }
+
+    /// Before a sleep: brings the trace to its file.
+    pub fn settle(&mut self) {
+        if let Some(Err(error)) = self.trace.as_mut().map(Trace::flush) {
+            self.end_trace(&error);
+        }
+    }
+
+    #[cold]
+    fn end_trace(&mut self, error: &std::io::Error) {
+        tracing::error!("the instruction log ends here: {error}");
+        self.trace = None;
+    }
+}
+
+impl Sink for Outbox {
+    fn worker(&mut self, index: WorkerIndex, instruction: &Instruction<'_>) {
+        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            return;
+        };
+        let before = worker.buffer().len();
+        if let Err(error) = wire::encode(instruction, worker.buffer()) {
+            tracing::error!("an instruction for worker {index} has no binary form: {error}");
+            return;
+        }
+        let words = worker.buffer().len() - before;
+        self.tight |= words >= worker.credit;
+        worker.credit = worker.credit.saturating_sub(words);
+        if worker.waiting() >= FLUSH_WORDS {
+            worker.flush();
+        }
+        if !worker.listed {
+            worker.listed = true;
+            self.listed_workers.push(index);
+        }
+        if !self.touched.contains(&index) {
+            self.touched.push(index);
+        }
+    }
+
+    fn worker_message(&mut self, index: WorkerIndex, message: &Message<'_>) {
+        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            return;
+        };
+        if let Err(error) = message::encode(message, worker.buffer()) {
+            tracing::error!("a message for worker {index} has no binary form: {error}");
+        }
+        if !worker.listed {
+            worker.listed = true;
+            self.listed_workers.push(index);
+        }
+    }
+
+    fn session(&mut self, id: SessionId, message: &Message<'_>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Err(error) = message::encode(message, session.buffer()) {
+            tracing::error!("a message for session {} has no binary form: {error}", id.0);
+        }
+        if !session.listed {
+            session.listed = true;
+            self.listed_sessions.push(id);
+        }
+    }
+
+    fn trace(&mut self, session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
+        let Some(trace) = &mut self.trace else { return };
+        if let Err(error) = trace.write(session.0, instruction, notes) {
+            self.end_trace(&error);
+        }
+    }
+}
+
+fn why_lost(outbound: &Outbound, waiting_max: usize) -> Option<&'static str> {
+    if outbound.is_broken() {
+        return Some("its ring is corrupt or its socket closed");
+    }
+    (outbound.waiting() > waiting_max).then_some("it does not read what it is sent")
+}
+
+fn place(index: WorkerIndex) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,84 @@
+//! How the core's thread waits: it polls for a moment, then sleeps in epoll until a bell rings.
+
+use crate::link::Inbound;
+use rustix::event::{Timespec, epoll};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// Polling before a sleep: a wake-up costs the waker 5 to 8 us and the sleeper starts 20 to 50 us later. Longer would
+/// take the CPU from the workers and clients that are waited for.
+const POLL: Duration = Duration::from_micros(30);
+/// Polling for room in a worker's ring, which with several clients holds some 40 us of small operations: a nap would
+/// leave the worker without work.
+const POLL_FOR_ROOM: Duration = Duration::from_micros(200);
+/// The shortest and longest nap while a full ring is waited for. Rings have no bell for room; a nap of a quarter of the
+/// time that has passed is late by a quarter at most, and a full ring keeps its reader busy for longer than that.
+const NAP_MIN: Duration = Duration::from_micros(20);
+const NAP_MAX: Duration = Duration::from_millis(2);
+/// Bells that may ring at once; the rest are seen at the next poll.
+const EVENTS: usize = 16;
+
+/// Whether a thread that has made no progress for this long should sleep.
+pub(crate) fn is_due(idle: Duration, held_back: bool) -> bool {
+    idle >= if held_back { POLL_FOR_ROOM } else { POLL }
+}
+
+/// What the thread sleeps for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doze {
+    /// Until a bell rings.
+    Sound,
+    /// Also for room in a ring, after this long without any.
+    Nap(Duration),
+}
+
+/// Why the thread cannot wait.
+#[derive(Debug, thiserror::Error)]
+#[error("epoll failed: {0}")]
+pub struct SleepError(#[from] rustix::io::Errno);
+
+/// The epoll instance. Bells are watched by their edges, so nobody has to empty them.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    epoll: OwnedFd,
+}
+
+impl Sleeper {
+    pub fn new(bell: impl AsFd) -> Result<Self, SleepError> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let sleeper = Self { epoll };
+        sleeper.add(bell)?;
+        Ok(sleeper)
+    }
+
+    fn add(&self, bell: impl AsFd) -> Result<(), SleepError> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.epoll, bell, epoll::EventData::new_u64(0), flags)?)
+    }
+
+    pub fn watch(&self, inbound: &Inbound) {
+        if let Some(Err(error)) = inbound.bell().map(|bell| self.add(bell)) {
+            // Out of memory for watches: its words are found whenever another bell rings.
+            tracing::error!("cannot watch a ring's bell: {error}");
+        }
+    }
+
+    /// A peer keeps its copy of the bell; without this it could go on waking us.
+    pub fn forget(&self, inbound: &Inbound) {
+        if let Some(bell) = inbound.bell() {
+            let _ = epoll::delete(&self.epoll, bell);
+        }
+    }
+
+    pub fn sleep(&self, doze: Doze) -> Result<(), SleepError> {
+        let nap = match doze {
+            Doze::Sound => None,
+            Doze::Nap(idle) => Timespec::try_from((idle / 4).clamp(NAP_MIN, NAP_MAX)).ok(),
+        };
+        let mut events = Vec::with_capacity(EVENTS);
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), nap.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Connections that mean harm, or are mistaken: one log line each, and nobody else notices.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "a failed test is a panic"
+)]
+
+mod common;
+
+use common::peer::{Peer, greet, hello};
+use common::{Server, worker};
+use gt_protocol::handshake::{Hello, RefusalCode, Role, Token};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+fn connect(server: &Server) -> TcpStream {
+    TcpStream::connect(&server.address).unwrap()
+}
+
+/// Reads until the other side closes.
+fn until_closed(stream: &mut TcpStream) {
+    let mut rest = Vec::new();
+    // A reset counts as closed too.
+    let _ = stream.read_to_end(&mut rest);
+}
+
+/// `SplitMix64` bytes.
+fn noise(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed;
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            mixed.to_le_bytes()[7]
+        })
+        .collect()
+}
+
+#[test]
+fn each_stranger_is_one_line() {
+    let mut server = Server::start("strangers", &[]);
+    let _toy = worker::spawn(&server);
+    let mut good = Peer::unix(&server, hello(Role::Client));
+    good.upload(0, &[1.0]);
+
+    let half_open = connect(&server);
+    let mut random = connect(&server);
+    // The dispatcher closes after the first bytes, so the rest may find nobody.
+    let _ = random.write_all(&noise(1, 1 << 20));
+    until_closed(&mut random);
+
+    let mut claims = Peer::tcp(&server, hello(Role::Client));
+    if let common::peer::Way::Frames { stream, .. } = &mut claims.way {
+        stream.write_all(&[0xff; 20]).unwrap();
+        until_closed(stream);
+    }
+    let mut gibberish = Peer::tcp(&server, hello(Role::Client));
+    if let common::peer::Way::Frames { stream, .. } = &mut gibberish.way {
+        // A good header, and 2^63 - 1 as the words' claim of themselves.
+        let mut bytes = vec![8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend([0xff; 8]);
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    let later = Hello { version: 900, version_oldest: 800, ..Hello::new(Role::Client) };
+    let refusal = greet(&mut connect(&server), later).unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::Version);
+    assert!(refusal.text.ends_with("upgrade the dispatcher"), "{}", refusal.text);
+    drop(connect(&server));
+
+    assert_eq!(good.read(1, 0, 1).unwrap(), [1.0]);
+    let mut silent = half_open;
+    until_closed(&mut silent);
+    let (_, log) = server.stop();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ")).collect();
+    for part in [
+        "not a GT peer: the first bytes are not GT's",
+        "a frame of 4294967295 bytes, the limit is 1048576",
+        "the client speaks protocol versions 800 to 900",
+        "no hello within 3 s",
+    ] {
+        assert_eq!(warnings.iter().filter(|line| line.contains(part)).count(), 1, "{part}: {log}");
+    }
+    assert_eq!(warnings.len(), 4, "{log}");
+}
+
+#[test]
+fn tokens_are_asked_for() {
+    let folder = std::env::temp_dir().join(format!("gt-tokens-{}", std::process::id()));
+    std::fs::write(&folder, "# users\nada  secret-of-ada\nbob secret-of-bob\n").unwrap();
+    let mut server = Server::start("tokens", &["--token-file", folder.to_str().unwrap()]);
+    let with = |token: &str| Hello { token: Token(token.into()), ..hello(Role::Client) };
+    for (token, text) in [
+        ("", "no token: set GT_TOKEN to the one that the dispatcher knows"),
+        ("secret-of-adb", "wrong token: set GT_TOKEN to the one that the dispatcher knows"),
+    ] {
+        let refusal = greet(&mut connect(&server), with(token)).unwrap_err();
+        assert_eq!((refusal.code, refusal.text.as_str()), (RefusalCode::Token, text));
+    }
+    drop(Peer::door(&server, with("secret-of-bob")));
+    let (_, log) = server.stop();
+    std::fs::remove_file(folder).unwrap();
+    assert!(log.contains("(\"bob\") is connected by rings"), "{log}");
+    assert_eq!(log.matches(" WARN ").count(), 2, "{log}");
+    assert!(!log.contains("secret-of"), "{log}");
+}
+
+#[test]
+fn other_machines_need_tokens() {
+    let outcome = std::process::Command::new(env!("CARGO_BIN_EXE_gt-dispatcher"))
+        .args(["--listen", "0.0.0.0:0"])
+        .output()
+        .unwrap();
+    assert_eq!(outcome.status.code(), Some(1));
+    let text = String::from_utf8(outcome.stderr).unwrap();
+    assert!(text.contains("give --token-file FILE"), "{text}");
+}

@@ -1,0 +1,152 @@
+//! What computes in a simulated worker: toy tensors, with a mark on memory that a result has taken over.
+
+use crate::compute::Compute;
+use crate::kernels::{Arg, Refusal};
+use crate::tensor::{PRIME, Tensor, elements, from_dims, to_bytes, to_dims};
+use gt_protocol::message::FailureClass;
+use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
+use gt_worker::{Engine, Fault, Fold, Input, Values};
+use std::cell::Cell;
+use std::rc::Rc;
+
+#[derive(Debug, Default)]
+pub struct Toy;
+
+/// A tensor and the memory that it shares with its views. A real engine writes a result over an operand that nobody
+/// reads again; the toy marks that memory instead, so that a later reader is caught.
+#[derive(Debug)]
+pub struct Stored {
+    tensor: Tensor,
+    overwritten: Rc<Cell<bool>>,
+}
+
+impl Stored {
+    fn new(tensor: Tensor) -> Self {
+        Self { tensor, overwritten: Rc::default() }
+    }
+
+    fn read(&self) -> Result<&Tensor, Fault> {
+        if self.overwritten.get() {
+            return Err(Fault::new(FailureClass::Internal, "memory is read that a result has taken over"));
+        }
+        Ok(&self.tensor)
+    }
+}
+
+impl Engine for Toy {
+    type Value = Stored;
+
+    fn execute(
+        &mut self,
+        instruction: &Instruction<'_>,
+        operands: &[Input<'_, Stored>],
+        reuse: u16,
+    ) -> Result<Values<Stored>, Fault> {
+        let name = instruction.op.info().name;
+        let internal = |text: String| Fault::new(FailureClass::Internal, text);
+        let compute = Compute::decode(instruction)
+            .ok_or_else(|| internal(format!("{name}: no toy for {:?}", instruction.attrs)))?;
+        let mut args = Vec::with_capacity(operands.len());
+        for operand in operands {
+            args.push(match operand {
+                Input::Absent => Arg::Absent,
+                Input::Scalar(scalar) => Arg::Scalar(*scalar),
+                Input::Value(value) => Arg::Tensor(value.read()?),
+            });
+        }
+        let results = compute.run(&args).map_err(|refusal| match refusal {
+            Refusal::Data(text) => Fault::new(FailureClass::Index, text),
+            Refusal::Form(text) => internal(format!("{name}: {text}")),
+        })?;
+        for (position, operand) in operands.iter().take(16).enumerate() {
+            if let Input::Value(value) = operand
+                && reuse & (1 << position) != 0
+            {
+                value.overwritten.set(true);
+            }
+        }
+        let shared = match operands.first() {
+            Some(Input::Value(value)) if is_view(instruction.op) => Some(&value.overwritten),
+            _ => None,
+        };
+        Ok(results
+            .into_iter()
+            .map(|tensor| match shared {
+                Some(memory) => Stored { tensor, overwritten: Rc::clone(memory) },
+                None => Stored::new(tensor),
+            })
+            .collect())
+    }
+
+    fn in_place(&self, op: Op) -> u16 {
+        match op.info().family {
+            Family::Elementwise | Family::Update => 0b111,
+            Family::Create
+            | Family::Random
+            | Family::Contract
+            | Family::Reduce
+            | Family::Normalize
+            | Family::View
+            | Family::Index
+            | Family::Loss
+            | Family::Control
+            | Family::Collective => 0,
+        }
+    }
+
+    fn meta(&mut self, value: &Stored) -> Result<Meta, Fault> {
+        let tensor = value.read()?;
+        Ok(Meta::new(tensor.dtype, to_dims(&tensor.dims)))
+    }
+
+    fn allocate(&mut self, meta: &Meta) -> Result<Stored, Fault> {
+        let dims = from_dims(&meta.dims);
+        Ok(Stored::new(Tensor::from_fn(&dims, meta.dtype, |_| 0)))
+    }
+
+    fn write(&mut self, value: &mut Stored, byte_offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        value.read()?;
+        let dtype = value.tensor.dtype;
+        let first = usize::try_from(byte_offset / dtype.size()).unwrap_or(usize::MAX);
+        let written = elements(dtype, bytes);
+        match value.tensor.data.get_mut(first..first + written.len()) {
+            Some(place) if byte_offset % dtype.size() == 0 => place.copy_from_slice(&written),
+            Some(_) | None => {
+                let text = format!("{} bytes at {byte_offset}", bytes.len());
+                return Err(Fault::new(FailureClass::Internal, text));
+            }
+        }
+        Ok(())
+    }
+
+    fn with_bytes(&mut self, value: &Stored, show: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+        show(&value.read()?.to_bytes());
+        Ok(())
+    }
+
+    fn fold(&mut self, dtype: Dtype, fold: Fold, shards: &[&[u8]]) -> Result<Vec<u8>, Fault> {
+        let shards: Vec<Vec<u64>> = shards.iter().map(|shard| elements(dtype, shard)).collect();
+        let Some((first, others)) = shards.split_first() else { return Ok(Vec::new()) };
+        let mut folded = first.clone();
+        for shard in others {
+            for (a, &b) in folded.iter_mut().zip(shard) {
+                *a = match fold {
+                    Fold::Sum => (*a + b) % PRIME,
+                    Fold::Max => b.max(*a),
+                    Fold::Min => b.min(*a),
+                    Fold::Product => *a * b % PRIME,
+                };
+            }
+        }
+        Ok(to_bytes(dtype, &folded))
+    }
+
+    fn synchronize(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Rows whose result a real engine lays over its operand's memory.
+fn is_view(op: Op) -> bool {
+    matches!(op, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Select | Op::Diagonal)
+}

@@ -1,0 +1,112 @@
+//! Element by element.
+
+use super::{Arg, Refusal, broadcast, is_float, promoted};
+use crate::tensor::{PRIME, Tensor, element_of, inverse};
+use gt_protocol::Dtype;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Lt,
+    Eq,
+}
+
+fn zip(
+    args: &[Arg<'_>],
+    dtype: Dtype,
+    element: impl Fn(&[u64]) -> u64,
+) -> Result<Tensor, Refusal> {
+    let shapes: Vec<&[usize]> =
+        args.iter().filter_map(|arg| arg.optional()).map(|tensor| tensor.dims.as_slice()).collect();
+    let dims = broadcast(&shapes)?;
+    let mut elements = vec![0; args.len()];
+    Ok(Tensor::from_fn(&dims, dtype, |index| {
+        for (place, arg) in elements.iter_mut().zip(args) {
+            *place = match arg {
+                Arg::Absent => 0,
+                Arg::Scalar(scalar) => element_of(*scalar),
+                Arg::Tensor(tensor) => tensor.at(index),
+            };
+        }
+        element(&elements)
+    }))
+}
+
+pub fn binary(kind: Binary, args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
+    let common = promoted(args);
+    let dtype = match kind {
+        Binary::Add | Binary::Sub | Binary::Mul => common,
+        Binary::Div if is_float(common) => common,
+        Binary::Div => Dtype::F32,
+        Binary::Lt | Binary::Eq => Dtype::Bool,
+    };
+    zip(args, dtype, |elements| {
+        let (a, b) = (elements[0], elements[1]);
+        match kind {
+            Binary::Add => a + b,
+            Binary::Sub => a + PRIME - b,
+            Binary::Mul => a * b,
+            Binary::Div => a * inverse(b),
+            Binary::Lt => u64::from(a < b),
+            Binary::Eq => u64::from(a == b),
+        }
+    })
+}
+
+pub fn neg(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
+    let dtype = args[0].tensor()?.dtype;
+    if dtype == Dtype::Bool {
+        return Err(Refusal::Form("the negative of a bool"));
+    }
+    zip(args, dtype, |elements| PRIME - elements[0])
+}
+
+pub fn cast(args: &[Arg<'_>], dtype: Dtype) -> Result<Tensor, Refusal> {
+    zip(args, dtype, |elements| elements[0])
+}
+
+pub fn select(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
+    if args[0].tensor()?.dtype != Dtype::Bool {
+        return Err(Refusal::Form("the condition is no bool"));
+    }
+    zip(args, promoted(&args[1..]), |elements| elements[if elements[0] == 1 { 1 } else { 2 }])
+}
+
+/// The operand shifted by numbers that hang on the place of the whole value: what a fused update does to its operands.
+pub fn sgd(args: &[Arg<'_>]) -> Result<Vec<Tensor>, Refusal> {
+    let (param, grad) = (args[0].tensor()?, args[1].tensor()?);
+    let buffer = args[2].optional();
+    let others = [Some(grad), buffer];
+    if others.iter().flatten().any(|other| other.dims != param.dims || other.dtype != param.dtype)
+        || !is_float(param.dtype)
+    {
+        return Err(Refusal::Form("an update of unlike tensors"));
+    }
+    let buffer = zip(&[args[1], args[2]], param.dtype, |elements| elements[0] + 2 * elements[1])?;
+    let stepped =
+        zip(&[args[0], Arg::Tensor(&buffer)], param.dtype, |elements| elements[0] + PRIME * 3 - 3 * elements[1])?;
+    Ok(vec![stepped, buffer])
+}
+
+pub fn mse(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
+    let dtype = promoted(args);
+    if !is_float(dtype) {
+        return Err(Refusal::Form("a loss of whole numbers"));
+    }
+    zip(args, dtype, |elements| {
+        let distance = elements[0] + PRIME - elements[1];
+        distance % PRIME * (distance % PRIME)
+    })
+}
+
+pub fn mse_backward(args: &[Arg<'_>], divisor: u64) -> Result<Tensor, Refusal> {
+    let dtype = args[1].tensor()?.dtype;
+    let scale = inverse(divisor) * 2 % PRIME;
+    zip(args, dtype, |elements| {
+        let distance = (elements[1] + PRIME - elements[2]) % PRIME;
+        elements[0] * distance % PRIME * scale
+    })
+}

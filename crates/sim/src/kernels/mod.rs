@@ -1,0 +1,107 @@
+//! What the operators do to toy tensors, in plain loops, with shape arithmetic of its own.
+//!
+//! The oracle runs these on whole values and the toy workers on the pieces they are sent. Nothing of the rules, the
+//! planner or the sharding may be used here: the oracle would repeat their mistakes.
+
+pub mod elementwise;
+pub mod index;
+pub mod normalize;
+pub mod product;
+pub mod reduce;
+pub mod view;
+
+use crate::tensor::{Tensor, wide};
+use gt_protocol::{Dtype, Scalar};
+
+/// Why there is no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Shapes or dtypes do not fit: known before anything runs.
+    Form(&'static str),
+    /// The elements do not fit: known only where it runs.
+    Data(String),
+}
+
+/// An operand.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg<'a> {
+    Absent,
+    Scalar(Scalar),
+    Tensor(&'a Tensor),
+}
+
+impl<'a> Arg<'a> {
+    pub fn tensor(self) -> Result<&'a Tensor, Refusal> {
+        match self {
+            Self::Tensor(tensor) => Ok(tensor),
+            Self::Absent | Self::Scalar(_) => Err(Refusal::Form("a tensor is missing")),
+        }
+    }
+
+    pub fn optional(self) -> Option<&'a Tensor> {
+        match self {
+            Self::Tensor(tensor) => Some(tensor),
+            Self::Absent | Self::Scalar(_) => None,
+        }
+    }
+}
+
+/// A dimension counted from the front; a scalar has one.
+pub fn wrap(dim: i64, rank: usize) -> Result<usize, Refusal> {
+    let range = wide(rank.max(1));
+    let wrapped = if dim < 0 { dim + range } else { dim };
+    match usize::try_from(wrapped) {
+        Ok(place) if wrapped < range => Ok(place),
+        Ok(_) | Err(_) => Err(Refusal::Form("no such dimension")),
+    }
+}
+
+/// The shape that all of these stretch to.
+pub fn broadcast(shapes: &[&[usize]]) -> Result<Vec<usize>, Refusal> {
+    let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
+    let mut result = vec![1; rank];
+    for shape in shapes {
+        for (place, &size) in result.iter_mut().rev().zip(shape.iter().rev()) {
+            match (*place, size) {
+                (_, 1) => {}
+                (1, _) => *place = size,
+                (a, b) if a == b => {}
+                (_, _) => return Err(Refusal::Form("shapes do not stretch to each other")),
+            }
+        }
+    }
+    Ok(result)
+}
+
+pub fn is_float(dtype: Dtype) -> bool {
+    dtype == Dtype::F32 || dtype == Dtype::F64
+}
+
+/// The dtype of a result: among tensors with dimensions the widest; others count where their kind is higher.
+pub fn promoted(args: &[Arg<'_>]) -> Dtype {
+    let mut classes: [Option<Dtype>; 3] = [None; 3];
+    for arg in args {
+        let (class, dtype) = match arg {
+            Arg::Absent => continue,
+            Arg::Tensor(tensor) => (usize::from(tensor.rank() == 0), tensor.dtype),
+            Arg::Scalar(Scalar::Bool(_)) => (2, Dtype::Bool),
+            Arg::Scalar(Scalar::Int(_)) => (2, Dtype::I64),
+            Arg::Scalar(Scalar::Float(_)) => (2, Dtype::F32),
+        };
+        classes[class] = Some(classes[class].map_or(dtype, |before| before.max(dtype)));
+    }
+    let [tensors, points, scalars] = classes;
+    outweigh(tensors, outweigh(points, scalars)).unwrap_or(Dtype::F32)
+}
+
+fn outweigh(first: Option<Dtype>, second: Option<Dtype>) -> Option<Dtype> {
+    let (Some(a), Some(b)) = (first, second) else { return first.or(second) };
+    Some(if kind(b) > kind(a) { a.max(b) } else { a })
+}
+
+fn kind(dtype: Dtype) -> u8 {
+    u8::from(dtype != Dtype::Bool) + u8::from(is_float(dtype))
+}
+
+/// Promotion within one class takes the maximum of dtypes: right for those the simulator uses, whose order is theirs.
+pub const DTYPES: [Dtype; 4] = [Dtype::I32, Dtype::I64, Dtype::F32, Dtype::F64];

@@ -1,0 +1,55 @@
+//! Products summed over an index.
+
+use super::{Arg, Refusal, broadcast};
+use crate::tensor::{PRIME, Tensor};
+use gt_protocol::Dtype;
+
+/// `a @ b` over the last two dimensions; a vector gets a dimension that is taken away again.
+pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, Refusal> {
+    if a.rank() == 0 || b.rank() == 0 {
+        return Err(Refusal::Form("a product with a scalar"));
+    }
+    if a.dtype != b.dtype || a.dtype == Dtype::Bool {
+        return Err(Refusal::Form("a product of unlike dtypes"));
+    }
+    let row = if a.rank() == 1 { [&[1], a.dims.as_slice()].concat() } else { a.dims.clone() };
+    let column = if b.rank() == 1 { [b.dims.as_slice(), &[1]].concat() } else { b.dims.clone() };
+    let (lead_a, lead_b) = (row.len() - 2, column.len() - 2);
+    let (m, k, n) = (row[lead_a], row[lead_a + 1], column[lead_b + 1]);
+    if column[lead_b] != k {
+        return Err(Refusal::Form("the sizes of the summed index differ"));
+    }
+    let batch = broadcast(&[&row[..lead_a], &column[..lead_b]])?;
+    let whole_a = Tensor { dims: row, ..a.clone() };
+    let whole_b = Tensor { dims: column, ..b.clone() };
+    let dims = [batch.as_slice(), &[m, n]].concat();
+    let mut product = Tensor::from_fn(&dims, a.dtype, |index| {
+        let (mut left, mut right) = (index.to_vec(), index.to_vec());
+        let last = index.len() - 1;
+        (0..k).fold(0, |sum, place| {
+            left[last] = place;
+            right[last - 1] = place;
+            (sum + whole_a.at(&left) * whole_b.at(&right)) % PRIME
+        })
+    });
+    if b.rank() == 1 {
+        product.dims.pop();
+    }
+    if a.rank() == 1 {
+        product.dims.remove(product.dims.len() - usize::from(b.rank() > 1) - 1);
+    }
+    Ok(product)
+}
+
+/// `input @ weight.T + bias`
+pub fn linear(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
+    let (input, weight, bias) = (args[0].tensor()?, args[1].tensor()?, args[2].optional());
+    let [n, k] = *weight.dims.as_slice() else { return Err(Refusal::Form("a weight of two dimensions")) };
+    let turned = Tensor::from_fn(&[k, n], weight.dtype, |index| weight.at(&[index[1], index[0]]));
+    let product = matmul(input, &turned)?;
+    let Some(bias) = bias else { return Ok(product) };
+    if bias.dims != [n] || bias.dtype != input.dtype {
+        return Err(Refusal::Form("a bias of another shape"));
+    }
+    Ok(Tensor::from_fn(&product.dims, product.dtype, |index| product.at(index) + bias.at(index)))
+}

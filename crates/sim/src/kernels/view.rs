@@ -1,0 +1,146 @@
+//! The same elements in another order or shape, and tensors put together.
+
+use super::{Refusal, promoted, wrap};
+use crate::kernels::Arg;
+use crate::tensor::{Tensor, from_dims, narrow, wide};
+
+pub fn reshape(operand: &Tensor, sizes: &[i64]) -> Result<Tensor, Refusal> {
+    let known: i64 = sizes.iter().filter(|&&size| size != -1).product();
+    let count = wide(operand.data.len());
+    let missing = count.checked_div(known).unwrap_or(0);
+    let sizes: Vec<i64> =
+        sizes.iter().map(|&size| if size == -1 { missing } else { size }).collect();
+    if sizes.iter().product::<i64>() != count {
+        return Err(Refusal::Form("a shape of another number of elements"));
+    }
+    Ok(Tensor { dims: from_dims(&sizes), ..operand.clone() })
+}
+
+pub fn permute(operand: &Tensor, dims: &[i64]) -> Result<Tensor, Refusal> {
+    let dims: Vec<usize> =
+        dims.iter().map(|&dim| wrap(dim, operand.rank())).collect::<Result<_, _>>()?;
+    let mut sorted = dims.clone();
+    sorted.sort_unstable();
+    if !sorted.iter().copied().eq(0..operand.rank()) {
+        return Err(Refusal::Form("not an order of the dimensions"));
+    }
+    let sizes: Vec<usize> = dims.iter().map(|&dim| operand.dims[dim]).collect();
+    Ok(Tensor::from_fn(&sizes, operand.dtype, |index| {
+        let mut source = vec![0; index.len()];
+        for (&dim, &place) in dims.iter().zip(index) {
+            source[dim] = place;
+        }
+        operand.at(&source)
+    }))
+}
+
+pub fn expand(operand: &Tensor, sizes: &[i64]) -> Result<Tensor, Refusal> {
+    let Some(lead) = sizes.len().checked_sub(operand.rank()) else {
+        return Err(Refusal::Form("too few sizes"));
+    };
+    let mut dims = from_dims(sizes);
+    for (place, &own) in operand.dims.iter().enumerate() {
+        if sizes[lead + place] == -1 {
+            dims[lead + place] = own;
+        } else if own != 1 && own != dims[lead + place] {
+            return Err(Refusal::Form("only a size of 1 stretches"));
+        }
+    }
+    Ok(Tensor::from_fn(&dims, operand.dtype, |index| operand.at(index)))
+}
+
+pub fn slice(operand: &Tensor, [dim, start, end, step]: [i64; 4]) -> Result<Tensor, Refusal> {
+    if operand.rank() == 0 || step < 1 {
+        return Err(Refusal::Form("no slice"));
+    }
+    let dim = wrap(dim, operand.rank())?;
+    let size = wide(operand.dims[dim]);
+    let bound = |bound: i64| if bound < 0 { bound + size } else { bound };
+    let start = bound(start).clamp(0, size);
+    let end = bound(end).clamp(start, size);
+    let mut dims = operand.dims.clone();
+    dims[dim] = narrow((end - start + step - 1) / step);
+    Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
+        let mut source = index.to_vec();
+        source[dim] = narrow(start) + source[dim] * narrow(step);
+        operand.at(&source)
+    }))
+}
+
+pub fn select(operand: &Tensor, dim: i64, index: i64) -> Result<Tensor, Refusal> {
+    if operand.rank() == 0 {
+        return Err(Refusal::Form("nothing to select from"));
+    }
+    let dim = wrap(dim, operand.rank())?;
+    let size = wide(operand.dims[dim]);
+    if index >= size || index < -size {
+        return Err(Refusal::Form("no such index"));
+    }
+    let place = narrow(if index < 0 { index + size } else { index });
+    let mut dims = operand.dims.clone();
+    dims.remove(dim);
+    Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
+        let mut source = index.to_vec();
+        source.insert(dim, place);
+        operand.at(&source)
+    }))
+}
+
+pub fn flip(operand: &Tensor, dims: &[i64]) -> Result<Tensor, Refusal> {
+    let dims: Vec<usize> =
+        dims.iter().map(|&dim| wrap(dim, operand.rank())).collect::<Result<_, _>>()?;
+    Ok(Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+        let mut source = index.to_vec();
+        for &dim in &dims {
+            if let Some(place) = source.get_mut(dim) {
+                *place = operand.dims[dim] - 1 - *place;
+            }
+        }
+        operand.at(&source)
+    }))
+}
+
+/// Operands of one rank; empty vectors, which join anything, are not used.
+pub fn cat(args: &[Arg<'_>], dim: i64) -> Result<Tensor, Refusal> {
+    let parts: Vec<&Tensor> = args.iter().map(|arg| arg.tensor()).collect::<Result<_, _>>()?;
+    let [first, ..] = parts.as_slice() else { return Err(Refusal::Form("nothing to join")) };
+    if parts.iter().any(|part| part.rank() == 0 || part.rank() != first.rank()) {
+        return Err(Refusal::Form("parts of another rank"));
+    }
+    let dim = wrap(dim, first.rank())?;
+    for part in &parts {
+        let mut sizes = part.dims.clone();
+        sizes[dim] = first.dims[dim];
+        if sizes != first.dims {
+            return Err(Refusal::Form("parts of other sizes"));
+        }
+    }
+    let mut dims = first.dims.clone();
+    dims[dim] = parts.iter().map(|part| part.dims[dim]).sum();
+    Ok(Tensor::from_fn(&dims, promoted(args), |index| {
+        let mut source = index.to_vec();
+        for part in &parts {
+            match source[dim].checked_sub(part.dims[dim]) {
+                None => return part.at(&source),
+                Some(rest) => source[dim] = rest,
+            }
+        }
+        0
+    }))
+}
+
+pub fn stack(args: &[Arg<'_>], dim: i64) -> Result<Tensor, Refusal> {
+    let parts: Vec<&Tensor> = args.iter().map(|arg| arg.tensor()).collect::<Result<_, _>>()?;
+    let [first, ..] = parts.as_slice() else { return Err(Refusal::Form("nothing to join")) };
+    if parts.iter().any(|part| part.dims != first.dims) {
+        return Err(Refusal::Form("parts of other sizes"));
+    }
+    let dim = wrap(dim, first.rank() + 1)?;
+    let mut dims = first.dims.clone();
+    dims.insert(dim, parts.len());
+    Ok(Tensor::from_fn(&dims, promoted(args), |index| {
+        let mut source = index.to_vec();
+        let part = source.remove(dim);
+        parts[part].at(&source)
+    }))
+}

@@ -1,0 +1,179 @@
+//! What a client's program means: its instructions executed at once, in order, on whole tensors.
+//!
+//! Nothing here knows of workers, placements or slots, and nothing of the rules or the planner may be used.
+
+use crate::compute::Compute;
+use crate::kernels::{Arg, Refusal};
+use crate::tensor::{Tensor, wide};
+use gt_protocol::{Id, Scalar};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// An operand of a step; values are named by number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Term {
+    Absent,
+    Value(Id),
+    Scalar(Scalar),
+}
+
+/// One line of a client's program.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Compute { compute: Compute, terms: Vec<Term>, consumes: u16 },
+    Upload { tensor: Tensor, pieces: usize },
+    Distribute { source: Id, dim: Option<i64> },
+    Free(Vec<Id>),
+    Read { value: Id, start: u64, count: u64 },
+    Synchronize,
+    Stats,
+}
+
+/// What a number stands for.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    Value(Rc<Tensor>),
+    /// Numbers of the instructions that may be its first cause, and a tensor of its shape where that is known.
+    Failed { causes: BTreeSet<u64>, shape: Option<Rc<Tensor>> },
+}
+
+/// Who notices that an instruction fails of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    Dispatcher,
+    Worker,
+    /// Perhaps: another worker's piece of an operand fails too.
+    Perhaps,
+}
+
+/// What a step would do, before anybody has decided to take it.
+pub struct Evaluated {
+    pub outcomes: Vec<Outcome>,
+    pub root: Option<Root>,
+}
+
+#[derive(Debug, Default)]
+pub struct Oracle {
+    next_number: u64,
+    values: BTreeMap<Id, Outcome>,
+    roots: BTreeMap<u64, Root>,
+}
+
+impl Oracle {
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Which instructions fail of themselves.
+    pub fn roots(&self) -> &BTreeMap<u64, Root> {
+        &self.roots
+    }
+
+    pub fn outcome(&self, id: Id) -> Option<&Outcome> {
+        self.values.get(&id)
+    }
+
+    /// A tensor of the value's shape; the value itself where it has not failed.
+    pub fn shape(&self, id: Id) -> Option<&Rc<Tensor>> {
+        match self.values.get(&id)? {
+            Outcome::Value(tensor) => Some(tensor),
+            Outcome::Failed { shape, .. } => shape.as_ref(),
+        }
+    }
+
+    /// Takes a step; the names of what it defines.
+    pub fn commit(&mut self, evaluated: Evaluated) -> Vec<Id> {
+        let number = self.next_number;
+        self.next_number += 1;
+        if let Some(root) = evaluated.root {
+            self.roots.insert(number, root);
+        }
+        let ids = (0..).map(|output| Id::number(number, output));
+        let named: Vec<(Id, Outcome)> = ids.zip(evaluated.outcomes).collect();
+        let ids = named.iter().map(|(id, _)| *id).collect();
+        self.values.extend(named);
+        ids
+    }
+
+    /// The program cannot name this value any more; its number stays.
+    pub fn forget(&mut self, id: Id) {
+        self.values.remove(&id);
+    }
+
+    pub fn copy_of(&self, source: Id) -> Evaluated {
+        let outcomes = self.values.get(&source).cloned().into_iter().collect();
+        Evaluated { outcomes, root: None }
+    }
+
+    pub fn value(tensor: Tensor) -> Evaluated {
+        Evaluated { outcomes: vec![Outcome::Value(Rc::new(tensor))], root: None }
+    }
+
+    pub fn evaluate(&self, compute: &Compute, terms: &[Term]) -> Evaluated {
+        let own = self.next_number;
+        let outputs = usize::from(compute.encode().0.info().outputs);
+        let mut causes = BTreeSet::new();
+        let mut known = true;
+        for term in terms {
+            if let Term::Value(id) = term
+                && let Some(Outcome::Failed { causes: earlier, shape }) = self.values.get(id)
+            {
+                causes.extend(earlier);
+                known &= shape.is_some();
+            }
+        }
+        let failed = |causes: &BTreeSet<u64>, shapes: Vec<Tensor>| {
+            let mut shapes = shapes.into_iter().map(Rc::new);
+            (0..outputs)
+                .map(|_| Outcome::Failed { causes: causes.clone(), shape: shapes.next() })
+                .collect()
+        };
+        if !known {
+            return Evaluated { outcomes: failed(&causes, Vec::new()), root: None };
+        }
+        let inherited = !causes.is_empty();
+        let args = self.args(terms);
+        match compute.run(&args) {
+            Ok(tensors) if !inherited => {
+                let outcomes = tensors.into_iter().map(|tensor| Outcome::Value(Rc::new(tensor)));
+                Evaluated { outcomes: outcomes.collect(), root: None }
+            }
+            Ok(tensors) => Evaluated { outcomes: failed(&causes, tensors), root: None },
+            Err(Refusal::Form(_)) => {
+                causes.insert(own);
+                let root = if inherited { Root::Perhaps } else { Root::Dispatcher };
+                Evaluated { outcomes: failed(&causes, Vec::new()), root: Some(root) }
+            }
+            Err(Refusal::Data(_)) => {
+                causes.insert(own);
+                let shapes = shapes_with_good_indices(compute, &args);
+                let root = if inherited { Root::Perhaps } else { Root::Worker };
+                Evaluated { outcomes: failed(&causes, shapes), root: Some(root) }
+            }
+        }
+    }
+
+    fn args(&self, terms: &[Term]) -> Vec<Arg<'_>> {
+        let arg = |term: &Term| match term {
+            Term::Absent => Arg::Absent,
+            Term::Scalar(scalar) => Arg::Scalar(*scalar),
+            Term::Value(id) => self.shape(*id).map_or(Arg::Absent, |tensor| Arg::Tensor(tensor)),
+        };
+        terms.iter().map(arg).collect()
+    }
+}
+
+/// The results' shapes do not hang on the indices, which are the operand of whole numbers.
+fn shapes_with_good_indices(compute: &Compute, args: &[Arg<'_>]) -> Vec<Tensor> {
+    let place = if matches!(compute, Compute::NllLossBackward(_)) { 2 } else { 1 };
+    let Some(indices) = args.get(place).and_then(|arg| arg.optional()) else { return Vec::new() };
+    let zeros = Tensor::from_fn(&indices.dims, indices.dtype, |_| 0);
+    let mut args = args.to_vec();
+    args[place] = Arg::Tensor(&zeros);
+    compute.run(&args).unwrap_or_default()
+}
+
+/// Elements of a value, as a read counts them.
+pub fn count(tensor: &Tensor) -> u64 {
+    wide(tensor.data.len()).cast_unsigned()
+}

@@ -1,0 +1,126 @@
+//! Toy tensors: whole numbers modulo a prime, so that every order of a sum has the same bits and a mean is exact.
+//!
+//! The dtype is carried along and decides how many bytes an element has on the wire; it changes no value.
+
+use gt_protocol::{Dims, Dtype, Scalar};
+
+/// Elements are below this: the largest prime that fits the four bytes of a signed integer.
+pub const PRIME: u64 = (1 << 31) - 1;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    pub dims: Vec<usize>,
+    pub dtype: Dtype,
+    /// Row-major.
+    pub data: Vec<u64>,
+}
+
+impl Tensor {
+    /// Each element from its index.
+    pub fn from_fn(dims: &[usize], dtype: Dtype, mut element: impl FnMut(&[usize]) -> u64) -> Self {
+        let count = dims.iter().product();
+        let mut data = Vec::with_capacity(count);
+        let mut index = vec![0; dims.len()];
+        for _ in 0..count {
+            data.push(element(&index) % PRIME);
+            for (place, &size) in index.iter_mut().zip(dims).rev() {
+                *place += 1;
+                if *place < size {
+                    break;
+                }
+                *place = 0;
+            }
+        }
+        Self { dims: dims.to_vec(), dtype, data }
+    }
+
+    /// The element at an index of at least as many dimensions; leading ones are ignored and a size of 1 is stretched.
+    pub fn at(&self, index: &[usize]) -> u64 {
+        let own = &index[index.len() - self.dims.len()..];
+        let stretched = |(&size, &place): (&usize, &usize)| (size, if size == 1 { 0 } else { place });
+        let places = self.dims.iter().zip(own).map(stretched);
+        self.data[places.fold(0, |offset, (size, place)| offset * size + place)]
+    }
+
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    pub fn bytes_len(&self) -> u64 {
+        u64::try_from(self.data.len()).unwrap_or(0) * self.dtype.size()
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        to_bytes(self.dtype, &self.data)
+    }
+
+    pub fn from_bytes(dtype: Dtype, dims: &[usize], bytes: &[u8]) -> Self {
+        Self { dims: dims.to_vec(), dtype, data: elements(dtype, bytes) }
+    }
+}
+
+pub fn to_bytes(dtype: Dtype, elements: &[u64]) -> Vec<u8> {
+    let size = element_bytes(dtype);
+    elements.iter().flat_map(|element| element.to_le_bytes().into_iter().take(size)).collect()
+}
+
+pub fn elements(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {
+    let element = |chunk: &[u8]| {
+        chunk.iter().rev().fold(0, |element, &byte| element << 8 | u64::from(byte))
+    };
+    bytes.chunks(element_bytes(dtype)).map(element).collect()
+}
+
+fn element_bytes(dtype: Dtype) -> usize {
+    usize::try_from(dtype.size()).unwrap_or(1)
+}
+
+/// `a` with `a * inverse(a) = 1`; 0 for 0, so that a division is total.
+pub fn inverse(element: u64) -> u64 {
+    let (mut result, mut base, mut exponent) = (1, element % PRIME, PRIME - 2);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result = result * base % PRIME;
+        }
+        base = base * base % PRIME;
+        exponent >>= 1;
+    }
+    result
+}
+
+/// The element that a whole number stands for.
+pub fn residue(number: i64) -> u64 {
+    number.rem_euclid(PRIME.cast_signed()).cast_unsigned()
+}
+
+/// The element that an operand without a tensor stands for; the simulator writes whole numbers only.
+pub fn element_of(scalar: Scalar) -> u64 {
+    match scalar {
+        Scalar::Bool(value) => u64::from(value),
+        Scalar::Int(value) => residue(value),
+        #[allow(
+            clippy::as_conversions,
+            clippy::cast_possible_truncation,
+            reason = "a whole number below 2^53"
+        )]
+        Scalar::Float(value) => residue(value as i64),
+    }
+}
+
+pub fn wide(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+/// A size that is known not to be negative.
+pub fn narrow(size: i64) -> usize {
+    usize::try_from(size).unwrap_or(0)
+}
+
+pub fn to_dims(sizes: &[usize]) -> Dims {
+    let sizes: Vec<i64> = sizes.iter().map(|&size| wide(size)).collect();
+    Dims::new(&sizes).unwrap_or(Dims::EMPTY)
+}
+
+pub fn from_dims(dims: &[i64]) -> Vec<usize> {
+    dims.iter().map(|&size| narrow(size)).collect()
+}

@@ -1,0 +1,129 @@
+//! Sixteen-byte records with descriptors attached, over the Unix socket between two processes of one host.
+//!
+//! The socket carries nothing else: it hands over rings, and its end of file is the peer's death.
+
+use crate::{DescriptorError, receive_with_fds, send_with_fds};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Bytes of a record.
+pub const RECORD_BYTES: usize = 16;
+/// Most descriptors of a record: a ring each way, and a bell.
+pub const RECORD_FDS: usize = 3;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlKind {
+    /// Two descriptors: the ring that the receiver reads, and the ring that it writes. `index` is its worker index.
+    /// A dispatcher that serves many peers adds a third: the bell of the ring that the receiver writes
+    /// ([`Producer::set_bell`](crate::Producer::set_bell)).
+    Setup,
+    /// Two descriptors: the ring to write to worker `index`, and the ring to read from it.
+    Peer,
+    /// Worker `index` is gone.
+    PeerGone,
+    /// The receiver ends.
+    Shutdown,
+}
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlRecord {
+    /// What it says.
+    pub kind: ControlKind,
+    /// The worker that it is about.
+    pub index: u32,
+    /// Free for the kind's own use; zero so far.
+    pub value: u64,
+}
+
+impl ControlRecord {
+    /// The record in its fixed little-endian layout: kind, index, value.
+    #[must_use]
+    pub fn encode(&self) -> [u8; RECORD_BYTES] {
+        let kind: u32 = match self.kind {
+            ControlKind::Setup => 1,
+            ControlKind::Peer => 2,
+            ControlKind::PeerGone => 3,
+            ControlKind::Shutdown => 4,
+        };
+        let mut bytes = [0; RECORD_BYTES];
+        let fields = kind.to_le_bytes().into_iter().chain(self.index.to_le_bytes());
+        for (place, byte) in bytes.iter_mut().zip(fields.chain(self.value.to_le_bytes())) {
+            *place = byte;
+        }
+        bytes
+    }
+
+    /// The record of these bytes; `None` for an unknown kind.
+    #[must_use]
+    pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first_chunk::<4>()?;
+        let (index, rest) = rest.split_first_chunk::<4>()?;
+        let (value, _) = rest.split_first_chunk::<8>()?;
+        let kind = match u32::from_le_bytes(*kind) {
+            1 => ControlKind::Setup,
+            2 => ControlKind::Peer,
+            3 => ControlKind::PeerGone,
+            4 => ControlKind::Shutdown,
+            _ => return None,
+        };
+        Some(Self { kind, index: u32::from_le_bytes(*index), value: u64::from_le_bytes(*value) })
+    }
+}
+
+/// Sends a record.
+///
+/// # Errors
+/// The peer is gone or does not read.
+pub fn send_record(
+    socket: BorrowedFd<'_>,
+    record: &ControlRecord,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), DescriptorError> {
+    send_with_fds(socket, &record.encode(), descriptors)
+}
+
+/// The next record and its descriptors; `None` at the end of the stream or after bytes that are no record.
+///
+/// # Errors
+/// The socket failed.
+pub fn receive_record(
+    socket: BorrowedFd<'_>,
+) -> Result<Option<(ControlRecord, Vec<OwnedFd>)>, DescriptorError> {
+    let mut bytes = [0; RECORD_BYTES];
+    let mut filled = 0;
+    let mut descriptors = Vec::new();
+    while filled < RECORD_BYTES {
+        let rest = bytes.get_mut(filled..).unwrap_or_default();
+        let (count, mut arrived) = receive_with_fds(socket, rest, RECORD_FDS)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        filled += count;
+        descriptors.append(&mut arrived);
+    }
+    Ok(ControlRecord::decode(&bytes).map(|record| (record, descriptors)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ControlKind, ControlRecord, receive_record, send_record};
+    use crate::socket_pair;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_record_crosses_with_its_descriptors() {
+        let (left, right) = socket_pair().unwrap();
+        let record = ControlRecord { kind: ControlKind::Peer, index: 7, value: 1 << 40 };
+        send_record(left.as_fd(), &record, &[right.as_fd(), left.as_fd()]).unwrap();
+        let (arrived, descriptors) = receive_record(right.as_fd()).unwrap().unwrap();
+        assert_eq!((arrived, descriptors.len()), (record, 2));
+        drop(left);
+        assert!(receive_record(right.as_fd()).unwrap().is_none());
+    }
+
+    #[test]
+    fn an_unknown_kind_is_no_record() {
+        assert_eq!(ControlRecord::decode(&[9; 16]), None);
+    }
+}

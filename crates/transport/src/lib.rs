@@ -1,0 +1,36 @@
+//! How GT's processes on one host talk: a ring of 32-bit words in shared memory, descriptors over a
+//! Unix socket, and the few scheduler calls that make a woken process start at once.
+//!
+//! The map:
+//! - [`ring`]: [`create`] a sealed memfd, then one [`Producer`] and one [`Consumer`] attach to it.
+//! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
+//! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
+//!
+//! What must not be in here: any meaning of a word. This crate does not know what an instruction,
+//! a batch or a session is, and starts no thread. It is, with `python`, the only Rust with `unsafe`.
+//!
+//! A peer may be hostile: descriptors are checked before they are mapped, counters in shared memory
+//! are checked at every read, each word is copied out once, and the reader of the words checks them.
+
+#![deny(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("gt-transport needs memfd, futex and eventfd: Linux only");
+#[cfg(not(target_endian = "little"))]
+compile_error!("gt-transport packs bytes into words in little-endian order, as its peers do");
+
+pub mod control;
+pub mod descriptors;
+pub mod ring;
+pub mod scheduling;
+
+pub use control::{ControlKind, ControlRecord, receive_record, send_record};
+pub use descriptors::{
+    DescriptorError, FDS_MAX, drain_eventfd, eventfd, peer_closed, receive_with_fds, send_with_fds,
+    socket_pair,
+};
+pub use ring::{
+    CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, WAIT_MAX, create,
+};
+pub use scheduling::{die_with_parent, set_short_slice, set_timer_slack_1us, yield_now};

@@ -1,0 +1,118 @@
+//! The word ring: a pipe of 32-bit words from one producer to one consumer in a sealed memfd.
+//!
+//! There is no framing. The producer publishes a group of words by one store of the tail, so the
+//! consumer sees all of a group or none of it. Where a group ends is for the words themselves to say.
+//!
+//! Layout: one page of header (see `mapping`), then a power-of-two number of words. The capacity is
+//! not written anywhere: both sides derive it from the size of the memfd, which the seals fix.
+//!
+//! Who wakes whom: every publication stores the tail, fences, and loads the consumer's parked word.
+//! A consumer that parks stores that word, fences, and re-reads the tail. So one of the two always
+//! sees the other (the same holds for the head and a parked producer), and while the consumer runs,
+//! the producer makes no system call: the ring itself is the batch.
+//!
+//! After `fork` the mapping does not exist in the child (`MADV_DONTFORK`): a child that touches an
+//! inherited [`Producer`] or [`Consumer`] dies by SIGSEGV instead of moving its parent's counters.
+//! Whoever may fork checks that before calling in here. Only dropping one in a child is harmless.
+
+mod consumer;
+mod mapping;
+mod park;
+mod producer;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use thiserror::Error;
+
+pub use consumer::Consumer;
+pub use producer::Producer;
+
+/// The smallest ring: one page of words, so that hysteresis of a quarter still means many groups.
+pub const CAPACITY_WORDS_MIN: u32 = 1 << 10;
+/// The largest ring, 256 MiB: what one peer can make another map. Larger payloads go by slab.
+pub const CAPACITY_WORDS_MAX: u32 = 1 << 26;
+/// No wait is longer than this, so that every deadline is representable; callers wait in a loop.
+pub const WAIT_MAX: Duration = Duration::from_hours(24);
+
+/// Without these a peer could shrink the file below the mapping: SIGBUS at the next access.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Why a ring could not be made or attached to.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// The caller asked for a ring larger than the limit.
+    #[error("ring of {requested} words: at most {CAPACITY_WORDS_MAX} are allowed")]
+    Capacity {
+        /// Words asked for.
+        requested: u32,
+    },
+    /// The descriptor is no memfd, or a peer could still resize it.
+    #[error("ring descriptor has seals {found:#x}, needed are {needed:#x}")]
+    Seals {
+        /// Seals of the descriptor, as in `F_GET_SEALS`; 0 for a file that cannot have any.
+        found: u32,
+        /// Seals that must be there.
+        needed: u32,
+    },
+    /// The file is not a header page and a power of two of words within the limits.
+    #[error("ring descriptor of {bytes} bytes: not a header and an allowed power of two of words")]
+    Size {
+        /// Size of the file.
+        bytes: u64,
+    },
+    /// The counters in the header claim more words than the ring holds.
+    #[error("ring header has tail {tail} and head {head}, more than {capacity} words apart")]
+    Counters {
+        /// Words published so far, wrapping.
+        tail: u32,
+        /// Words consumed so far, wrapping.
+        head: u32,
+        /// Words that the ring holds.
+        capacity: u32,
+    },
+    /// A system call failed.
+    #[error("{call} for a ring failed: {source}")]
+    System {
+        /// Name of the call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl RingError {
+    fn system(call: &'static str) -> impl FnOnce(Errno) -> Self {
+        move |errno| Self::System { call, source: errno.into() }
+    }
+}
+
+/// Makes an empty ring of at least `capacity_words` words, rounded up to a power of two.
+///
+/// # Errors
+/// [`RingError::Capacity`] above [`CAPACITY_WORDS_MAX`]; [`RingError::System`] if the kernel refuses.
+pub fn create(capacity_words: u32) -> Result<OwnedFd, RingError> {
+    if capacity_words > CAPACITY_WORDS_MAX {
+        return Err(RingError::Capacity { requested: capacity_words });
+    }
+    let capacity = capacity_words.max(CAPACITY_WORDS_MIN).next_power_of_two();
+    let fd = memfd()?;
+    rustix::fs::ftruncate(&fd, mapping::bytes_of(capacity))
+        .map_err(RingError::system("ftruncate"))?;
+    rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(RingError::system("fcntl_add_seals"))?;
+    Ok(fd)
+}
+
+/// Kernels before 6.3 do not know `NOEXEC_SEAL`; hardened newer ones demand it.
+fn memfd() -> Result<OwnedFd, RingError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match rustix::fs::memfd_create("gt-ring", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create("gt-ring", flags),
+        made => made,
+    }
+    .map_err(RingError::system("memfd_create"))
+}

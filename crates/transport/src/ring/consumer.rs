@@ -1,0 +1,162 @@
+//! The reading side of a ring.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use super::mapping::{Mapping, to_counter, to_usize};
+use super::park::{self, PARKED_ON_BELL, PARKED_ON_FUTEX, RUNNING, Sleep};
+use super::{RingError, WAIT_MAX};
+use crate::scheduling::poll_until;
+
+/// The reading side of a ring. One per ring, in one process, used by one thread at a time.
+///
+/// In a forked child the mapping does not exist and any use except dropping is a SIGSEGV: callers
+/// that may be forked compare process ids first.
+#[derive(Debug)]
+pub struct Consumer {
+    mapping: Mapping,
+    /// Ours alone: what the shared head says is never read back, so no peer can move it.
+    head: u32,
+    /// As last read and found plausible; the true one is at least this far.
+    tail: u32,
+    corrupt: bool,
+}
+
+impl Consumer {
+    /// Attaches to a ring, going on where its counters are.
+    ///
+    /// # Errors
+    /// [`RingError`] when the descriptor is not a sealed ring of an allowed size, or its counters
+    /// contradict each other, or the kernel refuses. Safe with a descriptor from a hostile peer.
+    #[allow(clippy::needless_pass_by_value, reason = "a ring's descriptor is used up by attaching")]
+    pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
+        let mapping = Mapping::new(fd.as_fd())?;
+        let (tail, head) = mapping.counters()?;
+        Ok(Self { mapping, head, tail, corrupt: false })
+    }
+
+    /// Words that the ring holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        to_usize(self.mapping.capacity())
+    }
+
+    /// True after the producer's counter claimed the impossible. No word is read from then on: the
+    /// peer is hostile or broken, and the caller drops it.
+    #[must_use]
+    pub fn is_corrupt(&self) -> bool {
+        self.corrupt
+    }
+
+    /// Words that can be read right now; 0 when corrupt.
+    pub fn available(&mut self) -> usize {
+        let known = self.tail.wrapping_sub(self.head);
+        let tail = self.mapping.header().tail.word.load(Ordering::Acquire);
+        let published = tail.wrapping_sub(self.head);
+        // A tail only grows, and never more than the capacity ahead; anything else is a lie.
+        self.corrupt |= published > self.mapping.capacity() || published < known;
+        if self.corrupt {
+            return 0;
+        }
+        self.tail = tail;
+        to_usize(published)
+    }
+
+    /// Copies up to `words_max` words out, behind what `out` holds, and frees their place. Returns
+    /// how many. One fence a call, so read in bulk; the words are copied once and then only ours,
+    /// so the caller's checks on `out` hold whatever the peer does to the ring.
+    pub fn read(&mut self, out: &mut Vec<u32>, words_max: usize) -> usize {
+        let known = to_usize(self.tail.wrapping_sub(self.head));
+        let words = if known < words_max { self.available() } else { known }.min(words_max);
+        if words == 0 || self.corrupt {
+            return 0;
+        }
+        let (first, second) = self.mapping.span(self.head, words);
+        out.reserve(words);
+        out.extend(first.iter().map(|slot| slot.load(Ordering::Relaxed)));
+        out.extend(second.iter().map(|slot| slot.load(Ordering::Relaxed)));
+        self.release(words);
+        words
+    }
+
+    /// Waits for words: polls with `sched_yield` until `spin` is over, then sleeps on a futex until
+    /// `timeout` (counted from the call) is over. True when words are available. May return early
+    /// with false on a signal, so callers loop and check signals and the peer's life; false at once
+    /// when the ring is corrupt.
+    pub fn wait(&mut self, spin: Duration, timeout: Duration) -> bool {
+        if self.available() > 0 {
+            return true;
+        }
+        let timeout = timeout.min(WAIT_MAX);
+        let deadline = Instant::now() + timeout;
+        let ready = || self.available() > 0 || self.corrupt;
+        if poll_until(spin.min(timeout), ready) {
+            return !self.corrupt;
+        }
+        self.sleep_until(deadline);
+        self.available() > 0
+    }
+
+    /// First half of a sleep in epoll, for a thread that serves many rings: after true, the producer's
+    /// next publication writes to its bell. False when words are there already or the ring is corrupt:
+    /// do not sleep. After the sleep call [`park_end`](Self::park_end), and then look for words.
+    pub fn park_begin(&mut self) -> bool {
+        self.park(PARKED_ON_BELL)
+    }
+
+    /// Second half: the producer stops ringing the bell. It may have rung meanwhile; the bell's count
+    /// is for the thread that polls it to drain.
+    pub fn park_end(&mut self) {
+        self.mapping.header().consumer_parked.word.store(RUNNING, Ordering::Relaxed);
+    }
+
+    fn park(&mut self, how: u32) -> bool {
+        self.mapping.header().consumer_parked.word.store(how, Ordering::Relaxed);
+        // Pairs with the fence in Producer::wake_consumer: either it sees us parked, or we its tail.
+        fence(Ordering::SeqCst);
+        let sleeps = self.available() == 0 && !self.corrupt;
+        if !sleeps {
+            self.park_end();
+        }
+        sleeps
+    }
+
+    fn sleep_until(&mut self, deadline: Instant) {
+        // Each round sleeps, so a peer that wakes us for nothing is the only way to many rounds, and
+        // the deadline is their limit.
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || !self.park(PARKED_ON_FUTEX) {
+                return;
+            }
+            let parked = &self.mapping.header().consumer_parked.word;
+            let slept = park::sleep_on(parked, PARKED_ON_FUTEX, left);
+            self.park_end();
+            if self.available() > 0 || self.corrupt || slept != Sleep::Woken {
+                return;
+            }
+        }
+    }
+
+    /// Gives the place of the next `words` words, at most the known ones, back to the producer.
+    fn release(&mut self, words: usize) {
+        self.head = self.head.wrapping_add(to_counter(words));
+        self.mapping.header().head.word.store(self.head, Ordering::Release);
+        self.wake_producer();
+    }
+
+    fn wake_producer(&mut self) {
+        // Pairs with the fence in Producer::park: head then parked here, parked then head there.
+        fence(Ordering::SeqCst);
+        let wanted = self.mapping.header().producer_parked.word.load(Ordering::Relaxed);
+        if wanted == RUNNING {
+            return;
+        }
+        let free = self.capacity() - self.available().min(self.capacity());
+        let parked = &self.mapping.header().producer_parked.word;
+        if free >= to_usize(wanted) && park::claim_wake(parked, wanted) {
+            park::wake(parked);
+        }
+    }
+}

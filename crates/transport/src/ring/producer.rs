@@ -1,0 +1,219 @@
+//! The writing side of a ring.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::mapping::{Mapping, to_counter, to_usize};
+use super::park::{self, PARKED_ON_BELL, PARKED_ON_FUTEX, RUNNING, Sleep};
+use super::{RingError, WAIT_MAX};
+use crate::scheduling::poll_until;
+
+/// How long a full ring is polled before the producer parks: longer than a wake-up takes (20-50 us),
+/// short against what a full ring means to the consumer (a millisecond of work and more).
+const SPIN_WHEN_FULL: Duration = Duration::from_micros(100);
+/// A parked producer resumes when a quarter of the ring is free: at one group at a time both sides
+/// would pay a wake-up per group.
+const RESUME_FRACTION: u32 = 4;
+
+/// The writing side of a ring. One per ring, in one process, used by one thread at a time.
+///
+/// In a forked child the mapping does not exist and any use except dropping is a SIGSEGV: callers
+/// that may be forked compare process ids first.
+#[derive(Debug)]
+pub struct Producer {
+    mapping: Mapping,
+    /// Ours alone: what the shared tail says is never read back, so no peer can move it.
+    tail: u32,
+    /// As last read and found plausible; the true one is at least this far.
+    head: u32,
+    bell: Option<OwnedFd>,
+    corrupt: bool,
+}
+
+impl Producer {
+    /// Attaches to a ring, going on where its counters are.
+    ///
+    /// # Errors
+    /// [`RingError`] when the descriptor is not a sealed ring of an allowed size, or its counters
+    /// contradict each other, or the kernel refuses. Safe with a descriptor from a hostile peer.
+    #[allow(clippy::needless_pass_by_value, reason = "a ring's descriptor is used up by attaching")]
+    pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
+        let mapping = Mapping::new(fd.as_fd())?;
+        let (tail, head) = mapping.counters()?;
+        Ok(Self { mapping, tail, head, bell: None, corrupt: false })
+    }
+
+    /// Words that the ring holds; a larger group can never be written.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        to_usize(self.mapping.capacity())
+    }
+
+    /// True after the consumer's counter claimed the impossible, or its bell could not be rung.
+    /// Nothing is written from then on: the peer is hostile or broken, and the caller drops it.
+    #[must_use]
+    pub fn is_corrupt(&self) -> bool {
+        self.corrupt
+    }
+
+    /// Free words right now; 0 when corrupt. Reads the consumer's cache line: on a hot path use
+    /// [`has_space`](Self::has_space).
+    pub fn space(&mut self) -> usize {
+        self.refresh_head();
+        to_usize(self.free())
+    }
+
+    /// Whether this many words fit; reads the shared head only if the last known one does not suffice.
+    pub fn has_space(&mut self, words: usize) -> bool {
+        words <= to_usize(self.free()) || words <= self.space()
+    }
+
+    /// Writes the parts as one group and publishes it; rings the bell if the consumer has parked.
+    /// False, with nothing written, when the group does not fit now (or ever: see
+    /// [`capacity`](Self::capacity)) or the ring is corrupt.
+    pub fn write(&mut self, parts: &[&[u32]]) -> bool {
+        let words = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        if !self.has_space(words) {
+            return false;
+        }
+        let mut tail = self.tail;
+        for part in parts {
+            tail = self.store(tail, part.len(), part.iter().copied());
+        }
+        self.publish(tail);
+        true
+    }
+
+    /// Like [`write`](Self::write) for a head of words and bytes behind it, packed in little-endian
+    /// order and padded with zeros to whole words.
+    pub fn write_with_bytes(&mut self, head: &[u32], bytes: &[u8]) -> bool {
+        let body_words = bytes.len().div_ceil(size_of::<u32>());
+        if !self.has_space(head.len().saturating_add(body_words)) {
+            return false;
+        }
+        let body = self.store(self.tail, head.len(), head.iter().copied());
+        let (whole, rest) = bytes.as_chunks::<4>();
+        let tail = self.store(body, whole.len(), whole.iter().copied().map(u32::from_le_bytes));
+        let tail = self.store(tail, rest.len().min(1), std::iter::once(padded_word(rest)));
+        self.publish(tail);
+        true
+    }
+
+    /// Waits until this many words fit: polls for a while, then sleeps until a quarter of the ring is
+    /// free (all of `words` for a larger group) or the time is over. True when the words fit; where the
+    /// consumer stops before a quarter is free, that shows only when the time is over, so keep it
+    /// short (100 ms). May return early with false on a signal, so callers loop and check signals and
+    /// the peer's life; false at once for a group beyond the capacity or a corrupt ring.
+    pub fn wait_space(&mut self, words: usize, timeout: Duration) -> bool {
+        if words > self.capacity() || self.corrupt {
+            return false;
+        }
+        if self.has_space(words) {
+            return true;
+        }
+        let timeout = timeout.min(WAIT_MAX);
+        let deadline = Instant::now() + timeout;
+        let wanted = to_counter(words).max(self.mapping.capacity() / RESUME_FRACTION);
+        let ready = || self.space() >= to_usize(wanted) || self.corrupt;
+        if poll_until(SPIN_WHEN_FULL.min(timeout), ready) {
+            return !self.corrupt;
+        }
+        self.park(wanted, deadline);
+        self.has_space(words) && !self.corrupt
+    }
+
+    /// From now on a consumer that sleeps in epoll ([`park_begin`](super::Consumer::park_begin)) is
+    /// woken by this eventfd. It must not block: a peer's word that it is an eventfd is not enough.
+    pub fn set_bell(&mut self, eventfd: OwnedFd) {
+        self.bell = Some(eventfd);
+        // The consumer may have parked, and words been written, before there was a bell.
+        self.wake_consumer();
+    }
+
+    fn free(&self) -> u32 {
+        if self.corrupt { 0 } else { self.mapping.capacity() - self.tail.wrapping_sub(self.head) }
+    }
+
+    /// The true head lies between the last known one and the tail; anything else is a lie.
+    fn refresh_head(&mut self) {
+        let head = self.mapping.header().head.word.load(Ordering::Acquire);
+        if self.tail.wrapping_sub(head) > self.tail.wrapping_sub(self.head) {
+            self.corrupt = true;
+        } else {
+            self.head = head;
+        }
+    }
+
+    /// Stores `count` words from a counter on, unpublished, and returns the counter behind them.
+    fn store(&self, counter: u32, count: usize, mut words: impl Iterator<Item = u32>) -> u32 {
+        let (first, second) = self.mapping.span(counter, count);
+        // Two loops, not a chain: that one tests at every word which half it is in.
+        for (slot, word) in first.iter().zip(words.by_ref()) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        for (slot, word) in second.iter().zip(words) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        counter.wrapping_add(to_counter(count))
+    }
+
+    fn publish(&mut self, tail: u32) {
+        if tail == self.tail {
+            return;
+        }
+        self.tail = tail;
+        self.mapping.header().tail.word.store(tail, Ordering::Release);
+        self.wake_consumer();
+    }
+
+    fn wake_consumer(&mut self) {
+        // Pairs with the fence in Consumer::park: tail then parked here, parked then tail there.
+        fence(Ordering::SeqCst);
+        let parked = &self.mapping.header().consumer_parked.word;
+        match (parked.load(Ordering::Relaxed), &self.bell) {
+            (PARKED_ON_FUTEX, _) if park::claim_wake(parked, PARKED_ON_FUTEX) => park::wake(parked),
+            (PARKED_ON_BELL, Some(bell)) if park::claim_wake(parked, PARKED_ON_BELL) => {
+                self.corrupt |= !ring_bell(bell);
+            }
+            _ => {}
+        }
+    }
+
+    fn park(&mut self, wanted: u32, deadline: Instant) {
+        // Each round sleeps, so a peer that wakes us for nothing is the only way to many rounds, and
+        // the deadline is their limit.
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.mapping.header().producer_parked.word.store(wanted, Ordering::Relaxed);
+            // Pairs with the fence in Consumer::wake_producer.
+            fence(Ordering::SeqCst);
+            self.refresh_head();
+            let parked = &self.mapping.header().producer_parked.word;
+            let mut slept = Sleep::Woken;
+            if self.free() < wanted && !self.corrupt {
+                slept = park::sleep_on(parked, wanted, left);
+            }
+            parked.store(RUNNING, Ordering::Relaxed);
+            self.refresh_head();
+            if self.free() >= wanted || self.corrupt || slept != Sleep::Woken {
+                return;
+            }
+        }
+    }
+}
+
+/// Adds one to an eventfd; false if it cannot be rung. A full counter (EAGAIN) is readable already.
+fn ring_bell(bell: &OwnedFd) -> bool {
+    matches!(rustix::io::write(bell, &1_u64.to_ne_bytes()), Ok(_) | Err(Errno::AGAIN))
+}
+
+fn padded_word(rest: &[u8]) -> u32 {
+    let byte = |index: usize| rest.get(index).copied().unwrap_or(0);
+    u32::from_le_bytes([byte(0), byte(1), byte(2), 0])
+}

@@ -1,0 +1,65 @@
+//! The scheduler calls take effect on the calling thread, and a signal ends a wait.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a failed test is a panic"
+)]
+#![allow(unsafe_code, reason = "neither std nor rustix sends a signal to a thread")]
+
+mod common;
+
+use std::mem;
+use std::os::unix::thread::JoinHandleExt;
+use std::ptr;
+use std::thread;
+
+use common::{CONSUMER_PARKED, FOREVER, NEVER_SPIN, SMALL, ring};
+use gt_transport::{die_with_parent, set_short_slice, set_timer_slack_1us, yield_now};
+use rustix::process::{Signal, getpriority_process};
+
+#[test]
+fn a_short_slice_keeps_the_nice_value() {
+    let before = getpriority_process(None).unwrap();
+    // A sandbox may refuse; both answers are right, a changed priority is not.
+    let _ = set_short_slice();
+    assert_eq!(getpriority_process(None).unwrap(), before);
+}
+
+#[test]
+fn timer_slack_is_one_microsecond() {
+    set_timer_slack_1us().unwrap();
+    assert_eq!(rustix::thread::current_timer_slack().unwrap(), 1000);
+}
+
+#[test]
+fn the_parents_death_kills() {
+    die_with_parent().unwrap();
+    assert_eq!(rustix::process::parent_process_death_signal().unwrap(), Some(Signal::KILL));
+    rustix::process::set_parent_process_death_signal(None).unwrap();
+}
+
+extern "C" fn nothing(_signal: libc::c_int) {}
+
+#[test]
+fn a_signal_ends_a_wait_early() {
+    let (_producer, mut consumer, memory) = ring(SMALL);
+    // SAFETY: the handler does nothing, so it may run at any point; no other test uses the signal.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        let handler: extern "C" fn(libc::c_int) = nothing;
+        action.sa_sigaction = handler as libc::sighandler_t;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()), 0);
+    }
+    let waiter = thread::spawn(move || consumer.wait(NEVER_SPIN, FOREVER));
+    memory.until_not_zero(CONSUMER_PARKED);
+    // Again and again, because the first may come between the parked word and the sleep.
+    while !waiter.is_finished() {
+        // SAFETY: the thread has not been joined, so its id is valid.
+        unsafe { libc::pthread_kill(waiter.as_pthread_t(), libc::SIGUSR1) };
+        yield_now();
+    }
+    assert!(!waiter.join().unwrap());
+}

@@ -1,0 +1,75 @@
+//! What a machine needs from whatever computes.
+
+use crate::Fault;
+use gt_protocol::{Dtype, Instruction, Meta, Op, Scalar};
+use smallvec::SmallVec;
+
+/// The results of an instruction; nearly always one.
+pub type Values<V> = SmallVec<[V; 2]>;
+
+/// An operand as an engine gets it.
+#[derive(Debug)]
+pub enum Input<'a, V> {
+    Absent,
+    Value(&'a V),
+    Scalar(Scalar),
+}
+
+/// How a collective joins the shards of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    Sum,
+    Max,
+    Min,
+    Product,
+}
+
+impl Fold {
+    /// The word of this index in the attribute's list, `sum|max|min|prod`.
+    pub fn from_choice(index: u8) -> Option<Self> {
+        [Self::Sum, Self::Max, Self::Min, Self::Product].get(usize::from(index)).copied()
+    }
+}
+
+/// Executes instructions on values of its own. It owns no table and knows no slot.
+pub trait Engine {
+    /// A handle to a value: dropping it frees the value.
+    type Value;
+
+    /// Computes the row's outputs. Bit k of `reuse` says that nobody reads operand k again and that a result has its
+    /// shape and dtype: its buffer may become a result's. A result shares memory with an operand only then, and for
+    /// the rows that [`aliases`](crate::reuse::aliases) lists.
+    fn execute(
+        &mut self,
+        instruction: &Instruction<'_>,
+        operands: &[Input<'_, Self::Value>],
+        reuse: u16,
+    ) -> Result<Values<Self::Value>, Fault>;
+
+    /// Positions whose buffer this engine can use again for a result of `op`.
+    fn in_place(&self, op: Op) -> u16;
+
+    /// What a value is; asked only where the shape rules cannot say (a mask's count of elements).
+    fn meta(&mut self, value: &Self::Value) -> Result<Meta, Fault>;
+
+    /// A value whose bytes [`write`](Self::write) will fill.
+    fn allocate(&mut self, meta: &Meta) -> Result<Self::Value, Fault>;
+
+    /// Puts bytes into an allocated value; the machine has checked that they fit.
+    fn write(
+        &mut self,
+        value: &mut Self::Value,
+        byte_offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Fault>;
+
+    /// Shows all the bytes of a value, row-major, in place where they lie so.
+    fn with_bytes(&mut self, value: &Self::Value, show: &mut dyn FnMut(&[u8]))
+    -> Result<(), Fault>;
+
+    /// Folds shards of one dtype and length, in the order given.
+    fn fold(&mut self, dtype: Dtype, fold: Fold, shards: &[&[u8]]) -> Result<Vec<u8>, Fault>;
+
+    /// Returns when everything before has run.
+    fn synchronize(&mut self) -> Result<(), Fault>;
+}

@@ -1,0 +1,57 @@
+//! Why an instruction has no result, and the first cause that its dependents inherit.
+
+use gt_protocol::Op;
+use gt_protocol::message::{Failure, FailureClass, clip};
+
+/// What went wrong in one step, before it is known whose.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Fault {
+    pub class: FailureClass,
+    pub text: String,
+}
+
+impl Fault {
+    pub fn new(class: FailureClass, text: impl Into<String>) -> Self {
+        Self { class, text: text.into() }
+    }
+
+    /// The dispatcher's mistake.
+    pub(crate) fn protocol(text: impl Into<String>) -> Self {
+        Self::new(FailureClass::Protocol, text)
+    }
+}
+
+/// A fault with the instruction that met it: what the slots of its results, and of theirs, hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    pub session: u32,
+    /// The low half of the instruction's number.
+    pub tag: u32,
+    pub op: Option<Op>,
+    pub fault: Fault,
+}
+
+impl Cause {
+    pub fn message(&self) -> Failure<'_> {
+        Failure {
+            session: self.session,
+            number: self.tag.into(),
+            class: self.fault.class,
+            op: self.op,
+            tag: self.tag,
+            text: clip(&self.fault.text),
+        }
+    }
+}
+
+impl From<&Failure<'_>> for Cause {
+    fn from(failure: &Failure<'_>) -> Self {
+        Self {
+            session: failure.session,
+            tag: failure.tag,
+            op: failure.op,
+            fault: Fault::new(failure.class, failure.text),
+        }
+    }
+}

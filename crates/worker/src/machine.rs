@@ -1,0 +1,411 @@
+//! One instruction after the other: what a worker does with the words it is sent.
+
+use crate::collective::Peers;
+use crate::table::{Held, NoValue, Table};
+use crate::{Cause, Engine, Fault, Input, Values, reuse};
+use gt_protocol::message::{self, FailureClass, Message, REPLY_BYTES_MAX, Reply, Stats};
+use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
+use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand};
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// Where a machine's answers go, in order.
+pub trait Replies {
+    fn send(&mut self, message: &Message<'_>);
+}
+
+/// Why a machine takes no more words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The dispatcher said goodbye.
+    Goodbye,
+    /// The length of a frame is impossible, so nobody knows where the next one begins.
+    Broken(WireError),
+}
+
+/// A worker: an engine, its slots, and the session that it works for at the moment.
+#[derive(Debug)]
+pub struct Machine<E: Engine> {
+    pub(crate) engine: E,
+    pub(crate) table: Table<E::Value>,
+    /// This worker's index, by which collectives name it.
+    pub(crate) index: u32,
+    session: u32,
+    executed: u64,
+}
+
+impl<E: Engine> Machine<E> {
+    pub fn new(engine: E) -> Self {
+        Self { engine, table: Table::default(), index: 0, session: 0, executed: 0 }
+    }
+
+    /// Tells the worker which member of a collective's group it is.
+    pub fn set_index(&mut self, index: u32) {
+        self.index = index;
+    }
+
+    pub fn stats(&self, request: u64) -> Stats {
+        let (values, bytes, bytes_peak) = self.table.counters();
+        Stats { request, values, bytes, bytes_peak, executed: self.executed }
+    }
+
+    /// Executes the complete frames at the front of `words` and returns how many words they have. All of `words` is
+    /// looked ahead at, so a caller hands over everything that has been published.
+    pub fn run(
+        &mut self,
+        words: &[u32],
+        replies: &mut impl Replies,
+        peers: &mut impl Peers,
+    ) -> Result<usize, Stop> {
+        let mut rest = words;
+        // One for all: it has 300 bytes, and moving it takes longer than decoding into it.
+        let mut instruction = Instruction::new(Op::Free);
+        while let Some((frame, next)) = split_frame(rest)? {
+            if frame.first().is_some_and(|first| first & 0xffff >= MESSAGE_CODE_FIRST.into()) {
+                self.message(frame, replies)?;
+            } else if let Err(error) = wire::decode_into(frame, &mut instruction) {
+                self.undecoded(frame, error, replies);
+            } else {
+                self.executed += 1;
+                if let Err(why) = self.instruction(&instruction, next, replies, peers) {
+                    self.fail(&instruction, &why, replies);
+                }
+            }
+            rest = next;
+        }
+        Ok(words.len() - rest.len())
+    }
+
+    #[cold]
+    fn undecoded(&mut self, frame: &[u32], error: WireError, replies: &mut impl Replies) {
+        let tag = frame.get(1).copied().unwrap_or(0);
+        let fault = Fault::protocol(format!("an instruction's {error}"));
+        let cause = Cause { session: self.session, tag, op: None, fault };
+        replies.send(&Message::Failure(cause.message()));
+    }
+
+    #[cold]
+    fn message(&mut self, frame: &[u32], replies: &mut impl Replies) -> Result<(), Stop> {
+        let fault = match message::decode(frame) {
+            Ok((Message::StatsRequest { request }, _)) => {
+                replies.send(&Message::Stats(self.stats(request)));
+                return Ok(());
+            }
+            Ok((Message::Goodbye { .. }, _)) => return Err(Stop::Goodbye),
+            Ok((other, _)) => {
+                Fault::protocol(format!("{} is no message to a worker", other.name()))
+            }
+            Err(error) => Fault::protocol(format!("a message's {error}")),
+        };
+        let cause = Cause { session: self.session, tag: 0, op: None, fault };
+        replies.send(&Message::Failure(cause.message()));
+        Ok(())
+    }
+
+    fn instruction(
+        &mut self,
+        instruction: &Instruction<'_>,
+        next: &[u32],
+        replies: &mut impl Replies,
+        peers: &mut impl Peers,
+    ) -> Result<(), NoValue> {
+        match instruction.op.info().family {
+            Family::Control => self.control(instruction, replies),
+            Family::Collective => self.collective(instruction, peers),
+            Family::Create if instruction.op == Op::Upload => self.upload(instruction),
+            Family::Create
+            | Family::Random
+            | Family::Elementwise
+            | Family::Contract
+            | Family::Reduce
+            | Family::Normalize
+            | Family::View
+            | Family::Index
+            | Family::Loss
+            | Family::Update => self.compute(instruction, next),
+        }
+    }
+
+    /// Marks the results, answers who waits for this instruction, and reports a first cause once.
+    #[cold]
+    fn fail(&mut self, instruction: &Instruction<'_>, why: &NoValue, replies: &mut impl Replies) {
+        let cause = match why {
+            NoValue::Failed(cause) => Rc::clone(cause),
+            NoValue::Fault(fault) => Rc::new(self.cause_of(instruction, fault.clone())),
+        };
+        for &id in &instruction.outputs {
+            self.table.poison(id, &cause);
+        }
+        let failure = cause.message();
+        if matches!(instruction.op, Op::Read | Op::Synchronize) {
+            let request = unsigned(instruction, "request").unwrap_or(0);
+            replies.send(&Message::FailedReply { request, failure });
+        } else if matches!(why, NoValue::Fault(_)) {
+            replies.send(&Message::Failure(failure));
+        }
+    }
+
+    pub(crate) fn cause_of(&self, instruction: &Instruction<'_>, fault: Fault) -> Cause {
+        let (session, tag, op) = (self.session, instruction.tag, Some(instruction.op));
+        Cause { session, tag, op, fault }
+    }
+
+    fn compute(&mut self, instruction: &Instruction<'_>, next: &[u32]) -> Result<(), NoValue> {
+        let mut inputs: SmallVec<[Input<'_, E::Value>; 4]> = SmallVec::new();
+        for operand in &instruction.operands {
+            inputs.push(match operand {
+                Operand::Absent => Input::Absent,
+                Operand::Scalar(scalar) => Input::Scalar(*scalar),
+                Operand::Value(id) => Input::Value(&self.table.held(*id)?.value),
+            });
+        }
+        self.table.check_vacant(&instruction.outputs)?;
+        let metas = reuse::results(&self.table, instruction);
+        let reuse = match self.engine.in_place(instruction.op) {
+            0 => 0,
+            in_place => reuse::reusable(&self.table, instruction, in_place, next, &metas),
+        };
+        let mut values = self.engine.execute(instruction, &inputs, reuse)?;
+        drop(inputs);
+        if reuse == 0 {
+            return self.define(instruction, values, &metas);
+        }
+        // The usual case, a result over its first dying operand, keeps that operand's entry in the table.
+        if let (&[to], [_], Some(from)) =
+            (&*instruction.outputs, &*values, only(instruction, reuse))
+            && let Some(value) = values.pop()
+        {
+            let moved = self.table.succeed(from, to, value);
+            debug_assert!(moved, "{from:?} was looked at above");
+            return Ok(());
+        }
+        self.consume(instruction, reuse);
+        self.define(instruction, values, &metas)
+    }
+
+    fn consume(&mut self, instruction: &Instruction<'_>, reuse: u16) {
+        for (position, operand) in instruction.operands.iter().take(16).enumerate() {
+            if let Operand::Value(id) = operand
+                && reuse & (1 << position) != 0
+            {
+                self.table.consume(*id);
+            }
+        }
+    }
+
+    fn define(
+        &mut self,
+        instruction: &Instruction<'_>,
+        values: Values<E::Value>,
+        metas: &[Meta],
+    ) -> Result<(), NoValue> {
+        if values.len() != instruction.outputs.len() {
+            let (count, expected) = (values.len(), instruction.outputs.len());
+            let text = format!("{count} results instead of {expected}");
+            return Err(Fault::new(FailureClass::Internal, text).into());
+        }
+        for (place, (&id, value)) in instruction.outputs.iter().zip(values).enumerate() {
+            let meta = match metas.get(place) {
+                Some(meta) => *meta,
+                None => self.engine.meta(&value)?,
+            };
+            match viewed(&self.table, instruction) {
+                Some((storage, overlapping)) => {
+                    self.table.put_alias(id, Held { value, meta, storage, overlapping });
+                }
+                None => self.table.put(id, value, meta),
+            }
+        }
+        Ok(())
+    }
+
+    fn control(
+        &mut self,
+        instruction: &Instruction<'_>,
+        replies: &mut impl Replies,
+    ) -> Result<(), NoValue> {
+        let op = instruction.op;
+        if op == Op::Free {
+            return self.free(instruction);
+        } else if op == Op::Read {
+            return self.read(instruction, replies);
+        } else if op == Op::Chunk {
+            return self.chunk(instruction);
+        } else if op == Op::Session {
+            let id = unsigned(instruction, "id")?;
+            self.session = u32::try_from(id)
+                .map_err(|_| Fault::protocol(format!("session {id} does not fit 32 bits")))?;
+        } else if op == Op::Synchronize {
+            let request = unsigned(instruction, "request")?;
+            self.engine.synchronize()?;
+            replies.send(&Message::Done { request });
+        } else if op == Op::Distribute {
+            return Err(Fault::protocol("distribute is for dispatchers only").into());
+        }
+        // Names of signals and source positions are for traces; a worker keeps none.
+        Ok(())
+    }
+
+    fn free(&mut self, instruction: &Instruction<'_>) -> Result<(), NoValue> {
+        let mut unknown: Option<Id> = None;
+        for id in instruction.values() {
+            if !self.table.free(id) {
+                unknown = unknown.or(Some(id));
+            }
+        }
+        match unknown {
+            None => Ok(()),
+            Some(id) => {
+                let slot = id.as_slot().unwrap_or(u32::MAX);
+                Err(Fault::protocol(format!("free of slot {slot}, which is empty")).into())
+            }
+        }
+    }
+
+    fn upload(&mut self, instruction: &Instruction<'_>) -> Result<(), NoValue> {
+        let (Attr::Ints(dims), Attr::Dtype(dtype)) =
+            (instruction.attr("size"), instruction.attr("dtype"))
+        else {
+            return Err(Fault::protocol("upload without size and dtype").into());
+        };
+        let meta = Meta::new(*dtype, *dims);
+        self.table.check_vacant(&instruction.outputs)?;
+        let mut value = self.allocate(&meta)?;
+        check_fits(&meta, 0, instruction.payload)?;
+        self.engine.write(&mut value, 0, instruction.payload)?;
+        if let Some(&id) = instruction.outputs.first() {
+            self.table.put(id, value, meta);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn allocate(&mut self, meta: &Meta) -> Result<E::Value, Fault> {
+        if meta.dims.iter().any(|&size| size < 0) || meta.dims.elements().is_none() {
+            return Err(Fault::protocol(format!("{meta} is no shape")));
+        }
+        self.engine.allocate(meta)
+    }
+
+    fn chunk(&mut self, instruction: &Instruction<'_>) -> Result<(), NoValue> {
+        let id = first_value(instruction)?;
+        let offset = unsigned(instruction, "offset")?;
+        let held = self.table.held_mut(id)?;
+        check_fits(&held.meta, offset, instruction.payload)?;
+        Ok(self.engine.write(&mut held.value, offset, instruction.payload)?)
+    }
+
+    fn read(
+        &mut self,
+        instruction: &Instruction<'_>,
+        replies: &mut impl Replies,
+    ) -> Result<(), NoValue> {
+        let id = first_value(instruction)?;
+        let request = unsigned(instruction, "request")?;
+        let start = unsigned(instruction, "start")?;
+        let total = unsigned(instruction, "count")?;
+        let held = self.table.held(id)?;
+        let meta = held.meta;
+        let elements = u64::try_from(meta.elements()).unwrap_or(0);
+        if start.checked_add(total).is_none_or(|end| end > elements) {
+            let text = format!("read of {total} elements from {start} on of a {meta}");
+            return Err(Fault::protocol(text).into());
+        }
+        let answer = Reply {
+            request,
+            start,
+            count: 0,
+            total,
+            dtype: meta.dtype,
+            dims: meta.dims,
+            bytes: &[],
+        };
+        let mut length = 0;
+        self.engine.with_bytes(&held.value, &mut |bytes| {
+            length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            if length == meta.bytes() {
+                answer_in_pieces(&answer, bytes, replies);
+            }
+        })?;
+        if length != meta.bytes() {
+            let text = format!("a {meta} of {length} bytes");
+            return Err(Fault::new(FailureClass::Internal, text).into());
+        }
+        Ok(())
+    }
+}
+
+/// The operand whose buffer was used again, where it is just one.
+fn only(instruction: &Instruction<'_>, reuse: u16) -> Option<Id> {
+    let position = usize::try_from(reuse.trailing_zeros()).ok()?;
+    match instruction.operands.get(position)? {
+        Operand::Value(id) if reuse.count_ones() == 1 => Some(*id),
+        Operand::Value(_) | Operand::Scalar(_) | Operand::Absent => None,
+    }
+}
+
+/// Memory that the result of a view shares with operand 0, and whether its elements overlap there.
+fn viewed<V>(table: &Table<V>, instruction: &Instruction<'_>) -> Option<(u32, bool)> {
+    if !reuse::aliases(instruction.op) {
+        return None;
+    }
+    let held = table.held(instruction.values().next()?).ok()?;
+    Some((held.storage, held.overlapping || instruction.op == Op::Expand))
+}
+
+fn answer_in_pieces(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies) {
+    let size = answer.dtype.size();
+    let byte = |element: u64| usize::try_from(element.saturating_mul(size)).unwrap_or(usize::MAX);
+    let wanted = bytes.get(byte(answer.start)..byte(answer.start + answer.total));
+    let wanted = wanted.unwrap_or_default();
+    if wanted.is_empty() {
+        replies.send(&Message::Reply(*answer));
+        return;
+    }
+    let mut start = answer.start;
+    // REPLY_BYTES_MAX is a multiple of every element's size.
+    for piece in wanted.chunks(REPLY_BYTES_MAX) {
+        let count = u64::try_from(piece.len()).unwrap_or(0) / size;
+        replies.send(&Message::Reply(Reply { start, count, bytes: piece, ..*answer }));
+        start += count;
+    }
+}
+
+/// A frame and what follows it.
+type Split<'a> = (&'a [u32], &'a [u32]);
+
+/// The first frame of `words` and what follows, or `None` while it is not complete.
+fn split_frame(words: &[u32]) -> Result<Option<Split<'_>>, Stop> {
+    let Some(&first) = words.first() else { return Ok(None) };
+    let length = usize::try_from(first >> 16).unwrap_or(usize::MAX);
+    if length == 0 {
+        return Err(Stop::Broken(WireError { word: 0, reason: WireReason::Truncated }));
+    }
+    Ok(words.split_at_checked(length))
+}
+
+pub(crate) fn first_value(instruction: &Instruction<'_>) -> Result<Id, Fault> {
+    instruction.values().next().ok_or_else(|| Fault::protocol("the operand is no value"))
+}
+
+/// An attribute that counts something.
+pub(crate) fn unsigned(instruction: &Instruction<'_>, name: &str) -> Result<u64, Fault> {
+    let Attr::Int(value) = instruction.attr(name) else {
+        return Err(Fault::protocol(format!("{name} is missing")));
+    };
+    u64::try_from(*value).map_err(|_| Fault::protocol(format!("{name} is {value}")))
+}
+
+fn check_fits(meta: &Meta, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+    let end = u64::try_from(bytes.len()).ok().and_then(|length| offset.checked_add(length));
+    if end.is_some_and(|end| end <= meta.bytes()) {
+        return Ok(());
+    }
+    let length = bytes.len();
+    Err(Fault::protocol(format!("{length} bytes at {offset} do not fit into a {meta}")))
+}
+
+impl From<Fault> for NoValue {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}

@@ -1,0 +1,139 @@
+//! When a result may take an operand's buffer, and what is known of results before they are computed.
+
+use crate::table::Table;
+use gt_protocol::rules::Arg;
+use gt_protocol::{Dims, DtypeRule, Family, Id, Instruction, Meta, Op, Operand, Scalar};
+use smallvec::SmallVec;
+
+/// Words before the list of a `free`: header and count.
+const FREE_WORDS_BEFORE: usize = 4;
+/// A `free` of more values is not searched: it is no temporary's.
+const FREE_SLOTS_SEARCHED_MAX: usize = 8;
+
+/// Whether the result of `op` may be another view of operand 0's memory.
+pub fn aliases(op: Op) -> bool {
+    matches!(op, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Select | Op::Diagonal)
+}
+
+/// Operands, of those the engine can write to, whose buffer a result may take: nobody reads them again, nothing else
+/// shares their memory, and a result has their shape and dtype.
+pub fn reusable<V>(
+    table: &Table<V>,
+    instruction: &Instruction<'_>,
+    in_place: u16,
+    next: &[u32],
+    results: &[Meta],
+) -> u16 {
+    let dying = (instruction.consumes | freed_next(instruction, next)) & in_place;
+    if dying == 0 {
+        return 0;
+    }
+    let mut reuse = 0;
+    for (position, operand) in instruction.operands.iter().take(16).enumerate() {
+        let bit = 1 << position;
+        if let Operand::Value(id) = operand
+            && dying & bit != 0
+            && let Ok(held) = table.held(*id)
+            && !held.overlapping
+            && table.is_alone(held)
+            && results.contains(&held.meta)
+            && (elementwise(instruction.op) || once(instruction, *id))
+        {
+            reuse |= bit;
+        }
+    }
+    reuse
+}
+
+/// Metadata of the results; empty where the rules cannot tell it from the operands' metadata.
+#[inline]
+pub fn results<V>(table: &Table<V>, instruction: &Instruction<'_>) -> SmallVec<[Meta; 2]> {
+    let mut metas = SmallVec::new();
+    match unchanged(table, instruction) {
+        Some(meta) => metas.push(*meta),
+        None => metas.extend(inferred(table, instruction).into_iter().flatten()),
+    }
+    metas
+}
+
+fn inferred<V>(table: &Table<V>, instruction: &Instruction<'_>) -> Option<SmallVec<[Meta; 2]>> {
+    let mut args: SmallVec<[Arg<'_>; 4]> = SmallVec::new();
+    for operand in &instruction.operands {
+        args.push(match operand {
+            Operand::Absent => Arg::Absent,
+            Operand::Scalar(scalar) => Arg::Scalar(*scalar),
+            Operand::Value(id) => Arg::Value(&table.held(*id).ok()?.meta),
+        });
+    }
+    gt_protocol::rules::infer(instruction.op, &args, &instruction.attrs).ok()
+}
+
+/// The metadata of an elementwise result that is its operands', by one comparison: most of a stream, and the rules
+/// would take longer than the rest of a step.
+fn unchanged<'a, V>(table: &'a Table<V>, instruction: &Instruction<'_>) -> Option<&'a Meta> {
+    let info = instruction.op.info();
+    if info.family != Family::Elementwise || !info.attrs.is_empty() {
+        return None;
+    }
+    let mut found: Option<&Meta> = None;
+    let mut scalar: Option<Scalar> = None;
+    for operand in &instruction.operands {
+        match (operand, found) {
+            (Operand::Absent, _) => return None,
+            (Operand::Scalar(value), _) => scalar = Some(*value),
+            (Operand::Value(id), None) => found = Some(&table.held(*id).ok()?.meta),
+            (Operand::Value(id), Some(meta)) => {
+                if table.held(*id).ok()?.meta != *meta {
+                    return None;
+                }
+            }
+        }
+    }
+    let meta = found?;
+    let keeps = match info.dtype {
+        DtypeRule::First | DtypeRule::Promote => true,
+        DtypeRule::Float => meta.dtype.is_float(),
+        DtypeRule::Bool | DtypeRule::Family => false,
+    };
+    let fits = scalar.is_none_or(|value| value.category() <= meta.dtype.category());
+    (keeps && fits).then_some(meta)
+}
+
+/// Operands that the instruction after this one frees. Only what is published already can be seen: a worker that has
+/// caught up allocates instead.
+fn freed_next(instruction: &Instruction<'_>, next: &[u32]) -> u16 {
+    let Some(&first) = next.first() else { return 0 };
+    if first & 0xffff != u32::from(Op::Free.info().code) {
+        return 0;
+    }
+    let length = usize::try_from(first >> 16).unwrap_or(usize::MAX);
+    let Some(freed) = next.get(FREE_WORDS_BEFORE..length) else { return 0 };
+    if freed.len() > FREE_SLOTS_SEARCHED_MAX {
+        return 0;
+    }
+    let mut dying = 0;
+    for (position, operand) in instruction.operands.iter().take(16).enumerate() {
+        if let Operand::Value(id) = operand
+            && id.as_slot().is_some_and(|slot| freed.contains(&slot))
+        {
+            dying |= 1 << position;
+        }
+    }
+    dying
+}
+
+/// An elementwise kernel reads each element before it writes it, so an operand may stand in two places.
+fn elementwise(op: Op) -> bool {
+    op.info().family == Family::Elementwise
+}
+
+fn once(instruction: &Instruction<'_>, id: Id) -> bool {
+    instruction.values().filter(|&other| other == id).count() == 1
+}
+
+/// `dims` with another size in one place; `None` where there is no such place.
+pub fn with_size(dims: &Dims, dim: usize, size: i64) -> Option<Dims> {
+    let mut dims = *dims;
+    *dims.as_mut_slice().get_mut(dim)? = size;
+    Some(dims)
+}

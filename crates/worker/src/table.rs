@@ -1,0 +1,243 @@
+//! The slots of a worker, and which of them share memory.
+
+use crate::{Cause, Fault};
+use gt_protocol::{Id, Meta};
+use std::rc::Rc;
+
+/// Slots that a dispatcher may use: far more than live values. At about 100 bytes each they are 400 MB.
+const SLOTS_MAX: usize = 1 << 22;
+/// How far above all earlier slots a new one may be. A dispatcher gives them out densely, so this only limits what a
+/// wrong one can make us allocate at once.
+const SLOTS_AHEAD_MAX: usize = 1 << 16;
+
+/// A value in a slot.
+#[derive(Debug)]
+pub struct Held<V> {
+    pub value: V,
+    pub meta: Meta,
+    /// Values with the same one share memory.
+    pub storage: u32,
+    /// Several of its elements are the same memory (`expand`), so it is never written to.
+    pub overlapping: bool,
+}
+
+/// Why a slot has no value.
+#[derive(Debug)]
+pub enum NoValue {
+    Failed(Rc<Cause>),
+    Fault(Fault),
+}
+
+#[derive(Debug)]
+enum Slot<V> {
+    Empty,
+    Value(Held<V>),
+    Failed(Rc<Cause>),
+    /// Its buffer became a result's; only a `free` may follow.
+    Consumed,
+}
+
+#[derive(Debug)]
+struct Storage {
+    holders: u32,
+    bytes: u64,
+}
+
+/// Slots by index.
+#[derive(Debug)]
+pub struct Table<V> {
+    slots: Vec<Slot<V>>,
+    storages: Vec<Storage>,
+    storages_free: Vec<u32>,
+    values: u64,
+    bytes: u64,
+    bytes_peak: u64,
+}
+
+impl<V> Default for Table<V> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            storages: Vec::new(),
+            storages_free: Vec::new(),
+            values: 0,
+            bytes: 0,
+            bytes_peak: 0,
+        }
+    }
+}
+
+impl<V> Table<V> {
+    /// Live values, the bytes of their memory, and the most bytes there have been.
+    pub fn counters(&self) -> (u64, u64, u64) {
+        (self.values, self.bytes, self.bytes_peak)
+    }
+
+    #[inline]
+    pub fn held(&self, id: Id) -> Result<&Held<V>, NoValue> {
+        match self.slots.get(index(id)) {
+            Some(Slot::Value(held)) => Ok(held),
+            other => Err(no_value(other, id)),
+        }
+    }
+
+    pub fn held_mut(&mut self, id: Id) -> Result<&mut Held<V>, NoValue> {
+        match self.slots.get_mut(index(id)) {
+            Some(Slot::Value(held)) => Ok(held),
+            other => Err(no_value(other.as_deref(), id)),
+        }
+    }
+
+    /// Whether no other slot shares the memory of this value.
+    pub fn is_alone(&self, held: &Held<V>) -> bool {
+        self.storage(held.storage).is_some_and(|storage| storage.holders == 1)
+    }
+
+    /// Whether results may go into these slots.
+    pub fn check_vacant(&self, ids: &[Id]) -> Result<(), Fault> {
+        for &id in ids {
+            match self.slots.get(index(id)) {
+                None | Some(Slot::Empty) if index(id) < self.limit() => {}
+                None | Some(Slot::Empty) => {
+                    let text = format!("slot {}: {} is the limit", index(id), self.limit());
+                    return Err(Fault::protocol(text));
+                }
+                Some(Slot::Value(_) | Slot::Failed(_) | Slot::Consumed) => {
+                    return Err(Fault::protocol(format!("slot {} is in use", index(id))));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a value with memory of its own into a vacant slot.
+    pub fn put(&mut self, id: Id, value: V, meta: Meta) {
+        let bytes = meta.bytes();
+        let storage = self.storage_new(bytes);
+        // Saturating: the shapes are as an engine tells them, and these are counters only.
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.bytes_peak = self.bytes_peak.max(self.bytes);
+        self.fill(id, Slot::Value(Held { value, meta, storage, overlapping: false }));
+        self.values += 1;
+    }
+
+    /// Puts a value that shares the memory `storage` into a vacant slot.
+    pub fn put_alias(&mut self, id: Id, held: Held<V>) {
+        let place = usize::try_from(held.storage).unwrap_or(usize::MAX);
+        if let Some(storage) = self.storages.get_mut(place) {
+            storage.holders += 1;
+        }
+        self.fill(id, Slot::Value(held));
+        self.values += 1;
+    }
+
+    pub fn poison(&mut self, id: Id, cause: &Rc<Cause>) {
+        if index(id) < self.limit() {
+            self.take(id, Slot::Failed(Rc::clone(cause)));
+        }
+    }
+
+    /// Drops a value whose buffer has become a result's.
+    pub fn consume(&mut self, id: Id) {
+        self.take(id, Slot::Consumed);
+    }
+
+    /// Puts a value that took over the buffer of the one in `from` into a vacant slot; false if there is none.
+    #[must_use]
+    pub fn succeed(&mut self, from: Id, to: Id, value: V) -> bool {
+        let Some(slot) = self.slots.get_mut(index(from)) else { return false };
+        match std::mem::replace(slot, Slot::Consumed) {
+            Slot::Value(held) => {
+                self.fill(to, Slot::Value(Held { value, ..held }));
+                true
+            }
+            other @ (Slot::Empty | Slot::Failed(_) | Slot::Consumed) => {
+                *slot = other;
+                false
+            }
+        }
+    }
+
+    /// Empties a slot; false where there was nothing.
+    #[must_use]
+    pub fn free(&mut self, id: Id) -> bool {
+        match self.slots.get(index(id)) {
+            None | Some(Slot::Empty) => false,
+            Some(Slot::Value(_) | Slot::Failed(_) | Slot::Consumed) => {
+                self.take(id, Slot::Empty);
+                true
+            }
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.slots.len().saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX)
+    }
+
+    fn fill(&mut self, id: Id, new: Slot<V>) {
+        let place = index(id);
+        if place >= self.slots.len() && place < self.limit() {
+            self.slots.resize_with(place + 1, || Slot::Empty);
+        }
+        if let Some(slot) = self.slots.get_mut(place) {
+            *slot = new;
+        }
+    }
+
+    /// Replaces what a slot holds, and gives its share of memory back.
+    fn take(&mut self, id: Id, new: Slot<V>) {
+        if let Some(Slot::Value(held)) = self.slots.get(index(id)) {
+            let storage = held.storage;
+            self.values -= 1;
+            self.release(storage);
+        }
+        self.fill(id, new);
+    }
+
+    fn storage(&self, storage: u32) -> Option<&Storage> {
+        self.storages.get(usize::try_from(storage).ok()?)
+    }
+
+    fn storage_new(&mut self, bytes: u64) -> u32 {
+        let new = Storage { holders: 1, bytes };
+        if let Some(storage) = self.storages_free.pop() {
+            let place = usize::try_from(storage).unwrap_or(usize::MAX);
+            if let Some(slot) = self.storages.get_mut(place) {
+                *slot = new;
+            }
+            return storage;
+        }
+        self.storages.push(new);
+        // As many as slots, which are limited.
+        u32::try_from(self.storages.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn release(&mut self, storage: u32) {
+        let place = usize::try_from(storage).unwrap_or(usize::MAX);
+        let Some(entry) = self.storages.get_mut(place) else { return };
+        entry.holders -= 1;
+        if entry.holders == 0 {
+            self.bytes = self.bytes.saturating_sub(entry.bytes);
+            self.storages_free.push(storage);
+        }
+    }
+}
+
+#[cold]
+fn no_value<V>(slot: Option<&Slot<V>>, id: Id) -> NoValue {
+    let place = index(id);
+    match slot {
+        Some(Slot::Failed(cause)) => NoValue::Failed(Rc::clone(cause)),
+        Some(Slot::Consumed) => {
+            NoValue::Fault(Fault::protocol(format!("slot {place} was consumed")))
+        }
+        None | Some(Slot::Empty | Slot::Value(_)) => {
+            NoValue::Fault(Fault::protocol(format!("slot {place} holds no value")))
+        }
+    }
+}
+
+/// The place of a slot; beyond every limit where the id is none, which the decoder has excluded.
+fn index(id: Id) -> usize {
+    id.as_slot().and_then(|slot| usize::try_from(slot).ok()).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,293 @@
+//! A toy engine (integers modulo a prime) and what the tests say with it.
+
+#![allow(
+    clippy::as_conversions,
+    clippy::wildcard_enum_match_arm,
+    reason = "a toy of five operators, and numbers that fit"
+)]
+
+mod collective;
+mod machine;
+mod random;
+
+use crate::{
+    Cause, Engine, Fault, Fold, Input, Machine, Parcel, PeerLost, Peers, Received, Replies, Values,
+};
+use gt_protocol::message::{FailureClass, Message};
+use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+const PRIME: i64 = 1_000_003;
+/// Elements of a toy value, whatever garbage asks for.
+const NUMBERS_MAX: i64 = 1 << 16;
+
+/// A vector that views may share.
+#[derive(Clone, Debug)]
+struct Toy {
+    numbers: Rc<RefCell<Vec<i64>>>,
+    dims: Dims,
+}
+
+/// Counts what it allocates, and may be told not to work in place.
+#[derive(Debug, Default)]
+struct ToyEngine {
+    allocations: Rc<Cell<usize>>,
+    never_in_place: bool,
+}
+
+impl ToyEngine {
+    fn new_value(&self, numbers: Vec<i64>, dims: Dims) -> Toy {
+        self.allocations.set(self.allocations.get() + 1);
+        Toy { numbers: Rc::new(RefCell::new(numbers)), dims }
+    }
+
+    fn filled(&self, meta: &Meta, number: i64) -> Result<Toy, Fault> {
+        if meta.dtype != Dtype::I64 || !(0..=NUMBERS_MAX).contains(&meta.elements()) {
+            return Err(Fault::new(FailureClass::OutOfMemory, format!("{meta}")));
+        }
+        Ok(self.new_value(vec![number; usize::try_from(meta.elements()).unwrap()], meta.dims))
+    }
+
+    fn elementwise(
+        &self,
+        operands: &[Input<'_, Toy>],
+        reuse: u16,
+        function: impl Fn(i64, i64) -> i64,
+    ) -> Result<Toy, Fault> {
+        let (left, right) = (numbers(&operands[0]), operands.get(1).map_or(vec![0], numbers));
+        let length = left.len().max(right.len());
+        if [left.len(), right.len()].iter().any(|&own| own != 1 && own != length) {
+            let text = format!("sizes {} and {} do not match", left.len(), right.len());
+            return Err(Fault::new(FailureClass::Runtime, text));
+        }
+        let at = |list: &[i64], place: usize| list[if list.len() == 1 { 0 } else { place }];
+        let result: Vec<i64> = (0..length)
+            .map(|place| function(at(&left, place), at(&right, place)).rem_euclid(PRIME))
+            .collect();
+        for (position, operand) in operands.iter().enumerate() {
+            if let Input::Value(value) = operand
+                && reuse & (1 << position) != 0
+            {
+                value.numbers.replace(result);
+                return Ok((*value).clone());
+            }
+        }
+        Ok(self.new_value(result, Dims::new(&[i64::try_from(length).unwrap()]).unwrap()))
+    }
+}
+
+fn numbers(operand: &Input<'_, Toy>) -> Vec<i64> {
+    match operand {
+        Input::Value(value) => value.numbers.borrow().clone(),
+        Input::Scalar(Scalar::Int(number)) => vec![*number],
+        Input::Scalar(_) | Input::Absent => vec![0],
+    }
+}
+
+fn bytes_of(numbers: &[i64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn numbers_of(bytes: &[u8]) -> Vec<i64> {
+    bytes.as_chunks::<8>().0.iter().map(|number| i64::from_le_bytes(*number)).collect()
+}
+
+impl Engine for ToyEngine {
+    type Value = Toy;
+
+    fn execute(
+        &mut self,
+        instruction: &Instruction<'_>,
+        operands: &[Input<'_, Toy>],
+        reuse: u16,
+    ) -> Result<Values<Toy>, Fault> {
+        let value = match instruction.op {
+            Op::Full => {
+                let [Attr::Ints(dims), Attr::Scalar(number), Attr::Dtype(dtype)] =
+                    &instruction.attrs[..]
+                else {
+                    panic!("{instruction:?}")
+                };
+                let number = if let Scalar::Int(number) = number { *number } else { 0 };
+                self.filled(&Meta::new(*dtype, *dims), number.rem_euclid(PRIME))?
+            }
+            Op::Add => self.elementwise(operands, reuse, |a, b| a + b)?,
+            Op::Sub => self.elementwise(operands, reuse, |a, b| a - b)?,
+            Op::Mul => self.elementwise(operands, reuse, |a, b| a * b)?,
+            Op::Neg => self.elementwise(operands, reuse, |a, _| -a)?,
+            Op::Reshape => {
+                let (Input::Value(value), Attr::Ints(dims)) = (&operands[0], &instruction.attrs[0])
+                else {
+                    panic!("reshape")
+                };
+                if dims.elements() != i64::try_from(value.numbers.borrow().len()).ok() {
+                    let text = format!("shape {dims} is invalid");
+                    return Err(Fault::new(FailureClass::Runtime, text));
+                }
+                Toy { numbers: Rc::clone(&value.numbers), dims: *dims }
+            }
+            other => {
+                let text = format!("no {}", other.info().name);
+                return Err(Fault::new(FailureClass::NotImplemented, text));
+            }
+        };
+        Ok(Values::from_iter([value]))
+    }
+
+    fn in_place(&self, op: Op) -> u16 {
+        match op {
+            _ if self.never_in_place => 0,
+            Op::Add | Op::Mul => 0b11,
+            Op::Sub | Op::Neg => 0b1,
+            _ => 0,
+        }
+    }
+
+    fn meta(&mut self, value: &Toy) -> Result<Meta, Fault> {
+        Ok(Meta::new(Dtype::I64, value.dims))
+    }
+
+    fn allocate(&mut self, meta: &Meta) -> Result<Toy, Fault> {
+        self.filled(meta, 0)
+    }
+
+    fn write(&mut self, value: &mut Toy, byte_offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let mut all = bytes_of(&value.numbers.borrow());
+        let start = usize::try_from(byte_offset).unwrap();
+        all[start..start + bytes.len()].copy_from_slice(bytes);
+        value.numbers.replace(numbers_of(&all));
+        Ok(())
+    }
+
+    fn with_bytes(&mut self, value: &Toy, show: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+        show(&bytes_of(&value.numbers.borrow()));
+        Ok(())
+    }
+
+    fn fold(&mut self, _dtype: Dtype, fold: Fold, shards: &[&[u8]]) -> Result<Vec<u8>, Fault> {
+        let shards: Vec<Vec<i64>> = shards.iter().map(|shard| numbers_of(shard)).collect();
+        let join = |left: i64, right: &i64| match fold {
+            // Not associative on purpose: the order shows.
+            Fold::Sum => (left * 3 + right).rem_euclid(PRIME),
+            Fold::Max => left.max(*right),
+            Fold::Min => left.min(*right),
+            Fold::Product => (left * right).rem_euclid(PRIME),
+        };
+        let column = |place: usize| shards.iter().map(move |shard| shard[place]);
+        let folded: Vec<i64> = (0..shards[0].len())
+            .map(|place| {
+                column(place).skip(1).fold(shards[0][place], |left, right| join(left, &right))
+            })
+            .collect();
+        Ok(bytes_of(&folded))
+    }
+
+    fn synchronize(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// An answer, owned.
+#[derive(Clone, Debug, PartialEq)]
+enum Answer {
+    Numbers { request: u64, numbers: Vec<i64> },
+    Done(u64),
+    Failure(Cause),
+    FailedReply(u64, Cause),
+    Other(&'static str),
+}
+
+/// Answers, the pieces of one put together.
+#[derive(Debug, Default)]
+struct Answers(Vec<Answer>);
+
+impl Replies for Answers {
+    fn send(&mut self, message: &Message<'_>) {
+        let answer = match message {
+            Message::Reply(reply) => {
+                let piece = numbers_of(reply.bytes);
+                if let Some(Answer::Numbers { request, numbers }) = self.0.last_mut()
+                    && *request == reply.request
+                    && reply.start != 0
+                {
+                    numbers.extend(piece);
+                    return;
+                }
+                Answer::Numbers { request: reply.request, numbers: piece }
+            }
+            Message::Done { request } => Answer::Done(*request),
+            Message::Failure(failure) => Answer::Failure(Cause::from(failure)),
+            Message::FailedReply { request, failure } => {
+                Answer::FailedReply(*request, Cause::from(failure))
+            }
+            other => Answer::Other(other.name()),
+        };
+        self.0.push(answer);
+    }
+}
+
+/// The peers of a worker that is on its own.
+struct Nobody;
+
+impl Peers for Nobody {
+    fn exchange(
+        &mut self,
+        _tag: u64,
+        parcels: &[(u32, Parcel<'_>)],
+        from: &[u32],
+    ) -> Result<Vec<Received>, PeerLost> {
+        let first = parcels.iter().map(|(peer, _)| peer).chain(from).next();
+        first.map_or(Ok(Vec::new()), |peer| Err(PeerLost(*peer)))
+    }
+}
+
+fn words(instructions: &[Instruction<'_>]) -> Vec<u32> {
+    let mut words = Vec::new();
+    for instruction in instructions {
+        wire::encode(instruction, &mut words).unwrap();
+    }
+    words
+}
+
+fn run(machine: &mut Machine<ToyEngine>, instructions: &[Instruction<'_>]) -> Vec<Answer> {
+    let words = words(instructions);
+    let mut answers = Answers::default();
+    assert_eq!(machine.run(&words, &mut answers, &mut Nobody), Ok(words.len()));
+    answers.0
+}
+
+fn values(slots: &[u32]) -> impl Iterator<Item = Operand> + '_ {
+    slots.iter().map(|&slot| Operand::Value(Id::slot(slot)))
+}
+
+fn op(op: Op, outputs: &[u32], operands: &[u32], attrs: &[Attr]) -> Instruction<'static> {
+    Instruction {
+        tag: outputs.first().copied().unwrap_or(0) + 1000,
+        outputs: outputs.iter().map(|&slot| Id::slot(slot)).collect(),
+        operands: values(operands).collect(),
+        attrs: attrs.iter().cloned().collect(),
+        ..Instruction::new(op)
+    }
+}
+
+fn ints(values: &[i64]) -> Attr {
+    Attr::Ints(Dims::new(values).unwrap())
+}
+
+fn full(slot: u32, size: i64, number: i64) -> Instruction<'static> {
+    let attrs = [ints(&[size]), Attr::Scalar(Scalar::Int(number)), Attr::Dtype(Dtype::I64)];
+    op(Op::Full, &[slot], &[], &attrs)
+}
+
+fn free(slots: &[u32]) -> Instruction<'static> {
+    op(Op::Free, &[], slots, &[])
+}
+
+fn read(slot: u32, request: i64, count: i64) -> Instruction<'static> {
+    op(Op::Read, &[], &[slot], &[Attr::Int(request), Attr::Int(0), Attr::Int(count)])
+}
+
+fn answer(request: u64, numbers: &[i64]) -> Answer {
+    Answer::Numbers { request, numbers: numbers.to_vec() }
+}

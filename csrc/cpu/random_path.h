@@ -1,0 +1,58 @@
+// The inner loops of random numbers, once for each instruction set, and the choice between them.
+// The loops know words and values; boxes, dtypes and threads are random_fill.h's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "algo/philox.h"
+#include "algo/random_values.h"
+
+namespace gt {
+
+// `words` is 64-byte aligned. philox writes whole groups of kBlockGroup blocks; the others read
+// `blocks` blocks and write all values of these: four for each block, or two where a value takes 64
+// bits of words.
+struct RandomPath {
+  static constexpr std::size_t kBlockGroup = 32;  // four AVX-512 vectors of eight blocks
+
+  const char* name;
+  void (*philox)(Stream stream, std::uint64_t first_block, std::size_t blocks,
+                 std::uint32_t* words);
+  void (*uniform_f32)(const std::uint32_t* words, std::size_t blocks, UniformRange<float> range,
+                      float* out);
+  void (*uniform_f64)(const std::uint32_t* words, std::size_t blocks, UniformRange<double> range,
+                      double* out);
+  void (*normal_f32)(const std::uint32_t* words, std::size_t blocks, NormalShape<float> shape,
+                     float* out);
+  void (*normal_f64)(const std::uint32_t* words, std::size_t blocks, NormalShape<double> shape,
+                     double* out);
+  void (*integers)(const std::uint32_t* words, std::size_t blocks, IntegerRange range,
+                   std::int64_t* out);
+  // out = 1 where word <= last, else 0.
+  void (*at_most)(const std::uint32_t* words, std::size_t blocks, std::uint32_t last,
+                  std::uint8_t* out);
+  void (*round_bf16)(const float* values, std::size_t count, std::uint16_t* out);
+  void (*round_f16)(const float* values, std::size_t count, std::uint16_t* out);
+};
+
+// Each is null where this build or this machine cannot run it; the scalar one never is.
+const RandomPath* scalar_random_path();
+const RandomPath* avx2_random_path();
+const RandomPath* avx512_random_path();
+
+extern const RandomPath kAvx2Random;
+extern const RandomPath kAvx512Random;
+
+// The path in use: at first the widest available one.
+const RandomPath& random_path();
+
+// Names of the available paths, the narrowest first.
+std::vector<std::string> random_path_names();
+
+// Args: name, one of random_path_names() or "auto". Throws std::invalid_argument for others.
+void choose_random_path(const std::string& name);
+
+}  // namespace gt

@@ -1,0 +1,65 @@
+"""GT: the operating system of a shared GPU cluster for people who write tensors.
+
+`import gt` starts nothing and imports no torch; the first operation starts a worker.
+"""
+
+import pathlib
+import pkgutil
+import sys
+
+# A checkout's gt/ finds the extension modules of an installed one.
+__path__ = pkgutil.extend_path(__path__, __name__)
+
+from gt import _core  # noqa: E402 - after the path
+from gt._core import (  # noqa: E402
+    Tensor,
+    bfloat16,
+    dtype,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+)
+from gt._core import bool as bool  # noqa: E402
+from gt.size import Size  # noqa: E402
+
+_core.configure(Size, str(pathlib.Path(__file__).resolve().parent))
+half, float, double = float16, float32, float64
+short, int, long = int16, int32, int64
+
+from gt import autograd, composite, errors, gradients, printing, reading  # noqa: E402
+
+gradients.register()
+composite.install()
+reading.install()
+printing.install()
+
+from gt import creation, dtypes, random, serialization, session  # noqa: E402
+from gt.autograd import (  # noqa: E402
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from gt.errors import (  # noqa: E402
+    ConnectionLost,
+    DtypeError,
+    Error,
+    OutOfMemoryError,
+    ShapeError,
+    WorkerError,
+)
+
+_TABLE = {name for name, family, *_ in _core.op_table() if family not in ("control", "collective")}
+for _name in _TABLE | set(composite.functions()):
+    if not hasattr(sys.modules[__name__], _name) and hasattr(Tensor, _name):
+        globals()[_name] = getattr(Tensor, _name)
+globals().update(composite.functions())
+for _module in (creation, random, session, serialization, dtypes):
+    for _name in getattr(_module, "__all__", ()):
+        globals()[_name] = getattr(_module, _name)

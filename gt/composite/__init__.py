@@ -1,0 +1,73 @@
+"""Methods and functions of tensors beyond ops.toml, each composed of the table's operators.
+
+`install` attaches the methods to `gt._core.Tensor`, once, when `gt` is imported. A name that
+`gt._core` defines itself stays, but for those in REPLACED, where PyTorch's method takes more than
+the row does. Nothing here touches the tape: gradients follow from the operators that are called.
+"""
+
+from gt._core import Tensor
+from gt.composite import (
+    casts,
+    contractions,
+    inplace,
+    joining,
+    pointwise,
+    reductions,
+    selection,
+    shapes,
+)
+from gt.composite.common import ValuesIndices
+from gt.composite.einsum import einsum
+from gt.composite.joining import __all__ as _joining
+
+FILES = (shapes, casts, pointwise, reductions, contractions, selection)
+
+# Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
+# or that return a named pair there.
+REPLACED = frozenset({"div", "sort", "topk", "var"})
+
+# Functions of `gt` that are no methods in PyTorch.
+FUNCTIONS = {
+    "einsum": einsum,
+    "tensordot": contractions.tensordot,
+    "var_mean": reductions.var_mean,
+    "std_mean": reductions.std_mean,
+    "is_floating_point": casts.is_floating_point,
+    "numel": Tensor.numel,
+}
+
+# Methods that are no functions in PyTorch.
+METHODS_ONLY = {
+    "size", "ndimension", "nelement", "element_size", "contiguous", "is_same_size", "view_as",
+    "reshape_as", "expand_as", "type", "to", "type_as", "cpu", "cuda", "bool", "byte", "char",
+    "short", "int", "long", "half", "bfloat16", "float", "double", "sum_to_size", "new_full",
+    "new_zeros", "new_ones", "new_empty", "random_", "uniform_", "normal_", "bernoulli_",
+    "exponential_", "copy_",
+}  # fmt: skip
+
+
+def install() -> None:
+    """Attach the methods to the tensor class."""
+    for file in FILES:
+        for name, method in file.METHODS.items():
+            if name in REPLACED or name not in Tensor.__dict__:
+                setattr(Tensor, name, method)
+    from gt.creation import new_tensor  # it needs this package's files
+
+    Tensor.new_tensor = new_tensor  # type: ignore[attr-defined]
+    for name, method in inplace.methods().items():
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, method)
+
+
+def functions() -> dict[str, object]:
+    """What `gt` offers as functions: the joining ones, and methods that PyTorch has as such."""
+    found: dict[str, object] = {}
+    for file in FILES:
+        for name in file.METHODS:
+            if name not in METHODS_ONLY:
+                found[name] = getattr(Tensor, name)
+    return found | {name: getattr(joining, name) for name in _joining} | FUNCTIONS
+
+
+__all__ = ["ValuesIndices", "functions", "install"]

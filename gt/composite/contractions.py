@@ -1,0 +1,136 @@
+"""Products beyond matmul and linear: PyTorch's checked names, their sums, and einsum."""
+
+import math
+from collections.abc import Sequence
+
+from gt._core import Tensor
+from gt.composite.common import Number, wrap
+from gt.composite.pointwise import scaled
+from gt.errors import ShapeError
+
+
+def mm(self: Tensor, mat2: Tensor, *, name: str = "mm") -> Tensor:
+    """The product of two matrices."""
+    for role, x in (("self", self), ("mat2", mat2)):
+        if x.ndim != 2:
+            raise ShapeError(f"{name}: {role} must be a matrix, got {x.ndim}-D tensor")
+    return self @ mat2
+
+
+def bmm(self: Tensor, mat2: Tensor) -> Tensor:
+    """The products of two batches of matrices."""
+    for name, x in (("batch1", self), ("batch2", mat2)):
+        if x.ndim != 3:
+            raise ShapeError(f"{name} must be a 3D tensor")
+    (b, _, k), second = self.shape, mat2.shape
+    if second[:2] != (b, k):
+        raise ShapeError(
+            "Expected size for first two dimensions of batch2 tensor to be: "
+            f"[{b}, {k}] but got: [{second[0]}, {second[1]}]."
+        )
+    return self @ mat2
+
+
+def mv(self: Tensor, vec: Tensor) -> Tensor:
+    """The product of a matrix and a vector."""
+    if self.ndim != 2 or vec.ndim != 1:
+        raise ShapeError(f"vector + matrix @ vector expected, got 1, {self.ndim}, {vec.ndim}")
+    return self @ vec
+
+
+def dot(self: Tensor, tensor: Tensor) -> Tensor:
+    """The sum of the products of two vectors."""
+    if self.ndim != 1 or tensor.ndim != 1:
+        raise ShapeError(f"1D tensors expected, but got {self.ndim}D and {tensor.ndim}D tensors")
+    if self.shape != tensor.shape:
+        n, m = self.shape[0], tensor.shape[0]
+        raise ShapeError(
+            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same "
+            f"number of elements, but got {n} and {m} elements respectively"
+        )
+    return self @ tensor
+
+
+def outer(self: Tensor, vec2: Tensor) -> Tensor:
+    """All products of the elements of two vectors."""
+    for name, x in (("self", self), ("vec2", vec2)):
+        if x.ndim != 1:
+            raise ShapeError(f"outer: Expected 1-D argument {name}, but got {x.ndim}-D")
+    return self.reshape((self.shape[0], 1)) * vec2
+
+
+def inner(self: Tensor, other: Tensor) -> Tensor:
+    """Products summed over both last dimensions."""
+    if self.ndim == 0 or other.ndim == 0:
+        return self * other
+    return tensordot(self, other, ([-1], [-1]))
+
+
+def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
+    """beta * self + alpha * product; with beta 0, NaN in `self` does not matter."""
+    weighted = scaled(product, alpha)
+    return weighted if beta == 0 else scaled(self, beta) + weighted
+
+
+def addmm(
+    self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
+    """beta * self + alpha * (mat1 @ mat2)."""
+    return combined(self, mm(mat1, mat2, name="addmm"), beta, alpha)
+
+
+def addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """beta * self + alpha * (mat @ vec)."""
+    return combined(self, mv(mat, vec), beta, alpha)
+
+
+def addr(
+    self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
+    """beta * self + alpha * outer(vec1, vec2)."""
+    return combined(self, outer(vec1, vec2), beta, alpha)
+
+
+def baddbmm(
+    self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
+    """beta * self + alpha * bmm(batch1, batch2)."""
+    return combined(self, bmm(batch1, batch2), beta, alpha)
+
+
+def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+    """Products summed over the last dimensions of `a` and the first of `b`, or listed pairs."""
+    if isinstance(dims, int):
+        over_a, over_b = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        over_a = [wrap(d, a.ndim) for d in dims[0]]
+        over_b = [wrap(d, b.ndim) for d in dims[1]]
+    if [a.shape[d] for d in over_a] != [b.shape[d] for d in over_b]:
+        raise ShapeError(
+            f"contracted dimensions need to match, but first has shape {list(a.shape)} over "
+            f"{over_a} and second has shape {list(b.shape)} over {over_b}"
+        )
+    free_a = [d for d in range(a.ndim) if d not in over_a]
+    free_b = [d for d in range(b.ndim) if d not in over_b]
+    k = math.prod(a.shape[d] for d in over_a)
+    shape = [a.shape[d] for d in free_a] + [b.shape[d] for d in free_b]
+    m, n = math.prod(a.shape[d] for d in free_a), math.prod(b.shape[d] for d in free_b)
+    left = a.permute((*free_a, *over_a)).reshape((m, k))  # -> [m, k]
+    right = b.permute((*over_b, *free_b)).reshape((k, n))  # -> [k, n]
+    return (left @ right).reshape(tuple(shape))
+
+
+METHODS = {
+    "mm": mm,
+    "bmm": bmm,
+    "mv": mv,
+    "dot": dot,
+    "vdot": dot,
+    "outer": outer,
+    "ger": outer,
+    "inner": inner,
+    "addmm": addmm,
+    "addmv": addmv,
+    "addr": addr,
+    "baddbmm": baddbmm,
+}

@@ -1,0 +1,247 @@
+"""In-place methods: the functional result written into the tensor's cell by `_core.assign_`.
+
+What `assign_` checks (leaves that require a gradient, versions, views) is not checked here again;
+here stand the checks of the value: its shape must be the tensor's, its dtype must fit.
+"""
+
+# ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.casts import TENSOR_CLASSES
+from gt.composite.common import Number, sizes
+from gt.composite.selection import bernoulli
+from gt.draws import Generator, next_draw
+from gt.errors import DtypeError, ShapeError
+
+Method: TypeAlias = Callable[..., Tensor]
+
+
+def kind(dtype: _core.dtype) -> int:
+    """Bool, integer or float: a value may be written into its own kind or a higher one."""
+    return 2 if dtype.is_floating_point else int(dtype != _core.bool)
+
+
+def write(self: Tensor, value: Tensor) -> Tensor:
+    """`value` into `self`, if PyTorch lets the operator write there."""
+    if value.shape != self.shape:
+        raise ShapeError(
+            f"output with shape {list(self.shape)} doesn't match the broadcast shape "
+            f"{list(value.shape)}"
+        )
+    if kind(value.dtype) > kind(self.dtype):
+        have, want = (TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (value, self))
+        raise DtypeError(f"result type {have} can't be cast to the desired output type {want}")
+    return _core.assign_(self, value)
+
+
+def inplace(function: Method, name: str) -> Method:
+    """The method that writes `function`'s result into its first argument."""
+
+    def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
+        return write(self, function(self, *args, **kwargs))
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"`{name}`, written into `self`."
+    return method
+
+
+def direct(function: Method, name: str) -> Method:
+    """The same for a row without attributes: the worker may reuse the tensor's buffer."""
+    general = inplace(function, name)
+
+    def method(self: Tensor, *operands: Tensor | Number, **named: object) -> Tensor:
+        if named:
+            return general(self, *operands, **named)
+        return _core.apply_in_place(name, self, *operands)
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = general.__doc__
+    return method
+
+
+def fill_(self: Tensor, value: Number | Tensor) -> Tensor:
+    """All elements become `value`."""
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise ShapeError(
+                "fill_ only supports 0-dimension value tensor but got tensor with "
+                f"{value.ndim} dimensions."
+            )
+        return _core.assign_(self, value)
+    if self.requires_grad and _core.is_grad_enabled():  # it still requires one, which is zero
+        everywhere = call("full", size=(), value=True, dtype=_core.bool)
+        return _core.assign_(self, call("masked_fill", self, everywhere, value))
+    return _core.assign_(self, call("full", size=self.shape, value=value, dtype=self.dtype))
+
+
+def zero_(self: Tensor) -> Tensor:
+    """All elements become zero."""
+    return fill_(self, 0)
+
+
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """The elements of `src`, broadcast and cast."""
+    return _core.assign_(self, src)
+
+
+def drawn(self: Tensor, generator: Generator | None, op: str, **attrs: Number) -> Tensor:
+    """`self` overwritten by the generator's next draw; small floats are drawn as float32."""
+    seed, draw = next_draw(generator)
+    dtype = _core.float64 if self.dtype == _core.float64 else _core.float32
+    dtype = _core.int64 if op == "randint" else dtype
+    return _core.assign_(
+        self, call(op, size=self.shape, dtype=dtype, seed=seed, draw=draw, **attrs)
+    )
+
+
+def normal_(
+    self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Normally distributed values."""
+    if std < 0:
+        raise ShapeError(f"normal expects std >= 0.0, but found std {std}")
+    return drawn(self, generator, "normal", mean=float(mean), std=float(std))
+
+
+def uniform_(
+    self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Uniform values in [from, to)."""
+    if from_ > to:
+        raise ShapeError(
+            "uniform_ expects to return a [from, to) range, but found "
+            f"from={float(from_):g} > to={float(to):g}"
+        )
+    return drawn(self, generator, "uniform", low=float(from_), high=float(to))
+
+
+def random_(
+    self: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None
+) -> Tensor:
+    """Integers in [from, to); `random_(n)` means [0, n), `random_()` all that the dtype holds."""
+    if to is None and from_ == 0:
+        return drawn(self, generator, "randint", low=0, high=HIGHEST[repr(self.dtype)])
+    low, high = (0, from_) if to is None else (from_, to)
+    if low >= high:
+        raise ShapeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    return drawn(self, generator, "randint", low=low, high=high)
+
+
+def bernoulli_(
+    self: Tensor, p: float | Tensor = 0.5, *, generator: Generator | None = None
+) -> Tensor:
+    """One with probability `p`, else zero."""
+    if isinstance(p, Tensor):
+        limit = p.detach().expand(self.shape)
+        return _core.assign_(self, bernoulli(limit, generator=generator))
+    if not 0 <= p <= 1:
+        raise ShapeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    return drawn(self, generator, "bernoulli", p=float(p))
+
+
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Exponentially distributed values with rate `lambd`."""
+    if lambd <= 0:
+        raise ShapeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    seed, draw = next_draw(generator)
+    one = call(
+        "uniform",
+        size=self.shape,
+        dtype=_core.float64 if self.dtype == _core.float64 else _core.float32,
+        low=0.0,
+        high=1.0,
+        seed=seed,
+        draw=draw,
+    )
+    return _core.assign_(self, -(-one).log1p() / lambd)
+
+
+def new_full(
+    self: Tensor,
+    size: tuple[int, ...],
+    fill_value: Number,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of `size` filled with `fill_value`, of this dtype."""
+    out = call("full", size=tuple(size), value=fill_value, dtype=dtype or self.dtype)
+    return out.requires_grad_() if requires_grad else out
+
+
+def new_zeros(self: Tensor, *size: int | tuple[int, ...], **options: object) -> Tensor:
+    """Zeros of `size`, of this dtype."""
+    return new_full(self, named_size(size, options), 0, **options)  # type: ignore[arg-type]
+
+
+def new_ones(self: Tensor, *size: int | tuple[int, ...], **options: object) -> Tensor:
+    """Ones of `size`, of this dtype."""
+    return new_full(self, named_size(size, options), 1, **options)  # type: ignore[arg-type]
+
+
+def named_size(
+    size: tuple[int | tuple[int, ...], ...], options: dict[str, object]
+) -> tuple[int, ...]:
+    """The size, given by position or as `size=`."""
+    named = options.pop("size", None)
+    return tuple(named) if isinstance(named, (tuple, list)) else sizes(size)
+
+
+HIGHEST = {
+    "gt.bool": 2,
+    "gt.uint8": 2**8,
+    "gt.int8": 2**7,
+    "gt.int16": 2**15,
+    "gt.int32": 2**31,
+    "gt.int64": 2**63 - 1,
+    "gt.float16": 2**11 + 1,
+    "gt.bfloat16": 2**8 + 1,
+    "gt.float32": 2**24 + 1,
+    "gt.float64": 2**53 + 1,
+}
+
+# Rows without attributes whose name with an underscore PyTorch has too.
+DIRECT = (
+    "abs", "add", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil",
+    "clamp", "cos", "div", "eq", "erf", "exp", "expm1", "floor", "floor_divide", "fmod", "ge",
+    "gt", "le", "lerp", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "lt", "masked_fill", "mul", "ne", "neg", "pow", "reciprocal",
+    "relu", "remainder", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
+
+# Other methods of which PyTorch has a form with an underscore.
+GENERAL = (
+    "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "atan", "baddbmm", "clamp_max",
+    "clamp_min", "clip", "cosh", "cumsum", "divide", "exp2", "frac", "index_add", "index_copy",
+    "index_fill", "logit", "multiply", "nan_to_num", "negative", "scatter", "scatter_add",
+    "sgn", "sinh", "subtract", "tril", "triu", "true_divide",
+)  # fmt: skip
+
+METHODS = {
+    "fill_": fill_,
+    "zero_": zero_,
+    "copy_": copy_,
+    "normal_": normal_,
+    "uniform_": uniform_,
+    "random_": random_,
+    "bernoulli_": bernoulli_,
+    "exponential_": exponential_,
+    "new_full": new_full,
+    "new_zeros": new_zeros,
+    "new_ones": new_ones,
+    "new_empty": new_zeros,
+}
+
+
+def methods() -> dict[str, Callable[..., object]]:
+    """All in-place methods, once the functional ones are attached."""
+    made = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
+    return made | {f"{name}_": inplace(getattr(Tensor, name), name) for name in GENERAL} | METHODS

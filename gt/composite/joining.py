@@ -1,0 +1,172 @@
+"""Functions of several tensors: joined, stacked, broadcast against each other."""
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.casts import cast
+from gt.composite.common import Number, broadcast_shapes, numpy_names, wrap
+from gt.composite.selection import nonzero
+from gt.errors import InvalidType, InvalidValue, ShapeError
+
+Tensors: TypeAlias = Sequence[Tensor]
+
+
+def listed(tensors: Tensors, function: str) -> list[Tensor]:
+    if isinstance(tensors, Tensor):
+        raise InvalidType(
+            f"{function}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"
+        )
+    out = list(tensors)
+    if not out:
+        raise ShapeError(f"{function} expects a non-empty TensorList")
+    return out
+
+
+@numpy_names
+def cat(tensors: Tensors, dim: int = 0) -> Tensor:
+    """Tensors one after the other along `dim`."""
+    if isinstance(tensors, (list, tuple)) and not tensors:
+        raise InvalidValue("torch.cat(): expected a non-empty list of Tensors")
+    parts = listed(tensors, "cat")
+    ndim = max(x.ndim for x in parts)
+    return call("cat", *parts, dim=wrap(dim, ndim))
+
+
+@numpy_names
+def stack(tensors: Tensors, dim: int = 0) -> Tensor:
+    """Tensors of one shape along a new dimension."""
+    parts = listed(tensors, "stack")
+    for place, x in enumerate(parts):
+        if x.shape != parts[0].shape:
+            raise ShapeError(
+                f"stack expects each tensor to be equal size, but got {list(parts[0].shape)} at "
+                f"entry 0 and {list(x.shape)} at entry {place}"
+            )
+    return call("stack", *parts, dim=wrap(dim, parts[0].ndim + 1))
+
+
+def atleast_1d(x: Tensor) -> Tensor:
+    """A number as a vector; others as they are."""
+    return x.reshape((1,)) if x.ndim == 0 else x
+
+
+def atleast_2d(x: Tensor) -> Tensor:
+    """A number or vector as a matrix of one row; others as they are."""
+    return x.reshape((1, *atleast_1d(x).shape)) if x.ndim < 2 else x
+
+
+def hstack(tensors: Tensors) -> Tensor:
+    """Tensors one after the other along columns (vectors along their only dimension)."""
+    parts = [atleast_1d(x) for x in listed(tensors, "hstack")]
+    return cat(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def vstack(tensors: Tensors) -> Tensor:
+    """Tensors one below the other."""
+    return cat([atleast_2d(x) for x in listed(tensors, "vstack")], 0)
+
+
+def dstack(tensors: Tensors) -> Tensor:
+    """Tensors one behind the other, along a third dimension."""
+    parts = [atleast_2d(x) for x in listed(tensors, "dstack")]
+    return cat([x.reshape((*x.shape, 1)) if x.ndim == 2 else x for x in parts], 2)
+
+
+def column_stack(tensors: Tensors) -> Tensor:
+    """Tensors beside each other, vectors as columns."""
+    parts = listed(tensors, "column_stack")
+    return cat([x.reshape((math.prod(x.shape), 1)) if x.ndim < 2 else x for x in parts], 1)
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """All tensors expanded to one shape."""
+    shape = broadcast_shapes(*(x.shape for x in tensors))
+    return tuple(x if x.shape == shape else x.expand(shape) for x in tensors)
+
+
+def meshgrid(*tensors: Tensor | Tensors, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Coordinates of a grid from one vector a dimension; indexing "ij" or "xy"."""
+    parts = flat_list(tensors)
+    if indexing not in {"ij", "xy"}:
+        raise ShapeError(
+            'torch.meshgrid: indexing must be one of "xy" or "ij", but received: ' + indexing
+        )
+    if indexing == "xy":
+        parts[:2] = parts[1::-1]
+    vectors = [atleast_1d(x) for x in parts]
+    shape = tuple(x.shape[0] for x in vectors)
+    grids = []
+    for place, x in enumerate(vectors):
+        line = [1] * len(shape)
+        line[place] = shape[place]
+        grids.append(x.reshape(tuple(line)).expand(shape))
+    if indexing == "xy":
+        grids[:2] = grids[1::-1]
+    return tuple(grids)
+
+
+def flat_list(tensors: Sequence[Tensor | Tensors]) -> list[Tensor]:
+    """`f(a, b)` and `f([a, b])` alike."""
+    out: list[Tensor] = []
+    for x in tensors:
+        out.extend([x] if isinstance(x, Tensor) else x)
+    return out
+
+
+def where(
+    condition: Tensor, input: Tensor | Number | None = None, other: Tensor | Number | None = None
+) -> Tensor | tuple[Tensor, ...]:
+    """`input` where `condition`, else `other`; without them the indices of true elements."""
+    if input is None or other is None:
+        found = nonzero(condition, as_tuple=True)
+        assert isinstance(found, tuple), found
+        return found
+    return call("where", condition, input, other)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Each class number as a row of zeros with a one; without `num_classes` reads the largest."""
+    if tensor.dtype != _core.int64:
+        raise ShapeError("one_hot is only applicable to index tensor of type LongTensor.")
+    count = int(tensor.amax().item()) + 1 if num_classes == -1 else num_classes
+    classes = call("arange", start=0, end=count, step=1, dtype=_core.int64)
+    return cast(tensor.reshape((*tensor.shape, 1)) == classes, _core.int64)
+
+
+def tril_indices(row: int, col: int, offset: int = 0, **_: object) -> Tensor:
+    """Rows and columns of the lower triangle's elements, as a tensor of two rows."""
+    return triangle([(r, c) for r in range(row) for c in range(min(col, max(0, r + offset + 1)))])
+
+
+def triu_indices(row: int, col: int, offset: int = 0, **_: object) -> Tensor:
+    """Rows and columns of the upper triangle's elements, as a tensor of two rows."""
+    return triangle([(r, c) for r in range(row) for c in range(max(0, r + offset), col)])
+
+
+def triangle(pairs: Sequence[tuple[int, int]]) -> Tensor:
+    table = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2).T.copy()
+    return _core.from_numpy_copy(table, _core.int64, False)
+
+
+__all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cat",
+    "column_stack",
+    "dstack",
+    "hstack",
+    "meshgrid",
+    "one_hot",
+    "stack",
+    "tril_indices",
+    "triu_indices",
+    "vstack",
+    "where",
+]

@@ -1,0 +1,213 @@
+"""Elementwise functions beyond the table, with PyTorch's names and defaults."""
+
+import math
+from typing import TypeAlias
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.casts import TENSOR_CLASSES
+from gt.composite.common import Number
+from gt.errors import DtypeError, ShapeError
+
+Operand: TypeAlias = Tensor | Number
+
+
+def scaled(x: Operand, factor: Number) -> Operand:
+    """factor * x."""
+    return x if factor == 1 else x * factor
+
+
+def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """other - alpha * self."""
+    return other - scaled(self, alpha)
+
+
+def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """self / other, as it is or rounded ("trunc" or "floor"); rounded integers stay integers."""
+    if rounding_mode is None:
+        return self / other
+    if rounding_mode not in {"trunc", "floor"}:
+        raise ShapeError(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+            f"'{rounding_mode}'"
+        )
+    tracked = self.requires_grad or (isinstance(other, Tensor) and other.requires_grad)
+    if rounding_mode == "floor":  # `//` is exact but has no gradient, floor has zero
+        return (self / other).floor() if tracked else self // other
+    floored = self // other
+    if floored.dtype.is_floating_point:
+        return (self / other).trunc()
+    inexact = (self % other != 0).logical_and((self < 0).logical_xor(other < 0))
+    return floored + inexact
+
+
+def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """self + value * tensor1 * tensor2."""
+    return self + scaled(tensor1 * tensor2, value)
+
+
+def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """self + value * tensor1 / tensor2."""
+    return self + scaled(tensor1 / tensor2, value)
+
+
+def clamp_min(self: Tensor, min: Operand) -> Tensor:
+    """Not below `min`."""
+    return call("clamp", self, min, None)
+
+
+def clamp_max(self: Tensor, max: Operand) -> Tensor:
+    """Not above `max`."""
+    return call("clamp", self, None, max)
+
+
+def clip(self: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """`self` limited to [min, max]."""
+    return self.clamp(min, max)
+
+
+def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
+    """`self` where `condition`, else `other`."""
+    return call("where", condition, self, other)
+
+
+def sinh(self: Tensor) -> Tensor:
+    """Hyperbolic sine."""
+    return (self.expm1() - (-self).expm1()) / 2
+
+
+def cosh(self: Tensor) -> Tensor:
+    """Hyperbolic cosine."""
+    return (self.exp() + (-self).exp()) / 2
+
+
+def atan(self: Tensor) -> Tensor:
+    """Arc tangent, in radians."""
+    return self.atan2(1.0)
+
+
+def exp2(self: Tensor) -> Tensor:
+    """2 to the power of `self`."""
+    return call("pow", 2.0, self)
+
+
+def frac(self: Tensor) -> Tensor:
+    """What stands behind the decimal point."""
+    return self - self.trunc()
+
+
+def logit(self: Tensor, eps: float | None = None) -> Tensor:
+    """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
+    x = self if eps is None else self.clamp(eps, 1 - eps)
+    return (x / (1 - x)).log()
+
+
+def logaddexp(self: Tensor, other: Tensor) -> Tensor:
+    """log(exp(self) + exp(other)), without overflow."""
+    gap = call("where", self == other, 0.0, self - other).abs()
+    return self.maximum(other) + (-gap).exp().log1p()
+
+
+def logsigmoid(self: Tensor) -> Tensor:
+    """log(sigmoid(self)), without overflow."""
+    return -call("softplus", -self, beta=1.0, threshold=math.inf)
+
+
+def softsign(self: Tensor) -> Tensor:
+    """self / (1 + |self|)."""
+    return self / (self.abs() + 1)
+
+
+def hardtanh(self: Tensor, min_val: Number = -1.0, max_val: Number = 1.0) -> Tensor:
+    """`self` limited to [min_val, max_val]."""
+    return self.clamp(min_val, max_val)
+
+
+def relu6(self: Tensor) -> Tensor:
+    """`self` limited to [0, 6]."""
+    return self.clamp(0, 6)
+
+
+def nan_to_num(
+    self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """NaN and infinities replaced by numbers; by default 0 and the largest finite ones."""
+    if not self.dtype.is_floating_point:
+        return self.clone()
+    largest = LARGEST[self.dtype.itemsize if self.dtype != _core.bfloat16 else 0]
+    high = largest if posinf is None else posinf
+    low = -largest if neginf is None else neginf
+    out = self.masked_fill(self.isnan(), nan).masked_fill(self == math.inf, high)
+    return out.masked_fill(self == -math.inf, low)
+
+
+def isposinf(self: Tensor) -> Tensor:
+    """True where plus infinity."""
+    return self == math.inf
+
+
+def isneginf(self: Tensor) -> Tensor:
+    """True where minus infinity."""
+    return self == -math.inf
+
+
+def isclose(
+    self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """True where |self - other| <= atol + rtol * |other|."""
+    if self.dtype != other.dtype:
+        have, want = (TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (self, other))
+        raise DtypeError(f"{have} did not match {want}")
+    close = self == other
+    if self.dtype.is_floating_point and equal_nan:
+        close = close.logical_or(self.isnan().logical_and(other.isnan()))
+    if rtol == 0 and atol == 0:
+        return close
+    gap = (self.cast(_core.int64) - other).abs() if self.dtype == _core.bool else self - other
+    gap = gap.abs()
+    near = (gap <= atol + (rtol * other).abs()).logical_and(gap.isfinite())
+    return close.logical_or(near)
+
+
+LARGEST = {
+    0: 3.3895313892515355e38,  # bfloat16
+    2: 65504.0,
+    4: 3.4028234663852886e38,
+    8: 1.7976931348623157e308,
+}
+METHODS = {
+    "subtract": Tensor.sub,
+    "rsub": rsub,
+    "multiply": Tensor.mul,
+    "div": div,
+    "divide": div,
+    "true_divide": Tensor.div,
+    "absolute": Tensor.abs,
+    "negative": Tensor.neg,
+    "sgn": Tensor.sign,
+    "fix": Tensor.trunc,
+    "arctan2": Tensor.atan2,
+    "greater": Tensor.gt,
+    "greater_equal": Tensor.ge,
+    "less": Tensor.lt,
+    "less_equal": Tensor.le,
+    "not_equal": Tensor.ne,
+    "addcmul": addcmul,
+    "addcdiv": addcdiv,
+    "clamp_min": clamp_min,
+    "clamp_max": clamp_max,
+    "clip": clip,
+    "where": where_method,
+    "sinh": sinh,
+    "cosh": cosh,
+    "atan": atan,
+    "arctan": atan,
+    "exp2": exp2,
+    "frac": frac,
+    "logit": logit,
+    "logaddexp": logaddexp,
+    "nan_to_num": nan_to_num,
+    "isposinf": isposinf,
+    "isneginf": isneginf,
+    "isclose": isclose,
+}

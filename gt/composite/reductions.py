@@ -1,0 +1,245 @@
+"""Reductions beyond the table: spread, norms, extremes with their places, order."""
+
+import math
+from typing import TypeAlias
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.common import Dims, Number, ValuesIndices, dims, numpy_names, piece, wrap
+from gt.errors import NotSupported, ShapeError
+
+Correction: TypeAlias = Number | None
+
+
+def settled(
+    self: Tensor, dim: Dims | bool, unbiased: bool | None, correction: Correction
+) -> tuple[tuple[int, ...] | None, float]:
+    """Dimensions and correction, from `var(False)`, `var(0, False)` or `var(0, correction=0)`."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if not self.dtype.is_floating_point:
+        raise NotSupported("std and var only support floating point and complex dtypes")
+    given = 1 if correction is None else correction
+    amount = float(given if unbiased is None else unbiased)
+    return (None if dim is None or dim == () else dims(dim, self.ndim)), amount
+
+
+@numpy_names
+def var(
+    self: Tensor,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Correction = None,
+) -> Tensor:
+    """Variance over `dim`, divided by n - correction."""
+    over, amount = settled(self, dim, unbiased, correction)
+    return call("var", self, dim=over, correction=amount, keepdim=keepdim)
+
+
+@numpy_names
+def std(
+    self: Tensor,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Correction = None,
+) -> Tensor:
+    """Standard deviation over `dim`; the gradient where it is zero is zero, as PyTorch's."""
+    over, amount = settled(self, dim, unbiased, correction)
+    variance = call("var", self, dim=over, correction=amount, keepdim=keepdim)
+    return safe_root(variance, 2)
+
+
+@numpy_names
+def var_mean(
+    self: Tensor,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Correction = None,
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean over `dim`."""
+    over, amount = settled(self, dim, unbiased, correction)
+    variance = call("var", self, dim=over, correction=amount, keepdim=keepdim)
+    return variance, call("mean", self, dim=over, keepdim=keepdim)
+
+
+@numpy_names
+def std_mean(
+    self: Tensor,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Correction = None,
+) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean over `dim`."""
+    over, amount = settled(self, dim, unbiased, correction)
+    return (
+        std(self, over, keepdim=keepdim, correction=amount),
+        call("mean", self, dim=over, keepdim=keepdim),
+    )
+
+
+@numpy_names
+def norm(
+    self: Tensor,
+    p: Number | str | None = "fro",
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: _core.dtype | None = None,
+) -> Tensor:
+    """The p-norm of the elements over `dim`; "fro" is 2. Its gradient at zero is zero."""
+    x = self if dtype is None else call("cast", self, dtype=dtype)
+    if isinstance(p, str) and p != "fro":
+        raise ShapeError(f"norm: unsupported p: {p!r}, only 'fro' and numbers")
+    order = 2.0 if p is None or isinstance(p, str) else float(p)
+    over, magnitude = dims(dim, x.ndim), x.abs()
+    if order == 0:
+        return call("sum", x.sign().abs(), dim=over, keepdim=keepdim)
+    if math.isinf(order):
+        return call("amax" if order > 0 else "amin", magnitude, dim=over, keepdim=keepdim)
+    if order == 1:
+        return call("sum", magnitude, dim=over, keepdim=keepdim)
+    power = x.square() if order == 2 else magnitude**order
+    total = call("sum", power, dim=over, keepdim=keepdim)
+    return safe_root(total, order)
+
+
+def safe_root(total: Tensor, order: float) -> Tensor:
+    """The root, with gradient zero (not NaN) where `total` is zero."""
+    hole = total == 0
+    filled = total.masked_fill(hole, 1.0)
+    root = filled.sqrt() if order == 2 else filled ** (1 / order)
+    return root.masked_fill(hole, 0.0)
+
+
+def dist(self: Tensor, other: Tensor, p: Number = 2) -> Tensor:
+    """The p-norm of the difference."""
+    return norm(self - other, p)
+
+
+def extreme(
+    kind: str, self: Tensor, dim: int | Tensor | None, keepdim: bool
+) -> Tensor | ValuesIndices:
+    """PyTorch's three meanings of max and min."""
+    if isinstance(dim, Tensor):
+        return self.maximum(dim) if kind == "max" else self.minimum(dim)
+    if dim is not None:
+        return ValuesIndices(*call(f"{kind}_dim", self, dim=wrap(dim, self.ndim), keepdim=keepdim))
+    if 0 in self.shape:
+        raise ShapeError(
+            f"{kind}(): Expected reduction dim to be specified for input.numel() == 0. "
+            "Specify the reduction dim with the 'dim' argument."
+        )
+    return call(f"a{kind}", self, dim=tuple(range(self.ndim)), keepdim=False)
+
+
+@numpy_names
+def max_(
+    self: Tensor,
+    dim: int | Tensor | None = None,
+    keepdim: bool = False,
+    *,
+    other: Tensor | None = None,
+) -> Tensor | ValuesIndices:
+    """The maximum of all; of `dim` with its indices; or, with a tensor, of both elementwise."""
+    return extreme("max", self, dim if other is None else other, keepdim)
+
+
+@numpy_names
+def min_(
+    self: Tensor,
+    dim: int | Tensor | None = None,
+    keepdim: bool = False,
+    *,
+    other: Tensor | None = None,
+) -> Tensor | ValuesIndices:
+    """The minimum of all; of `dim` with its indices; or, with a tensor, of both elementwise."""
+    return extreme("min", self, dim if other is None else other, keepdim)
+
+
+@numpy_names
+def aminmax(
+    self: Tensor, *, dim: int | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Minimum and maximum over `dim`."""
+    over = dims(dim, self.ndim)
+    low = call("amin", self, dim=over, keepdim=keepdim)
+    return low, call("amax", self, dim=over, keepdim=keepdim)
+
+
+@numpy_names
+def sort(
+    self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
+) -> ValuesIndices:
+    """Sorted values along `dim` and their indices; equal ones keep their order."""
+    place = wrap(dim, self.ndim)
+    return ValuesIndices(*call("sort", self, dim=place, descending=descending, stable=stable))
+
+
+@numpy_names
+def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """Indices that sort along `dim`."""
+    return sort(self, dim, descending, stable).indices
+
+
+@numpy_names
+def topk(
+    self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> ValuesIndices:
+    """The `k` largest (or smallest) values along `dim` and their indices."""
+    place = wrap(dim, self.ndim)
+    return ValuesIndices(*call("topk", self, k=k, dim=place, largest=largest, sorted=sorted))
+
+
+@numpy_names
+def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+    """The k-th smallest value along `dim` and its index, k from 1."""
+    place = wrap(dim, self.ndim)
+    size = self.shape[place] if self.ndim else 1
+    if not 1 <= k <= size:
+        raise ShapeError("kthvalue(): selected number k out of range for dimension " + str(dim))
+    found = sort(self, place, stable=True)
+    if self.ndim == 0:
+        return found
+    if keepdim:
+        return ValuesIndices(*(piece(x, place, k - 1, 1) for x in found))
+    return ValuesIndices(*(call("select", x, dim=place, index=k - 1) for x in found))
+
+
+@numpy_names
+def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesIndices:
+    """The middle value (the lower one of two), over all, or along `dim` with its index."""
+    if dim is None:
+        flat = self.reshape((math.prod(self.shape),))
+        return kthvalue(flat, (flat.shape[0] + 1) // 2, 0).values
+    size = self.shape[wrap(dim, self.ndim)] if self.ndim else 1
+    return kthvalue(self, (size + 1) // 2, dim, keepdim)
+
+
+@numpy_names
+def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
+    """How many elements are not zero."""
+    return call("sum", self != 0, dim=dims(dim, self.ndim), keepdim=False)
+
+
+METHODS = {
+    "var": var,
+    "std": std,
+    "norm": norm,
+    "dist": dist,
+    "max": max_,
+    "min": min_,
+    "aminmax": aminmax,
+    "sort": sort,
+    "argsort": argsort,
+    "topk": topk,
+    "kthvalue": kthvalue,
+    "median": median,
+    "count_nonzero": count_nonzero,
+}

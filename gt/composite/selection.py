@@ -1,0 +1,189 @@
+"""Picking, comparing and drawing elements.
+
+Results whose size depends on values (nonzero, masked_select, bincount) read one number from the
+workers, and so wait; equal and allclose read one bool. Nothing else here waits.
+"""
+
+import math
+from collections.abc import Sequence
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.casts import cast
+from gt.composite.common import Number, broadcast_shapes, numpy_names, piece, wrap
+from gt.composite.pointwise import isclose
+from gt.composite.reductions import topk
+from gt.draws import Generator, next_draw
+from gt.errors import DtypeError, InvalidValue, ShapeError
+
+
+def places(mask: Tensor) -> Tensor:
+    """Row-major places where a mask is true; reads their count."""
+    flat = (mask if mask.dtype == _core.bool else mask != 0).reshape((math.prod(mask.shape),))
+    total = flat.shape[0]
+    count = int(flat.sum().item()) if total else 0
+    slots = call("where", flat, flat.cumsum(0) - 1, count)
+    numbers = call("arange", start=0, end=total, step=1, dtype=_core.int64)
+    blank = call("full", size=(count + 1,), value=0, dtype=_core.int64)  # the last slot: false ones
+    return piece(call("scatter", blank, slots, numbers, dim=0), 0, 0, count)
+
+
+def nonzero(self: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """Indices of the elements that are not zero, one row each; reads their count."""
+    found, columns = places(self), []
+    for n in reversed(self.shape):
+        columns.append(found % n if n else found)
+        found = found // n if n else found
+    columns.reverse()
+    if as_tuple:
+        return tuple(columns) if columns else (found,)
+    if columns:
+        return call("stack", *columns, dim=1)
+    return call("full", size=(found.shape[0], 0), value=0, dtype=_core.int64)
+
+
+def argwhere(self: Tensor) -> Tensor:
+    """Indices of the elements that are not zero, one row each; reads their count."""
+    found = nonzero(self)
+    assert isinstance(found, Tensor), found
+    return found
+
+
+def masked_select(self: Tensor, mask: Tensor) -> Tensor:
+    """The elements where `mask`, in one dimension; reads their count."""
+    if mask.dtype != _core.bool:
+        raise DtypeError("masked_select: expected BoolTensor for mask")
+    shape = broadcast_shapes(self.shape, mask.shape)
+    x, m = self.expand(shape), mask.expand(shape)
+    return call("index_select", x.reshape((math.prod(x.shape),)), places(m), dim=0)
+
+
+@numpy_names
+def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """Values picked along `dim` by `indices`, which broadcast in the other dimensions."""
+    if dim is None:
+        flat = self.reshape((math.prod(self.shape),))
+        return call("gather", flat, indices.reshape((math.prod(indices.shape),)), dim=0)
+    place = wrap(dim, self.ndim)
+    if self.ndim != indices.ndim:
+        raise ShapeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            f"but got {self.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
+    wide = [max(n, m) if n and m else 0 for n, m in zip(self.shape, indices.shape, strict=True)]
+    source, picked = list(wide), list(wide)
+    source[place], picked[place] = self.shape[place], indices.shape[place]
+    return call("gather", self.expand(tuple(source)), indices.expand(tuple(picked)), dim=place)
+
+
+def take(self: Tensor, index: Tensor) -> Tensor:
+    """Elements by their row-major place."""
+    flat = self.reshape((math.prod(self.shape),))
+    found = call("index_select", flat, index.reshape((math.prod(index.shape),)), dim=0)
+    return found.reshape(index.shape)
+
+
+def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """`self` with slices of `source` written along `dim`."""
+    everything = [None] * wrap(dim, self.ndim)
+    return call("index_put", self, source, *everything, index, accumulate=False)
+
+
+def index_fill(self: Tensor, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
+    """`self` with `value` in the slices of `dim` that `index` picks."""
+    place = wrap(dim, self.ndim)
+    hit = call("full", size=(self.shape[place],), value=False, dtype=_core.bool)
+    mask = call("scatter", hit, index, True, dim=0)
+    shape = [1] * self.ndim
+    shape[place] = self.shape[place]
+    return self.masked_fill(mask.reshape(tuple(shape)), value)
+
+
+def equal(self: Tensor, other: Tensor) -> bool:
+    """Whether shapes and all elements are equal; reads one bool."""
+    return self.shape == other.shape and bool((self == other).all().item())
+
+
+def allclose(
+    self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close; reads one bool."""
+    return bool(isclose(self, other, rtol, atol, equal_nan).all().item())
+
+
+def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number from 0 occurs (or the sum of its weights); reads the largest."""
+    if self.ndim != 1 or self.dtype.is_floating_point:
+        raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
+    length = max(int(self.amax().item()) + 1 if self.shape[0] else 0, minlength)
+    if weights is None:
+        weights = call("full", size=self.shape, value=1, dtype=_core.int64)
+    blank = call("full", size=(length,), value=0, dtype=weights.dtype)
+    return call("index_add", blank, self, weights, dim=0) if self.shape[0] else blank
+
+
+def wide_dtype(self: Tensor) -> _core.dtype:
+    """The dtype in which probabilities are handled: no narrower than float32."""
+    return _core.float64 if self.dtype == _core.float64 else _core.float32
+
+
+def uniform_like(self: Tensor, shape: Sequence[int], generator: Generator | None) -> Tensor:
+    """Numbers from [0, 1): of the generator's next draw."""
+    dtype = wide_dtype(self)
+    seed, draw = next_draw(generator)
+    return call("uniform", size=tuple(shape), dtype=dtype, low=0.0, high=1.0, seed=seed, draw=draw)
+
+
+def multinomial(
+    self: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """Indices drawn from each row's unnormalized probabilities: the same under every layout.
+
+    Without replacement: the largest of p / e with e exponential. With: places of uniform numbers
+    in the running sum, which holds `num_samples` times the row's length in memory.
+    """
+    if self.ndim not in {1, 2}:
+        raise ShapeError("prob_dist must be 1 or 2 dim")
+    if num_samples <= 0:
+        raise ShapeError("cannot sample n_sample <= 0 samples")
+    count = self.shape[-1]
+    weight = cast(self.detach(), wide_dtype(self))
+    if not replacement or num_samples == 1:
+        if num_samples > count:
+            raise ShapeError(
+                "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+            )
+        exponential = -uniform_like(weight, self.shape, generator).log()
+        return topk(weight / exponential, num_samples, -1).indices
+    total = weight.cumsum(-1)
+    drawn = uniform_like(weight, (*self.shape[:-1], num_samples), generator) * piece(
+        total, self.ndim - 1, count - 1, 1
+    )
+    passed = total.reshape((*self.shape[:-1], 1, count)) <= drawn.reshape((*drawn.shape, 1))
+    return call("sum", passed, dim=(-1,), keepdim=False).clamp(max=count - 1)
+
+
+def bernoulli(
+    self: Tensor, p: float | None = None, *, generator: Generator | None = None
+) -> Tensor:
+    """One with the element's probability (or with `p`), else zero; without a gradient."""
+    limit = self.detach() if p is None else p
+    if p is not None and not 0 <= p <= 1:
+        raise InvalidValue(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    return cast(uniform_like(self, self.shape, generator) < limit, self.dtype)
+
+
+METHODS = {
+    "nonzero": nonzero,
+    "argwhere": argwhere,
+    "masked_select": masked_select,
+    "take_along_dim": take_along_dim,
+    "take": take,
+    "index_copy": index_copy,
+    "index_fill": index_fill,
+    "equal": equal,
+    "allclose": allclose,
+    "bincount": bincount,
+    "multinomial": multinomial,
+    "bernoulli": bernoulli,
+}

@@ -1,0 +1,277 @@
+"""Views and rearrangements that the table's few view operators express; nothing here computes."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from gt._core import Tensor, call
+from gt.composite.common import Shape, dims, numpy_names, piece, sizes, wrap
+from gt.errors import IndexOutOfRange, ShapeError
+
+
+def size(self: Tensor, dim: int | None = None) -> Shape | int:
+    """The shape, or the size of `dim`."""
+    return self.shape if dim is None else self.shape[wrap(dim, self.ndim)]
+
+
+def element_size(self: Tensor) -> int:
+    """Bytes of an element."""
+    return self.dtype.itemsize
+
+
+def contiguous(self: Tensor) -> Tensor:
+    """`self`: layout in memory is the worker's business."""
+    return self
+
+
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether the shapes are equal."""
+    return self.shape == other.shape
+
+
+def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions from `start_dim` to `end_dim` as one."""
+    start, end = wrap(start_dim, self.ndim), wrap(end_dim, self.ndim)
+    if start > end:
+        raise ShapeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    one = math.prod(self.shape[start : end + 1])
+    return self.reshape((*self.shape[:start], one, *self.shape[end + 1 :]))
+
+
+def ravel(self: Tensor) -> Tensor:
+    """All elements in one dimension."""
+    return self.reshape((self.numel(),))
+
+
+@numpy_names
+def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Dimension `dim` as several; one size may be -1."""
+    place = wrap(dim, self.ndim)
+    total, known = self.shape[place], math.prod(n for n in sizes if n != -1)
+    inferred = [total // known if n == -1 and known else n for n in sizes]
+    if not sizes or math.prod(inferred) != total:
+        raise ShapeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim "
+            f"{dim} ({total}) in the input tensor"
+        )
+    return self.reshape((*self.shape[:place], *inferred, *self.shape[place + 1 :]))
+
+
+def movedim(self: Tensor, source: int | Shape, destination: int | Shape) -> Tensor:
+    """Dimensions `source` at the places `destination`, the others in their order."""
+    taken, placed = dims(source, self.ndim), dims(destination, self.ndim)
+    if len(taken) != len(placed):
+        raise ShapeError(
+            "movedim: Invalid source or destination dims: source "
+            f"({list(taken)} dims) should contain the same number of dims as destination "
+            f"({list(placed)} dims)"
+        )
+    order = [d for d in range(self.ndim) if d not in taken]
+    for place, d in sorted(zip(placed, taken, strict=True)):
+        order.insert(place, d)
+    return self.permute(tuple(order))
+
+
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """The same elements in `other`'s shape."""
+    return self.view(other.shape)
+
+
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """The same elements in `other`'s shape."""
+    return self.reshape(other.shape)
+
+
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """Expanded to `other`'s shape."""
+    return self.expand(other.shape)
+
+
+def broadcast_to(self: Tensor, size: Shape) -> Tensor:
+    """Expanded to `size`."""
+    return self.expand(size)
+
+
+@numpy_names
+def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` elements from `start` along `dim`."""
+    place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
+    if length < 0:
+        raise ShapeError("narrow(): length must be non-negative.")
+    if not -whole <= start <= whole:
+        raise IndexOutOfRange(
+            f"start out of range (expected to be in range of [{-whole}, {whole}], but got {start})"
+        )
+    first = start + whole if start < 0 else start
+    if first + length > whole:
+        raise ShapeError(f"start ({first}) + length ({length}) exceeds dimension size ({whole}).")
+    return piece(self, place, first, length)
+
+
+@numpy_names
+def split(
+    self: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
+) -> tuple[Tensor, ...]:
+    """Pieces of a size (the last may be smaller), or of the given sizes."""
+    place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
+    if not isinstance(split_size_or_sections, int):
+        return split_with_sizes(self, split_size_or_sections, dim)
+    step = split_size_or_sections
+    if step < 0:
+        raise ShapeError(f"split expects split_size be non-negative, but got split_size={step}")
+    if step == 0 and whole:
+        raise ShapeError(
+            f"split_size can only be 0 if dimension size is 0, but got dimension size of {whole}"
+        )
+    starts = range(0, whole, step) if whole and step else range(1)
+    return tuple(piece(self, place, at, min(step, whole - at)) for at in starts)
+
+
+@numpy_names
+def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of the given sizes."""
+    place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
+    if sum(split_sizes) != whole or any(n < 0 for n in split_sizes):
+        raise ShapeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {whole} (input tensor's size "
+            f"at dimension {dim}), but got split_sizes={list(split_sizes)}"
+        )
+    ends = list(itertools.accumulate(split_sizes, initial=0))
+    return tuple(piece(self, place, at, n) for at, n in zip(ends, split_sizes, strict=False))
+
+
+@numpy_names
+def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of equal size; the last may be smaller."""
+    if chunks <= 0:
+        raise ShapeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    whole = self.shape[wrap(dim, self.ndim)]
+    if whole == 0:
+        return split_with_sizes(self, [0] * chunks, dim)
+    return split(self, -(-whole // chunks), dim)
+
+
+@numpy_names
+def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """All slices along `dim`, which disappears."""
+    place = wrap(dim, self.ndim)
+    if self.ndim == 0:
+        raise IndexOutOfRange("Dimension specified as 0 but tensor has no dimensions")
+    return tuple(call("select", self, dim=place, index=i) for i in range(self.shape[place]))
+
+
+def tile(self: Tensor, *dims: int | Sequence[int]) -> Tensor:
+    """Copies along each dimension; missing counts are 1."""
+    counts = sizes(dims)
+    return self.repeat((1,) * (self.ndim - len(counts)) + counts)
+
+
+def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> Tensor:
+    """Elements moved along dimensions, those beyond the end back at the start."""
+    if dims is None or dims == ():
+        if not isinstance(shifts, int):
+            raise ShapeError("shifts and dimensions must align. shifts: 1, dims:0")
+        return roll(ravel(self), shifts, 0).reshape(self.shape)
+    moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    places = (dims,) if isinstance(dims, int) else tuple(dims)
+    if len(moves) != len(places):
+        raise ShapeError(
+            f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(places)}"
+        )
+    out = self
+    for move, place in zip(moves, places, strict=True):
+        d = wrap(place, self.ndim)
+        whole = self.shape[d]
+        cut = whole - move % whole if whole else 0
+        if cut != whole:
+            out = call("cat", piece(out, d, cut, whole - cut), piece(out, d, 0, cut), dim=d)
+    return out
+
+
+@numpy_names
+def repeat_interleave(self: Tensor, repeats: int | Tensor, dim: int | None = None) -> Tensor:
+    """Each element (or slice of `dim`) `repeats` times in a row.
+
+    Args:
+        repeats: a number, or one a slice; a tensor is read, since the result's shape depends on it.
+    """
+    if dim is None:
+        return repeat_interleave(ravel(self), repeats, 0)
+    place = wrap(dim, self.ndim)
+    before, whole, after = self.shape[:place], self.shape[place], self.shape[place + 1 :]
+    if isinstance(repeats, int):
+        wide = self.reshape((*before, whole, 1, *after)).expand((*before, whole, repeats, *after))
+        return wide.reshape((*before, whole * repeats, *after))
+    counts = repeats.tolist() if repeats.ndim else [repeats.item()] * whole
+    counts = counts * whole if len(counts) == 1 else counts
+    if len(counts) != whole:
+        raise ShapeError(
+            "repeats must have the same size as input along dim, but got repeats.size(0) = "
+            f"{len(counts)} and input.size({dim}) = {whole}"
+        )
+    parts = [piece(self, place, i, 1) for i in range(whole)]
+    copies = [part for part, count in zip(parts, counts, strict=True) for _ in range(count)]
+    return call("cat", *copies, dim=place) if copies else piece(self, place, 0, 0)
+
+
+def sum_to_size(self: Tensor, *size: int | Sequence[int]) -> Tensor:
+    """Summed over the dimensions in which `size` was broadcast to this shape."""
+    shape, lead = sizes(size), self.ndim - len(sizes(size))
+    fits = lead >= 0 and all(n in {1, m} for n, m in zip(shape, self.shape[lead:], strict=False))
+    if not fits:
+        raise ShapeError(
+            f"size {{{list(shape)}}} is not expandable to size {{{list(self.shape)}}}."
+        )
+    grown = (lead + d for d, n in enumerate(shape) if n == 1 and self.shape[lead + d] != 1)
+    over = (*range(lead), *grown)
+    return call("sum", self, dim=over, keepdim=False).reshape(shape) if over else self
+
+
+def diag(self: Tensor, diagonal: int = 0) -> Tensor:
+    """A matrix's diagonal, or a matrix with this vector as its diagonal."""
+    if self.ndim == 2:
+        return call("diagonal", self, offset=diagonal, dim1=0, dim2=1)
+    if self.ndim != 1:
+        raise ShapeError(f"diag(): Supports 1D or 2D tensors. Got {self.ndim}D")
+    n = self.shape[0] + abs(diagonal)
+    blank = call("full", size=(n, n), value=0, dtype=self.dtype)
+    return call("diagonal_scatter", blank, self, offset=diagonal, dim1=0, dim2=1)
+
+
+def trace(self: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal."""
+    if self.ndim != 2:
+        raise ShapeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
+    return call("diagonal", self, offset=0, dim1=0, dim2=1).sum()
+
+
+METHODS = {
+    "size": size,
+    "ndimension": Tensor.dim,
+    "nelement": Tensor.numel,
+    "element_size": element_size,
+    "contiguous": contiguous,
+    "is_same_size": is_same_size,
+    "flatten": flatten,
+    "ravel": ravel,
+    "unflatten": unflatten,
+    "swapaxes": Tensor.transpose,
+    "swapdims": Tensor.transpose,
+    "movedim": movedim,
+    "moveaxis": movedim,
+    "view_as": view_as,
+    "reshape_as": reshape_as,
+    "expand_as": expand_as,
+    "broadcast_to": broadcast_to,
+    "narrow": narrow,
+    "split": split,
+    "split_with_sizes": split_with_sizes,
+    "chunk": chunk,
+    "unbind": unbind,
+    "tile": tile,
+    "roll": roll,
+    "repeat_interleave": repeat_interleave,
+    "sum_to_size": sum_to_size,
+    "diag": diag,
+    "trace": trace,
+}

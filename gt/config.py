@@ -1,0 +1,78 @@
+"""Settings from the environment, read once where a session begins: the only place that looks at os.environ."""
+
+import os
+import pathlib
+import sys
+from dataclasses import dataclass
+
+BACKENDS = {"pytorch": "pytorch", "torch": "pytorch", "numpy": "numpy", "": "auto"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionOptions:
+    """How the embedded dispatcher starts its workers."""
+
+    workers: int | None
+    gpus: int
+    backend: str
+    executable: str
+    python_path: str
+    threads: int
+    instruction_log: str | None
+    verbose: bool
+    address: str | None
+
+
+def flag(name: str) -> bool:
+    """A switch: unset, empty and `0` are off."""
+    return os.environ.get(name, "") not in ("", "0")
+
+
+def backend() -> str:
+    """What GT_BACKEND says: `pytorch`, `numpy`, or `auto` (pytorch where it is installed)."""
+    word = os.environ.get("GT_BACKEND", "").lower()
+    if word not in BACKENDS:
+        raise ValueError(f"GT_BACKEND={word}: expected one of pytorch, torch, numpy")
+    return BACKENDS[word]
+
+
+def gpu_count() -> int:
+    """NVIDIA GPUs that this process may use, without loading any library of theirs."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([part for part in visible.split(",") if part.strip() not in ("", "-1")])
+    return len(list(pathlib.Path("/proc/driver/nvidia/gpus").glob("*")))
+
+
+def whole_number(name: str) -> int | None:
+    """A positive whole number, or None where the variable is not set."""
+    word = os.environ.get(name, "")
+    if not word:
+        return None
+    if not word.isdigit() or int(word) < 1:
+        raise ValueError(f"{name}={word}: expected a whole number of at least 1")
+    return int(word)
+
+
+def session_options() -> SessionOptions:
+    """The settings of this moment: variables may be set before or after `import gt`."""
+    workers = whole_number("GT_WORKERS")
+    cores = len(os.sched_getaffinity(0))
+    here = str(pathlib.Path(__file__).resolve().parent.parent)
+    inherited = os.environ.get("PYTHONPATH", "")
+    return SessionOptions(
+        workers=workers,
+        gpus=gpu_count(),
+        backend=backend(),
+        executable=sys.executable,
+        python_path=f"{here}:{inherited}" if inherited else here,
+        threads=whole_number("GT_THREADS") or max(1, cores // (workers or 1)),
+        instruction_log=os.environ.get("GT_INSTRUCTION_LOG") or None,
+        verbose=flag("GT_VERBOSE"),
+        address=os.environ.get("GT_ADDRESS") or None,
+    )
+
+
+def token() -> str | None:
+    """The token that a dispatcher off this host asks for."""
+    return os.environ.get("GT_TOKEN") or None

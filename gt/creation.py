@@ -1,0 +1,378 @@
+"""Tensors from data and from sizes. `device`, `layout` and the like are accepted and place nothing.
+
+Random ones stand in random.py.
+"""
+
+# ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.casts import cast, check_device
+from gt.composite.common import Number, Shape, sizes
+from gt.dtypes import FROM_NUMPY, NUMPY, get_default_dtype, of_number
+from gt.errors import DtypeError, InvalidType, InvalidValue, ShapeError
+
+Array: TypeAlias = npt.NDArray[np.generic]
+Size: TypeAlias = int | Sequence[int]
+Data: TypeAlias = Number | Sequence["Data"] | Array | np.generic | Tensor
+
+
+def tensor(
+    data: Data,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor with a copy of `data`.
+
+    Args:
+        data: numbers, nested lists of them, a numpy array, or a tensor.
+        dtype: by default bool, int64 or the default dtype; that of an array or tensor stays.
+        requires_grad: with it, Python integers become the default dtype (PyTorch raises).
+    """
+    check_device(device)
+    if isinstance(data, Tensor):
+        out = data.detach().clone()
+        return finish(out if dtype is None else cast(out, dtype), requires_grad)
+    array = as_array(data)
+    if dtype is None and requires_grad and array.dtype.kind == "i" and not typed(data):
+        dtype = get_default_dtype()
+    return from_array(array, dtype, requires_grad)
+
+
+def as_tensor(data: Data, dtype: _core.dtype | None = None, device: object = None) -> Tensor:
+    """`data` as a tensor; a tensor of that dtype stays itself."""
+    check_device(device)
+    if isinstance(data, Tensor):
+        return data if dtype is None else cast(data, dtype)
+    return tensor(data, dtype=dtype)
+
+
+def from_numpy(ndarray: Array) -> Tensor:
+    """A tensor with a copy of `ndarray`, of its dtype."""
+    if not isinstance(ndarray, np.ndarray):
+        raise InvalidType(f"expected np.ndarray (got {type(ndarray).__name__})")
+    return from_array(ndarray, None, False)
+
+
+def typed(data: object) -> bool:
+    """Whether the innermost data are numpy's, whose dtype is meant."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return isinstance(data, (np.ndarray, np.generic)) and not isinstance(data, float)
+
+
+def as_array(data: Data) -> Array:
+    """Python data as an array; Python floats have the default dtype."""
+    if isinstance(data, (list, tuple)):
+        data = plain(data)
+        check_even(data, data_shape(data), 0)
+    array = np.asarray(data)
+    if array.dtype.kind in "US":
+        raise InvalidType("new(): invalid data type 'str'")
+    if array.dtype == object or array.dtype.name == "uint64":
+        leaf = first_leaf(data)
+        if isinstance(leaf, int):
+            raise InvalidValue("Overflow when unpacking long long")
+        raise ShapeError(f"Could not infer dtype of {type(leaf).__name__}")
+    if array.dtype == np.float64 and not typed(data):
+        return array.astype(NUMPY.get(repr(get_default_dtype()), "float32"))
+    return array
+
+
+def plain(data: Data) -> Data:
+    """Nested data without tensors: each is read."""
+    if isinstance(data, Tensor):
+        return data.numpy() if data.ndim else data.item()
+    return [plain(x) for x in data] if isinstance(data, (list, tuple)) else data
+
+
+def first_leaf(data: object) -> object:
+    """The innermost first element."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
+
+
+def data_shape(data: object) -> Shape:
+    """Lengths along the first elements."""
+    shape = []
+    while isinstance(data, (list, tuple)):
+        shape.append(len(data))
+        if not data:
+            break
+        data = data[0]
+    return tuple(shape)
+
+
+def check_even(data: Data, shape: Shape, dim: int) -> None:
+    """PyTorch's error for lists of unequal length."""
+    if dim == len(shape):
+        if isinstance(data, (list, tuple)):
+            raise InvalidType(f"not a sequence expected at dim {dim} (got {type(data).__name__})")
+        return
+    if isinstance(data, np.ndarray):
+        return
+    if not isinstance(data, (list, tuple)):
+        raise InvalidType(f"expected a sequence at dim {dim} (got {type(data).__name__})")
+    if len(data) != shape[dim]:
+        raise InvalidValue(
+            f"expected sequence of length {shape[dim]} at dim {dim} (got {len(data)})"
+        )
+    if dim + 1 < len(shape) or any(isinstance(x, (list, tuple)) for x in data):
+        for x in data:
+            check_even(x, shape, dim + 1)
+
+
+def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> Tensor:
+    """Upload, cast here where numpy has the dtype, else on the worker."""
+    if array.dtype.name not in FROM_NUMPY:
+        raise InvalidType(
+            f"can't convert np.ndarray of type numpy.{array.dtype.name}. The only supported types "
+            f"are: {', '.join(FROM_NUMPY)}."
+        )
+    wanted = FROM_NUMPY[array.dtype.name] if dtype is None else dtype
+    if requires_grad and not wanted.is_floating_point:
+        raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
+    if repr(wanted) not in NUMPY:
+        whole = np.ascontiguousarray(array, dtype="float32").reshape(array.shape)
+        out = call("cast", _core.from_numpy_copy(whole, _core.float32, False), dtype=wanted)
+        return finish(out, requires_grad)
+    whole = np.ascontiguousarray(array, dtype=NUMPY[repr(wanted)]).reshape(array.shape)
+    return _core.from_numpy_copy(whole, wanted, requires_grad)
+
+
+def finish(x: Tensor, requires_grad: bool) -> Tensor:
+    """`x`, as a leaf that requires a gradient where one is asked for."""
+    return x.requires_grad_() if requires_grad else x
+
+
+def shape_of(size: Sequence[Size], named: Size | None) -> Shape:
+    """A size given by position or as `size=`."""
+    return sizes(size if named is None else (named,))
+
+
+def full(
+    size: Size,
+    fill_value: Number | Tensor,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of `size` filled with `fill_value`, by default of the number's dtype."""
+    check_device(device)
+    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    chosen = of_number(value) if dtype is None else dtype
+    return finish(call("full", size=sizes((size,)), value=value, dtype=chosen), requires_grad)
+
+
+def zeros(
+    *size: Size,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
+    **named: Size,
+) -> Tensor:
+    """Zeros of a size, given as numbers, as one sequence, or as `size=`."""
+    shape = shape_of(size, size_only(named, "zeros"))
+    chosen = get_default_dtype() if dtype is None else dtype
+    return full(shape, 0, dtype=chosen, device=device, requires_grad=requires_grad)
+
+
+def ones(
+    *size: Size,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
+    **named: Size,
+) -> Tensor:
+    """Ones of a size, given as numbers, as one sequence, or as `size=`."""
+    shape = shape_of(size, size_only(named, "ones"))
+    chosen = get_default_dtype() if dtype is None else dtype
+    return full(shape, 1, dtype=chosen, device=device, requires_grad=requires_grad)
+
+
+def empty(
+    *size: Size,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
+    memory_format: object = None,
+    **named: Size,
+) -> Tensor:
+    """Zeros: a value that is not defined could not be made again."""
+    shape = shape_of(size, size_only(named, "empty"))
+    chosen = get_default_dtype() if dtype is None else dtype
+    return full(shape, 0, dtype=chosen, device=device, requires_grad=requires_grad)
+
+
+def size_only(named: dict[str, Size], function: str) -> Size | None:
+    """The keyword `size`, which stands beside `*size` in PyTorch's signatures."""
+    size = named.pop("size", None)
+    for other in named:
+        raise InvalidType(f"{function}() got an unexpected keyword argument '{other}'")
+    return size
+
+
+def arange(
+    start: Number,
+    end: Number | None = None,
+    step: Number = 1,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Values from `start` (0 if only one is given) up to, not including, `end`."""
+    check_device(device)
+    first, last = (0, start) if end is None else (start, end)
+    whole = all(isinstance(x, int) for x in (first, last, step))
+    chosen = dtype if dtype is not None else _core.int64 if whole else get_default_dtype()
+    return finish(call("arange", start=first, end=last, step=step, dtype=chosen), requires_grad)
+
+
+def linspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+) -> Tensor:
+    """`steps` evenly spaced values from `start` to `end`, both included."""
+    check_device(device)
+    chosen = get_default_dtype() if dtype is None else dtype
+    out = call("linspace", start=start, end=end, steps=steps, dtype=chosen)
+    return finish(out, requires_grad)
+
+
+def logspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`base` to the powers `linspace(start, end, steps)`."""
+    powers = linspace(start, end, steps, dtype=dtype, device=device)
+    return finish(call("pow", base, powers), requires_grad)
+
+
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+) -> Tensor:
+    """An n by m matrix with ones on the diagonal; square without `m`."""
+    check_device(device)
+    chosen = get_default_dtype() if dtype is None else dtype
+    return finish(call("eye", n=n, m=n if m is None else m, dtype=chosen), requires_grad)
+
+
+def full_like(
+    input: Tensor,
+    fill_value: Number,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    memory_format: object = None,
+) -> Tensor:
+    """A tensor of `input`'s shape and dtype filled with `fill_value`."""
+    chosen = input.dtype if dtype is None else dtype
+    return full(input.shape, fill_value, dtype=chosen, device=device, requires_grad=requires_grad)
+
+
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    memory_format: object = None,
+) -> Tensor:
+    """Zeros of `input`'s shape and dtype."""
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    memory_format: object = None,
+) -> Tensor:
+    """Ones of `input`'s shape and dtype."""
+    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def new_tensor(
+    self: Tensor,
+    data: Data,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor with a copy of `data`, of this tensor's dtype."""
+    chosen = self.dtype if dtype is None else dtype
+    return tensor(data, dtype=chosen, device=device, requires_grad=requires_grad)
+
+
+def is_tensor(obj: object) -> bool:
+    """Whether `obj` is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+empty_like = zeros_like
+
+__all__ = [
+    "arange",
+    "as_tensor",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_numpy",
+    "full",
+    "full_like",
+    "is_tensor",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]

@@ -1,0 +1,137 @@
+"""The small GPT on real text, trained in GT and in PyTorch from the same weights on the same batches.
+
+The text is the source of the running interpreter's standard library: always there, nothing shipped.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+import gt
+from gt.demo.model import Sizes, char_gpt
+from gt.nn import Module
+
+Codes = npt.NDArray[np.int64]
+
+STEPS = 200
+BATCH = 16  # pieces of text a step
+TEXT_CHARACTERS_MAX = 1_000_000  # more would not be seen in 200 steps
+LIMITS = {"float32": 1e-5, "float64": 1e-9}  # looser ones would not notice a missing weight decay
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text as numbers."""
+
+    alphabet: str  # character i stands at place i
+    codes: Codes  # [length]
+
+    def piece(self, codes: Codes) -> str:
+        """The characters of some numbers."""
+        return "".join(self.alphabet[code] for code in codes)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Two training runs, and what the first one's model writes."""
+
+    losses: list[float]  # GT's, of each step
+    torch_losses: list[float]
+    seconds: float
+    torch_seconds: float
+    dtype: str
+    sample: str
+
+    @property
+    def difference(self) -> float:
+        """The largest relative difference of the two curves."""
+        ours, theirs = np.array(self.losses), np.array(self.torch_losses)
+        return float(np.max(np.abs(ours - theirs) / np.abs(theirs)))
+
+    @property
+    def limit(self) -> float:
+        """What the difference must not exceed."""
+        return LIMITS[self.dtype]
+
+
+def load_text() -> Text:
+    """The standard library's modules in the order of their names; what is not ASCII becomes '?'."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    text = ""
+    for path in sorted(folder.glob("*.py")):
+        text += path.read_text(encoding="ascii", errors="replace").replace("\ufffd", "?")
+        if len(text) >= TEXT_CHARACTERS_MAX:
+            break
+    text = text[:TEXT_CHARACTERS_MAX]
+    alphabet = "".join(sorted(set(text)))
+    places = {character: place for place, character in enumerate(alphabet)}
+    return Text(alphabet, np.array([places[character] for character in text], np.int64))
+
+
+def batches(text: Text, sizes: Sizes, *, steps: int, seed: int) -> Codes:
+    """Random pieces [steps, b, t + 1]: t characters and, one further, what follows each."""
+    generator = np.random.default_rng(seed)
+    length = sizes.context + 1
+    starts = generator.integers(0, len(text.codes) - length, size=(steps, BATCH, 1))
+    pieces: Codes = text.codes[starts + np.arange(length)]
+    return pieces
+
+
+def compare(
+    *, seed: int, steps: int = STEPS, dtype: str = "float32", show_progress: bool = True
+) -> Result:
+    """Train in GT and in PyTorch, from the same weights on the same batches."""
+    import torch
+
+    text = load_text()
+    sizes = Sizes(len(text.alphabet))
+    pieces = batches(text, sizes, steps=steps, seed=seed)
+    gt.manual_seed(seed)
+    model = char_gpt(gt, sizes).to(getattr(gt, dtype))
+    twin = char_gpt(torch, sizes).to(getattr(torch, dtype))
+    weights = {name: torch.tensor(w.numpy()) for name, w in model.state_dict().items()}
+    twin.load_state_dict(weights)  # type: ignore[arg-type]
+    losses, seconds = train(gt, model, pieces, show_progress=show_progress)
+    torch_losses, torch_seconds = train(torch, twin, pieces, show_progress=show_progress)
+    sample = write(model, text, sizes, seed=seed)
+    return Result(losses, torch_losses, seconds, torch_seconds, dtype, sample)
+
+
+def train(
+    lib: ModuleType, model: Module, pieces: Codes, *, show_progress: bool
+) -> tuple[list[float], float]:
+    """The loss of each step and the seconds of all; the same lines train in both libraries."""
+    from tqdm import tqdm
+
+    optimizer = lib.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)
+    losses = []
+    start = time.perf_counter()
+    for piece in tqdm(pieces, desc=f"GPT, {lib.__name__}", disable=not show_progress):
+        seen, following = lib.tensor(piece[:, :-1]), lib.tensor(piece[:, 1:])  # [b, t] each
+        scores = model(seen)  # [b, t, v]
+        loss = lib.nn.functional.cross_entropy(scores.flatten(0, 1), following.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    curve = [loss.item() for loss in losses]
+    return curve, time.perf_counter() - start
+
+
+def write(model: Module, text: Text, sizes: Sizes, *, seed: int, characters: int = 300) -> str:
+    """Let the model write on from a line break, one drawn character after the other."""
+    generator = np.random.default_rng(seed)
+    codes = [text.alphabet.index("\n")]
+    with gt.no_grad():
+        for _ in range(characters):
+            scores = model(gt.tensor([codes[-sizes.context :]]))[0, -1]  # [v]
+            shares = scores.double().softmax(-1).numpy()
+            codes.append(int(generator.choice(len(shares), p=shares / shares.sum())))
+    return text.piece(np.array(codes[1:]))

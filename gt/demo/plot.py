@@ -1,0 +1,34 @@
+"""The picture of the demo: both training runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gt.demo import chargpt, digits
+
+
+def draw(scans: digits.Result, text: chargpt.Result, path: Path) -> None:
+    """Write the loss curves to a PNG file."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")  # a file only; no window
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
+    left.plot(scans.losses, linewidth=0.8)
+    left.set(
+        title=f"digits on two workers: {scans.accuracy:.1%} of {scans.held_out} held-out scans",
+        xlabel="step",
+        ylabel="cross entropy",
+        yscale="log",
+    )
+    right.plot(text.torch_losses, linewidth=4, alpha=0.35, label="PyTorch")
+    right.plot(text.losses, linewidth=1, label="GT")
+    right.set(
+        title=f"character GPT: curves differ by at most {text.difference:.1e}",
+        xlabel="step",
+        ylabel="cross entropy per character",
+    )
+    right.legend()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)

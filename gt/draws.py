@@ -1,0 +1,127 @@
+"""The generator's state: a seed and the number of the next draw. No random number is made here."""
+
+import secrets
+
+import numpy as np
+
+from gt import _core
+from gt._core import Tensor
+from gt.errors import InvalidType, ShapeError
+
+DEFAULT_SEED = 67280421310721  # PyTorch's
+
+
+class Generator:
+    """A sequence of draws of its own; without one, draws come from the client's default."""
+
+    def __init__(self, device: object = None) -> None:
+        self.device = device
+        self._seed, self._draw = DEFAULT_SEED, 0
+
+    def manual_seed(self, seed: int) -> "Generator":
+        """Start again at the first draw of `seed`."""
+        self._seed, self._draw = wrapped(seed), 0
+        return self
+
+    def seed(self) -> int:
+        """Start at a seed of the operating system's, which is returned."""
+        self.manual_seed(secrets.randbits(63))
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """The seed."""
+        return self._seed
+
+    def get_state(self) -> Tensor:
+        """Seed and draw, as 16 bytes."""
+        return packed(self._seed, self._draw)
+
+    def set_state(self, new_state: Tensor) -> "Generator":
+        """Go on where `new_state` was taken; reads it."""
+        self._seed, self._draw = unpacked(new_state)
+        return self
+
+    def next_draw(self) -> tuple[int, int]:
+        """Seed and number of a draw, used once."""
+        self._draw += 1
+        return self._seed, self._draw - 1
+
+
+class DefaultGenerator(Generator):
+    """The client's generator, which lives in `gt._core`."""
+
+    def manual_seed(self, seed: int) -> "Generator":
+        _core.manual_seed(wrapped(seed))
+        return self
+
+    def seed(self) -> int:
+        self.manual_seed(secrets.randbits(63))
+        return self.initial_seed()
+
+    def initial_seed(self) -> int:
+        return int(_core.rng_state()[0])
+
+    def get_state(self) -> Tensor:
+        seed, draw = _core.rng_state()
+        return packed(seed, draw)
+
+    def set_state(self, new_state: Tensor) -> "Generator":
+        _core.set_rng_state(*unpacked(new_state))
+        return self
+
+    def next_draw(self) -> tuple[int, int]:
+        return _core.next_draw()
+
+
+default_generator = DefaultGenerator()
+
+
+def wrapped(seed: int) -> int:
+    """A seed as a signed number of 64 bits; PyTorch takes unsigned ones too."""
+    if not -(2**63) <= int(seed) < 2**64:
+        raise ShapeError("Overflow when unpacking long long")
+    return (int(seed) + 2**63) % 2**64 - 2**63
+
+
+def packed(seed: int, draw: int) -> Tensor:
+    """Seed and draw as 16 bytes."""
+    state = np.array([seed, draw], dtype=np.int64).view(np.uint8)
+    return _core.from_numpy_copy(state, _core.uint8, False)
+
+
+def unpacked(state: Tensor) -> tuple[int, int]:
+    """What `packed` packed; reads it."""
+    if not isinstance(state, Tensor) or state.dtype != _core.uint8 or state.shape != (16,):
+        raise InvalidType("expected a state that get_rng_state or Generator.get_state returned")
+    seed, draw = state.numpy().view(np.int64)
+    return int(seed), int(draw)
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator again at the first draw of `seed`."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Start the default generator at a seed of the operating system's, which is returned."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The default generator's seed."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:  # PyTorch's name
+    """The default generator's seed and draw."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Go on where `new_state` was taken."""
+    default_generator.set_state(new_state)
+
+
+def next_draw(generator: Generator | None) -> tuple[int, int]:
+    """Seed and draw of `generator`, or of the default one."""
+    return _core.next_draw() if generator is None else generator.next_draw()

@@ -1,0 +1,159 @@
+"""What is known of element types without a tensor: promotion, limits, the default."""
+
+from typing import TypeAlias
+
+import numpy as np
+
+from gt import _core
+from gt._core import Tensor
+from gt.errors import InvalidType
+
+Number: TypeAlias = bool | int | float
+
+NUMPY: dict[str, str] = {
+    "gt.bool": "bool",
+    "gt.uint8": "uint8",
+    "gt.int8": "int8",
+    "gt.int16": "int16",
+    "gt.int32": "int32",
+    "gt.int64": "int64",
+    "gt.float16": "float16",
+    "gt.float32": "float32",
+    "gt.float64": "float64",
+}
+FROM_NUMPY: dict[str, _core.dtype] = {
+    "bool": _core.bool,
+    "uint8": _core.uint8,
+    "int8": _core.int8,
+    "int16": _core.int16,
+    "int32": _core.int32,
+    "int64": _core.int64,
+    "float16": _core.float16,
+    "float32": _core.float32,
+    "float64": _core.float64,
+}
+BFLOAT16 = {"eps": 2.0**-7, "tiny": 2.0**-126, "max": 3.3895313892515355e38}
+
+
+class Default:
+    """The dtype of floats without one; a process has one."""
+
+    dtype: _core.dtype = _core.float32
+
+
+def set_default_dtype(d: _core.dtype) -> None:
+    """The dtype that Python floats and creation functions get from here on."""
+    if not isinstance(d, _core.dtype) or not d.is_floating_point:
+        raise InvalidType(
+            "only floating-point types are supported as the default type"
+            if isinstance(d, _core.dtype)
+            else "invalid dtype object"
+        )
+    Default.dtype = d
+
+
+def get_default_dtype() -> _core.dtype:
+    """The dtype that Python floats get."""
+    return Default.dtype
+
+
+def of_number(value: Number) -> _core.dtype:
+    """The dtype of a Python number: bool, int64 or the default."""
+    if isinstance(value, bool):
+        return _core.bool
+    return _core.int64 if isinstance(value, int) else Default.dtype
+
+
+def category(dtype: _core.dtype) -> int:
+    """0 bool, 1 integer, 2 float: the higher one wins whatever the widths."""
+    return 2 if dtype.is_floating_point else int(dtype != _core.bool)
+
+
+def promote_types(type1: _core.dtype, type2: _core.dtype) -> _core.dtype:
+    """The smallest dtype that both fit in, by PyTorch's lattice."""
+    if type1 == type2:
+        return type1
+    low, high = sorted((type1, type2), key=lambda d: (category(d), d.itemsize, repr(d)))
+    if category(low) != category(high):
+        return high
+    if category(high) == 2:
+        return _core.float32 if high.itemsize == 2 else high
+    if _core.uint8 in {type1, type2}:  # unsigned with signed: the next wider signed one
+        return _core.int16 if high.itemsize == 1 else high
+    return high
+
+
+def can_cast(from_: _core.dtype, to: _core.dtype) -> bool:
+    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
+    return category(from_) <= category(to)
+
+
+def result_type(tensor1: Tensor | Number, tensor2: Tensor | Number) -> _core.dtype:
+    """The dtype of an operation on both: tensors before 0-d tensors before numbers."""
+    both = (tensor1, tensor2)
+    ranked: list[list[_core.dtype]] = [[], [], []]
+    for x in both:
+        if isinstance(x, Tensor):
+            ranked[0 if x.ndim else 1].append(x.dtype)
+        else:
+            ranked[2].append(of_number(x))
+    out: _core.dtype | None = None
+    for group in ranked:
+        for dtype in group:
+            if out is None or (group is not ranked[0] and category(dtype) > category(out)):
+                out = dtype
+            elif group is ranked[0] or out in group:
+                out = promote_types(out, dtype)
+    assert out is not None, both
+    return out
+
+
+class finfo:  # noqa: N801  (PyTorch's name)
+    """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution, dtype."""
+
+    def __init__(self, type: _core.dtype | None = None) -> None:
+        dtype = Default.dtype if type is None else type
+        if not dtype.is_floating_point:
+            raise InvalidType(f"finfo requires a floating point input type, not {dtype!r}")
+        self.dtype = repr(dtype).removeprefix("gt.")
+        if dtype == _core.bfloat16:
+            self.bits, self.eps = 16, BFLOAT16["eps"]
+            self.tiny, self.max, self.resolution = BFLOAT16["tiny"], BFLOAT16["max"], 0.01
+        else:
+            known = np.finfo(NUMPY[repr(dtype)])
+            self.bits, self.eps = int(known.bits), float(known.eps)
+            self.tiny, self.max = float(known.tiny), float(known.max)
+            self.resolution = float(known.resolution)
+        self.min, self.smallest_normal = -self.max, self.tiny
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
+            f"eps={self.eps:g}, smallest_normal={self.smallest_normal:g}, "
+            f"tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:  # noqa: N801  (PyTorch's name)
+    """Limits of an integer dtype: bits, max, min, dtype."""
+
+    def __init__(self, type: _core.dtype) -> None:
+        if category(type) != 1:
+            raise InvalidType(f"iinfo requires an integer input type, not {type!r}")
+        known = np.iinfo(NUMPY[repr(type)])
+        self.dtype = repr(type).removeprefix("gt.")
+        self.bits, self.min, self.max = int(known.bits), int(known.min), int(known.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
+
+
+__all__ = [
+    "can_cast",
+    "finfo",
+    "get_default_dtype",
+    "iinfo",
+    "promote_types",
+    "result_type",
+    "set_default_dtype",
+]

@@ -1,0 +1,66 @@
+"""The exceptions that GT raises, each also of the class that PyTorch raises for the same mistake.
+
+A user's mistake, a worker's failure and a lost connection are different types. The texts are
+written where the mistake is found (shape and dtype rules in `gt._core`, which finds the classes
+here by their names); here stand only the classes.
+"""
+
+import builtins
+
+__all__ = [
+    "ConnectionLost",
+    "DtypeError",
+    "Error",
+    "IndexOutOfRange",
+    "InvalidType",
+    "InvalidValue",
+    "NotDifferentiable",
+    "NotSupported",
+    "OutOfMemoryError",
+    "ShapeError",
+    "WorkerError",
+]
+
+
+class Error(Exception):
+    """Any error that GT raises on purpose."""
+
+
+class ShapeError(Error, RuntimeError):
+    """Operands whose shapes do not fit the operation."""
+
+
+class DtypeError(Error, RuntimeError):
+    """Operands whose element types do not fit the operation."""
+
+
+class IndexOutOfRange(Error, builtins.IndexError):
+    """A dimension or an index outside the tensor."""
+
+
+class InvalidValue(Error, ValueError):
+    """An argument of the right type with a value that has no meaning there."""
+
+
+class InvalidType(Error, TypeError):
+    """An argument of a type that the operation does not take."""
+
+
+class NotSupported(Error, NotImplementedError):
+    """Something that PyTorch has and GT does not, or not for these operands."""
+
+
+class NotDifferentiable(Error, RuntimeError):
+    """A gradient was asked for where none is defined."""
+
+
+class WorkerError(Error, RuntimeError):
+    """An instruction failed on a worker; names the operation, its operands and the user's line."""
+
+
+class OutOfMemoryError(WorkerError):
+    """A worker's device had no memory for an instruction's result."""
+
+
+class ConnectionLost(Error, builtins.ConnectionError):
+    """The dispatcher cannot be reached any more; the session's tensors are gone."""

@@ -1,0 +1,226 @@
+"""Activations as modules; each calls the function of its name."""
+
+from __future__ import annotations
+
+from gt._core import Tensor
+
+from gt.nn import functional
+from gt.nn.module import Module
+
+
+class _Inplace(Module):
+    """An activation whose only option is `inplace`."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
+class ReLU(_Inplace):
+    """max(input, 0)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.relu(input, self.inplace)
+
+
+class SiLU(_Inplace):
+    """input * sigmoid(input)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.silu(input, self.inplace)
+
+
+class Mish(_Inplace):
+    """input * tanh(softplus(input))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.mish(input, self.inplace)
+
+
+class SELU(_Inplace):
+    """Scaled elu."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.selu(input, self.inplace)
+
+
+class Hardsigmoid(_Inplace):
+    """(input + 3) / 6 limited to [0, 1]."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.hardsigmoid(input, self.inplace)
+
+
+class Hardswish(_Inplace):
+    """input * hardsigmoid(input)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.hardswish(input, self.inplace)
+
+
+class Tanh(Module):
+    """Hyperbolic tangent."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.tanh()
+
+
+class Sigmoid(Module):
+    """1 / (1 + exp(-input))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.sigmoid()
+
+
+class LogSigmoid(Module):
+    """log(sigmoid(input))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.logsigmoid(input)
+
+
+class Softsign(Module):
+    """input / (1 + |input|)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.softsign(input)
+
+
+class Tanhshrink(Module):
+    """input - tanh(input)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.tanhshrink(input)
+
+
+class GELU(Module):
+    """input * P(standard normal <= input)."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.gelu(input, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+class LeakyReLU(Module):
+    """input where positive, else negative_slope * input."""
+
+    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.leaky_relu(input, self.negative_slope, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")
+
+
+class ELU(Module):
+    """input where positive, else alpha * (exp(input) - 1)."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.elu(input, self.alpha, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
+
+
+class Softplus(Module):
+    """log(1 + exp(beta * input)) / beta."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta = beta
+        self.threshold = threshold
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class Hardtanh(Module):
+    """input limited to [min_val, max_val]."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.min_val = min_val
+        self.max_val = max_val
+        self.inplace = inplace
+        if min_val >= max_val:
+            raise AssertionError("max_val must be greater than min_val")
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.hardtanh(input, self.min_val, self.max_val, self.inplace)
+
+    def extra_repr(self) -> str:
+        ends = f"min_val={self.min_val}, max_val={self.max_val}"
+        return ends + (", inplace=True" if self.inplace else "")
+
+
+class ReLU6(Hardtanh):
+    """input limited to [0, 6]."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
+class GLU(Module):
+    """The first half of `dim` times the sigmoid of the second."""
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.glu(input, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Softmax(Module):
+    """exp(input) / sum(exp(input)) along `dim`."""
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.softmax(input, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class LogSoftmax(Module):
+    """log(softmax(input)) along `dim`."""
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.log_softmax(input, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"

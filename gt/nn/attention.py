@@ -1,0 +1,184 @@
+"""MultiheadAttention."""
+
+from __future__ import annotations
+
+import math
+
+from gt._core import Tensor
+
+import gt
+from gt.errors import NotSupported
+from gt.nn import functional, init
+from gt.nn.functional.attention import attention_weights
+from gt.nn.linear import Linear
+from gt.nn.module import Module
+from gt.nn.parameter import Parameter
+
+
+class MultiheadAttention(Module):
+    """Attention with several heads between linear layers.
+
+    Args:
+        embed_dim: Width of query and output; a multiple of num_heads.
+        num_heads: Heads.
+        dropout: Of the attention weights, in training.
+        bias: Whether the linear layers have one.
+        add_bias_kv: Not supported.
+        add_zero_attn: Not supported.
+        kdim: Width of the keys; embed_dim if not given.
+        vdim: Width of the values; embed_dim if not given.
+        batch_first: Tensors are [b, t, d] instead of [t, b, d].
+        device: Accepted and ignored.
+        dtype: Of the parameters.
+    """
+
+    in_proj_weight: Parameter | None
+    q_proj_weight: Parameter | None
+    k_proj_weight: Parameter | None
+    v_proj_weight: Parameter | None
+    in_proj_bias: Parameter | None
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+    ) -> None:
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(
+                "embed_dim and num_heads must be greater than 0, "
+                f"got embed_dim={embed_dim} and num_heads={num_heads} instead"
+            )
+        if embed_dim % num_heads:
+            raise AssertionError("embed_dim must be divisible by num_heads")
+        if add_bias_kv or add_zero_attn:
+            raise NotSupported(
+                "MultiheadAttention: add_bias_kv and add_zero_attn are not supported"
+            )
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.head_dim = embed_dim // num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        widths = {"q": embed_dim, "k": kdim or embed_dim, "v": vdim or embed_dim}
+        shapes: dict[str, tuple[int, ...] | None] = {
+            f"{name}_proj_weight": (embed_dim, width) for name, width in widths.items()
+        }
+        shapes["in_proj_weight"] = None
+        if set(widths.values()) == {embed_dim}:  # one matrix for all three
+            shapes = {**dict.fromkeys(shapes), "in_proj_weight": (3 * embed_dim, embed_dim)}
+        shapes["in_proj_bias"] = (3 * embed_dim,) if bias else None
+        for name, shape in shapes.items():
+            value = (
+                None if shape is None else Parameter(gt.empty(*shape, device=device, dtype=dtype))
+            )
+            self.register_parameter(name, value)
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
+            weight = self._parameters[name]
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                init.zeros_(bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The attended values, and the weights where they are wanted.
+
+        Args:
+            query: [t, b, d], [b, t, d] (batch_first) or [t, d].
+            key: [s, b, …] likewise.
+            value: [s, b, …] likewise.
+            key_padding_mask: [b, s]: bool (True is left out) or added to the scores.
+            need_weights: Whether the second result is not None.
+            attn_mask: [t, s] or [b * heads, t, s]: bool (True is left out) or added to the scores.
+            average_attn_weights: Weights are [b, t, s] instead of [b, heads, t, s].
+            is_causal: A hint that attn_mask is causal; attn_mask is needed with it.
+        """
+        if is_causal and attn_mask is None:
+            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+        batched = query.ndim == 3
+        operands = [query, key, value]
+        if not batched:
+            operands = [operand.unsqueeze(0) for operand in operands]
+        elif not self.batch_first:
+            operands = [operand.transpose(0, 1) for operand in operands]
+        q, k, v = (
+            self._split(projected)
+            for projected in self._project(operands, same=query is key is value)
+        )
+        mask = self._mask(attn_mask, key_padding_mask, q)
+        weights = attention_weights(q, k, mask, scale=1.0 / math.sqrt(self.head_dim))
+        weights = functional.dropout(weights, self.dropout, self.training)
+        joined = (weights @ v).transpose(1, 2).flatten(2)  # [b, h, t, k] -> [b, t, h * k]
+        output = self.out_proj(joined)
+        if not batched:
+            output = output.squeeze(0)
+        elif not self.batch_first:
+            output = output.transpose(0, 1)
+        if not need_weights:
+            return output, None
+        shown = weights.mean(dim=1) if average_attn_weights else weights
+        return output, shown if batched else shown.squeeze(0)
+
+    def _project(self, operands: list[Tensor], *, same: bool) -> list[Tensor]:
+        if self.in_proj_weight is not None and same:
+            joined = functional.linear(operands[0], self.in_proj_weight, self.in_proj_bias)
+            return list(joined.chunk(3, -1))  # [b, t, 3d] -> three of [b, t, d]
+        if self.in_proj_weight is not None:
+            weights = self.in_proj_weight.chunk(3)
+        else:
+            names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+            weights = tuple(self.get_parameter(name) for name in names)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        return [
+            functional.linear(operand, weight, bias)
+            for operand, weight, bias in zip(operands, weights, biases, strict=True)
+        ]
+
+    def _split(self, projected: Tensor) -> Tensor:
+        """[b, t, h * k] -> [b, h, t, k]."""
+        return projected.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+
+    def _mask(
+        self, attn_mask: Tensor | None, padding: Tensor | None, query: Tensor
+    ) -> Tensor | None:
+        """Both masks as one that is added to the scores [b, h, t, s]."""
+        total = None
+        if attn_mask is not None:
+            total = _additive(attn_mask, query)
+            if total.ndim == 3:  # [b * h, t, s] -> [b, h, t, s]
+                total = total.unflatten(0, (-1, self.num_heads))
+        if padding is not None:
+            row = _additive(padding, query)
+            row = row.reshape(-1, 1, 1, row.shape[-1])  # [b, s] -> [b, 1, 1, s]
+            total = row if total is None else total + row
+        return total
+
+
+def _additive(mask: Tensor, like: Tensor) -> Tensor:
+    if mask.dtype != gt.bool:
+        return mask
+    return gt.zeros(*mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)

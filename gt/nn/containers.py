@@ -1,0 +1,307 @@
+"""Modules and parameters that hold others by position or by name."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from gt._core import Tensor
+
+from gt.nn.listing import indented
+from gt.nn.module import Module
+from gt.nn.parameter import Parameter
+
+
+class _ModuleSequence(Module):
+    """Children named "0", "1", …: what Sequential and ModuleList share."""
+
+    def _items(self) -> list[Module]:
+        return [child for child in self._modules.values() if child is not None]
+
+    def _renumber(self, children: Iterable[Module]) -> None:
+        self._modules = OrderedDict((str(place), child) for place, child in enumerate(children))
+
+    def _name_at(self, index: int) -> str:
+        names = list(self._modules)
+        place = operator.index(index)
+        if not -len(names) <= place < len(names):
+            raise IndexError(f"index {place} is out of range")
+        return names[place]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._items())
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        setattr(self, self._name_at(index), module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        names = list(self._modules)
+        gone = names[index] if isinstance(index, slice) else [self._name_at(index)]
+        for name in gone:
+            del self._modules[name]
+        self._renumber(self._items())
+
+    def append(self, module: Module) -> _ModuleSequence:
+        """Add `module` at the end."""
+        self.register_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> _ModuleSequence:
+        """Add `modules` at the end."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self, index: int, module: Module) -> _ModuleSequence:
+        """Add `module` before the one at `index`."""
+        children = self._items()
+        children.insert(index, module)
+        self._renumber(children)
+        return self
+
+    def pop(self, index: int = -1) -> Module:
+        """Take out the module at `index`."""
+        child = self._items()[index]
+        del self[index]
+        return child
+
+
+class Sequential(_ModuleSequence):
+    """Calls its children one after the other.
+
+    Args:
+        modules: The children, or one dictionary of them by name.
+    """
+
+    def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
+        super().__init__()
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            for name, module in modules[0].items():
+                self.register_module(name, module)
+            return
+        for place, child in enumerate(modules):
+            if not isinstance(child, Module):
+                raise TypeError(f"{type(child).__name__} is not a Module subclass")
+            self.register_module(str(place), child)
+
+    def forward(self, input: Tensor) -> Tensor:
+        for child in self._modules.values():
+            input = child(input)  # type: ignore[misc]
+        return input
+
+    def __getitem__(self, index: int | slice) -> Module:
+        if isinstance(index, slice):
+            return type(self)(OrderedDict(list(self._modules.items())[index]))  # type: ignore[arg-type]
+        return self._items()[self._checked(index)]
+
+    def _checked(self, index: int) -> int:
+        self._name_at(index)
+        return index
+
+    def __add__(self, other: Sequential) -> Sequential:
+        return Sequential(*self, *other)
+
+
+class ModuleList(_ModuleSequence):
+    """A list of modules whose parameters count as this module's.
+
+    Args:
+        modules: The first ones.
+    """
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        self.extend([] if modules is None else modules)
+
+    def __getitem__(self, index: int | slice) -> Module:
+        if isinstance(index, slice):
+            return type(self)(self._items()[index])
+        self._name_at(index)
+        return self._items()[index]
+
+    def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
+        self.extend(modules)
+        return self
+
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return f"{self._get_name()}()"
+        lines = []
+        start = 0
+        for text, run in itertools.groupby(repr(child) for child in self):
+            count = len(list(run))
+            label = f"({start})" if count == 1 else f"({start}-{start + count - 1})"
+            times = "" if count == 1 else f"{count} x "
+            lines.append(f"{label}: {times}{indented(text)}")
+            start += count
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
+
+
+class ModuleDict(Module):
+    """A dictionary of modules whose parameters count as this module's.
+
+    Args:
+        modules: The first ones, by name.
+    """
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        super().__init__()
+        self.update({} if modules is None else modules)
+
+    def __getitem__(self, key: str) -> Module:
+        found = self._modules[key]
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __setitem__(self, key: str, module: Module) -> None:
+        self.register_module(key, module)
+
+    def __delitem__(self, key: str) -> None:
+        del self._modules[key]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._modules
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._modules.keys()
+
+    def items(self) -> Iterable[tuple[str, Module | None]]:
+        """(name, module)."""
+        return self._modules.items()
+
+    def values(self) -> Iterable[Module | None]:
+        """The modules."""
+        return self._modules.values()
+
+    def clear(self) -> None:
+        """Take all out."""
+        self._modules.clear()
+
+    def pop(self, key: str) -> Module:
+        """Take one out."""
+        found = self[key]
+        del self[key]
+        return found
+
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
+        """Add or replace modules."""
+        pairs = modules.items() if isinstance(modules, Mapping | ModuleDict) else modules
+        for key, module in pairs:
+            self[key] = module
+
+
+class ParameterList(Module):
+    """A list of parameters that count as this module's; tensors become parameters.
+
+    Args:
+        values: The first ones.
+    """
+
+    def __init__(self, values: Iterable[Tensor] | None = None) -> None:
+        super().__init__()
+        self.extend([] if values is None else values)
+
+    def _items(self) -> list[Parameter]:
+        return [param for param in self._parameters.values() if param is not None]
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self._items())
+
+    def __getitem__(self, index: int) -> Parameter:
+        return self._items()[index]
+
+    def __setitem__(self, index: int, value: Tensor) -> None:
+        setattr(self, list(self._parameters)[index], _as_parameter(value))
+
+    def append(self, value: Tensor) -> ParameterList:
+        """Add one at the end."""
+        self.register_parameter(str(len(self)), _as_parameter(value))
+        return self
+
+    def extend(self, values: Iterable[Tensor]) -> ParameterList:
+        """Add some at the end."""
+        for value in values:
+            self.append(value)
+        return self
+
+    def __iadd__(self, values: Iterable[Tensor]) -> ParameterList:
+        return self.extend(values)
+
+    def extra_repr(self) -> str:
+        return "\n".join(
+            f"({place}): Parameter containing: [{param.dtype} of size {_by(param.shape)}]"
+            for place, param in enumerate(self)
+        )
+
+
+class ParameterDict(Module):
+    """A dictionary of parameters that count as this module's; tensors become parameters.
+
+    Args:
+        values: The first ones, by name.
+    """
+
+    def __init__(self, values: Mapping[str, Tensor] | None = None) -> None:
+        super().__init__()
+        for key, value in ({} if values is None else values).items():
+            self[key] = value
+
+    def __getitem__(self, key: str) -> Parameter:
+        found = self._parameters[key]
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __setitem__(self, key: str, value: Tensor) -> None:
+        setattr(self, key, _as_parameter(value))
+
+    def __delitem__(self, key: str) -> None:
+        del self._parameters[key]
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._parameters
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._parameters.keys()
+
+    def items(self) -> Iterable[tuple[str, Parameter | None]]:
+        """(name, parameter)."""
+        return self._parameters.items()
+
+    def values(self) -> Iterable[Parameter | None]:
+        """The parameters."""
+        return self._parameters.values()
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _as_parameter(value: Tensor) -> Parameter:
+    return value if isinstance(value, Parameter) else Parameter(value)

@@ -1,0 +1,89 @@
+"""Embedding: a table of vectors."""
+
+from __future__ import annotations
+
+from gt._core import Tensor
+
+import gt
+from gt.nn import functional, init
+from gt.nn.functional.layer import row_index
+from gt.nn.module import Module
+from gt.nn.parameter import Parameter
+
+
+class Embedding(Module):
+    """Row i of the weight for index i.
+
+    Args:
+        num_embeddings: Rows.
+        embedding_dim: Width.
+        padding_idx: A row that starts as zeros and receives no gradient.
+        max_norm: Longer rows are shortened to it when they are used.
+        norm_type: The p of that length.
+        scale_grad_by_freq: Not supported.
+        sparse: Accepted: gradients are dense.
+        device: Accepted and ignored.
+        dtype: Of the weight.
+    """
+
+    weight: Parameter
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = row_index(padding_idx, num_embeddings)
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.sparse = sparse
+        self.weight = Parameter(gt.empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
+    ) -> Embedding:
+        """An embedding of these rows, [rows, width]; not trained if `freeze`."""
+        if embeddings.ndim != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        made = cls(*embeddings.shape, padding_idx=padding_idx, dtype=embeddings.dtype)
+        made.weight = Parameter(embeddings, requires_grad=not freeze)
+        return made
+
+    def reset_parameters(self) -> None:
+        """Draw the rows from the standard normal distribution."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with gt.no_grad():
+                self.weight[self.padding_idx] = 0.0
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.embedding(
+            input,
+            self.weight,
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.sparse,
+        )
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        return text

@@ -1,0 +1,152 @@
+"""Activation functions. With PyTorch's `inplace` the input takes the result's value."""
+
+from __future__ import annotations
+
+from gt._core import Tensor
+
+import gt
+from gt import _core
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(input, 0)."""
+    return _finish(input, input.relu(), inplace)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """relu in place."""
+    return relu(input, inplace=True)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """input where positive, else negative_slope * input."""
+    return _finish(input, _core.call("leaky_relu", input, negative_slope=negative_slope), inplace)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """input where positive, else alpha * (exp(input) - 1)."""
+    return _finish(input, _core.call("elu", input, alpha=alpha), inplace)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """elu in place."""
+    return elu(input, alpha, inplace=True)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """elu scaled so that layers of it keep mean 0 and variance 1."""
+    return _finish(input, _SELU_SCALE * _core.call("elu", input, alpha=_SELU_ALPHA), inplace)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """input * P(standard normal <= input); approximate="tanh" uses the cheaper formula."""
+    return _core.call("gelu", input, approximate=approximate)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * sigmoid(input)."""
+    return _finish(input, input.silu(), inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * tanh(softplus(input))."""
+    return _finish(input, input * softplus(input).tanh(), inplace)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-input))."""
+    return input.sigmoid()
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(input)), computed stably."""
+    return -_core.call("softplus", -input, beta=1.0, threshold=_EXACT_SOFTPLUS)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
+    return input.tanh()
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """input - tanh(input)."""
+    return input - input.tanh()
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta * input)) / beta; input itself where beta * input exceeds `threshold`."""
+    return _core.call("softplus", input, beta=beta, threshold=threshold)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """input / (1 + |input|)."""
+    return input / (input.abs() + 1)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """input limited to [min_val, max_val]; the gradient is 0 at both ends, unlike clamp's."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    inside = (input > min_val) & (input < max_val)
+    return _finish(input, gt.where(inside, input, input.detach().clamp(min_val, max_val)), inplace)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """input limited to [0, 6]."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """(input + 3) / 6 limited to [0, 1]."""
+    return _finish(input, relu6(input + 3) / 6, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * hardsigmoid(input)."""
+    return _finish(input, input * relu6(input + 3) / 6, inplace)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half of `dim` times the sigmoid of the second."""
+    if input.shape[dim] % 2:
+        size = input.shape[dim]
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    value, gate = input.chunk(2, dim)
+    return value * gate.sigmoid()
+
+
+def softmax(input: Tensor, dim: int | None = None, dtype: gt.dtype | None = None) -> Tensor:
+    """exp(input) / sum(exp(input)) along `dim`, computed in `dtype` if given."""
+    return _core.call("softmax", input, dim=_softmax_dim(input, dim), dtype=dtype)
+
+
+def softmin(input: Tensor, dim: int | None = None, dtype: gt.dtype | None = None) -> Tensor:
+    """softmax of -input."""
+    return softmax(-input, dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, dtype: gt.dtype | None = None) -> Tensor:
+    """log(softmax(input)), computed stably."""
+    return _core.call("log_softmax", input, dim=_softmax_dim(input, dim), dtype=dtype)
+
+
+# ---- helpers ----
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+_EXACT_SOFTPLUS = (
+    40.0  # above it log(1 + exp(x)) is x in float64 too; exp of it is far from float32's end
+)
+
+
+def _finish(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
+    return input.copy_(result) if inplace else result
+
+
+def _softmax_dim(input: Tensor, dim: int | None) -> int:
+    """PyTorch's choice where no dim is given: 0 for 0, 1 and 3 dims, else 1."""
+    if dim is not None:
+        return dim
+    return 0 if input.ndim in (0, 1, 3) else 1

@@ -1,0 +1,65 @@
+"""Scaled dot-product attention from matmul and softmax."""
+
+from __future__ import annotations
+
+import math
+
+from gt._core import Tensor
+
+import gt
+from gt.nn.functional.layer import dropout
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query @ key.T * scale + mask) @ value.
+
+    Args:
+        query: [..., heads, t, k].
+        key: [..., heads, s, k].
+        value: [..., heads, s, v].
+        attn_mask: Broadcasts to [..., heads, t, s]: bool (True takes part) or added to the scores.
+        dropout_p: Probability of dropping an attention weight; always applied, as in PyTorch.
+        is_causal: Position t sees positions up to t only; not together with attn_mask.
+        scale: Of the scores; 1 / sqrt(k) if not given.
+        enable_gqa: Heads of key and value may be fewer and are repeated.
+
+    Raises:
+        RuntimeError: attn_mask and is_causal together.
+    """
+    if attn_mask is not None and is_causal:
+        raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
+    if enable_gqa:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3)
+    mask = _causal(query.shape[-2], key.shape[-2]) if is_causal else attn_mask
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    weights = attention_weights(query, key, mask, scale=factor)
+    return dropout(weights, dropout_p) @ value  # [..., t, s] @ [..., s, v] -> [..., t, v]
+
+
+def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
+    """softmax(query @ key.T * scale + mask); rows that the mask hides whole are 0."""
+    scores = (query * scale) @ key.transpose(-2, -1)  # [..., t, k] @ [..., k, s] -> [..., t, s]
+    if mask is None:
+        return scores.softmax(-1)
+    hidden = ~mask if mask.dtype == gt.bool else mask == -math.inf
+    empty = hidden.all(dim=-1, keepdim=True)  # stays finite in the softmax, and becomes 0 after it
+    if mask.dtype == gt.bool:
+        scores = scores.masked_fill(hidden & ~empty, -math.inf)
+    else:
+        scores = scores + mask.masked_fill(empty, 0.0)
+    return scores.softmax(-1).masked_fill(empty, 0.0)
+
+
+def _causal(targets: int, sources: int) -> Tensor:
+    """True where a source does not lie after its target."""
+    return gt.ones(targets, sources, dtype=gt.bool).tril()

@@ -1,0 +1,34 @@
+"""Lengths of and angles between vectors."""
+
+from __future__ import annotations
+
+from gt._core import Tensor
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between x1 and x2 along `dim`; lengths below `eps` count as `eps`."""
+    first = (x1 * x1).sum(dim=dim, keepdim=True).sqrt().clamp(min=eps)
+    second = (x2 * x2).sum(dim=dim, keepdim=True).sqrt().clamp(min=eps)
+    return ((x1 / first) * (x2 / second)).sum(dim=dim)
+
+
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    return _length(x1 - x2 + eps, p, -1, keepdim=keepdim)
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """input divided by its p-norm along `dim`, or by `eps` where that is larger."""
+    return input / _length(input, p, dim, keepdim=True).clamp(min=eps)
+
+
+def _length(input: Tensor, p: float, dim: int, *, keepdim: bool) -> Tensor:
+    if p == 2.0:
+        return (input * input).sum(dim=dim, keepdim=keepdim).sqrt()
+    if p == 1.0:
+        return input.abs().sum(dim=dim, keepdim=keepdim)
+    if p == float("inf"):
+        return input.abs().amax(dim=dim, keepdim=keepdim)
+    return (input.abs() ** p).sum(dim=dim, keepdim=keepdim) ** (1.0 / p)

@@ -1,0 +1,427 @@
+"""Module: a tree of parameters, buffers and child modules with a forward method.
+
+State dictionaries live in state.py, hooks in hooks.py, listings in listing.py. Nothing here emits
+instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from gt._core import Tensor
+
+import gt
+from gt.nn import listing, state
+from gt.nn.hooks import HookHandle, Hooks, call_hooked
+from gt.nn.listing import ParameterListing
+from gt.nn.names import check_name, typename
+from gt.nn.parameter import Parameter
+
+Self = TypeVar("Self", bound="Module")  # typing.Self is Python 3.11's
+
+_ABSENT = object()
+
+
+class Module:
+    """The base of layers and models: assign parameters and modules, and override `forward`."""
+
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+    _transient: set[str]  # buffers that state_dict leaves out
+    _pre_hooks: Hooks
+    _hooks: Hooks
+
+    def __init__(self) -> None:
+        for name, value in (
+            ("training", True),
+            ("_parameters", {}),
+            ("_buffers", {}),
+            ("_modules", {}),
+            ("_transient", set()),
+            ("_pre_hooks", {}),
+            ("_hooks", {}),
+        ):
+            object.__setattr__(self, name, value)
+
+    # ---- calling ----
+
+    def _no_forward(self, *inputs: object) -> object:
+        raise NotImplementedError(
+            f'Module [{type(self).__name__}] is missing the required "forward" function'
+        )
+
+    forward: Callable[..., Any] = _no_forward
+
+    def _call(self, *args: object, **kwargs: object) -> object:
+        if not self._pre_hooks and not self._hooks:
+            return self.forward(*args, **kwargs)
+        return call_hooked(self, args, kwargs)
+
+    __call__: Callable[..., Any] = _call
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., object], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> HookHandle:
+        """Call `hook(module, args)` before each forward.
+
+        What it returns, if not None, replaces the arguments.
+        """
+        return HookHandle(self._pre_hooks, hook, prepend=prepend, with_kwargs=with_kwargs)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., object],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> HookHandle:
+        """Call `hook(module, args, output)` after each forward.
+
+        What it returns, if not None, replaces the output.
+        """
+        return HookHandle(
+            self._hooks, hook, prepend=prepend, with_kwargs=with_kwargs, always_call=always_call
+        )
+
+    # ---- registering ----
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add `param` under `name`; None keeps the name free for later."""
+        if "_parameters" not in self.__dict__:
+            raise AttributeError("cannot assign parameter before Module.__init__() call")
+        check_name("parameter", name, taken=self._is_taken(name, self._parameters))
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{typename(param)}' object to parameter '{name}' "
+                "(torch.nn.Parameter or None required)"
+            )
+        if param is not None and param.grad_fn is not None:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
+                f"created explicitly. To express '{name}' as a function of another Tensor, compute "
+                "the value in the forward() method."
+            )
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that moves and is saved with the module but is not trained.
+
+        Args:
+            name: The attribute's name.
+            tensor: The value; None keeps the name free for later.
+            persistent: Whether state_dict contains it.
+        """
+        if "_buffers" not in self.__dict__:
+            raise AttributeError("cannot assign buffer before Module.__init__() call")
+        check_name("buffer", name, taken=self._is_taken(name, self._buffers))
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{typename(tensor)}' object to buffer '{name}' "
+                "(torch Tensor or None required)"
+            )
+        self._buffers[name] = tensor
+        if persistent:
+            self._transient.discard(name)
+        else:
+            self._transient.add(name)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Add `module` as a child under `name`."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{typename(module)} is not a Module subclass")
+        check_name("module", name, taken=self._is_taken(name, self._modules))
+        self._modules[name] = module
+
+    add_module = register_module
+
+    def _is_taken(self, name: str, table: Mapping[str, object]) -> bool:
+        return name not in table and getattr(self, str(name), _ABSENT) is not _ABSENT
+
+    # ---- attributes ----
+
+    def __getattr__(self, name: str) -> Tensor | Module | None:
+        for table in ("_parameters", "_buffers", "_modules"):
+            entries = self.__dict__.get(table)
+            if entries is not None and name in entries:
+                found: Tensor | Module | None = entries[name]
+                return found
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        tables = self.__dict__
+        if isinstance(value, Parameter):
+            if "_parameters" not in tables:
+                raise AttributeError("cannot assign parameters before Module.__init__() call")
+            self._forget(name, keep=self._parameters)
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            if "_modules" not in tables:
+                raise AttributeError("cannot assign module before Module.__init__() call")
+            self._forget(name, keep=self._modules)
+            self._modules[name] = value
+        elif "_parameters" in tables and name in self._parameters:
+            self._assign(name, value, "parameter", "torch.nn.Parameter or None expected")
+        elif "_modules" in tables and name in self._modules:
+            self._assign(name, value, "child module", "torch.nn.Module or None expected")
+        elif "_buffers" in tables and name in self._buffers:
+            if value is not None and not isinstance(value, Tensor):
+                self._assign(
+                    name, value, "buffer", "torch.nn.Buffer, torch.Tensor or None expected"
+                )
+            self._buffers[name] = value if isinstance(value, Tensor) else None
+        else:
+            object.__setattr__(self, name, value)
+
+    def _assign(self, name: str, value: object, kind: str, expected: str) -> None:
+        if value is not None:
+            raise TypeError(f"cannot assign '{typename(value)}' as {kind} '{name}' ({expected})")
+        table: dict[str, Any] = self._parameters if kind == "parameter" else self._modules
+        table[name] = None
+
+    def _forget(self, name: str, keep: Mapping[str, object]) -> None:
+        for table in (self.__dict__, self._parameters, self._buffers, self._modules):
+            if table is not keep:
+                table.pop(name, None)  # type: ignore[attr-defined]
+        self._transient.discard(name)
+
+    def __delattr__(self, name: str) -> None:
+        tables: tuple[dict[str, Any], ...] = (self._parameters, self._buffers, self._modules)
+        for table in tables:
+            if name in table:
+                del table[name]
+                self._transient.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        names = {*object.__dir__(self), *self._parameters, *self._buffers, *self._modules}
+        return sorted(name for name in names if not name[:1].isdigit())
+
+    # ---- listing ----
+
+    def parameters(self, recurse: bool = True) -> ParameterListing:
+        """All parameters; may be looped over again, has a length, and answers next()."""
+        return ParameterListing(self, recurse=recurse)
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """(dotted name, parameter) of this module and the modules below."""
+        return listing.members(
+            self,
+            lambda module: module._parameters,
+            prefix,
+            recurse=recurse,
+            unique=remove_duplicate,
+        )
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """(dotted name, buffer) of this module and the modules below."""
+        return listing.members(
+            self, lambda module: module._buffers, prefix, recurse=recurse, unique=remove_duplicate
+        )
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly below."""
+        return (child for _, child in self.named_children())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """(name, module) directly below, each module once."""
+        return listing.named_children(self)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """(dotted name, module) of this module and all below."""
+        return listing.named_modules(
+            self, set() if memo is None else memo, prefix, unique=remove_duplicate
+        )
+
+    def get_submodule(self, target: str) -> Module:
+        """The module with this dotted name."""
+        return listing.submodule(self, target)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter with this dotted name."""
+        owner, _, name = target.rpartition(".")
+        found = getattr(self.get_submodule(owner), name, None)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"`{name}` is not an nn.Parameter")  # noqa: TRY004 (PyTorch's class)
+        return found
+
+    # ---- state ----
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+        """Parameters and persistent buffers by dotted name, sharing their values.
+
+        Args:
+            prefix: Stands before each name.
+            keep_vars: Give the parameters themselves instead of detached aliases.
+        """
+        return state.collect(self, prefix, keep_vars=keep_vars)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Tensor], strict: bool = True, assign: bool = False
+    ) -> state.IncompatibleKeys:
+        """Copy the values of `state_dict` into parameters and buffers.
+
+        Args:
+            state_dict: Tensors by dotted name, as state_dict() gives them.
+            strict: Missing and unexpected names are errors.
+            assign: Take the given tensors themselves instead of copying.
+
+        Raises:
+            RuntimeError: Names or shapes that do not fit; nothing is named twice.
+        """
+        return state.load(self, state_dict, strict=strict, assign=assign)
+
+    # ---- changing everything below ----
+
+    def apply(self: Self, fn: Callable[[Module], object]) -> Self:
+        """Call `fn` with every module below, then with this one."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def _apply(self: Self, convert: Callable[[Tensor], Tensor]) -> Self:
+        for child in self.children():
+            child._apply(convert)
+        with gt.no_grad():
+            for param in self._parameters.values():
+                if param is not None:
+                    _replace(param, convert)
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    self._buffers[name] = convert(buffer)
+        return self
+
+    def to(
+        self: Self,
+        *target: object,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+        non_blocking: bool = False,
+    ) -> Self:
+        """Cast floating-point parameters and buffers; a device is accepted and places nothing.
+
+        Args:
+            target: A device, a dtype, both in this order, or a tensor whose dtype is taken.
+            device: Accepted and ignored.
+            dtype: The dtype to cast to.
+            non_blocking: Accepted and ignored: nothing ever waits.
+        """
+        del device, non_blocking
+        for value in target:
+            if isinstance(value, gt.dtype):
+                dtype = value
+            elif isinstance(value, Tensor):
+                dtype = value.dtype
+        if dtype is None:
+            return self
+        if not dtype.is_floating_point:
+            raise TypeError(
+                "nn.Module.to only accepts floating point or complex dtypes, "
+                f"but got desired dtype={dtype}"
+            )
+        wanted = dtype
+        return self._apply(lambda t: t.to(wanted) if t.is_floating_point() else t)
+
+    def cuda(self: Self, device: object = None) -> Self:
+        """Itself: where values live is the dispatcher's business."""
+        del device
+        return self
+
+    def cpu(self: Self) -> Self:
+        """Itself: where values live is the dispatcher's business."""
+        return self
+
+    def float(self: Self) -> Self:
+        """Cast floating-point parameters and buffers to float32."""
+        return self.to(gt.float32)
+
+    def double(self: Self) -> Self:
+        """Cast floating-point parameters and buffers to float64."""
+        return self.to(gt.float64)
+
+    def half(self: Self) -> Self:
+        """Cast floating-point parameters and buffers to float16."""
+        return self.to(gt.float16)
+
+    def bfloat16(self: Self) -> Self:
+        """Cast floating-point parameters and buffers to bfloat16."""
+        return self.to(gt.bfloat16)
+
+    def type(self: Self, dst_type: gt.dtype) -> Self:
+        """Cast all parameters and buffers."""
+        return self._apply(lambda t: t.to(dst_type))
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Set training mode (dropout drops) here and below."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")  # noqa: TRY004 (PyTorch's class)
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
+        return self
+
+    def eval(self: Self) -> Self:
+        """Set evaluation mode (dropout passes) here and below."""
+        return self.train(mode=False)
+
+    def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
+        """Say of every parameter whether backward() fills its grad."""
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop every parameter's gradient, or fill it with zeros."""
+        for param in self.parameters():
+            listing.clear_gradient(param, to_none=set_to_none)
+
+    def share_memory(self: Self) -> Self:
+        """Itself: handles are shared by name, not by memory."""
+        return self
+
+    # ---- printing ----
+
+    def extra_repr(self) -> str:
+        """What stands between the parentheses of this module's line."""
+        return ""
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        own = self.extra_repr().split("\n") if self.extra_repr() else []
+        below = [
+            f"({name}): {listing.indented(repr(child))}" for name, child in self._modules.items()
+        ]
+        if len(own) == 1 and not below:
+            return f"{self._get_name()}({own[0]})"
+        if not own and not below:
+            return f"{self._get_name()}()"
+        return f"{self._get_name()}(\n  " + "\n  ".join(own + below) + "\n)"
+
+
+def _replace(param: Parameter, convert: Callable[[Tensor], Tensor]) -> None:
+    converted = convert(param.data)
+    param.data = converted  # the parameter keeps its identity: optimizers hold it
+    if param.grad is not None:
+        wanted = param.grad.requires_grad
+        param.grad = convert(param.grad.detach()).requires_grad_(wanted)

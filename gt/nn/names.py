@@ -1,0 +1,29 @@
+"""Names as PyTorch's error texts write them, and the check of an attribute's name."""
+
+
+def typename(value: object) -> str:
+    """The class of `value` with its module; builtins without."""
+    kind = type(value)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def check_name(kind: str, name: object, *, taken: bool) -> None:
+    """Raise PyTorch's errors where `name` cannot name a parameter, buffer or module.
+
+    Raises:
+        TypeError: Not a string.
+        KeyError: Empty, dotted or in use.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
+    if taken:
+        raise KeyError(f"attribute '{name}' already exists")
+    if "." in name:
+        got = f", got: {name}" if kind == "module" else ""
+        raise KeyError(f'{kind} name can\'t contain "."{got}')
+    if not name:
+        raise KeyError(f'{kind} name can\'t be empty string ""')

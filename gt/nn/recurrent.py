@@ -1,0 +1,268 @@
+"""RNN, LSTM and GRU over sequences. What one step computes stands in recurrent_step.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from gt._core import Tensor
+
+import gt
+from gt.nn import functional, init
+from gt.nn.module import Module
+from gt.nn.parameter import Parameter
+from gt.nn.recurrent_step import State, gru_step, lstm_step, relu_step, tanh_step
+
+Step: TypeAlias = Callable[[Tensor, State, Tensor, Tensor | None], State]
+
+
+class RecurrentBase(Module):
+    """What the three share: the parameters, the layers and directions, and the loop over time.
+
+    Args:
+        gates: How many blocks of hidden_size the weights have.
+        step: What one step computes.
+        state_size: How many tensors the state has.
+        options: The arguments that users give.
+    """
+
+    def __init__(
+        self,
+        gates: int,
+        step: Step,
+        state_size: int,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if hidden_size <= 0:
+            raise ValueError("hidden_size must be greater than zero")
+        if num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if not 0 <= dropout <= 1:
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an "
+                "element being zeroed"
+            )
+        self._step = step
+        self._state_size = state_size
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        directions = 2 if bidirectional else 1
+        for layer in range(num_layers):
+            width = input_size if layer == 0 else hidden_size * directions
+            for suffix in self._suffixes(layer):
+                shapes = [("weight_ih", (gates * hidden_size, width))]
+                shapes.append(("weight_hh", (gates * hidden_size, hidden_size)))
+                shapes += [
+                    (name, (gates * hidden_size,)) for name in ("bias_ih", "bias_hh") if bias
+                ]
+                for name, shape in shapes:
+                    value = gt.empty(*shape, device=device, dtype=dtype)
+                    self.register_parameter(name + suffix, Parameter(value))
+        self.reset_parameters()
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"_l{layer}", f"_l{layer}_reverse"][: 2 if self.bidirectional else 1]
+
+    def reset_parameters(self) -> None:
+        """Draw all from the uniform distribution within 1 / sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size)
+        for param in self.parameters():
+            init.uniform_(param, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: there is no memory to arrange."""
+
+    def _run(self, input: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """Input [t, b, i] (or batch first, or unbatched) to the output and the final state."""
+        self._check_input(input)
+        batched = input.ndim == 3
+        time_first = input.transpose(0, 1) if batched and self.batch_first else input
+        if not batched:
+            time_first = input.unsqueeze(1)  # [t, i] -> [t, 1, i]
+        starts = self._starts(time_first, state, batched=batched)
+        finals: list[State] = []
+        output = time_first
+        for layer in range(self.num_layers):
+            sides = []
+            for suffix in self._suffixes(layer):
+                side, final = self._direction(output, starts[len(finals)], suffix)
+                sides.append(side)
+                finals.append(final)
+            output = (
+                sides[0] if len(sides) == 1 else gt.cat(sides, dim=-1)
+            )  # [t, b, directions * h]
+            if layer < self.num_layers - 1:
+                output = functional.dropout(output, self.dropout, self.training)
+        last = tuple(
+            gt.stack([final[part] for final in finals]) for part in range(self._state_size)
+        )
+        if not batched:
+            return output.squeeze(1), tuple(part.squeeze(1) for part in last)
+        return (output.transpose(0, 1) if self.batch_first else output), last
+
+    def _direction(self, input: Tensor, state: State, suffix: str) -> tuple[Tensor, State]:
+        """One layer in one direction: [t, b, i] -> [t, b, h] and the state after the last step."""
+        weight = self.get_parameter("weight_hh" + suffix)
+        bias = self.get_parameter("bias_hh" + suffix) if self.bias else None
+        # the inputs of all steps at once: [t, b, i] -> [t, b, gates * h]
+        gates = functional.linear(
+            input,
+            self.get_parameter("weight_ih" + suffix),
+            self.get_parameter("bias_ih" + suffix) if self.bias else None,
+        )
+        order = range(input.shape[0])
+        outputs = []
+        for moment in reversed(order) if suffix.endswith("_reverse") else order:
+            state = self._step(gates[moment], state, weight, bias)
+            outputs.append(state[0])
+        if suffix.endswith("_reverse"):
+            outputs.reverse()
+        return gt.stack(outputs), state
+
+    def _starts(self, input: Tensor, state: State | None, *, batched: bool) -> list[State]:
+        """The first state of each layer and direction, each part [b, h]."""
+        count = self.num_layers * (2 if self.bidirectional else 1)
+        if state is None:
+            zeros = gt.zeros(input.shape[1], self.hidden_size, dtype=input.dtype)
+            return [(zeros,) * self._state_size] * count
+        whole = state if batched else tuple(part.unsqueeze(1) for part in state)
+        expected = (count, input.shape[1], self.hidden_size)
+        for place, part in enumerate(whole):
+            if tuple(part.shape) != expected:
+                name = f"hidden[{place}]" if self._state_size > 1 else "hidden"
+                raise RuntimeError(f"Expected {name} size {expected}, got {list(part.shape)}")
+        return [tuple(part[place] for part in whole) for place in range(count)]
+
+    def _check_input(self, input: Tensor) -> None:
+        if input.ndim not in (2, 3):
+            raise ValueError(
+                f"{self._get_name()}: Expected input to be 2D or 3D, got {input.ndim}D instead"
+            )
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                "input.size(-1) must be equal to input_size. "
+                f"Expected {self.input_size}, got {input.shape[-1]}"
+            )
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (
+            ("num_layers", 1),
+            ("bias", True),
+            ("batch_first", False),
+            ("dropout", 0.0),
+            ("bidirectional", False),
+        ):
+            value = self.__dict__[name]
+            if value != default:
+                text += f", {name}={value}"
+        return text
+
+
+class RNN(RecurrentBase):
+    """The Elman network: h = tanh(W x + b + U h + c).
+
+    Args:
+        input_size: Width of the input.
+        hidden_size: Width of state and output.
+        num_layers: Layers on top of each other.
+        nonlinearity: "tanh" or "relu".
+        bias: Whether b and c exist.
+        batch_first: Input and output are [b, t, …] instead of [t, b, …].
+        dropout: Between layers, in training.
+        bidirectional: A second chain runs backwards; outputs stand side by side.
+        device: Accepted and ignored.
+        dtype: Of the parameters.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(
+                f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
+            )
+        step = tanh_step if nonlinearity == "tanh" else relu_step
+        sizes = (input_size, hidden_size, num_layers)
+        options = (bias, batch_first, dropout, bidirectional, device, dtype)
+        super().__init__(1, step, 1, *sizes, *options)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output, (last,) = self._run(input, None if hx is None else (hx,))
+        return output, last
+
+
+class GRU(RecurrentBase):
+    """The gated recurrent unit; arguments as RNN's, without nonlinearity."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+    ) -> None:
+        sizes = (input_size, hidden_size, num_layers)
+        options = (bias, batch_first, dropout, bidirectional, device, dtype)
+        super().__init__(3, gru_step, 1, *sizes, *options)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output, (last,) = self._run(input, None if hx is None else (hx,))
+        return output, last
+
+
+class LSTM(RecurrentBase):
+    """The long short-term memory; arguments as RNN's, without nonlinearity."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+    ) -> None:
+        sizes = (input_size, hidden_size, num_layers)
+        options = (bias, batch_first, dropout, bidirectional, device, dtype)
+        super().__init__(4, lstm_step, 2, *sizes, *options)
+
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        output, (hidden, cell) = self._run(input, hx)
+        return output, (hidden, cell)

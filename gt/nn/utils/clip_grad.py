@@ -1,0 +1,82 @@
+"""Gradient clipping; nothing here reads a value, so training does not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gt._core import Tensor
+
+import gt
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale all gradients in place so that their common norm is at most `max_norm`.
+
+    Gives the norm before.
+
+    Args:
+        parameters: Those whose gradients are scaled.
+        max_norm: The bound.
+        norm_type: The p of the norm; infinity for the largest element.
+        error_if_nonfinite: Read the norm and raise where it is not finite.
+        foreach: Accepted and ignored.
+    """
+    del foreach
+    grads = _gradients(parameters)
+    total = get_total_norm(grads, norm_type, error_if_nonfinite)
+    with gt.no_grad():
+        factor = (max_norm / (total + 1e-6)).clamp(max=1.0)
+        for grad in grads:
+            grad.mul_(factor)
+    return total
+
+
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Limit every element of every gradient to [-clip_value, clip_value], in place."""
+    del foreach
+    with gt.no_grad():
+        for grad in _gradients(parameters):
+            grad.copy_(grad.clamp(-clip_value, clip_value))
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all tensors as one vector: the norm of their norms."""
+    del foreach
+    listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not listed:
+        return gt.tensor(0.0)
+    with gt.no_grad():
+        total = _norm(gt.stack([_norm(tensor.detach(), norm_type) for tensor in listed]), norm_type)
+    if error_if_nonfinite and not total.isfinite().item():
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
+            "so it cannot be clipped. To disable this error and scale the gradients by the "
+            "non-finite norm anyway, set `error_if_nonfinite=False`"
+        )
+    return total
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [param.grad for param in listed if param.grad is not None]
+
+
+def _norm(tensor: Tensor, norm_type: float) -> Tensor:
+    if norm_type == float("inf"):
+        return tensor.abs().amax()
+    if norm_type == 2.0:
+        return (tensor * tensor).sum().sqrt()
+    return (tensor.abs() ** norm_type).sum() ** (1.0 / norm_type)

@@ -1,0 +1,8 @@
+"""Optimizers and schedules with PyTorch's names, arguments and numerics."""
+
+from gt.optim import lr_scheduler
+from gt.optim.adam import Adam, AdamW
+from gt.optim.optimizer import Optimizer
+from gt.optim.sgd import SGD
+
+__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "lr_scheduler"]

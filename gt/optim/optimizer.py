@@ -1,0 +1,223 @@
+"""Optimizer: groups, state, saving and loading. How a step updates stands in the subclasses."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from gt._core import Tensor
+
+import gt
+from gt.nn.listing import clear_gradient
+from gt.nn.names import typename
+
+Group: TypeAlias = dict[str, Any]  # "params" and the options of these parameters
+Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
+
+
+class Optimizer:
+    """The base of all optimizers.
+
+    Args:
+        params: Parameters, (name, parameter) pairs, or groups: dictionaries with "params" and
+            options of their own.
+        defaults: The options of groups that do not give theirs.
+    """
+
+    param_groups: list[Group]
+    state: defaultdict[Tensor, dict[str, Any]]
+
+    def __init__(self, params: Params, defaults: Mapping[str, object]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {typename(params)}"
+            )
+        self.defaults: dict[str, object] = dict(defaults)
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        listed = list(params)
+        if not listed:
+            raise ValueError("optimizer got an empty parameter list")
+        groups = listed if isinstance(listed[0], dict) else [{"params": listed}]
+        for group in groups:
+            self.add_param_group(group)  # type: ignore[arg-type]
+
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Evaluates the model anew, calls backward() and returns the loss, which step()
+                then returns.
+        """
+        loss = None
+        if closure is not None:
+            with gt.enable_grad():
+                loss = closure()
+        with gt.no_grad():
+            for group in self.param_groups:
+                params = [param for param in group["params"] if param.grad is not None]
+                if params:
+                    self._update(group, params)
+        return loss
+
+    def _update(self, group: Group, params: Sequence[Tensor]) -> None:
+        """Update `params`, all of this group and with a gradient."""
+        raise NotImplementedError
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients, or fill them with zeros."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                clear_gradient(param, to_none=set_to_none)
+
+    # ---- groups ----
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add parameters with options of their own.
+
+        Raises:
+            TypeError: Not a dictionary of tensors.
+            ValueError: A parameter that is no leaf or stands in another group.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        param_group["params"], names = _split_names(param_group["params"])
+        if names:
+            param_group["param_names"] = names
+        for param in param_group["params"]:
+            if not isinstance(param, Tensor):
+                raise TypeError(
+                    "optimizer can only optimize Tensors, "
+                    f"but one of the params is {typename(param)}"
+                )
+            if not param.is_leaf:
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            param_group.setdefault(name, default)
+        self._check_distinct(param_group)
+        self.param_groups.append(param_group)
+
+    def _check_distinct(self, param_group: Group) -> None:
+        added = {id(param) for param in param_group["params"]}
+        if len(added) != len(param_group["params"]):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this "
+                "will cause an error; see github.com/pytorch/pytorch/issues/40967 for more "
+                "information",
+                stacklevel=4,
+            )
+        for group in self.param_groups:
+            if ("param_names" in param_group) != ("param_names" in group):
+                kind = "with names" if "param_names" in param_group else "without names"
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. "
+                    f"cannot add param group {kind} to the optimizer"
+                )
+            if not added.isdisjoint(id(param) for param in group["params"]):
+                raise ValueError("some parameters appear in more than one parameter group")
+
+    # ---- saving ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """State by the parameter's place, and the groups with places instead of parameters."""
+        places: dict[int, int] = {}
+        for group in self.param_groups:
+            for param in group["params"]:
+                places.setdefault(id(param), len(places))
+        groups = [
+            {
+                **{name: value for name, value in group.items() if name != "params"},
+                "params": [places[id(param)] for param in group["params"]],
+            }
+            for group in self.param_groups
+        ]
+        state = {places[id(param)]: dict(entries) for param, entries in self.state.items()}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take state and options from what state_dict() gave; tensors are copied.
+
+        Raises:
+            ValueError: Other groups than this optimizer's.
+        """
+        saved = state_dict["param_groups"]
+        if len(saved) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(
+            len(new["params"]) != len(old["params"])
+            for new, old in zip(saved, self.param_groups, strict=True)
+        ):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of "
+                "optimizer's group"
+            )
+        ours = itertools.chain.from_iterable(group["params"] for group in self.param_groups)
+        theirs = itertools.chain.from_iterable(group["params"] for group in saved)
+        by_place = dict(zip(theirs, ours, strict=True))
+        state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        for place, entries in state_dict["state"].items():
+            param = by_place[place]
+            state[param] = {name: _loaded(name, value, param) for name, value in entries.items()}
+        for group, new in zip(self.param_groups, saved, strict=True):
+            group.update(
+                {name: copy.deepcopy(value) for name, value in new.items() if name != "params"}
+            )
+        self.state = state
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__} ("
+        for place, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {place}\n"
+            for name in sorted(group):
+                if name != "params":
+                    text += f"    {name}: {group[name]}\n"
+        return text + ")"
+
+
+def check_at_least_zero(**options: float) -> None:
+    """Raise PyTorch's error for the first option below zero (or not a number).
+
+    Raises:
+        ValueError: Naming option and value.
+    """
+    names = {"lr": "learning rate", "momentum": "momentum value", "eps": "epsilon value"}
+    names["weight_decay"] = "weight_decay value"
+    for option, value in options.items():
+        if not value >= 0.0:
+            raise ValueError(f"Invalid {names[option]}: {value}")
+
+
+def _split_names(params: object) -> tuple[list[Tensor], list[str]]:
+    """The tensors, and their names where they come as (name, tensor)."""
+    if isinstance(params, Tensor):
+        return [params], []
+    if isinstance(params, set):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the ordering of "
+            "tensors in sets will change between runs. Please use a list instead."
+        )
+    if not isinstance(params, Iterable):
+        raise TypeError(
+            f"optimizer can only optimize Tensors, but one of the params is {typename(params)}"
+        )
+    listed = list(params)
+    names = [entry[0] for entry in listed if isinstance(entry, tuple)]
+    if names and len(names) != len(listed):
+        raise ValueError(
+            "all optimizer params should be with/without names. Some param names are missing"
+        )
+    return [entry[1] if isinstance(entry, tuple) else entry for entry in listed], names
+
+
+def _loaded(name: str, value: object, param: Tensor) -> object:
+    if name == "step":
+        return int(value.item() if isinstance(value, Tensor) else value)  # type: ignore[call-overload]
+    if isinstance(value, Tensor):
+        value = value.detach().clone()
+        return value.to(param.dtype) if param.is_floating_point() else value
+    return copy.deepcopy(value)

@@ -1,0 +1,75 @@
+"""SGD: one fused instruction per parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gt._core import Tensor
+
+from gt import _core
+from gt.errors import NotSupported
+from gt.optim.optimizer import Group, Optimizer, Params, check_at_least_zero
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent with momentum, in PyTorch's numerics.
+
+    Args:
+        params: Parameters or groups.
+        lr: Learning rate.
+        momentum: Of the running gradient that replaces the gradient; 0 is none.
+        dampening: How much of the new gradient the running one leaves out.
+        weight_decay: lambda of the L2 penalty that the gradient gains.
+        nesterov: Look ahead along the momentum.
+        maximize: Go up instead of down.
+        foreach: Accepted and ignored, as are `differentiable` (False) and `fused`.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_at_least_zero(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        if differentiable:
+            raise NotSupported("SGD: differentiable=True is not supported")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: Group, params: Sequence[Tensor]) -> None:
+        momentum = float(group["momentum"])
+        states = [self.state[param] for param in params] if momentum else []
+        buffers = _core.sgd_step(
+            list(params),
+            [param.grad for param in params],
+            [state.get("momentum_buffer") for state in states] or [None] * len(params),
+            lr=float(group["lr"]),
+            momentum=momentum,
+            dampening=float(group["dampening"]),
+            weight_decay=float(group["weight_decay"]),
+            nesterov=bool(group["nesterov"]),
+            maximize=bool(group["maximize"]),
+        )
+        for state, buffer in zip(states, buffers, strict=False):
+            state["momentum_buffer"] = buffer

@@ -1,0 +1,198 @@
+"""What a tensor's repr says: PyTorch's text, from no more elements than it shows.
+
+`text` and below are pure functions over numpy arrays; only `fetched` reads from the workers. Of a
+tensor with more than `threshold` elements the edges are cut out there, before they are read.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.dtypes import NUMPY, get_default_dtype
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclasses.dataclass
+class PrintOptions:
+    """How tensors are shown, as `torch.set_printoptions` names it."""
+
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+OPTIONS = PrintOptions()
+PROFILES = {
+    "default": PrintOptions(),
+    "short": PrintOptions(precision=2, edgeitems=2),
+    "full": PrintOptions(threshold=math.inf),
+}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors are shown: digits, elements from which on to abridge, edges, columns."""
+    chosen = dataclasses.asdict(PROFILES[profile]) if profile else {}
+    given = {
+        "precision": precision,
+        "threshold": threshold,
+        "edgeitems": edgeitems,
+        "linewidth": linewidth,
+    }
+    chosen |= {name: value for name, value in given.items() if value is not None}
+    for name, value in chosen.items():
+        setattr(OPTIONS, name, value)
+    OPTIONS.sci_mode = sci_mode
+
+
+def tensor_repr(self: Tensor) -> str:
+    """The tensor's values with dtype, requires_grad or grad_fn, as PyTorch shows them."""
+    count = math.prod(self.shape)
+    plain = type(self).__name__ in {"Tensor", "Parameter"}
+    prefix = "tensor(" if plain else f"{type(self).__name__}("
+    summarize = count > OPTIONS.threshold
+    body = "[]" if count == 0 else text(fetched(self, summarize), self.shape, len(prefix), OPTIONS)
+    suffixes = described(self, count)
+    return with_suffixes(prefix + body, suffixes, len(prefix), OPTIONS.linewidth)
+
+
+def described(x: Tensor, count: int) -> list[str]:
+    """What stands after the values."""
+    suffixes = []
+    if (count == 0 and x.ndim != 1) or (count and not OPTIONS.edgeitems):
+        suffixes.append(f"size={tuple(x.shape)}")
+    implied = (
+        {get_default_dtype()} if count == 0 else {get_default_dtype(), _core.int64, _core.bool}
+    )
+    if not any(x.dtype == dtype for dtype in implied):
+        suffixes.append(f"dtype={x.dtype!r}")
+    if x.grad_fn is not None:
+        suffixes.append(f"grad_fn=<{x.grad_fn.name()}>")
+    elif x.requires_grad:
+        suffixes.append("requires_grad=True")
+    return suffixes
+
+
+def fetched(x: Tensor, summarize: bool) -> Array:
+    """The elements that are shown, read from the workers."""
+    shown = x.detach()
+    if summarize:
+        edge = OPTIONS.edgeitems
+        for dim, n in enumerate(x.shape):
+            if n > 2 * edge:
+                first = call("slice", shown, dim=dim, start=0, end=edge, step=1)
+                last = call("slice", shown, dim=dim, start=n - edge, end=n, step=1)
+                shown = call("cat", first, last, dim=dim)
+    return elements(bytes(_core.read_bytes(shown)), shown.dtype, shown.shape)
+
+
+def elements(data: bytes, dtype: _core.dtype, shape: Sequence[int]) -> Array:
+    """Bytes as an array; bfloat16 as the float32 of the same value."""
+    if repr(dtype) not in NUMPY:
+        wide = np.frombuffer(data, dtype=np.uint16).astype(np.uint32) << 16
+        return wide.view(np.float32).reshape(shape)
+    return np.frombuffer(data, dtype=NUMPY[repr(dtype)]).reshape(shape)
+
+
+class Formatter:
+    """One width and one notation for all elements that are shown."""
+
+    def __init__(self, data: Array, options: PrintOptions) -> None:
+        self.precision = options.precision
+        self.floating = data.dtype.kind == "f"
+        self.whole, self.scientific, self.width = True, False, 1
+        flat = data.reshape(-1)
+        if not self.floating:
+            self.width = max([1, *(len(str(value)) for value in flat.tolist())])
+            return
+        wide = flat.astype(np.float64)
+        finite = wide[np.isfinite(wide) & (wide != 0)]
+        if not finite.size:
+            return
+        low, high = float(np.abs(finite).min()), float(np.abs(finite).max())
+        self.whole = bool((finite == np.ceil(finite)).all())
+        chosen = options.sci_mode
+        wide_range = high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4
+        self.scientific = wide_range if chosen is None else chosen
+        point = int(self.whole and not self.scientific)  # whole numbers get a "." at the end
+        self.width = max(1, *(len(self.digits(value)) + point for value in finite.tolist()))
+
+    def digits(self, value: float) -> str:
+        if self.scientific:
+            return f"{value:.{self.precision}e}"
+        return f"{value:.0f}" if self.whole else f"{value:.{self.precision}f}"
+
+    def format(self, value: float | bool) -> str:
+        """The element, right-justified."""
+        if not self.floating:
+            return str(value).rjust(self.width)
+        point = "." if self.whole and not self.scientific and math.isfinite(value) else ""
+        return (self.digits(value) + point).rjust(self.width)
+
+
+def text(data: Array, shape: Sequence[int], indent: int, options: PrintOptions) -> str:
+    """`data` in brackets; a dimension that is shorter in it than in `shape` was abridged."""
+    return nested(data, tuple(shape), indent, Formatter(data, options), options)
+
+
+def nested(
+    data: Array, shape: Sequence[int], indent: int, formatter: Formatter, options: PrintOptions
+) -> str:
+    """`text` with the formatter made."""
+    if not shape:
+        return formatter.format(data.item())
+    abridged = data.shape[0] != shape[0]
+    if len(shape) == 1:
+        return row(data, abridged, indent, formatter, options)
+    parts = [nested(part, shape[1:], indent + 1, formatter, options) for part in data]
+    if abridged:
+        parts.insert(options.edgeitems, "...")
+    return "[" + ("," + "\n" * (len(shape) - 1) + " " * (indent + 1)).join(parts) + "]"
+
+
+def row(
+    data: Array, abridged: bool, indent: int, formatter: Formatter, options: PrintOptions
+) -> str:
+    """One vector, over as many lines as it takes."""
+    parts = [formatter.format(value) for value in data.tolist()]
+    if abridged:
+        parts.insert(options.edgeitems, " ..." if options.edgeitems else "...")
+    per_line = max(1, (options.linewidth - indent) // (formatter.width + 2))
+    lines = [", ".join(parts[i : i + per_line]) for i in range(0, len(parts), per_line)]
+    return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+
+
+def with_suffixes(body: str, suffixes: Sequence[str], indent: int, linewidth: int) -> str:
+    """The suffixes after the values, on a new line where they do not fit."""
+    parts, column = [body], len(body) - body.rfind("\n") + 1
+    for suffix in suffixes:
+        if column + len(suffix) + 2 > linewidth:
+            parts.append(",\n" + " " * indent + suffix)
+            column = indent + len(suffix)
+        else:
+            parts.append(", " + suffix)
+            column += len(suffix) + 2
+    return "".join(parts) + ")"
+
+
+def install() -> None:
+    """Give the tensor class its repr."""
+    for name in ("__repr__", "__str__"):
+        setattr(Tensor, name, tensor_repr)
+
+
+__all__ = ["set_printoptions"]

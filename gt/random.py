@@ -1,0 +1,191 @@
+"""Random tensors and the generator's state: every value follows from (seed, draw, place).
+
+Draws are numbered by the client, so a layout changes no value. No random number is made here.
+"""
+
+# ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.casts import cast
+from gt.composite.common import Number, Shape, broadcast_shapes, sizes
+from gt.draws import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    next_draw,
+    seed,
+    set_rng_state,
+)
+from gt.dtypes import get_default_dtype
+from gt.errors import InvalidType, ShapeError
+
+Size: TypeAlias = int | Sequence[int]
+
+
+def drawn(
+    op: str,
+    size: Shape,
+    dtype: _core.dtype | None,
+    generator: Generator | None,
+    requires_grad: bool = False,
+    **attrs: Number,
+) -> Tensor:
+    """One draw of the operator `op`."""
+    key, draw = next_draw(generator)
+    chosen = get_default_dtype() if dtype is None else dtype
+    out = call(op, size=size, dtype=chosen, seed=key, draw=draw, **attrs)
+    return out.requires_grad_() if requires_grad else out
+
+
+def rand(
+    *size: Size,
+    generator: Generator | None = None,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Uniform values in [0, 1)."""
+    return drawn("uniform", sizes(size), dtype, generator, requires_grad, low=0.0, high=1.0)
+
+
+def randn(
+    *size: Size,
+    generator: Generator | None = None,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Normally distributed values with mean 0 and deviation 1."""
+    return drawn("normal", sizes(size), dtype, generator, requires_grad, mean=0.0, std=1.0)
+
+
+def randint(
+    *bounds_and_size: Size,
+    low: int | None = None,
+    high: int | None = None,
+    size: Size | None = None,
+    generator: Generator | None = None,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`."""
+    given = list(bounds_and_size)
+    shape = size if size is not None else given.pop() if given else None
+    limits = [n for n in (low, *given, high) if isinstance(n, int)]
+    if shape is None or not 1 <= len(limits) <= 2:
+        raise InvalidType("randint() takes (high, size) or (low, high, size)")
+    first, last = (0, limits[0]) if len(limits) == 1 else limits
+    if first >= last:
+        raise ShapeError(
+            f"random_ expects 'from' to be less than 'to', but got from={first} >= to={last}"
+        )
+    chosen = _core.int64 if dtype is None else dtype
+    return drawn("randint", sizes((shape,)), chosen, generator, low=first, high=last)
+
+
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The numbers from 0 to n - 1 in random order: the order of `n` uniform numbers."""
+    keys = drawn("uniform", (n,), _core.float64, generator, low=0.0, high=1.0)
+    order = call("sort", keys, dim=0, descending=False, stable=True)[1]
+    return order if dtype is None else cast(order, dtype)
+
+
+def normal(
+    mean: float | Tensor = 0.0,
+    std: float | Tensor = 1.0,
+    size: Size | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normally distributed values; `mean` and `std` are numbers with a size, or tensors."""
+    if isinstance(mean, Tensor) or isinstance(std, Tensor):
+        tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
+        shape = broadcast_shapes(*(x.shape for x in tensors))
+        unit = drawn("normal", shape, tensors[0].dtype, generator, mean=0.0, std=1.0)
+        return unit * std + mean
+    if size is None:
+        raise InvalidType("normal() of two numbers needs a size")
+    if std < 0:
+        raise ShapeError(f"normal expects std >= 0.0, but found std {std}")
+    mean, std, shape = float(mean), float(std), sizes((size,))
+    return drawn("normal", shape, dtype, generator, requires_grad, mean=mean, std=std)
+
+
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Uniform values in [0, 1) of `input`'s shape and dtype."""
+    chosen = input.dtype if dtype is None else dtype
+    return rand(input.shape, generator=generator, dtype=chosen, requires_grad=requires_grad)
+
+
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normally distributed values of `input`'s shape and dtype."""
+    chosen = input.dtype if dtype is None else dtype
+    return randn(input.shape, generator=generator, dtype=chosen, requires_grad=requires_grad)
+
+
+def randint_like(
+    input: Tensor,
+    *bounds: int,
+    low: int | None = None,
+    high: int | None = None,
+    generator: Generator | None = None,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+) -> Tensor:
+    """Integers in [low, high) of `input`'s shape and dtype."""
+    chosen = input.dtype if dtype is None else dtype
+    return randint(*bounds, low=low, high=high, size=input.shape, generator=generator, dtype=chosen)
+
+
+__all__ = [
+    "Generator",
+    "default_generator",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "normal",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "seed",
+    "set_rng_state",
+]

@@ -1,0 +1,90 @@
+"""Values back to Python: numpy arrays, lists, formatting, copies. Each read waits for what it needs, no more."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from gt._core import Tensor
+
+from gt import _core
+from gt.errors import InvalidType
+
+__all__ = ["install"]
+
+
+def numpy(self: Tensor, *, force: bool = False) -> npt.NDArray[np.generic]:
+    """A numpy array with a copy of the values."""
+    if self.requires_grad and not force:
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
+    if self.dtype == _core.bfloat16:
+        raise InvalidType("Got unsupported ScalarType BFloat16; convert with .float() first")
+    array = np.frombuffer(_core.read_bytes(self), dtype=self.dtype.name)
+    return array.reshape(tuple(self.shape))
+
+
+def tolist(self: Tensor) -> object:
+    """Nested lists of Python numbers; a number for a 0-d tensor."""
+    if self.dtype == _core.bfloat16:
+        return tolist(cast("Tensor", self.detach().float()))
+    return numpy(self, force=True).tolist()
+
+
+def to_array(
+    self: Tensor, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+) -> npt.NDArray[np.generic]:
+    """What `numpy.asarray(tensor)` calls."""
+    array = numpy(self)
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def iterate(self: Tensor) -> Iterator[Tensor]:
+    """The tensors along the first dimension, as views."""
+    if self.ndim == 0:
+        raise InvalidType("iteration over a 0-d tensor")
+    return (self[index] for index in range(len(self)))
+
+
+def formatted(self: Tensor, spec: str) -> str:
+    """`f"{x:.3f}"` for a tensor of one element."""
+    if self.ndim == 0 and spec:
+        return format(self.item(), spec)
+    if not spec:
+        return repr(self)
+    raise InvalidType("unsupported format string passed to Tensor.__format__")
+
+
+def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
+    """A leaf with a value of its own and the same gradient setting."""
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+            "protocol at the moment.  If you were attempting to deepcopy a module, this may be "
+            "because of a torch.nn.utils.weight_norm usage, see "
+            "https://github.com/pytorch/pytorch/pull/103001"
+        )
+    twin = self.detach().clone()
+    if type(self) is not Tensor:
+        twin = type(self)(twin, requires_grad=self.requires_grad)
+    else:
+        twin.requires_grad_(self.requires_grad)
+    memo[id(self)] = twin
+    if self.grad is not None:
+        twin.grad = self.grad.detach().clone()
+    return twin
+
+
+def install() -> None:
+    """Attach the methods to the tensor class."""
+    methods = {
+        "numpy": numpy,
+        "tolist": tolist,
+        "__array__": to_array,
+        "__iter__": iterate,
+        "__format__": formatted,
+        "__deepcopy__": deep_copy,
+    }
+    for name, method in methods.items():
+        setattr(Tensor, name, method)

@@ -1,0 +1,69 @@
+"""Sessions: connecting, waiting, ending, and what is said at the end of the program."""
+
+import atexit
+import sys
+import warnings
+
+from gt import _core, config
+
+__all__ = ["connect", "disconnect", "gpu_workers", "init", "is_connected", "synchronize"]
+
+_registered: list[bool] = []
+
+
+def init() -> None:
+    """Start the workers now, to overlap with other imports, instead of at the first operation."""
+    _core.init()
+
+
+def connect(address: str) -> None:
+    """Connect to a dispatcher; tensors of an earlier session are void from here on.
+
+    Args:
+        address: `host:port`, or `unix:/path/of/socket`.
+
+    Raises:
+        ConnectionLost: nothing answers there within three seconds, it is no GT dispatcher, or it
+            refuses (another version, a missing or wrong token in GT_TOKEN).
+    """
+    _core.connect(address, config.token(), config.flag("GT_VERBOSE"))
+    register_exit()
+
+
+def disconnect() -> None:
+    """End the session: its tensors are freed, workers that it started end."""
+    _core.disconnect()
+
+
+def is_connected() -> bool:
+    """Whether a session is open (the first operation opens one)."""
+    return _core.is_connected()
+
+
+def synchronize() -> None:
+    """Wait until everything emitted so far has run.
+
+    Raises:
+        Error: the first failure that no read has raised.
+    """
+    _core.synchronize()
+
+
+def gpu_workers(count: int) -> None:
+    """Let the embedded dispatcher start `count` workers; call it before the first operation."""
+    _core.gpu_workers(count)
+
+
+def register_exit() -> None:
+    """See to it that the session ends with the program."""
+    if not _registered:
+        _registered.append(True)
+        atexit.register(_at_exit)
+
+
+def _at_exit() -> None:
+    for text in _core.unread_failures():
+        print(f"gt: a failure that nobody has read:\n{text}", file=sys.stderr)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _core.disconnect()

@@ -1,0 +1,22 @@
+"""The class of shapes: a tuple that prints and counts as PyTorch's does."""
+
+import math
+from typing import SupportsIndex
+
+
+class Size(tuple[int, ...]):
+    """Sizes of a tensor's dimensions."""
+
+    def numel(self) -> int:
+        """How many elements a tensor of this size has."""
+        return math.prod(self)
+
+    def __repr__(self) -> str:
+        return f"gt.Size([{', '.join(map(str, self))}])"
+
+    def __getitem__(self, index: SupportsIndex | slice) -> "int | Size":  # type: ignore[override]
+        found = super().__getitem__(index)
+        return Size(found) if isinstance(found, tuple) else found
+
+    def __add__(self, other: tuple[int, ...]) -> "Size":  # type: ignore[override]
+        return Size(tuple(self) + tuple(other))

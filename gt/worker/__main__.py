@@ -1,0 +1,52 @@
+"""`python -m gt.worker`: one worker process."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from gt.worker import startup
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m gt.worker", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1", help="the dispatcher's host")
+    parser.add_argument("-p", "--port", type=int, help="the dispatcher's port")
+    parser.add_argument("--unix", metavar="PATH", help="the dispatcher's Unix socket, on its host")
+    parser.add_argument(
+        "--backend",
+        choices=startup.BACKENDS,
+        default=os.environ.get("GT_BACKEND") or None,
+        help="what executes (default: GT_BACKEND, else torch where it is installed, else numpy)",
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="threads of one operation")
+    parser.add_argument("--id", type=int, metavar="N", help="the index that this worker would like")
+    parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.backend not in (None, *startup.BACKENDS):
+        parser.error(f"GT_BACKEND={arguments.backend}: one of {', '.join(startup.BACKENDS)}")
+    ways = [arguments.port, arguments.unix, arguments.control_fd]
+    if sum(way is not None for way in ways) != 1:
+        parser.error("one of --port and --unix says where the dispatcher is")
+    return arguments
+
+
+def main() -> int:
+    """Runs until the dispatcher is gone."""
+    arguments = _arguments()
+    return startup.run(
+        startup.Start(
+            backend=arguments.backend,
+            threads=arguments.threads,
+            index=arguments.id,
+            control_fd=arguments.control_fd,
+            host=arguments.host,
+            port=arguments.port,
+            unix=arguments.unix,
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What a backend gives the worker's loop: kernels by operator, and a few functions on its values.
+
+Nothing here knows of torch or numpy; `gt.worker.kernels` and `gt.worker.reference` fill one in each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+Kernel = Callable[..., object]
+
+# A kernel over its operands' buffers: the bits of the operands that it overwrites, the kernel, and
+# whether it takes its two operands in the other order.
+InPlace = tuple[int, Kernel, bool]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Backend(Generic[Value]):
+    """One way to execute instructions.
+
+    A kernel gets the operands in the row's order (values, Python numbers, None where absent; a list as
+    one Python list, last), then the attributes in the row's order. It returns a value, or a tuple of
+    the row's outputs. Only kernels of the family `view` may return memory of an operand.
+    """
+
+    name: str
+    kernels: Mapping[str, Kernel]
+    # For elementwise rows whose first operand is a number, where the kernel is a value's method.
+    number_first: Mapping[str, Kernel]
+    in_place: Mapping[str, list[InPlace]]
+    # By the wire's number of the dtype.
+    dtypes: Sequence[object]
+    out_of_memory: type[BaseException]
+    # Entered by every thread that executes.
+    guard: Callable[[], AbstractContextManager[object]]
+    # (size, dtype) -> a contiguous value, its elements not yet set.
+    allocate: Callable[[tuple[int, ...], object], Value]
+    # The same elements, contiguous in the host's memory; then their address and length in bytes.
+    contiguous: Callable[[Value], Value]
+    address: Callable[[Value], int]
+    length: Callable[[Value], int]
+    # (value, byte offset, bytes), for values that are not in the host's memory.
+    write: Callable[[Value, int, bytes], None] | None
+    # (value) -> number of its dtype, size.
+    meta: Callable[[Value], tuple[int, tuple[int, ...]]]
+    # (number of the dtype, "sum" | "max" | "min" | "prod", shards) -> their fold, in this order.
+    fold: Callable[[int, str, list[bytes]], bytes]
+    synchronize: Callable[[], None]
+    set_threads: Callable[[int], None]

@@ -1,0 +1,118 @@
+"""The torch backend: its kernels by row of ops.toml, and what the worker's loop needs beside them."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import Tensor
+
+from gt.worker import (
+    torch_creation,
+    torch_elementwise,
+    torch_indexing,
+    torch_reductions,
+    torch_updates,
+)
+from gt.worker.backend import Backend, InPlace, Kernel
+
+# By the wire's number.
+DTYPES = (
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+)
+
+NUMBER_FIRST: dict[str, Kernel] = torch_elementwise.number_first()
+IN_PLACE: dict[str, list[InPlace]] = (
+    torch_elementwise.in_place() | torch_indexing.in_place() | torch_updates.in_place()
+)
+
+
+def table(device: torch.device) -> dict[str, Kernel]:
+    """The kernel of every row outside control and collective, for values on `device`."""
+    return {
+        **torch_creation.kernels(device),
+        **torch_elementwise.kernels(),
+        **torch_reductions.kernels(),
+        **torch_indexing.kernels(),
+        **torch_updates.kernels(),
+    }
+
+
+TORCH: dict[str, Kernel] = table(torch.device("cpu"))
+
+
+def backend(device: torch.device | None = None) -> Backend[Tensor]:
+    """Torch on a device: the given one, else the first that `CUDA_VISIBLE_DEVICES` shows, else the CPU."""
+    if device is None:
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    on_host = device.type == "cpu"
+
+    def allocate(size: tuple[int, ...], dtype: object) -> Tensor:
+        return torch.empty(size, dtype=dtype, device=device)  # type: ignore[call-overload]
+
+    return Backend(
+        name="pytorch",
+        kernels=TORCH if on_host else table(device),
+        number_first=NUMBER_FIRST,
+        in_place=IN_PLACE,
+        dtypes=DTYPES,
+        out_of_memory=torch.OutOfMemoryError,
+        guard=torch.inference_mode,
+        allocate=allocate,
+        contiguous=Tensor.contiguous if on_host else _to_host,
+        address=Tensor.data_ptr,
+        length=operator.attrgetter("nbytes"),
+        write=None if on_host else _write,
+        meta=_meta,
+        fold=_fold,
+        synchronize=_no_wait if on_host else torch.cuda.synchronize,
+        set_threads=torch.set_num_threads,
+    )
+
+
+def _to_host(value: Tensor) -> Tensor:
+    return value.contiguous().cpu()
+
+
+def _write(value: Tensor, offset: int, data: bytes) -> None:
+    piece = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    target = value.reshape(-1).view(torch.uint8)
+    target[offset : offset + len(data)].copy_(piece)
+
+
+def _meta(value: Tensor) -> tuple[int, tuple[int, ...]]:
+    return DTYPES.index(value.dtype), tuple(value.shape)
+
+
+def _fold(dtype: int, fold: str, shards: list[bytes]) -> bytes:
+    if not shards[0]:
+        return b""
+    parts = [torch.frombuffer(bytearray(shard), dtype=DTYPES[dtype]) for shard in shards]
+    # Half precision is rounded once, at the end, as a kernel on one device does.
+    wide = torch.float32 if DTYPES[dtype] in (torch.float16, torch.bfloat16) else DTYPES[dtype]
+    total = parts[0].to(wide)
+    for part in parts[1:]:
+        total = _FOLDS[fold](total, part.to(wide))
+    return total.to(DTYPES[dtype]).view(torch.uint8).numpy().tobytes()
+
+
+_FOLDS: dict[str, Kernel] = {
+    "sum": torch.add,
+    "max": torch.maximum,
+    "min": torch.minimum,
+    "prod": torch.mul,
+}
+
+
+def _no_wait() -> None:
+    """Kernels on the CPU have run when they return."""
+

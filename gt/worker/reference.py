@@ -1,0 +1,113 @@
+"""The numpy backend: every row of ops.toml said plainly, with no torch and nothing tuned.
+
+It is the second opinion on the torch kernels in the tests, and what a worker computes with where
+torch is not installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+from gt.worker import (
+    reference_creation,
+    reference_elementwise,
+    reference_indexing,
+    reference_reductions,
+)
+from gt.worker.backend import Backend, Kernel
+from gt.worker.reference_values import (
+    DTYPES,
+    Array,
+    Bfloat16,
+    dtype_name,
+    narrowed,
+    storage,
+    widened,
+)
+
+NUMPY: dict[str, Kernel] = {
+    **reference_creation.kernels(),
+    **reference_elementwise.kernels(),
+    **reference_reductions.kernels(),
+    **reference_indexing.kernels(),
+}
+
+
+def backend() -> Backend[Array]:
+    """numpy on the host."""
+    return Backend(
+        name="numpy",
+        kernels=NUMPY,
+        number_first={},
+        in_place={},
+        dtypes=DTYPES,
+        out_of_memory=MemoryError,
+        guard=quiet,
+        allocate=reference_indexing.allocate,
+        contiguous=_contiguous,
+        address=_address,
+        length=_length,
+        write=None,
+        meta=_meta,
+        fold=_fold,
+        synchronize=_no_wait,
+        set_threads=_one_thread,
+    )
+
+
+def quiet() -> contextlib.AbstractContextManager[object]:
+    """Infinities and NaNs are results here, as in torch, not warnings."""
+    return np.errstate(all="ignore")
+
+
+def from_bytes(data: bytes, name: str, size: tuple[int, ...]) -> Array:
+    """The array of these bytes, row-major."""
+    array = np.frombuffer(data, storage(name)).reshape(size)
+    return array.view(Bfloat16) if name == "bfloat16" else array
+
+
+def _contiguous(value: Array) -> Array:
+    return np.ascontiguousarray(value)
+
+
+def _address(value: Array) -> int:
+    return int(value.ctypes.data)
+
+
+def _length(value: Array) -> int:
+    return int(value.nbytes)
+
+
+def _meta(value: Array) -> tuple[int, tuple[int, ...]]:
+    return DTYPES.index(dtype_name(value)), value.shape
+
+
+def _fold(dtype: int, fold: str, shards: list[bytes]) -> bytes:
+    name = DTYPES[dtype]
+    parts = [widened(from_bytes(shard, name, (-1,))) for shard in shards]
+    total = parts[0]
+    for part in parts[1:]:
+        total = _FOLDS[fold](total, part)
+    return np.asarray(narrowed(total, name)).tobytes()
+
+
+_FOLDS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "prod": np.multiply,
+}
+
+
+def _no_wait() -> None:
+    """numpy has computed when it returns."""
+
+
+def _one_thread(threads: int) -> None:
+    """numpy's own loops use one; its matrix products take the number from the environment."""
+    del threads
+
+
+__all__ = ["DTYPES", "NUMPY", "backend", "from_bytes", "quiet"]

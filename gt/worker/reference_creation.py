@@ -1,0 +1,147 @@
+"""Rows of the families create, random and update in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from gt.worker import random_reference
+from gt.worker.backend import Kernel
+from gt.worker.reference_values import (
+    Array,
+    Bfloat16,
+    cast,
+    dtype_name,
+    is_float,
+    narrowed,
+    wide_name,
+    widened,
+)
+
+Number = int | float | bool
+Size = tuple[int, ...]
+Floats = npt.NDArray[np.floating]
+
+_INTEGERS_DRAWN = ("int64", "int32")
+_BERNOULLI_DRAWN = ("bool", "int64", "int32")
+
+
+def _full(size: Size, value: Number, dtype: str) -> Array:
+    return cast(np.full(size, value), dtype)
+
+
+def _arange(start: Number, end: Number, step: Number, dtype: str) -> Array:
+    count = max(int(np.ceil((float(end) - float(start)) / float(step))), 0)
+    exact = np.float64 if is_float(dtype) else np.int64
+    return narrowed(np.asarray(start, exact) + np.arange(count) * np.asarray(step, exact), dtype)
+
+
+def _eye(n: int, m: int, dtype: str) -> Array:
+    return narrowed(np.eye(n, m), dtype)
+
+
+def _linspace(start: Number, end: Number, steps: int, dtype: str) -> Array:
+    return narrowed(np.linspace(float(start), float(end), steps), dtype)
+
+
+def _drawn(kind: str, size: Size, name: str, seed: int, draw: int, *limits: float) -> Array:
+    draws = getattr(random_reference, kind)
+    # The wire's integers are signed; a seed is any 64 bits.
+    words = (seed % 2**64, draw % 2**64)
+    out = np.asarray(draws(size, name, *words, *limits, size, (0,) * len(size)))
+    return out.view(Bfloat16) if name == "bfloat16" else out
+
+
+def _uniform(size: Size, dtype: str, low: float, high: float, seed: int, draw: int) -> Array:
+    return _drawn("uniform", size, dtype, seed, draw, low, high)
+
+
+def _normal(size: Size, dtype: str, mean: float, std: float, seed: int, draw: int) -> Array:
+    return _drawn("normal", size, dtype, seed, draw, mean, std)
+
+
+def _randint(size: Size, dtype: str, low: int, high: int, seed: int, draw: int) -> Array:
+    name = dtype if dtype in _INTEGERS_DRAWN else "int64"
+    return cast(_drawn("integers", size, name, seed, draw, low, high), dtype)
+
+
+def _bernoulli(size: Size, dtype: str, p: float, seed: int, draw: int) -> Array:
+    name = dtype if dtype in _BERNOULLI_DRAWN or is_float(dtype) else "bool"
+    return cast(_drawn("bernoulli", size, name, seed, draw, p), dtype)
+
+
+def _dropout(self: Array, p: float, seed: int, draw: int) -> tuple[Array, Array]:
+    mask = _drawn("dropout_mask", self.shape, "bool", seed, draw, p)
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    name = dtype_name(self)
+    # Rounded after each product, as two kernels do it.
+    kept = widened(narrowed(widened(self) * mask, name))
+    return narrowed(kept * np.asarray(scale, wide_name(name)), name), mask
+
+
+def _state(value: Array | None, like: Floats) -> Floats:
+    return np.zeros_like(like) if value is None else np.asarray(widened(value))
+
+
+def _sgd(
+    param: Array,
+    grad: Array,
+    buffer: Array | None,
+    lr: float,
+    momentum: float,
+    dampening: float,
+    weight_decay: float,
+    nesterov: bool,
+    maximize: bool,
+    first_step: bool,
+) -> tuple[Array, Array]:
+    name, p = dtype_name(param), widened(param)
+    g = -widened(grad) if maximize else widened(grad)
+    g = g + weight_decay * p
+    state = _state(buffer, p)
+    if momentum != 0:
+        first = first_step or buffer is None
+        state = g if first else momentum * state + (1 - dampening) * g
+        g = g + momentum * state if nesterov else state
+    return narrowed(p - lr * g, name), narrowed(state, name)
+
+
+def _adamw(
+    param: Array,
+    grad: Array,
+    exp_avg: Array,
+    exp_avg_sq: Array,
+    max_exp_avg_sq: Array | None,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    step: int,
+    decoupled: bool,
+    maximize: bool,
+) -> tuple[Array, Array, Array, Array]:
+    name, p = dtype_name(param), widened(param)
+    g = -widened(grad) if maximize else widened(grad)
+    if decoupled:
+        p = p - lr * weight_decay * p
+    else:
+        g = g + weight_decay * p
+    first = beta1 * widened(exp_avg) + (1 - beta1) * g
+    second = beta2 * widened(exp_avg_sq) + (1 - beta2) * g * g
+    largest = _state(max_exp_avg_sq, p)
+    largest = largest if max_exp_avg_sq is None else np.maximum(largest, second)
+    chosen = second if max_exp_avg_sq is None else largest
+    scale = np.sqrt(chosen) / np.sqrt(1 - beta2**step) + eps
+    p = p - lr / (1 - beta1**step) * first / scale
+    new = (narrowed(p, name), narrowed(first, name), narrowed(second, name))
+    return *new, narrowed(largest, name)
+
+
+def kernels() -> dict[str, Kernel]:
+    """Kernels by row."""
+    rows = (
+        _full, _arange, _eye, _linspace, _uniform, _normal, _randint, _bernoulli, _dropout, _sgd,
+        _adamw,
+    )  # fmt: skip
+    return {row.__name__.removeprefix("_"): row for row in rows}

@@ -1,0 +1,241 @@
+"""Rows of the families view and index in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gt.worker.backend import Kernel
+from gt.worker.reference_values import (
+    Array,
+    cast,
+    dtype_name,
+    marked,
+    narrowed,
+    promotion,
+    storage,
+    widened,
+)
+
+Index = npt.NDArray[np.int64]
+Number = int | float | bool
+
+
+def _reshape(self: Array, size: tuple[int, ...]) -> Array:
+    return marked(np.reshape(self, size), self)
+
+
+def _permute(self: Array, dims: tuple[int, ...]) -> Array:
+    return marked(np.transpose(self, dims), self)
+
+
+def _expand(self: Array, size: tuple[int, ...]) -> Array:
+    kept = (1,) * (len(size) - self.ndim) + self.shape
+    full = tuple(old if new == -1 else new for new, old in zip(size, kept, strict=True))
+    return marked(np.broadcast_to(self, full), self)
+
+
+def _along(ndim: int, dim: int, part: int | slice) -> tuple[int | slice, ...]:
+    """An index that takes `part` of one dimension and all of the others."""
+    index: list[int | slice] = [slice(None)] * ndim
+    index[dim] = part
+    return tuple(index)
+
+
+def _slice(self: Array, dim: int, start: int, end: int, step: int) -> Array:
+    return marked(self[_along(self.ndim, dim, slice(start, end, step))], self)
+
+
+def _select(self: Array, dim: int, index: int) -> Array:
+    return marked(self[_along(self.ndim, dim, index)], self)
+
+
+def _diagonal(self: Array, offset: int, dim1: int, dim2: int) -> Array:
+    return marked(np.diagonal(self, offset, dim1, dim2), self)
+
+
+def _written(self: Array, index: tuple[object, ...], src: Array | Number) -> Array:
+    out = np.array(self)
+    out[index] = cast(src, dtype_name(self))
+    return marked(out, self)
+
+
+def _slice_scatter(
+    self: Array, src: Array, dim: int, start: int, end: int, step: int
+) -> Array:
+    return _written(self, _along(self.ndim, dim, slice(start, end, step)), src)
+
+
+def _select_scatter(self: Array, src: Array, dim: int, index: int) -> Array:
+    return _written(self, _along(self.ndim, dim, index), src)
+
+
+def _diagonal_scatter(self: Array, src: Array, offset: int, dim1: int, dim2: int) -> Array:
+    places = np.diagonal(np.arange(self.size).reshape(self.shape), offset, dim1, dim2)
+    out = np.array(self).reshape(-1)
+    out[places] = cast(src, dtype_name(self))
+    return marked(out.reshape(self.shape), self)
+
+
+def _flip(self: Array, dims: tuple[int, ...]) -> Array:
+    return marked(np.array(np.flip(self, dims)), self)
+
+
+def _pad(self: Array, pad: tuple[int, ...], value: float) -> Array:
+    pairs = [(0, 0)] * (self.ndim - len(pad) // 2)
+    pairs += [(pad[place], pad[place + 1]) for place in range(len(pad) - 2, -1, -2)]
+    # A negative pad cuts off.
+    kept = tuple(
+        slice(max(-low, 0), size - max(-high, 0))
+        for (low, high), size in zip(pairs, self.shape, strict=True)
+    )
+    added = [(max(low, 0), max(high, 0)) for low, high in pairs]
+    fill = np.asarray(narrowed(value, dtype_name(self)))
+    return marked(np.pad(np.asarray(self)[kept], added, constant_values=fill), self)
+
+
+def _repeat(self: Array, repeats: tuple[int, ...]) -> Array:
+    return marked(np.array(np.tile(np.asarray(self), repeats)), self)
+
+
+def _promoted(tensors: Sequence[Array]) -> tuple[list[Array], str]:
+    name = promotion(tensors)
+    return [np.asarray(cast(tensor, name)) for tensor in tensors], name
+
+
+def _cat(tensors: list[Array], dim: int) -> Array:
+    parts, name = _promoted(tensors)
+    return marked(np.concatenate(parts, dim), narrowed(0, name))
+
+
+def _stack(tensors: list[Array], dim: int) -> Array:
+    parts, name = _promoted(tensors)
+    return marked(np.stack(parts, dim), narrowed(0, name))
+
+
+def _embedding(weight: Array, indices: Index, padding_idx: int | None) -> Array:
+    del padding_idx  # It concerns the gradient only.
+    if indices.size and (indices.min() < 0 or indices.max() >= weight.shape[0]):
+        raise IndexError("index out of range in self")
+    return marked(weight[indices], weight)
+
+
+def _embedding_backward(
+    grad: Array, indices: Index, num_weights: int, padding_idx: int | None
+) -> Array:
+    wide = widened(grad)
+    out = np.zeros((num_weights, wide.shape[-1]), wide.dtype)
+    kept = indices != (-1 if padding_idx is None else padding_idx)
+    np.add.at(out, indices[kept], wide[kept])
+    return narrowed(out, dtype_name(grad))
+
+
+def _grid(index: Index, dim: int) -> tuple[Index, ...]:
+    """For each place of `index`, the place that it names along `dim`."""
+    if index.ndim == 0:
+        return ()
+    grid = list(np.indices(index.shape))
+    grid[dim] = index
+    return tuple(grid)
+
+
+def _corner(src: Array, index: Index) -> Array:
+    """As much of `src` as the index speaks of."""
+    return src[tuple(slice(size) for size in index.shape)]
+
+
+def _gather(self: Array, index: Index, dim: int) -> Array:
+    return marked(np.array(self[_grid(index, dim)]), self)
+
+
+def _scatter(self: Array, index: Index, src: Array | Number, dim: int) -> Array:
+    part = _corner(src, index) if isinstance(src, np.ndarray) else src
+    return _written(self, _grid(index, dim), part)
+
+
+def _added(self: Array, index: tuple[object, ...], src: Array) -> Array:
+    out = np.array(widened(self))
+    np.add.at(out, index, widened(src).astype(out.dtype))
+    return narrowed(out, dtype_name(self))
+
+
+def _scatter_add(self: Array, index: Index, src: Array, dim: int) -> Array:
+    return _added(self, _grid(index, dim), _corner(src, index))
+
+
+def _index_select(self: Array, index: Index, dim: int) -> Array:
+    if self.ndim == 0:
+        return marked(np.array(self), self)
+    return marked(np.take(np.asarray(self), index.reshape(-1), axis=dim), self)
+
+
+def _index_add(self: Array, index: Index, source: Array, dim: int) -> Array:
+    place: list[object] = [slice(None)] * self.ndim
+    place[dim] = index.reshape(-1)
+    return _added(self, tuple(place), source)
+
+
+def _places(indices: list[Array | None]) -> tuple[object, ...]:
+    return tuple(slice(None) if index is None else index for index in indices)
+
+
+def _index(self: Array, indices: list[Array | None]) -> Array:
+    return marked(np.array(self[_places(indices)]), self)
+
+
+def _index_put(
+    self: Array, values: Array | Number, indices: list[Array | None], accumulate: bool
+) -> Array:
+    if accumulate:
+        return _added(self, _places(indices), np.asarray(cast(values, dtype_name(self))))
+    return _written(self, _places(indices), values)
+
+
+def _tril(self: Array, diagonal: int) -> Array:
+    return marked(np.tril(np.asarray(self), diagonal), self)
+
+
+def _triu(self: Array, diagonal: int) -> Array:
+    return marked(np.triu(np.asarray(self), diagonal), self)
+
+
+def _sort(self: Array, dim: int, descending: bool, stable: bool) -> tuple[Array, Array]:
+    del stable  # It always is.
+    if self.ndim == 0:
+        return marked(np.array(self), self), np.zeros((), np.int64)
+    wide = widened(self)
+    if descending:
+        backwards = np.flip(np.argsort(np.flip(wide, dim), axis=dim, kind="stable"), dim)
+        order = wide.shape[dim] - 1 - backwards
+    else:
+        order = np.argsort(wide, axis=dim, kind="stable")
+    return marked(np.take_along_axis(np.asarray(self), order, dim), self), order
+
+
+def _topk(
+    self: Array, k: int, dim: int, largest: bool, sorted: bool
+) -> tuple[Array, Array]:
+    values, order = _sort(self, dim, largest, sorted)
+    if self.ndim == 0:
+        return values, order
+    part = _along(self.ndim, dim, slice(k))
+    return marked(np.array(values[part]), self), np.array(order[part])
+
+
+def allocate(size: tuple[int, ...], name: object) -> Array:
+    """An array whose elements are not yet set."""
+    out = np.empty(size, storage(str(name)))
+    return marked(out, narrowed(0, str(name)))
+
+
+def kernels() -> dict[str, Kernel]:
+    """Kernels by row."""
+    rows = (
+        _reshape, _permute, _expand, _slice, _select, _diagonal, _slice_scatter, _select_scatter,
+        _diagonal_scatter, _flip, _pad, _repeat, _cat, _stack, _embedding, _embedding_backward,
+        _gather, _scatter, _scatter_add, _index_select, _index_add, _index, _index_put, _tril,
+        _triu, _sort, _topk,
+    )  # fmt: skip
+    return {row.__name__.removeprefix("_"): row for row in rows}

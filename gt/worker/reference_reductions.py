@@ -1,0 +1,274 @@
+"""Rows of the families contract, reduce, normalize and loss in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from gt.worker.backend import Kernel
+from gt.worker.reference_values import (
+    Array,
+    dtype_name,
+    is_float,
+    narrowed,
+    promotion,
+    wide_name,
+    widened,
+)
+
+Dims = tuple[int, ...] | None
+
+
+def _as(value: Array, name: str) -> Array:
+    return widened(value).astype(wide_name(name))
+
+
+def _matmul(self: Array, other: Array) -> Array:
+    name = promotion((self, other))
+    return narrowed(np.matmul(_as(self, name), _as(other, name)), name)
+
+
+def _linear(input: Array, weight: Array, bias: Array | None) -> Array:
+    name = promotion((input, weight))
+    out = np.matmul(_as(input, name), np.swapaxes(_as(weight, name), -1, -2) if weight.ndim > 1 else _as(weight, name))
+    return narrowed(out if bias is None else out + _as(bias, name), name)
+
+
+def _summed_dtype(self: Array, dtype: str | None) -> str:
+    """Sums of integers are int64."""
+    name = dtype_name(self)
+    return dtype or (name if is_float(name) else "int64")
+
+
+def _folded(function: Callable[..., npt.ArrayLike]) -> Kernel:
+    def kernel(self: Array, dim: Dims | int, keepdim: bool, dtype: str | None) -> Array:
+        name = _summed_dtype(self, dtype)
+        dim = None if dim == () else dim
+        return narrowed(function(_as(self, name), axis=dim, keepdims=keepdim), name)
+
+    return kernel
+
+
+def _extreme(function: Callable[..., npt.ArrayLike]) -> Kernel:
+    def kernel(self: Array, dim: Dims, keepdim: bool) -> Array:
+        out = function(widened(self), axis=dim or None, keepdims=keepdim)
+        return narrowed(out, dtype_name(self))
+
+    return kernel
+
+
+def _place(function: Callable[..., npt.ArrayLike]) -> Kernel:
+    def kernel(self: Array, dim: int | None, keepdim: bool) -> Array:
+        if self.ndim == 0:
+            return np.zeros((), dtype=np.int64)
+        return narrowed(function(widened(self), axis=dim, keepdims=keepdim), "int64")
+
+    return kernel
+
+
+def _extreme_and_place(place: Callable[..., npt.ArrayLike]) -> Kernel:
+    def kernel(self: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+        wide = widened(self)
+        if self.ndim == 0:
+            return narrowed(wide, dtype_name(self)), np.zeros((), dtype=np.int64)
+        index = np.asarray(place(wide, axis=dim, keepdims=True))
+        value = np.take_along_axis(wide, index, axis=dim)
+        if not keepdim:
+            index, value = np.squeeze(index, axis=dim), np.squeeze(value, axis=dim)
+        return narrowed(value, dtype_name(self)), narrowed(index, "int64")
+
+    return kernel
+
+
+def _truth(function: Callable[..., npt.ArrayLike]) -> Kernel:
+    def kernel(self: Array, dim: Dims, keepdim: bool) -> Array:
+        out = function(widened(self) != 0, axis=dim, keepdims=keepdim)
+        return narrowed(out, "uint8" if dtype_name(self) == "uint8" else "bool")
+
+    return kernel
+
+
+def _var(self: Array, dim: Dims, correction: float, keepdim: bool) -> Array:
+    wide, axis = widened(self), dim or None
+    squares = np.square(wide - np.mean(wide, axis=axis, keepdims=True))
+    total = np.sum(squares, axis=axis, keepdims=keepdim)
+    count = wide.size // max(np.size(total), 1)
+    return narrowed(total / max(count - correction, 0), dtype_name(self))
+
+
+def _logsumexp(self: Array, dim: Dims, keepdim: bool) -> Array:
+    name = dtype_name(self) if is_float(dtype_name(self)) else "float32"
+    wide, axis = _as(self, name), dim or None
+    largest = np.max(wide, axis=axis, keepdims=True)
+    largest = np.where(np.isfinite(largest), largest, 0)
+    total = np.sum(np.exp(wide - largest), axis=axis, keepdims=True)
+    out = np.log(total) + largest
+    return narrowed(out if keepdim else np.squeeze(out, axis=axis), name)
+
+
+def _cumsum(self: Array, dim: int, dtype: str | None) -> Array:
+    name = _summed_dtype(self, dtype)
+    if self.ndim == 0:
+        return narrowed(_as(self, name), name)
+    return narrowed(np.cumsum(_as(self, name), axis=dim), name)
+
+
+def _shifted(self: Array, dim: int, dtype: str | None) -> tuple[Array, str]:
+    name = dtype or dtype_name(self)
+    wide = _as(self, name)
+    return wide - np.max(wide, axis=dim, keepdims=True) if wide.size and wide.ndim else wide * 0, name
+
+
+def _softmax(self: Array, dim: int, dtype: str | None) -> Array:
+    shifted, name = _shifted(self, dim, dtype)
+    if shifted.ndim == 0:
+        return narrowed(np.exp(shifted), name)
+    return narrowed(np.exp(shifted) / np.sum(np.exp(shifted), axis=dim, keepdims=True), name)
+
+
+def _log_softmax(self: Array, dim: int, dtype: str | None) -> Array:
+    shifted, name = _shifted(self, dim, dtype)
+    if shifted.ndim == 0:
+        return narrowed(shifted, name)
+    return narrowed(shifted - np.log(np.sum(np.exp(shifted), axis=dim, keepdims=True)), name)
+
+
+def _softmax_backward(grad: Array, out: Array, dim: int) -> Array:
+    g, y = widened(grad), widened(out)
+    return narrowed(y * (g - np.sum(g * y, axis=dim, keepdims=True)), dtype_name(out))
+
+
+def _log_softmax_backward(grad: Array, out: Array, dim: int) -> Array:
+    g, y = widened(grad), widened(out)
+    return narrowed(g - np.exp(y) * np.sum(g, axis=dim, keepdims=True), dtype_name(out))
+
+
+def _normalized(size: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(range(-len(size), 0))
+
+
+def _layer_norm(
+    input: Array, weight: Array | None, bias: Array | None, size: tuple[int, ...], eps: float
+) -> tuple[Array, Array, Array]:
+    x, axis, name = widened(input), _normalized(size), dtype_name(input)
+    mean = np.mean(x, axis=axis, keepdims=True)
+    rstd = 1 / np.sqrt(np.mean(np.square(x - mean), axis=axis, keepdims=True) + eps)
+    out = (x - mean) * rstd
+    out = out if weight is None else out * widened(weight)
+    out = out if bias is None else out + widened(bias)
+    return narrowed(out, name), narrowed(mean, name), narrowed(rstd, name)
+
+
+def _layer_norm_backward(
+    grad: Array,
+    input: Array,
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+    size: tuple[int, ...],
+) -> tuple[Array, Array, Array]:
+    name, axis = dtype_name(input), _normalized(size)
+    g, scale = widened(grad), widened(rstd)
+    normal = (widened(input) - widened(mean)) * scale
+    inner = g if weight is None else g * widened(weight)
+    middle = np.mean(inner, axis=axis, keepdims=True)
+    along = np.mean(inner * normal, axis=axis, keepdims=True)
+    batch = tuple(range(g.ndim - len(size)))
+    grads = (scale * (inner - middle - normal * along), np.sum(g * normal, axis=batch), np.sum(g, axis=batch))
+    first, second, third = (narrowed(one, name) for one in grads)
+    return first, second, third
+
+
+def _classes_last(self: Array) -> Array:
+    return np.moveaxis(widened(self), 1, -1) if self.ndim > 1 else widened(self)
+
+
+def _weights(
+    target: Array, weight: Array | None, classes: int, ignore_index: int
+) -> npt.NDArray[np.floating]:
+    """The weight of each target's class; none where it is ignored."""
+    each = np.ones(classes, np.float64) if weight is None else widened(weight)
+    known = np.where(target == ignore_index, 0, target)
+    return np.where(target == ignore_index, 0, each[known])
+
+
+def _nll_loss(
+    self: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
+) -> tuple[Array, Array]:
+    name, x = dtype_name(self), _classes_last(self)
+    weights = _weights(target, weight, x.shape[-1], ignore_index)
+    known = np.where(target == ignore_index, 0, target)
+    picked = np.take_along_axis(x, np.asarray(known)[..., None], axis=-1)[..., 0]
+    losses = np.where(weights == 0, 0, -picked * weights)
+    total = np.sum(weights)
+    if reduction == "none":
+        return narrowed(losses, name), narrowed(0.0, name)
+    loss = np.sum(losses) / total if reduction == "mean" else np.sum(losses)
+    return narrowed(loss, name), narrowed(total, name)
+
+
+def _nll_loss_backward(
+    grad: Array,
+    self: Array,
+    target: Array,
+    weight: Array | None,
+    total_weight: Array,
+    reduction: str,
+    ignore_index: int,
+) -> Array:
+    x = _classes_last(self)
+    weights = _weights(target, weight, x.shape[-1], ignore_index)
+    known = np.where(target == ignore_index, 0, target)
+    share = -weights * widened(grad)
+    share = share / widened(total_weight) if reduction == "mean" else share
+    out = np.zeros(x.shape, x.dtype)
+    np.put_along_axis(out, np.asarray(known)[..., None], np.asarray(share)[..., None], axis=-1)
+    out = np.moveaxis(out, -1, 1) if self.ndim > 1 else out
+    return narrowed(out, dtype_name(self))
+
+
+def _mse_loss(self: Array, target: Array, reduction: str) -> Array:
+    name = promotion((self, target))
+    squares = np.square(_as(self, name) - _as(target, name))
+    reduce = {"none": lambda x: x, "mean": np.mean, "sum": np.sum}[reduction]
+    return narrowed(reduce(squares), name)
+
+
+def _mse_loss_backward(grad: Array, self: Array, target: Array, reduction: str) -> Array:
+    difference = widened(self) - widened(target)
+    scale = 2 / difference.size if reduction == "mean" else 2
+    return narrowed(widened(grad) * difference * scale, dtype_name(self))
+
+
+def kernels() -> dict[str, Kernel]:
+    """Kernels by row."""
+    return {
+        "matmul": _matmul,
+        "linear": _linear,
+        "sum": _folded(np.sum),
+        "mean": _folded(np.mean),
+        "prod": _folded(np.prod),
+        "amax": _extreme(np.max),
+        "amin": _extreme(np.min),
+        "argmax": _place(np.argmax),
+        "argmin": _place(np.argmin),
+        "max_dim": _extreme_and_place(np.argmax),
+        "min_dim": _extreme_and_place(np.argmin),
+        "all": _truth(np.all),
+        "any": _truth(np.any),
+        "var": _var,
+        "logsumexp": _logsumexp,
+        "cumsum": _cumsum,
+        "softmax": _softmax,
+        "log_softmax": _log_softmax,
+        "softmax_backward": _softmax_backward,
+        "log_softmax_backward": _log_softmax_backward,
+        "layer_norm": _layer_norm,
+        "layer_norm_backward": _layer_norm_backward,
+        "nll_loss": _nll_loss,
+        "nll_loss_backward": _nll_loss_backward,
+        "mse_loss": _mse_loss,
+        "mse_loss_backward": _mse_loss_backward,
+    }

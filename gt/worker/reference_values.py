@@ -1,0 +1,137 @@
+"""Values of the numpy backend: arrays, dtypes by name, and PyTorch's promotion.
+
+numpy has no bfloat16, so such an array holds the bits as uint16 and is marked by its class. Kernels
+compute in a wide dtype (float32 for both halves) and round once, as torch does on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+Number = int | float | bool
+Operand = Array | Number | None
+
+# By the wire's number.
+DTYPES = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+)
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_HALVES = ("float16", "bfloat16")
+_ROUND_TO_EVEN = np.uint32(0x7FFF)
+_QUIET_NAN = np.uint16(0x7FC0)
+
+
+class Bfloat16(np.ndarray):
+    """The bits of bfloat16 numbers, as uint16."""
+
+
+def dtype_name(value: Operand) -> str:
+    """The dtype's name; for a number, the one that PyTorch gives it."""
+    if isinstance(value, Bfloat16):
+        return "bfloat16"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int64"
+    return "float32" if isinstance(value, float) else np.asarray(value).dtype.name
+
+
+def is_float(name: str) -> bool:
+    return name in _FLOATS
+
+
+def wide_name(name: str) -> str:
+    """The dtype that kernels compute in."""
+    return "float32" if name in _HALVES else name
+
+
+def storage(name: str) -> np.dtype[np.generic]:
+    """numpy's dtype of such an array's memory."""
+    return np.dtype("uint16" if name == "bfloat16" else name)
+
+
+def widened(value: Array) -> Array:
+    """The numbers of an array, as numpy can compute with them."""
+    if isinstance(value, Bfloat16):
+        bits = np.asarray(value).astype(np.uint32) << np.uint32(16)
+        return np.asarray(bits).view(np.float32)
+    return value.astype(np.float32) if value.dtype == np.float16 else value
+
+
+def narrowed(value: npt.ArrayLike, name: str) -> Array:
+    """The numbers rounded to a dtype; always memory of its own."""
+    array = np.array(value)
+    if name != "bfloat16":
+        return np.array(array.astype(name))
+    single = np.ascontiguousarray(array.astype(np.float32)).reshape(array.shape)
+    bits = np.asarray(single.view(np.uint32))
+    rounded = (bits + _ROUND_TO_EVEN + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    halves = np.where(np.isnan(single), _QUIET_NAN, rounded.astype(np.uint16))
+    return np.asarray(halves, dtype=np.uint16).view(Bfloat16)
+
+
+def marked(value: npt.ArrayLike, like: Array) -> Array:
+    """Elements that were only moved, as the array that they came from."""
+    array = np.asarray(value)
+    return array.view(Bfloat16) if isinstance(like, Bfloat16) else array
+
+
+def cast(value: Operand, name: str) -> Array:
+    """A copy in another dtype."""
+    if not isinstance(value, np.ndarray):
+        return narrowed(np.asarray(value), name)
+    wide = widened(value)
+    return narrowed(wide != 0 if name == "bool" else wide, name)
+
+
+def _category(name: str) -> int:
+    return 2 if is_float(name) else 0 if name == "bool" else 1
+
+
+def promoted(left: str, right: str) -> str:
+    """The dtype that holds both, as PyTorch has it."""
+    if left == right:
+        return left
+    if _category(left) != _category(right):
+        return max(left, right, key=_category)
+    if {left, right} == set(_HALVES):
+        return "float32"
+    if is_float(left):
+        return max(left, right, key=DTYPES.index)
+    if "uint8" in (left, right):
+        other = right if left == "uint8" else left
+        return "int16" if other == "int8" else other
+    return max(left, right, key=DTYPES.index)
+
+
+def promotion(operands: Sequence[Operand]) -> str:
+    """The dtype of a result: tensors decide, then 0-dim tensors, then numbers, each by category."""
+    ranks: list[str | None] = [None, None, None]
+    for operand in operands:
+        if operand is None:
+            continue
+        rank = 2 if not isinstance(operand, np.ndarray) else 0 if operand.ndim else 1
+        name, known = dtype_name(operand), ranks[rank]
+        ranks[rank] = name if known is None else promoted(known, name)
+    result: str | None = None
+    for name in ranks:
+        if name is None:
+            continue
+        if result is None:
+            result = name
+        elif _category(name) > _category(result):
+            result = promoted(result, name)
+    return result or "float32"

@@ -1,0 +1,148 @@
+"""Elementwise rows for torch: a tensor's own C methods wherever one has the row's meaning.
+
+An unbound method such as `Tensor.add` is called by the loop directly, without a Python frame: the
+tables below therefore hold the methods themselves, and functions only where arguments must move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gt.worker.backend import InPlace, Kernel
+
+Number = int | float | bool
+Operand = Tensor | Number
+
+_UNARY = (
+    "neg abs sign exp expm1 log log1p log2 log10 sqrt rsqrt reciprocal square sin cos tan tanh sigmoid"
+    " erf relu floor ceil round trunc isnan isinf isfinite logical_not bitwise_not"
+).split()
+_BINARY = (
+    "add sub mul div floor_divide remainder fmod pow eq ne lt le gt ge bitwise_and bitwise_or"
+    " bitwise_xor lerp"
+).split()
+# Their methods take no number in place of a tensor.
+_BINARY_OF_TENSORS = "maximum minimum atan2 logical_and logical_or logical_xor".split()
+# Functions that take a number first; for the others it becomes a tensor of the promoted dtype.
+_NUMBER_FIRST = (
+    "add sub mul div floor_divide remainder pow bitwise_and bitwise_or bitwise_xor where"
+).split()
+_IN_PLACE_UNARY = (
+    "neg abs sign exp expm1 log log1p log2 log10 sqrt rsqrt reciprocal square sin cos tan tanh sigmoid"
+    " erf relu floor ceil round trunc bitwise_not"
+).split()
+_IN_PLACE_BINARY = (
+    "add sub mul div floor_divide remainder fmod pow bitwise_and bitwise_or bitwise_xor lerp"
+    " masked_fill"
+).split()
+# self op other is other op self to the last bit, so either operand's buffer will do.
+_COMMUTATIVE = "add mul bitwise_and bitwise_or bitwise_xor".split()
+
+_aten = torch.ops.aten
+_nn = torch._C._nn  # noqa: SLF001  torch.nn.functional checks arguments again and costs as much as the kernel
+
+
+def number_as_tensor(number: Operand, *others: Operand | None) -> Tensor:
+    """A number as a 0-dim tensor of the dtype that it promotes the others to."""
+    if isinstance(number, Tensor):
+        return number
+    tensors = [other for other in others if isinstance(other, Tensor)]
+    if not tensors:
+        return torch.tensor(number)
+    dtype = torch.result_type(tensors[0], number)
+    return torch.full((), number, dtype=dtype, device=tensors[0].device)
+
+
+def _of_tensors(method: Kernel) -> Kernel:
+    def kernel(self: Operand, other: Operand) -> object:
+        return method(number_as_tensor(self, other), number_as_tensor(other, self))
+
+    return kernel
+
+
+def _clamp(self: Tensor, low: Operand | None, high: Operand | None) -> Tensor:
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        low = None if low is None else number_as_tensor(low, self)
+        high = None if high is None else number_as_tensor(high, self)
+    return torch.clamp(number_as_tensor(self, low, high), low, high)  # type: ignore[arg-type]
+
+
+def _masked_fill(self: Operand, mask: Tensor, value: Operand) -> Tensor:
+    return torch.masked_fill(number_as_tensor(self, value), mask, value)
+
+
+def _lerp(self: Operand, end: Operand, weight: Operand) -> Tensor:
+    start = number_as_tensor(self, end, weight)
+    return torch.lerp(start, number_as_tensor(end, start), weight)
+
+
+def _cast(self: Tensor, dtype: torch.dtype) -> Tensor:
+    return self.to(dtype, copy=True)
+
+
+def _gelu(self: Tensor, approximate: str) -> Tensor:
+    return _nn.gelu(self, approximate=approximate)
+
+
+def _relu_backward(grad: Tensor, out: Tensor) -> Tensor:
+    return _aten.threshold_backward.default(grad, out, 0)
+
+
+def _gelu_backward(grad: Tensor, self: Tensor, approximate: str) -> Tensor:
+    return _aten.gelu_backward.default(grad, self, approximate=approximate)
+
+
+def _leaky_relu_backward(grad: Tensor, self: Tensor, slope: float) -> Tensor:
+    return _aten.leaky_relu_backward.default(grad, self, slope, False)
+
+
+def _elu_backward(grad: Tensor, self: Tensor, alpha: float) -> Tensor:
+    return _aten.elu_backward.default(grad, alpha, 1.0, 1.0, False, self)
+
+
+def kernels() -> dict[str, Kernel]:
+    """Kernels by row."""
+    table: dict[str, Kernel] = {name: getattr(Tensor, name) for name in _UNARY + _BINARY}
+    table |= {name: _of_tensors(getattr(Tensor, name)) for name in _BINARY_OF_TENSORS}
+    return table | {
+        "gelu": _gelu,
+        "silu": _nn.silu,
+        "leaky_relu": _nn.leaky_relu,
+        "elu": _nn.elu,
+        "softplus": _nn.softplus,
+        "cast": _cast,
+        "where": torch.where,
+        "clamp": _clamp,
+        "masked_fill": _masked_fill,
+        "lerp": _lerp,
+        "tanh_backward": _aten.tanh_backward.default,
+        "sigmoid_backward": _aten.sigmoid_backward.default,
+        "relu_backward": _relu_backward,
+        "gelu_backward": _gelu_backward,
+        "silu_backward": _aten.silu_backward.default,
+        "leaky_relu_backward": _leaky_relu_backward,
+        "elu_backward": _elu_backward,
+        "softplus_backward": _aten.softplus_backward.default,
+    }
+
+
+def number_first() -> dict[str, Kernel]:
+    """Kernels for rows whose first operand is a number."""
+    table: dict[str, Kernel] = {name: getattr(torch, name) for name in _NUMBER_FIRST}
+    for name in "fmod eq ne lt le gt ge".split():
+        table[name] = _of_tensors(getattr(Tensor, name))
+    return table
+
+
+def in_place() -> dict[str, list[InPlace]]:
+    """Kernels that write over an operand."""
+    method: Callable[[str], Kernel] = lambda name: getattr(Tensor, name + "_")  # noqa: E731
+    table: dict[str, list[InPlace]] = {}
+    for name in _IN_PLACE_UNARY + _IN_PLACE_BINARY:
+        table[name] = [(0b1, method(name), False)]
+    for name in _COMMUTATIVE:
+        table[name].append((0b10, method(name), True))
+    return table

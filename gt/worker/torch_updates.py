@@ -1,0 +1,129 @@
+"""Optimizer steps for torch: its own fused kernels, over the operands' buffers where those may go."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gt.worker.backend import InPlace, Kernel
+
+
+def _nothing(param: Tensor) -> Tensor:
+    """Stands for a state that this step does not have: the parameter's shape over one zero."""
+    return torch.zeros((), dtype=param.dtype, device=param.device).expand(param.shape)
+
+
+def _sgd_over(
+    param: Tensor,
+    grad: Tensor,
+    buffer: Tensor | None,
+    lr: float,
+    momentum: float,
+    dampening: float,
+    weight_decay: float,
+    nesterov: bool,
+    maximize: bool,
+    first_step: bool,
+) -> tuple[Tensor, Tensor]:
+    has_buffer = momentum != 0
+    if has_buffer and buffer is None:
+        buffer, first_step = torch.zeros_like(param), True
+    torch._fused_sgd_(  # noqa: SLF001  what torch.optim.SGD(fused=True) calls
+        [param],
+        [grad],
+        [buffer] if has_buffer and buffer is not None else [],
+        weight_decay=weight_decay,
+        momentum=momentum,
+        lr=lr,
+        dampening=dampening,
+        nesterov=nesterov,
+        maximize=maximize,
+        is_first_step=first_step,
+    )
+    return param, _nothing(param) if buffer is None else buffer
+
+
+def _sgd_over_param(
+    param: Tensor, grad: Tensor, buffer: Tensor | None, *attrs: object
+) -> tuple[Tensor, Tensor]:
+    return _sgd_over(param, grad, _clone(buffer), *attrs)  # type: ignore[arg-type]
+
+
+def _sgd(param: Tensor, grad: Tensor, buffer: Tensor | None, *attrs: object) -> tuple[Tensor, Tensor]:
+    return _sgd_over(param.clone(), grad, _clone(buffer), *attrs)  # type: ignore[arg-type]
+
+
+def _adamw_over(
+    param: Tensor,
+    grad: Tensor,
+    exp_avg: Tensor,
+    exp_avg_sq: Tensor,
+    max_exp_avg_sq: Tensor | None,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    step: int,
+    decoupled: bool,
+    maximize: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    update = torch._fused_adamw_ if decoupled else torch._fused_adam_  # noqa: SLF001  as above
+    update(
+        [param],
+        [grad],
+        [exp_avg],
+        [exp_avg_sq],
+        [] if max_exp_avg_sq is None else [max_exp_avg_sq],
+        [torch.full((), float(step), device=param.device)],
+        lr=lr,
+        beta1=beta1,
+        beta2=beta2,
+        weight_decay=weight_decay,
+        eps=eps,
+        amsgrad=max_exp_avg_sq is not None,
+        maximize=maximize,
+    )
+    largest = _nothing(param) if max_exp_avg_sq is None else max_exp_avg_sq
+    return param, exp_avg, exp_avg_sq, largest
+
+
+def _adamw_over_required(
+    param: Tensor,
+    grad: Tensor,
+    exp_avg: Tensor,
+    exp_avg_sq: Tensor,
+    max_exp_avg_sq: Tensor | None,
+    *attrs: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    state = (exp_avg, exp_avg_sq, _clone(max_exp_avg_sq))
+    return _adamw_over(param, grad, *state, *attrs)  # type: ignore[arg-type]
+
+
+def _adamw(
+    param: Tensor,
+    grad: Tensor,
+    exp_avg: Tensor,
+    exp_avg_sq: Tensor,
+    max_exp_avg_sq: Tensor | None,
+    *attrs: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    state = (exp_avg.clone(), exp_avg_sq.clone(), _clone(max_exp_avg_sq))
+    return _adamw_over(param.clone(), grad, *state, *attrs)  # type: ignore[arg-type]
+
+
+def _clone(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.clone()
+
+
+def kernels() -> dict[str, Kernel]:
+    """Kernels by row."""
+    return {"sgd": _sgd, "adamw": _adamw}
+
+
+def in_place() -> dict[str, list[InPlace]]:
+    """Kernels that write over the parameter and its state: with the optional state, and without."""
+    return {
+        "sgd": [(0b101, _sgd_over, False), (0b001, _sgd_over_param, False)],
+        "adamw": [(0b11101, _adamw_over, False), (0b01101, _adamw_over_required, False)],
+    }

@@ -1,0 +1,127 @@
+# Every command a person types here. `just` alone lists them; CI calls nothing that a person cannot.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+export PATH := justfile_directory() / ".venv/bin:" + justfile_directory() / "target/tools/bin:" + env("PATH")
+
+_list:
+    @just --list --unsorted
+
+# Make .venv and install GT into it, editable, with every tool; again after a change in crates/python or csrc
+setup:
+    test -d .venv || python3 -m venv .venv
+    .venv/bin/pip install -e '.[dev]'
+
+# Write what follows from ops.toml
+gen:
+    python tools/gen.py
+
+# Apply every formatter
+format:
+    cargo fmt --all
+    ruff check --fix-only --quiet
+    ruff format --quiet
+    find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format -i
+
+# Format, lint, types, import rules, generated files; changes nothing
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    ruff format --check
+    ruff check
+    mypy
+    python -m mypy.stubtest --concise gt._core
+    lint-imports --no-logo
+    find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
+    python tools/gen.py --check
+
+# All tests: Rust, then Python
+test: rust python
+
+# Rust tests: units, properties, golden traces, doc tests
+rust:
+    cargo nextest run --workspace --profile ci
+    cargo test --doc --workspace --quiet
+
+# Python tests: operators against PyTorch, real processes, tidiness, README; benchmarks run once, untimed
+python *args:
+    pytest {{ args }}
+
+# Simulator: a range of seeds, each a cluster with faults, compared bit for bit with the oracle
+sim seeds="0..300":
+    cargo run --release --quiet -p gt-sim -- --seeds {{ seeds }}
+
+# Accept what golden tests print now; read the diff before committing it
+golden:
+    UPDATE_EXPECT=1 cargo nextest run --workspace
+    EXPECTTEST_ACCEPT=1 pytest tests
+
+# GT beside PyTorch, timed: the table, then the pytest-benchmark cases
+bench:
+    cd benchmarks && python compare.py
+    pytest benchmarks --benchmark-enable --timeout 600
+
+# Rust documentation, with warnings as errors, and the pages made from the table
+docs: gen
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# C++ kernels alone, without the wheel, and their tests
+kernels:
+    cmake -S csrc -B target/kernels -G Ninja -DPython_EXECUTABLE="$(command -v python)"
+    cmake --build target/kernels
+    GT_KERNELS_DIR=target/kernels pytest tests/test_random_kernels.py
+
+# Lines by language, and the size of the wheel
+size:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    for kind in rs py cpp h cu toml md; do
+        printf '%-5s %7d lines\n' "$kind" "$(git ls-files -co --exclude-standard "*.$kind" | xargs -r cat | wc -l)"
+    done
+    pip wheel --quiet --no-deps --wheel-dir target/size .
+    du -h target/size/*.whl
+
+# Each example alone, in an empty folder
+examples:
+    for file in examples/*.py; do echo "== $file"; (cd "$(mktemp -d)" && timeout 300 python "{{ justfile_directory() }}/$file" >/dev/null); done
+
+# Fuzz the decoders, all targets together for so many seconds
+fuzz seconds="60":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    command -v cargo-fuzz >/dev/null || cargo install --locked --quiet --root target/tools cargo-fuzz
+    cd crates/protocol
+    mapfile -t targets < <(cargo fuzz list)
+    mkdir -p "{{ justfile_directory() }}/target/fuzz"
+    for target in "${targets[@]}"; do
+        log="{{ justfile_directory() }}/target/fuzz/$target.log"
+        cargo fuzz run --sanitizer none "$target" -- -max_total_time=$(({{ seconds }} / ${#targets[@]})) >"$log" 2>&1 ||
+            { tail -n 60 "$log"; exit 1; }
+        echo "$target: $(grep '^Done' "$log")"
+    done
+
+# Under a minute: formats, clippy of the crates you changed, the core's tests, fast Python tests
+quick:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cargo fmt --all --check
+    ruff format --check --quiet
+    ruff check --quiet
+    for crate in $(git status --porcelain --untracked-files=all crates | cut -c4- | cut -d/ -f2 | sort -u); do
+        cargo clippy --quiet --all-targets -p "gt-$crate" -- -D warnings
+    done
+    cargo nextest run -p gt-protocol -p gt-dispatcher
+    pytest tests -m fast
+
+# Everything of ci but the Python tests
+checks: check rust sim examples fuzz
+
+# What must be green before a commit lands; Python tests stand last
+ci: checks python
+
+# ci, then what takes minutes: slow tests, benchmarks, ten minutes of fuzzing, licences and advisories
+full: ci docs bench
+    pytest --slow -m slow --timeout 1800
+    just sim 0..5000
+    just fuzz 600
+    if command -v cargo-deny >/dev/null; then cargo deny check; else echo "cargo-deny is not installed: licences and advisories were not checked"; fi

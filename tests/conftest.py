@@ -1,0 +1,71 @@
+"""What holds for every test: which are skipped, and that a run leaves nothing behind.
+
+No helpers for single tests here.
+"""
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED_MEMORY = Path("/dev/shm")
+LEAVE_SECONDS = 10.0  # a dispatcher or worker that lost its client ends well within this
+OURS = ("gt.worker", "gt.server", "gt-worker", "gt-dispatcher")
+MARK = "GT_TEST_RUN"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "gpu" in item.keywords and not Path("/dev/nvidiactl").exists():
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+        if "slow" in item.keywords and not config.getoption("--slow"):
+            item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Every process started below inherits a mark; at the end none of GT's with it may live."""
+    run = os.environ[MARK] = uuid.uuid4().hex
+    before = _shared_memory_names()
+    yield
+    if "gt" in sys.modules:
+        sys.modules["gt"].disconnect()  # the workers of the tests that ran in this process
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while (left := _left(run, before)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left, f"still there {LEAVE_SECONDS:.0f} s after the last test: {left}"
+
+
+def _left(run: str, before: set[str]) -> list[str]:
+    return _processes(run) + sorted(_shared_memory_names() - before)
+
+
+def _shared_memory_names() -> set[str]:
+    """Files of this user in shared memory."""
+    return {
+        f"{SHARED_MEMORY}/{entry.name}"
+        for entry in os.scandir(SHARED_MEMORY)
+        if entry.stat(follow_symlinks=False).st_uid == os.getuid()
+    }
+
+
+def _processes(run: str) -> list[str]:
+    """GT's living processes that bear this run's mark: number and command line."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            marked = f"{MARK}={run}".encode() in (entry / "environ").read_bytes()
+        except OSError:  # gone meanwhile, or another user's
+            continue
+        if marked and any(name in command for name in OURS):
+            found.append(f"{entry.name} {command.strip()}")
+    return found

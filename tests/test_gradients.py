@@ -1,0 +1,621 @@
+"""Every gradient rule against torch.autograd in float64: first derivatives, second ones, and kinks.
+
+One row: a name, the same expression for GT and for PyTorch, and the inputs. Floating inputs require
+gradients; others do not.
+"""
+
+import pathlib
+import tomllib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from gt._core import call
+
+from gt import _core
+from gt.gradients import GRADIENTS
+
+ROWS_WITHOUT_RULE = {"create", "control", "collective", "update"}
+INF, NAN = float("inf"), float("nan")
+ATEN = torch.ops.aten
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def positive(*shape: int, seed: int = 0) -> torch.Tensor:
+    return normal(*shape, seed=seed).abs() + 0.5
+
+
+def values(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def upload(x: torch.Tensor) -> _core.Tensor:
+    dtype = getattr(_core, str(x.dtype).removeprefix("torch."))
+    return _core.from_numpy_copy(x.numpy(), dtype, x.is_floating_point())
+
+
+def first(result: object) -> object:
+    return result[0] if isinstance(result, tuple) else result
+
+
+def leaves(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+
+
+def same(ours: _core.Tensor | None, theirs: torch.Tensor | None, what: str) -> None:
+    if ours is None or theirs is None:
+        got = None if ours is None else ours.detach().numpy()
+        empty = ours is None and (theirs is None or not theirs.any())
+        assert empty, f"{what}: {got} {theirs}"
+        return
+    assert tuple(ours.shape) == tuple(theirs.shape), f"{what}: {ours.shape} {theirs.shape}"
+    np.testing.assert_allclose(
+        ours.detach().numpy(), theirs.detach().numpy(force=True), rtol=1e-9, atol=1e-9, err_msg=what
+    )
+
+
+def check(
+    ours: Callable[..., object],
+    theirs: Callable[..., object],
+    inputs: Sequence[torch.Tensor],
+    second: bool = True,
+) -> None:
+    """Compare the result, all gradients, and the gradients of the gradients' squares."""
+    mine, other = [upload(x) for x in inputs], leaves(inputs)
+    out, expected = first(ours(*mine)), first(theirs(*other))
+    same(out, expected, "result")
+    weight = normal(*expected.shape, seed=7)
+    out.backward(call("cast", upload(weight).detach(), dtype=out.dtype))
+    grads = torch.autograd.grad(
+        expected,
+        [x for x in other if x.requires_grad],
+        weight.to(expected.dtype),
+        allow_unused=True,
+    )
+    for number, (x, g) in enumerate(zip([x for x in mine if x.requires_grad], grads, strict=True)):
+        same(x.grad, g, f"gradient {number}")
+    if second:
+        check_second(ours, theirs, inputs, weight)
+
+
+def check_second(
+    ours: Callable[..., object],
+    theirs: Callable[..., object],
+    inputs: Sequence[torch.Tensor],
+    weight: torch.Tensor,
+) -> None:
+    mine, other = [upload(x) for x in inputs], leaves(inputs)
+    first(ours(*mine)).backward(upload(weight).detach(), create_graph=True)
+    wanted = [x for x in other if x.requires_grad]
+    grads = torch.autograd.grad(
+        first(theirs(*other)), wanted, weight, create_graph=True, allow_unused=True
+    )
+    total = sum((g * g).sum() for g in grads if g is not None)
+    if not total.requires_grad:
+        return
+    expected = torch.autograd.grad(total, wanted, allow_unused=True)
+    kept = [x.grad for x in mine if x.requires_grad]
+    for x in mine:
+        x.grad = None
+    square = [(g * g).sum() for g in kept if g is not None]
+    loss = square[0]
+    for more in square[1:]:
+        loss = loss + more
+    if loss.requires_grad:
+        loss.backward()
+    for number, (x, g) in enumerate(
+        zip([x for x in mine if x.requires_grad], expected, strict=True)
+    ):
+        same(x.grad, g, f"second gradient {number}")
+
+
+X, Y, P, Q = normal(3, 4), normal(3, 4, seed=1), positive(3, 4), positive(3, 4, seed=1)
+ROW, COLUMN = normal(4, seed=2), normal(3, 1, seed=3)
+TIES = torch.tensor([[1.0, 2.0, 2.0], [3.0, 3.0, 3.0]], dtype=torch.float64)
+MASK = torch.tensor([[True, False, True, False]])
+BOUNDED = values(1, 1, 1, 0, 2, 1, 2, 1, 0, -1, 0.5, 2)
+LOWS = values(1, 1, 0, 1, 1, 2, 2, 1, 1, 1, 1, 1)
+HIGHS = values(1, 2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0)
+KINKS = values(-INF, -2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 3.0, INF, NAN)
+
+METHODS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
+    # elementwise, one operand
+    *[
+        (name, lambda x, name=name: getattr(x, name)(), [x])
+        for x in (X, torch.zeros(2, dtype=torch.float64))
+        for name in [
+            "neg",
+            "abs",
+            "sign",
+            "exp",
+            "expm1",
+            "square",
+            "sin",
+            "cos",
+            "tan",
+            "tanh",
+            "sigmoid",
+            "erf",
+            "relu",
+            "floor",
+            "ceil",
+            "round",
+            "trunc",
+        ]
+    ],
+    *[
+        (name, lambda x, name=name: getattr(x, name)(), [P])
+        for name in ["log", "log1p", "log2", "log10", "sqrt", "rsqrt", "reciprocal"]
+    ],
+    # elementwise, two operands
+    *[
+        (f"{name} {tuple(y.shape)}", lambda x, y, name=name: getattr(x, name)(y), [x, y])
+        for name in ["add", "sub", "mul", "maximum", "minimum"]
+        for x, y in ((X, Y), (X, ROW), (COLUMN, ROW), (TIES, TIES.flip(1)), (ROW[:1], X))
+    ],
+    *[
+        (f"{name} {tuple(y.shape)}", lambda x, y, name=name: getattr(x, name)(y), [x, y])
+        for name in ["div", "pow", "remainder", "fmod", "atan2"]
+        for x, y in ((P, Q), (P, Q[0]), (Q[:, :1], P[0]))
+    ],
+    ("number arithmetic", lambda x: 2 - x * 3 + x / 4 + (1 - x), [X]),
+    ("number over", lambda x: 2 / x, [P]),
+    *[(f"pow {n}", lambda x, n=n: x**n, [X]) for n in (0, 1, 2, 3, 0.0, 2.0, -1, -2.0)],
+    *[(f"{n} pow", lambda x, n=n: n**x, [P]) for n in (0.0, 0.5, 1.0, 2.0, 3.0)],
+    ("where", lambda m, x, y: x.where(m, y), [MASK, X, ROW]),
+    ("clamp numbers", lambda x: x.clamp(-0.5, 0.5), [X]),
+    ("clamp at bounds", lambda x: x.clamp(1.0, 3.0), [TIES]),
+    ("clamp min", lambda x: x.clamp(min=0.1), [X]),
+    ("clamp max", lambda x: x.clamp(max=0.1), [X]),
+    ("clamp tensors", lambda x, a, b: x.clamp(a, b), [X, ROW - 0.3, ROW + 0.3]),
+    ("clamp tied", lambda x, a, b: x.clamp(a, b), [BOUNDED, LOWS, HIGHS]),
+    ("clamp tied min", lambda x, a: x.clamp(min=a), [BOUNDED, LOWS]),
+    ("clamp tied max", lambda x, a: x.clamp(max=a), [BOUNDED, LOWS]),
+    ("clamp crossed", lambda x, a, b: x.clamp(a, b), [X, ROW + 0.3, ROW - 0.3]),
+    ("clamp min tensor", lambda x, a: x.clamp(min=a), [X, ROW]),
+    ("clamp max tensor", lambda x, a: x.clamp(max=a), [X, ROW]),
+    ("masked_fill", lambda x, m: x.masked_fill(m, -INF), [X, MASK]),
+    ("masked_fill tensor", lambda x, m, v: x.masked_fill(m, v), [X, MASK, values(2.0)[0]]),
+    ("lerp", lambda x, y, w: x.lerp(y, w), [X, Y, ROW]),
+    # contract
+    *[
+        (f"matmul {a} {b}", lambda x, y: x @ y, [normal(*a), normal(*b, seed=1)])
+        for a, b in (
+            ((3,), (3,)),
+            ((2, 3), (3,)),
+            ((3,), (3, 4)),
+            ((2, 3), (3, 4)),
+            ((5, 2, 3), (3, 4)),
+            ((5, 2, 3), (5, 3, 4)),
+            ((2, 3), (5, 3, 4)),
+            ((6, 1, 2, 3), (5, 3, 4)),
+            ((3,), (5, 3, 4)),
+            ((5, 2, 3), (3,)),
+            ((1, 2, 3), (5, 3, 4)),
+            ((2, 5, 2, 3), (3, 4)),
+            ((3,), (1, 3, 4)),
+            ((0, 3), (3, 4)),
+            ((2, 5, 2, 3), (1, 3, 4)),
+        )
+    ],
+    # reduce
+    *[
+        (f"{name} {dim} {keepdim}", lambda x, n=name, d=dim, k=keepdim: getattr(x, n)(d, k), [x])
+        for name in ["sum", "mean", "amax", "amin", "logsumexp"]
+        for dim in (0, 1, -1, (0, 2), (-1, 0, 1))
+        for keepdim in (False, True)
+        for x in (normal(3, 4, 2),)
+    ],
+    *[
+        (f"{name} all", lambda x, n=name: getattr(x, n)(), [x])
+        for name in ["sum", "mean", "amax", "amin", "prod", "var"]
+        for x in (normal(3, 4), TIES, normal(2))
+    ],
+    ("amax ties", lambda x: x.amax(1), [TIES]),
+    ("amin ties", lambda x: x.amin(1, True), [TIES]),
+    *[("sum of number", lambda x, n=n: getattr(x, n)(), [values(2.0)[0]]) for n in ("sum", "mean")],
+    *[(f"prod {d}", lambda x, d=d: x.prod(d), [normal(3, 4)]) for d in (0, 1, -1)],
+    ("prod keepdim", lambda x: x.prod(1, True), [normal(3, 4)]),
+    ("prod one zero", lambda x: x.prod(), [values(1.0, 0.0, 3.0)]),
+    ("prod zeros", lambda x: x.prod(1), [torch.tensor([[2, 0, 3], [2, 4, 3]]).double()]),
+    *[
+        (f"var {d} {c}", lambda x, d=d, c=c: x.var(d, correction=c), [normal(3, 4)])
+        for d in (None, 0, -1, (0, 1))
+        for c in (0, 1, 2)
+    ],
+    ("var keepdim", lambda x: x.var(1, correction=1, keepdim=True), [normal(3, 4)]),
+    ("cumsum", lambda x: x.cumsum(-1), [X]),
+    # view
+    ("reshape", lambda x: x.reshape(2, 6), [X]),
+    ("reshape minus one", lambda x: x.reshape(-1), [X]),
+    ("permute", lambda x: x.permute(2, 0, 1), [normal(2, 3, 4)]),
+    ("permute negative", lambda x: x.permute(-1, 0, -2), [normal(2, 3, 4)]),
+    ("expand", lambda x: x.expand(5, 3, 4), [COLUMN]),
+    ("expand minus one", lambda x: x.expand(-1, 4), [COLUMN]),
+    ("slice", lambda x: x[1:3, ::2], [X]),
+    ("select", lambda x: x[1], [X]),
+    ("select negative", lambda x: x[:, -1], [X]),
+    ("new dimension", lambda x: x[:, None], [X]),
+    ("diagonal", lambda x: x.diagonal(), [X]),
+    ("diagonal offset", lambda x: x.diagonal(1, 0, 2), [normal(3, 2, 4)]),
+    ("flip", lambda x: x.flip(0, -1), [X]),
+    ("repeat", lambda x: x.repeat(2, 1, 3), [X]),
+    # index
+    ("gather", lambda x, i: x.gather(1, i), [X, torch.tensor([[0, 0], [3, 1]])]),
+    (
+        "scatter",
+        lambda x, i, s: x.scatter(1, i, s),
+        [X, torch.tensor([[0, 1], [3, 1]]), normal(2, 2)],
+    ),
+    ("scatter number", lambda x, i: x.scatter(0, i, 2.0), [X, torch.tensor([[0, 1], [2, 1]])]),
+    (
+        "scatter_add",
+        lambda x, i, s: x.scatter_add(1, i, s),
+        [X, torch.tensor([[0, 0], [3, 3]]), normal(2, 2)],
+    ),
+    ("index_select", lambda x, i: x.index_select(1, i), [X, torch.tensor([3, 0, 0])]),
+    (
+        "index_add",
+        lambda x, i, s: x.index_add(0, i, s),
+        [X, torch.tensor([2, 2]), normal(2, 4, seed=5)],
+    ),
+    ("index", lambda x, i: x[i], [X, torch.tensor([2, 0, 2])]),
+    ("index two", lambda x, i, j: x[i, j], [X, torch.tensor([2, 0]), torch.tensor([1, 1])]),
+    ("index absent", lambda x, i: x[:, i], [X, torch.tensor([2, 0, 2])]),
+    ("tril", lambda x: x.tril(1), [X]),
+    ("triu", lambda x: x.triu(-1), [X]),
+    ("sort", lambda x: x.sort(0, True), [X]),
+    ("sort number", lambda x: x.sort(), [values(2.0)[0]]),
+    ("topk", lambda x: x.topk(2, -1), [X]),
+    ("topk smallest", lambda x: x.topk(2, 0, False), [X]),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "inputs"), METHODS, ids=[row[0] for row in METHODS])
+def test_method(name: str, function: Callable[..., object], inputs: list[torch.Tensor]) -> None:
+    check(function, function, inputs)
+
+
+I5 = torch.tensor([[0, 2], [2, 1]])
+TARGET = torch.tensor([1, -100, 3])
+CLASS_WEIGHT = torch.tensor([0.5, 1.0, 2.0, 0.1])
+NORMS = [(None, None), (Y[0], None), (None, Y[0]), (Y[0], Y[1])]
+
+
+def norm_row(weight: torch.Tensor | None, bias: torch.Tensor | None) -> tuple[object, ...]:
+    given = [p for p in (weight, bias) if p is not None]
+
+    def split(rest: Sequence[object]) -> list[object]:
+        queue = list(rest)
+        return [None if p is None else queue.pop(0) for p in (weight, bias)]
+
+    def whole(w: torch.Tensor | None, b: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        """PyTorch's own second derivative fails for a bias without a weight."""
+        return (torch.ones(4, dtype=torch.float64) if w is None and b is not None else w, b)
+
+    return (
+        f"layer_norm {len(given)} {weight is not None}",
+        lambda x, *r: call("layer_norm", x, *split(r), normalized_shape=(4,), eps=1e-5),
+        lambda x, *r: F.layer_norm(x, (4,), *whole(*split(r)), 1e-5),
+        [X, *given],
+    )
+
+
+def backward_row(
+    name: str, aten: Callable[..., torch.Tensor], **attrs: object
+) -> tuple[object, ...]:
+    return (
+        name,
+        lambda g, x: call(name, g, x, **attrs),
+        aten,
+        [normal(3, 4, seed=9), normal(3, 4, seed=8).tanh()],
+    )
+
+
+CALLS: list[tuple[object, ...]] = [
+    *[norm_row(w, b) for w, b in NORMS],
+    (
+        "linear",
+        lambda x, w, b: call("linear", x, w, b),
+        F.linear,
+        [normal(2, 3, 4), normal(5, 4), normal(5)],
+    ),
+    ("linear vector", lambda x, w: call("linear", x, w), F.linear, [normal(4), normal(5, 4)]),
+    *[
+        (
+            f"softmax {d}",
+            lambda x, d=d: call("softmax", x, dim=d),
+            lambda x, d=d: x.softmax(d),
+            [X],
+        )
+        for d in (0, -1)
+    ],
+    (
+        "log_softmax",
+        lambda x: call("log_softmax", x, dim=-1),
+        lambda x: x.log_softmax(-1),
+        [X],
+    ),
+    *[
+        (
+            f"gelu {a}",
+            lambda x, a=a: call("gelu", x, approximate=a),
+            lambda x, a=a: F.gelu(x, approximate=a),
+            [X],
+        )
+        for a in ("none", "tanh")
+    ],
+    ("silu", lambda x: call("silu", x), F.silu, [X]),
+    *[
+        (
+            f"leaky_relu {len(x)}",
+            lambda x: call("leaky_relu", x, negative_slope=0.1),
+            lambda x: F.leaky_relu(x, 0.1),
+            [x],
+        )
+        for x in (X, values(0.0, -0.0))
+    ],
+    *[
+        (f"elu {len(x)}", lambda x: call("elu", x, alpha=1.3), lambda x: F.elu(x, 1.3), [x])
+        for x in (X, values(0.0, -0.0))
+    ],
+    (
+        "softplus",
+        lambda x: call("softplus", x, beta=2.0, threshold=1.0),
+        lambda x: F.softplus(x, 2.0, 1.0),
+        [X],
+    ),
+    backward_row("tanh_backward", ATEN.tanh_backward),
+    backward_row("sigmoid_backward", ATEN.sigmoid_backward),
+    backward_row("relu_backward", lambda g, x: ATEN.threshold_backward(g, x, 0)),
+    backward_row("silu_backward", lambda g, x: g * x.sigmoid() * (1 + x * (1 - x.sigmoid()))),
+    backward_row(
+        "gelu_backward",
+        lambda g, x: ATEN.gelu_backward(g, x, approximate="none"),
+        approximate="none",
+    ),
+    backward_row(
+        "leaky_relu_backward",
+        lambda g, x: ATEN.leaky_relu_backward(g, x, 0.1, False),
+        negative_slope=0.1,
+    ),
+    backward_row(
+        "elu_backward",
+        lambda g, x: ATEN.elu_backward(g, 1.5, 1, 1, False, x),
+        alpha=1.5,
+    ),
+    backward_row(
+        "softplus_backward",
+        lambda g, x: ATEN.softplus_backward(g, x, 1.0, 20.0),
+        beta=1.0,
+        threshold=20.0,
+    ),
+    backward_row(
+        "softmax_backward",
+        lambda g, x: ATEN._softmax_backward_data(g, x, 1, torch.float64),
+        dim=1,
+    ),
+    backward_row(
+        "log_softmax_backward",
+        lambda g, x: ATEN._log_softmax_backward_data(g, x, 1, torch.float64),
+        dim=1,
+    ),
+    *[
+        (
+            f"embedding {p}",
+            lambda w, i, p=p: call("embedding", w, i, **({} if p is None else {"padding_idx": p})),
+            lambda w, i, p=p: F.embedding(i, w, padding_idx=p),
+            [X, I5],
+        )
+        for p in (None, 2, 0)
+    ],
+    *[
+        (
+            f"{name} {k}",
+            lambda x, n=name, k=k: call(n, x, dim=1, keepdim=k),
+            lambda x, n=name, k=k: getattr(x, n[:3])(1, k)[0],
+            [x],
+        )
+        for name in ("max_dim", "min_dim")
+        for k in (False, True)
+        for x in (X, TIES)
+    ],
+    *[
+        (
+            f"nll_loss {r} {len(rest)}",
+            lambda x, t, *w, r=r: call(
+                "nll_loss", x, t, *[y.detach() for y in w], reduction=r, ignore_index=-100
+            ),
+            lambda x, t, *w, r=r: F.nll_loss(x, t, *[y.detach() for y in w], reduction=r),
+            [X, TARGET, *rest],
+        )
+        for r in ("none", "mean", "sum")
+        for rest in ([], [CLASS_WEIGHT.double()])
+    ],
+    (
+        "nll_loss two dimensions",
+        lambda x, t: call("nll_loss", x, t, reduction="mean", ignore_index=-100),
+        F.nll_loss,
+        [normal(2, 4, 3, 2), torch.arange(12).reshape(2, 3, 2) % 4],
+    ),
+    (
+        "nll_loss one sample",
+        lambda x, t: call("nll_loss", x, t, reduction="mean", ignore_index=-100),
+        F.nll_loss,
+        [X[0], torch.tensor(2)],
+    ),
+    *[
+        (
+            f"mse_loss {r}",
+            lambda x, y, r=r: call("mse_loss", x, y, reduction=r),
+            lambda x, y, r=r: F.mse_loss(x, y, reduction=r),
+            [X, Y],
+        )
+        for r in ("none", "mean", "sum")
+    ],
+    (
+        "cat",
+        lambda x, y: call("cat", x, y, x, dim=-1),
+        lambda x, y: torch.cat([x, y, x], -1),
+        [X, Y[:, :2].contiguous()],
+    ),
+    (
+        "cat empty vector",
+        lambda x, y: call("cat", x, y, dim=0),
+        lambda x, y: torch.cat([x, y]),
+        [X, normal(0)],
+    ),
+    (
+        "stack",
+        lambda x, y: call("stack", x, y, dim=-1),
+        lambda x, y: torch.stack([x, y], -1),
+        [X, Y],
+    ),
+    (
+        "pad",
+        lambda x: call("pad", x, pad=(1, 2, -1, 1), value=3.0),
+        lambda x: F.pad(x, (1, 2, -1, 1), value=3.0),
+        [X],
+    ),
+    (
+        "slice_scatter",
+        lambda x, y: call("slice_scatter", x, y, dim=1, start=0, end=4, step=2),
+        lambda x, y: x.slice_scatter(y, 1, 0, 4, 2),
+        [X, normal(3, 2)],
+    ),
+    (
+        "select_scatter",
+        lambda x, y: call("select_scatter", x, y, dim=1, index=2),
+        lambda x, y: x.select_scatter(y, 1, 2),
+        [X, normal(3)],
+    ),
+    (
+        "diagonal_scatter",
+        lambda x, y: call("diagonal_scatter", x, y, offset=0, dim1=0, dim2=1),
+        lambda x, y: x.diagonal_scatter(y),
+        [X, normal(3)],
+    ),
+    *[
+        (
+            f"index_put {a} {tuple(v.shape)}",
+            lambda x, v, i, a=a: call("index_put", x, v, i, accumulate=a),
+            lambda x, v, i, a=a: x.index_put((i,), v, a),
+            [X, v, torch.tensor([2, 0])],
+        )
+        for a in (False, True)
+        for v in (normal(2, 4), normal(4), normal(2, 1), values(2.0)[0])
+    ],
+    (
+        "cast",
+        lambda x: call("cast", call("cast", x, dtype=_core.float32), dtype=_core.float64),
+        lambda x: x.float().double(),
+        [values(0.5, 1.0)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "ours", "theirs", "inputs"), CALLS, ids=[row[0] for row in CALLS])
+def test_call(
+    name: str,
+    ours: Callable[..., object],
+    theirs: Callable[..., object],
+    inputs: list[torch.Tensor],
+) -> None:
+    check(ours, theirs, inputs)
+
+
+AT_KINKS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
+    *[
+        (name, lambda x, name=name: getattr(x, name)(), [KINKS])
+        for name in [
+            "abs",
+            "sign",
+            "exp",
+            "log",
+            "log1p",
+            "sqrt",
+            "rsqrt",
+            "reciprocal",
+            "relu",
+            "tanh",
+            "sigmoid",
+            "square",
+        ]
+    ],
+    *[(f"pow {n}", lambda x, n=n: x**n, [KINKS]) for n in (0, 1, 2, 0.5, -1, 0.0)],
+    *[(f"{n} pow", lambda x, n=n: n**x, [KINKS]) for n in (0, 1, 2.0, -1.0)],
+    ("tensor pow", lambda x, y: x**y, [values(0, 0, 0, 2, -2, 0), values(0, 1, -1, 0, 2, 0.5)]),
+    *[
+        (name, lambda x, y, n=name: getattr(x, n)(y), [KINKS, KINKS.flip(0)])
+        for name in ["maximum", "minimum", "div", "atan2"]
+    ],
+    ("clamp", lambda x: x.clamp(-1.0, 1.0), [KINKS]),
+    ("clamp min", lambda x: x.clamp(min=-1.0), [KINKS]),
+    ("masked_fill", lambda x: (1 / x).masked_fill(x == 0, 0.0), [values(0.0, 1.0)]),
+    ("where", lambda x: x.log().where(x > 0, x), [values(0.0, 1.0, -1.0)]),
+    ("logsumexp", lambda x: x.logsumexp(0), [values(-INF, -INF)]),
+    ("logsumexp half", lambda x: x.logsumexp(0), [values(-INF, 1.0)]),
+    ("logsumexp inf", lambda x: x.logsumexp(0), [values(INF, 1.0)]),
+    ("amax nan", lambda x: x.amax(0), [values(NAN, 1.0)]),
+    ("softmax -inf", lambda x: x.softmax(0), [values(-INF, 1.0)]),
+    ("prod two zeros", lambda x: x.prod(0), [values(0.0, 0.0, 2.0)]),
+    ("remainder", lambda x, y: x % y, [values(1.0, -1.0), values(0.1, 0.3)]),
+    ("sum of nothing", lambda x: x.sum(), [torch.zeros(0, 3, dtype=torch.float64)]),
+    ("mean of nothing", lambda x: x.mean(0), [torch.zeros(0, 3, dtype=torch.float64)]),
+    ("var short", lambda x: x.var(0, correction=1), [values(3.0)]),
+    ("var shorter", lambda x: x.var(0, correction=3), [values(3.0, 4.0)]),
+]
+
+
+@pytest.mark.filterwarnings("ignore:var")
+@pytest.mark.parametrize(("name", "function", "inputs"), AT_KINKS, ids=[row[0] for row in AT_KINKS])
+def test_kink(name: str, function: Callable[..., object], inputs: list[torch.Tensor]) -> None:
+    check(function, function, inputs, second=False)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.4, 1.0])
+def test_dropout(p: float) -> None:
+    x = upload(X)
+    out, mask = call("dropout", x, p=p, seed=3, draw=5)
+    out.backward(upload(torch.ones(3, 4, dtype=torch.float64)).detach())
+    scale = 1 / (1 - p) if p < 1 else 0.0
+    np.testing.assert_allclose(x.grad.numpy(), mask.numpy() * scale)
+
+
+def test_floor_divide_refuses() -> None:
+    x = upload(P)
+    with pytest.raises(RuntimeError, match="derivative for aten::floor_divide is not implemented"):
+        (x // 2.0).sum().backward()
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "cumsum", "softmax", "log_softmax"])
+def test_dtype_argument(name: str) -> None:
+    """The gradient comes back in the operand's dtype."""
+    x = _core.from_numpy_copy(P.float().numpy(), _core.float32, True)
+    getattr(x, name)(1, dtype=_core.float64).sum().backward()
+    other = P.float().requires_grad_()
+    getattr(other, name)(1, dtype=torch.float64).sum().backward()
+    assert x.grad.dtype == _core.float32
+    np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_comparisons_require_no_gradient() -> None:
+    x = upload(X)
+    results = [x == 1, x < 2, x.argmax(), x.any(), x.isnan(), x.logical_not()]
+    assert not any(result.requires_grad for result in results)
+
+
+def test_every_row_has_a_rule_for_every_operand() -> None:
+    table = pathlib.Path(__file__).parent.parent / "ops.toml"
+    rows = tomllib.loads(table.read_text())["op"]
+    for row in rows:
+        if row["family"] in ROWS_WITHOUT_RULE or not row["inputs"]:
+            continue
+        assert row["name"] in GRADIENTS, f"no gradient rule for {row['name']}"
+        assert len(GRADIENTS[row["name"]]) == len(row["inputs"]), row["name"]

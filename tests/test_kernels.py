@@ -1,0 +1,133 @@
+"""Every row of ops.toml has a torch kernel, a numpy reference and samples, and the two agree."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gt.worker import kernels, reference  # noqa: E402  torch may be absent
+from gt.worker.reference_values import Array, cast, dtype_name, widened  # noqa: E402
+from samples import SAMPLES, Given, Sample  # noqa: E402
+
+try:
+    import tomllib
+except ModuleNotFoundError:
+    import tomli as tomllib
+
+_TABLE = pathlib.Path(__file__).parent.parent / "ops.toml"
+_OPS = {row["name"]: row for row in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["op"]}
+_COMPUTED = [
+    name
+    for name, row in _OPS.items()
+    if row["family"] not in ("control", "collective") and name != "upload"
+]
+# Relative to the largest value of a result: sums in another order, polynomials of another degree.
+_TOLERANCE = {"float64": 1e-12, "float32": 3e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
+
+
+def _torch_value(operand: object) -> object:
+    if isinstance(operand, list):
+        return [_torch_value(one) for one in operand]
+    if isinstance(operand, Given):
+        return torch.from_numpy(np.array(operand.values)).to(getattr(torch, operand.dtype))
+    return operand
+
+
+def _numpy_value(operand: object) -> object:
+    if isinstance(operand, list):
+        return [_numpy_value(one) for one in operand]
+    return cast(operand.values, operand.dtype) if isinstance(operand, Given) else operand
+
+
+def _torch_attr(attr: object) -> object:
+    return getattr(torch, attr) if attr in reference.DTYPES else attr
+
+
+def _as_numpy(result: object) -> Array:
+    if result.dtype == torch.bfloat16:
+        return reference.from_bytes(
+            result.contiguous().view(torch.uint16).numpy().tobytes(), "bfloat16", tuple(result.shape)
+        )
+    return result.numpy()
+
+
+def _run(table: dict[str, object], name: str, operands: list[object], attrs: list[object]) -> tuple[object, ...]:
+    if isinstance(operands[0] if operands else None, (int, float)) and table is kernels.TORCH:
+        result = kernels.NUMBER_FIRST.get(name, table[name])(*operands, *attrs)
+    else:
+        result = table[name](*operands, *attrs)
+    return tuple(result) if _OPS[name].get("outputs", 1) > 1 else (result,)
+
+
+def _check(name: str, sample: Sample) -> None:
+    attrs = [_torch_attr(attr) for attr in sample.attrs]
+    with torch.inference_mode():
+        operands = [_torch_value(one) for one in sample.operands]
+        actual = _run(kernels.TORCH, name, operands, attrs)
+    with reference.quiet():
+        operands = [_numpy_value(one) for one in sample.operands]
+        expected = _run(reference.NUMPY, name, operands, list(sample.attrs))
+    assert len(actual) == len(expected) == _OPS[name].get("outputs", 1)
+    for left, right in zip(actual, expected, strict=True):
+        _same(_as_numpy(left), right)
+
+
+def _same(actual: Array, expected: Array) -> None:
+    assert dtype_name(actual) == dtype_name(expected)
+    assert actual.shape == expected.shape
+    left, right = widened(actual).astype(np.float64), widened(expected).astype(np.float64)
+    scale = np.max(np.abs(right[np.isfinite(right)]), initial=1.0)
+    tolerance = _TOLERANCE.get(dtype_name(expected), 0.0)
+    np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("name", _COMPUTED)
+def test_row_has_everything(name: str) -> None:
+    missing = [
+        what
+        for what, table in (("kernel", kernels.TORCH), ("reference", reference.NUMPY), ("sample", SAMPLES))
+        if not table.get(name)
+    ]
+    assert not missing
+
+
+def test_nothing_without_a_row() -> None:
+    for table in (kernels.TORCH, kernels.NUMBER_FIRST, kernels.IN_PLACE, reference.NUMPY, SAMPLES):
+        assert set(table) <= set(_COMPUTED)
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [(name, place) for name in _COMPUTED for place in range(len(SAMPLES.get(name, [])))]
+)
+def test_numpy_agrees_with_torch(name: str, place: int) -> None:
+    _check(name, SAMPLES[name][place])
+
+
+@pytest.mark.parametrize("name", sorted(kernels.IN_PLACE))
+def test_in_place_gives_the_same_bits(name: str) -> None:
+    """Where an operand has the result's dtype and shape, overwriting it changes no bit of the result."""
+    tried = 0
+    for sample in SAMPLES[name]:
+        attrs = [_torch_attr(attr) for attr in sample.attrs]
+        for overwrites, kernel, swapped in kernels.IN_PLACE[name]:
+            with torch.inference_mode():
+                expected = _run(kernels.TORCH, name, [_torch_value(one) for one in sample.operands], attrs)
+                operands = [_torch_value(one) for one in sample.operands]
+                taken = [one for place, one in enumerate(operands) if overwrites >> place & 1]
+                metas = [(one.dtype, one.shape) for one in expected]
+                if not all(torch.is_tensor(one) and (one.dtype, one.shape) in metas for one in taken):
+                    continue
+                order = [*reversed(operands)] if swapped else operands
+                if not torch.is_tensor(order[0]):
+                    continue
+                result = kernel(*order, *attrs)
+                actual = tuple(result) if _OPS[name].get("outputs", 1) > 1 else (result,)
+                for left, right in zip(actual, expected, strict=True):
+                    torch.testing.assert_close(left, right, rtol=0, atol=0, equal_nan=True)
+                assert actual[0].data_ptr() in [one.data_ptr() for one in taken]
+                tried += 1
+    assert tried > 0

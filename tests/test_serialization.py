@@ -1,0 +1,201 @@
+"""gt.save and gt.load: round trips, files of and for the safetensors package, hostile files."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import safetensors.torch
+import torch
+
+import gt
+
+DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+
+
+def equal(ours, other):
+    """The same structure, dtypes and values."""
+    if isinstance(other, gt.Tensor):
+        return (
+            isinstance(ours, gt.Tensor)
+            and ours.dtype == other.dtype
+            and tuple(ours.shape) == tuple(other.shape)
+            and ours.tolist() == other.tolist()
+        )
+    if isinstance(other, dict):
+        return list(ours) == list(other) and all(equal(ours[key], other[key]) for key in other)
+    if isinstance(other, list | tuple):
+        return (
+            type(ours) is type(other) and len(ours) == len(other) and all(map(equal, ours, other))
+        )
+    return type(ours) is type(other) and ours == other
+
+
+def tensor(dtype, shape=(2, 3)):
+    values = np.arange(np.prod(shape)).reshape(shape) % 5
+    return gt.tensor(values.tolist(), dtype=getattr(gt, dtype)).reshape(shape)
+
+
+def trained():
+    model = gt.nn.Linear(3, 2)
+    optimizer = gt.optim.AdamW([{"params": [model.weight]}, {"params": [model.bias], "lr": 0.1}])
+    model(gt.ones(1, 3)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+OBJECTS = {
+    "tensor": lambda: gt.arange(5),
+    "scalar": lambda: gt.tensor(2.5),
+    "empty": lambda: gt.zeros(0, 3),
+    "transposed": lambda: {"t": tensor("float32").T},
+    "all dtypes": lambda: {dtype: tensor(dtype) for dtype in DTYPES},
+    "nothing": dict,
+    "dotted": lambda: {"a.b": gt.ones(1), "a.c": gt.zeros(2)},
+    "nested": lambda: {"a": {"b": gt.ones(1), 3: [gt.zeros(2), None, (1, 2.5, "x", True)]}},
+    "colliding": lambda: {"a": {"b": gt.ones(1)}, "a.b": gt.zeros(1)},
+    "the metadata's name": lambda: {"__metadata__": gt.ones(1)},
+    "no tensor": lambda: {"step": 3, "nan": [float("inf"), -1e300], "text": "zwölf"},
+    "state dictionary": lambda: dict(trained()[0].state_dict()),
+    "checkpoint": lambda: {
+        "model": dict(trained()[0].state_dict()),
+        "optimizer": trained()[1].state_dict(),
+        "step": 7,
+    },
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_round_trip(name, tmp_path):
+    saved = OBJECTS[name]()
+    gt.save(saved, tmp_path / "file")
+    assert equal(gt.load(str(tmp_path / "file")), saved)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_is_loaded_is_used(tmp_path):
+    model, optimizer = trained()
+    gt.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "file")
+    loaded = gt.load(tmp_path / "file")
+    model.load_state_dict(loaded["model"])
+    optimizer.load_state_dict(loaded["optimizer"])
+    assert optimizer.state[model.weight]["step"] == 1
+    assert optimizer.param_groups[0]["betas"] == (0.9, 0.999)
+
+
+def test_pytorch_reads_a_state_dictionary(tmp_path):
+    saved = {**{dtype: tensor(dtype) for dtype in DTYPES}, "scalar": gt.tensor(1.5)}
+    gt.save(saved, tmp_path / "file")
+    read = safetensors.torch.load_file(tmp_path / "file")
+    assert set(read) == set(saved)
+    for name, ours in saved.items():
+        assert str(read[name].dtype).split(".")[1] == str(ours.dtype).split(".")[1]
+        assert read[name].tolist() == ours.tolist()
+
+
+def test_a_nested_file_is_readable_by_dotted_names(tmp_path):
+    gt.save({"model": {"weight": gt.ones(2)}, "step": 3}, tmp_path / "file")
+    assert safetensors.numpy.load_file(tmp_path / "file")["model.weight"].tolist() == [1, 1]
+
+
+def test_reads_what_pytorch_wrote(tmp_path):
+    written = {dtype: torch.arange(6).reshape(2, 3).to(getattr(torch, dtype)) for dtype in DTYPES}
+    safetensors.torch.save_file(written, tmp_path / "file", metadata={"format": "pt"})
+    read = gt.load(tmp_path / "file")
+    assert set(read) == set(written)
+    for name, theirs in written.items():
+        assert str(read[name].dtype) == f"gt.{name}"
+        assert read[name].tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": {"b": object()}}, "a.b is a object"),
+        ({"a": {1.5: gt.ones(1)}}, "a has a key 1.5"),
+        ({"a": {True: gt.ones(1)}}, "a has a key True"),
+        ([np.ones(1)], "0 is a ndarray"),
+    ],
+)
+def test_what_cannot_be_saved_is_named(value, text, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(TypeError, match=text):
+        gt.save(value, tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_too_deep(tmp_path):
+    value = gt.ones(1)
+    for _ in range(100):
+        value = [value]
+    with pytest.raises(TypeError, match="deeper than 64"):
+        gt.save(value, tmp_path / "file")
+
+
+def file_of(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def entry(dtype="F32", shape=(1,), offsets=(0, 4)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+def structured(structure):
+    text = structure if isinstance(structure, str) else json.dumps(structure)
+    return file_of({"__metadata__": {"gt.structure": text}, "a": entry()}, bytes(4))
+
+
+HOSTILE = {
+    "empty": (b"", "header claims 0 bytes"),
+    "short": (b"\1\0", "the file has 0 more"),
+    "huge header": ((2**63).to_bytes(8, "little") + b"{}", "header claims 9223372036854775808"),
+    "not json": (file_of(b"{..}"), "not JSON"),
+    "not utf-8": (file_of(b"\xff\xfe"), "not UTF-8"),
+    "a list": (file_of([]), "not a JSON object"),
+    "nested": (file_of(b"[" * 200_000), "not JSON"),
+    "a huge number": (file_of(b'{"a":' + b"9" * 10_000 + b"}"), "not JSON"),
+    "a name twice": (file_of(b'{"a":1,"a":2}'), "twice"),
+    "no fields": (file_of({"a": {}}), "not described"),
+    "unknown dtype": (file_of({"a": entry("F8_E4M3")}, bytes(4)), "F8_E4M3"),
+    "dtype of a wrong type": (file_of({"a": entry(["F32"])}, bytes(4)), "has dtype"),
+    "negative size": (file_of({"a": entry(shape=[-1])}, bytes(4)), "has shape"),
+    "size true": (file_of({"a": entry(shape=[True])}, bytes(4)), "has shape"),
+    "wrong span": (file_of({"a": entry(shape=[2])}, bytes(4)), "takes 8 bytes"),
+    "backwards": (file_of({"a": entry(shape=[0], offsets=[4, 0])}, bytes(4)), "span -4"),
+    "overlap": (
+        file_of({"a": entry(), "b": entry()}, bytes(4)),
+        "overlaps",
+    ),
+    "gap": (file_of({"a": entry(offsets=[4, 8])}, bytes(8)), "leaves a gap"),
+    "too little data": (file_of({"a": entry()}, bytes(3)), "the file has 3"),
+    "too much data": (file_of({"a": entry()}, bytes(5)), "the file has 5"),
+    "huge shape": (
+        file_of({"a": entry(shape=[2**40, 2**40], offsets=[0, 2**82])}, bytes(4)),
+        "the file has 4",
+    ),
+    "bool of 7": (file_of({"a": entry("BOOL", [1], [0, 1])}, b"\7"), "other than 0 and 1"),
+    "structure not json": (structured("{"), "not JSON"),
+    "structure of nothing": (structured({"what": 1}), "without meaning"),
+    "structure with a tensor that is not there": (structured({"tensor": "b"}), "without meaning"),
+    "structure with a broken item": (structured({"dict": [[1]]}), "without meaning"),
+    "structure too deep": (
+        structured('{"list":[' * 100 + "1" + "]}" * 100),
+        "deeper than 64",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_file(name, tmp_path):
+    data, text = HOSTILE[name]
+    (tmp_path / "file").write_bytes(data)
+    with pytest.raises(ValueError, match=text) as caught:
+        gt.load(tmp_path / "file")
+    assert isinstance(caught.value, gt.serialization.FileFormatError)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        gt.load(tmp_path / "file")

@@ -1,0 +1,300 @@
+"""A worker from outside: words in, answers out, without a process and with real ones.
+
+`gt.testing` packs no words, so a small packer stands here: the wire's form is docs/wire.md's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gt import _core  # noqa: E402  torch may be absent
+from gt.worker import kernels, reference  # noqa: E402
+
+try:
+    import tomllib
+except ModuleNotFoundError:
+    import tomli as tomllib
+
+_TABLE = pathlib.Path(__file__).parent.parent / "ops.toml"
+_OPS = {row["name"]: row for row in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["op"]}
+_ABSENT, _NUMBER = 0xFFFF_FFFF, 0xFFFF_FFFE
+_REPLY, _DONE, _FAILURE, _FAILED_REPLY = 0xF001, 0xF002, 0xF003, 0xF004
+_READ_MS = 30_000
+F32 = 8
+I64 = 5
+
+
+def _long(value: int) -> list[int]:
+    return list(struct.unpack("<2I", struct.pack("<Q", value % 2**64)))
+
+
+def _double(value: float) -> list[int]:
+    return list(struct.unpack("<2I", struct.pack("<d", value)))
+
+
+def _scalar(value: float) -> list[int]:
+    if isinstance(value, bool):
+        return [0, *_long(value)]
+    return [1, *_long(value)] if isinstance(value, int) else [2, *_double(value)]
+
+
+def _attr(kind: str, value: object) -> list[int]:
+    if kind.endswith("?"):
+        return [0] if value is None else [1, *_attr(kind[:-1], value)]
+    if kind == "ints":
+        return [len(value), *(word for one in value for word in _long(one))]
+    if kind.startswith("choice"):
+        return [kind[len("choice(") : -1].split("|").index(value)]
+    pack = {"int": _long, "float": _double, "scalar": _scalar}.get(kind, lambda value: [int(value)])
+    return pack(value)
+
+
+def op(
+    name: str,
+    out: tuple[int, ...] = (),
+    operands: tuple[object, ...] = (),
+    attrs: tuple[object, ...] = (),
+    *,
+    tag: int = 0,
+    consumes: int = 0,
+    payload: bytes = b"",
+) -> bytes:
+    """One instruction: slots as ints, numbers as one-element lists, absent operands as None."""
+    row = _OPS[name]
+    fixed = [one for one in row["inputs"] if not one.endswith("*")]
+    slots = [
+        _ABSENT if one is None else _NUMBER if isinstance(one, list) else one for one in operands
+    ]
+    if len(fixed) < len(row["inputs"]):
+        slots.insert(len(fixed), len(operands) - len(fixed))
+    numbers = [word for one in operands if isinstance(one, list) for word in _scalar(one[0])]
+    words = [row["code"], tag, consumes, *out, *slots, *numbers]
+    for spec, value in zip(row.get("attrs", []), attrs, strict=True):
+        words += _attr(spec.split(":", 1)[1], value)
+    if name in ("upload", "chunk"):
+        padded = payload + bytes(-len(payload) % 4)
+        words += [len(payload), *struct.unpack(f"<{len(padded) // 4}I", padded)]
+    words[0] |= len(words) << 16
+    return struct.pack(f"<{len(words)}I", *words)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    kind: int
+    request: int
+    data: bytes = b""
+    text: str = ""
+    tag: int = 0
+
+    @property
+    def floats(self) -> list[float]:
+        return np.frombuffer(self.data, np.float32).tolist()
+
+
+def _answer(kind: int, body: bytes) -> Answer:
+    if kind == _DONE:
+        return Answer(kind, struct.unpack("<Q", body)[0])
+    if kind == _REPLY:
+        request, _start, _count, _total, _dtype, dims = struct.unpack_from("<4Q2I", body)
+        (length,) = struct.unpack_from("<I", body, 40 + 8 * dims)
+        return Answer(kind, request, body[44 + 8 * dims :][:length])
+    skip = 8 if kind == _FAILED_REPLY else 0
+    request = struct.unpack_from("<Q", body)[0] if skip else 0
+    tag, length = struct.unpack_from("<2I", body, skip + 20)
+    return Answer(kind, request, text=body[skip + 28 :][:length].decode(), tag=tag)
+
+
+def answers(data: bytes) -> list[Answer]:
+    """The messages; the pieces of one answer put together."""
+    found: list[Answer] = []
+    while data:
+        (first,) = struct.unpack_from("<I", data)
+        length = 4 * (first >> 16)
+        answer = _answer(first & 0xFFFF, data[4:length])
+        if found and answer.kind == _REPLY and found[-1].request == answer.request:
+            answer = dataclasses.replace(answer, data=found.pop().data + answer.data)
+        found.append(answer)
+        data = data[length:]
+    return found
+
+
+def full(slot: int, size: tuple[int, ...], value: float, dtype: int = F32) -> bytes:
+    return op("full", (slot,), (), (size, value, dtype))
+
+
+def read(slot: int, count: int, request: int = 1) -> bytes:
+    return op("read", (), (slot,), (request, 0, count))
+
+
+BACKENDS = [kernels.backend(torch.device("cpu")), reference.backend()]
+
+
+@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
+def machine(request: pytest.FixtureRequest) -> _core.LocalMachine:
+    return _core.LocalMachine(request.param)
+
+
+def test_instructions_run(machine: _core.LocalMachine) -> None:
+    steps = [full(0, (2, 3), 2.0), full(1, (3,), 3.0), op("sub", (2,), (0, 1)), op("sub", (3,), ([10], 2))]
+    steps += [op("cat", (4,), (2, 3), (0,)), read(4, 12)]
+    (answer,) = answers(machine.run(b"".join(steps)))
+    assert answer.floats == [-1.0] * 6 + [11.0] * 6
+
+
+def test_bytes_go_in_and_out(machine: _core.LocalMachine) -> None:
+    for dtype, name in enumerate(reference.DTYPES):
+        width = reference.from_bytes(b"", name, (0,)).itemsize
+        data = bytes(place % 2 for place in range(50_000 * width))
+        steps = [op("upload", (0,), (), ((50_000,), dtype), payload=data[:32_768])]
+        for offset in range(32_768, len(data), 32_768):
+            steps.append(op("chunk", (), (0,), (offset,), payload=data[offset : offset + 32_768]))
+        (answer,) = answers(machine.run(b"".join([*steps, read(0, 50_000), op("free", (), (0,))])))
+        assert answer.data == data
+
+
+def test_a_view_is_read_in_order(machine: _core.LocalMachine) -> None:
+    steps = [op("arange", (0,), (), (0, 6, 1, F32)), op("reshape", (1,), (0,), ((2, 3),))]
+    steps += [op("permute", (2,), (1,), ((1, 0),)), op("free", (), (0, 1)), read(2, 6)]
+    (answer,) = answers(machine.run(b"".join(steps)))
+    assert answer.floats == [0, 3, 1, 4, 2, 5]
+
+
+def test_an_expanded_value_is_never_overwritten(machine: _core.LocalMachine) -> None:
+    steps = [full(0, (1,), 1.0), op("expand", (1,), (0,), ((3,),)), op("free", (), (0,))]
+    steps += [op("exp", (2,), (1,)), op("free", (), (1,)), op("neg", (3,), (2,)), read(3, 3)]
+    (answer,) = answers(machine.run(b"".join(steps)))
+    np.testing.assert_allclose(answer.floats, -np.exp([1.0] * 3), rtol=1e-6)
+
+
+def test_assignment_to_a_part_of_a_consumed_value(machine: _core.LocalMachine) -> None:
+    steps = [full(0, (4,), 1.0), full(1, (2,), 5.0)]
+    steps += [op("slice_scatter", (2,), (0, 1), (0, 1, 3, 1), consumes=1), read(2, 4)]
+    (answer,) = answers(machine.run(b"".join(steps)))
+    assert answer.floats == [1.0, 5.0, 5.0, 1.0]
+
+
+def test_a_failure_has_torchs_text_and_no_more() -> None:
+    machine = _core.LocalMachine(BACKENDS[0])
+    steps = [full(0, (2, 3), 1.0), full(1, (4,), 1.0), op("add", (2,), (0, 1), tag=41)]
+    first, second = answers(machine.run(b"".join([*steps, op("neg", (3,), (2,)), read(3, 1)])))
+    with pytest.raises(RuntimeError) as raised:
+        torch.ones(2, 3).add(torch.ones(4))
+    assert (first.kind, second.kind, first.tag) == (_FAILURE, _FAILED_REPLY, 41)
+    assert first.text == second.text == str(raised.value)
+
+
+def test_the_same_attributes_but_for_a_sign(machine: _core.LocalMachine) -> None:
+    steps = [full(0, (1,), 0.0), full(1, (1,), -0.0), read(0, 1, 1), read(1, 1, 2)]
+    signs = [np.signbit(answer.floats[0]) for answer in answers(machine.run(b"".join(steps)))]
+    assert signs == [False, True]
+
+
+def test_operands_over_which_an_optimizer_writes() -> None:
+    machine = _core.LocalMachine(BACKENDS[0])
+    attrs = (0.1, 0.9, 0.0, 0.0, False, False, False)
+    steps = [full(0, (3,), 1.0), full(1, (3,), 2.0), full(2, (3,), 4.0)]
+    plain = op("sgd", (3, 4), (0, 1, 2), attrs)
+    over = op("sgd", (5, 6), (0, 1, 2), attrs, consumes=0b101)
+    reads = [read(slot, 3, slot) for slot in (3, 4, 5, 6)]
+    first, second, third, fourth = answers(machine.run(b"".join([*steps, plain, over, *reads])))
+    assert (first.data, second.data) == (third.data, fourth.data)
+
+
+class Worker:
+    """A worker process and the dispatcher's end of it."""
+
+    def __init__(self, index: int, *arguments: str) -> None:
+        self.door = _core.WorkerDoor(index)
+        control = self.door.worker_fd()
+        command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-m", "gt.worker"]
+        self.process = subprocess.Popen(
+            [*command, "--threads", "1", "--control-fd", str(control), *arguments],
+            pass_fds=[control],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        self.door.hand_over()
+
+    def write(self, *steps: bytes) -> None:
+        self.door.write(b"".join(steps))
+
+    def answers(self, count: int) -> list[Answer]:
+        """At least that many answers, and what else has come."""
+        data = b""
+        while len(found := answers(data)) < count:
+            data += self.door.read(_READ_MS)
+        return found
+
+    def end(self) -> int:
+        """Closes the control socket; the worker has to notice."""
+        del self.door
+        return self.process.wait(timeout=10)
+
+
+@pytest.fixture
+def workers() -> Iterator[list[Worker]]:
+    both = [Worker(0), Worker(1)]
+    both[0].door.introduce(both[1].door)
+    yield both
+    for worker in both:
+        if hasattr(worker, "door"):
+            worker.end()
+
+
+def test_a_worker_ends_with_its_dispatcher() -> None:
+    worker = Worker(0, "--backend", "numpy")
+    worker.write(full(0, (2,), 1.5), read(0, 2), op("synchronize", (), (), (7,)))
+    first, second = worker.answers(2)
+    assert (first.floats, second.kind, second.request) == ([1.5, 1.5], _DONE, 7)
+    assert worker.end() == 0
+
+
+def test_workers_together(workers: list[Worker]) -> None:
+    """Reductions of one hop and of two, a gather larger than the rings, and a failure that travels."""
+    large = 300_000
+    for place, worker in enumerate(workers):
+        for slot, size in ((0, 5), (1, large)):
+            worker.write(full(slot, (size,), 1.0 + place))
+            worker.write(op("all_reduce", (10 + slot,), (slot,), ((0, 1), "sum", 100 + slot)))
+        worker.write(op("all_gather", (12,), (1,), ((0, 1), 0, (large, large), 102)))
+        worker.write(read(10, 5, 1), read(11, large, 2), op("slice", (13,), (12,), (0, large - 1, large + 1, 1)), read(13, 2, 3))
+    for worker in workers:
+        small, wide, edge = _whole(worker, {1: 20, 2: 4 * large, 3: 8})
+        assert small.floats == [3.0] * 5
+        assert set(wide.floats) == {3.0}
+        assert edge.floats == [1.0, 2.0]
+
+
+def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
+    """Answers of so many bytes, by request; a long one comes in pieces."""
+    found: dict[int, Answer] = {}
+    data = b""
+    while any(len(found[request].data) < size if request in found else True for request, size in sizes.items()):
+        data += worker.door.read(_READ_MS)
+        found = {answer.request: answer for answer in answers(data)}
+    return [found[request] for request in sizes]
+
+
+def test_failures_and_losses_reach_the_others(workers: list[Worker]) -> None:
+    first, second = workers
+    first.write(full(0, (2,), 1.0), full(1, (3,), 1.0), op("add", (2,), (0, 1), tag=77))
+    first.write(op("all_reduce", (3,), (2,), ((0, 1), "sum", 5)))
+    second.write(full(0, (2,), 1.0), op("all_reduce", (3,), (0,), ((0, 1), "sum", 5)), read(3, 1))
+    (failure,) = first.answers(1)
+    (inherited,) = second.answers(1)
+    assert (inherited.kind, inherited.tag, inherited.text) == (_FAILED_REPLY, 77, failure.text)
+    second.end()
+    first.door.lost(1)
+    first.write(op("all_reduce", (4,), (0,), ((0, 1), "sum", 6)), read(4, 1))
+    lost = first.answers(2)[0]
+    assert lost.text == "worker 1 is gone"

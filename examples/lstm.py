@@ -1,4 +1,4 @@
-"""An LSTM reads bits one by one and learns whether their number so far is even: it has to remember."""
+"""An LSTM reads bits one by one and learns whether the ones so far are even: it must remember."""
 
 import gt
 from gt import nn

@@ -3,6 +3,7 @@
 `import gt` starts nothing and imports no torch; the first operation starts a worker.
 """
 
+import importlib
 import pathlib
 import pkgutil
 import sys
@@ -58,8 +59,17 @@ from gt.errors import (  # noqa: E402
 _TABLE = {name for name, family, *_ in _core.op_table() if family not in ("control", "collective")}
 for _name in _TABLE | set(composite.functions()):
     if not hasattr(sys.modules[__name__], _name) and hasattr(Tensor, _name):
-        globals()[_name] = getattr(Tensor, _name)
+        globals()[_name] = _core.Function(_name, getattr(Tensor, _name))
 globals().update(composite.functions())
 for _module in (creation, random, session, serialization, dtypes):
     for _name in getattr(_module, "__all__", ()):
         globals()[_name] = getattr(_module, _name)
+
+_LAZY = {"client", "debug", "distributed", "nn", "optim", "signal", "testing", "worker"}
+
+
+def __getattr__(name: str) -> object:
+    """Subpackages load at their first use, so that `import gt` stays quick."""
+    if name in _LAZY:
+        return importlib.import_module(f"gt.{name}")
+    raise AttributeError(f"module 'gt' has no attribute {name!r}")

@@ -17,7 +17,8 @@ class SessionOptions:
     backend: str
     executable: str
     python_path: str
-    threads: int
+    threads: int | None
+    cores: int
     instruction_log: str | None
     verbose: bool
     address: str | None
@@ -66,7 +67,8 @@ def session_options() -> SessionOptions:
         backend=backend(),
         executable=sys.executable,
         python_path=f"{here}:{inherited}" if inherited else here,
-        threads=whole_number("GT_THREADS") or max(1, cores // (workers or 1)),
+        threads=whole_number("GT_THREADS"),
+        cores=cores,
         instruction_log=os.environ.get("GT_INSTRUCTION_LOG") or None,
         verbose=flag("GT_VERBOSE"),
         address=os.environ.get("GT_ADDRESS") or None,

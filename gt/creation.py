@@ -142,11 +142,14 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
     wanted = FROM_NUMPY[array.dtype.name] if dtype is None else dtype
     if requires_grad and not wanted.is_floating_point:
         raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
+    if array.ndim == 0:  # a number travels in the instruction
+        out = call("full", size=(), value=array.item(), dtype=wanted)
+        return finish(out, requires_grad)
     if repr(wanted) not in NUMPY:
-        whole = np.ascontiguousarray(array, dtype="float32").reshape(array.shape)
+        whole = np.array(array, dtype="float32", order="C")
         out = call("cast", _core.from_numpy_copy(whole, _core.float32, False), dtype=wanted)
         return finish(out, requires_grad)
-    whole = np.ascontiguousarray(array, dtype=NUMPY[repr(wanted)]).reshape(array.shape)
+    whole = np.ascontiguousarray(array, dtype=NUMPY[repr(wanted)])
     return _core.from_numpy_copy(whole, wanted, requires_grad)
 
 
@@ -262,9 +265,30 @@ def linspace(
 ) -> Tensor:
     """`steps` evenly spaced values from `start` to `end`, both included."""
     check_device(device)
+    start, end = bounds("linspace", start, end, steps)
     chosen = get_default_dtype() if dtype is None else dtype
     out = call("linspace", start=start, end=end, steps=steps, dtype=chosen)
     return finish(out, requires_grad)
+
+
+def bounds(
+    function: str, start: Number | Tensor, end: Number | Tensor, steps: int
+) -> tuple[Number, Number]:
+    """Both ends as numbers: one in a tensor is read."""
+    if not isinstance(steps, int) or isinstance(steps, bool):
+        kinds = ", ".join(type(x).__name__ for x in (start, end, steps))
+        raise InvalidType(
+            f"{function}() received an invalid combination of arguments - got ({kinds}), but "
+            "expected one of:\n * (Number start, Number end, int steps, ...)"
+        )
+    ndims = [x.ndim if isinstance(x, Tensor) else 0 for x in (start, end)]
+    if any(ndims):
+        raise ShapeError(
+            f"{function} only supports 0-dimensional start and end tensors, but got start with "
+            f"{ndims[0]} dimension(s) and end with {ndims[1]} dimension(s)."
+        )
+    first, last = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
+    return first, last
 
 
 def logspace(
@@ -277,9 +301,15 @@ def logspace(
     device: object = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`base` to the powers `linspace(start, end, steps)`."""
-    powers = linspace(start, end, steps, dtype=dtype, device=device)
-    return finish(call("pow", base, powers), requires_grad)
+    """`base` to the powers `linspace(start, end, steps)`; integers take the bounds' integer part."""
+    check_device(device)
+    start, end = bounds("logspace", start, end, steps)
+    chosen = get_default_dtype() if dtype is None else dtype
+    exact = chosen if chosen.is_floating_point else _core.float64
+    if not chosen.is_floating_point:
+        start, end = int(start), int(end)
+    powers = linspace(start, end, steps, dtype=exact)
+    return finish(cast(call("pow", float(base), powers), chosen), requires_grad)
 
 
 def eye(

@@ -70,7 +70,8 @@ class DefaultGenerator(Generator):
         return self
 
     def next_draw(self) -> tuple[int, int]:
-        return _core.next_draw()
+        seed, draw = _core.next_draw()
+        return seed, draw
 
 
 default_generator = DefaultGenerator()

@@ -148,7 +148,28 @@ class iinfo:  # noqa: N801  (PyTorch's name)
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
 
 
+class Layout:
+    """A name that PyTorch's code passes along; GT's tensors are dense and contiguous whatever it says."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"gt.{self.name}"
+
+
+strided = Layout("strided")
+contiguous_format = Layout("contiguous_format")
+preserve_format = Layout("preserve_format")
+channels_last = Layout("channels_last")
+channels_last_3d = Layout("channels_last_3d")
+
 __all__ = [
+    "channels_last",
+    "channels_last_3d",
+    "contiguous_format",
+    "preserve_format",
+    "strided",
     "can_cast",
     "finfo",
     "get_default_dtype",

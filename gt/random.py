@@ -78,6 +78,8 @@ def randint(
     dtype: _core.dtype | None = None,
     device: object = None,
     requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`."""
     given = list(bounds_and_size)
@@ -101,6 +103,8 @@ def randperm(
     dtype: _core.dtype | None = None,
     device: object = None,
     requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """The numbers from 0 to n - 1 in random order: the order of `n` uniform numbers."""
     keys = drawn("uniform", (n,), _core.float64, generator, low=0.0, high=1.0)
@@ -117,6 +121,8 @@ def normal(
     dtype: _core.dtype | None = None,
     device: object = None,
     requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Normally distributed values; `mean` and `std` are numbers with a size, or tensors."""
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
@@ -139,6 +145,8 @@ def rand_like(
     dtype: _core.dtype | None = None,
     device: object = None,
     requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Uniform values in [0, 1) of `input`'s shape and dtype."""
     chosen = input.dtype if dtype is None else dtype
@@ -152,6 +160,8 @@ def randn_like(
     dtype: _core.dtype | None = None,
     device: object = None,
     requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Normally distributed values of `input`'s shape and dtype."""
     chosen = input.dtype if dtype is None else dtype

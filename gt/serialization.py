@@ -18,11 +18,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO, NamedTuple, TypeAlias
 
-from gt._core import Tensor
-
 import gt
 from gt import _core
+from gt._core import Tensor
 from gt.errors import Error, InvalidType, InvalidValue
+
+__all__ = ["FileFormatError", "load", "save"]
 
 Path: TypeAlias = str | os.PathLike[str]
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -107,10 +108,11 @@ def _loaded(file: BinaryIO) -> Saved:
     entries = {name: _entry(name, value) for name, value in header.items()}
     _check_layout(entries, size - data_start)
     tensors = {name: _read_tensor(file, data_start, name, entry) for name, entry in entries.items()}
-    if not isinstance(metadata, dict) or STRUCTURE not in metadata:
-        return {**tensors}
-    text = metadata[STRUCTURE]
-    return _rebuilt(_parsed(text) if isinstance(text, str) else None, tensors, DEPTH_MAX)
+    structure: Json = {"dict": [[name, {"tensor": name}] for name in tensors]}
+    if isinstance(metadata, dict) and STRUCTURE in metadata:
+        text = metadata[STRUCTURE]
+        structure = _parsed(text) if isinstance(text, str) else {}
+    return _rebuilt(structure, tensors, DEPTH_MAX)
 
 
 # ---- structure: {"dict": [[key, …], …]}, {"list": […]}, {"tuple": […]}, {"tensor": name},
@@ -130,7 +132,7 @@ def _described(obj: object, place: tuple[str, ...], tensors: dict[str, Tensor]) 
         return {"tensor": name}
     if isinstance(obj, Mapping):
         for key in obj:
-            if not _is_key(key):
+            if isinstance(key, bool) or not isinstance(key, str | int):
                 raise InvalidType(
                     f"save: {where} has a key {key!r}; only strings and integers can be saved"
                 )
@@ -166,26 +168,17 @@ def _rebuilt(structure: Json, tensors: Mapping[str, Tensor], depth: int) -> Save
             values = [_rebuilt(value, tensors, depth - 1) for value in body]
             return values if kind == "list" else tuple(values)
         if kind == "dict" and isinstance(body, list):
-            return {
-                _key(item): _rebuilt(item[1], tensors, depth - 1) for item in body if _is_item(item)
-            }
+            pairs = [_pair(item) for item in body]
+            return {key: _rebuilt(value, tensors, depth - 1) for key, value in pairs}
     raise FileFormatError(f"its structure has a part without meaning: {str(structure)[:80]}")
 
 
-def _is_item(item: Json) -> bool:
-    if isinstance(item, list) and len(item) == 2 and _is_key(item[0]):
-        return True
+def _pair(item: Json) -> tuple[str | int, Json]:
+    if isinstance(item, list) and len(item) == 2:
+        key, value = item
+        if isinstance(key, str | int) and not isinstance(key, bool):
+            return key, value
     raise FileFormatError(f"its structure has an item without meaning: {str(item)[:80]}")
-
-
-def _is_key(key: object) -> bool:
-    return isinstance(key, str | int) and not isinstance(key, bool)
-
-
-def _key(item: Json) -> str | int:
-    key = item[0] if isinstance(item, list) else None
-    assert isinstance(key, str | int), key
-    return key
 
 
 # ---- header ----

@@ -4,9 +4,11 @@ import atexit
 import sys
 import warnings
 
+from gt._core import Tensor
+
 from gt import _core, config
 
-__all__ = ["connect", "disconnect", "gpu_workers", "init", "is_connected", "synchronize"]
+__all__ = ["connect", "disconnect", "distribute", "gpu_workers", "init", "is_connected", "synchronize"]
 
 _registered: list[bool] = []
 
@@ -52,6 +54,19 @@ def synchronize() -> None:
 def gpu_workers(count: int) -> None:
     """Let the embedded dispatcher start `count` workers; call it before the first operation."""
     _core.gpu_workers(count)
+
+
+def distribute(tensor: Tensor, dim: int | None = None) -> Tensor:
+    """The same tensor spread over all workers: cut along `dim`, or held whole by each.
+
+    What follows from it stays spread where the operator allows; the numbers are the same either way.
+
+    Args:
+        tensor: any tensor.
+        dim: the dimension to cut; sizes that do not divide evenly, or are smaller than the number of
+            workers, are fine. None replicates.
+    """
+    return _core.distribute(tensor, dim)
 
 
 def register_exit() -> None:

@@ -1,7 +1,7 @@
 """The class of shapes: a tuple that prints and counts as PyTorch's does."""
 
 import math
-from typing import SupportsIndex
+from typing import SupportsIndex, overload
 
 
 class Size(tuple[int, ...]):
@@ -14,7 +14,11 @@ class Size(tuple[int, ...]):
     def __repr__(self) -> str:
         return f"gt.Size([{', '.join(map(str, self))}])"
 
-    def __getitem__(self, index: SupportsIndex | slice) -> "int | Size":  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Size": ...
+    def __getitem__(self, index: SupportsIndex | slice) -> "int | Size":
         found = super().__getitem__(index)
         return Size(found) if isinstance(found, tuple) else found
 

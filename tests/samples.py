@@ -1,8 +1,8 @@
 """Sample arguments for every row of ops.toml that computes: rows of (operands, attributes).
 
-Operands stand in the row's order: `Given` for a tensor, a number, None for an absent one, a list for
-a list. Attributes stand in the row's order, dtypes by name. Nothing here depends on torch or numpy's
-dtypes: whoever uses a sample makes its own tensors of it.
+Operands stand in the row's order: `Given` for a tensor, a number, None for an absent one, a list
+for a list. Attributes stand in the row's order, dtypes by name. Nothing here depends on torch or on
+numpy's dtypes: whoever uses a sample makes its own tensors of it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ Operand = Given | Number | list["Given | None"] | None
 class Sample:
     operands: tuple[Operand, ...] = ()
     attrs: tuple[object, ...] = ()
-    # Unspecified by the row, so not compared: positions among equal values, an absent state.
-    unspecified: tuple[int, ...] = ()
 
 
 def given(
@@ -66,24 +64,38 @@ def _unary(names: str, dtypes: tuple[str, ...], low: float, high: float) -> dict
         for dtype in dtypes
         for size in sizes[: 3 if dtype == dtypes[0] else 1]
     ]
-    return {name: rows for name in names.split()}
+    return dict.fromkeys(names.split(), rows)
 
 
 def _pairs(dtypes: tuple[str, ...], low: float, high: float) -> list[Sample]:
     rows = [
-        Sample((given(2, 3, dtype=d, low=low, high=high), given(2, 3, dtype=d, low=1, high=high, seed=1)))
+        Sample(
+            (
+                given(2, 3, dtype=d, low=low, high=high),
+                given(2, 3, dtype=d, low=1, high=high, seed=1),
+            )
+        )
         for d in dtypes
     ]
     first = dtypes[0]
     a, b = given(2, 1, 4, dtype=first, low=low, high=high), given(3, 1, dtype=first, low=1, high=4)
     rows += [Sample((a, b)), Sample((a, 3)), Sample((3, b)), Sample((a, given(dtype=first, low=1)))]
     if first in FLOATS:
-        mixed = [("float32", "float16"), ("float16", "bfloat16"), ("float32", "int64"), ("uint8", "float16")]
+        mixed = [
+            ("float32", "float16"),
+            ("float16", "bfloat16"),
+            ("float32", "int64"),
+            ("uint8", "float16"),
+        ]
         rows += [
             Sample((given(4, dtype=x, low=1, high=5), given(4, dtype=y, low=1, high=5, seed=2)))
             for x, y in mixed
         ]
-        rows += [Sample((given(3, dtype="int32", low=1, high=5), 2.5)), Sample((a, 2.5)), Sample((2.5, b))]
+        rows += [
+            Sample((given(3, dtype="int32", low=1, high=5), 2.5)),
+            Sample((a, 2.5)),
+            Sample((2.5, b)),
+        ]
     return rows
 
 
@@ -101,7 +113,9 @@ def _elementwise() -> dict[str, list[Sample]]:
         **_unary("bitwise_not", _WHOLE, 0, 3),
         **_unary("silu", FLOATS, -3, 3),
         **{name: [Sample((_SPECIAL,))] for name in ("isnan", "isinf", "isfinite")},
-        "gelu": [Sample((given(3, 4, dtype=d),), (way,)) for d in FLOATS for way in ("none", "tanh")],
+        "gelu": [
+            Sample((given(3, 4, dtype=d),), (way,)) for d in FLOATS for way in ("none", "tanh")
+        ],
         "leaky_relu": [Sample((given(3, 4, dtype=d),), (0.1,)) for d in FLOATS],
         "elu": [Sample((given(3, 4, dtype=d),), (1.5,)) for d in FLOATS],
         "softplus": [Sample((given(3, 4, dtype=d),), (2.0, 3.0)) for d in FLOATS],
@@ -110,15 +124,15 @@ def _elementwise() -> dict[str, list[Sample]]:
             for x, y in itertools.product((*_ANY, "bool"), (*FLOATS, "int64", "int8", "bool"))
         ],
     }
-    for name in "add sub mul maximum minimum eq ne lt le gt ge".split():
+    for name in ["add", "sub", "mul", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]:
         table[name] = _pairs(_ANY, -3, 4)
-    for name in "div floor_divide remainder fmod".split():
+    for name in ["div", "floor_divide", "remainder", "fmod"]:
         table[name] = _pairs(_ANY, 1, 9)
     table["pow"] = _pairs(_ANY, 1, 3)
     table["atan2"] = _pairs((*FLOATS, "int64"), -3, 4)
-    for name in "logical_and logical_or logical_xor".split():
+    for name in ["logical_and", "logical_or", "logical_xor"]:
         table[name] = _pairs(("float32", *_WHOLE), -1, 2)
-    for name in "bitwise_and bitwise_or bitwise_xor".split():
+    for name in ["bitwise_and", "bitwise_or", "bitwise_xor"]:
         table[name] = _pairs(_WHOLE, 0, 3)
     return table | _ternary() | _gradients()
 
@@ -141,9 +155,8 @@ def _ternary() -> dict[str, list[Sample]]:
             Sample((given(3, dtype="int64", low=-9, high=9), -2, 3)),
             Sample((given(4, dtype="bfloat16"), given(4, dtype="bfloat16", low=-1, high=0), None)),
         ],
-        "masked_fill": [
-            Sample((given(2, 3, dtype=d), mask, 2)) for d in (*FLOATS, "int64")
-        ] + [Sample((x, given(3, dtype="bool"), given(seed=3)))],
+        "masked_fill": [Sample((given(2, 3, dtype=d), mask, 2)) for d in (*FLOATS, "int64")]
+        + [Sample((x, given(3, dtype="bool"), given(seed=3)))],
         "lerp": [
             Sample((x, y, 0.25)),
             Sample((x, y, given(2, 3, low=0, high=1, seed=2))),
@@ -178,7 +191,8 @@ def _creation() -> dict[str, list[Sample]]:
             Sample((), (1, 2.5, 0.5, "bfloat16")),
         ],
         "eye": [Sample((), (3, 4, d)) for d in every],
-        "linspace": [Sample((), (0, 1.0, 5, d)) for d in FLOATS] + [Sample((), (2, 2, 1, "float32"))],
+        "linspace": [Sample((), (0, 1.0, 5, d)) for d in FLOATS]
+        + [Sample((), (2, 2, 1, "float32"))],
         "uniform": [Sample((), ((3, 5), d, -1.0, 2.0, 7, 3)) for d in FLOATS],
         "normal": [Sample((), ((3, 5), d, 0.5, 2.0, -7, 3)) for d in FLOATS],
         "randint": [Sample((), ((3, 5), d, 0, 100, 7, 3)) for d in (*INTEGERS, "float32")],
@@ -192,10 +206,19 @@ def _creation() -> dict[str, list[Sample]]:
 
 
 def _contractions() -> dict[str, list[Sample]]:
-    pairs = [((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 2)), ((2, 1, 3, 4), (5, 4, 2)), ((3, 0), (0, 2))]
+    pairs = [
+        ((3, 4), (4, 5)),
+        ((4,), (4,)),
+        ((3, 4), (4,)),
+        ((4,), (4, 2)),
+        ((2, 1, 3, 4), (5, 4, 2)),
+        ((3, 0), (0, 2)),
+    ]
     return {
         "matmul": [Sample((given(*a), given(*b, seed=1))) for a, b in pairs]
-        + [Sample((given(3, 4, dtype=d), given(4, 2, dtype=d, seed=1))) for d in (*FLOATS, "int64")],
+        + [
+            Sample((given(3, 4, dtype=d), given(4, 2, dtype=d, seed=1))) for d in (*FLOATS, "int64")
+        ],
         "linear": [
             Sample((given(2, 3, 4), given(5, 4, seed=1), given(5, seed=2))),
             Sample((given(4), given(5, 4, seed=1), None)),
@@ -208,18 +231,53 @@ def _reductions() -> dict[str, list[Sample]]:
     x = given(2, 3, 4)
     inputs = [x, *(given(3, 4, dtype=d) for d in (*FLOATS[1:], "int64", "int32", "bool"))]
     dims: tuple[object, ...] = (None, (0,), (-1, 0), ())
-    sums = [Sample((one,), (dim, keep, None)) for one in inputs for dim, keep in zip(dims, (False, True) * 2, strict=True)]
+    sums = [
+        Sample((one,), (dim, keep, None))
+        for one in inputs
+        for dim, keep in zip(dims, (False, True) * 2, strict=True)
+    ]
     floats = [one for one in inputs if one.dtype in FLOATS]
-    means = [Sample((one,), (dim, keep, None)) for one in floats for dim in dims[:3] for keep in (False, True)]
-    extremes = [Sample((one,), (dim, keep)) for one in inputs for dim in dims[:3] for keep in (False, True)]
-    places = [Sample((one,), (dim, keep)) for one in inputs[:-1] for dim in (None, 0, -1) for keep in (False, True)]
-    single = [Sample((one,), (dim, keep)) for one in inputs[:-1] for dim in (0, -1) for keep in (False, True)]
+    means = [
+        Sample((one,), (dim, keep, None))
+        for one in floats
+        for dim in dims[:3]
+        for keep in (False, True)
+    ]
+    extremes = [
+        Sample((one,), (dim, keep)) for one in inputs for dim in dims[:3] for keep in (False, True)
+    ]
+    places = [
+        Sample((one,), (dim, keep))
+        for one in inputs[:-1]
+        for dim in (None, 0, -1)
+        for keep in (False, True)
+    ]
+    single = [
+        Sample((one,), (dim, keep))
+        for one in inputs[:-1]
+        for dim in (0, -1)
+        for keep in (False, True)
+    ]
     single += [Sample((given(),), (0, False))]
-    truths = [Sample((one,), (dim, keep)) for one in (given(2, 3, dtype="bool"), given(2, 3, dtype="uint8", low=0), given(2, 3)) for dim in dims[:3] for keep in (False, True)]
+    truths = [
+        Sample((one,), (dim, keep))
+        for one in (given(2, 3, dtype="bool"), given(2, 3, dtype="uint8", low=0), given(2, 3))
+        for dim in dims[:3]
+        for keep in (False, True)
+    ]
     return {
-        "sum": [*sums, Sample((x,), ((1,), False, "float64")), Sample((given(0, 3),), ((0,), False, None))],
+        "sum": [
+            *sums,
+            Sample((x,), ((1,), False, "float64")),
+            Sample((given(0, 3),), ((0,), False, None)),
+        ],
         "mean": [*means, Sample((given(3, dtype="int64"),), (None, False, "float32"))],
-        "prod": [Sample((one,), (dim, keep, None)) for one in inputs for dim in (None, 0) for keep in (False, True)],
+        "prod": [
+            Sample((one,), (dim, keep, None))
+            for one in inputs
+            for dim in (None, 0)
+            for keep in (False, True)
+        ],
         "amax": extremes,
         "amin": extremes,
         "argmax": places,
@@ -228,16 +286,31 @@ def _reductions() -> dict[str, list[Sample]]:
         "min_dim": single,
         "all": truths,
         "any": truths,
-        "var": [Sample((one,), (dim, 1.0, keep)) for one in floats for dim in dims[:3] for keep in (False, True)] + [Sample((x,), ((1,), 0.0, False))],
-        "logsumexp": [Sample((one,), (dim, keep)) for one in floats for dim in dims[1:3] for keep in (False, True)] + [Sample((exact([[-math.inf, -math.inf], [math.inf, 0.0]], "float32"),), ((1,), False))],
-        "cumsum": [Sample((one,), (dim, None)) for one in inputs for dim in (0, -1)] + [Sample((given(3, dtype="int32"),), (0, "float64"))],
+        "var": [
+            Sample((one,), (dim, 1.0, keep))
+            for one in floats
+            for dim in dims[:3]
+            for keep in (False, True)
+        ]
+        + [Sample((x,), ((1,), 0.0, False))],
+        "logsumexp": [
+            Sample((one,), (dim, keep))
+            for one in floats
+            for dim in dims[1:3]
+            for keep in (False, True)
+        ]
+        + [Sample((exact([[-math.inf, -math.inf], [math.inf, 0.0]], "float32"),), ((1,), False))],
+        "cumsum": [Sample((one,), (dim, None)) for one in inputs for dim in (0, -1)]
+        + [Sample((given(3, dtype="int32"),), (0, "float64"))],
     }
 
 
 def _normalizations() -> dict[str, list[Sample]]:
     rows = [Sample((given(2, 3, 4, dtype=d),), (dim, None)) for d in FLOATS for dim in (0, -1)]
     rows += [Sample((given(2, 3, dtype="int64"),), (1, "float32")), Sample((given(),), (0, None))]
-    softs = [(given(2, 3, dtype=d, seed=1), given(2, 3, dtype=d, low=0.1, high=0.5)) for d in FLOATS]
+    softs = [
+        (given(2, 3, dtype=d, seed=1), given(2, 3, dtype=d, low=0.1, high=0.5)) for d in FLOATS
+    ]
     logs = [(given(2, 3, dtype=d, seed=1), given(2, 3, dtype=d, low=-3, high=-0.1)) for d in FLOATS]
     weight, bias = given(3, 4, seed=1), given(3, 4, seed=2)
     x = given(2, 3, 4)
@@ -263,18 +336,48 @@ def _views() -> dict[str, list[Sample]]:
     x, half = given(2, 3, 4), given(2, 3, 4, dtype="bfloat16")
     parts = (1, 0, 3, 2)
     return {
-        "reshape": [Sample((one,), (size,)) for one in (x, half) for size in ((6, 4), (-1,), (2, -1, 2))],
+        "reshape": [
+            Sample((one,), (size,)) for one in (x, half) for size in ((6, 4), (-1,), (2, -1, 2))
+        ],
         "permute": [Sample((one,), ((2, 0, 1),)) for one in (x, half)],
-        "expand": [Sample((given(3, 1),), ((2, 3, 4),)), Sample((given(3, 1, dtype="bfloat16"),), ((-1, 5),)), Sample((given(),), ((2,),))],
-        "slice": [Sample((one,), attrs) for one in (x, half) for attrs in ((1, 0, 2, 1), (2, 1, 4, 2), (0, 0, 0, 1), (-1, -3, 9, 1))],
-        "select": [Sample((one,), attrs) for one in (x, half) for attrs in ((1, 2), (-1, -1), (0, 0))] + [Sample((given(3, dtype="bfloat16"),), (0, 1))],
-        "diagonal": [Sample((one,), attrs) for one in (x, half) for attrs in ((0, 0, 1), (1, 1, 2), (-1, -1, 0))],
-        "slice_scatter": [Sample((given(2, 3, 4, dtype=d), given(2, 2, 4, dtype=d, seed=1)), parts) for d in FLOATS],
-        "select_scatter": [Sample((given(2, 3, 4, dtype=d), given(2, 4, dtype=d, seed=1)), (1, 2)) for d in FLOATS],
-        "diagonal_scatter": [Sample((given(3, 4, dtype=d), given(3, dtype=d, seed=1)), (1, 0, 1)) for d in FLOATS],
+        "expand": [
+            Sample((given(3, 1),), ((2, 3, 4),)),
+            Sample((given(3, 1, dtype="bfloat16"),), ((-1, 5),)),
+            Sample((given(),), ((2,),)),
+        ],
+        "slice": [
+            Sample((one,), attrs)
+            for one in (x, half)
+            for attrs in ((1, 0, 2, 1), (2, 1, 4, 2), (0, 0, 0, 1), (-1, -3, 9, 1))
+        ],
+        "select": [
+            Sample((one,), attrs) for one in (x, half) for attrs in ((1, 2), (-1, -1), (0, 0))
+        ]
+        + [Sample((given(3, dtype="bfloat16"),), (0, 1))],
+        "diagonal": [
+            Sample((one,), attrs)
+            for one in (x, half)
+            for attrs in ((0, 0, 1), (1, 1, 2), (-1, -1, 0))
+        ],
+        "slice_scatter": [
+            Sample((given(2, 3, 4, dtype=d), given(2, 2, 4, dtype=d, seed=1)), parts)
+            for d in FLOATS
+        ],
+        "select_scatter": [
+            Sample((given(2, 3, 4, dtype=d), given(2, 4, dtype=d, seed=1)), (1, 2)) for d in FLOATS
+        ],
+        "diagonal_scatter": [
+            Sample((given(3, 4, dtype=d), given(3, dtype=d, seed=1)), (1, 0, 1)) for d in FLOATS
+        ],
         "flip": [Sample((one,), (dims,)) for one in (x, half) for dims in ((0,), (-1, 1))],
-        "pad": [Sample((one,), attrs) for one in (x, half) for attrs in (((1, 2), 0.5), ((0, 1, 2, 0), -1.0), ((-1, 1), 0.0))],
-        "repeat": [Sample((one,), (repeats,)) for one in (x, half) for repeats in ((2, 1, 3), (2, 1, 1, 1))],
+        "pad": [
+            Sample((one,), attrs)
+            for one in (x, half)
+            for attrs in (((1, 2), 0.5), ((0, 1, 2, 0), -1.0), ((-1, 1), 0.0))
+        ],
+        "repeat": [
+            Sample((one,), (repeats,)) for one in (x, half) for repeats in ((2, 1, 3), (2, 1, 1, 1))
+        ],
         "cat": [
             Sample(([x, given(2, 1, 4, seed=1)],), (1,)),
             Sample(([half, half],), (-1,)),
@@ -292,11 +395,20 @@ def _indexings() -> dict[str, list[Sample]]:
     mask = given(4, dtype="bool")
     ordered = [(d, down) for d in (*FLOATS, "int64") for down in (False, True)]
     return {
-        "embedding": [Sample((one, indexes(2, 3, below=4)), (None,)) for one in (x, half)] + [Sample((x, rows), (1,))],
-        "embedding_backward": [Sample((given(2, 3, 5), indexes(2, 3, below=4)), (4, pad)) for pad in (None, 1)],
-        "gather": [Sample((one, places), (0,)) for one in (x, half)] + [Sample((x, indexes(4, 2, below=5)), (1,))],
-        "scatter": [Sample((x, exact([[0, 1, 2, 3, 0]], "int64"), src), (0,)) for src in (given(2, 5, seed=1), 2.5)],
-        "scatter_add": [Sample((one, places, given(2, 5, dtype=d, seed=1)), (0,)) for one, d in pairs],
+        "embedding": [Sample((one, indexes(2, 3, below=4)), (None,)) for one in (x, half)]
+        + [Sample((x, rows), (1,))],
+        "embedding_backward": [
+            Sample((given(2, 3, 5), indexes(2, 3, below=4)), (4, pad)) for pad in (None, 1)
+        ],
+        "gather": [Sample((one, places), (0,)) for one in (x, half)]
+        + [Sample((x, indexes(4, 2, below=5)), (1,))],
+        "scatter": [
+            Sample((x, exact([[0, 1, 2, 3, 0]], "int64"), src), (0,))
+            for src in (given(2, 5, seed=1), 2.5)
+        ],
+        "scatter_add": [
+            Sample((one, places, given(2, 5, dtype=d, seed=1)), (0,)) for one, d in pairs
+        ],
         "index_select": [Sample((one, rows), (dim,)) for one in (x, half) for dim in (0, 1)],
         "index_add": [Sample((one, rows, given(3, 5, dtype=d, seed=1)), (0,)) for one, d in pairs],
         "index": [
@@ -307,23 +419,35 @@ def _indexings() -> dict[str, list[Sample]]:
             Sample((given(2, 4, 5), [indexes(2, below=2), None, indexes(2, below=5)])),
         ],
         "index_put": [
-            Sample((one, given(3, 5, dtype=d, seed=1), [exact([2, 0, 3], "int64")]), (False,)) for one, d in pairs
-        ] + [
+            Sample((one, given(3, 5, dtype=d, seed=1), [exact([2, 0, 3], "int64")]), (False,))
+            for one, d in pairs
+        ]
+        + [
             Sample((x, given(3, 5, seed=1), [exact([2, 0, 2], "int64")]), (True,)),
             Sample((x, given(seed=1), [mask]), (False,)),
             Sample((x, given(4, seed=1), [None, exact(1, "int64")]), (False,)),
         ],
         "tril": [Sample((one,), (k,)) for one in (x, half) for k in (0, -1, 2)],
         "triu": [Sample((one,), (k,)) for one in (x, half) for k in (0, -1, 2)],
-        "sort": [Sample((given(3, 7, dtype=d, low=-9, high=9),), (1, down, True)) for d, down in ordered]
+        "sort": [
+            Sample((given(3, 7, dtype=d, low=-9, high=9),), (1, down, True)) for d, down in ordered
+        ]
         + [Sample((exact([1, 0, 1, 0, 2], "int64"),), (0, down, True)) for down in (False, True)],
-        "topk": [Sample((given(3, 7, dtype=d, low=-9, high=12),), (3, -1, top, True)) for d in FLOATS for top in (True, False)],
+        "topk": [
+            Sample((given(3, 7, dtype=d, low=-9, high=12),), (3, -1, top, True))
+            for d in FLOATS
+            for top in (True, False)
+        ],
     }
 
 
 def _losses() -> dict[str, list[Sample]]:
     ways = ("none", "mean", "sum")
-    scores, target, weight = given(4, 5, low=-3, high=-0.1), indexes(4, below=5), given(5, low=0.5, high=2)
+    scores, target, weight = (
+        given(4, 5, low=-3, high=-0.1),
+        indexes(4, below=5),
+        given(5, low=0.5, high=2),
+    )
     images, targets = given(2, 5, 3, low=-3, high=-0.1), indexes(2, 3, below=5)
     x, y = given(3, 4), given(3, 4, seed=1)
 
@@ -343,7 +467,8 @@ def _losses() -> dict[str, list[Sample]]:
             for s, t, w in cases
             for way in ways
         ],
-        "mse_loss": [Sample((x, y), (way,)) for way in ways] + [Sample((given(3, dtype="bfloat16"), given(3, dtype="bfloat16", seed=1)), ("mean",))],
+        "mse_loss": [Sample((x, y), (way,)) for way in ways]
+        + [Sample((given(3, dtype="bfloat16"), given(3, dtype="bfloat16", seed=1)), ("mean",))],
         "mse_loss_backward": [Sample((gradient(way, (3, 4)), x, y), (way,)) for way in ways],
     }
 

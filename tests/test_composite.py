@@ -1,104 +1,15 @@
 """Composite methods and functions against PyTorch: the same expression, values and gradients."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from gt._core import call
+from same_expression import OURS, THEIRS, Namespace, check, normal, upload
 
-from gt import _core, composite, creation, dtypes, errors
-from gt import random as random_tensors
+from gt import _core, errors
 
 INF, NAN = float("inf"), float("nan")
-GT = {
-    **composite.functions(),
-    **{name: getattr(creation, name) for name in creation.__all__},
-    **{name: getattr(random_tensors, name) for name in random_tensors.__all__},
-}
-
-
-class Namespace:
-    """`m.cat` is GT's function for GT's tensors and PyTorch's for PyTorch's."""
-
-    def __init__(self, torch_side: bool) -> None:
-        self.torch_side = torch_side
-
-    def __getattr__(self, name: str) -> object:
-        if self.torch_side:
-            found = getattr(torch, name, None)
-            return getattr(torch.nn.functional, name) if found is None else found
-        if name in GT:
-            return GT[name]
-        return getattr(_core, name, None) or getattr(_core.Tensor, name)
-
-
-OURS, THEIRS = Namespace(False), Namespace(True)
-
-
-def normal(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, dtype=torch.float64, generator=generator)
-
-
-def upload(x: torch.Tensor) -> _core.Tensor:
-    dtype = getattr(_core, str(x.dtype).removeprefix("torch."))
-    return _core.from_numpy_copy(x.numpy(), dtype, x.is_floating_point())
-
-
-def flat(result: object) -> list[object]:
-    if isinstance(result, (tuple, list)) and not isinstance(result, (torch.Size,)):
-        return [y for x in result for y in flat(x)]
-    return [result]
-
-
-def compare(ours: object, theirs: object) -> None:
-    if not isinstance(theirs, torch.Tensor):
-        assert ours == theirs
-        return
-    assert tuple(ours.shape) == tuple(theirs.shape)
-    assert repr(ours.dtype).removeprefix("gt.") == str(theirs.dtype).removeprefix("torch.")
-    expected = theirs.detach().resolve_neg().numpy(force=True)
-    np.testing.assert_allclose(ours.detach().numpy(), expected, rtol=1e-6, atol=1e-7)
-
-
-def weighted(results: Sequence[object], weight: Callable[[object], object]) -> object:
-    """A number whose gradient reaches all floating results."""
-    terms = [(x * weight(x)).sum() for x in results]
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
-
-
-def check(function: Callable[..., object], inputs: Sequence[torch.Tensor]) -> None:
-    """Equal results; equal gradients of a weighted sum of the results."""
-    mine = [upload(x) for x in inputs]
-    other = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
-    ours, theirs = flat(function(OURS, *mine)), flat(function(THEIRS, *other))
-    assert len(ours) == len(theirs)
-    for a, b in zip(ours, theirs, strict=True):
-        compare(a, b)
-    live = [
-        (a, b)
-        for a, b in zip(ours, theirs, strict=True)
-        if isinstance(b, torch.Tensor) and b.requires_grad and b.dtype == torch.float64
-    ]
-    assert all(a.requires_grad for a, _ in live)
-    if not live:
-        return
-    weights = {tuple(b.shape): normal(*b.shape, seed=9) for _, b in live}
-    weighted([b for _, b in live], lambda x: weights[tuple(x.shape)]).backward()
-    weighted([a for a, _ in live], lambda x: upload(weights[tuple(x.shape)]).detach()).backward()
-    for a, b in zip(mine, other, strict=True):
-        if b.grad is None:
-            assert a.grad is None or not a.grad.numpy().any()
-        elif a.grad is None:
-            assert not b.grad.any()
-        else:
-            compare(a.grad, b.grad)
-
-
 X, Y, Z = normal(3, 4), normal(3, 4, seed=1), normal(2, 3, 4)
 P = X.abs() + 0.5
 V, W = normal(4, seed=2), normal(4, seed=3)
@@ -234,6 +145,9 @@ EXPRESSIONS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
      [X, torch.tensor([2, 0]), Y]),
     ("index_fill", lambda m, x, i: [x.index_fill(0, i, 2.0), x.index_fill(-1, i, 0.5)],
      [X, torch.tensor([2, 0])]),
+    ("index_put", lambda m, x, i, v: [x.index_put((i,), v), x.index_put((i, i), v[0], True),
+                                      x.index_put((x > 9,), v[0])],
+     [X, torch.tensor([2, 0]), V]),
     ("equal", lambda m, x: [x.equal(x), x.equal(x + 1), m.equal(x, x[0])], [X]),
     ("allclose", lambda m, x: [x.allclose(x + 1e-9), m.allclose(x, x + 1)], [X]),
     ("bincount", lambda m, x: [m.bincount(x), x.bincount(minlength=9)],
@@ -261,57 +175,6 @@ EXPRESSIONS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
 )
 def test_expression(name: str, function: Callable[..., object], inputs: list[torch.Tensor]) -> None:
     check(function, inputs)
-
-
-CREATION: list[Callable[..., object]] = [
-    lambda m: m.tensor([1, 2, 3]),
-    lambda m: m.tensor([1.0, 2, 3]),
-    lambda m: m.tensor([[True], [False]]),
-    lambda m: [m.tensor(1), m.tensor(2.5), m.tensor(True), m.tensor([])],
-    lambda m: m.tensor([[1, 2], [3, 4]], dtype=m.float64),
-    lambda m: m.tensor(np.arange(4)),
-    lambda m: m.tensor(np.ones((2, 2), np.float32)),
-    lambda m: m.tensor(np.ones((2, 2))),
-    lambda m: m.tensor([np.float32(1), np.float32(2)]),
-    lambda m: m.tensor([np.array([1.0, 2.0]), np.array([1.0, 2.0])]),
-    lambda m: m.tensor(m.tensor([1, 2])),
-    lambda m: m.tensor([m.tensor(1), m.tensor(2)]),
-    lambda m: m.tensor(((1, 2), (3, 4))),
-    lambda m: m.tensor(range(3)),
-    lambda m: m.tensor([[], []]),
-    lambda m: m.as_tensor([1.5, 2]),
-    lambda m: m.from_numpy(np.arange(6, dtype=np.int32).reshape(2, 3)),
-    lambda m: m.from_numpy(np.arange(6.0).reshape(2, 3).T),
-    lambda m: [m.zeros(2, 3), m.zeros((2, 3)), m.zeros([]), m.zeros(2, dtype=m.int64)],
-    lambda m: [m.zeros(size=(2, 3)), m.zeros(()), m.zeros(0, 3)],
-    lambda m: [m.ones(2), m.ones((1, 2)), m.ones(2, dtype=m.bool)],
-    lambda m: [
-        m.full((2,), 3),
-        m.full((2,), 2.5),
-        m.full((), True),
-        m.full([2], 1, dtype=m.float16),
-    ],
-    lambda m: [
-        m.arange(5),
-        m.arange(2, 5),
-        m.arange(0, 1, 0.25),
-        m.arange(5.0),
-        m.arange(5, 0, -2),
-    ],
-    lambda m: [m.linspace(0, 1, 5), m.linspace(1, 1, 1), m.eye(3), m.eye(2, 3)],
-    lambda m: m.logspace(0, 2, 3),
-    lambda m: [m.zeros_like(m.arange(3)), m.ones_like(m.zeros(2)), m.full_like(m.zeros(2), 7)],
-    lambda m: [m.zeros_like(m.arange(3), dtype=m.float32)],
-    lambda m: m.arange(3).new_zeros(2, 2),
-    lambda m: [m.zeros(2).new_ones((3,)), m.zeros(2).new_full((2,), 4), m.zeros(2).new_tensor([1])],
-    lambda m: [m.is_tensor(m.zeros(1)), m.is_tensor(1), m.numel(m.zeros(2, 3))],
-]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("function", CREATION, ids=range(len(CREATION)))
-def test_creation(function: Callable[..., object]) -> None:
-    check(function, [])
 
 
 INPLACE: list[tuple[str, Callable[..., object]]] = [
@@ -402,135 +265,6 @@ def test_error_text(number: int) -> None:
         except Exception as error:  # noqa: BLE001, PERF203
             texts.append(str(error).replace("torch.", "").replace("gt.", ""))
     assert texts[1].startswith(texts[0].splitlines()[0][:60])
-
-
-def test_ints_become_float_where_a_gradient_is_asked_for() -> None:
-    x = creation.tensor([1, 2, 3], requires_grad=True)
-    assert x.dtype == _core.float32
-    assert x.requires_grad
-    with pytest.raises(RuntimeError, match="floating point"):
-        creation.tensor(np.arange(3), requires_grad=True)
-
-
-def test_default_dtype() -> None:
-    try:
-        dtypes.set_default_dtype(_core.float64)
-        assert creation.zeros(2).dtype == creation.tensor([1.5]).dtype == _core.float64
-        assert random_tensors.randn(2).dtype == _core.float64
-    finally:
-        dtypes.set_default_dtype(_core.float32)
-    with pytest.raises(TypeError):
-        dtypes.set_default_dtype(_core.int64)
-
-
-NAMES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
-
-
-@pytest.mark.parametrize("first", NAMES)
-def test_promotion(first: str) -> None:
-    for second in NAMES:
-        ours, theirs = [(getattr(m, first), getattr(m, second)) for m in (_core, torch)]
-        assert repr(dtypes.promote_types(*ours))[3:] == str(torch.promote_types(*theirs))[6:]
-        assert dtypes.can_cast(*ours) == torch.can_cast(*theirs)
-
-
-@pytest.mark.parametrize("first", NAMES)
-def test_result_type(first: str) -> None:
-    for second in [*NAMES, 1, 1.5, True]:
-        for left, right in ((1, 1), (0, 1), (1, 0), (0, 0)):
-            pair = []
-            for m in (OURS, THEIRS):
-                x = m.zeros((2,) * left, dtype=getattr(m, first))
-                named = isinstance(second, str)
-                y = m.zeros((2,) * right, dtype=getattr(m, second)) if named else second
-                pair.append((x, y))
-            ours, theirs = dtypes.result_type(*pair[0]), torch.result_type(*pair[1])
-            assert repr(ours)[3:] == str(theirs)[6:], (first, second, left, right)
-
-
-def test_limits() -> None:
-    for name in ("float16", "bfloat16", "float32", "float64"):
-        ours, theirs = dtypes.finfo(getattr(_core, name)), torch.finfo(getattr(torch, name))
-        for field in ("bits", "eps", "max", "min", "tiny", "smallest_normal"):
-            assert getattr(ours, field) == getattr(theirs, field), (name, field)
-    for name in ("uint8", "int8", "int16", "int32", "int64"):
-        ours, theirs = dtypes.iinfo(getattr(_core, name)), torch.iinfo(getattr(torch, name))
-        assert (ours.bits, ours.min, ours.max) == (theirs.bits, theirs.min, theirs.max)
-
-
-def drawn_twice(function: Callable[[], _core.Tensor]) -> np.ndarray:
-    random_tensors.manual_seed(5)
-    first = function().numpy()
-    random_tensors.manual_seed(5)
-    np.testing.assert_array_equal(first, function().numpy())
-    return first
-
-
-def test_random_tensors() -> None:
-    r = random_tensors
-    assert drawn_twice(lambda: r.rand(2, 3)).shape == (2, 3)
-    assert abs(drawn_twice(lambda: r.randn((4000,))).std() - 1) < 0.1
-    numbers = drawn_twice(lambda: r.randint(2, 5, (300,)))
-    assert set(numbers.tolist()) == {2, 3, 4}
-    assert set(drawn_twice(lambda: r.randint(3, (99,))).tolist()) == {0, 1, 2}
-    assert sorted(drawn_twice(lambda: r.randperm(50)).tolist()) == list(range(50))
-    assert abs(drawn_twice(lambda: r.normal(3.0, 0.1, (999,))).mean() - 3) < 0.1
-    assert r.rand_like(creation.zeros(2, 2)).shape == r.randn_like(creation.zeros(2, 2)).shape
-    mean = creation.full((999,), 2.0)
-    assert abs(drawn_twice(lambda: r.normal(mean, mean * 0.01)).mean() - 2) < 0.1
-
-
-def test_random_in_place() -> None:
-    blank = creation.zeros(2000)
-    assert abs(drawn_twice(lambda: blank.clone().normal_(1, 2)).std() - 2) < 0.2
-    assert 2 <= drawn_twice(lambda: blank.clone().uniform_(2, 3)).min() < 2.1
-    assert set(drawn_twice(lambda: blank.clone().random_(0, 3)).tolist()) == {0, 1, 2}
-    assert abs(drawn_twice(lambda: blank.clone().bernoulli_(0.3)).mean() - 0.3) < 0.1
-    assert abs(drawn_twice(lambda: blank.clone().exponential_(2.0)).mean() - 0.5) < 0.1
-
-
-def test_state_of_the_generator() -> None:
-    random_tensors.manual_seed(3)
-    random_tensors.rand(2)
-    state = random_tensors.get_rng_state()
-    first = random_tensors.rand(3).numpy()
-    random_tensors.set_rng_state(state)
-    np.testing.assert_array_equal(first, random_tensors.rand(3).numpy())
-    assert random_tensors.initial_seed() == 3
-
-
-def test_generator_of_ones_own() -> None:
-    own = random_tensors.Generator().manual_seed(11)
-    first = random_tensors.rand(3, generator=own).numpy()
-    random_tensors.manual_seed(11)
-    np.testing.assert_array_equal(first, random_tensors.rand(3).numpy())
-    assert (random_tensors.rand(3, generator=own).numpy() != first).any()
-
-
-@pytest.mark.parametrize("replacement", [False, True])
-def test_multinomial(replacement: bool) -> None:
-    weights = creation.tensor([[0.1, 0.0, 0.6, 0.3]] * 4000)
-    found = drawn_twice(lambda: weights.multinomial(2, replacement))
-    assert found.shape == (4000, 2)
-    shares = np.bincount(found[:, 0], minlength=4) / 4000
-    np.testing.assert_allclose(shares, [0.1, 0.0, 0.6, 0.3], atol=0.04)
-    assert replacement or (found[:, 0] != found[:, 1]).all()
-
-
-def test_bernoulli() -> None:
-    p = creation.tensor([0.0, 1.0] * 500)
-    np.testing.assert_array_equal(drawn_twice(p.bernoulli), p.numpy())
 
 
 def test_every_inplace_name_has_a_functional_one() -> None:

@@ -9,9 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from samples import SAMPLES, Given, Sample  # noqa: E402
+
 from gt.worker import kernels, reference  # noqa: E402  torch may be absent
 from gt.worker.reference_values import Array, cast, dtype_name, widened  # noqa: E402
-from samples import SAMPLES, Given, Sample  # noqa: E402
 
 try:
     import tomllib
@@ -50,12 +51,16 @@ def _torch_attr(attr: object) -> object:
 def _as_numpy(result: object) -> Array:
     if result.dtype == torch.bfloat16:
         return reference.from_bytes(
-            result.contiguous().view(torch.uint16).numpy().tobytes(), "bfloat16", tuple(result.shape)
+            result.contiguous().view(torch.uint16).numpy().tobytes(),
+            "bfloat16",
+            tuple(result.shape),
         )
     return result.numpy()
 
 
-def _run(table: dict[str, object], name: str, operands: list[object], attrs: list[object]) -> tuple[object, ...]:
+def _run(
+    table: dict[str, object], name: str, operands: list[object], attrs: list[object]
+) -> tuple[object, ...]:
     if isinstance(operands[0] if operands else None, (int, float)) and table is kernels.TORCH:
         result = kernels.NUMBER_FIRST.get(name, table[name])(*operands, *attrs)
     else:
@@ -89,7 +94,11 @@ def _same(actual: Array, expected: Array) -> None:
 def test_row_has_everything(name: str) -> None:
     missing = [
         what
-        for what, table in (("kernel", kernels.TORCH), ("reference", reference.NUMPY), ("sample", SAMPLES))
+        for what, table in (
+            ("kernel", kernels.TORCH),
+            ("reference", reference.NUMPY),
+            ("sample", SAMPLES),
+        )
         if not table.get(name)
     ]
     assert not missing
@@ -101,7 +110,8 @@ def test_nothing_without_a_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "place"), [(name, place) for name in _COMPUTED for place in range(len(SAMPLES.get(name, [])))]
+    ("name", "place"),
+    [(name, place) for name in _COMPUTED for place in range(len(SAMPLES.get(name, [])))],
 )
 def test_numpy_agrees_with_torch(name: str, place: int) -> None:
     _check(name, SAMPLES[name][place])
@@ -109,17 +119,21 @@ def test_numpy_agrees_with_torch(name: str, place: int) -> None:
 
 @pytest.mark.parametrize("name", sorted(kernels.IN_PLACE))
 def test_in_place_gives_the_same_bits(name: str) -> None:
-    """Where an operand has the result's dtype and shape, overwriting it changes no bit of the result."""
+    """Overwriting an operand of the result's dtype and shape changes no bit of it."""
     tried = 0
     for sample in SAMPLES[name]:
         attrs = [_torch_attr(attr) for attr in sample.attrs]
         for overwrites, kernel, swapped in kernels.IN_PLACE[name]:
             with torch.inference_mode():
-                expected = _run(kernels.TORCH, name, [_torch_value(one) for one in sample.operands], attrs)
+                expected = _run(
+                    kernels.TORCH, name, [_torch_value(one) for one in sample.operands], attrs
+                )
                 operands = [_torch_value(one) for one in sample.operands]
                 taken = [one for place, one in enumerate(operands) if overwrites >> place & 1]
                 metas = [(one.dtype, one.shape) for one in expected]
-                if not all(torch.is_tensor(one) and (one.dtype, one.shape) in metas for one in taken):
+                if not all(
+                    torch.is_tensor(one) and (one.dtype, one.shape) in metas for one in taken
+                ):
                     continue
                 order = [*reversed(operands)] if swapped else operands
                 if not torch.is_tensor(order[0]):

@@ -304,7 +304,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:reduction divides")
+@pytest.mark.filterwarnings("ignore:reduction. .mean. divides")
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss(name, reduction):

@@ -140,10 +140,13 @@ def test_pytorchs_state_loads(name):
         their_optimizer.zero_grad()
         their_loss().backward()
         their_optimizer.step()
-    state = their_optimizer.state_dict()
-    for entries in state["state"].values():
-        for key, value in entries.items():
-            entries[key] = gt.tensor(value.numpy()) if torch.is_tensor(value) else value
+    saved = their_optimizer.state_dict()
+    state = {"param_groups": saved["param_groups"], "state": {}}
+    for place, entries in saved["state"].items():
+        state["state"][place] = {
+            key: gt.tensor(value.numpy()) if torch.is_tensor(value) else value
+            for key, value in entries.items()
+        }
     our_optimizer = getattr(gt.optim, name)(ours)
     our_optimizer.load_state_dict(state)
     with gt.no_grad():

@@ -146,7 +146,12 @@ def machine(request: pytest.FixtureRequest) -> _core.LocalMachine:
 
 
 def test_instructions_run(machine: _core.LocalMachine) -> None:
-    steps = [full(0, (2, 3), 2.0), full(1, (3,), 3.0), op("sub", (2,), (0, 1)), op("sub", (3,), ([10], 2))]
+    steps = [
+        full(0, (2, 3), 2.0),
+        full(1, (3,), 3.0),
+        op("sub", (2,), (0, 1)),
+        op("sub", (3,), ([10], 2)),
+    ]
     steps += [op("cat", (4,), (2, 3), (0,)), read(4, 12)]
     (answer,) = answers(machine.run(b"".join(steps)))
     assert answer.floats == [-1.0] * 6 + [11.0] * 6
@@ -157,8 +162,10 @@ def test_bytes_go_in_and_out(machine: _core.LocalMachine) -> None:
         width = reference.from_bytes(b"", name, (0,)).itemsize
         data = bytes(place % 2 for place in range(50_000 * width))
         steps = [op("upload", (0,), (), ((50_000,), dtype), payload=data[:32_768])]
-        for offset in range(32_768, len(data), 32_768):
-            steps.append(op("chunk", (), (0,), (offset,), payload=data[offset : offset + 32_768]))
+        steps += [
+            op("chunk", (), (0,), (offset,), payload=data[offset : offset + 32_768])
+            for offset in range(32_768, len(data), 32_768)
+        ]
         (answer,) = answers(machine.run(b"".join([*steps, read(0, 50_000), op("free", (), (0,))])))
         assert answer.data == data
 
@@ -260,14 +267,19 @@ def test_a_worker_ends_with_its_dispatcher() -> None:
 
 
 def test_workers_together(workers: list[Worker]) -> None:
-    """Reductions of one hop and of two, a gather larger than the rings, and a failure that travels."""
+    """Reductions of one hop and of two, and a gather larger than the rings."""
     large = 300_000
     for place, worker in enumerate(workers):
         for slot, size in ((0, 5), (1, large)):
             worker.write(full(slot, (size,), 1.0 + place))
             worker.write(op("all_reduce", (10 + slot,), (slot,), ((0, 1), "sum", 100 + slot)))
         worker.write(op("all_gather", (12,), (1,), ((0, 1), 0, (large, large), 102)))
-        worker.write(read(10, 5, 1), read(11, large, 2), op("slice", (13,), (12,), (0, large - 1, large + 1, 1)), read(13, 2, 3))
+        worker.write(
+            read(10, 5, 1),
+            read(11, large, 2),
+            op("slice", (13,), (12,), (0, large - 1, large + 1, 1)),
+            read(13, 2, 3),
+        )
     for worker in workers:
         small, wide, edge = _whole(worker, {1: 20, 2: 4 * large, 3: 8})
         assert small.floats == [3.0] * 5
@@ -279,7 +291,10 @@ def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
     """Answers of so many bytes, by request; a long one comes in pieces."""
     found: dict[int, Answer] = {}
     data = b""
-    while any(len(found[request].data) < size if request in found else True for request, size in sizes.items()):
+    while any(
+        len(found[request].data) < size if request in found else True
+        for request, size in sizes.items()
+    ):
         data += worker.door.read(_READ_MS)
         found = {answer.request: answer for answer in answers(data)}
     return [found[request] for request in sizes]

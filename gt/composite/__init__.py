@@ -5,6 +5,7 @@
 the row does. Nothing here touches the tape: gradients follow from the operators that are called.
 """
 
+from gt import _core
 from gt._core import Tensor
 from gt.composite import (
     casts,
@@ -24,16 +25,22 @@ FILES = (shapes, casts, pointwise, reductions, contractions, selection)
 
 # Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
 # or that return a named pair there.
-REPLACED = frozenset({"div", "sort", "topk", "var"})
+REPLACED = frozenset({"div", "round", "scatter", "sort", "topk", "var"})
 
-# Functions of `gt` that are no methods in PyTorch.
-FUNCTIONS = {
+# Functions of `gt` that no file's METHODS has: no methods in PyTorch, or methods of the class.
+FUNCTIONS: dict[str, object] = {
     "einsum": einsum,
     "tensordot": contractions.tensordot,
     "var_mean": reductions.var_mean,
     "std_mean": reductions.std_mean,
     "is_floating_point": casts.is_floating_point,
+    "clone": Tensor.clone,
+    "detach": Tensor.detach,
     "numel": Tensor.numel,
+    "squeeze": Tensor.squeeze,
+    "t": Tensor.t,
+    "transpose": Tensor.transpose,
+    "unsqueeze": Tensor.unsqueeze,
 }
 
 # Methods that are no functions in PyTorch.
@@ -54,8 +61,8 @@ def install() -> None:
                 setattr(Tensor, name, method)
     from gt.creation import new_tensor  # it needs this package's files
 
-    Tensor.new_tensor = new_tensor  # type: ignore[attr-defined]
-    for name, method in inplace.methods().items():
+    others = inplace.methods() | {"new_tensor": new_tensor}
+    for name, method in others.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, method)
 
@@ -66,7 +73,7 @@ def functions() -> dict[str, object]:
     for file in FILES:
         for name in file.METHODS:
             if name not in METHODS_ONLY:
-                found[name] = getattr(Tensor, name)
+                found[name] = _core.Function(name, getattr(Tensor, name))
     return found | {name: getattr(joining, name) for name in _joining} | FUNCTIONS
 
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor, call
+from gt.composite.common import Method
 from gt.errors import InvalidType, ShapeError
 
 Device: TypeAlias = object  # a string, a number, or what `Tensor.device` returned
@@ -119,7 +120,7 @@ DTYPES = (
     _core.float32,
     _core.float64,
 )
-METHODS = {
+METHODS: dict[str, Method] = {
     "to": to,
     "type": type_,
     "type_as": type_as,

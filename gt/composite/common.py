@@ -10,6 +10,7 @@ from gt.errors import IndexOutOfRange, ShapeError
 Shape: TypeAlias = tuple[int, ...]
 Dims: TypeAlias = int | Sequence[int] | None
 Number: TypeAlias = bool | int | float
+Method: TypeAlias = Callable[..., object]
 P = ParamSpec("P")
 R = TypeVar("R")
 

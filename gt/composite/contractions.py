@@ -3,10 +3,13 @@
 import math
 from collections.abc import Sequence
 
-from gt._core import Tensor
-from gt.composite.common import Number, wrap
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.casts import TENSOR_CLASSES
+from gt.composite.common import Method, Number, wrap
 from gt.composite.pointwise import scaled
-from gt.errors import ShapeError
+from gt.dtypes import promote_types
+from gt.errors import DtypeError, ShapeError
 
 
 def mm(self: Tensor, mat2: Tensor, *, name: str = "mm") -> Tensor:
@@ -40,6 +43,13 @@ def mv(self: Tensor, vec: Tensor) -> Tensor:
 
 def dot(self: Tensor, tensor: Tensor) -> Tensor:
     """The sum of the products of two vectors."""
+    if self.dtype != tensor.dtype and self.ndim == tensor.ndim == 1:
+        have, want = (
+            TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (self, tensor)
+        )
+        raise DtypeError(
+            f"dot : expected both vectors to have same dtype, but found {have} and {want}"
+        )
     if self.ndim != 1 or tensor.ndim != 1:
         raise ShapeError(f"1D tensors expected, but got {self.ndim}D and {tensor.ndim}D tensors")
     if self.shape != tensor.shape:
@@ -67,7 +77,18 @@ def inner(self: Tensor, other: Tensor) -> Tensor:
 
 
 def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
-    """beta * self + alpha * product; with beta 0, NaN in `self` does not matter."""
+    """beta * self + alpha * product; with beta 0, NaN in `self` does not matter.
+
+    Of integers, factors count without their fraction; of bools, whether they are zero.
+    """
+    dtype = promote_types(self.dtype, product.dtype)
+    if dtype == _core.bool:
+        kept = [x for x, factor in ((self, beta), (product, alpha)) if factor]
+        if len(kept) == 2:
+            return self.logical_or(product)
+        return kept[0].expand(product.shape) if kept else product.logical_and(False)
+    if not dtype.is_floating_point:
+        beta, alpha = int(beta), int(alpha)
     weighted = scaled(product, alpha)
     return weighted if beta == 0 else scaled(self, beta) + weighted
 
@@ -105,6 +126,7 @@ def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[in
     else:
         over_a = [wrap(d, a.ndim) for d in dims[0]]
         over_b = [wrap(d, b.ndim) for d in dims[1]]
+    a, b = matched(a, over_a, b, over_b), matched(b, over_b, a, over_a)
     if [a.shape[d] for d in over_a] != [b.shape[d] for d in over_b]:
         raise ShapeError(
             f"contracted dimensions need to match, but first has shape {list(a.shape)} over "
@@ -120,7 +142,15 @@ def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[in
     return (left @ right).reshape(tuple(shape))
 
 
-METHODS = {
+def matched(x: Tensor, over: Sequence[int], other: Tensor, others: Sequence[int]) -> Tensor:
+    """`x` summed where the other operand has size 1 in the dimension it is contracted with."""
+    for d, e in zip(over, others, strict=True):
+        if other.shape[e] == 1 and x.shape[d] != 1:
+            x = call("sum", x, dim=(d,), keepdim=True)
+    return x
+
+
+METHODS: dict[str, Method] = {
     "mm": mm,
     "bmm": bmm,
     "mv": mv,

@@ -7,17 +7,14 @@ here stand the checks of the value: its shape must be the tensor's, its dtype mu
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
-from gt.composite.common import Number, sizes
+from gt.composite.common import Method, Number, sizes
 from gt.composite.selection import bernoulli
 from gt.draws import Generator, next_draw
 from gt.errors import DtypeError, ShapeError
-
-Method: TypeAlias = Callable[..., Tensor]
 
 
 def kind(dtype: _core.dtype) -> int:
@@ -38,7 +35,7 @@ def write(self: Tensor, value: Tensor) -> Tensor:
     return _core.assign_(self, value)
 
 
-def inplace(function: Method, name: str) -> Method:
+def inplace(function: Callable[..., Tensor], name: str) -> Method:
     """The method that writes `function`'s result into its first argument."""
 
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
@@ -49,7 +46,7 @@ def inplace(function: Method, name: str) -> Method:
     return method
 
 
-def direct(function: Method, name: str) -> Method:
+def direct(function: Callable[..., Tensor], name: str) -> Method:
     """The same for a row without attributes: the worker may reuse the tensor's buffer."""
     general = inplace(function, name)
 
@@ -61,6 +58,23 @@ def direct(function: Method, name: str) -> Method:
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = general.__doc__
     return method
+
+
+def clip_(
+    self: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None
+) -> Tensor:
+    """`self` limited to [min, max]."""
+    return _core.apply_in_place("clamp", self, min, max)
+
+
+def clamp_min_(self: Tensor, min: Tensor | Number) -> Tensor:
+    """Not below `min`."""
+    return clip_(self, min, None)
+
+
+def clamp_max_(self: Tensor, max: Tensor | Number) -> Tensor:
+    """Not above `max`."""
+    return clip_(self, None, max)
 
 
 def fill_(self: Tensor, value: Number | Tensor) -> Tensor:
@@ -210,22 +224,26 @@ HIGHEST = {
 # Rows without attributes whose name with an underscore PyTorch has too.
 DIRECT = (
     "abs", "add", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil",
-    "clamp", "cos", "div", "eq", "erf", "exp", "expm1", "floor", "floor_divide", "fmod", "ge",
-    "gt", "le", "lerp", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "lt", "masked_fill", "mul", "ne", "neg", "pow", "reciprocal",
-    "relu", "remainder", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub",
-    "tan", "tanh", "trunc",
+    "cos", "div", "eq", "erf", "exp", "expm1", "floor", "floor_divide", "fmod", "ge", "gt",
+    "le", "lerp", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "lt", "masked_fill", "mul", "ne", "neg", "pow", "reciprocal", "relu",
+    "remainder", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub", "tan",
+    "tanh", "trunc",
 )  # fmt: skip
 
 # Other methods of which PyTorch has a form with an underscore.
 GENERAL = (
-    "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "atan", "baddbmm", "clamp_max",
-    "clamp_min", "clip", "cosh", "cumsum", "divide", "exp2", "frac", "index_add", "index_copy",
-    "index_fill", "logit", "multiply", "nan_to_num", "negative", "scatter", "scatter_add",
-    "sgn", "sinh", "subtract", "tril", "triu", "true_divide",
+    "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "atan", "baddbmm", "cosh",
+    "cumsum", "divide", "exp2", "frac", "index_add", "index_copy", "index_fill", "index_put",
+    "logit", "multiply", "nan_to_num", "negative", "scatter", "scatter_add", "sgn", "sinh",
+    "subtract", "tril", "triu", "true_divide",
 )  # fmt: skip
 
-METHODS = {
+METHODS: dict[str, Method] = {
+    "clamp_": clip_,
+    "clip_": clip_,
+    "clamp_min_": clamp_min_,
+    "clamp_max_": clamp_max_,
     "fill_": fill_,
     "zero_": zero_,
     "copy_": copy_,
@@ -241,7 +259,7 @@ METHODS = {
 }
 
 
-def methods() -> dict[str, Callable[..., object]]:
+def methods() -> dict[str, Method]:
     """All in-place methods, once the functional ones are attached."""
-    made = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
+    made: dict[str, Method] = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
     return made | {f"{name}_": inplace(getattr(Tensor, name), name) for name in GENERAL} | METHODS

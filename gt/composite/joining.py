@@ -33,6 +33,11 @@ def cat(tensors: Tensors, dim: int = 0) -> Tensor:
     if isinstance(tensors, (list, tuple)) and not tensors:
         raise InvalidValue("torch.cat(): expected a non-empty list of Tensors")
     parts = listed(tensors, "cat")
+    for place, x in enumerate(parts):
+        if not isinstance(x, Tensor):
+            raise InvalidType(
+                f"expected Tensor as element {place} in argument 0, but got {type(x).__name__}"
+            )
     ndim = max(x.ndim for x in parts)
     return call("cat", *parts, dim=wrap(dim, ndim))
 
@@ -50,30 +55,47 @@ def stack(tensors: Tensors, dim: int = 0) -> Tensor:
     return call("stack", *parts, dim=wrap(dim, parts[0].ndim + 1))
 
 
-def atleast_1d(x: Tensor) -> Tensor:
-    """A number as a vector; others as they are."""
+def atleast_1d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
+    """Numbers as vectors; others as they are."""
+    return one_or_all([vector(x) for x in flat_list(tensors)], tensors)
+
+
+def atleast_2d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
+    """Numbers and vectors as matrices of one row; others as they are."""
+    return one_or_all([matrix(x) for x in flat_list(tensors)], tensors)
+
+
+def one_or_all(
+    results: list[Tensor], given: Sequence[Tensor | Tensors]
+) -> Tensor | tuple[Tensor, ...]:
+    """A tensor for a tensor, a tuple for several."""
+    return results[0] if len(given) == 1 and isinstance(given[0], Tensor) else tuple(results)
+
+
+def vector(x: Tensor) -> Tensor:
+    """A number as a vector of one element; others as they are."""
     return x.reshape((1,)) if x.ndim == 0 else x
 
 
-def atleast_2d(x: Tensor) -> Tensor:
-    """A number or vector as a matrix of one row; others as they are."""
-    return x.reshape((1, *atleast_1d(x).shape)) if x.ndim < 2 else x
+def matrix(x: Tensor) -> Tensor:
+    """A vector as a matrix of one row; others as they are."""
+    return x.reshape((1, *vector(x).shape)) if x.ndim < 2 else x
 
 
 def hstack(tensors: Tensors) -> Tensor:
     """Tensors one after the other along columns (vectors along their only dimension)."""
-    parts = [atleast_1d(x) for x in listed(tensors, "hstack")]
+    parts = [vector(x) for x in listed(tensors, "hstack")]
     return cat(parts, 0 if parts[0].ndim == 1 else 1)
 
 
 def vstack(tensors: Tensors) -> Tensor:
     """Tensors one below the other."""
-    return cat([atleast_2d(x) for x in listed(tensors, "vstack")], 0)
+    return cat([matrix(x) for x in listed(tensors, "vstack")], 0)
 
 
 def dstack(tensors: Tensors) -> Tensor:
     """Tensors one behind the other, along a third dimension."""
-    parts = [atleast_2d(x) for x in listed(tensors, "dstack")]
+    parts = [matrix(x) for x in listed(tensors, "dstack")]
     return cat([x.reshape((*x.shape, 1)) if x.ndim == 2 else x for x in parts], 2)
 
 
@@ -85,8 +107,29 @@ def column_stack(tensors: Tensors) -> Tensor:
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All tensors expanded to one shape."""
-    shape = broadcast_shapes(*(x.shape for x in tensors))
+    try:
+        shape = broadcast_shapes(*(x.shape for x in tensors))
+    except ShapeError as error:
+        raise ShapeError(misfit(tensors)) from error
     return tuple(x if x.shape == shape else x.expand(shape) for x in tensors)
+
+
+def misfit(tensors: Tensors) -> str:
+    """PyTorch's words for the first sizes that do not broadcast."""
+    sizes: list[int] = []  # from the last dimension
+    for x in tensors:
+        for place, n in enumerate(reversed(x.shape)):
+            if place == len(sizes):
+                sizes.append(n)
+            elif sizes[place] == 1:
+                sizes[place] = n
+            elif n not in {1, sizes[place]}:
+                dim = max(x.ndim, len(sizes)) - 1 - place
+                return (
+                    f"The size of tensor a ({sizes[place]}) must match the size of tensor b ({n}) "
+                    f"at non-singleton dimension {dim}"
+                )
+    raise AssertionError(tensors)
 
 
 def meshgrid(*tensors: Tensor | Tensors, indexing: str = "ij") -> tuple[Tensor, ...]:
@@ -98,7 +141,7 @@ def meshgrid(*tensors: Tensor | Tensors, indexing: str = "ij") -> tuple[Tensor, 
         )
     if indexing == "xy":
         parts[:2] = parts[1::-1]
-    vectors = [atleast_1d(x) for x in parts]
+    vectors = [vector(x) for x in parts]
     shape = tuple(x.shape[0] for x in vectors)
     grids = []
     for place, x in enumerate(vectors):
@@ -153,6 +196,9 @@ def triangle(pairs: Sequence[tuple[int, int]]) -> Tensor:
     return _core.from_numpy_copy(table, _core.int64, False)
 
 
+concat = concatenate = cat
+row_stack = vstack
+
 __all__ = [
     "atleast_1d",
     "atleast_2d",
@@ -160,10 +206,13 @@ __all__ = [
     "broadcast_tensors",
     "cat",
     "column_stack",
+    "concat",
+    "concatenate",
     "dstack",
     "hstack",
     "meshgrid",
     "one_hot",
+    "row_stack",
     "stack",
     "tril_indices",
     "triu_indices",

@@ -6,8 +6,8 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
-from gt.composite.common import Number
-from gt.errors import DtypeError, ShapeError
+from gt.composite.common import Method, Number
+from gt.errors import DtypeError, InvalidType, ShapeError
 
 Operand: TypeAlias = Tensor | Number
 
@@ -19,7 +19,7 @@ def scaled(x: Operand, factor: Number) -> Operand:
 
 def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """other - alpha * self."""
-    return other - scaled(self, alpha)
+    return Tensor.__rsub__(scaled(self, alpha), other)
 
 
 def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -39,6 +39,16 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
         return (self / other).trunc()
     inexact = (self % other != 0).logical_and((self < 0).logical_xor(other < 0))
     return floored + inexact
+
+
+def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
+    """The nearest number with so many decimals, halves to even."""
+    if decimals == 0:
+        return call("round", self)
+    scale = 10 ** abs(decimals)
+    if decimals > 0:
+        return call("round", self * scale) / scale
+    return call("round", self / scale) * scale
 
 
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
@@ -73,17 +83,17 @@ def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
 
 def sinh(self: Tensor) -> Tensor:
     """Hyperbolic sine."""
-    return (self.expm1() - (-self).expm1()) / 2
+    return (self.expm1() - (self * -1).expm1()) / 2
 
 
 def cosh(self: Tensor) -> Tensor:
     """Hyperbolic cosine."""
-    return (self.exp() + (-self).exp()) / 2
+    return (self.exp() + (self * -1).exp()) / 2
 
 
 def atan(self: Tensor) -> Tensor:
     """Arc tangent, in radians."""
-    return self.atan2(1.0)
+    return call("atan2", self, 1.0)
 
 
 def exp2(self: Tensor) -> Tensor:
@@ -98,12 +108,19 @@ def frac(self: Tensor) -> Tensor:
 
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
-    x = self if eps is None else self.clamp(eps, 1 - eps)
+    x = self if self.dtype.is_floating_point else call("cast", self, dtype=_core.float32)
+    if eps is not None:  # the lower bound is asked first, also where it lies above the upper one
+        x = call("where", x < eps, eps, x.clamp(None, 1 - eps))
     return (x / (1 - x)).log()
 
 
 def logaddexp(self: Tensor, other: Tensor) -> Tensor:
     """log(exp(self) + exp(other)), without overflow."""
+    if not isinstance(other, Tensor):
+        raise InvalidType(
+            "logaddexp(): argument 'other' (position 2) must be Tensor, not "
+            f"{type(other).__name__}"
+        )
     gap = call("where", self == other, 0.0, self - other).abs()
     return self.maximum(other) + (-gap).exp().log1p()
 
@@ -155,16 +172,24 @@ def isclose(
     self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
     """True where |self - other| <= atol + rtol * |other|."""
+    if not isinstance(other, Tensor):
+        raise InvalidType(
+            f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        )
     if self.dtype != other.dtype:
         have, want = (TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (self, other))
         raise DtypeError(f"{have} did not match {want}")
+    for name, bound in (("rtol", rtol), ("atol", atol)):
+        if bound < 0:
+            raise ShapeError(f"{name} must be greater than or equal to zero, but got {bound}")
+    if self.dtype == _core.bool:
+        self, other = (call("cast", x, dtype=_core.int64) for x in (self, other))
     close = self == other
     if self.dtype.is_floating_point and equal_nan:
         close = close.logical_or(self.isnan().logical_and(other.isnan()))
     if rtol == 0 and atol == 0:
         return close
-    gap = (self.cast(_core.int64) - other).abs() if self.dtype == _core.bool else self - other
-    gap = gap.abs()
+    gap = (self - other).abs()
     near = (gap <= atol + (rtol * other).abs()).logical_and(gap.isfinite())
     return close.logical_or(near)
 
@@ -175,7 +200,7 @@ LARGEST = {
     4: 3.4028234663852886e38,
     8: 1.7976931348623157e308,
 }
-METHODS = {
+METHODS: dict[str, Method] = {
     "subtract": Tensor.sub,
     "rsub": rsub,
     "multiply": Tensor.mul,
@@ -192,6 +217,7 @@ METHODS = {
     "less": Tensor.lt,
     "less_equal": Tensor.le,
     "not_equal": Tensor.ne,
+    "round": round_,
     "addcmul": addcmul,
     "addcdiv": addcdiv,
     "clamp_min": clamp_min,

@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.common import Dims, Number, ValuesIndices, dims, numpy_names, piece, wrap
-from gt.errors import NotSupported, ShapeError
+from gt.composite.common import Dims, Method, Number, ValuesIndices, dims, numpy_names, piece, wrap
+from gt.errors import IndexOutOfRange, NotSupported, ShapeError
 
 Correction: TypeAlias = Number | None
 
@@ -96,8 +96,11 @@ def norm(
     """The p-norm of the elements over `dim`; "fro" is 2. Its gradient at zero is zero."""
     x = self if dtype is None else call("cast", self, dtype=dtype)
     if isinstance(p, str) and p != "fro":
-        raise ShapeError(f"norm: unsupported p: {p!r}, only 'fro' and numbers")
+        raise NotSupported(f"norm: unsupported p: {p!r}, only 'fro' and numbers")
     order = 2.0 if p is None or isinstance(p, str) else float(p)
+    if x.dtype in {_core.float16, _core.bfloat16}:  # powers of theirs soon overflow
+        wide = norm(call("cast", x, dtype=_core.float32), p, dim, keepdim)
+        return call("cast", wide, dtype=x.dtype)
     over, magnitude = dims(dim, x.ndim), x.abs()
     if order == 0:
         return call("sum", x.sign().abs(), dim=over, keepdim=keepdim)
@@ -168,7 +171,16 @@ def aminmax(
     self: Tensor, *, dim: int | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Minimum and maximum over `dim`."""
+    if dim is None and 0 in self.shape:
+        raise ShapeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
+            "identity."
+        )
     over = dims(dim, self.ndim)
+    if dim is not None and self.ndim and self.shape[over[0]] == 0:
+        raise IndexOutOfRange(
+            f"aminmax: Expected reduction dim {over[0]} to have non-zero size."
+        )
     low = call("amin", self, dim=over, keepdim=keepdim)
     return low, call("amax", self, dim=over, keepdim=keepdim)
 
@@ -203,7 +215,7 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
     place = wrap(dim, self.ndim)
     size = self.shape[place] if self.ndim else 1
     if not 1 <= k <= size:
-        raise ShapeError("kthvalue(): selected number k out of range for dimension " + str(dim))
+        raise ShapeError(f"kthvalue(): selected number k out of range for dimension {place}")
     found = sort(self, place, stable=True)
     if self.ndim == 0:
         return found
@@ -228,7 +240,7 @@ def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
     return call("sum", self != 0, dim=dims(dim, self.ndim), keepdim=False)
 
 
-METHODS = {
+METHODS: dict[str, Method] = {
     "var": var,
     "std": std,
     "norm": norm,

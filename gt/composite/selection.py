@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.casts import cast
-from gt.composite.common import Number, broadcast_shapes, numpy_names, piece, wrap
+from gt.composite.casts import TENSOR_CLASSES, cast
+from gt.composite.common import Method, Number, broadcast_shapes, numpy_names, piece, wrap
 from gt.composite.pointwise import isclose
 from gt.composite.reductions import topk
 from gt.draws import Generator, next_draw
-from gt.errors import DtypeError, InvalidValue, ShapeError
+from gt.errors import DtypeError, InvalidValue, NotSupported, ShapeError
 
 
-def places(mask: Tensor) -> Tensor:
+def true_places(mask: Tensor) -> Tensor:
     """Row-major places where a mask is true; reads their count."""
     flat = (mask if mask.dtype == _core.bool else mask != 0).reshape((math.prod(mask.shape),))
     total = flat.shape[0]
@@ -30,7 +30,7 @@ def places(mask: Tensor) -> Tensor:
 
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """Indices of the elements that are not zero, one row each; reads their count."""
-    found, columns = places(self), []
+    found, columns = true_places(self), []
     for n in reversed(self.shape):
         columns.append(found % n if n else found)
         found = found // n if n else found
@@ -55,7 +55,7 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
         raise DtypeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shapes(self.shape, mask.shape)
     x, m = self.expand(shape), mask.expand(shape)
-    return call("index_select", x.reshape((math.prod(x.shape),)), places(m), dim=0)
+    return call("index_select", x.reshape((math.prod(x.shape),)), true_places(m), dim=0)
 
 
 @numpy_names
@@ -63,7 +63,8 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
     """Values picked along `dim` by `indices`, which broadcast in the other dimensions."""
     if dim is None:
         flat = self.reshape((math.prod(self.shape),))
-        return call("gather", flat, indices.reshape((math.prod(indices.shape),)), dim=0)
+        places = counted(indices, flat.shape[0]).reshape((math.prod(indices.shape),))
+        return call("gather", flat, places, dim=0)
     place = wrap(dim, self.ndim)
     if self.ndim != indices.ndim:
         raise ShapeError(
@@ -73,24 +74,66 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
     wide = [max(n, m) if n and m else 0 for n, m in zip(self.shape, indices.shape, strict=True)]
     source, picked = list(wide), list(wide)
     source[place], picked[place] = self.shape[place], indices.shape[place]
-    return call("gather", self.expand(tuple(source)), indices.expand(tuple(picked)), dim=place)
+    places = counted(indices, self.shape[place]).expand(tuple(picked))
+    return call("gather", self.expand(tuple(source)), places, dim=place)
 
 
 def take(self: Tensor, index: Tensor) -> Tensor:
     """Elements by their row-major place."""
     flat = self.reshape((math.prod(self.shape),))
-    found = call("index_select", flat, index.reshape((math.prod(index.shape),)), dim=0)
+    places = counted(index, flat.shape[0]).reshape((math.prod(index.shape),))
+    found = call("index_select", flat, places, dim=0)
     return found.reshape(index.shape)
+
+
+def counted(index: Tensor, size: int) -> Tensor:
+    """Indices counted from the front."""
+    return call("where", index < 0, index + size, index)
 
 
 def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`self` with slices of `source` written along `dim`."""
+    if self.ndim == 0:
+        return source.expand(())
     everything = [None] * wrap(dim, self.ndim)
     return call("index_put", self, source, *everything, index, accumulate=False)
 
 
+def index_put(
+    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """`self` with `values` written (or added) where `self[indices]` reads; masks are counted."""
+    found: list[Tensor | None] = []
+    for index in indices:
+        masked = index is not None and index.dtype == _core.bool
+        found.extend(nonzero(index, as_tuple=True) if masked else [index])
+    return call("index_put", self, values, *found, accumulate=accumulate)
+
+
+def scatter(
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | Number | None = None,
+    *,
+    value: Number | None = None,
+    reduce: str | None = None,
+) -> Tensor:
+    """`self` with `src` (a tensor or a number) written, or with reduce="add" added, at `index`."""
+    source = value if src is None else src
+    if reduce is None:
+        return call("scatter", self, index, source, dim=dim)
+    if reduce != "add":
+        raise NotSupported(f"scatter: reduce={reduce!r} is not supported, only 'add'")
+    if not isinstance(source, Tensor):
+        source = call("full", size=index.shape, value=source, dtype=self.dtype)
+    return call("scatter_add", self, index, source, dim=dim)
+
+
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
     """`self` with `value` in the slices of `dim` that `index` picks."""
+    if self.ndim == 0:
+        return index_fill(self.reshape((1,)), dim, index, value).reshape(())
     place = wrap(dim, self.ndim)
     hit = call("full", size=(self.shape[place],), value=False, dtype=_core.bool)
     mask = call("scatter", hit, index, True, dim=0)
@@ -118,6 +161,8 @@ def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) ->
     length = max(int(self.amax().item()) + 1 if self.shape[0] else 0, minlength)
     if weights is None:
         weights = call("full", size=self.shape, value=1, dtype=_core.int64)
+    elif weights.dtype != _core.float32:
+        weights = cast(weights, _core.float64)
     blank = call("full", size=(length,), value=0, dtype=weights.dtype)
     return call("index_add", blank, self, weights, dim=0) if self.shape[0] else blank
 
@@ -134,6 +179,9 @@ def uniform_like(self: Tensor, shape: Sequence[int], generator: Generator | None
     return call("uniform", size=tuple(shape), dtype=dtype, low=0.0, high=1.0, seed=seed, draw=draw)
 
 
+CATEGORIES_MAX = 2**24  # PyTorch's: float32 counts no further
+
+
 def multinomial(
     self: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
@@ -144,6 +192,13 @@ def multinomial(
     """
     if self.ndim not in {1, 2}:
         raise ShapeError("prob_dist must be 1 or 2 dim")
+    if not self.dtype.is_floating_point:
+        have = TENSOR_CLASSES[repr(self.dtype)].removesuffix("Tensor")
+        raise DtypeError(
+            f"multinomial only supports floating-point dtypes for input, got: {have}"
+        )
+    if self.shape[-1] > CATEGORIES_MAX:
+        raise ShapeError("number of categories cannot exceed 2^24")
     if num_samples <= 0:
         raise ShapeError("cannot sample n_sample <= 0 samples")
     count = self.shape[-1]
@@ -166,20 +221,25 @@ def multinomial(
 def bernoulli(
     self: Tensor, p: float | None = None, *, generator: Generator | None = None
 ) -> Tensor:
-    """One with the element's probability (or with `p`), else zero; without a gradient."""
+    """One with the element's probability (or with `p`), else zero; its gradient is zero."""
     limit = self.detach() if p is None else p
     if p is not None and not 0 <= p <= 1:
         raise InvalidValue(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    return cast(uniform_like(self, self.shape, generator) < limit, self.dtype)
+    hit = uniform_like(self, self.shape, generator) < limit
+    if p is None and self.requires_grad:
+        return self.masked_fill(hit, 1.0).masked_fill(hit.logical_not(), 0.0)
+    return cast(hit, self.dtype)
 
 
-METHODS = {
+METHODS: dict[str, Method] = {
     "nonzero": nonzero,
     "argwhere": argwhere,
     "masked_select": masked_select,
     "take_along_dim": take_along_dim,
     "take": take,
     "index_copy": index_copy,
+    "index_put": index_put,
+    "scatter": scatter,
     "index_fill": index_fill,
     "equal": equal,
     "allclose": allclose,

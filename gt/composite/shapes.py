@@ -1,11 +1,14 @@
 """Views and rearrangements that the table's few view operators express; nothing here computes."""
 
+# ruff: noqa: ARG001 - output_size, which PyTorch takes to spare a wait
+
 import itertools
 import math
 from collections.abc import Sequence
 
+from gt import _core
 from gt._core import Tensor, call
-from gt.composite.common import Shape, dims, numpy_names, piece, sizes, wrap
+from gt.composite.common import Method, Shape, dims, numpy_names, piece, sizes, wrap
 from gt.errors import IndexOutOfRange, ShapeError
 
 
@@ -59,13 +62,17 @@ def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 def movedim(self: Tensor, source: int | Shape, destination: int | Shape) -> Tensor:
     """Dimensions `source` at the places `destination`, the others in their order."""
-    taken, placed = dims(source, self.ndim), dims(destination, self.ndim)
-    if len(taken) != len(placed):
+    sources = [source] if isinstance(source, int) else list(source)
+    destinations = [destination] if isinstance(destination, int) else list(destination)
+    if len(sources) != len(destinations):
         raise ShapeError(
-            "movedim: Invalid source or destination dims: source "
-            f"({list(taken)} dims) should contain the same number of dims as destination "
-            f"({list(placed)} dims)"
+            f"movedim: Invalid source or destination dims: source ({sources} dims) should contain "
+            f"the same number of dims as destination ({destinations} dims)"
         )
+    taken, placed = dims(source, self.ndim), dims(destination, self.ndim)
+    for role, given, found in (("source", sources, taken), ("destination", destinations, placed)):
+        if len(set(found)) != len(found):
+            raise ShapeError(f"movedim: repeated dim in `{role}` ({given})")
     order = [d for d in range(self.ndim) if d not in taken]
     for place, d in sorted(zip(placed, taken, strict=True)):
         order.insert(place, d)
@@ -93,8 +100,14 @@ def broadcast_to(self: Tensor, size: Shape) -> Tensor:
 
 
 @numpy_names
-def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+def narrow(self: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
+    if self.ndim == 0:
+        raise ShapeError("narrow() cannot be applied to a 0-dim tensor.")
+    if isinstance(start, Tensor):
+        if start.ndim or start.dtype.is_floating_point or start.dtype == _core.bool:
+            raise ShapeError("start must be an 0-dim integral Tensor.")
+        start = int(start.item())
     place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
     if length < 0:
         raise ShapeError("narrow(): length must be non-negative.")
@@ -168,6 +181,8 @@ def tile(self: Tensor, *dims: int | Sequence[int]) -> Tensor:
 
 def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> Tensor:
     """Elements moved along dimensions, those beyond the end back at the start."""
+    if not isinstance(shifts, int) and not shifts:
+        raise ShapeError("`shifts` required")
     if dims is None or dims == ():
         if not isinstance(shifts, int):
             raise ShapeError("shifts and dimensions must align. shifts: 1, dims:0")
@@ -178,6 +193,8 @@ def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> 
         raise ShapeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(places)}"
         )
+    if self.ndim == 0:
+        raise IndexOutOfRange("Dimension specified as 0 but tensor has no dimensions")
     out = self
     for move, place in zip(moves, places, strict=True):
         d = wrap(place, self.ndim)
@@ -189,7 +206,9 @@ def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> 
 
 
 @numpy_names
-def repeat_interleave(self: Tensor, repeats: int | Tensor, dim: int | None = None) -> Tensor:
+def repeat_interleave(
+    self: Tensor, repeats: int | Tensor, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Each element (or slice of `dim`) `repeats` times in a row.
 
     Args:
@@ -222,6 +241,8 @@ def sum_to_size(self: Tensor, *size: int | Sequence[int]) -> Tensor:
         raise ShapeError(
             f"size {{{list(shape)}}} is not expandable to size {{{list(self.shape)}}}."
         )
+    if not shape:
+        return self.sum()  # of bools and small integers, as a sum of all is everywhere
     grown = (lead + d for d, n in enumerate(shape) if n == 1 and self.shape[lead + d] != 1)
     over = (*range(lead), *grown)
     return call("sum", self, dim=over, keepdim=False).reshape(shape) if over else self
@@ -245,7 +266,7 @@ def trace(self: Tensor) -> Tensor:
     return call("diagonal", self, offset=0, dim1=0, dim2=1).sum()
 
 
-METHODS = {
+METHODS: dict[str, Method] = {
     "size": size,
     "ndimension": Tensor.dim,
     "nelement": Tensor.numel,

@@ -1,15 +1,21 @@
 """`gt demo`: two small models on real data, through the dispatcher and two workers.
 
-digits.py trains data-parallel; chargpt.py trains a GPT beside PyTorch; model.py is that GPT. Needs `gt-tensor[demo]`.
+digits.py trains data-parallel; chargpt.py trains a GPT beside PyTorch; model.py is that GPT.
+Needs `gt-tensor[demo]`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gt.demo import chargpt, digits
 
 WORKERS = 2
 ACCURACY_MIN = 0.97
@@ -35,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import gt
     from gt.demo import chargpt, digits, plot
 
-    torch.set_num_threads(1)  # as each of GT's workers has
+    threads = max(1, len(os.sched_getaffinity(0)) // WORKERS)
+    torch.set_num_threads(threads)  # as many as each of GT's workers has
     gt.gpu_workers(WORKERS)
     scans = digits.train(
         digits.load(options.seed),
@@ -53,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         dtype="float64" if options.float64 else "float32",
         show_progress=not options.no_progress,
     )
-    _report(text)
+    _report(text, threads)
     if not options.no_plot:
         plot.draw(scans, text, options.output)
         print(f"the curves: {options.output}")
@@ -73,7 +80,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _report(text: chargpt.Result) -> None:
+def _report(text: chargpt.Result, threads: int) -> None:
     steps = len(text.losses)
     ratio = text.seconds / text.torch_seconds
     print(
@@ -82,7 +89,7 @@ def _report(text: chargpt.Result) -> None:
     )
     print(
         f"speed: GT {steps / text.seconds:.0f} steps/s, PyTorch {steps / text.torch_seconds:.0f} "
-        f"steps/s, one thread each: {ratio:.2f} x PyTorch's time"
+        f"steps/s, {threads} thread(s) each: {ratio:.2f} x PyTorch's time"
     )
     print(f"what the GPT writes:\n{_indented(text.sample)}")
 
@@ -92,10 +99,14 @@ def _indented(text: str) -> str:
 
 
 def _where_it_ran() -> None:
-    from gt import _core
+    from gt import debug
 
-    for worker in _core.worker_stats():
-        print(worker)
+    print("what ran where: this process emitted instructions, its dispatcher placed them, and")
+    for place, worker in enumerate(debug.get_worker_stats()):
+        print(
+            f"  worker {place} executed {worker['executed']:,} of them and held at most "
+            f"{worker['bytes_peak'] / 1e6:.1f} MB"
+        )
 
 
 def _as_it_should(scans: digits.Result, text: chargpt.Result, *, quick: bool) -> bool:

@@ -1,4 +1,4 @@
-"""The small GPT on real text, trained in GT and in PyTorch from the same weights on the same batches.
+"""The small GPT on real text, trained in GT and in PyTorch: same weights, same batches.
 
 The text is the source of the running interpreter's standard library: always there, nothing shipped.
 """

@@ -1,6 +1,7 @@
-"""Handwritten digits, trained data-parallel: each batch is spread over the workers, the model stays whole.
+"""Handwritten digits, trained data-parallel: batches are cut over the workers, the model is not.
 
-The data are the 1,797 scans of 8 by 8 points that scikit-learn ships; a stratified quarter is held out.
+The data are the 1,797 scans of 8 by 8 points that scikit-learn ships; a stratified quarter is
+held out.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Result:
 
 
 def load(seed: int) -> Digits:
-    """The scans, three quarters for training; the seed chooses which, evenly over the ten digits."""
+    """The scans; the seed chooses which quarter is held out, evenly over the ten digits."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -122,4 +123,5 @@ def _moved(scans: Array, generator: np.random.Generator) -> Array:
     down, right = generator.choice([0, 1, 2], p=[0.1, 0.8, 0.1], size=(2, len(scans)))
     rows = down[:, None, None] + np.arange(SIDE)[:, None]
     columns = right[:, None, None] + np.arange(SIDE)
-    return images[np.arange(len(scans))[:, None, None], rows, columns].reshape(len(scans), -1)
+    moved: Array = images[np.arange(len(scans))[:, None, None], rows, columns]
+    return moved.reshape(len(scans), -1)

@@ -1,4 +1,4 @@
-"""A small character-level GPT, written once for two libraries: `char_gpt(gt, …)` and `char_gpt(torch, …)`."""
+"""A small character-level GPT, written once for two libraries: give it `gt` or `torch`."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ def char_gpt(lib: ModuleType, sizes: Sizes) -> Module:
 
         def forward(self, x: Tensor) -> Tensor:
             x = x + self.attention(self.before_attention(x))
-            x = x + self.net(self.before_net(x))
-            return x
+            return x + self.net(self.before_net(x))
 
     class CharGPT(nn.Module):  # type: ignore[name-defined,misc]
         def __init__(self) -> None:

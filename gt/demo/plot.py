@@ -12,9 +12,9 @@ def draw(scans: digits.Result, text: chargpt.Result, path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")  # a file only; no window
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
     left.plot(scans.losses, linewidth=0.8)
     left.set(
         title=f"digits on two workers: {scans.accuracy:.1%} of {scans.held_out} held-out scans",
@@ -31,4 +31,4 @@ def draw(scans: digits.Result, text: chargpt.Result, path: Path) -> None:
     )
     right.legend()
     figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    plt.close(figure)

@@ -12,10 +12,20 @@ gradient(
 )
 gradient(
     "linear",
-    input=lambda g, s: g @ s.weight,
-    weight=lambda g, s: flat(g).mT @ flat(s.input),
+    input=lambda g, s: linear_input(g, s.weight),
+    weight=lambda g, s: linear_weight(g, s.input, s.shape_of("weight")),
     bias=lambda g, s: sum_to(g, s.shape_of("bias")),
 )
+
+
+def linear_input(g: Tensor, weight: Tensor) -> Tensor:
+    return g @ weight if weight.ndim == 2 else g.reshape((*g.shape, 1)) * weight  # -> [..., k]
+
+
+def linear_weight(g: Tensor, x: Tensor, shape: Shape) -> Tensor:
+    if len(shape) == 1:  # a vector: each output is a number
+        return (flat(x).mT @ g.reshape((math.prod(g.shape), 1))).reshape(shape)
+    return flat(g).mT @ flat(x)  # [n, m] @ [m, k] -> [n, k]
 
 
 def flat(x: Tensor) -> Tensor:

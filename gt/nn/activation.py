@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gt._core import Tensor
-
 from gt.nn import functional
 from gt.nn.module import Module
 

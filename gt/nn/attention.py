@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.errors import NotSupported
 from gt.nn import functional, init
 from gt.nn.functional.attention import attention_weights

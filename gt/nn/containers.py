@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gt._core import Tensor
-
 from gt.nn.listing import indented
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter

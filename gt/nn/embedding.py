@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.functional.layer import row_index
 from gt.nn.module import Module
@@ -58,7 +57,8 @@ class Embedding(Module):
         """An embedding of these rows, [rows, width]; not trained if `freeze`."""
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        made = cls(*embeddings.shape, padding_idx=padding_idx, dtype=embeddings.dtype)
+        rows, width = embeddings.shape
+        made = cls(rows, width, padding_idx=padding_idx, dtype=embeddings.dtype)
         made.weight = Parameter(embeddings, requires_grad=not freeze)
         return made
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from gt._core import Tensor
-
 import gt
 from gt import _core
+from gt._core import Tensor
 
 _LINEAR_LIKE = ("linear", "conv1d", "conv2d", "conv3d", "sigmoid")
 

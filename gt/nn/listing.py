@@ -9,7 +9,6 @@ from gt.nn.parameter import Parameter
 
 if TYPE_CHECKING:
     from gt._core import Tensor
-
     from gt.nn.module import Module
 
 Member = TypeVar("Member", bound="Tensor")

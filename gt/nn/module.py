@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.nn import listing, state
 from gt.nn.hooks import HookHandle, Hooks, call_hooked
 from gt.nn.listing import ParameterListing
@@ -185,7 +184,7 @@ class Module:
     def _forget(self, name: str, keep: Mapping[str, object]) -> None:
         for table in (self.__dict__, self._parameters, self._buffers, self._modules):
             if table is not keep:
-                table.pop(name, None)  # type: ignore[attr-defined]
+                table.pop(name, None)
         self._transient.discard(name)
 
     def __delattr__(self, name: str) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter

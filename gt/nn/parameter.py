@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 
 
 class Parameter(Tensor):
@@ -21,6 +20,9 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
+
+    def __str__(self) -> str:
+        return repr(self)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
         known = memo.get(id(self))

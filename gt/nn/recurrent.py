@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
@@ -65,7 +64,9 @@ class RecurrentBase(Module):
         for layer in range(num_layers):
             width = input_size if layer == 0 else hidden_size * directions
             for suffix in self._suffixes(layer):
-                shapes = [("weight_ih", (gates * hidden_size, width))]
+                shapes: list[tuple[str, tuple[int, ...]]] = [
+                    ("weight_ih", (gates * hidden_size, width))
+                ]
                 shapes.append(("weight_hh", (gates * hidden_size, hidden_size)))
                 shapes += [
                     (name, (gates * hidden_size,)) for name in ("bias_ih", "bias_hh") if bias
@@ -208,9 +209,20 @@ class RNN(RecurrentBase):
                 f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
             )
         step = tanh_step if nonlinearity == "tanh" else relu_step
-        sizes = (input_size, hidden_size, num_layers)
-        options = (bias, batch_first, dropout, bidirectional, device, dtype)
-        super().__init__(1, step, 1, *sizes, *options)
+        super().__init__(
+            1,
+            step,
+            1,
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+        )
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -233,9 +245,20 @@ class GRU(RecurrentBase):
         device: object = None,
         dtype: gt.dtype | None = None,
     ) -> None:
-        sizes = (input_size, hidden_size, num_layers)
-        options = (bias, batch_first, dropout, bidirectional, device, dtype)
-        super().__init__(3, gru_step, 1, *sizes, *options)
+        super().__init__(
+            3,
+            gru_step,
+            1,
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+        )
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         output, (last,) = self._run(input, None if hx is None else (hx,))
@@ -257,9 +280,20 @@ class LSTM(RecurrentBase):
         device: object = None,
         dtype: gt.dtype | None = None,
     ) -> None:
-        sizes = (input_size, hidden_size, num_layers)
-        options = (bias, batch_first, dropout, bidirectional, device, dtype)
-        super().__init__(4, lstm_step, 2, *sizes, *options)
+        super().__init__(
+            4,
+            lstm_step,
+            2,
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+        )
 
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None

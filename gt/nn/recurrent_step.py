@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 from typing import TypeAlias
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter

@@ -6,9 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.nn.parameter import Parameter
 
 if TYPE_CHECKING:
@@ -24,10 +23,11 @@ class IncompatibleKeys(NamedTuple):
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
-        missing, unexpected = self
+        missing, unexpected = self.missing_keys, self.unexpected_keys
         return f"_IncompatibleKeys(missing_keys={missing}, unexpected_keys={unexpected})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
 
 def collect(module: Module, prefix: str, *, keep_vars: bool) -> dict[str, Tensor]:
@@ -79,7 +79,7 @@ def _entries(module: Module, prefix: str) -> Iterator[tuple[str, Module, str, Te
 
 
 def _load_one(
-    owner: Module, local_name: str, name: str, value: Tensor, given: Tensor, *, assign: bool
+    owner: Module, local_name: str, name: str, value: Tensor, given: object, *, assign: bool
 ) -> str | None:
     if not isinstance(given, Tensor):
         return (

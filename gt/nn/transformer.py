@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.nn import functional
 from gt.nn.attention import MultiheadAttention
 from gt.nn.containers import ModuleList
@@ -140,7 +139,10 @@ class TransformerEncoder(Module):
 
 
 def _activation(name: str) -> Callable[[Tensor], Tensor]:
-    known = {"relu": functional.relu, "gelu": functional.gelu}
+    known: dict[str, Callable[[Tensor], Tensor]] = {
+        "relu": functional.relu,
+        "gelu": functional.gelu,
+    }
     if name not in known:
         raise RuntimeError(f"activation should be relu/gelu, not {name}")
     return known[name]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gt._core import Tensor
+from typing import Any
 
 import gt
 from gt import _core
+from gt._core import Tensor
 from gt.errors import NotSupported
 from gt.optim.optimizer import Group, Optimizer, Params, check_at_least_zero
 
@@ -65,15 +64,15 @@ class Adam(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, group: Group, params: Sequence[Tensor]) -> None:
+    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
         amsgrad = bool(group["amsgrad"])
         states = [self._state_of(param, amsgrad=amsgrad) for param in params]
         for state in states:
             state["step"] += 1
         beta1, beta2 = group["betas"]
         _core.adamw_step(
-            list(params),
-            [param.grad for param in params],
+            params,
+            grads,
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [state["max_exp_avg_sq"] for state in states] if amsgrad else None,
@@ -87,7 +86,7 @@ class Adam(Optimizer):
             maximize=bool(group["maximize"]),
         )
 
-    def _state_of(self, param: Tensor, *, amsgrad: bool) -> dict[str, object]:
+    def _state_of(self, param: Tensor, *, amsgrad: bool) -> dict[str, Any]:
         state = self.state[param]
         if not state:
             state["step"] = 0

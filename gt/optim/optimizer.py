@@ -6,12 +6,11 @@ import copy
 import itertools
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.nn.listing import clear_gradient
 from gt.nn.names import typename
 
@@ -60,13 +59,14 @@ class Optimizer:
                 loss = closure()
         with gt.no_grad():
             for group in self.param_groups:
-                params = [param for param in group["params"] if param.grad is not None]
+                pairs = [(param, param.grad) for param in group["params"]]
+                params = [param for param, grad in pairs if grad is not None]
                 if params:
-                    self._update(group, params)
+                    self._update(group, params, [grad for _, grad in pairs if grad is not None])
         return loss
 
-    def _update(self, group: Group, params: Sequence[Tensor]) -> None:
-        """Update `params`, all of this group and with a gradient."""
+    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
+        """Update `params`, all of this group, by their gradients."""
         raise NotImplementedError
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -216,7 +216,9 @@ def _split_names(params: object) -> tuple[list[Tensor], list[str]]:
 
 def _loaded(name: str, value: object, param: Tensor) -> object:
     if name == "step":
-        return int(value.item() if isinstance(value, Tensor) else value)  # type: ignore[call-overload]
+        steps = value.item() if isinstance(value, Tensor) else value
+        assert isinstance(steps, int | float), steps
+        return int(steps)
     if isinstance(value, Tensor):
         value = value.detach().clone()
         return value.to(param.dtype) if param.is_floating_point() else value

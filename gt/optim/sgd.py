@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gt._core import Tensor
-
 from gt import _core
+from gt._core import Tensor
 from gt.errors import NotSupported
 from gt.optim.optimizer import Group, Optimizer, Params, check_at_least_zero
 
@@ -57,12 +54,12 @@ class SGD(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, group: Group, params: Sequence[Tensor]) -> None:
+    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
         momentum = float(group["momentum"])
         states = [self.state[param] for param in params] if momentum else []
         buffers = _core.sgd_step(
-            list(params),
-            [param.grad for param in params],
+            params,
+            grads,
             [state.get("momentum_buffer") for state in states] or [None] * len(params),
             lr=float(group["lr"]),
             momentum=momentum,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
+from gt import config
 from gt.worker import startup
 
 
@@ -17,15 +17,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--backend",
         choices=startup.BACKENDS,
-        default=os.environ.get("GT_BACKEND") or None,
         help="what executes (default: GT_BACKEND, else torch where it is installed, else numpy)",
     )
     parser.add_argument("--threads", type=int, metavar="N", help="threads of one operation")
     parser.add_argument("--id", type=int, metavar="N", help="the index that this worker would like")
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.backend not in (None, *startup.BACKENDS):
-        parser.error(f"GT_BACKEND={arguments.backend}: one of {', '.join(startup.BACKENDS)}")
     ways = [arguments.port, arguments.unix, arguments.control_fd]
     if sum(way is not None for way in ways) != 1:
         parser.error("one of --port and --unix says where the dispatcher is")
@@ -37,9 +34,10 @@ def main() -> int:
     arguments = _arguments()
     return startup.run(
         startup.Start(
-            backend=arguments.backend,
+            backend=arguments.backend or config.backend(),
             threads=arguments.threads,
             index=arguments.id,
+            token=config.token() or "",
             control_fd=arguments.control_fd,
             host=arguments.host,
             port=arguments.port,

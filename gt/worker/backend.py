@@ -1,6 +1,6 @@
 """What a backend gives the worker's loop: kernels by operator, and a few functions on its values.
 
-Nothing here knows of torch or numpy; `gt.worker.kernels` and `gt.worker.reference` fill one in each.
+Nothing here knows of torch or numpy; `gt.worker.kernels` and `gt.worker.reference` fill them in.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ InPlace = tuple[int, Kernel, bool]
 class Backend(Generic[Value]):
     """One way to execute instructions.
 
-    A kernel gets the operands in the row's order (values, Python numbers, None where absent; a list as
-    one Python list, last), then the attributes in the row's order. It returns a value, or a tuple of
-    the row's outputs. Only kernels of the family `view` may return memory of an operand.
+    A kernel gets the operands in the row's order (values, Python numbers, None where absent; a list
+    as one Python list, last), then the attributes in the row's order. It returns a value, or a
+    tuple of the row's outputs. Only kernels of the family `view` may return memory of an operand.
     """
 
     name: str

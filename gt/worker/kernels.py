@@ -1,8 +1,9 @@
-"""The torch backend: its kernels by row of ops.toml, and what the worker's loop needs beside them."""
+"""The torch backend: its kernels by row of ops.toml, and what the loop needs beside them."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -51,7 +52,7 @@ TORCH: dict[str, Kernel] = table(torch.device("cpu"))
 
 
 def backend(device: torch.device | None = None) -> Backend[Tensor]:
-    """Torch on a device: the given one, else the first that `CUDA_VISIBLE_DEVICES` shows, else the CPU."""
+    """Torch on the given device, else on the first GPU that is visible, else on the CPU."""
     if device is None:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     on_host = device.type == "cpu"
@@ -105,7 +106,7 @@ def _fold(dtype: int, fold: str, shards: list[bytes]) -> bytes:
     return total.to(DTYPES[dtype]).view(torch.uint8).numpy().tobytes()
 
 
-_FOLDS: dict[str, Kernel] = {
+_FOLDS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "sum": torch.add,
     "max": torch.maximum,
     "min": torch.minimum,
@@ -115,4 +116,3 @@ _FOLDS: dict[str, Kernel] = {
 
 def _no_wait() -> None:
     """Kernels on the CPU have run when they return."""
-

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gt.worker.backend import Kernel
 from gt.worker.reference_values import (
     Array,
+    Places,
     cast,
     dtype_name,
     marked,
@@ -56,15 +57,13 @@ def _diagonal(self: Array, offset: int, dim1: int, dim2: int) -> Array:
     return marked(np.diagonal(self, offset, dim1, dim2), self)
 
 
-def _written(self: Array, index: tuple[object, ...], src: Array | Number) -> Array:
+def _written(self: Array, index: Places, src: Array | Number) -> Array:
     out = np.array(self)
     out[index] = cast(src, dtype_name(self))
     return marked(out, self)
 
 
-def _slice_scatter(
-    self: Array, src: Array, dim: int, start: int, end: int, step: int
-) -> Array:
+def _slice_scatter(self: Array, src: Array, dim: int, start: int, end: int, step: int) -> Array:
     return _written(self, _along(self.ndim, dim, slice(start, end, step)), src)
 
 
@@ -136,7 +135,7 @@ def _grid(index: Index, dim: int) -> tuple[Index, ...]:
     """For each place of `index`, the place that it names along `dim`."""
     if index.ndim == 0:
         return ()
-    grid = list(np.indices(index.shape))
+    grid: list[Index] = list(np.indices(index.shape))
     grid[dim] = index
     return tuple(grid)
 
@@ -155,7 +154,7 @@ def _scatter(self: Array, index: Index, src: Array | Number, dim: int) -> Array:
     return _written(self, _grid(index, dim), part)
 
 
-def _added(self: Array, index: tuple[object, ...], src: Array) -> Array:
+def _added(self: Array, index: Places, src: Array) -> Array:
     out = np.array(widened(self))
     np.add.at(out, index, widened(src).astype(out.dtype))
     return narrowed(out, dtype_name(self))
@@ -177,7 +176,7 @@ def _index_add(self: Array, index: Index, source: Array, dim: int) -> Array:
     return _added(self, tuple(place), source)
 
 
-def _places(indices: list[Array | None]) -> tuple[object, ...]:
+def _places(indices: list[Array | None]) -> Places:
     return tuple(slice(None) if index is None else index for index in indices)
 
 
@@ -214,9 +213,7 @@ def _sort(self: Array, dim: int, descending: bool, stable: bool) -> tuple[Array,
     return marked(np.take_along_axis(np.asarray(self), order, dim), self), order
 
 
-def _topk(
-    self: Array, k: int, dim: int, largest: bool, sorted: bool
-) -> tuple[Array, Array]:
+def _topk(self: Array, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Array, Array]:
     values, order = _sort(self, dim, largest, sorted)
     if self.ndim == 0:
         return values, order

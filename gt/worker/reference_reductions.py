@@ -32,7 +32,10 @@ def _matmul(self: Array, other: Array) -> Array:
 
 def _linear(input: Array, weight: Array, bias: Array | None) -> Array:
     name = promotion((input, weight))
-    out = np.matmul(_as(input, name), np.swapaxes(_as(weight, name), -1, -2) if weight.ndim > 1 else _as(weight, name))
+    out = np.matmul(
+        _as(input, name),
+        np.swapaxes(_as(weight, name), -1, -2) if weight.ndim > 1 else _as(weight, name),
+    )
     return narrowed(out if bias is None else out + _as(bias, name), name)
 
 
@@ -118,7 +121,9 @@ def _cumsum(self: Array, dim: int, dtype: str | None) -> Array:
 def _shifted(self: Array, dim: int, dtype: str | None) -> tuple[Array, str]:
     name = dtype or dtype_name(self)
     wide = _as(self, name)
-    return wide - np.max(wide, axis=dim, keepdims=True) if wide.size and wide.ndim else wide * 0, name
+    return wide - np.max(
+        wide, axis=dim, keepdims=True
+    ) if wide.size and wide.ndim else wide * 0, name
 
 
 def _softmax(self: Array, dim: int, dtype: str | None) -> Array:
@@ -176,7 +181,11 @@ def _layer_norm_backward(
     middle = np.mean(inner, axis=axis, keepdims=True)
     along = np.mean(inner * normal, axis=axis, keepdims=True)
     batch = tuple(range(g.ndim - len(size)))
-    grads = (scale * (inner - middle - normal * along), np.sum(g * normal, axis=batch), np.sum(g, axis=batch))
+    grads = (
+        scale * (inner - middle - normal * along),
+        np.sum(g * normal, axis=batch),
+        np.sum(g, axis=batch),
+    )
     first, second, third = (narrowed(one, name) for one in grads)
     return first, second, third
 
@@ -232,8 +241,12 @@ def _nll_loss_backward(
 def _mse_loss(self: Array, target: Array, reduction: str) -> Array:
     name = promotion((self, target))
     squares = np.square(_as(self, name) - _as(target, name))
-    reduce = {"none": lambda x: x, "mean": np.mean, "sum": np.sum}[reduction]
-    return narrowed(reduce(squares), name)
+    reductions: dict[str, Callable[[Array], Array]] = {
+        "none": np.asarray,
+        "mean": np.mean,
+        "sum": np.sum,
+    }
+    return narrowed(reductions[reduction](squares), name)
 
 
 def _mse_loss_backward(grad: Array, self: Array, target: Array, reduction: str) -> Array:

@@ -7,11 +7,14 @@ compute in a wide dtype (float32 for both halves) and round once, as torch does 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]
+# Of any dtype: numpy's stubs do not compute with `generic`.
+Array = npt.NDArray[Any]
+Places = tuple[Any, ...]
 Number = int | float | bool
 Operand = Array | Number | None
 
@@ -50,6 +53,7 @@ def dtype_name(value: Operand) -> str:
 
 
 def is_float(name: str) -> bool:
+    """Whether the dtype is one of the four floating ones."""
     return name in _FLOATS
 
 
@@ -124,14 +128,14 @@ def promotion(operands: Sequence[Operand]) -> str:
         if operand is None:
             continue
         rank = 2 if not isinstance(operand, np.ndarray) else 0 if operand.ndim else 1
-        name, known = dtype_name(operand), ranks[rank]
-        ranks[rank] = name if known is None else promoted(known, name)
+        name, earlier = dtype_name(operand), ranks[rank]
+        ranks[rank] = name if earlier is None else promoted(earlier, name)
     result: str | None = None
-    for name in ranks:
-        if name is None:
+    for known in ranks:
+        if known is None:
             continue
         if result is None:
-            result = name
-        elif _category(name) > _category(result):
-            result = promoted(result, name)
+            result = known
+        elif _category(known) > _category(result):
+            result = promoted(result, known)
     return result or "float32"

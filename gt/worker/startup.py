@@ -9,40 +9,43 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from gt import _core
+from gt._core import run_on_descriptors, run_on_socket
 
 if TYPE_CHECKING:
-    from gt.worker.backend import Backend
+    from torch import Tensor
 
-BACKENDS = ("pytorch", "torch", "numpy")
+    from gt.worker.backend import Backend
+    from gt.worker.reference_values import Array
+
+BACKENDS = ("auto", "pytorch", "torch", "numpy")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
     """What the command line says."""
 
-    backend: str | None
+    backend: str
     threads: int | None
     index: int | None
+    token: str
     control_fd: int | None
     host: str
     port: int | None
     unix: str | None
 
 
-def choose(name: str | None) -> Backend:
-    """The backend of that name; without one torch, or numpy where there is no torch."""
-    if name is None and importlib.util.find_spec("torch") is None:
-        print(
-            "gt.worker: PyTorch is not installed; this worker computes with numpy, slowly",
-            file=sys.stderr,
+def choose(name: str) -> Backend[Tensor] | Backend[Array]:
+    """The backend of that name; for `auto` torch, or numpy where there is no torch."""
+    if name == "auto" and importlib.util.find_spec("torch") is None:
+        sys.stderr.write(
+            "gt.worker: PyTorch is not installed; this worker computes with numpy, slowly\n"
         )
         name = "numpy"
     if name == "numpy":
-        from gt.worker import reference  # noqa: PLC0415  torch and numpy are alternatives
+        from gt.worker import reference
 
         return reference.backend()
-    from gt.worker import kernels  # noqa: PLC0415  as above
+    from gt.worker import kernels
 
     return kernels.backend()
 
@@ -55,9 +58,16 @@ def run(start: Start) -> int:
         backend.set_threads(start.threads)
     with backend.guard():
         if start.control_fd is not None:
-            _core.run_on_descriptors(start.control_fd, backend)
+            run_on_descriptors(start.control_fd, backend)
         else:
-            _core.run_on_socket(start.host, start.port, start.unix, start.index, backend)
+            run_on_socket(
+                host=start.host,
+                port=start.port,
+                unix=start.unix,
+                index=start.index,
+                token=start.token,
+                backend=backend,
+            )
     return 0
 
 
@@ -68,5 +78,5 @@ def _leave_terminal() -> None:
         try:
             os.setsid()
         except PermissionError:
-            # The leader of a process group already: started from a shell, which keeps its job control.
+            # The leader of a process group already: a shell started it and keeps job control.
             return

@@ -59,9 +59,7 @@ class Random:
         drawn = dtype if dtype in _INTEGERS_DRAWN else torch.int64
         return self._filled("integers", size, drawn, seed, draw, low, high).to(dtype)
 
-    def bernoulli(
-        self, size: Size, dtype: torch.dtype, p: float, seed: int, draw: int
-    ) -> Tensor:
+    def bernoulli(self, size: Size, dtype: torch.dtype, p: float, seed: int, draw: int) -> Tensor:
         drawn = dtype if dtype in _BERNOULLI_DRAWN or dtype.is_floating_point else torch.bool
         return self._filled("bernoulli", size, drawn, seed, draw, p).to(dtype)
 

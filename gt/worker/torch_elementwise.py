@@ -16,30 +16,117 @@ from gt.worker.backend import InPlace, Kernel
 Number = int | float | bool
 Operand = Tensor | Number
 
-_UNARY = (
-    "neg abs sign exp expm1 log log1p log2 log10 sqrt rsqrt reciprocal square sin cos tan tanh sigmoid"
-    " erf relu floor ceil round trunc isnan isinf isfinite logical_not bitwise_not"
-).split()
-_BINARY = (
-    "add sub mul div floor_divide remainder fmod pow eq ne lt le gt ge bitwise_and bitwise_or"
-    " bitwise_xor lerp"
-).split()
+_UNARY = [
+    "neg",
+    "abs",
+    "sign",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "square",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "relu",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "logical_not",
+    "bitwise_not",
+]
+_BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "pow",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "lerp",
+]
 # Their methods take no number in place of a tensor.
-_BINARY_OF_TENSORS = "maximum minimum atan2 logical_and logical_or logical_xor".split()
+_BINARY_OF_TENSORS = ["maximum", "minimum", "atan2", "logical_and", "logical_or", "logical_xor"]
 # Functions that take a number first; for the others it becomes a tensor of the promoted dtype.
-_NUMBER_FIRST = (
-    "add sub mul div floor_divide remainder pow bitwise_and bitwise_or bitwise_xor where"
-).split()
-_IN_PLACE_UNARY = (
-    "neg abs sign exp expm1 log log1p log2 log10 sqrt rsqrt reciprocal square sin cos tan tanh sigmoid"
-    " erf relu floor ceil round trunc bitwise_not"
-).split()
-_IN_PLACE_BINARY = (
-    "add sub mul div floor_divide remainder fmod pow bitwise_and bitwise_or bitwise_xor lerp"
-    " masked_fill"
-).split()
+_NUMBER_FIRST = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "floor_divide",
+    "remainder",
+    "pow",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "where",
+]
+_IN_PLACE_UNARY = [
+    "neg",
+    "abs",
+    "sign",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "square",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "relu",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "bitwise_not",
+]
+_IN_PLACE_BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "pow",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "lerp",
+    "masked_fill",
+]
 # self op other is other op self to the last bit, so either operand's buffer will do.
-_COMMUTATIVE = "add mul bitwise_and bitwise_or bitwise_xor".split()
+_COMMUTATIVE = ["add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"]
 
 _aten = torch.ops.aten
 _nn = torch._C._nn  # noqa: SLF001  torch.nn.functional checks arguments again and costs as much as the kernel
@@ -132,7 +219,7 @@ def kernels() -> dict[str, Kernel]:
 def number_first() -> dict[str, Kernel]:
     """Kernels for rows whose first operand is a number."""
     table: dict[str, Kernel] = {name: getattr(torch, name) for name in _NUMBER_FIRST}
-    for name in "fmod eq ne lt le gt ge".split():
+    for name in ["fmod", "eq", "ne", "lt", "le", "gt", "ge"]:
         table[name] = _of_tensors(getattr(Tensor, name))
     return table
 

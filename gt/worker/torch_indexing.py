@@ -105,9 +105,7 @@ def _select_scatter_over(self: Tensor, src: Tensor, dim: int, index: int) -> Ten
     return self
 
 
-def _diagonal_scatter_over(
-    self: Tensor, src: Tensor, offset: int, dim1: int, dim2: int
-) -> Tensor:
+def _diagonal_scatter_over(self: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     self.diagonal(offset, dim1, dim2).copy_(src)
     return self
 

@@ -83,7 +83,7 @@ def _layer_norm_backward(
 
 
 def _flat(self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Classes in dimension 1 and everything behind it in one, as torch's kernel for images has it."""
+    """Classes in dimension 1 and all behind it in one, as torch's kernel for images has it."""
     batch, classes = self.shape[:2]  # [n, c, ...] -> [n, c, 1, d]
     return self.reshape(batch, classes, 1, -1), target.reshape(batch, 1, -1)
 
@@ -122,7 +122,8 @@ def _nll_loss_backward(
 
 
 def _mse_loss(self: Tensor, target: Tensor, reduction: str) -> Tensor:
-    return _nn.mse_loss(self, target, _REDUCTION[reduction])
+    # torch's stub has the argument of torch.nn.functional.
+    return _nn.mse_loss(self, target, _REDUCTION[reduction])  # type: ignore[arg-type]
 
 
 def _mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""Optimizer steps for torch: its own fused kernels, over the operands' buffers where those may go."""
+"""Optimizer steps for torch: its own fused kernels, over the operands' buffers where it may."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ def _sgd_over(
     maximize: bool,
     first_step: bool,
 ) -> tuple[Tensor, Tensor]:
+    param, grad = param.contiguous(), grad.contiguous()  # fused kernels take no heed of strides
     has_buffer = momentum != 0
     if has_buffer and buffer is None:
         buffer, first_step = torch.zeros_like(param), True
-    torch._fused_sgd_(  # noqa: SLF001  what torch.optim.SGD(fused=True) calls
+    elif buffer is not None:
+        buffer = buffer.contiguous()
+    torch._fused_sgd_(
         [param],
         [grad],
         [buffer] if has_buffer and buffer is not None else [],
@@ -49,7 +52,9 @@ def _sgd_over_param(
     return _sgd_over(param, grad, _clone(buffer), *attrs)  # type: ignore[arg-type]
 
 
-def _sgd(param: Tensor, grad: Tensor, buffer: Tensor | None, *attrs: object) -> tuple[Tensor, Tensor]:
+def _sgd(
+    param: Tensor, grad: Tensor, buffer: Tensor | None, *attrs: object
+) -> tuple[Tensor, Tensor]:
     return _sgd_over(param.clone(), grad, _clone(buffer), *attrs)  # type: ignore[arg-type]
 
 
@@ -68,7 +73,12 @@ def _adamw_over(
     decoupled: bool,
     maximize: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    update = torch._fused_adamw_ if decoupled else torch._fused_adam_  # noqa: SLF001  as above
+    # fused kernels take no heed of strides
+    param, grad = param.contiguous(), grad.contiguous()
+    exp_avg, exp_avg_sq = exp_avg.contiguous(), exp_avg_sq.contiguous()
+    if max_exp_avg_sq is not None:
+        max_exp_avg_sq = max_exp_avg_sq.contiguous()
+    update = torch._fused_adamw_ if decoupled else torch._fused_adam_
     update(
         [param],
         [grad],

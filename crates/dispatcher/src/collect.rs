@@ -1,10 +1,11 @@
 //! Moving pieces between workers: replicate, gather, cut, reduce. Only instructions pass here; bytes go worker to worker.
 
 use crate::event::{SessionId, Sink};
+use crate::planted;
 use crate::Dispatcher;
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
 use gt_protocol::sharding::Fold;
-use gt_protocol::{Attr, Dims, Id, Instruction, Meta, Op, Operand};
+use gt_protocol::{Attr, Dims, Id, Meta, Op, Operand};
 use smallvec::{SmallVec, smallvec};
 
 /// The pieces of a value.
@@ -44,7 +45,10 @@ impl Dispatcher {
             }
         }
         let layout = Layout { mesh: mesh.clone(), placement: Placement::Replicate };
-        if let Some(value) = self.sessions.get_mut(&session).and_then(|state| state.value_mut(slot)) {
+        let value = self.sessions.get_mut(&session).and_then(|state| state.value_mut(slot));
+        if let Some(value) = value
+            && !planted::REPLICA_FORGOTTEN
+        {
             value.layout = layout;
             value.slots = slots.clone();
         }
@@ -114,7 +118,7 @@ impl Dispatcher {
         sink: &mut dyn Sink,
     ) -> u32 {
         let piece = self.take_slot(worker);
-        let mut word = Instruction::new(Op::Slice);
+        let mut word = self.word(Op::Slice);
         word.outputs.push(Id::slot(piece));
         word.operands.push(Operand::Value(Id::slot(slot)));
         let dim = i64::try_from(dim).unwrap_or(0);
@@ -134,7 +138,8 @@ impl Dispatcher {
         let mesh = Mesh::new(&self.alive());
         let meta = self.meta_of(session, slot)?;
         let shards = self.shards_of(session, slot)?;
-        let Some(dim) = dim else {
+        // One worker holds the whole, however it is cut.
+        let Some(dim) = dim.filter(|_| mesh.len() > 1) else {
             // In slots of its own: the source keeps its layout.
             let slots = match &shards.layout.placement {
                 Placement::Replicate => self.copies(session, &shards, &mesh, meta, sink),
@@ -188,7 +193,7 @@ impl Dispatcher {
         sink: &mut dyn Sink,
     ) -> u32 {
         let twin = self.take_slot(worker);
-        let mut word = Instruction::new(Op::Reshape);
+        let mut word = self.word(Op::Reshape);
         word.outputs.push(Id::slot(twin));
         word.operands.push(Operand::Value(Id::slot(slot)));
         word.attrs.push(Attr::Ints(meta.dims));
@@ -239,12 +244,12 @@ impl Dispatcher {
         sink: &mut dyn Sink,
     ) -> u32 {
         let tag = self.take_tag();
-        let mut send = Instruction::new(Op::Send);
+        let mut send = self.word(Op::Send);
         send.operands.push(Operand::Value(Id::slot(slot)));
         send.attrs = smallvec![Attr::Int(i64::from(target)), Attr::Int(tag)];
         self.send(session, source, &send, sink);
         let arrived = self.take_slot(target);
-        let mut receive = Instruction::new(Op::Receive);
+        let mut receive = self.word(Op::Receive);
         receive.outputs.push(Id::slot(arrived));
         receive.attrs =
             [Attr::Int(i64::from(source)), Attr::Int(tag), Attr::Ints(meta.dims), Attr::Dtype(meta.dtype)]
@@ -265,6 +270,9 @@ impl Dispatcher {
         bytes: u64,
         sink: &mut dyn Sink,
     ) -> Slots {
+        if planted::DROPPED_FOLD {
+            return slots.into();
+        }
         let choice = match fold {
             Fold::Sum => 0,
             Fold::Max => 1,
@@ -289,10 +297,16 @@ impl Dispatcher {
     ) -> Slots {
         let sizes: SmallVec<[i64; 8]> = pieces.sizes().collect();
         let tag = self.take_tag();
+        let mut members = group(mesh);
+        let mut sizes = Dims::new(&sizes).unwrap_or(Dims::EMPTY);
+        if planted::GATHER_ORDER {
+            members.as_mut_slice().reverse();
+            sizes.as_mut_slice().reverse();
+        }
         let attrs = [
-            Attr::Ints(group(mesh)),
+            Attr::Ints(members),
             Attr::Int(i64::try_from(dim).unwrap_or(0)),
-            Attr::Ints(Dims::new(&sizes).unwrap_or(Dims::EMPTY)),
+            Attr::Ints(sizes),
             Attr::Int(tag),
         ];
         let gathered = self.collective(session, mesh, slots, Op::AllGather, &attrs, sink);
@@ -312,7 +326,7 @@ impl Dispatcher {
         let mut results = Slots::new();
         for (&worker, &slot) in mesh.members().iter().zip(slots) {
             let result = self.take_slot(worker);
-            let mut word = Instruction::new(op);
+            let mut word = self.word(op);
             word.outputs.push(Id::slot(result));
             word.operands.push(Operand::Value(Id::slot(slot)));
             word.attrs = attrs.iter().cloned().collect();

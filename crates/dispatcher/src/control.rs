@@ -4,7 +4,8 @@ use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink, WorkerIndex};
 use crate::failure::Failure;
 use crate::handle::{Handle, Value};
-use gt_protocol::message::{self, Message};
+use crate::planted;
+use gt_protocol::message::Message;
 use gt_protocol::placement::Placement;
 use gt_protocol::{Attr, Id, Instruction, Op, Operand};
 use smallvec::{SmallVec, smallvec};
@@ -24,7 +25,8 @@ pub(crate) struct Request {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    Read,
+    /// Of the value with this number.
+    Read { value: u64 },
     Synchronize,
     Stats,
 }
@@ -61,14 +63,22 @@ impl Dispatcher {
             self.trace_plain(session, instruction, sink);
         }
         for id in instruction.values() {
-            let Some(state) = self.sessions.get_mut(&session) else { continue };
-            match state.take(id.as_slot().unwrap_or(u32::MAX)) {
-                Handle::Live(value) => self.free_value(session, &value, sink),
-                Handle::Failed(_) => {}
-                Handle::Free => {
-                    return Err(Fault::UnknownSlot { op: Op::Free, slot: id.parts().0 });
-                }
-            }
+            self.release_one(session, id.as_slot().unwrap_or(u32::MAX), sink)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn release_one(
+        &mut self,
+        session: SessionId,
+        slot: u32,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
+        match state.take(slot) {
+            Handle::Live(value) => self.free_value(session, &value, sink),
+            Handle::Failed(_) => {}
+            Handle::Free => return Err(Fault::UnknownSlot { op: Op::Free, slot: u64::from(slot) }),
         }
         Ok(())
     }
@@ -100,21 +110,26 @@ impl Dispatcher {
         if self.tracing {
             self.trace_plain(session, instruction, sink);
         }
+        self.planning = value.number;
         let mesh = value.layout.mesh.clone();
         let sharded = matches!(value.layout.placement, Placement::Shard { .. });
         let slots = if sharded { self.gather(session, slot, &mesh, sink) } else { value.slots };
         let (Some(&worker), Some(&held)) = (mesh.members().first(), slots.first()) else {
             return Err(Fault::UnknownSlot { op: Op::Read, slot: u64::from(slot) });
         };
-        let request = self.open_request(session, number, smallvec![worker], RequestKind::Read);
-        let mut word = Instruction::new(Op::Read);
+        if sharded && planted::FREE_EARLY {
+            self.free_members(session, &mesh, &slots, sink);
+        }
+        let kind = RequestKind::Read { value: value.number };
+        let request = self.open_request(session, number, smallvec![worker], kind);
+        let mut word = self.word(Op::Read);
         word.operands.push(Operand::Value(Id::slot(held)));
         word.attrs.clone_from(&instruction.attrs);
         if let Some(first) = word.attrs.first_mut() {
             *first = Attr::Int(request);
         }
         self.send(session, worker, &word, sink);
-        if sharded {
+        if sharded && !planted::FREE_EARLY {
             self.free_members(session, &mesh, &slots, sink);
         }
         Ok(())
@@ -133,8 +148,9 @@ impl Dispatcher {
             Handle::Failed(_) => return Ok(()),
             Handle::Free => return Err(Fault::UnknownSlot { op: Op::Chunk, slot: u64::from(slot) }),
         };
+        self.planning = value.number;
         for (&worker, &held) in value.layout.mesh.members().iter().zip(&value.slots) {
-            let mut word = Instruction::new(Op::Chunk);
+            let mut word = self.word(Op::Chunk);
             word.operands.push(Operand::Value(Id::slot(held)));
             word.attrs.clone_from(&instruction.attrs);
             word.payload = instruction.payload;
@@ -171,7 +187,7 @@ impl Dispatcher {
                     let request = u64::try_from(request).unwrap_or(0);
                     sink.worker_message(worker, &Message::StatsRequest { request });
                 }
-                RequestKind::Read | RequestKind::Synchronize => self.send(session, worker, &word, sink),
+                RequestKind::Read { .. } | RequestKind::Synchronize => self.send(session, worker, &word, sink),
             }
         }
     }
@@ -202,6 +218,7 @@ impl Dispatcher {
         let target = state.check_definable(op, *target)?;
         let handle = state.handle(source).clone();
         let number = state.number(instruction.tag);
+        self.planning = number;
         let value = match handle {
             Handle::Free => return Err(Fault::UnknownSlot { op, slot: u64::from(source) }),
             Handle::Failed(failure) => {
@@ -245,14 +262,5 @@ fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
 }
 
 fn answer_failed(session: SessionId, request: u64, failure: &Failure, sink: &mut dyn Sink) {
-    let cause = failure.cause();
-    let failure = message::Failure {
-        session: session.0,
-        number: cause.number,
-        class: cause.class,
-        op: Some(cause.op),
-        tag: cause.site,
-        text: message::clip(&cause.text),
-    };
-    sink.session(session, &Message::FailedReply { request, failure });
+    sink.session(session, &Message::FailedReply { request, failure: failure.message(session) });
 }

@@ -4,6 +4,7 @@ use crate::Dispatcher;
 use crate::control::RequestKind;
 use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::failure::{Cause, Failure};
+use crate::planted;
 use crate::worker::Worker;
 use gt_protocol::message::{self, FailureClass, Message};
 use gt_protocol::placement::{Layout, Mesh, Placement};
@@ -15,7 +16,7 @@ impl Dispatcher {
     pub(crate) fn close_session(&mut self, session: SessionId, sink: &mut dyn Sink) {
         let Some(state) = self.sessions.remove(&session) else { return };
         self.requests.retain(|_, request| request.session != session);
-        for (_, value) in state.values() {
+        for (_, value) in state.values().filter(|_| !planted::LEAK_ON_LEAVE) {
             self.free_value(session, value, sink);
         }
     }
@@ -39,7 +40,7 @@ impl Dispatcher {
         let lost: Vec<i64> = self
             .requests
             .iter()
-            .filter(|(_, request)| request.waiting.contains(&index))
+            .filter(|(_, request)| request.waiting.contains(&index) && !planted::REQUEST_LOST)
             .map(|(key, _)| *key)
             .collect();
         for key in lost {
@@ -49,15 +50,16 @@ impl Dispatcher {
 
     fn request_lost(&mut self, key: i64, index: WorkerIndex, text: &str, sink: &mut dyn Sink) {
         let Some(request) = self.requests.get_mut(&key) else { return };
-        if request.kind == RequestKind::Read {
+        if let RequestKind::Read { value } = request.kind {
             let (session, number) = (request.session, request.number);
             self.requests.remove(&key);
+            let tag = self.sessions.get(&session).map_or(0, |state| state.site_of(value));
             let failure = message::Failure {
                 session: session.0,
-                number: 0,
+                number: value,
                 class: FailureClass::WorkerLost,
                 op: Some(Op::Read),
-                tag: 0,
+                tag,
                 text: message::clip(text),
             };
             sink.session(session, &Message::FailedReply { request: number, failure });

@@ -1,7 +1,7 @@
 //! What goes into the core and what comes out of it.
 
 use gt_protocol::message::Message;
-use gt_protocol::{Instruction, Op};
+use gt_protocol::{Id, Instruction, Op, Operand};
 
 /// Names a session; never reused while the dispatcher lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +29,12 @@ pub enum Event<'a> {
 pub trait Sink {
     /// An instruction in the worker's own slots.
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>);
+    /// The worker's slots `slots` are free: the instruction `free`, which is every second one and so has a way of its own.
+    fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
+        let mut instruction = Instruction::new(Op::Free);
+        instruction.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
+        self.worker(worker, &instruction);
+    }
     /// A message to a worker.
     fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>);
     /// A message to a client.

@@ -1,7 +1,8 @@
 //! Failed instructions as values: the root cause that a handle carries.
 
+use crate::SessionId;
 use gt_protocol::Op;
-use gt_protocol::message::FailureClass;
+use gt_protocol::message::{self, FailureClass};
 use std::sync::Arc;
 
 /// Why a value does not exist. Dependents share the root cause.
@@ -25,5 +26,18 @@ impl Failure {
 
     pub(crate) fn cause(&self) -> &Cause {
         &self.0
+    }
+
+    /// As the client is told of it.
+    pub(crate) fn message(&self, session: SessionId) -> message::Failure<'_> {
+        let cause = self.cause();
+        message::Failure {
+            session: session.0,
+            number: cause.number,
+            class: cause.class,
+            op: Some(cause.op),
+            tag: cause.site,
+            text: message::clip(&cause.text),
+        }
     }
 }

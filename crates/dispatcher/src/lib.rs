@@ -15,6 +15,7 @@ mod event;
 mod failure;
 mod handle;
 mod plan;
+mod planted;
 mod session;
 mod worker;
 
@@ -22,7 +23,7 @@ pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerInd
 
 use event::number_of;
 use failure::Failure;
-use gt_protocol::{Family, Instruction};
+use gt_protocol::{Family, Instruction, Meta};
 use session::Session;
 use std::collections::BTreeMap;
 use worker::Worker;
@@ -32,14 +33,14 @@ use worker::Worker;
 pub struct Dispatcher {
     sessions: BTreeMap<SessionId, Session>,
     workers: Vec<Worker>,
-    /// Session the worker streams were last told of; they are told again when another one's instruction follows.
-    current: Option<SessionId>,
     next_session: u32,
     /// Next request number on the worker side.
     next_request: i64,
     /// Next tag of a transfer between workers.
     next_tag: i64,
     requests: BTreeMap<i64, control::Request>,
+    /// Number that is being planned for. What the plan adds carries it too: what fails there is the user's instruction.
+    planning: u64,
     tracing: bool,
     moved_bytes: u64,
 }
@@ -88,8 +89,51 @@ impl Dispatcher {
             | Family::View
             | Family::Index
             | Family::Loss
-            | Family::Update => self.define(session, instruction, sink),
+            | Family::Update => self.define(session, instruction, None, sink),
         }
+    }
+
+    /// [`Dispatcher::instruction`] for a trusted caller that has inferred the results' metadata by the same rules: an
+    /// embedded client, which did so to answer at the user's line.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn inferred(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        outputs: &[Meta],
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        match instruction.op.info().family {
+            Family::Control | Family::Collective => self.instruction(session, instruction, sink),
+            Family::Create
+            | Family::Random
+            | Family::Elementwise
+            | Family::Contract
+            | Family::Reduce
+            | Family::Normalize
+            | Family::View
+            | Family::Index
+            | Family::Loss
+            | Family::Update => self.define(session, instruction, Some(outputs), sink),
+        }
+    }
+
+    /// Frees values of a session: what a `free` instruction does, for a caller that has the slots at hand.
+    ///
+    /// # Errors
+    /// A slot that holds nothing.
+    pub fn release(
+        &mut self,
+        session: SessionId,
+        slots: &[u32],
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        for &slot in slots {
+            self.release_one(session, slot, sink)?;
+        }
+        Ok(())
     }
 
     /// Everything that is not an instruction.

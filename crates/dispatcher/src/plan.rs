@@ -10,71 +10,76 @@ use crate::collect::Shards;
 use crate::event::{Fault, SessionId, Sink, TraceNotes};
 use crate::failure::{Cause, Failure};
 use crate::handle::{Handle, Value};
+use crate::planted;
 use crate::session::Session;
 use crate::Dispatcher;
+use gt_protocol::message::Message;
 use gt_protocol::placement::{Layout, Mesh, Placement};
 use gt_protocol::rules::{Arg, ErrorClass, Outputs, RuleError, infer};
 use gt_protocol::{Id, Instruction, Meta, Operand};
 use smallvec::SmallVec;
 
-/// What the tables say about an instruction's operands.
-enum Operands {
-    /// All live; metadata in the operands' order (nothing for scalars and absent ones), and where they all are when
-    /// that is one worker.
-    Live { metas: SmallVec<[Option<Meta>; 4]>, place: Place },
-    /// One has failed.
-    Failed(Failure),
-}
-
-/// Where operands are.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Where an instruction's operands are.
 enum Place {
     Nowhere,
     One(u32),
     Several,
+    /// One of them has failed.
+    Failed(Failure),
 }
 
 impl Dispatcher {
-    /// Plans an instruction that defines values.
+    /// Plans an instruction that defines values. `known` holds the results' metadata where the caller has inferred it
+    /// by the same rules and is trusted (an embedded client).
     pub(crate) fn define(
         &mut self,
         session: SessionId,
         instruction: &Instruction<'_>,
+        known: Option<&[Meta]>,
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
         let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
         check_outputs(state, instruction)?;
-        let operands = look_up(state, instruction)?;
+        let place = find(state, instruction)?;
         let number = state.number(instruction.tag);
+        self.planning = number;
         let moved_before = self.moved_bytes;
-        let (metas, place) = match operands {
-            Operands::Failed(failure) => {
-                self.mark_inherited(session, instruction, &failure);
-                self.trace_line(session, instruction, number, moved_before, sink);
-                return Ok(());
-            }
-            Operands::Live { metas, place } => (metas, place),
+        let inferred = match (&place, known) {
+            (Place::Failed(_), _) | (_, Some(_)) => Ok(Outputs::new()),
+            (_, None) => infer_outputs(state, instruction),
         };
-        match infer_outputs(instruction, &metas) {
-            Err(error) => self.fail(session, instruction, number, &error),
-            Ok(outputs) => match self.worker_for(session, place) {
-                None if place == Place::Several => {
-                    self.plan_spread(session, instruction, number, &metas, &outputs, sink);
-                }
-                None => self.fail(session, instruction, number, &no_worker()),
-                Some(worker) => self.plan_local(session, instruction, number, &outputs, worker, sink),
-            },
+        match (place, inferred) {
+            (Place::Failed(failure), _) => self.mark_inherited(session, instruction, &failure),
+            (_, Err(error)) => self.fail(session, instruction, number, &error, sink),
+            (place, Ok(inferred)) => {
+                let outputs = known.unwrap_or(&inferred);
+                self.place(session, instruction, number, &place, outputs, sink);
+            }
         }
         self.trace_line(session, instruction, number, moved_before, sink);
         Ok(())
     }
 
-    /// The one worker to run on: the operands', or the session's home where there are none.
-    fn worker_for(&mut self, session: SessionId, place: Place) -> Option<u32> {
-        match place {
-            Place::One(worker) => Some(worker),
-            Place::Several => None,
+    fn place(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        number: u64,
+        place: &Place,
+        outputs: &[Meta],
+        sink: &mut dyn Sink,
+    ) {
+        let worker = match place {
+            Place::One(worker) => Some(*worker),
             Place::Nowhere => self.home(session),
+            Place::Failed(_) | Place::Several => None,
+        };
+        match worker {
+            Some(worker) => self.plan_local(session, instruction, number, outputs, worker, sink),
+            None if matches!(place, Place::Several) => {
+                self.plan_spread(session, instruction, number, outputs, sink);
+            }
+            None => self.fail(session, instruction, number, &no_worker(), sink),
         }
     }
 
@@ -92,7 +97,14 @@ impl Dispatcher {
     }
 
     /// Marks the results as failed, with this instruction as the root cause, and says so to the client.
-    fn fail(&mut self, session: SessionId, instruction: &Instruction<'_>, number: u64, error: &RuleError) {
+    fn fail(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        number: u64,
+        error: &RuleError,
+        sink: &mut dyn Sink,
+    ) {
         let failure = Failure::new(Cause {
             number,
             class: error.class.into(),
@@ -100,11 +112,13 @@ impl Dispatcher {
             site: instruction.tag,
             text: error.text.clone(),
         });
+        sink.session(session, &Message::Failure(failure.message(session)));
         self.mark_failed(session, instruction, failure);
     }
 
     fn mark_inherited(&mut self, session: SessionId, instruction: &Instruction<'_>, failure: &Failure) {
         if let Some(state) = self.sessions.get_mut(&session) {
+            let failure = if planted::CAUSE_LOST { own_cause(state, failure) } else { failure.clone() };
             for output in &instruction.outputs {
                 state.define_failed(*output, failure.clone());
             }
@@ -203,6 +217,13 @@ pub(crate) fn number_of_slot(state: &Session, id: Id) -> Id {
     }
 }
 
+/// What [`planted::CAUSE_LOST`] does to a cause.
+fn own_cause(state: &Session, failure: &Failure) -> Failure {
+    let Cause { class, op, ref text, .. } = *failure.cause();
+    let number = state.next_number().saturating_sub(1);
+    Failure::new(Cause { number, class, op, site: state.site_of(number), text: text.clone() })
+}
+
 fn no_worker() -> RuleError {
     RuleError { class: ErrorClass::Runtime, text: "no worker is connected to the dispatcher".to_owned() }
 }
@@ -222,51 +243,57 @@ fn check_outputs(state: &Session, instruction: &Instruction<'_>) -> Result<(), F
     Ok(())
 }
 
-fn look_up(state: &Session, instruction: &Instruction<'_>) -> Result<Operands, Fault> {
-    let mut metas = SmallVec::new();
+fn find(state: &Session, instruction: &Instruction<'_>) -> Result<Place, Fault> {
     let mut place = Place::Nowhere;
-    for operand in &instruction.operands {
-        let Operand::Value(id) = operand else {
-            metas.push(None);
-            continue;
-        };
+    for id in instruction.values() {
         let slot = id.as_slot().unwrap_or(u32::MAX);
         match state.handle(slot) {
             Handle::Free => {
                 return Err(Fault::UnknownSlot { op: instruction.op, slot: u64::from(slot) });
             }
-            Handle::Failed(failure) => return Ok(Operands::Failed(failure.clone())),
+            Handle::Failed(failure) => return Ok(Place::Failed(failure.clone())),
             Handle::Live(value) => {
-                metas.push(Some(value.meta));
                 place = match (place, value.layout.mesh.single()) {
                     (Place::Nowhere, Some(worker)) => Place::One(worker),
-                    (Place::One(one), Some(worker)) if one == worker => place,
-                    (Place::Nowhere | Place::One(_) | Place::Several, _) => Place::Several,
+                    (Place::One(one), Some(worker)) if one == worker => Place::One(one),
+                    _ => Place::Several,
                 };
             }
         }
     }
-    Ok(Operands::Live { metas, place })
+    Ok(place)
 }
 
-fn infer_outputs(
-    instruction: &Instruction<'_>,
-    metas: &[Option<Meta>],
-) -> Result<Outputs, RuleError> {
+fn infer_outputs(state: &Session, instruction: &Instruction<'_>) -> Result<Outputs, RuleError> {
     let args: SmallVec<[Arg<'_>; 4]> = instruction
         .operands
         .iter()
-        .zip(metas)
-        .map(|(operand, meta)| match (operand, meta) {
-            (Operand::Scalar(scalar), _) => Arg::Scalar(*scalar),
-            (Operand::Value(_), Some(meta)) => Arg::Value(meta),
-            (Operand::Absent | Operand::Value(_), _) => Arg::Absent,
+        .map(|operand| match operand {
+            Operand::Scalar(scalar) => Arg::Scalar(*scalar),
+            Operand::Value(id) => {
+                id.as_slot().and_then(|slot| state.value(slot)).map_or(Arg::Absent, |value| Arg::Value(&value.meta))
+            }
+            Operand::Absent => Arg::Absent,
         })
         .collect();
     infer(instruction.op, &args, &instruction.attrs)
 }
 
+/// Metadata of the operands, nothing for scalars and absent ones.
+pub(crate) fn metas_of(state: &Session, instruction: &Instruction<'_>) -> SmallVec<[Option<Meta>; 4]> {
+    let meta = |operand: &Operand| match operand {
+        Operand::Value(id) => id.as_slot().and_then(|slot| state.value(slot)).map(|value| value.meta),
+        Operand::Absent | Operand::Scalar(_) => None,
+    };
+    instruction.operands.iter().map(meta).collect()
+}
+
 /// One worker holds it all.
 pub(crate) fn on_one(worker: u32) -> Layout {
     Layout { mesh: Mesh::new(&[worker]), placement: Placement::Replicate }
+}
+
+/// The part of a number that travels to a worker.
+pub(crate) fn low_half(number: u64) -> u32 {
+    u32::try_from(number & 0xffff_ffff).unwrap_or(u32::MAX)
 }

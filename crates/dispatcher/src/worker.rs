@@ -1,7 +1,8 @@
 //! What the dispatcher knows of a worker: whether it lives, and which of its slots are taken.
 
+use crate::plan::low_half;
 use crate::{Dispatcher, SessionId, WorkerIndex};
-use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use gt_protocol::{Attr, Instruction, Op};
 use smallvec::SmallVec;
 
 #[derive(Debug, Default)]
@@ -56,6 +57,13 @@ impl Dispatcher {
         self.worker_mut(index).map_or(0, Worker::take_slot)
     }
 
+    /// An instruction of the plan's own, for the number that is being planned.
+    pub(crate) fn word(&self, op: Op) -> Instruction<'static> {
+        let mut word = Instruction::new(op);
+        word.tag = low_half(self.planning);
+        word
+    }
+
     /// Sends `instruction` to a worker, after a word on whose it is where that changed.
     pub(crate) fn send(
         &mut self,
@@ -77,24 +85,21 @@ impl Dispatcher {
         sink.worker(index, instruction);
     }
 
-    /// Frees slots on a worker.
+    /// Frees slots on a worker. No word on whose they are: a slot is the worker's, whatever the session.
     pub(crate) fn free_slots(
         &mut self,
-        session: SessionId,
+        _session: SessionId,
         index: WorkerIndex,
         slots: &[u32],
         sink: &mut dyn crate::Sink,
     ) {
-        if slots.is_empty() {
+        let Some(worker) = self.worker_mut(index) else { return };
+        if slots.is_empty() || !worker.alive {
             return;
         }
-        let mut word = Instruction::new(Op::Free);
-        word.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
-        self.send(session, index, &word, sink);
-        if let Some(worker) = self.worker_mut(index) {
-            for &slot in slots {
-                worker.return_slot(slot);
-            }
+        for &slot in slots {
+            worker.return_slot(slot);
         }
+        sink.free(index, slots);
     }
 }

@@ -269,16 +269,17 @@ fn to_float(count: i64) -> f64 {
 
 /// Local unless the normalised dimensions are cut; the weights' gradients are partial sums.
 fn normalize(question: &Question<'_>) -> Option<Spread> {
-    let (_, cut, size) = question.lead()?;
+    let (position, cut, size) = question.lead()?;
     let rank = question.rank(0)?;
     match question.op {
         Op::LayerNorm | Op::LayerNormBackward => {
             let normalized = question.ints("normalized_shape")?.len();
-            if cut >= rank.checked_sub(normalized)? {
-                return None;
-            }
             let backward = question.op == Op::LayerNormBackward;
             let data = if backward { 4 } else { 1 };
+            // A cut of a parameter says nothing of the rows.
+            if position >= data || cut >= rank.checked_sub(normalized)? {
+                return None;
+            }
             let needs = (0..question.args.len())
                 .map(|position| if position < data { Need::Cut(cut) } else { Need::Whole })
                 .collect();
@@ -311,7 +312,11 @@ fn view(question: &Question<'_>) -> Option<Spread> {
     };
     match question.op {
         Op::Reshape if from.get(..=cut)? == to.get(..=cut)? => Some(resized(cut)),
-        Op::Expand => Some(resized(cut + to.len().checked_sub(rank)?)),
+        Op::Expand => {
+            let dim = cut + to.len().checked_sub(rank)?;
+            // A cut dimension of size 1 may be what is stretched.
+            if to.get(dim) == Some(&size) { Some(resized(dim)) } else { None }
+        }
         Op::Permute => {
             let dims = question.ints("dims")?;
             let place = dims.iter().position(|&dim| normal(dim, rank) == Some(cut))?;
@@ -355,7 +360,7 @@ fn loss(question: &Question<'_>) -> Option<Spread> {
     const NONE: u8 = 0;
     const MEAN: u8 = 1;
     const SUM: u8 = 2;
-    let (_, cut, size) = question.lead()?;
+    let (position, cut, size) = question.lead()?;
     let Attr::Choice(reduction) = *question.attr("reduction") else { return None };
     let place = question.op.info().attr_index("reduction")?;
     let summed = |mut answer: Spread| {
@@ -366,7 +371,7 @@ fn loss(question: &Question<'_>) -> Option<Spread> {
     };
     let partial = Give::Partial(Fold::Sum);
     match question.op {
-        Op::NllLoss if cut == 0 && question.rank(0)? > 1 => {
+        Op::NllLoss if position < 2 && cut == 0 && question.rank(0)? > 1 => {
             let needs: SmallVec<[Need; 4]> = smallvec![Need::Cut(0), Need::Cut(0), Need::Whole];
             let give = if reduction == NONE { Give::Cut(0) } else { partial };
             let needs = needs.into_iter().take(question.args.len()).collect();
@@ -376,7 +381,7 @@ fn loss(question: &Question<'_>) -> Option<Spread> {
             }
             summed(answer)
         }
-        Op::NllLossBackward if cut == 0 && question.rank(1)? > 1 => {
+        Op::NllLossBackward if position < 3 && cut == 0 && question.rank(1)? > 1 => {
             let grad = if reduction == NONE { Need::Cut(0) } else { Need::Whole };
             let needs = smallvec![grad, Need::Cut(0), Need::Cut(0), Need::Whole, Need::Whole];
             Some(question.answer(size, needs, smallvec![Give::Cut(0)]))

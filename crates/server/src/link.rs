@@ -124,7 +124,7 @@ impl Inbound {
     /// Before a sleep: false if words are there already.
     pub fn sleep_begin(&mut self) -> bool {
         match &mut self.source {
-            Source::Ring { consumer, .. } => consumer.park_begin() || consumer.is_corrupt(),
+            Source::Ring { consumer, .. } => consumer.park_begin(),
             Source::Socket(receiver) => receiver.is_empty(),
         }
     }
@@ -200,7 +200,8 @@ impl Outbound {
             self.start = 0;
             self.words.clear();
             self.words.shrink_to(KEPT_WORDS);
-        } else if self.start > KEPT_WORDS {
+        } else if self.start > self.words.len() / 2 {
+            // Moves fewer words than have left, so that a long answer is moved twice at most.
             self.words.drain(..self.start);
             self.start = 0;
         }

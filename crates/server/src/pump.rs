@@ -16,11 +16,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Messages of one worker before the next one's turn.
+/// Messages and words of one worker before the next one's turn: two pieces of a long answer, or many short ones.
 const QUANTUM_MESSAGES: usize = 64;
+const QUANTUM_WORDS: usize = 32 * 1024;
 /// How long what is left may take to leave when the dispatcher stops.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// Goodbyes and log lines quote peers; more of a text helps nobody.
+/// The last words to all.
 const STOPPING: &str = "the dispatcher stops";
 
 /// What the sockets' thread tells. Each connection sends a few of these and waits for the answer of the first, so the
@@ -283,19 +284,19 @@ fn answers(
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
 ) -> Result<bool, Breach> {
-    let mut progress = false;
+    let mut taken = 0;
     for _ in 0..QUANTUM_MESSAGES {
-        if !inbound.fill()? {
-            return if inbound.is_corrupt() { Err(Breach::Ring) } else { Ok(progress) };
+        if taken >= QUANTUM_WORDS || !inbound.fill()? {
+            break;
         }
-        let Some(frame) = frames::first(inbound.unread())? else { return Ok(progress) };
+        let Some(frame) = frames::first(inbound.unread())? else { break };
         let (message, words) = message::decode(frame)?;
         if let Message::Goodbye { reason } = message {
             return Err(Breach::Goodbye(reason.to_owned()));
         }
         dispatcher.handle(Event::FromWorker { index, message }, outbox);
         inbound.consume(words);
-        progress = true;
+        taken += words;
     }
-    Ok(progress)
+    if inbound.is_corrupt() { Err(Breach::Ring) } else { Ok(taken > 0) }
 }

@@ -10,11 +10,11 @@
 
 mod common;
 
-use common::peer::{Peer, hello};
+use common::peer::{Peer, Way, hello};
 use common::{Server, worker};
-use gt_protocol::Op;
 use gt_protocol::handshake::Role;
 use gt_protocol::message::{self, Message};
+use gt_protocol::{Attr, Op, wire};
 use gt_transport::ControlKind;
 
 fn client() -> gt_protocol::handshake::Hello {
@@ -125,9 +125,9 @@ fn a_dead_worker_fails_its_values_and_leaves_its_place() {
     assert_eq!(error, "WorkerLost: worker 0 is gone (its connection closed) and held this value");
     assert_eq!(one.join().unwrap().welcome.worker, Some(0));
     one = worker::spawn(&server);
-    peer.upload(1, &[2.0]);
     let frame = peer.frame().unwrap();
     assert_eq!(message::decode(&frame).unwrap().0, Message::WorkerJoined { index: 0 });
+    peer.upload(1, &[2.0]);
     assert_eq!(peer.read(2, 1, 1).unwrap(), [2.0]);
     drop(server);
     assert_eq!(one.join().unwrap().welcome.worker, Some(0));
@@ -164,13 +164,17 @@ fn a_dropped_link_is_resumed() {
     let mut peer = Peer::tcp(&server, client());
     peer.upload(0, &[1.0]);
     assert_eq!(peer.read(1, 0, 1).unwrap(), [1.0]);
-    // The answer of the second is sent to a link that is gone, and comes again.
-    peer.ask(2, 0, 1);
+    peer.upload(1, &[5.0]);
+    // Their numbers come again, and what they say counts once: a second upload into the slot would be a fault.
+    peer.ask(2, 1, 1);
+    assert_eq!(peer.answer(2).unwrap(), [5.0]);
+    peer.forget_last_frames();
     let welcome = peer.reconnect(&server);
-    assert!((2..=3).contains(&welcome.acknowledged), "{welcome:?}");
-    if welcome.acknowledged == 3 {
-        assert_eq!(peer.answer(2).unwrap(), [1.0]);
-    }
+    assert_eq!(welcome.acknowledged, 4);
+    assert_eq!(peer.answer(2).unwrap(), [5.0]);
+    peer.ask(2, 1, 1);
+    peer.ask(3, 0, 1);
+    assert_eq!(peer.answer(3).unwrap(), [1.0]);
     let stranger = gt_protocol::handshake::Resume {
         session: peer.welcome.session,
         secret: gt_protocol::handshake::Secret([7; 16]),
@@ -199,5 +203,54 @@ fn a_long_upload_and_answer_pass_every_way() {
         for slot in 0..40 {
             assert_eq!(peer.answer(slot).unwrap(), values);
         }
+    }
+}
+
+/// A client that emits adds, each freeing its operand, up to about `words` words.
+fn flooding(server: &Server, words: usize) -> Peer {
+    let mut peer = Peer::unix(server, client());
+    peer.upload(0, &[1.0]);
+    for step in 0..u32::try_from(words / 12).unwrap() {
+        peer.add(1 + step % 2, if step == 0 { 0 } else { 1 + (step + 1) % 2 }, 0);
+        if step > 0 {
+            peer.free(1 + (step + 1) % 2);
+        }
+    }
+    peer
+}
+
+#[test]
+fn one_client_has_the_whole_ring_and_two_share_a_short_queue() {
+    const WORDS: usize = 40_000;
+    for clients in [1, 2] {
+        let server = Server::start(&format!("share-{clients}"), &[]);
+        // Before there is a worker, so that both have as much to say when it comes.
+        let flooding: Vec<Peer> = (0..clients).map(|_| flooding(&server, WORDS)).collect();
+        let mut worker = Peer::unix(&server, hello(Role::Worker));
+        let (mut shares, mut current) = (std::collections::BTreeMap::new(), 0);
+        let mut longest = 0;
+        if clients == 1 {
+            let Way::Ring { consumer, .. } = &mut worker.way else { panic!("no ring") };
+            while consumer.available() < WORDS / 2 {
+                std::thread::yield_now();
+            }
+        }
+        for _ in 0..4000 {
+            let frame = worker.frame().unwrap();
+            longest = longest.max(worker.unread());
+            let (instruction, _) = wire::decode(&frame).unwrap();
+            match (instruction.op, instruction.attrs.first()) {
+                (Op::Session, Some(Attr::Int(session))) => current = *session,
+                _ => *shares.entry(current).or_insert(0) += 1,
+            }
+        }
+        drop(flooding);
+        let fair = 4000 / clients;
+        assert!(
+            shares.values().all(|share| (fair * 8 / 10..=fair * 12 / 10).contains(share)),
+            "{shares:?}"
+        );
+        // Two quanta may pass before both are known to be active.
+        assert!(clients == 1 || longest < 1500, "{longest} words in a ring of two clients");
     }
 }

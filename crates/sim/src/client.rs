@@ -1,55 +1,40 @@
 //! A simulated client: draws its program, writes it as instructions, and holds every answer against the oracle.
 
-use crate::oracle::{Evaluated, Oracle, Outcome, Root, Step, Term, count};
+mod answers;
+mod breach;
+
+pub use answers::Evidence;
+pub use breach::Breach;
+
+use crate::oracle::{Evaluated, Oracle, Outcome, Step, Term};
 use crate::program::{Drawn, Scene, palette};
 use crate::random::Random;
 use crate::tensor::{Tensor, to_dims, wide};
-use gt_protocol::message::{self, Failure, FailureClass, Message, Reply};
+use gt_protocol::message::{self, Message};
 use gt_protocol::wire::{self, PAYLOAD_BYTES_MAX};
-use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 /// Questions without an answer that a client lets stand before it waits.
 const PENDING_MAX: usize = 4;
+/// Instructions of a client that emits nonsense, after its honest ones.
+const NONSENSE_STEPS: u64 = 30;
 /// Requests of client n are numbered from n times this, so that an answer gone astray is seen.
 const REQUESTS_PER_CLIENT: u64 = 1 << 20;
 
-/// A breach of the protocol, to be met with a fault of this session and nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Breach {
-    UnknownSlot,
-    SlotInUse,
-    NotForClients,
-    TooManyValues,
-    NoSuchDim,
-    Garbage,
-}
-
-impl Breach {
-    pub const ALL: [Self; 6] = [
-        Self::UnknownSlot,
-        Self::SlotInUse,
-        Self::NotForClients,
-        Self::TooManyValues,
-        Self::NoSuchDim,
-        Self::Garbage,
-    ];
-}
-
-/// What the world knows of faults that a client cannot know.
-pub trait Evidence {
-    /// Whether a worker that held the value of this number, or one of its operands, has crashed.
-    fn lost(&self, number: u64) -> bool;
-    /// Whether there was no worker when it was planned.
-    fn homeless(&self, number: u64) -> bool;
-}
-
 #[derive(Debug)]
 enum Pending {
-    Read { value: Id, expected: Outcome, start: u64, count: u64, received: u64 },
+    Read {
+        value: Id,
+        expected: Outcome,
+        start: u64,
+        count: u64,
+        received: u64,
+    },
     /// Instructions before this number are done when the answer comes.
-    Synchronize { before: u64 },
+    Synchronize {
+        before: u64,
+    },
     Stats,
 }
 
@@ -61,10 +46,17 @@ pub struct Client {
     /// Steps still to be taken.
     remaining: u64,
     breach: Option<Breach>,
+    /// What it emits is nonsense by now: its answers mean nothing.
+    deaf: bool,
+    /// Slots that nonsense has defined.
+    nonsense: Vec<u32>,
     live: Vec<Id>,
     slots: BTreeMap<Id, u32>,
+    /// Metadata of every value there has been: the dispatcher may not have met its `free` yet.
+    metas: BTreeMap<Id, Meta>,
     slots_free: Vec<u32>,
     pending: BTreeMap<u64, Pending>,
+    first_request: u64,
     next_request: u64,
     /// Failures that this client has heard of, by number.
     reported: BTreeSet<u64>,
@@ -75,7 +67,12 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(index: usize, random: &mut Random, steps: Option<u64>, breach: Option<Breach>) -> Self {
+    pub fn new(
+        index: usize,
+        random: &mut Random,
+        steps: Option<u64>,
+        breach: Option<Breach>,
+    ) -> Self {
         let mut random = random.fork();
         let sizes = palette(&mut random);
         let drawn = random.between(20, 200);
@@ -87,8 +84,12 @@ impl Client {
             random,
             oracle: Oracle::default(),
             breach,
+            deaf: false,
+            nonsense: Vec::new(),
+            first_request,
             live: Vec::new(),
             slots: BTreeMap::new(),
+            metas: BTreeMap::new(),
             slots_free: Vec::new(),
             pending: BTreeMap::new(),
             next_request: first_request + 1,
@@ -105,12 +106,16 @@ impl Client {
     }
 
     pub fn unanswered(&self) -> usize {
-        if self.closed { 0 } else { self.pending.len() }
+        if self.closed || self.deaf { 0 } else { self.pending.len() }
     }
 
     /// Whether it would break the protocol or has done so.
     pub fn is_hostile(&self) -> bool {
         self.breach.is_some()
+    }
+
+    pub fn is_deaf(&self) -> bool {
+        self.deaf
     }
 
     /// Values that the program can still name.
@@ -123,11 +128,14 @@ impl Client {
         let mut words = Vec::new();
         let steps = self.random.between(1, 6);
         for _ in 0..steps {
-            if self.remaining == 0 || self.pending.len() >= PENDING_MAX {
+            if self.remaining == 0 || self.unanswered() >= PENDING_MAX {
                 break;
             }
             self.remaining -= 1;
             match self.breach {
+                Some(Breach::Nonsense) if self.remaining < NONSENSE_STEPS => {
+                    self.emit_nonsense(&mut words);
+                }
                 Some(breach) if self.remaining == 0 => self.break_rules(breach, &mut words),
                 Some(_) | None => self.step(&mut words),
             }
@@ -286,6 +294,9 @@ impl Client {
             let slot = self.slots_free.pop().unwrap_or(next);
             self.slots.insert(id, slot);
             self.live.push(id);
+            if let Some(tensor) = self.oracle.shape(id) {
+                self.metas.insert(id, Meta::new(tensor.dtype, to_dims(&tensor.dims)));
+            }
             instruction.outputs.push(Id::slot(slot));
         }
         write(&instruction, words);
@@ -303,177 +314,9 @@ impl Client {
         }
     }
 
-    fn break_rules(&mut self, breach: Breach, words: &mut Vec<u32>) {
-        let free = u32::try_from(self.slots.len() + self.slots_free.len()).unwrap_or(0) + 7;
-        let held = self.slots.values().next().copied();
-        let mut instruction = Instruction::new(Op::Neg);
-        instruction.operands.push(Operand::Value(Id::slot(held.unwrap_or(free))));
-        instruction.outputs.push(Id::slot(free));
-        match breach {
-            Breach::UnknownSlot => instruction.operands[0] = Operand::Value(Id::slot(free + 1)),
-            Breach::SlotInUse => instruction.outputs[0] = Id::slot(held.unwrap_or(u32::MAX >> 1)),
-            Breach::NotForClients => {
-                instruction = Instruction::new(Op::Session);
-                instruction.attrs.push(Attr::Int(1));
-            }
-            Breach::TooManyValues => instruction.outputs[0] = Id::slot(1 << 30),
-            Breach::NoSuchDim => {
-                instruction.op = Op::Distribute;
-                instruction.attrs.push(Attr::Int(9));
-            }
-            Breach::Garbage => {
-                let word = u32::try_from(self.random.below(1 << 16)).unwrap_or(0);
-                // Of an impossible length, or of a code that nobody has.
-                words.push(if word & 1 == 0 { word } else { 0x0001_ffff });
-                return;
-            }
-        }
-        write(&instruction, words);
-    }
-
-    /// A message of the dispatcher.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn hear(&mut self, session: u32, message: &Message<'_>, evidence: &dyn Evidence) -> Result<(), String> {
-        match message {
-            Message::Reply(reply) => self.hear_reply(reply),
-            Message::Done { request } => self.hear_done(*request, evidence),
-            Message::Failure(failure) => self.hear_failure(session, failure, evidence),
-            Message::FailedReply { request, failure } => {
-                self.hear_failed_reply(session, *request, failure, evidence)
-            }
-            Message::Stats(stats) => match self.pending.get(&stats.request) {
-                Some(Pending::Stats) => Ok(()),
-                other => Err(format!("stats for request {}, which is {other:?}", stats.request)),
-            },
-            Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => Ok(()),
-            Message::StatsRequest { .. } | Message::Goodbye { .. } => {
-                Err(format!("{} is no message to a client", message.name()))
-            }
-        }
-    }
-
-    fn hear_reply(&mut self, reply: &Reply<'_>) -> Result<(), String> {
-        let request = reply.request;
-        let Some(Pending::Read { value, expected, start, count, received }) = self.pending.get_mut(&request)
-        else {
-            return Err(format!("a reply for request {request}, which is not open"));
-        };
-        let Outcome::Value(tensor) = expected else {
-            return Err(format!("a reply for {value:?}, which should have failed: {expected:?}"));
-        };
-        if reply.dtype != tensor.dtype || reply.dims != to_dims(&tensor.dims) {
-            let shape = to_dims(&tensor.dims);
-            return Err(format!(
-                "{value:?} is {:?} {} instead of {:?} {shape}",
-                reply.dtype, reply.dims, tensor.dtype
-            ));
-        }
-        if reply.total != *count || reply.start != *start + *received {
-            return Err(format!(
-                "a reply of {} from {} on, {received} of {count} from {start} on are there",
-                reply.total, reply.start
-            ));
-        }
-        let element = usize::try_from(tensor.dtype.size()).unwrap_or(1);
-        let first = usize::try_from(reply.start).unwrap_or(usize::MAX) * element;
-        let bytes = tensor.to_bytes();
-        if bytes.get(first..first + reply.bytes.len()) != Some(reply.bytes) {
-            let got = Tensor::from_bytes(reply.dtype, &tensor.dims, reply.bytes).data;
-            return Err(format!("{value:?} is {got:?} from {} on instead of {:?}", reply.start, tensor.data));
-        }
-        *received += reply.count;
-        if *received == *count {
-            self.pending.remove(&request);
-            self.answers += 1;
-        }
-        Ok(())
-    }
-
-    fn hear_done(&mut self, request: u64, evidence: &dyn Evidence) -> Result<(), String> {
-        match self.pending.remove(&request) {
-            Some(Pending::Synchronize { before }) => {
-                self.answers += 1;
-                let roots = self.oracle.roots().range(..before);
-                for (&number, &root) in roots {
-                    let excused = evidence.lost(number) || evidence.homeless(number);
-                    if root != Root::Perhaps && !excused && !self.reported.contains(&number) {
-                        return Err(format!("synchronized, and nobody has told of the failure of %{number}"));
-                    }
-                }
-                Ok(())
-            }
-            Some(Pending::Stats) => {
-                self.answers += 1;
-                Ok(())
-            }
-            other => Err(format!("done with request {request}, which is {other:?}")),
-        }
-    }
-
-    fn hear_failure(
-        &mut self,
-        session: u32,
-        failure: &Failure<'_>,
-        evidence: &dyn Evidence,
-    ) -> Result<(), String> {
-        self.reported.insert(failure.number);
-        let known = self.oracle.roots().contains_key(&failure.number);
-        self.check_failure(session, failure, known, evidence.lost(failure.number), evidence)
-    }
-
-    fn hear_failed_reply(
-        &mut self,
-        session: u32,
-        request: u64,
-        failure: &Failure<'_>,
-        evidence: &dyn Evidence,
-    ) -> Result<(), String> {
-        self.failures += 1;
-        let Some(Pending::Read { value, expected, .. }) = self.pending.remove(&request) else {
-            return Err(format!("a failure for request {request}, which is not open: {failure:?}"));
-        };
-        self.reported.insert(failure.number);
-        let known = match &expected {
-            Outcome::Failed { causes, .. } => causes.contains(&failure.number),
-            Outcome::Value(_) => false,
-        };
-        let (number, _) = value.parts();
-        let lost = evidence.lost(number);
-        self.check_failure(session, failure, known, lost, evidence)
-            .map_err(|text| format!("{text}; read of %{number}, {expected:?}"))
-    }
-
-    /// A failure is one that the program contains, or the loss of a worker that held the value.
-    fn check_failure(
-        &self,
-        session: u32,
-        failure: &Failure<'_>,
-        known: bool,
-        lost: bool,
-        evidence: &dyn Evidence,
-    ) -> Result<(), String> {
-        let number = failure.number;
-        if failure.session != session {
-            return Err(format!("session {session} is told of another's failure: {failure:?}"));
-        }
-        if failure.class == FailureClass::WorkerLost {
-            let why = "no worker that held the value has crashed";
-            return if lost { Ok(()) } else { Err(format!("{why}: {failure:?}")) };
-        }
-        if !known && !evidence.homeless(number) {
-            return Err(format!("a failure that is not in the program: {failure:?}"));
-        }
-        if failure.tag != site_of(number) {
-            return Err(format!("%{number} failed at site {}: {failure:?}", site_of(number)));
-        }
-        Ok(())
-    }
-
-    /// Bytes of a value as the dispatcher counts them.
-    pub fn bytes_of(&self, id: Id) -> Option<u64> {
-        self.oracle.shape(id).map(|tensor: &Rc<Tensor>| count(tensor) * tensor.dtype.size())
+    /// What a value is, or would be if it had not failed; nothing where no rule could say.
+    pub fn meta_of(&self, id: Id) -> Option<Meta> {
+        self.metas.get(&id).copied()
     }
 }
 

@@ -120,14 +120,18 @@ impl Compute {
             Self::Matmul => (Op::Matmul, smallvec![]),
             Self::Linear => (Op::Linear, smallvec![]),
             Self::Reduce { fold, dims, keepdim } => {
-                let mut attrs: Attrs =
-                    smallvec![dims.as_ref().map_or(Attr::Absent, |dims| ints(dims)), Attr::Bool(*keepdim)];
+                let mut attrs: Attrs = smallvec![
+                    dims.as_ref().map_or(Attr::Absent, |dims| ints(dims)),
+                    Attr::Bool(*keepdim)
+                ];
                 if matches!(fold, Fold::Sum | Fold::Mean) {
                     attrs.push(Attr::Absent);
                 }
                 (fold_op(*fold), attrs)
             }
-            Self::MaxDim { dim, keepdim } => (Op::MaxDim, smallvec![int(*dim), Attr::Bool(*keepdim)]),
+            Self::MaxDim { dim, keepdim } => {
+                (Op::MaxDim, smallvec![int(*dim), Attr::Bool(*keepdim)])
+            }
             Self::Cumsum { dim } => (Op::Cumsum, smallvec![int(*dim), Attr::Absent]),
             Self::Softmax { dim } => (Op::Softmax, smallvec![int(*dim), Attr::Absent]),
             Self::LayerNorm { normalized } => {

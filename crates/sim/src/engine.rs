@@ -27,7 +27,10 @@ impl Stored {
 
     fn read(&self) -> Result<&Tensor, Fault> {
         if self.overwritten.get() {
-            return Err(Fault::new(FailureClass::Internal, "memory is read that a result has taken over"));
+            return Err(Fault::new(
+                FailureClass::Internal,
+                "memory is read that a result has taken over",
+            ));
         }
         Ok(&self.tensor)
     }
@@ -44,8 +47,10 @@ impl Engine for Toy {
     ) -> Result<Values<Stored>, Fault> {
         let name = instruction.op.info().name;
         let internal = |text: String| Fault::new(FailureClass::Internal, text);
-        let compute = Compute::decode(instruction)
-            .ok_or_else(|| internal(format!("{name}: no toy for {:?}", instruction.attrs)))?;
+        let compute = Compute::decode(instruction).ok_or_else(|| {
+            let text = format!("{name}: no toy for {:?}", instruction.attrs);
+            Fault::new(FailureClass::NotImplemented, text)
+        })?;
         let mut args = Vec::with_capacity(operands.len());
         for operand in operands {
             args.push(match operand {
@@ -110,7 +115,7 @@ impl Engine for Toy {
         let first = usize::try_from(byte_offset / dtype.size()).unwrap_or(usize::MAX);
         let written = elements(dtype, bytes);
         match value.tensor.data.get_mut(first..first + written.len()) {
-            Some(place) if byte_offset % dtype.size() == 0 => place.copy_from_slice(&written),
+            Some(place) if byte_offset.is_multiple_of(dtype.size()) => place.copy_from_slice(&written),
             Some(_) | None => {
                 let text = format!("{} bytes at {byte_offset}", bytes.len());
                 return Err(Fault::new(FailureClass::Internal, text));

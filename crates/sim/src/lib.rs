@@ -1,1 +1,29 @@
-//! Not written yet.
+//! The simulator: the real core and real worker machines with simulated clients, links and clock, all from one seed.
+//!
+//! Every answer is held against an oracle that executes each client's program on its own, in plain arithmetic modulo a
+//! prime; what the dispatcher says it holds is held against books of its own at every step.
+//!
+//! **Architecture invariant:** no thread, clock, hash map or randomness but [`random::Random`]. The oracle and the
+//! kernels know nothing of the rules, the planner or the sharding.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a wrong index is a mistake of the simulator itself and has to stop it; no bytes come from outside"
+)]
+
+mod client;
+mod compute;
+mod engine;
+mod kernels;
+mod ledger;
+mod network;
+mod oracle;
+mod program;
+mod random;
+mod shell;
+mod tensor;
+mod worker;
+mod world;
+
+pub use shell::Detail;
+pub use world::{Config, Outcome, Summary, Violation, simulate};

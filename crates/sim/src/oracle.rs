@@ -34,7 +34,10 @@ pub enum Step {
 pub enum Outcome {
     Value(Rc<Tensor>),
     /// Numbers of the instructions that may be its first cause, and a tensor of its shape where that is known.
-    Failed { causes: BTreeSet<u64>, shape: Option<Rc<Tensor>> },
+    Failed {
+        causes: BTreeSet<u64>,
+        shape: Option<Rc<Tensor>>,
+    },
 }
 
 /// Who notices that an instruction fails of itself.

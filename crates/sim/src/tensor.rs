@@ -37,17 +37,14 @@ impl Tensor {
     /// The element at an index of at least as many dimensions; leading ones are ignored and a size of 1 is stretched.
     pub fn at(&self, index: &[usize]) -> u64 {
         let own = &index[index.len() - self.dims.len()..];
-        let stretched = |(&size, &place): (&usize, &usize)| (size, if size == 1 { 0 } else { place });
+        let stretched =
+            |(&size, &place): (&usize, &usize)| (size, if size == 1 { 0 } else { place });
         let places = self.dims.iter().zip(own).map(stretched);
         self.data[places.fold(0, |offset, (size, place)| offset * size + place)]
     }
 
     pub fn rank(&self) -> usize {
         self.dims.len()
-    }
-
-    pub fn bytes_len(&self) -> u64 {
-        u64::try_from(self.data.len()).unwrap_or(0) * self.dtype.size()
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -65,9 +62,8 @@ pub fn to_bytes(dtype: Dtype, elements: &[u64]) -> Vec<u8> {
 }
 
 pub fn elements(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {
-    let element = |chunk: &[u8]| {
-        chunk.iter().rev().fold(0, |element, &byte| element << 8 | u64::from(byte))
-    };
+    let element =
+        |chunk: &[u8]| chunk.iter().rev().fold(0, |element, &byte| element << 8 | u64::from(byte));
     bytes.chunks(element_bytes(dtype)).map(element).collect()
 }
 

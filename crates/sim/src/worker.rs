@@ -26,7 +26,8 @@ impl Freight {
             Parcel::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
             Parcel::Failure(cause) => {
                 let mut words = Vec::new();
-                if let Err(error) = message::encode(&Message::Failure(cause.message()), &mut words) {
+                if let Err(error) = message::encode(&Message::Failure(cause.message()), &mut words)
+                {
                     unreachable!("a cause has no binary form: {error}");
                 }
                 Self::Failure(words)
@@ -192,7 +193,13 @@ impl SimWorker {
         effects.words.append(&mut outbox.0);
     }
 
-    fn execute(&mut self, frames: &[u32], outbox: &mut Outbox, peers: &mut Replay<'_>, effects: &mut Effects) {
+    fn execute(
+        &mut self,
+        frames: &[u32],
+        outbox: &mut Outbox,
+        peers: &mut Replay<'_>,
+        effects: &mut Effects,
+    ) {
         match self.machine.run(frames, outbox, peers) {
             Ok(length) if length == frames.len() => {}
             other => effects.violation = Some(format!("worker {} stopped: {other:?}", self.index)),
@@ -214,7 +221,8 @@ impl SimWorker {
             effects.words.append(&mut outbox.0);
             return;
         };
-        effects.parcels = parcels.into_iter().map(|(peer, freight)| (peer, asked.tag, freight)).collect();
+        effects.parcels =
+            parcels.into_iter().map(|(peer, freight)| (peer, asked.tag, freight)).collect();
         self.take_back(&frame, effects);
         self.waiting = Some(Waiting { frame, history, asked });
     }
@@ -235,7 +243,8 @@ impl SimWorker {
 
     /// How the exchange ends, if everything is there or will never come.
     fn arrived(&mut self, asked: &Asked) -> Option<Result<Vec<Received>, PeerLost>> {
-        let here = |peer: &u32| self.mail.get(&(asked.tag, *peer)).is_some_and(|mail| !mail.is_empty());
+        let here =
+            |peer: &u32| self.mail.get(&(asked.tag, *peer)).is_some_and(|mail| !mail.is_empty());
         let lost = |peer: &&u32| self.gone.contains(*peer) && !here(peer);
         let unreachable = asked.to.iter().find(|peer| self.gone.contains(*peer));
         if let Some(&peer) = asked.from.iter().find(lost).or(unreachable) {

@@ -338,7 +338,7 @@ impl<E: Engine> Machine<E> {
 fn only(instruction: &Instruction<'_>, reuse: u16) -> Option<Id> {
     let position = usize::try_from(reuse.trailing_zeros()).ok()?;
     match instruction.operands.get(position)? {
-        Operand::Value(id) if reuse.count_ones() == 1 => Some(*id),
+        Operand::Value(id) if reuse.is_power_of_two() => Some(*id),
         Operand::Value(_) | Operand::Scalar(_) | Operand::Absent => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::table::Table;
 use gt_protocol::rules::Arg;
-use gt_protocol::{Dims, DtypeRule, Family, Id, Instruction, Meta, Op, Operand, Scalar};
+use gt_protocol::{Dims, Dtype, DtypeRule, Family, Id, Instruction, Meta, Op, Operand, Scalar};
 use smallvec::SmallVec;
 
 /// Words before the list of a `free`: header and count.
@@ -91,7 +91,8 @@ fn unchanged<'a, V>(table: &'a Table<V>, instruction: &Instruction<'_>) -> Optio
     }
     let meta = found?;
     let keeps = match info.dtype {
-        DtypeRule::First | DtypeRule::Promote => true,
+        // Of bools an operator may make numbers, as square does.
+        DtypeRule::First | DtypeRule::Promote => meta.dtype != Dtype::Bool,
         DtypeRule::Float => meta.dtype.is_float(),
         DtypeRule::Bool | DtypeRule::Family => false,
     };

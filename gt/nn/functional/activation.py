@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gt._core import Tensor
-
 import gt
 from gt import _core
+from gt._core import Tensor
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -40,6 +39,8 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """input * P(standard normal <= input); approximate="tanh" uses the cheaper formula."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
     return _core.call("gelu", input, approximate=approximate)
 
 
@@ -89,6 +90,8 @@ def hardtanh(
     """input limited to [min_val, max_val]; the gradient is 0 at both ends, unlike clamp's."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
+    if not input.is_floating_point():
+        min_val, max_val = int(min_val), int(max_val)
     inside = (input > min_val) & (input < max_val)
     return _finish(input, gt.where(inside, input, input.detach().clamp(min_val, max_val)), inplace)
 

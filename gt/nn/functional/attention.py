@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 from gt.nn.functional.layer import dropout
 
 

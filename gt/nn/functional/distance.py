@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gt
 from gt._core import Tensor
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between x1 and x2 along `dim`; lengths below `eps` count as `eps`."""
+    x1, x2 = gt.broadcast_tensors(x1, x2)
     first = (x1 * x1).sum(dim=dim, keepdim=True).sqrt().clamp(min=eps)
     second = (x2 * x2).sum(dim=dim, keepdim=True).sqrt().clamp(min=eps)
     return ((x1 / first) * (x2 / second)).sum(dim=dim)
@@ -29,6 +31,8 @@ def _length(input: Tensor, p: float, dim: int, *, keepdim: bool) -> Tensor:
         return (input * input).sum(dim=dim, keepdim=keepdim).sqrt()
     if p == 1.0:
         return input.abs().sum(dim=dim, keepdim=keepdim)
+    if p == 0.0:
+        return (input != 0).sum(dim=dim, keepdim=keepdim).to(input.dtype)
     if p == float("inf"):
         return input.abs().amax(dim=dim, keepdim=keepdim)
     return (input.abs() ** p).sum(dim=dim, keepdim=keepdim) ** (1.0 / p)

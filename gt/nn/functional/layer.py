@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gt._core import Tensor
-
 import gt
 from gt import _core
-from gt.errors import NotSupported
+from gt._core import Tensor
+from gt.errors import NotSupported, ShapeError
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -43,6 +42,8 @@ def embedding(
         sparse: Accepted: gradients are dense.
     """
     del sparse
+    if weight.ndim != 2:
+        raise ShapeError("'weight' must be 2-D")
     if scale_grad_by_freq:
         raise NotSupported("embedding: scale_grad_by_freq is not supported")
     if max_norm is not None:
@@ -94,7 +95,23 @@ def rms_norm(
 
     Without `eps` it is the dtype's smallest step at 1.
     """
-    dims = tuple(range(-len(normalized_shape), 0))
+    shape = tuple(normalized_shape)
+    if not shape:
+        raise ShapeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+            "element, but got normalized_shape = []"
+        )
+    if weight is not None and weight.shape != shape:
+        raise ShapeError(
+            "Expected weight to be of same shape as normalized_shape, but got weight of shape "
+            f"{list(weight.shape)} and normalized_shape = {list(shape)}"
+        )
+    if input.shape[-len(shape) :] != shape:
+        raise ShapeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape "
+            f"[*{', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
+        )
+    dims = tuple(range(-len(shape), 0))
     wide = input.float() if input.dtype in (gt.float16, gt.bfloat16) else input
     smallest = gt.finfo(wide.dtype).eps if eps is None else eps
     scaled = wide * ((wide * wide).mean(dim=dims, keepdim=True) + smallest).rsqrt()
@@ -120,10 +137,63 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
-    """Constant padding: pairs (before, after) from the last dimension backwards; negative cuts."""
+    """Padding: pairs (before, after) from the last dimension backwards; negative cuts.
+
+    Args:
+        input: Any shape; other modes than "constant" want one or two dimensions that stay.
+        pad: The pairs.
+        mode: "constant", "reflect", "replicate" or "circular".
+        value: Of constant padding; 0 if not given.
+    """
+    if mode in _PADDED_INDICES:
+        if value:
+            raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+        return _pad_by_index(input, pad, mode)
     if mode != "constant":
-        raise NotSupported(f"pad: mode {mode!r} is not supported, only 'constant'")
+        raise NotSupported(f"Unrecognised padding mode {mode}")
     return _core.call("pad", input, pad=tuple(pad), value=0.0 if value is None else float(value))
+
+
+def _pad_by_index(input: Tensor, pad: Sequence[int], mode: str) -> Tensor:
+    """Each padded dimension indexed by the places that its new elements copy."""
+    count = len(pad) // 2
+    if len(pad) % 2 or not 1 <= count <= 3 or input.ndim not in (count + 1, count + 2):
+        raise NotSupported(
+            "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now"
+        )
+    for place in range(count):
+        before, after = pad[2 * place], pad[2 * place + 1]
+        dim = input.ndim - 1 - place
+        places = _PADDED_INDICES[mode](input.shape[dim], before, after)
+        input = input.index_select(dim, gt.tensor(places, dtype=gt.int64))
+    return input
+
+
+def _reflected(size: int, before: int, after: int) -> list[int]:
+    """Mirrored at the outermost elements."""
+    if before >= size or after >= size:
+        raise ShapeError(
+            "Argument #4: Padding size should be less than the corresponding input dimension, but "
+            f"got: padding ({before}, {after}) at dimension of size {size}"
+        )
+    last = size - 1
+    return [last - abs(last - abs(place)) for place in range(-before, size + after)]
+
+
+def _replicated(size: int, before: int, after: int) -> list[int]:
+    """The outermost elements again."""
+    return [min(max(place, 0), size - 1) for place in range(-before, size + after)]
+
+
+def _wrapped(size: int, before: int, after: int) -> list[int]:
+    """From the other end again, of what a negative pad leaves."""
+    if before > size or after > size:
+        raise ShapeError("Padding value causes wrapping around more than once.")
+    left = list(range(size))[max(0, -before) : size - max(0, -after)]
+    return [left[place % len(left)] for place in range(-max(before, 0), len(left) + max(after, 0))]
+
+
+_PADDED_INDICES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

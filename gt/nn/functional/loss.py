@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 
-from gt._core import Tensor
-
 import gt
 from gt import _core
+from gt._core import Tensor
 from gt.nn.functional.activation import logsigmoid
 from gt.nn.functional.distance import cosine_similarity
 
@@ -284,6 +283,13 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The negative log likelihood under a normal distribution with this mean and variance."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    if var.shape != input.shape:
+        if var.shape == input.shape[:-1]:
+            var = var.unsqueeze(-1)
+        elif var.shape[:-1] != input.shape[:-1] or var.shape[-1] != 1:
+            raise ValueError("var is of incorrect size")
     variance = gt.where(var < eps, eps, var)
     loss = 0.5 * (variance.log() + (input - target) ** 2 / variance)
     return _reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
@@ -293,20 +299,25 @@ def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
     """input where target is 1, max(0, margin - input) where it is -1."""
-    apart = gt.where(target == -1, (margin - input).clamp(min=0.0), 0.0)
-    return _reduced(apart + gt.where(target == 1, input, 0.0), reduction)
+    apart = gt.where(target != 1, (margin - input).clamp(min=0.0), 0.0)
+    return _reduced(apart + gt.where(target != -1, input, 0.0), reduction)
 
 
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin)."""
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {_size(input1)}, input2: {_size(input2)}, target: {_size(target)} "
+        )
     return _reduced((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * input))."""
-    return _reduced((-target * input).exp().log1p(), reduction)
+    return _reduced((-(input * target)).exp().log1p(), reduction)
 
 
 def cosine_embedding_loss(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gt._core import Tensor
-
 import gt
+from gt._core import Tensor
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:

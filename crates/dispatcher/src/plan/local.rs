@@ -1,10 +1,10 @@
 //! The short way: every operand is on one worker, and so are the results.
 
 use crate::event::{SessionId, Sink};
+use super::low_half;
 use crate::Dispatcher;
 use gt_protocol::placement::Layout;
-use gt_protocol::rules::Outputs;
-use gt_protocol::{Id, Instruction, Operand};
+use gt_protocol::{Id, Instruction, Meta, Operand};
 use smallvec::{SmallVec, smallvec};
 
 impl Dispatcher {
@@ -13,7 +13,7 @@ impl Dispatcher {
         session: SessionId,
         instruction: &Instruction<'_>,
         number: u64,
-        outputs: &Outputs,
+        outputs: &[Meta],
         worker: u32,
         sink: &mut dyn Sink,
     ) {
@@ -47,9 +47,4 @@ impl Dispatcher {
     fn layout_on(&self, worker: u32) -> Layout {
         super::on_one(worker)
     }
-}
-
-/// The part of a number that travels to a worker.
-pub(crate) fn low_half(number: u64) -> u32 {
-    u32::try_from(number & 0xffff_ffff).unwrap_or(u32::MAX)
 }

@@ -1,11 +1,11 @@
 //! The long way: operands on several workers. Bring every operand to what the sharding rule needs, run on each member,
 //! fold what is partial.
 
-use super::local::low_half;
+use super::low_half;
+use super::metas_of;
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
-use gt_protocol::rules::Outputs;
 use gt_protocol::sharding::{Finish, Give, Need, Question, ShardArg, Spread, spread};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
 use smallvec::SmallVec;
@@ -24,12 +24,11 @@ impl Dispatcher {
         session: SessionId,
         instruction: &Instruction<'_>,
         number: u64,
-        metas: &[Option<Meta>],
-        outputs: &Outputs,
+        outputs: &[Meta],
         sink: &mut dyn Sink,
     ) {
         let Some(mesh) = self.common_mesh(session, instruction) else { return };
-        let plan = self.rule(session, instruction, metas, outputs, &mesh);
+        let plan = self.rule(session, instruction, outputs, &mesh);
         let pieces = plan.as_ref().map(|plan| Pieces::even(plan.size, mesh.len()));
         let mut brought: SmallVec<[Brought; 4]> = SmallVec::new();
         for (position, operand) in instruction.operands.iter().enumerate() {
@@ -79,15 +78,15 @@ impl Dispatcher {
         &self,
         session: SessionId,
         instruction: &Instruction<'_>,
-        metas: &[Option<Meta>],
-        outputs: &Outputs,
+        outputs: &[Meta],
         mesh: &Mesh,
     ) -> Option<Spread> {
         let state = self.sessions.get(&session)?;
+        let metas = metas_of(state, instruction);
         let args: SmallVec<[ShardArg<'_>; 4]> = instruction
             .operands
             .iter()
-            .zip(metas)
+            .zip(&metas)
             .map(|(operand, meta)| {
                 let cut = match operand {
                     Operand::Value(id) => id
@@ -208,7 +207,7 @@ impl Dispatcher {
     fn settle(
         &mut self,
         session: SessionId,
-        outputs: &Outputs,
+        outputs: &[Meta],
         mesh: &Mesh,
         plan: &Spread,
         pieces: &Pieces,
@@ -261,7 +260,7 @@ impl Dispatcher {
         let mut quotients = SmallVec::new();
         for (member, (&worker, &slot)) in mesh.members().iter().zip(slots).enumerate() {
             let quotient = self.take_slot(worker);
-            let mut word = Instruction::new(Op::Div);
+            let mut word = self.word(Op::Div);
             word.consumes = 1;
             word.outputs.push(Id::slot(quotient));
             word.operands.push(Operand::Value(Id::slot(slot)));
@@ -299,7 +298,7 @@ fn local_attrs(plan: &Spread, size: i64) -> SmallVec<[Attr; 2]> {
 }
 
 fn whole_results(
-    outputs: &Outputs,
+    outputs: &[Meta],
     mesh: &Mesh,
     slots: SmallVec<[SmallVec<[u32; 2]>; 2]>,
 ) -> SmallVec<[(Meta, Layout, SmallVec<[u32; 2]>); 2]> {

@@ -5,7 +5,7 @@ use super::emit::{self, Arg};
 use super::saved::Saved;
 use super::tape::{self, Edge, Node};
 use super::tensor::{Tensor, cast};
-use super::{errors, runtime};
+use super::{errors, runtime, signal};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Family, Meta, Op, Scalar};
 use pyo3::prelude::*;
@@ -101,9 +101,11 @@ pub(crate) fn pass(
         work.add(py, &edge, seed)?;
     }
     let before = tape::set_grad_enabled(create);
-    let outer = runtime::with(py, |runtime| (runtime.site_override, runtime.signal));
+    let outer = runtime::with(py, |runtime| runtime.site_override);
+    let outer_signal = signal::set_override(None);
     let done = work.drain(py, create);
-    runtime::with(py, |runtime| (runtime.site_override, runtime.signal) = outer);
+    runtime::with(py, |runtime| runtime.site_override = outer);
+    signal::set_override(outer_signal);
     tape::set_grad_enabled(before);
     done?;
     Ok(work.captured)
@@ -228,10 +230,8 @@ impl Pass {
     fn drain(&mut self, py: Python<'_>, create: bool) -> PyResult<()> {
         while let Some(sequence) = self.order.pop() {
             let Some(Pending { node, grads }) = self.pending.remove(&sequence) else { continue };
-            runtime::with(py, |runtime| {
-                runtime.site_override = Some(node.site);
-                runtime.signal = node.signal;
-            });
+            runtime::with(py, |runtime| runtime.site_override = Some(node.site));
+            signal::set_override(Some(signal::backward_of(py, node.signal)));
             self.arrived(py, &node, &grads)?;
             self.differentiate(py, &node, grads)?;
             if !self.keep && !create {
@@ -433,15 +433,18 @@ pub(crate) fn retain(py: Python<'_>, var: &Arc<Var>) -> PyResult<()> {
     Ok(())
 }
 
-/// Steps of the tape that lead to `var`, oldest first, for `gt.debug.print_tape`.
-pub(crate) fn tape_of(py: Python<'_>, var: &Arc<Var>) -> PyResult<Vec<Arc<Node>>> {
+/// Steps of the tape that lead to `last`, oldest first, for `gt.debug.print_tape`.
+pub(crate) fn tape_of(last: Option<Arc<Node>>) -> Vec<Arc<Node>> {
     let mut found: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
-    let mut queue: Vec<Edge> = var.resolve(py)?.edge.into_iter().collect();
-    while let Some(edge) = queue.pop() {
-        let Edge::Node(node, _) = edge else { continue };
-        if found.insert(node.sequence, Arc::clone(&node)).is_none() {
-            queue.extend(node.inputs.iter().filter_map(|input| input.edge.clone()));
+    let mut queue: Vec<Arc<Node>> = last.into_iter().collect();
+    while let Some(node) = queue.pop() {
+        if found.insert(node.sequence, Arc::clone(&node)).is_some() {
+            continue;
         }
+        queue.extend(node.inputs.iter().filter_map(|input| match &input.edge {
+            Some(Edge::Node(from, _)) => Some(Arc::clone(from)),
+            Some(Edge::Leaf(_)) | None => None,
+        }));
     }
-    Ok(found.into_values().collect())
+    found.into_values().collect()
 }

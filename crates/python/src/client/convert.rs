@@ -8,7 +8,7 @@ use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
 
 /// What a user may put where a tensor or a number is expected.
 pub(crate) enum OperandArg<'py> {
@@ -100,8 +100,19 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ScalarArg {
 pub(crate) struct DimsArg(pub Dims);
 
 impl DimsArg {
-    /// From `*size`: integers, or one sequence of them.
-    pub(crate) fn of_arguments(arguments: &Bound<'_, PyTuple>) -> PyResult<Self> {
+    /// From `*size`: integers, or one sequence of them; or from `name=`, one of the only `names` taken.
+    pub(crate) fn of_arguments(
+        arguments: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+        names: &[&str],
+    ) -> PyResult<Self> {
+        if let Some((name, value)) = named.and_then(|named| named.iter().next()) {
+            let name: String = name.extract()?;
+            if !arguments.is_empty() || named.map_or(0, |named| named.len()) > 1 || !names.contains(&name.as_str()) {
+                return Err(PyTypeError::new_err(format!("got an unexpected keyword argument '{name}'")));
+            }
+            return value.extract();
+        }
         if arguments.len() == 1 {
             let only = arguments.get_item(0)?;
             if only.cast::<PyTuple>().is_ok() || only.cast::<PyList>().is_ok() {
@@ -110,6 +121,18 @@ impl DimsArg {
         }
         of_sequence(arguments.as_any())
     }
+}
+
+/// The operand, where PyTorch takes no number.
+pub(crate) fn only_tensor<'py>(operand: OperandArg<'py>, op: &str, name: &str) -> PyResult<OperandArg<'py>> {
+    let given = match operand {
+        OperandArg::Tensor(_) => return Ok(operand),
+        OperandArg::Absent => "NoneType",
+        OperandArg::Scalar(Scalar::Bool(_)) => "bool",
+        OperandArg::Scalar(Scalar::Int(_)) => "int",
+        OperandArg::Scalar(Scalar::Float(_)) => "float",
+    };
+    Err(PyTypeError::new_err(format!("{op}(): argument '{name}' (position 2) must be Tensor, not {given}")))
 }
 
 fn of_sequence(sequence: &Bound<'_, PyAny>) -> PyResult<DimsArg> {

@@ -1,7 +1,7 @@
 //! The way to a dispatcher: a function call (embedded), a ring on this host, or TCP.
 
 use super::answers::Answers;
-use gt_protocol::Instruction;
+use gt_protocol::{Id, Instruction, Meta, Op, Operand};
 use gt_protocol::message::Message;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,6 +27,22 @@ pub(crate) trait Door: Send {
     /// # Errors
     /// The text of a breach of the protocol: a bug of ours.
     fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String>;
+    /// Sends an instruction whose results have this metadata.
+    fn send_inferred(
+        &mut self,
+        instruction: &Instruction<'_>,
+        outputs: &[Meta],
+        answers: &mut Answers,
+    ) -> Result<(), String> {
+        let _ = outputs;
+        self.send(instruction, answers)
+    }
+    /// Frees slots.
+    fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {
+        let mut word = Instruction::new(Op::Free);
+        word.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
+        self.send(&word, answers)
+    }
     /// Sends what is no instruction.
     fn say(&mut self, message: &Message<'_>, answers: &mut Answers);
     /// The inboxes to watch, with an index for [`Door::receive`].

@@ -62,7 +62,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for DtypeArg {
         if let Ok(class) = any.cast::<PyType>() {
             let py = any.py();
             for (python, dtype) in [
-                (py.get_type::<PyFloat>(), Dtype::F32),
+                (py.get_type::<PyFloat>(), Dtype::F64),
                 (py.get_type::<PyBool>(), Dtype::Bool),
                 (py.get_type::<PyInt>(), Dtype::I64),
             ] {

@@ -5,7 +5,7 @@ use super::door::{Door, Inbox, SharedInbox};
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, Message};
 use gt_protocol::text::{self, Names, PayloadText};
-use gt_protocol::{Instruction, wire};
+use gt_protocol::{Instruction, Meta, Op, wire};
 use gt_transport::{Consumer, Producer, peer_closed};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -104,6 +104,23 @@ impl Door for Embedded {
         let session = self.session;
         let (core, mut outputs) = self.split(answers);
         core.instruction(session, instruction, &mut outputs).map_err(|fault| fault.to_string())
+    }
+
+    fn send_inferred(
+        &mut self,
+        instruction: &Instruction<'_>,
+        outputs: &[Meta],
+        answers: &mut Answers,
+    ) -> Result<(), String> {
+        let session = self.session;
+        let (core, mut sink) = self.split(answers);
+        core.inferred(session, instruction, outputs, &mut sink).map_err(|fault| fault.to_string())
+    }
+
+    fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {
+        let session = self.session;
+        let (core, mut sink) = self.split(answers);
+        core.release(session, slots, &mut sink).map_err(|fault| fault.to_string())
     }
 
     fn say(&mut self, message: &Message<'_>, answers: &mut Answers) {
@@ -242,6 +259,16 @@ impl Sink for Outputs<'_> {
             Ok(()) => self.deliver(worker),
             Err(error) => debug_assert!(false, "the planner made {instruction:?}: {error}"),
         }
+    }
+
+    fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
+        // header (op and length, tag, flags), count, slots
+        let words = u16::try_from(slots.len() + 4).unwrap_or(u16::MAX);
+        let code = u32::from(Op::Free.info().code) | (u32::from(words) << 16);
+        self.scratch.clear();
+        self.scratch.extend([code, 0, 0, u32::from(words) - 4]);
+        self.scratch.extend_from_slice(slots);
+        self.deliver(worker);
     }
 
     fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>) {

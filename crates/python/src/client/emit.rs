@@ -2,7 +2,7 @@
 
 use super::alias::Var;
 use super::backward::rules;
-use super::tape::{Edge, Input, Node, Place, SavedValue, grad_enabled, next_sequence};
+use super::tape::{Edge, Input, Node, Place, SavedValue, grad_enabled, next_sequence, remember};
 use super::tensor::Tensor;
 use super::value::Value;
 use super::{errors, gil_cell::GilCell, runtime};
@@ -51,14 +51,14 @@ pub(crate) fn emit_consuming(
     let metas = infer(py, op, &ready, &attrs)?;
     runtime::prepare(py)?;
     check_session(py, op, &ready)?;
-    let values = send(py, op, &ready, &attrs, consumes, &metas)?;
+    let (values, site) = send(py, op, &ready, &attrs, consumes, &metas)?;
     let recorded = grad_enabled()
         && ready.iter().any(|operand| operand.edge.is_some())
         && rules::any_for(py, op, ready.iter().map(|operand| operand.edge.is_some()));
     if !recorded {
         return Ok(values.into_iter().map(|value| Var::new(value, None)).collect());
     }
-    Ok(record(py, op, args, ready, attrs, &metas, values))
+    Ok(record(py, op, args, ready, attrs, &metas, values, site))
 }
 
 fn resolve(py: Python<'_>, args: &[Arg<'_>]) -> PyResult<SmallVec<[Ready; 4]>> {
@@ -117,12 +117,12 @@ fn send(
     attrs: &SmallVec<[Attr; 2]>,
     consumes: u16,
     metas: &[Meta],
-) -> PyResult<SmallVec<[Arc<Value>; 2]>> {
+) -> PyResult<(SmallVec<[Arc<Value>; 2]>, u32)> {
     let epoch = runtime::epoch();
     runtime::with(py, |runtime| {
         let mut instruction = Instruction::new(op);
         instruction.tag = runtime.site(py);
-        instruction.signal = runtime.signal;
+        instruction.signal = runtime.signal(py);
         instruction.consumes = consumes;
         instruction.attrs.clone_from(attrs);
         for operand in ready {
@@ -134,15 +134,17 @@ fn send(
         }
         let slots: SmallVec<[u32; 2]> = metas.iter().map(|_| runtime.take_slot()).collect();
         instruction.outputs.extend(slots.iter().map(|&slot| Id::slot(slot)));
-        runtime.send(&instruction)?;
-        Ok(metas
+        runtime.send_inferred(&instruction, metas)?;
+        let values = metas
             .iter()
             .zip(slots)
             .map(|(meta, slot)| Arc::new(Value { slot, epoch, meta: *meta }))
-            .collect())
+            .collect();
+        Ok((values, instruction.tag))
     })
 }
 
+#[allow(clippy::too_many_arguments, reason = "the parts of one record; a struct would only rename them")]
 fn record(
     py: Python<'_>,
     op: Op,
@@ -151,6 +153,7 @@ fn record(
     attrs: SmallVec<[Attr; 2]>,
     metas: &[Meta],
     values: SmallVec<[Arc<Value>; 2]>,
+    site: u32,
 ) -> Vars {
     let info = op.info();
     let mut saved: SmallVec<[SavedValue; 2]> = SmallVec::new();
@@ -176,7 +179,7 @@ fn record(
             scalar: operand.scalar,
         })
         .collect();
-    let (site, signal) = runtime::with(py, |runtime| (runtime.site(py), runtime.signal));
+    let signal = runtime::with(py, |runtime| runtime.signal(py));
     let node = Arc::new(Node {
         op,
         attrs,
@@ -207,6 +210,7 @@ fn record(
         vars.push(var);
     }
     *node.saved.get_mut(py) = Some(saved);
+    remember(py, &node);
     vars
 }
 

@@ -66,6 +66,11 @@ pub(crate) fn connection_lost(py: Python<'_>, reason: &str) -> PyErr {
     raise(py, "ConnectionLost", format!("the connection to the dispatcher is gone: {reason}"))
 }
 
+/// No connection came about.
+pub(crate) fn unreachable(py: Python<'_>, reason: &str) -> PyErr {
+    raise(py, "ConnectionLost", format!("gt.connect: {reason}"))
+}
+
 pub(crate) fn after_fork() -> PyErr {
     PyRuntimeError::new_err(
         "gt was used before this process was forked; its connection belongs to the parent. \

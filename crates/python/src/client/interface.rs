@@ -5,9 +5,9 @@ use super::convert::{DimsArg, OperandArg, attr_of};
 use super::dtype::{DtypeArg, PyDtype};
 use super::emit::{self, Arg};
 use super::tensor::{Tensor, as_arg, assign, cast, set_size_class};
-use super::{backward, errors, read, runtime, saved, spawn, tape, update, upload, views};
+use super::{backward, errors, read, runtime, saved, signal, spawn, tape, trace, update, upload, views};
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Dtype, Op, Scalar};
+use gt_protocol::{Attr, Dtype, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyTuple};
@@ -19,6 +19,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<Tensor>()?;
     module.add_class::<PyDtype>()?;
+    module.add_class::<super::function::Function>()?;
     module.add_class::<saved::Saved>()?;
     module.add_class::<backward::GradFn>()?;
     for dtype in Dtype::ALL {
@@ -41,18 +42,21 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rng_state, module)?)?;
     module.add_function(wrap_pyfunction!(set_rng_state, module)?)?;
     module.add_function(wrap_pyfunction!(init, module)?)?;
+    module.add_function(wrap_pyfunction!(connect, module)?)?;
+    module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(disconnect, module)?)?;
     module.add_function(wrap_pyfunction!(synchronize, module)?)?;
     module.add_function(wrap_pyfunction!(is_connected, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)?;
     module.add_function(wrap_pyfunction!(gpu_workers, module)?)?;
-    module.add_function(wrap_pyfunction!(set_signal, module)?)?;
-    module.add_function(wrap_pyfunction!(name_signal, module)?)?;
+    module.add_function(wrap_pyfunction!(signal::set_signal_source, module)?)?;
+    module.add_function(wrap_pyfunction!(signal::signal_id, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;
     module.add_function(wrap_pyfunction!(stats, module)?)?;
     module.add_function(wrap_pyfunction!(worker_stats, module)?)?;
     module.add_function(wrap_pyfunction!(layout, module)?)?;
     module.add_function(wrap_pyfunction!(unread_failures, module)?)?;
-    module.add_function(wrap_pyfunction!(print_tape, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::print_tape, module)?)?;
     module.add_function(wrap_pyfunction!(configure, module)?)?;
     module.add_function(wrap_pyfunction!(distribute, module)?)?;
     module.add_function(wrap_pyfunction!(op_table, module)?)?;
@@ -290,6 +294,25 @@ fn init(py: Python<'_>) -> PyResult<()> {
     runtime::prepare(py)
 }
 
+/// Connects to a dispatcher process; tensors of an earlier session are void from here on.
+#[pyfunction]
+#[pyo3(signature = (address, token=None, verbose=false))]
+fn connect(py: Python<'_>, address: String, token: Option<String>, verbose: bool) -> PyResult<()> {
+    let door = py.detach(|| super::connect::dial(&address, token.as_deref()));
+    let door = door.map_err(|error| errors::unreachable(py, &error.to_string()))?;
+    if verbose {
+        spawn::announce_start(py, &door.describe())?;
+    }
+    runtime::install(py, door, true);
+    Ok(())
+}
+
+/// The dispatcher program: runs until SIGINT or SIGTERM, returns the exit code.
+#[pyfunction]
+fn serve(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
+    py.detach(|| gt_server::main(arguments))
+}
+
 #[pyfunction]
 fn disconnect(py: Python<'_>) {
     runtime::disconnect(py);
@@ -316,23 +339,6 @@ fn describe(py: Python<'_>) -> Option<String> {
 #[pyfunction]
 fn gpu_workers(py: Python<'_>, count: u32) -> PyResult<()> {
     spawn::choose_workers(py, count)
-}
-
-/// Sets the signal id that instructions carry from here on; returns the one before.
-#[pyfunction]
-fn set_signal(py: Python<'_>, id: u16) -> u16 {
-    runtime::with(py, |runtime| std::mem::replace(&mut runtime.signal, id))
-}
-
-/// Tells the dispatcher a signal's name.
-#[pyfunction]
-fn name_signal(py: Python<'_>, id: u16, name: &str) -> PyResult<()> {
-    runtime::prepare(py)?;
-    runtime::with(py, |runtime| {
-        let mut word = gt_protocol::Instruction::new(Op::Signal);
-        word.attrs = smallvec![Attr::Int(i64::from(id)), Attr::Text(name.into())];
-        runtime.send(&word)
-    })
 }
 
 /// Counters of the connection.
@@ -380,37 +386,6 @@ fn unread_failures(py: Python<'_>) -> Vec<String> {
         return Vec::new();
     }
     runtime::unread(py).iter().map(|failed| errors::describe(py, failed)).collect()
-}
-
-/// One line a record of the tape that leads to `tensor`.
-#[pyfunction]
-fn print_tape(tensor: &Bound<'_, Tensor>) -> PyResult<Vec<String>> {
-    let py = tensor.py();
-    let mut lines = Vec::new();
-    for node in backward::tape_of(py, &tensor.get().var)? {
-        let inputs: Vec<String> = node
-            .inputs
-            .iter()
-            .map(|input| match (&input.edge, &input.meta, input.scalar) {
-                (Some(tape::Edge::Node(from, _)), Some(meta), _) => format!("%{} {meta}", from.sequence),
-                (_, Some(meta), _) => format!("leaf {meta}"),
-                (_, None, Some(Scalar::Bool(value))) => value.to_string(),
-                (_, None, Some(Scalar::Int(value))) => value.to_string(),
-                (_, None, Some(Scalar::Float(value))) => value.to_string(),
-                (_, None, None) => "_".to_owned(),
-            })
-            .collect();
-        let place = runtime::with(py, |runtime| runtime.sites.name(py, node.site)).unwrap_or_default();
-        let outputs: Vec<String> = node.outputs.iter().map(ToString::to_string).collect();
-        lines.push(format!(
-            "%{} = {} {} -> {}  {place}",
-            node.sequence,
-            node.op.info().name,
-            inputs.join(", "),
-            outputs.join(" ")
-        ));
-    }
-    Ok(lines)
 }
 
 /// The same tensor spread over all workers: cut along `dim`, or whole on each.

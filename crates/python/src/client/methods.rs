@@ -49,7 +49,7 @@ impl Tensor {
     #[pyo3(signature = (*size))]
     fn view<'py>(slf: &Bound<'py, Self>, size: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
-        let dims = DimsArg::of_arguments(size)?.0;
+        let dims = DimsArg::of_arguments(size, None, &[])?.0;
         Self::wrap(py, views::view(py, &slf.get().var, dims)?)
     }
 

@@ -6,11 +6,12 @@ use super::generator::Generator;
 use super::gil_cell::GilCell;
 use super::site::Sites;
 use super::{errors, spawn};
-use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use gt_protocol::{Attr, Instruction, Meta, Op};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// How long a thread naps while a ring is full: the worker has thousands of instructions to go.
@@ -31,12 +32,10 @@ pub(crate) struct Runtime {
     pub site_override: Option<u32>,
     /// Sites whose names the dispatcher has; `None` where it does not want them.
     pub announced: Option<HashSet<u32>>,
-    pub signal: u16,
     /// How many workers the embedded dispatcher starts.
     pub workers: Option<u32>,
     slots: Slots,
     words: Vec<u32>,
-    process: u32,
 }
 
 /// Slots of the session: which are free again.
@@ -60,11 +59,9 @@ impl Runtime {
             sites: Sites::default(),
             site_override: None,
             announced: None,
-            signal: 0,
             workers: None,
             slots: Slots::default(),
             words: Vec::new(),
-            process: std::process::id(),
         }
     }
 
@@ -108,6 +105,14 @@ impl Runtime {
         door.send(instruction, &mut self.answers).map_err(PyRuntimeError::new_err)
     }
 
+    /// Sends an instruction whose results have this metadata.
+    pub(crate) fn send_inferred(&mut self, instruction: &Instruction<'_>, outputs: &[Meta]) -> PyResult<()> {
+        let Some(door) = self.door.as_mut() else {
+            return Err(PyRuntimeError::new_err("gt is not connected"));
+        };
+        door.send_inferred(instruction, outputs, &mut self.answers).map_err(PyRuntimeError::new_err)
+    }
+
     /// Takes in what has come, without waiting.
     pub(crate) fn pump(&mut self) {
         let Some(door) = self.door.as_mut() else { return };
@@ -129,15 +134,35 @@ impl Runtime {
         let mut pending = PENDING.get_mut(py);
         while !pending.is_empty() && self.door.as_mut().is_some_and(|door| door.has_room()) {
             let keep = pending.len().saturating_sub(FREE_BATCH);
-            let mut word = Instruction::new(Op::Free);
-            word.operands
-                .extend(pending.iter().skip(keep).map(|&slot| Operand::Value(Id::slot(slot))));
-            if self.send(&word).is_err() {
-                return;
+            let Some(door) = self.door.as_mut() else { return };
+            let slots = pending.get(keep..).unwrap_or_default();
+            // A slot that the dispatcher does not know is a bug of ours; the stream says so at the next instruction.
+            if door.release(slots, &mut self.answers).is_err() {
+                debug_assert!(false, "freed a slot twice");
             }
             self.slots.free.extend(pending.drain(keep..));
         }
     }
+}
+
+/// Set in a child that was forked while a connection was open: that one belongs to the parent.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+fn forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Learns of forks from here on.
+fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
 }
 
 /// Runs `body` on the state, without connecting.
@@ -164,7 +189,7 @@ pub(crate) fn release(slot: u32, epoch_of_value: u32) {
     // SAFETY: as above. Where the state is in use further up the stack, the next instruction sends the free.
     if let Some(mut runtime) = unsafe { RUNTIME.try_get_mut() }
         && let Some(runtime) = runtime.as_mut()
-        && runtime.process == std::process::id()
+        && !forked()
     {
         runtime.flush_pending(py);
     }
@@ -177,7 +202,7 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
         let fits = {
             let mut state = RUNTIME.get_mut(py);
             let runtime = state.get_or_insert_with(Runtime::new);
-            if runtime.process != std::process::id() {
+            if forked() {
                 return Err(errors::after_fork());
             }
             let room = runtime.door.as_mut().map(|door| door.has_room());
@@ -206,13 +231,13 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
 
 /// Puts a new connection in place of the current one.
 pub(crate) fn install(py: Python<'_>, door: Box<dyn Door>, announce_sites: bool) {
+    watch_forks();
     let old = with(py, |runtime| {
         EPOCH.fetch_add(1, Ordering::Relaxed);
         PENDING.get_mut(py).clear();
         runtime.slots = Slots::default();
         runtime.answers = Answers::default();
         runtime.announced = announce_sites.then(HashSet::new);
-        runtime.process = std::process::id();
         runtime.door.replace(door)
     });
     close(old);
@@ -221,7 +246,7 @@ pub(crate) fn install(py: Python<'_>, door: Box<dyn Door>, announce_sites: bool)
 /// Ends the connection, if there is one.
 pub(crate) fn disconnect(py: Python<'_>) {
     let old = with(py, |runtime| {
-        if runtime.process != std::process::id() {
+        if forked() {
             // The parent's connection is not ours to end.
             std::mem::forget(runtime.door.take());
             return None;

@@ -60,8 +60,13 @@ impl Sites {
             loop {
                 let code: Py<PyAny> =
                     Py::from_owned_ptr(py, ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>());
+                let offset = offset_of(frame);
+                // Only positions outside GT are in the cache, so a hit needs no look at the file.
+                if let Some(site) = self.cached(&code, offset) {
+                    ffi::Py_DECREF(frame.cast());
+                    return site;
+                }
                 if !self.is_internal(py, &code) {
-                    let offset = offset_of(frame);
                     ffi::Py_DECREF(frame.cast());
                     return self.intern(code, offset);
                 }
@@ -88,16 +93,18 @@ impl Sites {
         internal
     }
 
+    fn cached(&self, code: &Py<PyAny>, offset: c_int) -> Option<u32> {
+        let address = code.as_ptr().addr();
+        let cached = self.cache.get(place_of(address, offset))?;
+        (cached.code == address && cached.offset == offset && cached.site != 0).then_some(cached.site)
+    }
+
     fn intern(&mut self, code: Py<PyAny>, offset: c_int) -> u32 {
         let address = code.as_ptr().addr();
-        let mixed = (address >> 4) ^ usize::try_from(offset).unwrap_or(0);
         if self.cache.is_empty() {
             self.cache = vec![Cached::default(); CACHE_SLOTS];
         }
-        let Some(cached) = self.cache.get_mut(mixed % CACHE_SLOTS) else { return 0 };
-        if cached.code == address && cached.offset == offset && cached.site != 0 {
-            return cached.site;
-        }
+        let Some(cached) = self.cache.get_mut(place_of(address, offset)) else { return 0 };
         let site = match self.ids.get(&(address, offset)) {
             Some(site) => *site,
             None if self.known.len() >= SITES_MAX => return 0,
@@ -119,6 +126,11 @@ impl Sites {
         let line = line_of(&known.code, known.offset)?;
         Some(format!("{file}:{line}"))
     }
+}
+
+/// Where in the cache a position is kept.
+fn place_of(address: usize, offset: c_int) -> usize {
+    ((address >> 4) ^ usize::try_from(offset).unwrap_or(0)) % CACHE_SLOTS
 }
 
 /// The frame that called this one, as a new reference; null at the outermost.

@@ -33,7 +33,9 @@ pub(crate) struct Options {
     #[pyo3(attribute)]
     python_path: String,
     #[pyo3(attribute)]
-    threads: u32,
+    threads: Option<u32>,
+    #[pyo3(attribute)]
+    cores: u32,
     #[pyo3(attribute)]
     instruction_log: Option<String>,
     #[pyo3(attribute)]
@@ -69,7 +71,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-fn announce_start(py: Python<'_>, text: &str) -> PyResult<()> {
+pub(crate) fn announce_start(py: Python<'_>, text: &str) -> PyResult<()> {
     let stderr = py.import("sys")?.getattr("stderr")?;
     stderr.call_method1("write", (format!("gt: {text}\n"),))?;
     Ok(())
@@ -123,10 +125,12 @@ fn start_worker(options: &Options, index: u32, count: u32) -> Result<Link, Start
     send_record(ours.as_fd(), &setup, &[to_worker.as_fd(), from_worker.as_fd()])?;
     let inherited = rustix::io::fcntl_dupfd_cloexec(&theirs, 3).map_err(std::io::Error::from)?;
     let number = inherited.as_raw_fd();
+    // The workers share the cores unless the user says how many threads each has.
+    let threads = options.threads.unwrap_or(options.cores / count.max(1)).max(1);
     let mut command = Command::new(&options.executable);
     command
         .args(["-m", "gt.worker", "--control-fd", &number.to_string()])
-        .args(["--threads", &options.threads.to_string(), "--id", &index.to_string()])
+        .args(["--threads", &threads.to_string(), "--id", &index.to_string()])
         // A user's random.py in the working directory must not be imported by the worker.
         .env("PYTHONSAFEPATH", "1")
         .env("PYTHONPATH", &options.python_path)
@@ -138,7 +142,6 @@ fn start_worker(options: &Options, index: u32, count: u32) -> Result<Link, Start
     if options.gpus > 0 && std::env::var_os("CUDA_VISIBLE_DEVICES").is_none() {
         command.env("CUDA_VISIBLE_DEVICES", (index % options.gpus).to_string());
     }
-    let _ = count;
     let child = with_inherited(&inherited, || command.spawn())
         .map_err(|source| StartError::Process { program: options.executable.clone(), source })?;
     let control = Arc::new(ours);

@@ -4,6 +4,7 @@ use super::alias::Var;
 use super::gil_cell::GilCell;
 use super::value::Value;
 use gt_protocol::{Attr, Meta, Op, Scalar};
+use pyo3::Python;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +74,17 @@ pub(crate) fn set_grad_enabled(enabled: bool) -> bool {
 pub(crate) fn next_sequence() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The node recorded last, while it lives: where `gt.debug.print_tape()` begins.
+static LAST: GilCell<Weak<Node>> = GilCell::new(Weak::new());
+
+pub(crate) fn remember(py: Python<'_>, node: &Arc<Node>) {
+    *LAST.get_mut(py) = Arc::downgrade(node);
+}
+
+pub(crate) fn last(py: Python<'_>) -> Option<Arc<Node>> {
+    LAST.get(py).upgrade()
 }
 
 /// A long chain is freed in a loop, not by recursion.

@@ -32,7 +32,7 @@ pub(crate) fn from_bytes<'py>(
         let slot = runtime.take_slot();
         let mut word = Instruction::new(Op::Upload);
         word.tag = runtime.site(py);
-        word.signal = runtime.signal;
+        word.signal = runtime.signal(py);
         word.outputs.push(Id::slot(slot));
         word.attrs = smallvec![Attr::Ints(dims), Attr::Dtype(dtype)];
         word.payload = first;
@@ -87,7 +87,10 @@ pub(crate) fn from_buffer<'py>(
 /// A tensor with the values of a numpy array, of the same dtype.
 pub(crate) fn from_array<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
     let py = array.py();
-    let array = py.import("numpy")?.call_method1("ascontiguousarray", (array,))?;
+    // `order` keeps a 0-d array 0-d, which `ascontiguousarray` would not.
+    let order = PyDict::new(py);
+    order.set_item("order", "C")?;
+    let array = py.import("numpy")?.call_method("asarray", (array,), Some(&order))?;
     let dtype = array.getattr("dtype")?;
     let order = dtype.getattr("byteorder")?.to_string();
     if order == ">" {

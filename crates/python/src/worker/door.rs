@@ -9,8 +9,8 @@ use pyo3::types::PyBytes;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Small, so that tests meet full rings.
-const RING_WORDS: u32 = 1 << 14;
+/// The least that a worker takes, so that tests meet full rings.
+const RING_WORDS: u32 = 1 << 15;
 
 /// What a dispatcher holds of one worker.
 #[pyclass(unsendable, module = "gt._core")]
@@ -77,7 +77,7 @@ impl WorkerDoor {
     /// The words that have come, at least one.
     ///
     /// Raises:
-    ///     TimeoutError: None came in time.
+    ///     `TimeoutError`: None came in time.
     fn read<'py>(&mut self, py: Python<'py>, timeout_ms: u64) -> PyResult<Bound<'py, PyBytes>> {
         let ring = &mut self.answers;
         let (spin, timeout) = (Duration::from_micros(100), Duration::from_millis(timeout_ms));

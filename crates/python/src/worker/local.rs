@@ -35,7 +35,7 @@ impl LocalMachine {
     ///     words: Little-endian 32-bit words; an incomplete frame at the end waits for the next call.
     ///
     /// Raises:
-    ///     ValueError: The words are no frames.
+    ///     `ValueError`: The words are no frames.
     fn run<'py>(&mut self, py: Python<'py>, words: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         let (words, odd) = words.as_chunks::<4>();
         if !odd.is_empty() {

@@ -1,8 +1,10 @@
 //! The worker's side of `gt._core`: the engine that calls Python kernels, and the loop of a worker process.
 
 mod attributes;
+mod connect;
 mod door;
 mod engine;
+mod framed;
 mod kernels;
 mod local;
 mod peers;
@@ -15,5 +17,6 @@ use pyo3::prelude::*;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<local::LocalMachine>()?;
     module.add_class::<door::WorkerDoor>()?;
+    module.add_function(wrap_pyfunction!(connect::run_on_socket, module)?)?;
     module.add_function(wrap_pyfunction!(process::run_on_descriptors, module)?)
 }

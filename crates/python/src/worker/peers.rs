@@ -24,7 +24,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// Polled for so long before the first nap: a peer is mostly a few microseconds late.
 const SPIN: Duration = Duration::from_micros(200);
 /// A peer that an instruction names is introduced before it, but on another way; after so long it never will be.
-const INTRODUCTION_MAX: Duration = Duration::from_secs(60);
+const INTRODUCTION_MAX: Duration = Duration::from_mins(1);
 
 /// What the dispatcher says of other workers.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 
 use super::engine::PythonEngine;
 use super::peers::{Event, RingPeers};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, Message, REPLY_BYTES_MAX};
 use gt_transport::{
     Consumer, ControlKind, Producer, receive_record, set_short_slice, set_timer_slack_1us,
 };
@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Words taken from the ring at a time. What is taken no longer counts against the dispatcher's limit of words in
 /// flight, so this is little; but one instruction in so many is executed without looking ahead.
 const READ_WORDS_MAX: usize = 512;
+/// The least ring for answers: it must hold one piece of the longest, and two so that one is read while the other is
+/// written.
+const ANSWER_WORDS_MIN: usize = REPLY_BYTES_MAX / 4 * 2;
 /// How long an idle worker polls with the interpreter attached: longer than a client's pause between two operators,
 /// short against what waking a parked worker costs in delay.
 const SPIN: Duration = Duration::from_micros(50);
@@ -29,11 +32,11 @@ const PARK: Duration = Duration::from_millis(500);
 /// Runs a worker over an inherited Unix socket until its dispatcher is gone; does not return then.
 ///
 /// Args:
-///     control_fd: The socket's number; it becomes this function's.
+///     `control_fd`: The socket's number; it becomes this function's.
 ///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
 ///
 /// Raises:
-///     ConnectionError: The dispatcher's records are not what a worker is set up with.
+///     `ConnectionError`: The dispatcher's records are not what a worker is set up with.
 #[pyfunction]
 pub fn run_on_descriptors(
     py: Python<'_>,
@@ -43,8 +46,15 @@ pub fn run_on_descriptors(
     if control_fd <= 2 {
         return Err(PyConnectionError::new_err(format!("{control_fd} is no control socket")));
     }
-    let control = owned(control_fd);
-    let mut machine = Machine::new(PythonEngine::new(backend)?);
+    serve_control(py, owned(control_fd), Machine::new(PythonEngine::new(backend)?))
+}
+
+/// Serves the dispatcher at the other end of a control socket.
+pub fn serve_control(
+    py: Python<'_>,
+    control: OwnedFd,
+    mut machine: Machine<PythonEngine>,
+) -> PyResult<()> {
     let Some(setup) = py.detach(|| set_up(&control)).map_err(connection)? else {
         return Ok(());
     };
@@ -78,6 +88,9 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
     };
     let words = Consumer::new(reads).map_err(|e| text(&e))?;
     let mut answers = Producer::new(writes).map_err(|e| text(&e))?;
+    if answers.capacity() < ANSWER_WORDS_MIN {
+        return Err(format!("a ring of {} words for answers", answers.capacity()));
+    }
     if let Some(bell) = descriptors.next() {
         answers.set_bell(bell);
     }
@@ -169,6 +182,6 @@ impl Replies for RingReplies {
     }
 }
 
-fn connection(error: impl std::fmt::Display) -> PyErr {
+pub fn connection(error: impl std::fmt::Display) -> PyErr {
     PyConnectionError::new_err(error.to_string())
 }

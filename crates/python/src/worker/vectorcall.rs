@@ -1,6 +1,6 @@
 //! Calls of Python objects with an array of borrowed arguments: no tuple is made.
 //!
-//! `PyObject_Vectorcall` has been in every CPython since 3.9 but in the stable ABI since 3.12 only, so it is looked up
+//! `PyObject_Vectorcall` has been in every `CPython` since 3.9 but in the stable ABI since 3.12 only, so it is looked up
 //! when the module starts; without it a tuple is made.
 
 #![allow(unsafe_code, reason = "Python's C API")]

@@ -21,6 +21,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How long a session waits for its peer to come back (DESIGN D9).
 const RESUME_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a peer may take to read what was sent before its session was closed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Frames kept until they are acknowledged; at this many bytes nothing more is sent. More than a fast network holds in
 /// a round trip.
 const KEPT_BYTES_MAX: usize = 16 << 20;
@@ -75,7 +77,7 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
     let key = identity.key();
     // Ends with the session; each round is a new connection of the peer's.
     let reason = loop {
-        let takeover = match run(&numbers, &mut channels, stream).await {
+        let takeover = match run(&numbers, &mut channels, &mut leash, stream).await {
             Ended::Finished => break "the dispatcher closed it".to_owned(),
             Ended::Breach(error) => {
                 tracing::warn!("session {key} closed: {error}");
@@ -107,6 +109,8 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
     };
     net.registry.borrow_mut().remove_resumable(identity);
     member.set_reason(reason);
+    // Before the channels: or the core's thread finds them closed and wonders why.
+    drop(member);
     Ok(())
 }
 
@@ -127,7 +131,7 @@ fn attach(member: &Member, name: String, takeovers: mpsc::Receiver<Takeover>) ->
             net.tell(Tidings::Worker { index, link });
         }
     }
-    (Channels { inward, outward, takeovers, bell: Arc::clone(&net.bell) }, Leash(held))
+    (Channels { inward, outward, takeovers, bell: Arc::clone(&net.bell) }, Leash::new(held))
 }
 
 async fn come_back(channels: &mut Channels, leash: &mut Leash) -> Option<Takeover> {
@@ -138,7 +142,16 @@ async fn come_back(channels: &mut Channels, leash: &mut Leash) -> Option<Takeove
     }
 }
 
-async fn run(numbers: &Numbers, channels: &mut Channels, stream: TcpStream) -> Ended {
+async fn run(
+    numbers: &Numbers,
+    channels: &mut Channels,
+    leash: &mut Leash,
+    stream: TcpStream,
+) -> Ended {
+    let let_go = async {
+        leash.closed().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
     let (reader, writer) = stream.into_split();
     let reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
     let Channels { inward, outward, takeovers, bell } = channels;
@@ -146,6 +159,7 @@ async fn run(numbers: &Numbers, channels: &mut Channels, stream: TcpStream) -> E
         ended = numbers.write(writer, outward, bell) => ended,
         ended = numbers.read(reader, inward, bell) => ended,
         Some(takeover) = takeovers.recv() => Ended::Resumed(takeover),
+        () = let_go => Ended::Finished,
     }
 }
 

@@ -57,17 +57,27 @@ fn set_up(
     let producer = gt_transport::Producer::new(down)?;
     let (leash, held) = oneshot::channel();
     let source = Source::Ring { consumer, bell };
-    Ok((Link { source, target: Target::Ring(producer), leash }, Leash(held)))
+    Ok((Link { source, target: Target::Ring(producer), leash }, Leash::new(held)))
 }
 
 /// The held end of a leash.
-pub(crate) struct Leash(pub oneshot::Receiver<()>);
+pub(crate) struct Leash {
+    held: oneshot::Receiver<()>,
+    is_over: bool,
+}
 
 impl Leash {
-    /// Returns when the core's thread has dropped the link.
+    pub fn new(held: oneshot::Receiver<()>) -> Self {
+        Self { held, is_over: false }
+    }
+
+    /// Returns when the core's thread has dropped the link, and at once when asked again.
     pub async fn closed(&mut self) {
-        // Nobody ever sends; the sender's end is the message.
-        let _ = (&mut self.0).await;
+        if !self.is_over {
+            // Nobody ever sends; the sender's end is the message.
+            let _ = (&mut self.held).await;
+            self.is_over = true;
+        }
     }
 }
 

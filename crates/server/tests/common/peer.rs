@@ -116,6 +116,13 @@ impl Peer {
         greet(stream, Hello { resume, ..Hello::new(Role::Client) }).unwrap()
     }
 
+    /// As if the last frame in each direction had been lost on the way.
+    pub fn forget_last_frames(&mut self) {
+        let Way::Frames { sent, received, .. } = &mut self.way else { panic!("a ring") };
+        *sent -= 1;
+        *received -= 1;
+    }
+
     /// Sends words, as one group or frame.
     pub fn send(&mut self, words: &[u32]) {
         match &mut self.way {
@@ -173,6 +180,11 @@ impl Peer {
                 return None;
             }
         }
+    }
+
+    /// Words taken from the ring and not yet looked at.
+    pub fn unread(&self) -> usize {
+        self.words.len() - self.start
     }
 
     fn fill(&mut self) -> bool {

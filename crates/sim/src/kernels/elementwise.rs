@@ -14,11 +14,7 @@ pub enum Binary {
     Eq,
 }
 
-fn zip(
-    args: &[Arg<'_>],
-    dtype: Dtype,
-    element: impl Fn(&[u64]) -> u64,
-) -> Result<Tensor, Refusal> {
+fn zip(args: &[Arg<'_>], dtype: Dtype, element: impl Fn(&[u64]) -> u64) -> Result<Tensor, Refusal> {
     let shapes: Vec<&[usize]> =
         args.iter().filter_map(|arg| arg.optional()).map(|tensor| tensor.dims.as_slice()).collect();
     let dims = broadcast(&shapes)?;
@@ -86,8 +82,9 @@ pub fn sgd(args: &[Arg<'_>]) -> Result<Vec<Tensor>, Refusal> {
         return Err(Refusal::Form("an update of unlike tensors"));
     }
     let buffer = zip(&[args[1], args[2]], param.dtype, |elements| elements[0] + 2 * elements[1])?;
-    let stepped =
-        zip(&[args[0], Arg::Tensor(&buffer)], param.dtype, |elements| elements[0] + PRIME * 3 - 3 * elements[1])?;
+    let stepped = zip(&[args[0], Arg::Tensor(&buffer)], param.dtype, |elements| {
+        elements[0] + PRIME * 3 - 3 * elements[1]
+    })?;
     Ok(vec![stepped, buffer])
 }
 

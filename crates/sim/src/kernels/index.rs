@@ -15,20 +15,24 @@ pub enum Reduction {
 fn places(indices: &Tensor, limit: usize) -> Result<Vec<usize>, Refusal> {
     let place = |&element: &u64| match usize::try_from(element) {
         Ok(place) if place < limit => Ok(place),
-        Ok(_) | Err(_) => Err(Refusal::Data(format!("index {element} is out of bounds for {limit}"))),
+        Ok(_) | Err(_) => {
+            Err(Refusal::Data(format!("index {element} is out of bounds for {limit}")))
+        }
     };
     indices.data.iter().map(place).collect()
 }
 
 fn check_indices(indices: &Tensor) -> Result<(), Refusal> {
-    match indices.dtype == Dtype::I64 || indices.dtype == Dtype::I32 {
-        true => Ok(()),
-        false => Err(Refusal::Form("indices are whole numbers")),
+    if indices.dtype == Dtype::I64 || indices.dtype == Dtype::I32 {
+        return Ok(());
     }
+    Err(Refusal::Form("indices are whole numbers"))
 }
 
 pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, Refusal> {
-    let [rows, width] = *weight.dims.as_slice() else { return Err(Refusal::Form("a table of rows")) };
+    let [rows, width] = *weight.dims.as_slice() else {
+        return Err(Refusal::Form("a table of rows"));
+    };
     check_indices(indices)?;
     let places = places(indices, rows)?;
     let dims = [indices.dims.as_slice(), &[width]].concat();
@@ -39,11 +43,7 @@ pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, Refusal> {
     Ok(Tensor { dims, dtype: weight.dtype, data })
 }
 
-pub fn embedding_backward(
-    grad: &Tensor,
-    indices: &Tensor,
-    rows: usize,
-) -> Result<Tensor, Refusal> {
+pub fn embedding_backward(grad: &Tensor, indices: &Tensor, rows: usize) -> Result<Tensor, Refusal> {
     let Some((&width, lead)) = grad.dims.split_last() else {
         return Err(Refusal::Form("a gradient of rows"));
     };
@@ -88,13 +88,11 @@ struct Classes<'a> {
 }
 
 /// Rows of scores, one class each, and what each row weighs.
-fn classes<'a>(
-    scores: Arg<'a>,
-    target: Arg<'_>,
-    weight: Arg<'_>,
-) -> Result<Classes<'a>, Refusal> {
+fn classes<'a>(scores: Arg<'a>, target: Arg<'_>, weight: Arg<'_>) -> Result<Classes<'a>, Refusal> {
     let (scores, target) = (scores.tensor()?, target.tensor()?);
-    let [batch, count] = *scores.dims.as_slice() else { return Err(Refusal::Form("rows of scores")) };
+    let [batch, count] = *scores.dims.as_slice() else {
+        return Err(Refusal::Form("rows of scores"));
+    };
     if target.dims != [batch] || target.dtype != Dtype::I64 || !is_float(scores.dtype) {
         return Err(Refusal::Form("a class for each row"));
     }

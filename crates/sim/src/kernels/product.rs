@@ -44,7 +44,9 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, Refusal> {
 /// `input @ weight.T + bias`
 pub fn linear(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
     let (input, weight, bias) = (args[0].tensor()?, args[1].tensor()?, args[2].optional());
-    let [n, k] = *weight.dims.as_slice() else { return Err(Refusal::Form("a weight of two dimensions")) };
+    let [n, k] = *weight.dims.as_slice() else {
+        return Err(Refusal::Form("a weight of two dimensions"));
+    };
     let turned = Tensor::from_fn(&[k, n], weight.dtype, |index| weight.at(&[index[1], index[0]]));
     let product = matmul(input, &turned)?;
     let Some(bias) = bias else { return Ok(product) };

@@ -1,0 +1,96 @@
+//! Functions of `gt` that are methods of its tensors, such as `gt.relu`.
+//!
+//! Unlike the method itself a function stored in a class does not become that class's method, takes `input=`, and where
+//! its first argument is no tensor raises PyTorch's error. It knows no operator.
+
+use super::tensor::Tensor;
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// Functions of which PyTorch has several signatures: its error lists them instead of naming the argument.
+static OVERLOADED: &[&str] = &[
+    "add", "all", "any", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp", "clamp_max", "clamp_min", "clip", "div",
+    "eq", "floor_divide", "fmod", "ge", "gt", "le", "lerp", "lt", "masked_fill", "max", "mean", "min", "ne", "pow",
+    "prod", "remainder", "round", "rsub", "scatter", "sort", "sub", "sum", "var",
+];
+
+// A method as a function; not a doc comment, which would be the text of every one of them.
+#[pyclass(frozen, module = "gt._core")]
+pub(crate) struct Function {
+    name: String,
+    method: Py<PyAny>,
+}
+
+#[pymethods]
+impl Function {
+    #[new]
+    fn new(name: String, method: Py<PyAny>) -> Self {
+        Self { name, method }
+    }
+
+    #[pyo3(signature = (*args, **named))]
+    fn __call__<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = args.py();
+        let method = self.method.bind(py);
+        if args.is_empty()
+            && let Some(named) = named
+            && let Some(input) = named.get_item("input")?
+        {
+            let rest = named.copy()?;
+            rest.del_item("input")?;
+            return method.call((input,), Some(&rest));
+        }
+        method.call(args, named).map_err(|error| self.explain(args, error))
+    }
+
+    #[getter]
+    fn __name__(&self) -> &str {
+        &self.name
+    }
+
+    #[getter]
+    fn __doc__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.method.bind(py).getattr("__doc__")
+    }
+
+    #[getter]
+    fn __wrapped__<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.method.bind(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<function gt.{}>", self.name)
+    }
+}
+
+impl Function {
+    /// What Python says of a method called on something else, in PyTorch's words.
+    #[cold]
+    fn explain(&self, args: &Bound<'_, PyTuple>, error: PyErr) -> PyErr {
+        let py = args.py();
+        let about_types = error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyAttributeError>(py);
+        let Ok(first) = args.get_item(0) else { return error };
+        if !about_types || first.is_instance_of::<Tensor>() {
+            return error;
+        }
+        let kind = |value: &Bound<'_, PyAny>| value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
+        let name = &self.name;
+        if OVERLOADED.contains(&name.as_str()) {
+            let kinds: Vec<String> = args.iter().map(|value| kind(&value)).collect();
+            return PyTypeError::new_err(format!(
+                "{name}() received an invalid combination of arguments - got ({}), but expected one of:\n * (Tensor \
+                 input, ...)",
+                kinds.join(", ")
+            ));
+        }
+        PyTypeError::new_err(format!(
+            "{name}(): argument 'input' (position 1) must be Tensor, not {}",
+            kind(&first)
+        ))
+    }
+}

@@ -1,0 +1,113 @@
+//! The door to a dispatcher process on this host: a ring each way.
+
+use super::answers::Answers;
+use super::door::{Door, SharedInbox};
+use super::embedded::ring_inbox;
+use gt_protocol::message::{self, Message};
+use gt_protocol::{Instruction, wire};
+use gt_transport::{Consumer, Producer, RingError, set_short_slice};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Room that one instruction may need: the longest payload and its header.
+const ROOM_WORDS: usize = 9 * 1024;
+
+pub(crate) struct RingDoor {
+    producer: Producer,
+    inbox: SharedInbox,
+    /// The TCP connection that the session began on: its end is ours.
+    life_line: Option<TcpStream>,
+    address: String,
+    scratch: Vec<u32>,
+    room: usize,
+}
+
+impl RingDoor {
+    pub(crate) fn new(
+        (read, write, bell): (OwnedFd, OwnedFd, OwnedFd),
+        socket: UnixStream,
+        life_line: Option<TcpStream>,
+        address: &str,
+    ) -> Result<Self, RingError> {
+        let mut producer = Producer::new(write)?;
+        producer.set_bell(bell);
+        let room = ROOM_WORDS.min(producer.capacity() / 2);
+        let inbox = ring_inbox(Consumer::new(read)?, Arc::new(OwnedFd::from(socket)));
+        // Where client and dispatcher share a core, the one that is woken must get it at once.
+        let _ = set_short_slice();
+        Ok(Self { producer, inbox, life_line, address: address.to_owned(), scratch: Vec::new(), room })
+    }
+
+    fn write(&mut self) -> Result<(), String> {
+        if self.producer.write(&[&self.scratch]) {
+            return Ok(());
+        }
+        Err(format!("an instruction of {} words did not fit into the ring", self.scratch.len()))
+    }
+}
+
+impl Door for RingDoor {
+    fn has_room(&mut self) -> bool {
+        self.producer.has_space(self.room)
+    }
+
+    fn send(&mut self, instruction: &Instruction<'_>, _answers: &mut Answers) -> Result<(), String> {
+        self.scratch.clear();
+        wire::encode(instruction, &mut self.scratch).map_err(|error| error.to_string())?;
+        self.write()
+    }
+
+    fn say(&mut self, message: &Message<'_>, answers: &mut Answers) {
+        self.scratch.clear();
+        if message::encode(message, &mut self.scratch).is_err() || self.write().is_err() {
+            answers.fail_all("the ring to the dispatcher is full");
+        }
+    }
+
+    fn inboxes(&self) -> Vec<SharedInbox> {
+        vec![Arc::clone(&self.inbox)]
+    }
+
+    fn receive(&mut self, _index: usize, words: &[u32], answers: &mut Answers) {
+        take_messages(words, answers);
+    }
+
+    fn lost(&mut self, _index: usize, reason: &str, answers: &mut Answers) {
+        answers.closed.get_or_insert_with(|| format!("the dispatcher at {}: {reason}", self.address));
+    }
+
+    fn describe(&self) -> String {
+        format!("dispatcher at {}, by shared memory", self.address)
+    }
+
+    fn layout_of(&self, _slot: u32) -> Option<String> {
+        None
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    fn close(&mut self) {
+        self.life_line = None;
+    }
+}
+
+/// Hands every message among `words` to the answers.
+pub(super) fn take_messages(words: &[u32], answers: &mut Answers) {
+    let mut rest = words;
+    while !rest.is_empty() {
+        match message::decode(rest) {
+            Ok((message, used)) => {
+                answers.receive(&message);
+                rest = rest.get(used..).unwrap_or_default();
+            }
+            Err(error) => {
+                answers.closed = Some(format!("the dispatcher sent what is no message: {error}"));
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! How a worker that was started by hand finds its dispatcher: a handshake, then rings on the dispatcher's host and
+//! frames over TCP elsewhere.
+
+use super::engine::PythonEngine;
+use super::framed::serve_frames;
+use super::process::{connection, serve_control};
+use gt_protocol::handshake::{
+    Capabilities, Handshake, Hello, LocalDoor, Resume, Role, Secret, Token, Welcome,
+};
+use gt_worker::Machine;
+use pyo3::exceptions::PyConnectionError;
+use pyo3::prelude::*;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+/// A dispatcher that has not answered by then is none.
+const WELCOME_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a handshake message up to its length.
+const LENGTH_END: usize = 6;
+
+/// Runs a worker of a dispatcher that listens, until that is gone.
+///
+/// Args:
+///     host, port: Where it listens for TCP, unless `unix` is given.
+///     unix: The path of its Unix socket.
+///     index: The index that this worker would like.
+///     token: What lets it in where tokens are asked for.
+///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
+///
+/// Raises:
+///     `ConnectionError`: Nobody answers there, or the answer is a refusal.
+#[pyfunction]
+#[pyo3(signature = (*, host, port, unix, index, token, backend))]
+pub fn run_on_socket(
+    py: Python<'_>,
+    host: &str,
+    port: Option<u16>,
+    unix: Option<&str>,
+    index: Option<u32>,
+    token: &str,
+    backend: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let machine = Machine::new(PythonEngine::new(backend)?);
+    let hello = Hello {
+        capabilities: Capabilities::RING,
+        worker: index,
+        token: Token(token.as_bytes().to_vec()),
+        name: format!("worker {}", std::process::id()),
+        ..Hello::new(Role::Worker)
+    };
+    if let Some(path) = unix {
+        let address = SocketAddr::from_pathname(Path::new(path)).map_err(connection)?;
+        let (socket, _) = py.detach(|| door(&address, &hello)).map_err(refused)?;
+        return serve_control(py, socket.into(), machine);
+    }
+    let port = port.ok_or_else(|| PyConnectionError::new_err("no port"))?;
+    let (stream, welcome) = py.detach(|| tcp(host, port, &hello)).map_err(refused)?;
+    if let Some(opened) = &welcome.door
+        && let Ok(socket) = py.detach(|| pass_door(opened, &welcome, &hello))
+    {
+        // The dispatcher also watches the connection by which we came, so it stays open: until the process ends.
+        std::mem::forget(stream);
+        return serve_control(py, socket.into(), machine);
+    }
+    serve_frames(py, stream, machine, welcome.worker.unwrap_or(0))
+}
+
+fn tcp(host: &str, port: u16, hello: &Hello) -> Result<(TcpStream, Welcome), String> {
+    let text = |error: std::io::Error| format!("{host}:{port}: {error}");
+    let mut stream = TcpStream::connect((host, port)).map_err(text)?;
+    stream.set_nodelay(true).map_err(text)?;
+    stream.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
+    let welcome = greet(&mut stream, hello)?;
+    stream.set_read_timeout(None).map_err(text)?;
+    Ok((stream, welcome))
+}
+
+fn door(address: &SocketAddr, hello: &Hello) -> Result<(UnixStream, Welcome), String> {
+    let text = |error: std::io::Error| format!("{address:?}: {error}");
+    let mut socket = UnixStream::connect_addr(address).map_err(text)?;
+    socket.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
+    let welcome = greet(&mut socket, hello)?;
+    socket.set_read_timeout(None).map_err(text)?;
+    Ok((socket, welcome))
+}
+
+/// Goes through the dispatcher's local door: who can open it is on its host.
+fn pass_door(opened: &LocalDoor, welcome: &Welcome, hello: &Hello) -> Result<UnixStream, String> {
+    let address = match opened.address.split_first() {
+        Some((0, name)) => SocketAddr::from_abstract_name(name),
+        Some(_) | None => {
+            SocketAddr::from_pathname(Path::new(std::ffi::OsStr::from_bytes(&opened.address)))
+        }
+    };
+    let address = address.map_err(|error| error.to_string())?;
+    let secret = Secret(opened.secret.0);
+    let resume = Some(Resume { session: welcome.session, secret, acknowledged: 0 });
+    door(&address, &Hello { resume, ..hello.clone() }).map(|(socket, _)| socket)
+}
+
+/// Says hello and reads the answer, and not one byte more: descriptors may come with the next.
+fn greet(stream: &mut (impl Read + Write), hello: &Hello) -> Result<Welcome, String> {
+    let text = |error: std::io::Error| format!("no answer to the handshake: {error}");
+    let bytes = Handshake::Hello(hello.clone()).encode().map_err(|error| error.to_string())?;
+    stream.write_all(&bytes).map_err(text)?;
+    let mut answer = vec![0; LENGTH_END];
+    stream.read_exact(&mut answer).map_err(text)?;
+    // Checks the magic; the length is then where every version has it.
+    Handshake::decode(&answer).map_err(|error| error.to_string())?;
+    let length = match answer.get(4..LENGTH_END) {
+        Some(&[low, high]) => usize::from(u16::from_le_bytes([low, high])),
+        Some(_) | None => 0,
+    };
+    answer.resize(length.max(LENGTH_END), 0);
+    stream.read_exact(answer.get_mut(LENGTH_END..).unwrap_or_default()).map_err(text)?;
+    match Handshake::decode(&answer).map_err(|error| error.to_string())? {
+        Some((Handshake::Welcome(welcome), _)) => Ok(welcome),
+        Some((Handshake::Refusal(refusal), _)) => Err(refusal.text),
+        Some((Handshake::Hello(_), _)) | None => Err("the answer is no welcome".to_owned()),
+    }
+}
+
+fn refused(text: String) -> PyErr {
+    PyConnectionError::new_err(text)
+}

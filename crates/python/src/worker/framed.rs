@@ -1,0 +1,137 @@
+//! The loop of a worker on another host than its dispatcher: frames over TCP in the place of rings.
+//!
+//! A dropped link ends the worker: its values could be kept, but nobody has asked for a resume yet.
+
+use super::engine::PythonEngine;
+use super::peers::RingPeers;
+use super::process::connection;
+use gt_protocol::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader};
+use gt_protocol::message::{self, Message};
+use gt_worker::{Machine, Replies, Stop};
+use pyo3::exceptions::PyConnectionError;
+use pyo3::prelude::*;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc;
+
+/// Answers are sent when so many words have gathered, and when there is nothing more to do.
+const FLUSH_WORDS: usize = 64 * 1024;
+/// Frames taken without an answer before one that only acknowledges: the dispatcher keeps them all until then.
+const UNACKNOWLEDGED_MAX: u64 = 16;
+
+pub fn serve_frames(
+    py: Python<'_>,
+    mut stream: TcpStream,
+    mut machine: Machine<PythonEngine>,
+    index: u32,
+) -> PyResult<()> {
+    machine.set_index(index);
+    let (_nobody, events) = mpsc::channel();
+    let mut peers = RingPeers::new(events);
+    let mut answers = Framed::new(stream.try_clone().map_err(connection)?);
+    let mut words: Vec<u32> = Vec::new();
+    loop {
+        let Some(header) = py.detach(|| receive(&mut stream, &mut words)).map_err(connection)?
+        else {
+            return Ok(());
+        };
+        match header.arrival(answers.received) {
+            Arrival::Next => answers.received = header.sequence,
+            Arrival::Repeated => continue,
+            Arrival::Gap => return Err(PyConnectionError::new_err("a frame is missing")),
+        }
+        // Whole instructions only, so nothing is left over.
+        match machine.run(&words, &mut answers, &mut peers) {
+            Ok(done) if done == words.len() => {}
+            Ok(_) => {
+                return Err(PyConnectionError::new_err("an instruction crosses a frame's end"));
+            }
+            Err(Stop::Goodbye) => return Ok(()),
+            Err(Stop::Broken(error)) => return Err(connection(error)),
+        }
+        answers.flush();
+        answers.acknowledge();
+        if let Some(error) = answers.error.take() {
+            return Err(connection(error));
+        }
+    }
+}
+
+/// The next frame; `None` at the end of the connection.
+fn receive(stream: &mut TcpStream, words: &mut Vec<u32>) -> io::Result<Option<FrameHeader>> {
+    let mut header = [0; FrameHeader::BYTES];
+    match stream.read_exact(&mut header) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let header = FrameHeader::decode(&header).map_err(io::Error::other)?;
+    let length = usize::try_from(header.length_bytes).unwrap_or(0);
+    words.clear();
+    words.resize(length / size_of::<u32>(), 0);
+    stream.read_exact(bytemuck::cast_slice_mut(words))?;
+    Ok(Some(header))
+}
+
+/// Answers as frames on a socket.
+struct Framed {
+    stream: TcpStream,
+    words: Vec<u32>,
+    /// Number of our last frame, and of theirs; and of theirs that we have acknowledged.
+    sent: u64,
+    received: u64,
+    acknowledged: u64,
+    error: Option<io::Error>,
+}
+
+impl Framed {
+    const fn new(stream: TcpStream) -> Self {
+        Self { stream, words: Vec::new(), sent: 0, received: 0, acknowledged: 0, error: None }
+    }
+
+    fn flush(&mut self) {
+        if self.words.is_empty() {
+            return;
+        }
+        self.sent += 1;
+        let words = std::mem::take(&mut self.words);
+        self.frame(bytemuck::cast_slice(&words));
+        self.words = words;
+        self.words.clear();
+    }
+
+    fn acknowledge(&mut self) {
+        if self.received - self.acknowledged >= UNACKNOWLEDGED_MAX {
+            self.frame(&[]);
+        }
+    }
+
+    fn frame(&mut self, bytes: &[u8]) {
+        let header = FrameHeader {
+            length_bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            sequence: self.sent,
+            acknowledged: self.received,
+        };
+        let header = header.encode().map_err(io::Error::other);
+        let sent = header.and_then(|header| {
+            self.stream.write_all(&header)?;
+            self.stream.write_all(bytes)
+        });
+        self.acknowledged = self.received;
+        self.error = self.error.take().or(sent.err());
+    }
+}
+
+impl Replies for Framed {
+    fn send(&mut self, message: &Message<'_>) {
+        // What a machine says has a form: its texts are clipped and its answers cut to size.
+        let _ = message::encode(message, &mut self.words);
+        // One more answer of the largest size still fits into a frame.
+        debug_assert!(
+            FLUSH_WORDS * 2 * size_of::<u32>() <= FRAME_BYTES_MAX.try_into().unwrap_or(0)
+        );
+        if self.words.len() >= FLUSH_WORDS {
+            self.flush();
+        }
+    }
+}

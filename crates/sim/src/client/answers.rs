@@ -1,0 +1,186 @@
+//! What a client hears, held against what its program means.
+
+use super::{Client, Pending, REQUESTS_PER_CLIENT, site_of};
+use crate::oracle::{Outcome, Root};
+use crate::tensor::{Tensor, to_dims};
+use gt_protocol::message::{Failure, FailureClass, Message, Reply};
+
+/// What the world knows of faults that a client cannot know.
+pub trait Evidence {
+    /// Whether a worker that held the value of this number, or one of its operands, has crashed.
+    fn lost(&self, number: u64) -> bool;
+    /// Whether there was no worker when it was planned.
+    fn homeless(&self, number: u64) -> bool;
+}
+
+impl Client {
+    /// A message of the dispatcher.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn hear(
+        &mut self,
+        session: u32,
+        message: &Message<'_>,
+        evidence: &dyn Evidence,
+    ) -> Result<(), String> {
+        if self.deaf {
+            return self.check_address(session, message);
+        }
+        match message {
+            Message::Reply(reply) => self.hear_reply(reply),
+            Message::Done { request } => self.hear_done(*request, evidence),
+            Message::Failure(failure) => self.hear_failure(session, failure, evidence),
+            Message::FailedReply { request, failure } => {
+                self.hear_failed_reply(session, *request, failure, evidence)
+            }
+            Message::Stats(stats) => match self.pending.get(&stats.request) {
+                Some(Pending::Stats) => Ok(()),
+                other => Err(format!("stats for request {}, which is {other:?}", stats.request)),
+            },
+            Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => Ok(()),
+            Message::StatsRequest { .. } | Message::Goodbye { .. } => {
+                Err(format!("{} is no message to a client", message.name()))
+            }
+        }
+    }
+
+    /// Of a program that means nothing only this is known: whose it is.
+    fn check_address(&self, session: u32, message: &Message<'_>) -> Result<(), String> {
+        let own = self.first_request..self.first_request + REQUESTS_PER_CLIENT;
+        let right = match message {
+            Message::Reply(reply) => own.contains(&reply.request),
+            Message::Done { request } => own.contains(request),
+            Message::Stats(stats) => own.contains(&stats.request),
+            Message::Failure(failure) => failure.session == session,
+            Message::FailedReply { request, failure } => {
+                own.contains(request) && failure.session == session
+            }
+            Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => true,
+            Message::StatsRequest { .. } | Message::Goodbye { .. } => false,
+        };
+        if right { Ok(()) } else { Err(format!("a message that is another's: {message:?}")) }
+    }
+
+    fn hear_reply(&mut self, reply: &Reply<'_>) -> Result<(), String> {
+        let request = reply.request;
+        let Some(Pending::Read { value, expected, start, count, received }) =
+            self.pending.get_mut(&request)
+        else {
+            return Err(format!("a reply for request {request}, which is not open"));
+        };
+        let Outcome::Value(tensor) = expected else {
+            return Err(format!("a reply for {value:?}, which should have failed: {expected:?}"));
+        };
+        if reply.dtype != tensor.dtype || reply.dims != to_dims(&tensor.dims) {
+            let shape = to_dims(&tensor.dims);
+            return Err(format!(
+                "{value:?} is {:?} {} instead of {:?} {shape}",
+                reply.dtype, reply.dims, tensor.dtype
+            ));
+        }
+        if reply.total != *count || reply.start != *start + *received {
+            return Err(format!(
+                "a reply of {} from {} on, {received} of {count} from {start} on are there",
+                reply.total, reply.start
+            ));
+        }
+        let element = usize::try_from(tensor.dtype.size()).unwrap_or(1);
+        let first = usize::try_from(reply.start).unwrap_or(usize::MAX) * element;
+        let bytes = tensor.to_bytes();
+        if bytes.get(first..first + reply.bytes.len()) != Some(reply.bytes) {
+            let got = Tensor::from_bytes(reply.dtype, &tensor.dims, reply.bytes).data;
+            return Err(format!(
+                "{value:?} is {got:?} from {} on instead of {:?}",
+                reply.start, tensor.data
+            ));
+        }
+        *received += reply.count;
+        if *received == *count {
+            self.pending.remove(&request);
+            self.answers += 1;
+        }
+        Ok(())
+    }
+
+    fn hear_done(&mut self, request: u64, evidence: &dyn Evidence) -> Result<(), String> {
+        match self.pending.remove(&request) {
+            Some(Pending::Synchronize { before }) => {
+                self.answers += 1;
+                let roots = self.oracle.roots().range(..before);
+                for (&number, &root) in roots {
+                    let excused = evidence.lost(number) || evidence.homeless(number);
+                    if root != Root::Perhaps && !excused && !self.reported.contains(&number) {
+                        return Err(format!(
+                            "synchronized, and nobody has told of the failure of %{number}"
+                        ));
+                    }
+                }
+                Ok(())
+            }
+            Some(Pending::Stats) => {
+                self.answers += 1;
+                Ok(())
+            }
+            other => Err(format!("done with request {request}, which is {other:?}")),
+        }
+    }
+
+    fn hear_failure(
+        &mut self,
+        session: u32,
+        failure: &Failure<'_>,
+        evidence: &dyn Evidence,
+    ) -> Result<(), String> {
+        self.reported.insert(failure.number);
+        let known = self.oracle.roots().contains_key(&failure.number);
+        check_failure(session, failure, known, evidence.lost(failure.number), evidence)
+    }
+
+    fn hear_failed_reply(
+        &mut self,
+        session: u32,
+        request: u64,
+        failure: &Failure<'_>,
+        evidence: &dyn Evidence,
+    ) -> Result<(), String> {
+        self.failures += 1;
+        let Some(Pending::Read { value, expected, .. }) = self.pending.remove(&request) else {
+            return Err(format!("a failure for request {request}, which is not open: {failure:?}"));
+        };
+        self.reported.insert(failure.number);
+        let known = match &expected {
+            Outcome::Failed { causes, .. } => causes.contains(&failure.number),
+            Outcome::Value(_) => false,
+        };
+        let (number, _) = value.parts();
+        let lost = evidence.lost(number);
+        check_failure(session, failure, known, lost, evidence)
+            .map_err(|text| format!("{text}; read of %{number}, {expected:?}"))
+    }
+}
+
+/// A failure is one that the program contains, or the loss of a worker that held the value.
+fn check_failure(
+    session: u32,
+    failure: &Failure<'_>,
+    known: bool,
+    lost: bool,
+    evidence: &dyn Evidence,
+) -> Result<(), String> {
+    let number = failure.number;
+    if failure.session != session {
+        return Err(format!("session {session} is told of another's failure: {failure:?}"));
+    }
+    if failure.class == FailureClass::WorkerLost {
+        let why = "no worker that held the value has crashed";
+        return if lost { Ok(()) } else { Err(format!("{why}: {failure:?}")) };
+    }
+    if !known && !evidence.homeless(number) {
+        return Err(format!("a failure that is not in the program: {failure:?}"));
+    }
+    if failure.tag != site_of(number) {
+        return Err(format!("%{number} failed at site {}: {failure:?}", site_of(number)));
+    }
+    Ok(())
+}

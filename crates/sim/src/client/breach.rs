@@ -1,0 +1,152 @@
+//! Clients that mean harm, or whose program is broken.
+
+use super::{Client, write};
+use crate::random::Random;
+use crate::tensor::wide;
+use gt_protocol::{
+    Attr, AttrKind, Dims, Dtype, Family, Id, Instruction, Op, Operand, OperandKind, Scalar,
+};
+
+/// A breach of the protocol, to be met with a fault of this session and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breach {
+    UnknownSlot,
+    SlotInUse,
+    NotForClients,
+    TooManyValues,
+    NoSuchDim,
+    Garbage,
+    /// Instructions with a binary form and no meaning; they may or may not be a breach.
+    Nonsense,
+}
+
+impl Breach {
+    pub const ALL: [Self; 7] = [
+        Self::UnknownSlot,
+        Self::SlotInUse,
+        Self::NotForClients,
+        Self::TooManyValues,
+        Self::NoSuchDim,
+        Self::Garbage,
+        Self::Nonsense,
+    ];
+}
+
+impl Client {
+    pub(super) fn break_rules(&mut self, breach: Breach, words: &mut Vec<u32>) {
+        let free = u32::try_from(self.slots.len() + self.slots_free.len()).unwrap_or(0) + 7;
+        let held = self.slots.values().next().copied();
+        let mut instruction = Instruction::new(Op::Neg);
+        instruction.operands.push(Operand::Value(Id::slot(held.unwrap_or(free))));
+        instruction.outputs.push(Id::slot(free));
+        match breach {
+            Breach::UnknownSlot => instruction.operands[0] = Operand::Value(Id::slot(free + 1)),
+            Breach::SlotInUse => instruction.outputs[0] = Id::slot(held.unwrap_or(u32::MAX >> 1)),
+            Breach::NotForClients => {
+                instruction = Instruction::new(Op::Session);
+                instruction.attrs.push(Attr::Int(1));
+            }
+            Breach::TooManyValues => instruction.outputs[0] = Id::slot(1 << 30),
+            Breach::NoSuchDim => {
+                instruction.op = Op::Distribute;
+                instruction.attrs.push(Attr::Int(9));
+            }
+            Breach::Nonsense => return,
+            Breach::Garbage => {
+                let word = u32::try_from(self.random.below(1 << 16)).unwrap_or(0);
+                // Of an impossible length, or of a code that nobody has.
+                words.push(if word & 1 == 0 { word } else { 0x0001_ffff });
+                return;
+            }
+        }
+        write(&instruction, words);
+    }
+
+    /// Any operator with operands that there are and attributes of the right kinds.
+    pub(super) fn emit_nonsense(&mut self, words: &mut Vec<u32>) {
+        if !self.deaf {
+            self.deaf = true;
+            self.nonsense = self.slots.values().copied().collect();
+        }
+        let rows = Op::table();
+        let info = &rows[self.random.index(rows.len())];
+        let forbidden = info.family == Family::Collective || info.op == Op::Session;
+        if forbidden && !self.random.percent(5) {
+            return;
+        }
+        let mut instruction = Instruction::new(info.op);
+        for operand in info.operands {
+            let count = match operand.kind {
+                OperandKind::List => self.random.index(4),
+                OperandKind::Required | OperandKind::Optional => 1,
+            };
+            for _ in 0..count {
+                let absent = operand.kind == OperandKind::Optional && self.random.percent(50);
+                let operand = if absent { Operand::Absent } else { self.any_operand() };
+                instruction.operands.push(operand);
+            }
+        }
+        for attr in info.attrs {
+            let absent = attr.optional && self.random.percent(40);
+            let value = if absent { Attr::Absent } else { any_attr(attr.kind, &mut self.random) };
+            instruction.attrs.push(value);
+        }
+        if instruction.op == Op::Read || instruction.op == Op::Synchronize {
+            instruction.attrs[0] = Attr::Int(self.next_request.cast_signed());
+            self.next_request += 1;
+        }
+        let first = u32::try_from(self.slots.len() + self.slots_free.len()).unwrap_or(0);
+        for _ in 0..info.outputs {
+            let slot = first + 16 + u32::try_from(self.nonsense.len()).unwrap_or(0);
+            instruction.outputs.push(Id::slot(slot));
+            self.nonsense.push(slot);
+        }
+        let payload = [7; 24];
+        if matches!(instruction.op, Op::Upload | Op::Chunk) {
+            instruction.payload = &payload[..self.random.index(payload.len() + 1)];
+        }
+        write(&instruction, words);
+    }
+
+    fn any_operand(&mut self) -> Operand {
+        match self.random.pick(&self.nonsense) {
+            Some(&slot) if self.random.percent(85) => Operand::Value(Id::slot(slot)),
+            Some(_) | None => Operand::Scalar(any_scalar(&mut self.random)),
+        }
+    }
+}
+
+fn any_attr(kind: AttrKind, random: &mut Random) -> Attr {
+    match kind {
+        AttrKind::Bool => Attr::Bool(random.percent(50)),
+        AttrKind::Int => Attr::Int(any_int(random)),
+        AttrKind::Float => Attr::Float(f64::from(u8::try_from(random.below(5)).unwrap_or(0)) / 2.0),
+        AttrKind::Scalar => Attr::Scalar(any_scalar(random)),
+        AttrKind::Dtype => Attr::Dtype(*random.pick(&Dtype::ALL).unwrap_or(&Dtype::F32)),
+        AttrKind::Ints => {
+            let list: Vec<i64> = (0..random.index(5)).map(|_| any_int(random)).collect();
+            Attr::Ints(Dims::new(&list).unwrap_or(Dims::EMPTY))
+        }
+        AttrKind::Text => Attr::Text("nonsense".into()),
+        AttrKind::Choice(words) => {
+            Attr::Choice(u8::try_from(random.index(words.len())).unwrap_or(0))
+        }
+    }
+}
+
+/// Small, mostly; else so large that every sum with it overflows.
+fn any_int(random: &mut Random) -> i64 {
+    match random.below(40) {
+        0 => i64::MIN,
+        1 => i64::MAX,
+        _ => wide(random.index(8)) - 2,
+    }
+}
+
+fn any_scalar(random: &mut Random) -> Scalar {
+    match random.below(3) {
+        0 => Scalar::Bool(random.percent(50)),
+        1 => Scalar::Int(wide(random.index(9)) - 2),
+        _ => Scalar::Float(f64::from(u8::try_from(random.below(9)).unwrap_or(0))),
+    }
+}

@@ -1,0 +1,175 @@
+//! A second set of books: what each session holds and where it has been, kept from the instructions that went in and
+//! compared with what the dispatcher says of itself.
+
+use gt_dispatcher::{Dispatcher, SessionId};
+use gt_protocol::{Id, Instruction, Op};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug)]
+struct Entry {
+    id: Id,
+    /// Workers that hold a piece; none where the value has failed.
+    members: Vec<u32>,
+    /// Each member holds all of it.
+    replicated: bool,
+    live: bool,
+}
+
+/// Where a number's value and its operands have been.
+#[derive(Clone, Debug, Default)]
+struct Origin {
+    holders: BTreeSet<u32>,
+    /// Nobody was there to make it.
+    homeless: bool,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    slots: BTreeMap<u32, Entry>,
+    origins: Vec<Origin>,
+}
+
+#[derive(Debug, Default)]
+pub struct Ledger {
+    accounts: BTreeMap<SessionId, Account>,
+}
+
+/// What should be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    pub values: usize,
+    pub pieces: usize,
+}
+
+impl Ledger {
+    pub fn open(&mut self, session: SessionId) {
+        self.accounts.insert(session, Account::default());
+    }
+
+    pub fn close(&mut self, session: SessionId) {
+        self.accounts.remove(&session);
+    }
+
+    /// Enters an instruction that the dispatcher has accepted.
+    pub fn enter(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        dispatcher: &Dispatcher,
+    ) {
+        let Some(account) = self.accounts.get_mut(&session) else { return };
+        let operands: Vec<u32> = instruction.values().filter_map(Id::as_slot).collect();
+        if instruction.op == Op::Free {
+            for slot in operands {
+                account.slots.remove(&slot);
+            }
+            return;
+        }
+        if !instruction.outputs.is_empty() {
+            account.define(instruction, &operands, dispatcher.statistics().workers == 0);
+        }
+        let outputs = instruction.outputs.iter().filter_map(|id| id.as_slot());
+        for slot in operands.into_iter().chain(outputs) {
+            account.refresh(slot, session, dispatcher);
+        }
+    }
+
+    /// Looks at everything anew: a worker has gone. What another one holds a copy of must live on.
+    ///
+    /// # Errors
+    /// A value that was given up.
+    pub fn worker_left(&mut self, index: u32, dispatcher: &Dispatcher) -> Result<(), String> {
+        for (&session, account) in &mut self.accounts {
+            let copied = |entry: &Entry| {
+                let elsewhere = entry.members.iter().any(|&member| member != index);
+                entry.live && (entry.replicated && elsewhere || !entry.members.contains(&index))
+            };
+            let slots: Vec<(u32, bool)> =
+                account.slots.iter().map(|(&slot, entry)| (slot, copied(entry))).collect();
+            for (slot, copied) in slots {
+                account.refresh(slot, session, dispatcher);
+                if copied && account.slots.get(&slot).is_none_or(|entry| !entry.live) {
+                    let text = "is given up, and not only worker";
+                    return Err(format!("slot {slot} of session {} {text} {index} held it", session.0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn totals(&self) -> Totals {
+        let entries = || self.accounts.values().flat_map(|account| account.slots.values());
+        let pieces = entries().map(|entry| entry.members.len()).sum();
+        Totals { values: entries().filter(|entry| entry.live).count(), pieces }
+    }
+
+    /// Numbers of the values that a session holds, and whether the dispatcher takes each for alive.
+    pub fn held(&self, session: SessionId) -> impl Iterator<Item = (Id, bool)> {
+        let account = self.accounts.get(&session);
+        account
+            .into_iter()
+            .flat_map(|account| account.slots.values())
+            .map(|entry| (entry.id, entry.live))
+    }
+
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.accounts.keys().copied()
+    }
+
+    pub fn was_on(&self, session: SessionId, number: u64, workers: &BTreeSet<u32>) -> bool {
+        self.origin(session, number).is_some_and(|origin| !origin.holders.is_disjoint(workers))
+    }
+
+    pub fn was_homeless(&self, session: SessionId, number: u64) -> bool {
+        self.origin(session, number).is_some_and(|origin| origin.homeless)
+    }
+
+    /// The number that the session's next value gets.
+    pub fn next_number(&self, session: SessionId) -> u64 {
+        let count = self.accounts.get(&session).map_or(0, |account| account.origins.len());
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+
+    fn origin(&self, session: SessionId, number: u64) -> Option<&Origin> {
+        self.accounts.get(&session)?.origins.get(usize::try_from(number).ok()?)
+    }
+}
+
+impl Account {
+    fn define(&mut self, instruction: &Instruction<'_>, operands: &[u32], homeless: bool) {
+        let number = u64::try_from(self.origins.len()).unwrap_or(u64::MAX);
+        let mut origin = Origin { homeless, ..Origin::default() };
+        for slot in operands {
+            let Some(entry) = self.slots.get(slot) else { continue };
+            let place = usize::try_from(entry.id.parts().0).unwrap_or(usize::MAX);
+            if let Some(operand) = self.origins.get(place) {
+                origin.holders.extend(&operand.holders);
+                origin.homeless |= operand.homeless;
+            }
+        }
+        self.origins.push(origin);
+        for (output, id) in (0..).zip(&instruction.outputs) {
+            let named = Id::number(number, output);
+            let entry = Entry { id: named, members: Vec::new(), replicated: false, live: false };
+            self.slots.insert(id.as_slot().unwrap_or(u32::MAX), entry);
+        }
+    }
+
+    fn refresh(&mut self, slot: u32, session: SessionId, dispatcher: &Dispatcher) {
+        let Some(entry) = self.slots.get_mut(&slot) else { return };
+        let layout = dispatcher.layout_of(session, slot);
+        entry.live = layout.is_some();
+        entry.replicated = layout.as_deref().is_some_and(|layout| layout.starts_with("replicate"));
+        entry.members = layout.as_deref().map(members).unwrap_or_default();
+        let place = usize::try_from(entry.id.parts().0).unwrap_or(usize::MAX);
+        if let Some(origin) = self.origins.get_mut(place) {
+            origin.holders.extend(&entry.members);
+        }
+    }
+}
+
+/// The workers in `shard(0)@[0,1]`.
+fn members(layout: &str) -> Vec<u32> {
+    let (_, list) = layout.split_once("@[").unwrap_or_default();
+    list.trim_end_matches(']').split(',').filter_map(|member| member.parse().ok()).collect()
+}

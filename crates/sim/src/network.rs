@@ -1,0 +1,142 @@
+//! Simulated time and links. A link keeps its order; links overtake each other.
+
+use crate::random::Random;
+use crate::worker::Freight;
+use std::collections::BTreeMap;
+
+/// Ticks of the slowest link's ordinary delay.
+const LATENCY_MAX: u64 = 20;
+/// Ticks of a hiccup.
+const HICCUP_MAX: u64 = 300;
+
+/// A one-way link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Route {
+    FromClient(usize),
+    ToClient(usize),
+    FromWorker(u32),
+    ToWorker(u32),
+    /// From one worker to another.
+    Peer(u32, u32),
+}
+
+#[derive(Debug)]
+pub enum Cargo {
+    /// Part of a stream of frames; cut anywhere.
+    Words(Vec<u32>),
+    Parcel {
+        tag: u64,
+        freight: Freight,
+    },
+    /// The other end is gone.
+    Closed,
+}
+
+#[derive(Debug)]
+pub enum Happening {
+    Arrive { route: Route, cargo: Cargo },
+    Connect(usize),
+    ClientTurn(usize),
+    WorkerTurn(u32),
+}
+
+#[derive(Debug)]
+struct Link {
+    latency: u64,
+    /// When the last thing on it arrives.
+    last: u64,
+    words: usize,
+    /// Things sent before the link was cut for the n-th time do not arrive.
+    cuts: u32,
+}
+
+/// All links, and everything that is going to happen.
+pub struct Network {
+    random: Random,
+    now: u64,
+    sequence: u64,
+    queue: BTreeMap<(u64, u64), (Happening, u32)>,
+    links: BTreeMap<Route, Link>,
+}
+
+impl Network {
+    pub fn new(random: Random) -> Self {
+        Self { random, now: 0, sequence: 0, queue: BTreeMap::new(), links: BTreeMap::new() }
+    }
+
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Sends words in one or two parts, or anything else as it is.
+    pub fn send(&mut self, route: Route, cargo: Cargo) {
+        if let Cargo::Words(mut words) = cargo {
+            if words.len() > 1 && self.random.percent(20) {
+                let rest = words.split_off(1 + self.random.index(words.len() - 1));
+                self.transmit(route, Cargo::Words(words));
+                words = rest;
+            }
+            self.transmit(route, Cargo::Words(words));
+        } else {
+            self.transmit(route, cargo);
+        }
+    }
+
+    fn transmit(&mut self, route: Route, cargo: Cargo) {
+        let hiccup = if self.random.percent(2) { self.random.below(HICCUP_MAX) } else { 0 };
+        let latency = self.random.between(1, LATENCY_MAX);
+        let fresh = Link { latency, last: 0, words: 0, cuts: 0 };
+        let link = self.links.entry(route).or_insert(fresh);
+        let delay = self.random.between(1, link.latency) + hiccup;
+        link.last = link.last.max(self.now + delay);
+        link.words += length(&cargo);
+        let (at, cuts) = (link.last, link.cuts);
+        self.schedule(at, Happening::Arrive { route, cargo }, cuts);
+    }
+
+    /// What is on its way there does not arrive.
+    pub fn cut(&mut self, route: Route) {
+        if let Some(link) = self.links.get_mut(&route) {
+            link.cuts += 1;
+            link.words = 0;
+        }
+    }
+
+    /// Words on the way.
+    pub fn in_flight(&self, route: Route) -> usize {
+        self.links.get(&route).map_or(0, |link| link.words)
+    }
+
+    pub fn after(&mut self, ticks: u64, happening: Happening) {
+        self.schedule(self.now + ticks, happening, 0);
+    }
+
+    fn schedule(&mut self, at: u64, happening: Happening, cuts: u32) {
+        self.sequence += 1;
+        self.queue.insert((at, self.sequence), (happening, cuts));
+    }
+
+    /// The next thing that happens; time moves on to it.
+    pub fn next(&mut self) -> Option<Happening> {
+        while let Some(((at, _), (happening, cuts))) = self.queue.pop_first() {
+            self.now = at;
+            if let Happening::Arrive { route, cargo } = &happening
+                && let Some(link) = self.links.get_mut(route)
+            {
+                if link.cuts != cuts {
+                    continue;
+                }
+                link.words = link.words.saturating_sub(length(cargo));
+            }
+            return Some(happening);
+        }
+        None
+    }
+}
+
+fn length(cargo: &Cargo) -> usize {
+    match cargo {
+        Cargo::Words(words) => words.len(),
+        Cargo::Parcel { .. } | Cargo::Closed => 0,
+    }
+}

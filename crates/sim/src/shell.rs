@@ -1,0 +1,268 @@
+//! What a server does around the core: takes words in, gives words out, closes sessions that break the protocol.
+
+use crate::ledger::Ledger;
+use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::message::{self, Message};
+use gt_protocol::text::{self, NoNames, PayloadText};
+use gt_protocol::wire::{self, MESSAGE_CODE_FIRST};
+use gt_protocol::{Id, Instruction, Meta, Op};
+use std::collections::BTreeMap;
+
+/// How much is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    Nothing,
+    /// Each instruction of a client, and what goes wrong.
+    Clients,
+    /// Each instruction of a worker and each message as well.
+    Everything,
+}
+
+pub struct Shell {
+    pub dispatcher: Dispatcher,
+    pub ledger: Ledger,
+    pub outputs: Outputs,
+    connections: BTreeMap<SessionId, Connection>,
+    pub instructions: u64,
+}
+
+struct Connection {
+    client: usize,
+    inbox: Vec<u32>,
+    /// As a client in the same process: it infers before it emits and frees without an instruction.
+    embedded: bool,
+    /// The client has closed its end: when its words are through, so is the session.
+    closing: bool,
+}
+
+/// What an embedded client knows of a result before it emits; nothing where it would have raised an error.
+pub type Inferred<'a> = &'a dyn Fn(Id) -> Option<Meta>;
+
+/// What came of a client's words.
+pub enum Intake {
+    /// Everything complete was taken.
+    Drained,
+    /// One frame was taken; there may be more.
+    Taken,
+    /// The session is over: the client closed it.
+    Closed,
+    /// The session is over: the client broke the protocol.
+    Breach(String),
+}
+
+/// The core's outputs in order, and the trace.
+pub struct Outputs {
+    pub to_workers: Vec<(WorkerIndex, Vec<u32>)>,
+    pub to_sessions: Vec<(SessionId, Vec<u32>)>,
+    pub detail: Detail,
+    pub lines: Vec<String>,
+    /// Something that has no binary form.
+    pub error: Option<String>,
+    pub collectives: u64,
+}
+
+impl Shell {
+    pub fn new(detail: Detail) -> Self {
+        let mut dispatcher = Dispatcher::new();
+        dispatcher.set_tracing(detail > Detail::Nothing);
+        let outputs = Outputs {
+            to_workers: Vec::new(),
+            to_sessions: Vec::new(),
+            detail,
+            lines: Vec::new(),
+            error: None,
+            collectives: 0,
+        };
+        let connections = BTreeMap::new();
+        Self { dispatcher, ledger: Ledger::default(), outputs, connections, instructions: 0 }
+    }
+
+    pub fn open(&mut self, client: usize, embedded: bool) -> SessionId {
+        let session = self.dispatcher.open_session();
+        self.ledger.open(session);
+        let inbox = Vec::new();
+        self.connections.insert(session, Connection { client, inbox, embedded, closing: false });
+        session
+    }
+
+    pub fn client_of(&self, session: SessionId) -> Option<usize> {
+        self.connections.get(&session).map(|connection| connection.client)
+    }
+
+    pub fn sessions(&self) -> Vec<SessionId> {
+        self.connections.keys().copied().collect()
+    }
+
+    pub fn receive(&mut self, session: SessionId, words: &[u32]) {
+        if let Some(connection) = self.connections.get_mut(&session) {
+            connection.inbox.extend_from_slice(words);
+        }
+    }
+
+    pub fn client_closed(&mut self, session: SessionId) {
+        if let Some(connection) = self.connections.get_mut(&session) {
+            connection.closing = true;
+        }
+    }
+
+    /// Takes the next frame of a session.
+    pub fn take_frame(&mut self, session: SessionId, inferred: Inferred<'_>) -> Intake {
+        let Some(connection) = self.connections.get_mut(&session) else { return Intake::Drained };
+        let length = match frame_length(&connection.inbox) {
+            Ok(Some(length)) => length,
+            Ok(None) if connection.closing => {
+                self.close(session);
+                return Intake::Closed;
+            }
+            Ok(None) => return Intake::Drained,
+            Err(text) => {
+                self.close(session);
+                return Intake::Breach(text.to_owned());
+            }
+        };
+        let frame: Vec<u32> = connection.inbox.drain(..length).collect();
+        match self.frame(session, &frame, inferred) {
+            Ok(()) => Intake::Taken,
+            Err(text) => {
+                self.close(session);
+                Intake::Breach(text)
+            }
+        }
+    }
+
+    fn frame(
+        &mut self,
+        session: SessionId,
+        frame: &[u32],
+        inferred: Inferred<'_>,
+    ) -> Result<(), String> {
+        let (code, _) = wire::halves(frame.first().copied().unwrap_or(0));
+        if code >= MESSAGE_CODE_FIRST {
+            let (message, _) = message::decode(frame).map_err(|error| error.to_string())?;
+            self.dispatcher.handle(Event::FromSession { session, message }, &mut self.outputs);
+            return Ok(());
+        }
+        let (instruction, _) = wire::decode(frame).map_err(|error| error.to_string())?;
+        self.instructions += 1;
+        self.plan(session, &instruction, inferred).map_err(|fault| fault.to_string())?;
+        self.ledger.enter(session, &instruction, &self.dispatcher);
+        Ok(())
+    }
+
+    /// Through the door that this kind of client uses.
+    fn plan(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        inferred: Inferred<'_>,
+    ) -> Result<(), Fault> {
+        let embedded = self.connections.get(&session).is_some_and(|connection| connection.embedded);
+        if embedded && instruction.op == Op::Free {
+            let slots: Vec<u32> = instruction.values().filter_map(Id::as_slot).collect();
+            return self.dispatcher.release(session, &slots, &mut self.outputs);
+        }
+        let number = self.ledger.next_number(session);
+        let outputs = (0..).zip(&instruction.outputs).map(|(output, _)| Id::number(number, output));
+        let metas: Option<Vec<Meta>> = outputs.map(inferred).collect();
+        match metas {
+            Some(metas) if embedded => {
+                self.dispatcher.inferred(session, instruction, &metas, &mut self.outputs)
+            }
+            Some(_) | None => self.dispatcher.instruction(session, instruction, &mut self.outputs),
+        }
+    }
+
+    fn close(&mut self, session: SessionId) {
+        self.connections.remove(&session);
+        self.ledger.close(session);
+        self.dispatcher.handle(Event::SessionClosed { session }, &mut self.outputs);
+    }
+
+    pub fn worker_joined(&mut self, index: u32) {
+        self.dispatcher.handle(Event::WorkerJoined { index }, &mut self.outputs);
+    }
+
+    pub fn worker_left(&mut self, index: u32) -> Result<(), String> {
+        let event = Event::WorkerLeft { index, reason: "connection reset" };
+        self.dispatcher.handle(event, &mut self.outputs);
+        self.ledger.worker_left(index, &self.dispatcher)
+    }
+
+    pub fn worker_says(&mut self, index: u32, message: Message<'_>) {
+        self.dispatcher.handle(Event::FromWorker { index, message }, &mut self.outputs);
+    }
+}
+
+/// Words of the first frame, where all of it is there.
+pub fn frame_length(words: &[u32]) -> Result<Option<usize>, &'static str> {
+    let Some(&first) = words.first() else { return Ok(None) };
+    match usize::from(wire::halves(first).1) {
+        0 => Err("a frame of no words"),
+        length if length <= words.len() => Ok(Some(length)),
+        _ => Ok(None),
+    }
+}
+
+impl Outputs {
+    pub fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.detail > Detail::Nothing {
+            self.lines.push(text());
+        }
+    }
+
+    fn note_all(&mut self, text: impl FnOnce() -> String) {
+        if self.detail == Detail::Everything {
+            self.lines.push(text());
+        }
+    }
+}
+
+impl Sink for Outputs {
+    fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
+        self.note_all(|| {
+            let line = text::format(instruction, &NoNames, PayloadText::Reference);
+            format!("#   to worker {worker}: {line}")
+        });
+        let together = matches!(instruction.op, Op::AllReduce | Op::AllGather | Op::Receive);
+        self.collectives += u64::from(together);
+        let mut words = Vec::new();
+        if let Err(error) = wire::encode(instruction, &mut words) {
+            self.error = Some(format!("an instruction for worker {worker}: {error}"));
+        }
+        self.to_workers.push((worker, words));
+    }
+
+    fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>) {
+        self.note_all(|| format!("#   to worker {worker}: {message:?}"));
+        let mut words = Vec::new();
+        if let Err(error) = message::encode(message, &mut words) {
+            self.error = Some(format!("a message for worker {worker}: {error}"));
+        }
+        self.to_workers.push((worker, words));
+    }
+
+    fn session(&mut self, session: SessionId, message: &Message<'_>) {
+        self.note_all(|| format!("#   to session {}: {message:?}", session.0));
+        let mut words = Vec::new();
+        if let Err(error) = message::encode(message, &mut words) {
+            self.error = Some(format!("a message for session {}: {error}", session.0));
+        }
+        self.to_sessions.push((session, words));
+    }
+
+    fn trace(&mut self, session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
+        self.note(|| {
+            let line = text::format(instruction, &NoNames, PayloadText::Reference);
+            let error =
+                notes.error.as_ref().map(|error| format!(" failed: {error}")).unwrap_or_default();
+            let moved = if notes.moved_bytes > 0 {
+                format!(" moved {}", notes.moved_bytes)
+            } else {
+                String::new()
+            };
+            let results = &notes.results;
+            let space = if results.is_empty() { "" } else { " " };
+            format!("{line}   # session {}{space}{results}{moved}{error}", session.0)
+        });
+    }
+}

@@ -1,0 +1,437 @@
+//! One simulation: everything that happens, in an order that follows from the seed.
+
+mod faults;
+mod rest;
+
+use crate::client::{Client, Evidence};
+use crate::network::{Cargo, Happening, Network, Route};
+use crate::random::Random;
+use crate::shell::{Detail, Intake, Shell, frame_length};
+use crate::worker::{SimWorker, is_our_mistake};
+use faults::Faults;
+use gt_dispatcher::SessionId;
+use gt_protocol::message::{self, Message};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A simulation that takes more steps than this does not come to rest.
+const STEPS_MAX: u64 = 400_000;
+/// Words before a worker, above which no client's instruction is taken: what a ring of 8 KiB holds.
+const BACKLOG_WORDS_MAX: usize = 2048;
+/// Words on their way from a client, above which it waits.
+const CLIENT_WORDS_MAX: usize = 1024;
+
+/// What to simulate.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub seed: u64,
+    /// Steps of each client; drawn where not given.
+    pub steps: Option<u64>,
+    pub faults: bool,
+    pub detail: Detail,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    pub steps: u64,
+    pub ticks: u64,
+    pub instructions: u64,
+    pub exchanges: u64,
+    pub answers: u64,
+    pub failures: u64,
+    pub crashes: u64,
+    pub breaches: u64,
+    pub sessions: usize,
+}
+
+impl Summary {
+    pub fn add(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.ticks += other.ticks;
+        self.instructions += other.instructions;
+        self.exchanges += other.exchanges;
+        self.answers += other.answers;
+        self.failures += other.failures;
+        self.crashes += other.crashes;
+        self.breaches += other.breaches;
+        self.sessions += other.sessions;
+    }
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("step {step}, tick {tick}: {text}")]
+pub struct Violation {
+    pub step: u64,
+    pub tick: u64,
+    pub text: String,
+}
+
+pub struct Outcome {
+    pub result: Result<Summary, Violation>,
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed to its end.
+pub fn simulate(config: &Config) -> Outcome {
+    let mut world = World::new(config);
+    let result = world.run();
+    let (step, tick) = (world.step, world.network.now());
+    let result = match result {
+        Ok(()) => Ok(world.summary()),
+        Err(text) => Err(Violation { step, tick, text }),
+    };
+    Outcome { result, trace: std::mem::take(&mut world.shell.outputs.lines) }
+}
+
+/// A client and its connection.
+struct Seat {
+    client: Client,
+    session: Option<SessionId>,
+    /// Words of the dispatcher.
+    inbox: Vec<u32>,
+    turn_due: bool,
+}
+
+struct Post {
+    worker: SimWorker,
+    turn_due: bool,
+    /// It does nothing before this tick.
+    busy_until: u64,
+}
+
+struct World {
+    random: Random,
+    network: Network,
+    shell: Shell,
+    seats: Vec<Seat>,
+    posts: BTreeMap<u32, Post>,
+    /// Words of workers that are not complete yet.
+    worker_words: BTreeMap<u32, Vec<u32>>,
+    crashed: BTreeSet<u32>,
+    next_worker: u32,
+    faults: Faults,
+    steps_per_client: Option<u64>,
+    step: u64,
+    exchanges: u64,
+    breaches: u64,
+}
+
+/// [`Evidence`] for one session.
+struct Books<'a> {
+    world: (&'a Shell, &'a BTreeSet<u32>),
+    session: SessionId,
+}
+
+impl Evidence for Books<'_> {
+    fn lost(&self, number: u64) -> bool {
+        self.world.0.ledger.was_on(self.session, number, self.world.1)
+    }
+
+    fn homeless(&self, number: u64) -> bool {
+        self.world.0.ledger.was_homeless(self.session, number)
+    }
+}
+
+type Checked = Result<(), String>;
+
+impl World {
+    fn new(config: &Config) -> Self {
+        let mut random = Random::new(config.seed);
+        let network = Network::new(random.fork());
+        let faults = Faults::draw(&mut random, config.faults);
+        let mut world = Self {
+            network,
+            shell: Shell::new(config.detail),
+            seats: Vec::new(),
+            posts: BTreeMap::new(),
+            worker_words: BTreeMap::new(),
+            crashed: BTreeSet::new(),
+            next_worker: 0,
+            faults,
+            steps_per_client: config.steps,
+            step: 0,
+            exchanges: 0,
+            breaches: 0,
+            random,
+        };
+        for _ in 0..world.random.between(1, 4) {
+            world.join_worker();
+        }
+        for _ in 0..world.random.between(1, 3) {
+            world.seat_client(false);
+        }
+        world
+    }
+
+    fn run(&mut self) -> Checked {
+        self.flush()?;
+        self.until_rest(true)?;
+        self.check_rest()?;
+        self.free_some();
+        self.until_rest(false)?;
+        self.check_rest()?;
+        self.close_all();
+        self.until_rest(false)?;
+        self.check_end()
+    }
+
+    fn until_rest(&mut self, faults: bool) -> Checked {
+        while let Some(happening) = self.network.next() {
+            self.step += 1;
+            if self.step > STEPS_MAX {
+                return Err(format!("no rest after {STEPS_MAX} steps"));
+            }
+            self.happen(happening)?;
+            if faults {
+                self.maybe_fault()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, happening: Happening) -> Checked {
+        match happening {
+            Happening::Connect(client) => self.connect(client),
+            Happening::ClientTurn(client) => self.client_turn(client),
+            Happening::WorkerTurn(index) => return self.worker_turn(index),
+            Happening::Arrive { route: Route::FromClient(client), cargo } => {
+                return self.from_client(client, cargo);
+            }
+            Happening::Arrive { route: Route::ToClient(client), cargo } => {
+                return self.to_client(client, cargo);
+            }
+            Happening::Arrive { route: Route::FromWorker(index), cargo } => {
+                return self.from_worker(index, cargo);
+            }
+            Happening::Arrive { route: Route::ToWorker(index), cargo } => {
+                if let (Some(post), Cargo::Words(words)) = (self.posts.get_mut(&index), cargo) {
+                    post.worker.receive(&words);
+                }
+                self.wake_worker(index);
+            }
+            Happening::Arrive { route: Route::Peer(from, to), cargo } => {
+                if let Some(post) = self.posts.get_mut(&to) {
+                    match cargo {
+                        Cargo::Parcel { tag, freight } => {
+                            post.worker.receive_parcel(from, tag, freight)
+                        }
+                        Cargo::Closed => post.worker.peer_gone(from),
+                        Cargo::Words(_) => return Err("words between workers".to_owned()),
+                    }
+                }
+                self.wake_worker(to);
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, client: usize) {
+        let embedded = self.random.percent(30);
+        let session = self.shell.open(client, embedded);
+        let now = self.network.now();
+        self.shell
+            .outputs
+            .note(|| format!("# tick {now}: client {client} opens session {}", session.0));
+        self.seats[client].session = Some(session);
+        self.wake_client(client);
+    }
+
+    fn client_turn(&mut self, client: usize) {
+        let route = Route::FromClient(client);
+        let full = self.network.in_flight(route) > CLIENT_WORDS_MAX;
+        let seat = &mut self.seats[client];
+        seat.turn_due = false;
+        if full || seat.client.closed || seat.session.is_none() {
+            return;
+        }
+        let words = seat.client.turn();
+        if !words.is_empty() {
+            self.network.send(route, Cargo::Words(words));
+            self.wake_client(client);
+        }
+    }
+
+    fn wake_client(&mut self, client: usize) {
+        let seat = &mut self.seats[client];
+        if !seat.turn_due && !seat.client.finished() {
+            seat.turn_due = true;
+            let ticks = self.random.between(1, 15);
+            self.network.after(ticks, Happening::ClientTurn(client));
+        }
+    }
+
+    fn wake_worker(&mut self, index: u32) {
+        let now = self.network.now();
+        let Some(post) = self.posts.get_mut(&index) else { return };
+        if !post.turn_due && !post.worker.is_idle() {
+            post.turn_due = true;
+            let wait = post.busy_until.saturating_sub(now);
+            self.network.after(post.worker.ticks + wait, Happening::WorkerTurn(index));
+        }
+    }
+
+    fn from_client(&mut self, client: usize, cargo: Cargo) -> Checked {
+        let Some(session) = self.seats[client].session else { return Ok(()) };
+        match cargo {
+            Cargo::Words(words) => self.shell.receive(session, &words),
+            Cargo::Closed => self.shell.client_closed(session),
+            Cargo::Parcel { .. } => return Err("a parcel from a client".to_owned()),
+        }
+        self.wake_client(client);
+        self.take_in(session)
+    }
+
+    /// Takes a session's instructions while no worker has too many before it.
+    fn take_in(&mut self, session: SessionId) -> Checked {
+        while self.has_room() {
+            let client = self.shell.client_of(session);
+            let inferred = |id| self.seats.get(client?)?.client.meta_of(id);
+            let intake = self.shell.take_frame(session, &inferred);
+            self.flush()?;
+            match intake {
+                Intake::Drained => break,
+                Intake::Taken => self.check_books()?,
+                Intake::Closed => {
+                    self.session_over(client);
+                    return self.check_books();
+                }
+                Intake::Breach(text) => {
+                    let hostile =
+                        client.is_some_and(|client| self.seats[client].client.is_hostile());
+                    if !hostile {
+                        return Err(format!("an honest client is told of a breach: {text}"));
+                    }
+                    self.breaches += 1;
+                    self.shell
+                        .outputs
+                        .note(|| format!("# session {} is closed: {text}", session.0));
+                    self.session_over(client);
+                    return self.check_books();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn session_over(&mut self, client: Option<usize>) {
+        let Some(client) = client else { return };
+        let seat = &mut self.seats[client];
+        seat.session = None;
+        seat.client.closed = true;
+        self.network.cut(Route::FromClient(client));
+        self.network.cut(Route::ToClient(client));
+    }
+
+    fn has_room(&self) -> bool {
+        let backlog = |(&index, post): (&u32, &Post)| {
+            post.worker.backlog() + self.network.in_flight(Route::ToWorker(index))
+        };
+        self.posts.iter().map(backlog).all(|words| words <= BACKLOG_WORDS_MAX)
+    }
+
+    /// Sends what the core has put out.
+    fn flush(&mut self) -> Checked {
+        if let Some(error) = self.shell.outputs.error.take() {
+            return Err(error);
+        }
+        for (worker, words) in std::mem::take(&mut self.shell.outputs.to_workers) {
+            if self.posts.contains_key(&worker) {
+                self.network.send(Route::ToWorker(worker), Cargo::Words(words));
+            }
+        }
+        for (session, words) in std::mem::take(&mut self.shell.outputs.to_sessions) {
+            let Some(client) = self.shell.client_of(session) else {
+                return Err(format!("a message for session {}, which is closed", session.0));
+            };
+            if !self.seats[client].client.closed {
+                self.network.send(Route::ToClient(client), Cargo::Words(words));
+            }
+        }
+        Ok(())
+    }
+
+    fn to_client(&mut self, client: usize, cargo: Cargo) -> Checked {
+        let Cargo::Words(words) = cargo else { return Ok(()) };
+        let seat = &mut self.seats[client];
+        let Some(session) = seat.session else { return Ok(()) };
+        if seat.client.closed {
+            return Ok(());
+        }
+        seat.inbox.extend_from_slice(&words);
+        let evidence = Books { world: (&self.shell, &self.crashed), session };
+        while let Some(length) = frame_length(&seat.inbox)? {
+            let frame: Vec<u32> = seat.inbox.drain(..length).collect();
+            let (message, _) = message::decode(&frame).map_err(|error| error.to_string())?;
+            let heard = seat.client.hear(session.0, &message, &evidence);
+            heard.map_err(|text| format!("client {client}, session {}: {text}", session.0))?;
+        }
+        self.wake_client(client);
+        Ok(())
+    }
+
+    fn from_worker(&mut self, index: u32, cargo: Cargo) -> Checked {
+        let Cargo::Words(words) = cargo else {
+            self.shell.worker_left(index)?;
+            self.flush()?;
+            self.check_books()?;
+            return self.take_in_all();
+        };
+        let mut rest = self.worker_words.remove(&index).unwrap_or_default();
+        rest.extend_from_slice(&words);
+        let mut start = 0;
+        while let Some(length) = frame_length(&rest[start..])? {
+            let (message, _) =
+                message::decode(&rest[start..start + length]).map_err(|error| error.to_string())?;
+            if let Message::Failure(failure) | Message::FailedReply { failure, .. } = &message
+                && is_our_mistake(failure)
+                && !self.is_nonsense(failure.session)
+            {
+                return Err(format!("worker {index} reports {failure:?}"));
+            }
+            self.shell.worker_says(index, message);
+            self.flush()?;
+            start += length;
+        }
+        self.worker_words.insert(index, rest.split_off(start));
+        Ok(())
+    }
+
+    /// Whether what this session asks for has no meaning: its workers may say so.
+    fn is_nonsense(&self, session: u32) -> bool {
+        let client = self.shell.client_of(SessionId(session));
+        client.is_none_or(|client| self.seats[client].client.is_deaf())
+    }
+
+    fn worker_turn(&mut self, index: u32) -> Checked {
+        let frames = 1 + self.random.index(8);
+        let Some(post) = self.posts.get_mut(&index) else { return Ok(()) };
+        post.turn_due = false;
+        let effects = post.worker.turn(frames);
+        if let Some(violation) = effects.violation {
+            return Err(violation);
+        }
+        for (peer, tag, freight) in effects.parcels {
+            self.exchanges += 1;
+            if self.posts.contains_key(&peer) {
+                self.network.send(Route::Peer(index, peer), Cargo::Parcel { tag, freight });
+            }
+        }
+        if !effects.words.is_empty() {
+            self.network.send(Route::FromWorker(index), Cargo::Words(effects.words));
+        }
+        if effects.progress {
+            self.wake_worker(index);
+            return self.take_in_all();
+        }
+        Ok(())
+    }
+
+    /// Sessions that waited for room go on, each in its turn.
+    fn take_in_all(&mut self) -> Checked {
+        for session in self.shell.sessions() {
+            self.take_in(session)?;
+        }
+        Ok(())
+    }
+}

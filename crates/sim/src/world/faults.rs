@@ -1,0 +1,157 @@
+//! What goes wrong, and who comes and goes.
+
+use super::{Checked, Post, Seat, World};
+use crate::client::{Breach, Client};
+use crate::network::{Cargo, Happening, Route};
+use crate::random::Random;
+use crate::worker::SimWorker;
+
+/// Most workers there have ever been: a collective names at most eight by index.
+const WORKERS_MAX: u32 = 6;
+const CLIENTS_MAX: usize = 6;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    WorkerCrash,
+    WorkerJoin,
+    WorkerStall,
+    ClientCrash,
+    Newcomer,
+    Hostile,
+}
+
+/// What may still go wrong in this simulation: not every seed has every kind.
+#[derive(Debug)]
+pub struct Faults {
+    left: Vec<Fault>,
+    /// One step in so many.
+    rarity: u64,
+}
+
+impl Faults {
+    pub fn draw(random: &mut Random, faults: bool) -> Self {
+        let mut left = Vec::new();
+        let kinds = [
+            (Fault::WorkerCrash, 50, 2),
+            (Fault::WorkerJoin, 50, 2),
+            (Fault::WorkerStall, 40, 3),
+            (Fault::ClientCrash, 40, 2),
+            (Fault::Newcomer, 40, 2),
+            (Fault::Hostile, 30, 2),
+        ];
+        for (kind, chance, most) in kinds {
+            if random.percent(chance) && faults {
+                for _ in 0..random.between(1, most) {
+                    left.insert(random.index(left.len() + 1), kind);
+                }
+            }
+        }
+        Self { left, rarity: random.between(20, 400) }
+    }
+}
+
+impl World {
+    pub(super) fn maybe_fault(&mut self) -> Checked {
+        if self.faults.left.is_empty() || self.random.below(self.faults.rarity) != 0 {
+            return Ok(());
+        }
+        let Some(fault) = self.faults.left.pop() else { return Ok(()) };
+        match fault {
+            Fault::WorkerCrash => self.crash_worker(),
+            Fault::WorkerJoin => {
+                self.join_worker();
+                return self.flush();
+            }
+            Fault::WorkerStall => self.stall_worker(),
+            Fault::ClientCrash => self.crash_client(),
+            Fault::Newcomer => self.seat_client(false),
+            Fault::Hostile => self.seat_client(true),
+        }
+        Ok(())
+    }
+
+    pub(super) fn join_worker(&mut self) {
+        let index = self.next_worker;
+        if index >= WORKERS_MAX {
+            return;
+        }
+        self.next_worker += 1;
+        let slow = self.random.percent(15);
+        let ticks = if slow { self.random.between(20, 60) } else { self.random.between(1, 4) };
+        let mut worker = SimWorker::new(index, ticks);
+        for &gone in &self.crashed {
+            worker.peer_gone(gone);
+        }
+        self.posts.insert(index, Post { worker, turn_due: false, busy_until: 0 });
+        let now = self.network.now();
+        self.shell.outputs.note(|| format!("# tick {now}: worker {index} joins"));
+        self.shell.worker_joined(index);
+    }
+
+    pub(super) fn seat_client(&mut self, hostile: bool) {
+        let index = self.seats.len();
+        if index >= CLIENTS_MAX {
+            return;
+        }
+        let breach = Breach::ALL[self.random.index(Breach::ALL.len())];
+        let steps = self.steps_per_client;
+        let client = Client::new(index, &mut self.random, steps, hostile.then_some(breach));
+        self.seats.push(Seat { client, session: None, inbox: Vec::new(), turn_due: false });
+        let ticks = self.random.below(200);
+        self.network.after(ticks, Happening::Connect(index));
+    }
+
+    /// The worker is gone at once; what it has sent may still arrive, or not. Everybody hears of it in his own time.
+    fn crash_worker(&mut self) {
+        let indexes: Vec<u32> = self.posts.keys().copied().collect();
+        let Some(&index) = self.random.pick(&indexes) else { return };
+        self.posts.remove(&index);
+        self.crashed.insert(index);
+        let now = self.network.now();
+        self.shell.outputs.note(|| format!("# tick {now}: worker {index} crashes"));
+        self.network.cut(Route::ToWorker(index));
+        self.hang_up(Route::FromWorker(index));
+        for peer in indexes.into_iter().filter(|&peer| peer != index) {
+            self.network.cut(Route::Peer(peer, index));
+            self.hang_up(Route::Peer(index, peer));
+        }
+    }
+
+    fn hang_up(&mut self, route: Route) {
+        if self.random.percent(50) {
+            self.network.cut(route);
+            if let Route::FromWorker(index) = route {
+                // The rest of a message that was cut in two.
+                self.worker_words.remove(&index);
+            }
+        }
+        self.network.send(route, Cargo::Closed);
+    }
+
+    fn stall_worker(&mut self) {
+        let indexes: Vec<u32> = self.posts.keys().copied().collect();
+        let until = self.network.now() + self.random.between(100, 2000);
+        if let Some(index) = self.random.pick(&indexes)
+            && let Some(post) = self.posts.get_mut(index)
+        {
+            post.busy_until = until;
+        }
+    }
+
+    fn crash_client(&mut self) {
+        let client = self.random.index(self.seats.len());
+        let seat = &mut self.seats[client];
+        if seat.session.is_none() || seat.client.closed {
+            return;
+        }
+        seat.client.closed = true;
+        let now = self.network.now();
+        self.shell.outputs.note(|| format!("# tick {now}: client {client} crashes"));
+        self.network.cut(Route::ToClient(client));
+        self.hang_up(Route::FromClient(client));
+        if self.random.percent(60) {
+            // It comes back: with a new session, for the old one's values are gone.
+            self.seat_client(false);
+        }
+    }
+}

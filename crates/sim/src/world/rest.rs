@@ -1,0 +1,171 @@
+//! Rules that hold at every step, and those that hold when nothing is under way any more.
+
+use super::{Books, Checked, Summary, World};
+use crate::client::Evidence;
+use crate::network::{Cargo, Route};
+use crate::oracle::Outcome;
+use gt_dispatcher::SessionId;
+use gt_protocol::Id;
+use std::collections::BTreeSet;
+
+impl World {
+    /// What the dispatcher says it holds is what its clients hold.
+    pub(super) fn check_books(&self) -> Checked {
+        let statistics = self.shell.dispatcher.statistics();
+        let totals = self.shell.ledger.totals();
+        if statistics.values != totals.values {
+            return Err(format!(
+                "{} values are counted, clients hold {}",
+                statistics.values, totals.values
+            ));
+        }
+        if statistics.worker_slots != totals.pieces {
+            return Err(format!(
+                "{} worker slots are taken, values have {} pieces",
+                statistics.worker_slots, totals.pieces
+            ));
+        }
+        let bytes = self.bytes_of_clients();
+        // Only the core knows what nonsense is worth.
+        let nonsense = self.shell.sessions().iter().any(|session| self.is_nonsense(session.0));
+        if statistics.bytes != bytes && !(nonsense && statistics.bytes > bytes) {
+            return Err(format!("{} bytes are counted, clients hold {bytes}", statistics.bytes));
+        }
+        Ok(())
+    }
+
+    fn bytes_of_clients(&self) -> u64 {
+        let sessions = self.shell.ledger.sessions();
+        let of_session = |session: SessionId| {
+            let client = self.shell.client_of(session)?;
+            let bytes_of = |(id, live): (Id, bool)| {
+                let meta = self.seats[client].client.meta_of(id).filter(|_| live)?;
+                Some(meta.bytes())
+            };
+            Some(self.shell.ledger.held(session).filter_map(bytes_of).sum::<u64>())
+        };
+        sessions.filter_map(of_session).sum()
+    }
+
+    /// Everything is answered, every queue is empty, and nothing is lost without a reason.
+    pub(super) fn check_rest(&self) -> Checked {
+        for (index, seat) in self.seats.iter().enumerate() {
+            let (unanswered, finished) = (seat.client.unanswered(), seat.client.finished());
+            if unanswered > 0 || !finished {
+                let workers: Vec<String> =
+                    self.posts.values().map(|post| post.worker.describe()).collect();
+                return Err(format!(
+                    "client {index} waits for {unanswered} answers for ever: {workers:?}"
+                ));
+            }
+        }
+        if let Some(post) = self.posts.values().find(|post| !post.worker.is_idle()) {
+            return Err(format!("stuck: {}", post.worker.describe()));
+        }
+        let requests = self.shell.dispatcher.statistics().requests;
+        if requests > 0 {
+            return Err(format!("{requests} requests are open and nobody waits for them"));
+        }
+        for session in self.shell.sessions() {
+            self.check_session(session)?;
+        }
+        self.check_books()?;
+        self.check_memory()
+    }
+
+    fn check_session(&self, session: SessionId) -> Checked {
+        let Some(client) = self.shell.client_of(session) else { return Ok(()) };
+        let client = &self.seats[client].client;
+        if client.is_hostile() {
+            return Ok(());
+        }
+        let evidence = Books { world: (&self.shell, &self.crashed), session };
+        let held: BTreeSet<Id> = self.shell.ledger.held(session).map(|(id, _)| id).collect();
+        if !held.iter().eq(client.live().iter().collect::<BTreeSet<_>>()) {
+            return Err(format!(
+                "session {} holds {held:?} instead of {:?}",
+                session.0,
+                client.live()
+            ));
+        }
+        for (id, live) in self.shell.ledger.held(session) {
+            let (number, _) = id.parts();
+            let excused = evidence.lost(number) || evidence.homeless(number);
+            let refused =
+                matches!(client.oracle.outcome(id), Some(Outcome::Failed { shape: None, .. }));
+            if !live && !excused && !refused {
+                return Err(format!("%{number} of session {} is lost without a reason", session.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Workers hold no more than the pieces of what the clients hold. Less where a piece failed or shares memory.
+    fn check_memory(&self) -> Checked {
+        let pieces = self.shell.ledger.totals().pieces;
+        let values: u64 = self.posts.values().map(|post| post.worker.held().0).sum();
+        match usize::try_from(values) {
+            Ok(values) if values <= pieces => Ok(()),
+            _ => Err(format!("workers hold {values} values, clients' values have {pieces} pieces")),
+        }
+    }
+
+    /// Half of the clients free what they hold.
+    pub(super) fn free_some(&mut self) {
+        for client in 0..self.seats.len() {
+            let leave = self.random.percent(50);
+            let seat = &mut self.seats[client];
+            if leave && seat.session.is_some() && !seat.client.closed && !seat.client.is_deaf() {
+                let words = seat.client.free_all();
+                self.network.send(Route::FromClient(client), Cargo::Words(words));
+            }
+        }
+    }
+
+    pub(super) fn close_all(&mut self) {
+        for client in 0..self.seats.len() {
+            if self.seats[client].session.is_some() {
+                self.network.send(Route::FromClient(client), Cargo::Closed);
+            }
+        }
+    }
+
+    /// Nobody is there any more, and nothing is left of anybody.
+    pub(super) fn check_end(&self) -> Checked {
+        let statistics = self.shell.dispatcher.statistics();
+        let left = [
+            ("sessions", statistics.sessions),
+            ("values", statistics.values),
+            ("requests", statistics.requests),
+            ("worker slots", statistics.worker_slots),
+        ];
+        if let Some((what, count)) = left.into_iter().find(|(_, count)| *count > 0) {
+            return Err(format!("all clients have left, and there are {count} {what}"));
+        }
+        for post in self.posts.values() {
+            let (values, bytes) = post.worker.held();
+            if values > 0 || bytes > 0 || !post.worker.is_idle() {
+                let worker = post.worker.describe();
+                return Err(format!(
+                    "all clients have left; {worker} holds {values} values, {bytes} bytes"
+                ));
+            }
+        }
+        let hostile = self.seats.iter().find(|seat| seat.session.is_some());
+        hostile.map_or(Ok(()), |_| Err("a session outlives its client".to_owned()))
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        Summary {
+            steps: self.step,
+            ticks: self.network.now(),
+            instructions: self.shell.instructions,
+            exchanges: self.exchanges,
+            breaches: self.breaches,
+            answers: self.seats.iter().map(|seat| seat.client.answers).sum(),
+            failures: self.seats.iter().map(|seat| seat.client.failures).sum(),
+            crashes: u64::try_from(self.crashed.len()).unwrap_or(0),
+            sessions: self.seats.len(),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+"""`gt.client`: the older name of what a program imports; `gt.client.nn` is `gt.nn` itself."""
+
+import sys
+
+from gt import nn, optim
+from gt._core import Tensor
+
+# The same module objects, so that `import gt.client.nn.functional` makes no second copies.
+for _name in [
+    name for name in sys.modules if name.split(".")[:2] in (["gt", "nn"], ["gt", "optim"])
+]:
+    sys.modules[f"gt.client.{_name.removeprefix('gt.')}"] = sys.modules[_name]
+
+__all__ = ["Tensor", "nn", "optim"]

@@ -1,0 +1,30 @@
+"""Looking inside: the tape, and what dispatcher and workers count. For people, not for programs."""
+
+from gt import _core
+from gt._core import Tensor
+
+__all__ = ["get_worker_stats", "print_tape", "stats"]
+
+
+def print_tape(tensor: Tensor | None = None) -> None:
+    """Print one numbered line a record: operator, inputs with shapes, output, your `file:line`.
+
+    Args:
+        tensor: whose history to print; without it, that of what was recorded last.
+    """
+    lines = _core.print_tape(tensor)
+    print("\n".join(lines) if lines else "the tape is empty")  # noqa: T201 - what it is for
+
+
+def get_worker_stats() -> list[dict[str, int]]:
+    """Counters of each worker, once all that was emitted has run.
+
+    Returns:
+        A dictionary a worker: `values` held, their `bytes`, `bytes_peak`, instructions `executed`.
+    """
+    return _core.worker_stats()
+
+
+def stats() -> dict[str, int]:
+    """Counters of the connection to the dispatcher; empty where there is none."""
+    return _core.stats()

@@ -1,0 +1,1 @@
+"""The `gt` command: cli.py dispatches, the other files are a subcommand each; nothing else here."""

@@ -1,0 +1,8 @@
+"""`python -m gt.tools` is `gt`."""
+
+import sys
+
+from gt.tools import cli
+
+if __name__ == "__main__":
+    sys.exit(cli.main())

@@ -1,0 +1,99 @@
+"""The `gt` command: each subcommand is imported when it is asked for.
+
+The tools are filters: `-` is standard input, results go to standard output, complaints to standard
+error, and a closed pipe ends them quietly.
+"""
+
+import argparse
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130  # what a shell makes of Ctrl-C
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    Args:
+        arguments: as on the command line; those of the process if not given.
+
+    Returns:
+        The exit code: 0 done, 1 the input is wrong, 2 the command line is.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["demo"]:  # it has a command line of its own
+        from gt.demo import main as demo
+
+        return demo(given[1:])
+    options = _parser().parse_args(given)
+    try:
+        return _run(options)
+    except BrokenPipeError:
+        # What is still buffered has no reader; without this Python complains while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (OSError, RuntimeError, ValueError) as error:
+        print(f"gt {options.command}: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gt", description="Tools of GT.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("demo", help="train two small models on real data", add_help=False)
+    trace = commands.add_parser("trace", help="read an instruction log (GT_INSTRUCTION_LOG)")
+    trace.add_argument("file", help="the log, or - for standard input")
+    trace.add_argument(
+        "--check", action="store_true", help="read every line as an instruction, and count them"
+    )
+    trace.add_argument(
+        "--long",
+        action="store_true",
+        help="TENSOR[3] := ADD TENSOR[0] TENSOR[2] for %%3 = add %%0 %%2",
+    )
+    top = commands.add_parser("top", help="what dispatcher and workers are doing")
+    top.add_argument("address", nargs="?", help="host:port (default: GT_ADDRESS, 127.0.0.1:12345)")
+    top.add_argument("--once", action="store_true", help="print once and end")
+    top.add_argument("--json", action="store_true", help="one JSON object a line; ends with --once")
+    top.add_argument("--interval", type=float, default=1.0, metavar="SECONDS")
+    picture = commands.add_parser("visualize", help="draw an instruction log as a time line")
+    picture.add_argument("file", help="the log, or - for standard input")
+    picture.add_argument("-o", "--output", default="timeline.svg", help="a .svg or .png file")
+    commands.add_parser("version", help="print the version")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "trace":
+        from gt.tools import trace
+
+        if options.check:
+            return trace.check(options.file)
+        return trace.show(options.file, long=options.long)
+    if options.command == "top":
+        from gt.tools import top
+
+        return top.run(
+            options.address, once=options.once, as_json=options.json, interval=options.interval
+        )
+    if options.command == "visualize":
+        from gt.tools import timeline
+
+        return timeline.draw(options.file, options.output)
+    print(f"gt {_version()}")
+    return 0
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("gt-tensor")
+    except importlib.metadata.PackageNotFoundError:
+        return "of a checkout that is not installed"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

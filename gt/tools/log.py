@@ -1,0 +1,80 @@
+"""Lines of an instruction log: where they come from, and what the notes behind `#` say.
+
+What stands before `#` is the instruction, which gt._core parses; notes are for people and tools.
+"""
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+OPERATOR = re.compile(r"^(?:(?:%\S+ )+= )?(\w+)")
+SIGNAL = re.compile(r' @("(?:[^"\\]|\\.)*"|[^\s"]+)')
+TIME = re.compile(r"\b(\d\d):(\d\d):(\d\d\.\d+)\b")
+PLACEMENT = re.compile(r"\b[a-z]+(?:\([^)]*\))?@\[([\d,]*)\]")
+DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One instruction of a log."""
+
+    instruction: str
+    notes: str
+    operator: str
+    signal: str | None
+    """The scope's name, without quotes."""
+    seconds: float | None
+    """Time of day."""
+    workers: tuple[int, ...]
+    """Where its results lie; none for what has no results."""
+
+    @property
+    def failed(self) -> bool:
+        return "ERROR" in self.notes
+
+
+def lines(file: str) -> Iterator[str]:
+    """The lines of a file, or of standard input for `-`, without their ends."""
+    with contextlib.ExitStack() as stack:
+        source = sys.stdin
+        if file != "-":
+            source = stack.enter_context(open(file, encoding="utf-8", errors="replace"))  # noqa: PTH123 - any path
+        for line in source:
+            yield line.rstrip("\r\n")
+
+
+def split(line: str) -> tuple[str, str]:
+    """The instruction and the notes; a `#` within quotes is text."""
+    quoted, escaped = False, False
+    for place, letter in enumerate(line):
+        if escaped:
+            escaped = False
+        elif quoted and letter == "\\":
+            escaped = True
+        elif letter == '"':
+            quoted = not quoted
+        elif letter == "#" and not quoted:
+            return line[:place].rstrip(), line[place + 1 :].strip()
+    return line.rstrip(), ""
+
+
+def entry(line: str) -> Entry | None:
+    """What a line says, or None for an empty line or a comment."""
+    instruction, notes = split(line)
+    found = OPERATOR.match(instruction)
+    if found is None:
+        return None
+    signal = SIGNAL.search(instruction)
+    time = TIME.search(notes)
+    placement = PLACEMENT.search(notes)
+    hours, minutes, seconds = time.groups() if time else ("0", "0", "0")
+    return Entry(
+        instruction=instruction,
+        notes=notes,
+        operator=found[1],
+        signal=signal[1].strip('"').replace('\\"', '"') if signal else None,
+        seconds=int(hours) * 3600 + int(minutes) * 60 + float(seconds) if time else None,
+        workers=tuple(int(word) for word in placement[1].split(",") if word) if placement else (),
+    )

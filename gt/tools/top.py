@@ -1,0 +1,78 @@
+"""`gt top`: the counters of a dispatcher and its workers, once or again and again."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+
+import gt
+from gt import _core, config
+
+ADDRESS = "127.0.0.1:12345"  # the port of every example
+CLEAR = "\x1b[H\x1b[2J"
+
+
+def run(address: str | None, *, once: bool, as_json: bool, interval: float) -> int:
+    """Connect to a dispatcher and print what it counts.
+
+    Args:
+        address: as `gt.connect` takes it; GT_ADDRESS or 127.0.0.1:12345 if not given.
+        once: end after the first print.
+        as_json: print JSON objects, one a line.
+        interval: seconds between two prints.
+    """
+    where = address or config.session_options().address or ADDRESS
+    gt.connect(where)
+    try:
+        while True:
+            counters = snapshot()
+            if as_json:
+                print(json.dumps({"address": where, **counters}), flush=True)
+            else:
+                print(
+                    (CLEAR if sys.stdout.isatty() and not once else "") + text(where, counters),
+                    flush=True,
+                )
+            if once:
+                return 0
+            time.sleep(interval)
+    finally:
+        gt.disconnect()
+
+
+def snapshot() -> dict[str, dict[str, int] | list[dict[str, int]]]:
+    """The counters of the session's dispatcher and of its workers."""
+    workers = _core.worker_stats()
+    return {"dispatcher": _core.stats(), "workers": workers}
+
+
+def text(
+    where: str, counters: Mapping[str, Mapping[str, int] | Iterable[Mapping[str, int]]]
+) -> str:
+    """One line for the dispatcher, a table for the workers."""
+    dispatcher, workers = counters["dispatcher"], counters["workers"]
+    assert isinstance(dispatcher, Mapping), counters
+    assert not isinstance(workers, Mapping), counters
+    lines = [
+        f"{where}  " + "  ".join(f"{name} {_shown(name, n)}" for name, n in dispatcher.items())
+    ]
+    rows = [{"worker": index, **row} for index, row in enumerate(workers)]
+    names = list(rows[0]) if rows else []
+    table = [names, *([_shown(name, row.get(name, 0)) for name in names] for row in rows)]
+    widths = [max(len(row[place]) for row in table) for place in range(len(names))]
+    lines += [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in table
+    ]
+    return "\n".join(lines)
+
+
+def _shown(name: str, value: int) -> str:
+    """A number; bytes with their unit."""
+    if "bytes" not in name:
+        return str(value)
+    size, units = float(value), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        units.pop(0)
+    return f"{size:.4g} {units[0]}"

@@ -1,0 +1,80 @@
+"""Whether a result of GT is PyTorch's: class, dtype, shape, values. One sentence where it is not."""
+
+import numbers
+from collections.abc import Iterable
+
+import torch
+
+import gt
+from harness.convert import DTYPES, from_gt, tensors
+
+# Relative to the largest finite value: the same kernel over other strides, or a composition.
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+
+def difference(ours: object, theirs: object, *, values: bool, looser: float = 1.0) -> str | None:
+    """The first thing in which `ours` is not `theirs`; with `values` off only dtypes and shapes count."""
+    if isinstance(theirs, torch.Tensor):
+        return _tensor_difference(ours, theirs, values, looser)
+    if isinstance(theirs, list | tuple):
+        if not isinstance(ours, list | tuple) or len(ours) != len(theirs):
+            return f"{_kind(ours)} for {_kind(theirs)}"
+        pairs = zip(ours, theirs, strict=True)
+        found = (difference(a, b, values=values, looser=looser) for a, b in pairs)
+        return first(f"[{place}] {what}" for place, what in enumerate(found) if what)
+    if isinstance(theirs, torch.dtype):
+        return None if DTYPES.get(theirs) == ours else f"{ours} for {theirs}"
+    if type(ours) is not type(theirs):
+        return f"{_kind(ours)} for {_kind(theirs)}"
+    if isinstance(theirs, numbers.Number) and theirs != theirs:
+        return None if ours != ours else f"{ours} for {theirs}"
+    if isinstance(theirs, float) and values:
+        return None if abs(ours - theirs) <= looser * 1e-6 * abs(theirs) else f"{ours} for {theirs}"
+    return None if ours == theirs or not values else f"{ours} for {theirs}"
+
+
+def identical(ours: object, theirs: object) -> bool:
+    """Whether all values are the same; NaN equals NaN."""
+    pairs = zip(tensors(ours, gt.Tensor), tensors(theirs, torch.Tensor), strict=True)
+    return all(bool(((a := from_gt(x)) == y).logical_or(a.isnan() & y.isnan()).all()) for x, y in pairs)
+
+
+def first(found: Iterable[str]) -> str | None:
+    return next(iter(found), None)
+
+
+def _kind(value: object) -> str:
+    size = f" of {len(value)}" if isinstance(value, list | tuple) else ""
+    return f"{type(value).__name__}{size}"
+
+
+def _tensor_difference(
+    ours: object, theirs: torch.Tensor, values: bool, looser: float
+) -> str | None:
+    if not isinstance(ours, gt.Tensor):
+        return f"{_kind(ours)} for a tensor"
+    if theirs.dtype not in DTYPES or ours.dtype != DTYPES[theirs.dtype]:
+        return f"dtype {ours.dtype} for {theirs.dtype}"
+    if tuple(ours.shape) != tuple(theirs.shape):
+        return f"shape {tuple(ours.shape)} for {tuple(theirs.shape)}"
+    read = from_gt(ours)  # also where values are free: a failure on the worker shows here
+    return value_difference(read, theirs.detach(), looser) if values else None
+
+
+def value_difference(ours: torch.Tensor, theirs: torch.Tensor, looser: float = 1.0) -> str | None:
+    """The largest deviation, where it is larger than kernels may differ; NaN equals NaN."""
+    if not theirs.dtype.is_floating_point:
+        wrong = int((ours != theirs).sum())
+        return f"{wrong} of {theirs.numel()} values differ" if wrong else None
+    a, b = ours.double(), theirs.double()
+    finite = b[b.isfinite()]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    bound = looser * TOLERANCE[theirs.dtype]
+    close = torch.isclose(a, b, rtol=bound, atol=bound * min(max(scale, 0.01), 1e30), equal_nan=True)
+    if close.all():
+        return None
+    place = int((~close).reshape(-1).nonzero()[0])
+    return (
+        f"{int((~close).sum())} of {theirs.numel()} values differ, first "
+        f"{a.reshape(-1)[place].item()} for {b.reshape(-1)[place].item()}"
+    )

@@ -1,0 +1,105 @@
+"""Arguments from PyTorch to GT and results back, trees of them; no comparison here."""
+
+import warnings
+from collections.abc import Callable
+
+import torch
+
+import gt
+from gt import _core
+
+DTYPES = {
+    getattr(torch, name): getattr(_core, name)
+    for name in (
+        "bool", "uint8", "int8", "int16", "int32", "int64",
+        "float16", "bfloat16", "float32", "float64",
+    )
+}  # fmt: skip
+DIMENSIONS_MAX = 8
+SCALARS = (bool, int, float, str, type(None), type(...), slice)
+
+
+class NotConvertible(Exception):
+    """A sample with an argument that GT has no counterpart of."""
+
+
+def to_gt(x: torch.Tensor) -> gt.Tensor:
+    """The same values in a GT tensor; requires a gradient where `x` does."""
+    if x.layout != torch.strided or x.dtype not in DTYPES:
+        raise NotConvertible(f"{x.dtype}, {x.layout}".replace("torch.", ""))
+    if x.ndim > DIMENSIONS_MAX:
+        raise NotConvertible(f"more than {DIMENSIONS_MAX} dimensions")
+    with torch.no_grad():
+        flat = x.detach().contiguous().reshape(-1).view(torch.uint8)
+    return _core.from_bytes(flat.numpy(), tuple(x.shape), DTYPES[x.dtype], x.requires_grad)
+
+
+def to_gt_view(x: torch.Tensor) -> gt.Tensor:
+    """The same values in a view of a tensor that holds them in another order."""
+    if x.ndim < 2:
+        return to_gt(x)
+    reverse = tuple(reversed(range(x.ndim)))
+    return to_gt(x.detach().permute(reverse)).permute(reverse)
+
+
+def from_gt(x: gt.Tensor) -> torch.Tensor:
+    """Waits for a tensor; the same values in PyTorch."""
+    dtype = next(theirs for theirs, ours in DTYPES.items() if ours == x.dtype)
+    data = _core.read_bytes(x)
+    if not data:
+        return torch.empty(tuple(x.shape), dtype=dtype)
+    return torch.frombuffer(data, dtype=dtype).reshape(tuple(x.shape))
+
+
+def convert(value: object, tensor: Callable[[torch.Tensor], object]) -> object:
+    """`value` with its tensors by `tensor`, and dtypes by GT's."""
+    if isinstance(value, torch.Tensor):
+        return tensor(value)
+    if isinstance(value, torch.dtype):
+        if value not in DTYPES:
+            raise NotConvertible(str(value).removeprefix("torch."))
+        return DTYPES[value]
+    if isinstance(value, slice):
+        return slice(*(convert(x, tensor) for x in (value.start, value.stop, value.step)))
+    if isinstance(value, torch.Size):
+        return tuple(value)
+    if isinstance(value, list | tuple):
+        return type(value)(convert(x, tensor) for x in value)
+    if isinstance(value, dict):
+        return {key: convert(x, tensor) for key, x in value.items()}
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, torch.memory_format | torch.layout):
+        return getattr(gt, str(value).removeprefix("torch."))
+    if isinstance(value, SCALARS) and not isinstance(value, complex):
+        return value
+    raise NotConvertible(type(value).__name__)
+
+
+def map_tensors(value: object, tensor: Callable[[torch.Tensor], object]) -> object:
+    """`value` with its torch tensors replaced; everything else stays PyTorch's."""
+    if isinstance(value, torch.Tensor):
+        return tensor(value)
+    if isinstance(value, list | tuple) and not isinstance(value, torch.Size):
+        return type(value)(map_tensors(x, tensor) for x in value)
+    if isinstance(value, dict):
+        return {key: map_tensors(x, tensor) for key, x in value.items()}
+    return value
+
+
+def tensors(value: object, kind: type) -> list[object]:
+    """All tensors of class `kind` in a tree, in order."""
+    if isinstance(value, kind):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [found for x in value for found in tensors(x, kind)]
+    return []
+
+
+def quietly(call: Callable[[], object]) -> object:
+    """What PyTorch gives, without its deprecation warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call()

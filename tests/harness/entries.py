@@ -1,0 +1,128 @@
+"""Which entries of op_db GT has, the rows of ops.toml behind each, and how GT's operator is called."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+
+import gt
+from gt import _core
+from gt.nn import functional
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ROWS = {row["name"]: row for row in tomllib.loads((ROOT / "ops.toml").read_text())["op"]}
+
+# Entries whose name is not the row's: PyTorch's other ways to reach the same operator.
+ROW_OF = {
+    "constant_pad_nd": "pad", "nn.functional.pad": "pad", "native_layer_norm": "layer_norm",
+    "_softmax_backward_data": "softmax_backward", "__getitem__": "index", "narrow": "slice",
+    "to": "cast", "view": "reshape", "transpose": "permute", "t": "permute", "T": "permute",
+    "mT": "permute", "unsqueeze": "reshape", "squeeze": "reshape", "flatten": "reshape",
+    "__radd__": "add", "__rsub__": "sub", "__rmul__": "mul", "__rdiv__": "div", "__rpow__": "pow",
+    "__rmod__": "remainder", "__rand__": "bitwise_and", "__ror__": "bitwise_or",
+    "__rxor__": "bitwise_xor", "__rmatmul__": "matmul", "rand_like": "uniform", "mm": "matmul",
+    "bmm": "matmul", "mv": "matmul", "dot": "matmul", "randn": "normal", "randn_like": "normal",
+    "randint_like": "randint", "split": "slice", "chunk": "slice", "unbind": "select",
+}  # fmt: skip
+ROW_OF_VARIANT = {
+    "max": {"reduction_with_dim": "max_dim", "reduction_no_dim": "amax", "binary": "maximum"},
+    "min": {"reduction_with_dim": "min_dim", "reduction_no_dim": "amin", "binary": "minimum"},
+}
+UNSPECIFIED = {
+    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "normal", "bernoulli",
+    "multinomial", "uniform", "nn.functional.dropout", "empty", "empty_like", "new_empty",
+}  # fmt: skip
+OTHER_TASK = {"sparse.mm", "jiterator_unary"}
+
+
+def _where(self: gt.Tensor, condition: gt.Tensor, other: object) -> gt.Tensor:
+    return gt.where(condition, self, other)
+
+
+def _layer_norm(x: gt.Tensor, shape: object, weight: object, bias: object, eps: float) -> object:
+    out, mean, rstd = _core.call("layer_norm", x, weight, bias, normalized_shape=shape, eps=eps)
+    return out, mean.detach(), rstd.detach()  # PyTorch's two do not require a gradient
+
+
+def _method(name: str) -> Callable[..., object]:
+    return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
+
+
+REFLECTED = ("add", "sub", "mul", "pow", "mod", "and", "or", "xor", "matmul")
+CALLS: dict[str, Callable[..., object]] = {
+    **{f"__r{name}__": getattr(gt.Tensor, f"__r{name}__") for name in REFLECTED},
+    "__rdiv__": gt.Tensor.__rtruediv__,
+    "__getitem__": lambda self, key: self[key],
+    "T": lambda self: self.T,
+    "mT": lambda self: self.mT,
+    "where": _where,
+    "constant_pad_nd": lambda self, pad, value=0: _core.call("pad", self, pad=pad, value=value),
+    "_softmax_backward_data": lambda grad, out, dim, dtype: _core.call(
+        "softmax_backward", grad, out, dim=dim
+    ),
+    "native_layer_norm": _layer_norm,
+    "zero_": lambda self: self.clone().zero_(),
+    "einsum": lambda tensors, equation: gt.einsum(equation, tensors),
+    "nn.functional.embedding": lambda weight, indices, **options: functional.embedding(
+        indices, weight, **options
+    ),
+    "normal.in_place": lambda self, *given, **options: self.clone().normal_(*given, **options),
+    "item": lambda self: self.item(),
+}
+
+
+def call_of(op: OpInfo) -> Callable[..., object] | None:
+    """GT's operator for an entry: by name from `gt`, `gt.nn.functional` or `gt.Tensor`."""
+    if title(op) in CALLS or op.name in CALLS:
+        return CALLS.get(title(op)) or CALLS[op.name]
+    if op.name.startswith("nn.functional."):
+        return getattr(functional, op.name.removeprefix("nn.functional."), None)
+    kinds = (FunctionType, BuiltinFunctionType, _core.Function)
+    found = getattr(gt, op.name, None)
+    if isinstance(found, kinds):
+        return found
+    return _method(op.name) if hasattr(gt.Tensor, op.name) else None
+
+
+def row_of(op: OpInfo) -> str | None:
+    """The row of ops.toml that an entry exercises; None for a composition of rows."""
+    if op.name in ROW_OF_VARIANT and op.variant_test_name in ROW_OF_VARIANT[op.name]:
+        return ROW_OF_VARIANT[op.name][op.variant_test_name]
+    name = ROW_OF.get(op.name, op.name.removeprefix("nn.functional."))
+    return name if name in ROWS else None
+
+
+def title(op: OpInfo) -> str:
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def entries() -> list[OpInfo]:
+    """Every entry of op_db that has a counterpart in GT, in op_db's order."""
+    return [op for op in op_db if op.name not in OTHER_TASK and call_of(op) is not None]
+
+
+# Where PyTorch is the less exact one (1/6 and a row's norm as float32, in float64 too), or computes half precision in
+# float32 inside of one kernel.
+LOOSER = {
+    ("nn.functional.hardsigmoid", torch.float64): 1e3,
+    ("nn.functional.embedding", torch.float64): 1e4,
+    ("nn.functional.scaled_dot_product_attention", torch.float16): 4.0,
+    ("nn.functional.scaled_dot_product_attention", torch.bfloat16): 4.0,
+}
+
+
+def unspecified(op: OpInfo, sample: SampleInput) -> bool:
+    """Whether a sample's values come from each library's own generator, or from nowhere."""
+    return op.name in UNSPECIFIED or sample.kwargs.get("dropout_p", 0.0) > 0.0
+
+
+def dtypes_of(op: OpInfo) -> list[torch.dtype]:
+    """The dtypes of the comparison that PyTorch has for an entry on the CPU."""
+    wanted = (
+        torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16, torch.float16,
+    )  # fmt: skip
+    return [dtype for dtype in wanted if dtype in op.supported_dtypes("cpu")]

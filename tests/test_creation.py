@@ -1,0 +1,190 @@
+"""Tensors from data, from sizes and from the generator; dtypes without a tensor."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from same_expression import OURS, THEIRS, check
+
+from gt import _core, creation, dtypes
+from gt import random as random_tensors
+
+CREATION: list[Callable[..., object]] = [
+    lambda m: m.tensor([1, 2, 3]),
+    lambda m: m.tensor([1.0, 2, 3]),
+    lambda m: m.tensor([[True], [False]]),
+    lambda m: [m.tensor(1), m.tensor(2.5), m.tensor(True), m.tensor([])],
+    lambda m: m.tensor([[1, 2], [3, 4]], dtype=m.float64),
+    lambda m: m.tensor(np.arange(4)),
+    lambda m: m.tensor(np.ones((2, 2), np.float32)),
+    lambda m: m.tensor(np.ones((2, 2))),
+    lambda m: m.tensor([np.float32(1), np.float32(2)]),
+    lambda m: m.tensor([np.array([1.0, 2.0]), np.array([1.0, 2.0])]),
+    lambda m: m.tensor(m.tensor([1, 2])),
+    lambda m: m.tensor([m.tensor(1), m.tensor(2)]),
+    lambda m: m.tensor(((1, 2), (3, 4))),
+    lambda m: m.tensor(range(3)),
+    lambda m: m.tensor([[], []]),
+    lambda m: m.as_tensor([1.5, 2]),
+    lambda m: m.from_numpy(np.arange(6, dtype=np.int32).reshape(2, 3)),
+    lambda m: m.from_numpy(np.arange(6.0).reshape(2, 3).T),
+    lambda m: [m.zeros(2, 3), m.zeros((2, 3)), m.zeros([]), m.zeros(2, dtype=m.int64)],
+    lambda m: [m.zeros(size=(2, 3)), m.zeros(()), m.zeros(0, 3)],
+    lambda m: [m.ones(2), m.ones((1, 2)), m.ones(2, dtype=m.bool)],
+    lambda m: [
+        m.full((2,), 3),
+        m.full((2,), 2.5),
+        m.full((), True),
+        m.full([2], 1, dtype=m.float16),
+    ],
+    lambda m: [
+        m.arange(5),
+        m.arange(2, 5),
+        m.arange(0, 1, 0.25),
+        m.arange(5.0),
+        m.arange(5, 0, -2),
+    ],
+    lambda m: [m.linspace(0, 1, 5), m.linspace(1, 1, 1), m.eye(3), m.eye(2, 3)],
+    lambda m: m.logspace(0, 2, 3),
+    lambda m: [m.zeros_like(m.arange(3)), m.ones_like(m.zeros(2)), m.full_like(m.zeros(2), 7)],
+    lambda m: [m.zeros_like(m.arange(3), dtype=m.float32)],
+    lambda m: m.arange(3).new_zeros(2, 2),
+    lambda m: [m.zeros(2).new_ones((3,)), m.zeros(2).new_full((2,), 4), m.zeros(2).new_tensor([1])],
+    lambda m: [m.is_tensor(m.zeros(1)), m.is_tensor(1), m.numel(m.zeros(2, 3))],
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", CREATION, ids=range(len(CREATION)))
+def test_creation(function: Callable[..., object]) -> None:
+    check(function, [])
+
+
+def test_ints_become_float_where_a_gradient_is_asked_for() -> None:
+    x = creation.tensor([1, 2, 3], requires_grad=True)
+    assert x.dtype == _core.float32
+    assert x.requires_grad
+    with pytest.raises(RuntimeError, match="floating point"):
+        creation.tensor(np.arange(3), requires_grad=True)
+
+
+def test_default_dtype() -> None:
+    try:
+        dtypes.set_default_dtype(_core.float64)
+        assert creation.zeros(2).dtype == creation.tensor([1.5]).dtype == _core.float64
+        assert random_tensors.randn(2).dtype == _core.float64
+    finally:
+        dtypes.set_default_dtype(_core.float32)
+    with pytest.raises(TypeError):
+        dtypes.set_default_dtype(_core.int64)
+
+
+NAMES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+]
+
+
+@pytest.mark.parametrize("first", NAMES)
+def test_promotion(first: str) -> None:
+    for second in NAMES:
+        ours, theirs = [(getattr(m, first), getattr(m, second)) for m in (_core, torch)]
+        assert repr(dtypes.promote_types(*ours))[3:] == str(torch.promote_types(*theirs))[6:]
+        assert dtypes.can_cast(*ours) == torch.can_cast(*theirs)
+
+
+@pytest.mark.parametrize("first", NAMES)
+def test_result_type(first: str) -> None:
+    for second in [*NAMES, 1, 1.5, True]:
+        for left, right in ((1, 1), (0, 1), (1, 0), (0, 0)):
+            pair = []
+            for m in (OURS, THEIRS):
+                x = m.zeros((2,) * left, dtype=getattr(m, first))
+                named = isinstance(second, str)
+                y = m.zeros((2,) * right, dtype=getattr(m, second)) if named else second
+                pair.append((x, y))
+            ours, theirs = dtypes.result_type(*pair[0]), torch.result_type(*pair[1])
+            assert repr(ours)[3:] == str(theirs)[6:], (first, second, left, right)
+
+
+def test_limits() -> None:
+    for name in ("float16", "bfloat16", "float32", "float64"):
+        ours, theirs = dtypes.finfo(getattr(_core, name)), torch.finfo(getattr(torch, name))
+        for field in ("bits", "eps", "max", "min", "tiny", "smallest_normal"):
+            assert getattr(ours, field) == getattr(theirs, field), (name, field)
+    for name in ("uint8", "int8", "int16", "int32", "int64"):
+        ours, theirs = dtypes.iinfo(getattr(_core, name)), torch.iinfo(getattr(torch, name))
+        assert (ours.bits, ours.min, ours.max) == (theirs.bits, theirs.min, theirs.max)
+
+
+def drawn_twice(function: Callable[[], _core.Tensor]) -> np.ndarray:
+    random_tensors.manual_seed(5)
+    first = function().numpy()
+    random_tensors.manual_seed(5)
+    np.testing.assert_array_equal(first, function().numpy())
+    return first
+
+
+def test_random_tensors() -> None:
+    r = random_tensors
+    assert drawn_twice(lambda: r.rand(2, 3)).shape == (2, 3)
+    assert abs(drawn_twice(lambda: r.randn((4000,))).std() - 1) < 0.1
+    numbers = drawn_twice(lambda: r.randint(2, 5, (300,)))
+    assert set(numbers.tolist()) == {2, 3, 4}
+    assert set(drawn_twice(lambda: r.randint(3, (99,))).tolist()) == {0, 1, 2}
+    assert sorted(drawn_twice(lambda: r.randperm(50)).tolist()) == list(range(50))
+    assert abs(drawn_twice(lambda: r.normal(3.0, 0.1, (999,))).mean() - 3) < 0.1
+    assert r.rand_like(creation.zeros(2, 2)).shape == r.randn_like(creation.zeros(2, 2)).shape
+    mean = creation.full((999,), 2.0)
+    assert abs(drawn_twice(lambda: r.normal(mean, mean * 0.01)).mean() - 2) < 0.1
+
+
+def test_random_in_place() -> None:
+    blank = creation.zeros(2000)
+    assert abs(drawn_twice(lambda: blank.clone().normal_(1, 2)).std() - 2) < 0.2
+    assert 2 <= drawn_twice(lambda: blank.clone().uniform_(2, 3)).min() < 2.1
+    assert set(drawn_twice(lambda: blank.clone().random_(0, 3)).tolist()) == {0, 1, 2}
+    assert abs(drawn_twice(lambda: blank.clone().bernoulli_(0.3)).mean() - 0.3) < 0.1
+    assert abs(drawn_twice(lambda: blank.clone().exponential_(2.0)).mean() - 0.5) < 0.1
+
+
+def test_state_of_the_generator() -> None:
+    random_tensors.manual_seed(3)
+    random_tensors.rand(2)
+    state = random_tensors.get_rng_state()
+    first = random_tensors.rand(3).numpy()
+    random_tensors.set_rng_state(state)
+    np.testing.assert_array_equal(first, random_tensors.rand(3).numpy())
+    assert random_tensors.initial_seed() == 3
+
+
+def test_generator_of_ones_own() -> None:
+    own = random_tensors.Generator().manual_seed(11)
+    first = random_tensors.rand(3, generator=own).numpy()
+    random_tensors.manual_seed(11)
+    np.testing.assert_array_equal(first, random_tensors.rand(3).numpy())
+    assert (random_tensors.rand(3, generator=own).numpy() != first).any()
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_multinomial(replacement: bool) -> None:
+    weights = creation.tensor([[0.1, 0.0, 0.6, 0.3]] * 4000)
+    found = drawn_twice(lambda: weights.multinomial(2, replacement))
+    assert found.shape == (4000, 2)
+    shares = np.bincount(found[:, 0], minlength=4) / 4000
+    np.testing.assert_allclose(shares, [0.1, 0.0, 0.6, 0.3], atol=0.04)
+    assert replacement or (found[:, 0] != found[:, 1]).all()
+
+
+def test_bernoulli() -> None:
+    p = creation.tensor([0.0, 1.0] * 500)
+    np.testing.assert_array_equal(drawn_twice(p.bernoulli), p.numpy())

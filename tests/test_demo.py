@@ -1,0 +1,65 @@
+"""What `gt demo` promises: accuracy over five seeds, PyTorch's loss curve, the picture.
+
+Each in a process of its own, because the number of workers is chosen before the first operation.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+SEEDS = range(5)
+
+ACCURACIES = """
+import gt
+from gt.demo import digits
+gt.gpu_workers(2)
+for seed in {seeds}:
+    result = digits.train(digits.load(seed), seed=seed, show_progress=False)
+    print(seed, result.accuracy)
+"""
+
+DIFFERENCE = """
+import torch
+import gt
+from gt.demo import chargpt
+torch.set_num_threads(1)
+gt.gpu_workers(2)
+result = chargpt.compare(seed=0, dtype={dtype!r}, show_progress=False)
+print(result.difference, result.limit, result.losses[0], result.losses[-1], len(result.losses))
+"""
+
+
+def output(program):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_five_seeds_reach_97_percent():
+    lines = output(ACCURACIES.format(seeds=list(SEEDS))).splitlines()
+    accuracies = {int(seed): float(accuracy) for seed, accuracy in map(str.split, lines)}
+    assert set(accuracies) == set(SEEDS)
+    assert min(accuracies.values()) >= 0.97, accuracies
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_gpts_curve_is_pytorchs(dtype):
+    difference, limit, first, last, steps = map(
+        float, output(DIFFERENCE.format(dtype=dtype)).split()
+    )
+    assert steps == 200
+    assert difference <= limit == {"float32": 1e-5, "float64": 1e-9}[dtype]
+    assert last < 0.6 * first  # it learned
+
+
+@pytest.mark.timeout(120)
+def test_the_command(tmp_path):
+    command = [sys.executable, "-m", "gt.demo", "--quick", "--no-progress"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    for part in ("held-out scans right", "PyTorch's by at most", "steps/s", "what the GPT writes"):
+        assert part in done.stdout

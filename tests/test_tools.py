@@ -1,0 +1,313 @@
+"""The `gt` command, gt.signal and gt.debug: what people look through, and that looking changes nothing."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gt
+from gt.tools import log, timeline, top
+
+ROOT = Path(__file__).resolve().parent.parent
+TRACE = """\
+%0 = upload size=[4] dtype=i64 ~1 payload=0x01000000  # i64[4] replicate@[0] 11:56:04.973173 a.py:8
+%1.0 %1.1 = max_dim %0 dim=0 keepdim=false @"two words" ~2  # i64[] i64[] shard(0)@[0,1] 11:56:05.1 a.py:9
+
+# a comment
+%3 = add %1.0! 2.5 @layer1 ~12  # f32[] replicate@[1] 11:56:05.2 s2 a.py:10 ERROR no memory
+read %3 request=1 start=0 count=1 ~4  # 11:56:05.3
+free %3 %0  # 11:56:05.4
+%9 = upload size=[99] dtype=f32 ~1 payload=@0123456789abcdef0123456789abcdef:396  # f32[99] 11:56:06.0
+"""
+
+
+def tool(*arguments, given="", env=None, module="gt.tools"):
+    """`gt arguments` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env=os.environ | (env or {}),
+    )
+
+
+# ---- gt trace ----
+
+
+def test_a_log_of_the_demo_reads_back_line_by_line(tmp_path):
+    file = tmp_path / "trace.txt"
+    demo = [sys.executable, ROOT / "examples/demo.py"]
+    subprocess.run(demo, env=os.environ | {"GT_INSTRUCTION_LOG": str(file)}, check=True, timeout=50)
+    done = tool("trace", "--check", file)
+    assert done.returncode == 0, done.stderr
+    lines = len(file.read_text(encoding="utf-8").splitlines())
+    assert lines > 50
+    assert f"{lines} instructions, 0 comments, 0 lines wrong" in done.stdout
+    assert re.search(r"^ +\d+ matmul$", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("long", [[], ["--long"]])
+def test_what_trace_prints_reads_back(long):
+    shown = tool("trace", *long, "-", given=TRACE)
+    assert shown.returncode == 0, shown.stderr
+    assert ("TENSOR[3] := ADD TENSOR[1.0]! 2.5 @layer1" in shown.stdout) == bool(long)
+    done = tool("trace", "--check", "-", given=shown.stdout)
+    assert done.returncode == 0, done.stderr
+    assert "6 instructions, 2 comments, 0 lines wrong" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("%3 = ad %1 %2", "-:1: column 6: expected an operator of ops.toml, found `ad`"),
+        ("%3 = add %1", "-:1: column"),
+        ("%3 = add  %1 %2", "-:1: reads back as '%3 = add %1 %2'"),
+        ("%3 = relu %1 dim=2", "-:1: column 14: expected an attribute of relu: no attribute"),
+    ],
+)
+def test_a_wrong_line_is_named(line, complaint):
+    done = tool("trace", "--check", "-", given=f"{line}\n%4 = relu %1\n")
+    assert done.returncode == 1
+    assert complaint in done.stderr
+    assert "1 lines wrong" in done.stdout
+
+
+def test_a_closed_pipe_ends_a_filter_quietly(tmp_path):
+    file = tmp_path / "long.txt"
+    file.write_text(TRACE * 5000, encoding="utf-8")
+    command = f"{sys.executable} -m gt.tools trace {file} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=50)
+    assert done.stdout.startswith("%0 = upload")
+    assert done.stderr == ""
+
+
+@pytest.mark.fast
+def test_a_line_and_what_its_notes_say():
+    entries = [log.entry(line) for line in TRACE.splitlines()]
+    assert [entry and entry.operator for entry in entries] == [
+        "upload", "max_dim", None, None, "add", "read", "free", "upload",
+    ]  # fmt: skip
+    assert [entry.signal for entry in entries if entry] == [
+        None, "two words", "layer1", None, None, None,
+    ]  # fmt: skip
+    assert [entry.workers for entry in entries if entry] == [(0,), (0, 1), (1,), (), (), ()]
+    assert [entry.failed for entry in entries if entry] == [False, False, True, False, False, False]
+    assert entries[0].seconds == pytest.approx(11 * 3600 + 56 * 60 + 4.973173)
+    assert log.split('site text="a # b"  # c') == ('site text="a # b"', "c")
+
+
+# ---- gt visualize ----
+
+
+def test_a_log_becomes_a_picture(tmp_path):
+    file = tmp_path / "timeline.svg"
+    done = tool("visualize", "-", "-o", file, given=TRACE)
+    assert done.returncode == 0, done.stderr
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("<svg") and text.endswith("</svg>\n")
+    assert "5 instructions planned in 1.027 s" in text  # free is not drawn
+    assert "two words" in text and "worker 1" in text
+    assert timeline.FAILED in text
+
+
+def test_a_log_becomes_a_png(tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "timeline.png"
+    assert tool("visualize", "-", "-o", file, given=TRACE).returncode == 0
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("output", "given"), [("x.gif", TRACE), ("x.svg", "# nothing\n")])
+def test_what_cannot_be_drawn_is_said(tmp_path, output, given):
+    done = tool("visualize", "-", "-o", tmp_path / output, given=given)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("gt visualize: ") and done.stderr.count("\n") == 1
+
+
+# ---- gt top, gt version ----
+
+
+@pytest.mark.fast
+def test_top_shows_a_table():
+    counters = {
+        "dispatcher": {"workers": 2, "bytes": 2048},
+        "workers": [{"values": 3, "bytes": 10}, {"values": 12, "bytes": 5 * 2**20}],
+    }
+    assert top.text("host:1", counters) == (
+        "host:1  workers 2  bytes 2 KiB\n"
+        "worker  values  bytes\n"
+        "     0       3   10 B\n"
+        "     1      12  5 MiB"
+    )
+
+
+def test_top_counts_this_session():
+    kept = gt.ones(1000)
+    counters = top.snapshot()
+    assert counters["dispatcher"]["workers"] == len(counters["workers"]) == 1
+    assert counters["workers"][0]["bytes"] >= 4 * kept.numel()
+    json.dumps(counters)
+
+
+def test_top_says_that_nobody_answers():
+    done = tool("top", "--once", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("gt top: ")
+
+
+@pytest.mark.parametrize("module", ["gt.tools", "gt.scripts.top"])
+def test_the_commands_explain_themselves(module):
+    done = tool("--help", module=module)
+    assert done.returncode == 0
+    assert "usage: gt" in done.stdout
+
+
+def test_version():
+    done = tool("version")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("gt ")
+
+
+# ---- gt.signal ----
+
+
+def signals_of(code, tmp_path):
+    """(operator, signal) of each instruction that `code` makes."""
+    file = tmp_path / "trace.txt"
+    env = os.environ | {"GT_INSTRUCTION_LOG": str(file)}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=50)
+    entries = map(log.entry, file.read_text(encoding="utf-8").splitlines())
+    return [(item.operator, item.signal) for item in entries if item and item.operator != "free"]
+
+
+def test_instructions_carry_the_innermost_scope(tmp_path):
+    code = """
+import gt
+with gt.signal.context("outer", backward="back"):
+    x = gt.ones(2, requires_grad=True)
+    with gt.signal.context("two words"):
+        y = x * 2
+    gt.signal.enter("inner")
+    z = y.exp()
+    gt.signal.exit("inner")
+    z = gt.signal.tensor(z, "named").sum()
+z.backward()
+x.grad.tolist()
+"""
+    found = signals_of(code, tmp_path)
+    assert found[:5] == [
+        ("full", "outer"), ("mul", "two words"), ("exp", "inner"), ("reshape", "named"), ("sum", "outer"),
+    ]  # fmt: skip
+    assert ("expand", "back") in found  # the gradient of sum
+    assert ("mul", "two words") in found[5:]  # the gradient of mul: no scope of its own given
+    assert found[-1] == ("read", None)
+
+
+def test_threads_and_tasks_have_scopes_of_their_own(tmp_path):
+    code = """
+import asyncio, threading, gt
+base = gt.ones(1)
+async def task(name):
+    with gt.signal.context(name):
+        for _ in range(3):
+            base + 1
+            await asyncio.sleep(0)
+async def main():
+    await asyncio.gather(task("a"), task("b"))
+asyncio.run(main())
+inside, go_on = threading.Event(), threading.Event()
+def thread():
+    with gt.signal.context("thread"):
+        inside.set()
+        go_on.wait(10)
+        base * 2
+worker = threading.Thread(target=thread)
+worker.start()
+inside.wait(10)
+base - 1
+go_on.set()
+worker.join()
+gt.synchronize()
+"""
+    found = signals_of(code, tmp_path)
+    assert [signal for operator, signal in found if operator == "add"] == ["a", "b"] * 3
+    assert ("sub", None) in found and ("mul", "thread") in found
+
+
+def test_a_signal_changes_no_result():
+    def trained(scoped):
+        gt.manual_seed(3)
+        w = gt.randn(4, 3, requires_grad=True)
+        x = gt.randn(5, 4)
+        if scoped:
+            with gt.signal.context("layer", backward="layer_back"):
+                y = gt.signal.tensor(x, "input") @ w
+        else:
+            y = x @ w
+        gt.nn.functional.dropout(y, 0.5).square().sum().backward()
+        return w.grad.tolist(), gt.rand(2).tolist()
+
+    assert trained(scoped=True) == trained(scoped=False)
+
+
+def test_scopes_close_in_order():
+    gt.signal.enter("a")
+    gt.signal.enter("b")
+    with pytest.raises(ValueError, match="'b' is the innermost"):
+        gt.signal.exit("a")
+    gt.signal.exit("b")
+    gt.signal.exit("a")
+    with pytest.raises(ValueError, match="none is open"):
+        gt.signal.exit("a")
+    with pytest.raises(TypeError), gt.signal.context(7):
+        pass
+    with pytest.raises(ValueError, match="bytes"), gt.signal.context(""):
+        pass
+
+
+# ---- gt.debug ----
+
+
+def test_the_tape_has_a_line_a_record(capsys):
+    x = gt.ones(2, 3)
+    w = gt.ones(3, requires_grad=True)
+    y = (x * w).sum()
+    gt.debug.print_tape(y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    first = re.fullmatch(
+        r"%(\d+) = mul constant f32\[2,3\], leaf f32\[3\] -> f32\[2,3\]  (.*):(\d+)", lines[0]
+    )
+    assert first and first[2] == __file__
+    assert f"sum %{first[1]} f32[2,3] -> f32[]" in lines[1]
+    gt.debug.print_tape()
+    assert capsys.readouterr().out.splitlines() == lines
+    gt.debug.print_tape(x)
+    assert capsys.readouterr().out == "the tape is empty\n"
+
+
+def test_counters_are_numbers():
+    gt.ones(3).tolist()
+    (worker,) = gt.debug.get_worker_stats()
+    assert set(worker) == {"values", "bytes", "bytes_peak", "executed"}
+    assert gt.debug.stats()["workers"] == 1
+
+
+# ---- the older name ----
+
+
+def test_client_is_another_name():
+    code = """
+import gt, sys
+from gt.client import nn, optim
+import gt.client.nn.functional as F
+assert nn is gt.nn and optim is gt.optim and F is gt.nn.functional
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=50)

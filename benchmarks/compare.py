@@ -1,0 +1,110 @@
+"""`python compare.py`: GT beside PyTorch, row by row, with ratio and target.
+
+Each row is medians of interleaved rounds on two cores and one thread of computing a side; see
+docs/decisions/benchmarks.md. It judges nothing: the exit code is 0 whatever the figures are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pairs import Result, Row, load, machine, measure, two_cores
+from rows import ROWS
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+BEGIN, END = "<!-- table: compare.py writes from here -->", "<!-- to here -->"
+
+
+def _cells(result: Result) -> list[str]:
+    row = result.row
+    other = f"{result.other:.4g}" if row.other == "torch" else f"{result.other:.4g} ({row.other})"
+    met = "yes" if row.target.is_met(result) else "no"
+    noise = f"{result.spread:.0%}"
+    return [
+        row.what,
+        row.unit,
+        f"{result.gt:.4g}",
+        other,
+        f"{result.ratio:.3g} ×",
+        row.target.text(row.unit),
+        met,
+        noise,
+    ]
+
+
+HEAD = ["what", "unit", "GT", "PyTorch", "ratio", "target", "met", "spread"]
+
+
+def _measured(rows: Iterable[Row], rounds: int | None) -> Iterator[list[str]]:
+    for row in rows:
+        try:
+            yield _cells(measure(row, rounds))
+        except Exception as error:  # noqa: BLE001  a table with a hole is better than none
+            sys.stderr.write(f"{row.name}: {error!r}\n")
+            yield [row.what, row.unit, "failed", "", "", row.target.text(row.unit), "no", ""]
+
+
+def _markdown(lines: list[list[str]], note: str) -> str:
+    table = [HEAD, ["---"] + ["---:"] * 4 + ["---", "---", "---:"], *lines]
+    return "\n".join([note, "", *("| " + " | ".join(line) + " |" for line in table)])
+
+
+def _write(text: str) -> None:
+    old = RESULTS.read_text(encoding="utf-8")
+    before, rest = old.split(BEGIN, 1)
+    _, after = rest.split(END, 1)
+    RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def _print(line: list[str]) -> None:
+    widths = (48, 4, 9, 24, 8, 10, 4, 6)
+    print(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)), flush=True
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="ROW", help=", ".join(row.name for row in ROWS))
+    parser.add_argument("--rounds", type=int, metavar="N", help="instead of each row's own number")
+    parser.add_argument(
+        "--markdown", action="store_true", help=f"write the table of {RESULTS.name}"
+    )
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - {row.name for row in ROWS}
+    if unknown:
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    return arguments
+
+
+def main() -> None:
+    arguments = _arguments()
+    chosen = [row for row in ROWS if not arguments.names or row.name in arguments.names]
+    with two_cores():
+        described, before = machine(), load()
+        print(described)
+        _print(HEAD)
+        lines = []
+        for line in _measured(chosen, arguments.rounds):
+            _print(line)
+            lines.append(line)
+        after = load()
+    print(f"load average {before} before, {after} after")
+    if arguments.markdown:
+        today = datetime.datetime.now(datetime.UTC).date()
+        command = " ".join(["python compare.py", *sys.argv[1:]])
+        _write(
+            _markdown(
+                lines,
+                f"{today}, `cd benchmarks && {command}`. {described}.\n"
+                f"Load average {before} before and {after} after.",
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Rows on single operators: emitting one, chains of them, reading a scalar."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from pairs import Round, Row, Sides, Target
+from processes import cluster
+
+import gt
+
+BURST = 2_000  # with the ring drained between bursts: emitting alone, never waiting for the worker
+BURSTS = 10
+CHAIN = 10_000
+HOT_READS = 1_000
+IDLE_READS = 50
+IDLE_SECONDS = 0.002
+
+Tensor = gt.Tensor | torch.Tensor
+
+
+def _bursts(x: Tensor, drain: Callable[[], None]) -> Round:
+    def run() -> float:
+        total = 0
+        for _ in range(BURSTS):
+            start = time.perf_counter_ns()
+            for _ in range(BURST):
+                x + x
+            total += time.perf_counter_ns() - start
+            drain()
+        return total / (BURST * BURSTS)
+
+    return run
+
+
+@contextmanager
+def _emit(*, tape: bool) -> Iterator[Sides]:
+    ours, theirs = gt.ones(4, requires_grad=tape), torch.ones(4, requires_grad=tape)
+    yield Sides(_bursts(ours, gt.synchronize), _bursts(theirs, lambda: None))
+
+
+def _chain(x: Tensor) -> Round:
+    def run() -> float:
+        start = time.perf_counter_ns()
+        y = x
+        for _ in range(CHAIN):
+            y = y + x
+        last = y.sum().item()
+        elapsed = time.perf_counter_ns() - start
+        assert last == 4 * (CHAIN + 1), f"{last} after {CHAIN} additions"
+        return elapsed / CHAIN
+
+    return run
+
+
+@contextmanager
+def _chains() -> Iterator[Sides]:
+    yield Sides(_chain(gt.ones(4)), _chain(torch.ones(4)))
+
+
+@contextmanager
+def _chains_through_dispatcher() -> Iterator[Sides]:
+    with cluster() as address:
+        gt.connect(address)
+        try:
+            yield Sides(_chain(gt.ones(4)), _chain(torch.ones(4)))
+        finally:
+            gt.disconnect()
+
+
+def _reads(x: Tensor, *, count: int, pause_seconds: float) -> Round:
+    value = (x + x).sum()  # made by the worker: what the client itself knows would not be asked for
+
+    def run() -> float:
+        times = []
+        for _ in range(count):
+            if pause_seconds:
+                time.sleep(pause_seconds)
+            start = time.perf_counter_ns()
+            value.item()
+            times.append(time.perf_counter_ns() - start)
+        return statistics.median(times) / 1e3
+
+    return run
+
+
+@contextmanager
+def _reading(*, count: int, pause_seconds: float) -> Iterator[Sides]:
+    ours = _reads(gt.ones(4), count=count, pause_seconds=pause_seconds)
+    yield Sides(ours, _reads(torch.ones(4), count=count, pause_seconds=pause_seconds))
+
+
+ROWS = [
+    Row(
+        "emit",
+        "emit `x + x`, 4 elements, result dropped",
+        "ns",
+        Target("ratio", 0.3),
+        lambda: _emit(tape=False),
+    ),
+    Row(
+        "emit-tape",
+        "the same with tape",
+        "ns",
+        Target("ratio", 0.3),
+        lambda: _emit(tape=True),
+    ),
+    Row("chain", "10,000 chained adds and the read, each", "ns", Target("ratio", 0.9), _chains),
+    Row(
+        "chain-dispatcher",
+        "the same through `gt-dispatcher`",
+        "ns",
+        Target("ratio", 1.1),
+        _chains_through_dispatcher,
+    ),
+    Row(
+        "item-hot",
+        "`item()` hot, p50",
+        "µs",
+        Target("figure", 5),
+        lambda: _reading(count=HOT_READS, pause_seconds=0),
+    ),
+    Row(
+        "item-idle",
+        "`item()` after 2 ms idle, p50",
+        "µs",
+        Target("figure", 40),
+        lambda: _reading(count=IDLE_READS, pause_seconds=IDLE_SECONDS),
+    ),
+]

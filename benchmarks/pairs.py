@@ -1,0 +1,168 @@
+"""Measuring GT beside PyTorch: interleaved rounds in one process, medians, ratio, the machine.
+
+What is measured stands in the modules of `rows.py`; no verdict here ever fails a test.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+import gt
+
+CORES = 2  # for the whole system: client, dispatcher and workers share them
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+Round = Callable[[], float]  # one round; returns a figure in the row's unit
+
+
+@dataclass(frozen=True)
+class Sides:
+    """One round of each side; the other side is PyTorch, or what the row says."""
+
+    gt: Round
+    other: Round
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on GT's figure, on its ratio to the other side's, or on their difference."""
+
+    of: Literal["ratio", "figure", "difference"]
+    bound: float
+    at_least: bool = False
+
+    def text(self, unit: str) -> str:
+        sign = "≥" if self.at_least else "≤"
+        return {
+            "ratio": f"{sign} {self.bound:g} {TIMES}",
+            "figure": f"{sign} {self.bound:g} {unit}",
+            "difference": f"{sign} + {self.bound:g} {unit}",
+        }[self.of]
+
+    def is_met(self, result: Result) -> bool:
+        value = {
+            "ratio": result.ratio,
+            "figure": result.gt,
+            "difference": result.gt - result.other,
+        }[self.of]
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what is measured, how often, and what it must reach."""
+
+    name: str
+    what: str
+    unit: str
+    target: Target
+    open: Callable[[], AbstractContextManager[Sides]]
+    rounds: int = 15
+    other: str = "torch"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Every round's figure of both sides."""
+
+    row: Row
+    gt_rounds: list[float]
+    other_rounds: list[float]
+
+    @property
+    def gt(self) -> float:
+        return statistics.median(self.gt_rounds)
+
+    @property
+    def other(self) -> float:
+        return statistics.median(self.other_rounds)
+
+    @property
+    def ratio(self) -> float:
+        return self.gt / self.other
+
+    @property
+    def spread(self) -> float:
+        """Distance of the quartiles over the median, of the noisier side."""
+        return max(_spread(self.gt_rounds), _spread(self.other_rounds))
+
+
+def measure(row: Row, rounds: int | None = None) -> Result:
+    """Rounds of both sides in turn, so that what disturbs the machine disturbs both.
+
+    The first pair warms up and does not count.
+    """
+    with row.open() as sides:
+        sides.other()
+        sides.gt()
+        pairs = [_pair(sides, turn) for turn in range(rounds or row.rounds)]
+    return Result(row, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
+
+
+def _pair(sides: Sides, turn: int) -> tuple[float, float]:
+    if turn % 2:
+        figure = sides.gt()
+        return figure, sides.other()
+    other = sides.other()
+    return sides.gt(), other
+
+
+def _spread(rounds: list[float]) -> float:
+    if len(rounds) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(rounds, n=4, method="inclusive")
+    return (high - low) / middle
+
+
+@contextmanager
+def two_cores() -> Iterator[None]:
+    """This process and all that it starts on two cores, with one computing thread each."""
+    cores, threads = os.sched_getaffinity(0), torch.get_num_threads()
+    gt_threads = os.environ.get("GT_THREADS")
+    gt.disconnect()  # workers that a test before us started have other threads
+    os.environ["GT_THREADS"] = "1"
+    os.sched_setaffinity(0, sorted(cores)[:CORES])
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        gt.disconnect()
+        os.sched_setaffinity(0, cores)
+        torch.set_num_threads(threads)
+        if gt_threads is None:
+            del os.environ["GT_THREADS"]
+        else:
+            os.environ["GT_THREADS"] = gt_threads
+
+
+def machine() -> str:
+    """Processor, cores, kernel and versions."""
+    parts = [
+        _processor(),
+        f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores",
+        f"{platform.system()} {platform.release()}",
+        f"Python {platform.python_version()}",
+        f"torch {torch.__version__}",
+    ]
+    return ", ".join(parts)
+
+
+def load() -> str:
+    """Load average of the last minute: what else the machine does while we measure."""
+    return f"{os.getloadavg()[0]:.1f}"
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,44 @@
+"""A dispatcher with one worker as processes of their own, as a person starts them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+WAIT_SECONDS = 20.0
+
+
+def environment() -> dict[str, str]:
+    """For processes that import the gt of this checkout from wherever they start."""
+    root = str(Path(__file__).resolve().parent.parent)
+    path = os.environ.get("PYTHONPATH")
+    return os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root}
+
+
+@contextmanager
+def cluster() -> Iterator[str]:
+    """Yields the address of a `gt-dispatcher` with one worker."""
+    server = _start("gt.server", "--listen", "127.0.0.1:0", "--log-level", "error")
+    assert server.stdout is not None
+    said = server.stdout.readline()  # "listening on 127.0.0.1:PORT"
+    address = said.rsplit(" ", 1)[-1].strip()
+    worker = _start("gt.worker", "--port", address.rsplit(":", 1)[-1], "--threads", "1")
+    try:
+        yield address
+    finally:
+        for process in (worker, server):
+            process.terminate()
+            process.communicate(timeout=WAIT_SECONDS)
+
+
+def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
+    command = (
+        [sys.executable, "-P", "-m", module, *arguments]
+        if sys.version_info >= (3, 11)
+        else [sys.executable, "-m", module, *arguments]
+    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())

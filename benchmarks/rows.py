@@ -1,0 +1,7 @@
+"""Every row of the table, in its order, for `compare.py` and `test_rows.py`."""
+
+import emitting
+import serving
+import training
+
+ROWS = [*emitting.ROWS, *training.ROWS, *serving.ROWS]

@@ -1,0 +1,111 @@
+"""Rows on training steps: forward, backward and optimizer of two perceptrons."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import numpy as np
+import torch
+from pairs import Round, Row, Sides, Target
+
+import gt
+import gt.nn.functional
+import gt.optim
+
+SMALL = (32, 64, 64, 64, 10)
+LARGE = (784, 512, 512, 10)
+SEED = 0
+
+Step = Callable[[], "gt.Tensor | torch.Tensor"]
+
+
+def _model(lib: ModuleType, sizes: tuple[int, ...]) -> gt.nn.Sequential | torch.nn.Sequential:
+    layers = []
+    for wide, narrow in itertools.pairwise(sizes):
+        layers += [lib.nn.Linear(wide, narrow), lib.nn.ReLU()]
+    return lib.nn.Sequential(*layers[:-1])
+
+
+def _inputs(sizes: tuple[int, ...], batch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    numbers = np.random.default_rng(SEED)
+    x = numbers.standard_normal((batch, sizes[0]), dtype=np.float32)
+    y = numbers.standard_normal((batch, sizes[-1]), dtype=np.float32)
+    return x, y, numbers.integers(0, sizes[-1], batch)
+
+
+def _small(lib: ModuleType) -> Step:
+    """Mean squared error and plain SGD: 52 operators with one instruction for each."""
+    model = _model(lib, SMALL)
+    optimizer = lib.optim.SGD(model.parameters(), lr=0.01)
+    x, y, _ = (lib.from_numpy(array) for array in _inputs(SMALL, 8))
+
+    def step() -> gt.Tensor | torch.Tensor:
+        optimizer.zero_grad()
+        loss = lib.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def _large(lib: ModuleType, batch: int) -> Step:
+    model = _model(lib, LARGE)
+    optimizer = lib.optim.AdamW(model.parameters(), lr=1e-3)
+    x, _, labels = (lib.from_numpy(array) for array in _inputs(LARGE, batch))
+
+    def step() -> gt.Tensor | torch.Tensor:
+        optimizer.zero_grad()
+        loss = lib.nn.functional.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def _steps(step: Step, count: int, unit_seconds: float) -> Round:
+    def run() -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            loss = step()
+        loss.item()
+        return (time.perf_counter() - start) / count / unit_seconds
+
+    return run
+
+
+@contextmanager
+def _sides(make: Callable[[ModuleType], Step], count: int, unit_seconds: float) -> Iterator[Sides]:
+    ours, theirs = make(gt), make(torch)
+    yield Sides(_steps(ours, count, unit_seconds), _steps(theirs, count, unit_seconds))
+
+
+ROWS = [
+    Row(
+        "mlp-8",
+        "MLP 32-64-64-64-10, batch 8, SGD step",
+        "µs",
+        Target("ratio", 0.7),
+        lambda: _sides(_small, 100, 1e-6),
+    ),
+    Row(
+        "mlp-64",
+        "MLP 784-512-512-10, batch 64, AdamW step",
+        "ms",
+        Target("ratio", 1.05),
+        lambda: _sides(lambda lib: _large(lib, 64), 10, 1e-3),
+    ),
+    Row(
+        "mlp-1024",
+        "the same, batch 1024",
+        "ms",
+        Target("ratio", 1.02),
+        lambda: _sides(lambda lib: _large(lib, 1024), 3, 1e-3),
+        rounds=9,
+    ),
+]

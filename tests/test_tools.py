@@ -1,4 +1,4 @@
-"""The `gt` command, gt.signal and gt.debug: what people look through, and that looking changes nothing."""
+"""The `gt` command, gt.signal and gt.debug: what people look through; looking changes nothing."""
 
 import json
 import os
@@ -8,20 +8,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from cluster import Cluster
 
 import gt
 from gt.tools import log, timeline, top
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACE = """\
-%0 = upload size=[4] dtype=i64 ~1 payload=0x01000000  # i64[4] replicate@[0] 11:56:04.973173 a.py:8
-%1.0 %1.1 = max_dim %0 dim=0 keepdim=false @"two words" ~2  # i64[] i64[] shard(0)@[0,1] 11:56:05.1 a.py:9
+%0 = upload size=[4] dtype=i64 ~1 payload=0x01000000  # replicate@[0] 11:56:04.973173 a.py:8
+%1.0 %1.1 = max_dim %0 dim=0 keepdim=false @"two words" ~2  # shard(0)@[0,1] 11:56:05.1 a.py:9
 
 # a comment
-%3 = add %1.0! 2.5 @layer1 ~12  # f32[] replicate@[1] 11:56:05.2 s2 a.py:10 ERROR no memory
+%3 = add %1.1! 2.5 @layer1 ~12  # f32[] replicate@[1] 11:56:05.2 s2 a.py:10 ERROR no memory
 read %3 request=1 start=0 count=1 ~4  # 11:56:05.3
 free %3 %0  # 11:56:05.4
-%9 = upload size=[99] dtype=f32 ~1 payload=@0123456789abcdef0123456789abcdef:396  # f32[99] 11:56:06.0
+%9 = upload size=[99] dtype=f32 ~1 payload=@0123456789abcdef0123456789abcdef:396  # 11:56:06
 """
 
 
@@ -56,7 +57,7 @@ def test_a_log_of_the_demo_reads_back_line_by_line(tmp_path):
 def test_what_trace_prints_reads_back(long):
     shown = tool("trace", *long, "-", given=TRACE)
     assert shown.returncode == 0, shown.stderr
-    assert ("TENSOR[3] := ADD TENSOR[1.0]! 2.5 @layer1" in shown.stdout) == bool(long)
+    assert ("TENSOR[3] := ADD TENSOR[1.1]! 2.5 @layer1" in shown.stdout) == bool(long)
     done = tool("trace", "--check", "-", given=shown.stdout)
     assert done.returncode == 0, done.stderr
     assert "6 instructions, 2 comments, 0 lines wrong" in done.stdout
@@ -110,9 +111,11 @@ def test_a_log_becomes_a_picture(tmp_path):
     done = tool("visualize", "-", "-o", file, given=TRACE)
     assert done.returncode == 0, done.stderr
     text = file.read_text(encoding="utf-8")
-    assert text.startswith("<svg") and text.endswith("</svg>\n")
+    assert text.startswith("<svg")
+    assert text.endswith("</svg>\n")
     assert "5 instructions planned in 1.027 s" in text  # free is not drawn
-    assert "two words" in text and "worker 1" in text
+    assert "two words" in text
+    assert "worker 1" in text
     assert timeline.FAILED in text
 
 
@@ -127,7 +130,8 @@ def test_a_log_becomes_a_png(tmp_path):
 def test_what_cannot_be_drawn_is_said(tmp_path, output, given):
     done = tool("visualize", "-", "-o", tmp_path / output, given=given)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("gt visualize: ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("gt visualize: ")
+    assert done.stderr.count("\n") == 1
 
 
 # ---- gt top, gt version ----
@@ -153,6 +157,18 @@ def test_top_counts_this_session():
     assert counters["dispatcher"]["workers"] == len(counters["workers"]) == 1
     assert counters["workers"][0]["bytes"] >= 4 * kept.numel()
     json.dumps(counters)
+
+
+@pytest.mark.parametrize("module", ["gt.tools", "gt.scripts.top"])
+def test_top_of_a_dispatcher_elsewhere(module):
+    with Cluster(workers=2) as cluster:
+        cluster.run("while len(gt.debug.get_worker_stats()) < 2: pass")
+        words = ["top"] if module == "gt.tools" else []
+        done = tool(*words, "--once", "--json", cluster.address, module=module)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["address"] == cluster.address
+    assert [row["values"] for row in shown["workers"]] == [0, 0]
 
 
 def test_top_says_that_nobody_answers():
@@ -202,8 +218,12 @@ x.grad.tolist()
 """
     found = signals_of(code, tmp_path)
     assert found[:5] == [
-        ("full", "outer"), ("mul", "two words"), ("exp", "inner"), ("reshape", "named"), ("sum", "outer"),
-    ]  # fmt: skip
+        ("full", "outer"),
+        ("mul", "two words"),
+        ("exp", "inner"),
+        ("reshape", "named"),
+        ("sum", "outer"),
+    ]
     assert ("expand", "back") in found  # the gradient of sum
     assert ("mul", "two words") in found[5:]  # the gradient of mul: no scope of its own given
     assert found[-1] == ("read", None)
@@ -237,7 +257,8 @@ gt.synchronize()
 """
     found = signals_of(code, tmp_path)
     assert [signal for operator, signal in found if operator == "add"] == ["a", "b"] * 3
-    assert ("sub", None) in found and ("mul", "thread") in found
+    assert ("sub", None) in found
+    assert ("mul", "thread") in found
 
 
 def test_a_signal_changes_no_result():
@@ -284,7 +305,8 @@ def test_the_tape_has_a_line_a_record(capsys):
     first = re.fullmatch(
         r"%(\d+) = mul constant f32\[2,3\], leaf f32\[3\] -> f32\[2,3\]  (.*):(\d+)", lines[0]
     )
-    assert first and first[2] == __file__
+    assert first
+    assert first[2] == __file__
     assert f"sum %{first[1]} f32[2,3] -> f32[]" in lines[1]
     gt.debug.print_tape()
     assert capsys.readouterr().out.splitlines() == lines

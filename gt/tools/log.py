@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 OPERATOR = re.compile(r"^(?:(?:%\S+ )+= )?(\w+)")
 SIGNAL = re.compile(r' @("(?:[^"\\]|\\.)*"|[^\s"]+)')
-TIME = re.compile(r"\b(\d\d):(\d\d):(\d\d\.\d+)\b")
+TIME = re.compile(r"\b(\d\d):(\d\d):(\d\d(?:\.\d+)?)\b")
 PLACEMENT = re.compile(r"\b[a-z]+(?:\([^)]*\))?@\[([\d,]*)\]")
 DAY_SECONDS = 86_400
 

@@ -1,4 +1,4 @@
-"""Looking inside: the tape, the workers' counters, errors with your own line, a log of everything."""
+"""Looking inside: tape, counters of workers, errors with your own line, a log of everything."""
 
 import os
 from pathlib import Path
@@ -30,9 +30,7 @@ def main() -> None:
     except gt.ShapeError as error:
         print(error)
 
-    print(
-        "\na failure on a worker is raised where the value is read, and names the line that failed:"
-    )
+    print("\na failure on a worker is raised at the first read, and names the line that failed:")
     broken = gt.index_select(x, 0, gt.tensor([7]))
     try:
         broken.tolist()

@@ -1,6 +1,7 @@
 """A client process of the row on two clients: for each line that it reads a chain of adds.
 
-It answers with the seconds that the chain took. Run by `serving.py`: `python client.py ADDRESS ADDS`.
+It answers with the seconds that the chain took. Run by `serving.py`:
+`python client.py ADDRESS ADDS`.
 """
 
 from __future__ import annotations

@@ -7,12 +7,11 @@ docs/decisions/benchmarks.md. It judges nothing: the exit code is 0 whatever the
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pairs import Result, Row, load, machine, measure, two_cores
+from pairs import TIMES, Result, load, machine, measure, two_cores
 from rows import ROWS
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -29,7 +28,7 @@ def _cells(result: Result) -> list[str]:
         row.unit,
         f"{result.gt:.4g}",
         other,
-        f"{result.ratio:.3g} ×",
+        f"{result.ratio:.3g} {TIMES}",
         row.target.text(row.unit),
         met,
         noise,
@@ -37,15 +36,6 @@ def _cells(result: Result) -> list[str]:
 
 
 HEAD = ["what", "unit", "GT", "PyTorch", "ratio", "target", "met", "spread"]
-
-
-def _measured(rows: Iterable[Row], rounds: int | None) -> Iterator[list[str]]:
-    for row in rows:
-        try:
-            yield _cells(measure(row, rounds))
-        except Exception as error:  # noqa: BLE001  a table with a hole is better than none
-            sys.stderr.write(f"{row.name}: {error!r}\n")
-            yield [row.what, row.unit, "failed", "", "", row.target.text(row.unit), "no", ""]
 
 
 def _markdown(lines: list[list[str]], note: str) -> str:
@@ -89,13 +79,14 @@ def main() -> None:
         print(described)
         _print(HEAD)
         lines = []
-        for line in _measured(chosen, arguments.rounds):
+        for row in chosen:
+            line = _cells(measure(row, arguments.rounds))
             _print(line)
             lines.append(line)
         after = load()
     print(f"load average {before} before, {after} after")
     if arguments.markdown:
-        today = datetime.datetime.now(datetime.UTC).date()
+        today = dt.datetime.now(dt.timezone.utc).date()
         command = " ".join(["python compare.py", *sys.argv[1:]])
         _write(
             _markdown(

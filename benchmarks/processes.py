@@ -36,9 +36,5 @@ def cluster() -> Iterator[str]:
 
 
 def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
-    command = (
-        [sys.executable, "-P", "-m", module, *arguments]
-        if sys.version_info >= (3, 11)
-        else [sys.executable, "-m", module, *arguments]
-    )
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())

@@ -48,8 +48,17 @@ python *args:
     pytest {{ args }}
 
 # Simulator: a range of seeds, each a cluster with faults, compared bit for bit with the oracle
-sim seeds="0..300":
-    cargo run --release --quiet -p gt-sim -- --seeds {{ seeds }}
+sim seeds="0..2000":
+    cargo run --release --quiet -p gt-sim -- --range {{ seeds }}
+
+# Eight mistakes planted in the core, one build each: the simulator must find every one
+planted:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    for feature in $(sed -n 's/^\(planted-[a-z-]*\) = .*/\1/p' crates/sim/Cargo.toml); do
+        echo "== $feature"
+        cargo test --quiet -p gt-sim --features "$feature" --test seeds -- planted --nocapture | grep -A1 found
+    done
 
 # Accept what golden tests print now; read the diff before committing it
 golden:
@@ -122,6 +131,7 @@ ci: checks python
 # ci, then what takes minutes: slow tests, benchmarks, ten minutes of fuzzing, licences and advisories
 full: ci docs bench
     pytest --slow -m slow --timeout 1800
-    just sim 0..5000
+    just sim 0..20000
+    just planted
     just fuzz 600
     if command -v cargo-deny >/dev/null; then cargo deny check; else echo "cargo-deny is not installed: licences and advisories were not checked"; fi

@@ -41,6 +41,7 @@ from gt.errors import Error as Error
 from gt.errors import OutOfMemoryError as OutOfMemoryError
 from gt.errors import ShapeError as ShapeError
 from gt.errors import WorkerError as WorkerError
+from gt import _kernels as _kernels
 from gt import client as client
 from gt import debug as debug
 from gt import nn as nn
@@ -80,6 +81,7 @@ from gt.random import seed as seed
 from gt.random import set_rng_state as set_rng_state
 from gt.session import connect as connect
 from gt.session import disconnect as disconnect
+from gt.session import distribute as distribute
 from gt.session import gpu_workers as gpu_workers
 from gt.session import init as init
 from gt.session import is_connected as is_connected

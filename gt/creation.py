@@ -272,7 +272,7 @@ def linspace(
 
 
 def bounds(
-    function: str, start: Number | Tensor, end: Number | Tensor, steps: int
+    function: str, start: Number | Tensor, end: Number | Tensor, steps: object
 ) -> tuple[Number, Number]:
     """Both ends as numbers: one in a tensor is read."""
     if not isinstance(steps, int) or isinstance(steps, bool):

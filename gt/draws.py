@@ -90,7 +90,7 @@ def packed(seed: int, draw: int) -> Tensor:
     return _core.from_numpy_copy(state, _core.uint8, False)
 
 
-def unpacked(state: Tensor) -> tuple[int, int]:
+def unpacked(state: object) -> tuple[int, int]:
     """What `packed` packed; reads it."""
     if not isinstance(state, Tensor) or state.dtype != _core.uint8 or state.shape != (16,):
         raise InvalidType("expected a state that get_rng_state or Generator.get_state returned")

@@ -41,14 +41,12 @@ class Default:
     dtype: _core.dtype = _core.float32
 
 
-def set_default_dtype(d: _core.dtype) -> None:
+def set_default_dtype(d: object) -> None:
     """The dtype that Python floats and creation functions get from here on."""
-    if not isinstance(d, _core.dtype) or not d.is_floating_point:
-        raise InvalidType(
-            "only floating-point types are supported as the default type"
-            if isinstance(d, _core.dtype)
-            else "invalid dtype object"
-        )
+    if not isinstance(d, _core.dtype):
+        raise InvalidType("invalid dtype object")
+    if not d.is_floating_point:
+        raise InvalidType("only floating-point types are supported as the default type")
     Default.dtype = d
 
 

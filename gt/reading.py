@@ -1,7 +1,6 @@
 """Values back to Python: numpy arrays, lists, formatting, copies. Each read waits for what it needs, no more."""
 
 from collections.abc import Iterator
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ def numpy(self: Tensor, *, force: bool = False) -> npt.NDArray[np.generic]:
 def tolist(self: Tensor) -> object:
     """Nested lists of Python numbers; a number for a 0-d tensor."""
     if self.dtype == _core.bfloat16:
-        return tolist(cast("Tensor", self.detach().float()))
+        return tolist(self.detach().float())
     return numpy(self, force=True).tolist()
 
 

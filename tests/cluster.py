@@ -3,35 +3,89 @@
 import os
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 
 WAIT_SECONDS = 20.0
+TESTS = Path(__file__).parent
+
+
+def until(holds: Callable[[], bool], seconds: float = WAIT_SECONDS) -> None:
+    """Return as soon as `holds()`; fail after the deadline."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not so within {seconds} s"
+        time.sleep(0.005)
 
 
 class Cluster:
-    """`python -m gt.server -p 0` and some `python -m gt.worker`; all end with the `with` block."""
+    """`python -m gt.server -p 0` and some `python -m gt.worker`; all end with the `with` block.
 
-    def __init__(self, workers: int = 1, *, backend: str = "numpy") -> None:
-        server = [sys.executable, "-m", "gt.server", "-p", "0"]
-        self.server = subprocess.Popen(server, stdout=subprocess.PIPE, text=True)
+    Args:
+        workers: how many to start.
+        backend: what executes on them.
+        arguments: more words for the server's command.
+    """
+
+    def __init__(
+        self, workers: int = 1, *, backend: str = "numpy", arguments: tuple[str, ...] = ()
+    ) -> None:
+        server = [sys.executable, "-m", "gt.server", "-p", "0", *arguments]
+        self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - ends with us
+        self.server = subprocess.Popen(
+            server, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
         self.address = self.server.stdout.readline().removeprefix("listening on ").strip()
         host, self.port = self.address.rsplit(":", 1)
         self.command = [sys.executable, "-m", "gt.worker", "--host", host, "-p", self.port]
-        self.workers = [
-            subprocess.Popen([*self.command, "--backend", backend]) for _ in range(workers)
-        ]
+        self.command += ["--backend", backend, "--threads", "1"]
+        self.workers: list[subprocess.Popen[bytes]] = []
+        for _ in range(workers):
+            self.add_worker()
+        self._clients: list[subprocess.Popen[str]] = []
+
+    @property
+    def log(self) -> str:
+        """What the server has written to stderr."""
+        self._log.seek(0)
+        return self._log.read()
+
+    def wait_for_workers(self) -> None:
+        """Return when all that were started have joined."""
+        until(lambda: all(f'"worker {one.pid}"' in self.log for one in self.workers))
+
+    def add_worker(self) -> subprocess.Popen[bytes]:
+        """Start one more."""
+        self.workers.append(subprocess.Popen(self.command))
+        return self.workers[-1]
+
+    def client(self, code: str, **settings: str) -> "subprocess.Popen[str]":
+        """A client program at work; it begins connected to the cluster and may import the tests' modules."""
+        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        self._clients.append(
+            subprocess.Popen(
+                [sys.executable, "-c", f"import gt\ngt.connect({self.address!r})\n{code}"],
+                env=os.environ | {"PYTHONPATH": path} | settings,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return self._clients[-1]
 
     def run(self, code: str, **settings: str) -> str:
         """What a client program prints that begins connected to the cluster."""
-        done = subprocess.run(
-            [sys.executable, "-c", f"import gt\ngt.connect({self.address!r})\n{code}"],
-            env=os.environ | settings,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_SECONDS,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return result(self.client(code, **settings))
+
+    def stop(self) -> None:
+        """End the server as a person does, and everything else with it."""
+        for process in (*self._clients, *self.workers, self.server):
+            process.terminate()
+        for process in (*self._clients, *self.workers, self.server):
+            process.communicate(timeout=WAIT_SECONDS)
 
     def __enter__(self) -> "Cluster":
         return self
@@ -42,7 +96,12 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for process in (*self.workers, self.server):
-            process.terminate()
-        for process in (*self.workers, self.server):
-            process.communicate(timeout=WAIT_SECONDS)
+        self.stop()
+        self._log.close()
+
+
+def result(client: "subprocess.Popen[str]") -> str:
+    """What a client program has printed when it has ended well."""
+    printed, errors = client.communicate(timeout=WAIT_SECONDS)
+    assert client.returncode == 0, errors
+    return printed

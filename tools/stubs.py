@@ -316,6 +316,7 @@ def package_stub(rows: list[Row]) -> str:
             values = node.value.elts if isinstance(node.value, ast.Tuple) else []
             for target, value in zip(node.targets[0].elts, values):
                 offer(ast.unparse(target), f"from gt._core import {ast.unparse(value)} as {ast.unparse(target)}")
+    offer("_kernels", "from gt import _kernels as _kernels")
     for name in sorted(ast.literal_eval(init.values["_LAZY"])):
         if (ROOT / f"gt/{name}.py").exists() or (ROOT / f"gt/{name}/__init__.py").exists():
             offer(name, f"from gt import {name} as {name}")

@@ -86,7 +86,7 @@ def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tens
         kept = [x for x, factor in ((self, beta), (product, alpha)) if factor]
         if len(kept) == 2:
             return self.logical_or(product)
-        return kept[0].expand(product.shape) if kept else product.logical_and(False)
+        return kept[0].expand(product.shape) if kept else product.masked_fill(product, value=False)
     if not dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
     weighted = scaled(product, alpha)

@@ -35,7 +35,7 @@ def write(self: Tensor, value: Tensor) -> Tensor:
     return _core.assign_(self, value)
 
 
-def inplace(function: Callable[..., Tensor], name: str) -> Method:
+def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """The method that writes `function`'s result into its first argument."""
 
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:

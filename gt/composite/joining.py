@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from gt.errors import InvalidType, InvalidValue, ShapeError
 Tensors: TypeAlias = Sequence[Tensor]
 
 
-def listed(tensors: Tensors, function: str) -> list[Tensor]:
+def listed(tensors: Tensors | Tensor, function: str) -> list[Tensor]:
     if isinstance(tensors, Tensor):
         raise InvalidType(
             f"{function}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"
@@ -161,14 +161,16 @@ def flat_list(tensors: Sequence[Tensor | Tensors]) -> list[Tensor]:
     return out
 
 
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 def where(
     condition: Tensor, input: Tensor | Number | None = None, other: Tensor | Number | None = None
 ) -> Tensor | tuple[Tensor, ...]:
     """`input` where `condition`, else `other`; without them the indices of true elements."""
     if input is None or other is None:
-        found = nonzero(condition, as_tuple=True)
-        assert isinstance(found, tuple), found
-        return found
+        return nonzero(condition, as_tuple=True)
     return call("where", condition, input, other)
 
 

@@ -12,14 +12,14 @@ from gt.errors import DtypeError, InvalidType, ShapeError
 Operand: TypeAlias = Tensor | Number
 
 
-def scaled(x: Operand, factor: Number) -> Operand:
+def scaled(x: Tensor, factor: Number) -> Tensor:
     """factor * x."""
     return x if factor == 1 else x * factor
 
 
 def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """other - alpha * self."""
-    return Tensor.__rsub__(scaled(self, alpha), other)
+    return scaled(self, alpha).__rsub__(other)
 
 
 def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -37,7 +37,7 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
     floored = self // other
     if floored.dtype.is_floating_point:
         return (self / other).trunc()
-    inexact = (self % other != 0).logical_and((self < 0).logical_xor(other < 0))
+    inexact = (self % other != 0).logical_and((self < 0) != (other < 0))
     return floored + inexact
 
 
@@ -45,7 +45,7 @@ def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest number with so many decimals, halves to even."""
     if decimals == 0:
         return call("round", self)
-    scale = 10 ** abs(decimals)
+    scale = int(10 ** abs(decimals))
     if decimals > 0:
         return call("round", self * scale) / scale
     return call("round", self / scale) * scale

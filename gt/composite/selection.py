@@ -6,6 +6,7 @@ workers, and so wait; equal and allclose read one bool. Nothing else here waits.
 
 import math
 from collections.abc import Sequence
+from typing import Literal, overload
 
 from gt import _core
 from gt._core import Tensor, call
@@ -28,6 +29,10 @@ def true_places(mask: Tensor) -> Tensor:
     return piece(call("scatter", blank, slots, numbers, dim=0), 0, 0, count)
 
 
+@overload
+def nonzero(self: Tensor, *, as_tuple: Literal[False] = False) -> Tensor: ...
+@overload
+def nonzero(self: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """Indices of the elements that are not zero, one row each; reads their count."""
     found, columns = true_places(self), []
@@ -44,9 +49,7 @@ def nonzero(self: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, .
 
 def argwhere(self: Tensor) -> Tensor:
     """Indices of the elements that are not zero, one row each; reads their count."""
-    found = nonzero(self)
-    assert isinstance(found, Tensor), found
-    return found
+    return nonzero(self)
 
 
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
@@ -105,8 +108,10 @@ def index_put(
     """`self` with `values` written (or added) where `self[indices]` reads; masks are counted."""
     found: list[Tensor | None] = []
     for index in indices:
-        masked = index is not None and index.dtype == _core.bool
-        found.extend(nonzero(index, as_tuple=True) if masked else [index])
+        if index is not None and index.dtype == _core.bool:
+            found.extend(nonzero(index, as_tuple=True))
+        else:
+            found.append(index)
     return call("index_put", self, values, *found, accumulate=accumulate)
 
 

@@ -221,7 +221,7 @@ def repeat_interleave(
     if isinstance(repeats, int):
         wide = self.reshape((*before, whole, 1, *after)).expand((*before, whole, repeats, *after))
         return wide.reshape((*before, whole * repeats, *after))
-    counts = repeats.tolist() if repeats.ndim else [repeats.item()] * whole
+    counts = [int(count) for count in repeats.reshape((-1,)).numpy()]
     counts = counts * whole if len(counts) == 1 else counts
     if len(counts) != whole:
         raise ShapeError(

@@ -62,7 +62,8 @@ def char_gpt(lib: ModuleType, sizes: Sizes) -> Module:
 
         def forward(self, x: Tensor) -> Tensor:
             x = x + self.attention(self.before_attention(x))
-            return x + self.net(self.before_net(x))
+            out: Tensor = x + self.net(self.before_net(x))
+            return out
 
     class CharGPT(nn.Module):  # type: ignore[name-defined,misc]
         def __init__(self) -> None:

@@ -147,9 +147,10 @@ def clamp_self(g: Tensor, x: Tensor, low: Bound, high: Bound) -> Tensor:
         return call("where", functools.reduce(Tensor.logical_and, tests), g, 0.0)
     if low is None or high is None:
         bound = low if high is None else high
+        assert bound is not None, "without bounds there is no gradient to ask for"
         outside = x < bound if high is None else x > bound
         return call("where", x == bound, g / 2, g).masked_fill(outside, 0.0)
-    tied = (x == low).logical_xor(x == high)
+    tied = (x == low) != (x == high)
     return call("where", tied, g / 2, g).masked_fill((x < low).logical_or(x > high), 0.0)
 
 
@@ -165,6 +166,6 @@ def clamp_max(g: Tensor, x: Tensor, low: Bound, high: Tensor) -> Tensor:
     """What clamp_self leaves at and above the upper bound; all where the bounds are crossed."""
     if low is None:
         return unless_less(g, x, high)
-    elsewhere = (x < high).logical_or((low == high).logical_and(x == low))
+    elsewhere = (x < high).logical_or((high == low).logical_and(x == low))
     shared = call("where", x == high, g / 2, g).masked_fill(elsewhere, 0.0)
     return call("where", high < low, g, shared)

@@ -106,6 +106,8 @@ def _promoted(tensors: Sequence[Array]) -> tuple[list[Array], str]:
 
 def _cat(tensors: list[Array], dim: int) -> Array:
     parts, name = _promoted(tensors)
+    if len({part.ndim for part in parts}) > 1:  # PyTorch passes over empty vectors
+        parts = [part for part in parts if part.shape != (0,)]
     return marked(np.concatenate(parts, dim), narrowed(0, name))
 
 
@@ -146,6 +148,8 @@ def _corner(src: Array, index: Index) -> Array:
 
 
 def _gather(self: Array, index: Index, dim: int) -> Array:
+    if self.ndim == 0:
+        return marked(np.full(index.shape, self), self)
     return marked(np.array(self[_grid(index, dim)]), self)
 
 
@@ -171,6 +175,8 @@ def _index_select(self: Array, index: Index, dim: int) -> Array:
 
 
 def _index_add(self: Array, index: Index, source: Array, dim: int) -> Array:
+    if self.ndim == 0:
+        return _index_add(self.reshape(1), index, source.reshape(-1), 0).reshape(())
     place: list[object] = [slice(None)] * self.ndim
     place[dim] = index.reshape(-1)
     return _added(self, tuple(place), source)

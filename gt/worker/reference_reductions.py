@@ -39,6 +39,11 @@ def _linear(input: Array, weight: Array, bias: Array | None) -> Array:
     return narrowed(out if bias is None else out + _as(bias, name), name)
 
 
+def _axis(self: Array, dim: Dims | int) -> Dims | int:
+    """Which axes numpy is told; a number has none, whatever PyTorch lets one say."""
+    return None if self.ndim == 0 or dim == () else dim
+
+
 def _summed_dtype(self: Array, dtype: str | None) -> str:
     """Sums of integers are int64."""
     name = dtype_name(self)
@@ -48,15 +53,15 @@ def _summed_dtype(self: Array, dtype: str | None) -> str:
 def _folded(function: Callable[..., npt.ArrayLike]) -> Kernel:
     def kernel(self: Array, dim: Dims | int, keepdim: bool, dtype: str | None) -> Array:
         name = _summed_dtype(self, dtype)
-        dim = None if dim == () else dim
-        return narrowed(function(_as(self, name), axis=dim, keepdims=keepdim), name)
+        out = function(_as(self, name), axis=_axis(self, dim), keepdims=keepdim)
+        return narrowed(out, name)
 
     return kernel
 
 
 def _extreme(function: Callable[..., npt.ArrayLike]) -> Kernel:
     def kernel(self: Array, dim: Dims, keepdim: bool) -> Array:
-        out = function(widened(self), axis=dim or None, keepdims=keepdim)
+        out = function(widened(self), axis=_axis(self, dim), keepdims=keepdim)
         return narrowed(out, dtype_name(self))
 
     return kernel
@@ -87,14 +92,14 @@ def _extreme_and_place(place: Callable[..., npt.ArrayLike]) -> Kernel:
 
 def _truth(function: Callable[..., npt.ArrayLike]) -> Kernel:
     def kernel(self: Array, dim: Dims, keepdim: bool) -> Array:
-        out = function(widened(self) != 0, axis=dim, keepdims=keepdim)
+        out = function(widened(self) != 0, axis=dim if self.ndim else None, keepdims=keepdim)
         return narrowed(out, "uint8" if dtype_name(self) == "uint8" else "bool")
 
     return kernel
 
 
 def _var(self: Array, dim: Dims, correction: float, keepdim: bool) -> Array:
-    wide, axis = widened(self), dim or None
+    wide, axis = widened(self), _axis(self, dim)
     squares = np.square(wide - np.mean(wide, axis=axis, keepdims=True))
     total = np.sum(squares, axis=axis, keepdims=keepdim)
     count = wide.size // max(np.size(total), 1)
@@ -103,7 +108,7 @@ def _var(self: Array, dim: Dims, correction: float, keepdim: bool) -> Array:
 
 def _logsumexp(self: Array, dim: Dims, keepdim: bool) -> Array:
     name = dtype_name(self) if is_float(dtype_name(self)) else "float32"
-    wide, axis = _as(self, name), dim or None
+    wide, axis = _as(self, name), _axis(self, dim)
     largest = np.max(wide, axis=axis, keepdims=True)
     largest = np.where(np.isfinite(largest), largest, 0)
     total = np.sum(np.exp(wide - largest), axis=axis, keepdims=True)

@@ -7,7 +7,9 @@ device; without that module from the numpy definition, slowly.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -16,8 +18,9 @@ from torch import Tensor
 from gt.worker import random_reference
 from gt.worker.backend import Kernel
 
+_kernels: ModuleType | None
 try:
-    from gt import _kernels
+    _kernels = importlib.import_module("gt._kernels")
 except ImportError:
     _kernels = None
 

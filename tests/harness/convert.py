@@ -30,7 +30,8 @@ def to_gt(x: torch.Tensor) -> gt.Tensor:
     if x.ndim > DIMENSIONS_MAX:
         raise NotConvertible(f"more than {DIMENSIONS_MAX} dimensions")
     with torch.no_grad():
-        flat = x.detach().contiguous().reshape(-1).view(torch.uint8)
+        flat = x.detach().reshape(-1).clone(memory_format=torch.contiguous_format)
+        flat = flat.view(torch.uint8) if x.numel() else torch.empty(0, dtype=torch.uint8)
     return _core.from_bytes(flat.numpy(), tuple(x.shape), DTYPES[x.dtype], x.requires_grad)
 
 

@@ -22,13 +22,15 @@ class Outcome:
 
     total: int = 0
     ran: int = 0
-    exact: int = 0  # of those compared by value: the same bits
+    compared: int = 0  # float32 samples whose values are specified
+    exact: int = 0  # of those: the same bits
     refused: Counter[str] = dataclasses.field(default_factory=Counter)
     wrong: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, other: "Outcome") -> None:
         self.total += other.total
         self.ran += other.ran
+        self.compared += other.compared
         self.exact += other.exact
         self.refused.update(other.refused)
         self.wrong.extend(other.wrong)

@@ -10,19 +10,29 @@ use gt_protocol::message::{self, Message, Reply, Stats};
 
 impl Dispatcher {
     /// What a client says beside instructions.
-    pub(crate) fn session_says(&mut self, session: SessionId, message: &Message<'_>, sink: &mut dyn Sink) {
+    pub(crate) fn session_says(
+        &mut self,
+        session: SessionId,
+        message: &Message<'_>,
+        sink: &mut dyn Sink,
+    ) {
         if let Message::StatsRequest { request } = message {
             self.ask_all(session, *request, RequestKind::Stats, sink);
         }
     }
 
-    pub(crate) fn worker_says(&mut self, index: WorkerIndex, message: Message<'_>, sink: &mut dyn Sink) {
+    pub(crate) fn worker_says(
+        &mut self,
+        index: WorkerIndex,
+        message: &Message<'_>,
+        sink: &mut dyn Sink,
+    ) {
         match message {
-            Message::Reply(reply) => self.replied(reply, sink),
-            Message::Done { request } => self.answered(index, request, None, sink),
-            Message::Stats(stats) => self.answered(index, stats.request, Some(stats), sink),
-            Message::Failure(failure) => self.failed(&failure, sink),
-            Message::FailedReply { request, failure } => self.failed_reply(request, &failure, sink),
+            Message::Reply(reply) => self.replied(*reply, sink),
+            Message::Done { request } => self.answered(index, *request, None, sink),
+            Message::Stats(stats) => self.answered(index, stats.request, Some(*stats), sink),
+            Message::Failure(failure) => self.failed(failure, sink),
+            Message::FailedReply { request, failure } => self.failed_reply(*request, failure, sink),
             // Not for us; a worker that says it is confused, and nothing depends on it.
             Message::StatsRequest { .. }
             | Message::WorkerJoined { .. }
@@ -45,7 +55,13 @@ impl Dispatcher {
         sink.session(session, &Message::Reply(Reply { request: number, ..reply }));
     }
 
-    pub(crate) fn answered(&mut self, index: WorkerIndex, request: u64, stats: Option<Stats>, sink: &mut dyn Sink) {
+    pub(crate) fn answered(
+        &mut self,
+        index: WorkerIndex,
+        request: u64,
+        stats: Option<Stats>,
+        sink: &mut dyn Sink,
+    ) {
         let key = i64::try_from(request).unwrap_or(0);
         let Some(open) = self.requests.get_mut(&key) else { return };
         open.waiting.retain(|worker| *worker != index);
@@ -72,7 +88,10 @@ impl Dispatcher {
         let site = state.site_of(number);
         let text = failure.text.to_owned();
         state.remember(Failure::new(Cause { number, class: failure.class, op, site, text }));
-        sink.session(session, &Message::Failure(message::Failure { number, tag: site, ..*failure }));
+        sink.session(
+            session,
+            &Message::Failure(message::Failure { number, tag: site, ..*failure }),
+        );
     }
 
     fn failed_reply(&mut self, request: u64, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
@@ -80,10 +99,9 @@ impl Dispatcher {
         let Some(open) = self.requests.remove(&key) else { return };
         let low = u32::try_from(failure.number & 0xffff_ffff).unwrap_or(0);
         let number = self.session_number(open.session, low);
-        let tag = self
-            .sessions
-            .get(&open.session)
-            .map_or(0, |state| state.cause(number).map_or_else(|| state.site_of(number), |cause| cause.site));
+        let tag = self.sessions.get(&open.session).map_or(0, |state| {
+            state.cause(number).map_or_else(|| state.site_of(number), |cause| cause.site)
+        });
         let failure = message::Failure { number, tag, ..*failure };
         sink.session(open.session, &Message::FailedReply { request: open.number, failure });
     }

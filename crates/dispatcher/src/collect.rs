@@ -1,8 +1,8 @@
 //! Moving pieces between workers: replicate, gather, cut, reduce. Only instructions pass here; bytes go worker to worker.
 
+use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
 use crate::planted;
-use crate::Dispatcher;
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
 use gt_protocol::sharding::Fold;
 use gt_protocol::{Attr, Dims, Id, Meta, Op, Operand};
@@ -27,7 +27,8 @@ impl Dispatcher {
     ) -> Slots {
         let Some(shards) = self.shards_of(session, slot) else { return Slots::new() };
         let Some(meta) = self.meta_of(session, slot) else { return Slots::new() };
-        let (Some(&source), Some(&held)) = (shards.layout.mesh.members().first(), shards.slots.first())
+        let (Some(&source), Some(&held)) =
+            (shards.layout.mesh.members().first(), shards.slots.first())
         else {
             return Slots::new();
         };
@@ -50,7 +51,7 @@ impl Dispatcher {
             && !planted::REPLICA_FORGOTTEN
         {
             value.layout = layout;
-            value.slots = slots.clone();
+            value.slots.clone_from(&slots);
         }
         slots
     }
@@ -65,8 +66,17 @@ impl Dispatcher {
     ) -> Slots {
         let Some(shards) = self.shards_of(session, slot) else { return Slots::new() };
         let Some(meta) = self.meta_of(session, slot) else { return Slots::new() };
-        let Placement::Shard { dim, pieces } = &shards.layout.placement else { return Slots::new() };
-        let gathered = self.all_gather(session, &shards.layout.mesh, &shards.slots, (*dim, pieces), meta, sink);
+        let Placement::Shard { dim, pieces } = &shards.layout.placement else {
+            return Slots::new();
+        };
+        let gathered = self.all_gather(
+            session,
+            &shards.layout.mesh,
+            &shards.slots,
+            (*dim, pieces),
+            meta,
+            sink,
+        );
         if shards.layout.mesh == *mesh {
             return gathered;
         }
@@ -145,7 +155,10 @@ impl Dispatcher {
                 Placement::Replicate => self.copies(session, &shards, &mesh, meta, sink),
                 Placement::Shard { .. } => self.gather(session, slot, &mesh, sink),
             };
-            return Some(Shards { layout: Layout { mesh, placement: Placement::Replicate }, slots });
+            return Some(Shards {
+                layout: Layout { mesh, placement: Placement::Replicate },
+                slots,
+            });
         };
         let pieces = Pieces::even(*meta.dims.get(dim)?, mesh.len());
         let gathered = matches!(shards.layout.placement, Placement::Shard { .. });
@@ -216,7 +229,9 @@ impl Dispatcher {
             return Slots::new();
         };
         let mut slots = Slots::new();
-        for ((&member, intervals), size) in mesh.members().iter().zip(pieces.iter()).zip(pieces.sizes()) {
+        for ((&member, intervals), size) in
+            mesh.members().iter().zip(pieces.iter()).zip(pieces.sizes())
+        {
             let (start, end) = intervals.first().map_or((0, 0), |part| (part.start, part.end));
             let here = members.iter().position(|&worker| worker == member);
             if let Some(&slot) = here.and_then(|place| shards.slots.get(place)) {
@@ -228,7 +243,13 @@ impl Dispatcher {
             if let Some(place) = dims.as_mut_slice().get_mut(dim) {
                 *place = size;
             }
-            slots.push(self.transfer(session, (source, piece), member, Meta::new(meta.dtype, dims), sink));
+            slots.push(self.transfer(
+                session,
+                (source, piece),
+                member,
+                Meta::new(meta.dtype, dims),
+                sink,
+            ));
             self.free_slots(session, source, &[piece], sink);
         }
         slots
@@ -251,10 +272,14 @@ impl Dispatcher {
         let arrived = self.take_slot(target);
         let mut receive = self.word(Op::Receive);
         receive.outputs.push(Id::slot(arrived));
-        receive.attrs =
-            [Attr::Int(i64::from(source)), Attr::Int(tag), Attr::Ints(meta.dims), Attr::Dtype(meta.dtype)]
-                .into_iter()
-                .collect();
+        receive.attrs = [
+            Attr::Int(i64::from(source)),
+            Attr::Int(tag),
+            Attr::Ints(meta.dims),
+            Attr::Dtype(meta.dtype),
+        ]
+        .into_iter()
+        .collect();
         self.send(session, target, &receive, sink);
         self.moved_bytes = self.moved_bytes.saturating_add(meta.bytes());
         arrived
@@ -339,7 +364,8 @@ impl Dispatcher {
     /// Every member sends `bytes` to each other one.
     fn count_moved(&mut self, mesh: &Mesh, bytes: u64) {
         let members = u64::try_from(mesh.len()).unwrap_or(1);
-        self.moved_bytes = self.moved_bytes.saturating_add(bytes * members * members.saturating_sub(1));
+        self.moved_bytes =
+            self.moved_bytes.saturating_add(bytes * members * members.saturating_sub(1));
     }
 
     fn take_tag(&mut self) -> i64 {
@@ -355,6 +381,7 @@ impl Dispatcher {
 
 /// The mesh's members as an attribute. Meshes beyond the attribute's length come with larger meshes' own instructions.
 fn group(mesh: &Mesh) -> Dims {
-    let members: SmallVec<[i64; 8]> = mesh.members().iter().map(|&worker| i64::from(worker)).collect();
+    let members: SmallVec<[i64; 8]> =
+        mesh.members().iter().map(|&worker| i64::from(worker)).collect();
     Dims::new(&members).unwrap_or(Dims::EMPTY)
 }

@@ -26,12 +26,18 @@ pub(crate) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     /// Of the value with this number.
-    Read { value: u64 },
+    Read {
+        value: u64,
+    },
     Synchronize,
     Stats,
 }
 
 impl Dispatcher {
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "whatever is no instruction of clients is refused"
+    )]
     pub(crate) fn control(
         &mut self,
         session: SessionId,
@@ -146,7 +152,9 @@ impl Dispatcher {
         let value = match state.handle(slot) {
             Handle::Live(value) => value.clone(),
             Handle::Failed(_) => return Ok(()),
-            Handle::Free => return Err(Fault::UnknownSlot { op: Op::Chunk, slot: u64::from(slot) }),
+            Handle::Free => {
+                return Err(Fault::UnknownSlot { op: Op::Chunk, slot: u64::from(slot) });
+            }
         };
         self.planning = value.number;
         for (&worker, &held) in value.layout.mesh.members().iter().zip(&value.slots) {
@@ -161,7 +169,8 @@ impl Dispatcher {
 
     fn name(&mut self, session: SessionId, instruction: &Instruction<'_>) -> Result<(), Fault> {
         let op = instruction.op;
-        let (Attr::Int(id), Attr::Text(name)) = (instruction.attr("id"), instruction.attr("name")) else {
+        let (Attr::Int(id), Attr::Text(name)) = (instruction.attr("id"), instruction.attr("name"))
+        else {
             return Err(Fault::Attribute { op, name: "id" });
         };
         let id = u32::try_from(*id).map_err(|_| Fault::Attribute { op, name: "id" })?;
@@ -172,7 +181,13 @@ impl Dispatcher {
     }
 
     /// Asks every living worker; the answer waits for the last.
-    pub(crate) fn ask_all(&mut self, session: SessionId, number: u64, kind: RequestKind, sink: &mut dyn Sink) {
+    pub(crate) fn ask_all(
+        &mut self,
+        session: SessionId,
+        number: u64,
+        kind: RequestKind,
+        sink: &mut dyn Sink,
+    ) {
         let workers = self.alive();
         if workers.is_empty() {
             sink.session(session, &Message::Done { request: number });
@@ -187,7 +202,9 @@ impl Dispatcher {
                     let request = u64::try_from(request).unwrap_or(0);
                     sink.worker_message(worker, &Message::StatsRequest { request });
                 }
-                RequestKind::Read { .. } | RequestKind::Synchronize => self.send(session, worker, &word, sink),
+                RequestKind::Read { .. } | RequestKind::Synchronize => {
+                    self.send(session, worker, &word, sink);
+                }
             }
         }
     }
@@ -214,7 +231,8 @@ impl Dispatcher {
         let op = instruction.op;
         let source = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
         let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
-        let target = instruction.outputs.first().ok_or(Fault::Outputs { op, given: 0, expected: 1 })?;
+        let target =
+            instruction.outputs.first().ok_or(Fault::Outputs { op, given: 0, expected: 1 })?;
         let target = state.check_definable(op, *target)?;
         let handle = state.handle(source).clone();
         let number = state.number(instruction.tag);
@@ -254,10 +272,16 @@ impl Dispatcher {
 
 fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
     match instruction.attr("request") {
-        Attr::Int(request) => {
-            u64::try_from(*request).map_err(|_| Fault::Attribute { op: instruction.op, name: "request" })
-        }
-        _ => Err(Fault::Attribute { op: instruction.op, name: "request" }),
+        Attr::Int(request) => u64::try_from(*request)
+            .map_err(|_| Fault::Attribute { op: instruction.op, name: "request" }),
+        Attr::Absent
+        | Attr::Bool(_)
+        | Attr::Float(_)
+        | Attr::Scalar(_)
+        | Attr::Dtype(_)
+        | Attr::Ints(_)
+        | Attr::Choice(_)
+        | Attr::Text(_) => Err(Fault::Attribute { op: instruction.op, name: "request" }),
     }
 }
 

@@ -70,7 +70,12 @@ impl Dispatcher {
 
     /// Values of a session that lose a piece fail; replicated ones go on with the copies that are left.
     /// Returns what is left of the failed ones, to be freed.
-    fn forget_worker(&mut self, session: SessionId, index: WorkerIndex, text: &str) -> Vec<(u32, u32)> {
+    fn forget_worker(
+        &mut self,
+        session: SessionId,
+        index: WorkerIndex,
+        text: &str,
+    ) -> Vec<(u32, u32)> {
         let mut orphans = Vec::new();
         let Some(state) = self.sessions.get_mut(&session) else { return orphans };
         let touched: Vec<u32> = state

@@ -1,7 +1,7 @@
 //! What goes into the core and what comes out of it.
 
 use gt_protocol::message::Message;
-use gt_protocol::{Id, Instruction, Op, Operand};
+use gt_protocol::{Id, Instruction, Op, Operand, wire};
 
 /// Names a session; never reused while the dispatcher lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +29,12 @@ pub enum Event<'a> {
 pub trait Sink {
     /// An instruction in the worker's own slots.
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>);
+    /// An instruction in the worker's own slots, encoded.
+    fn words(&mut self, worker: WorkerIndex, words: &[u32]) {
+        if let Ok((instruction, _)) = wire::decode(words) {
+            self.worker(worker, &instruction);
+        }
+    }
     /// The worker's slots `slots` are free: the instruction `free`, which is every second one and so has a way of its own.
     fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
         let mut instruction = Instruction::new(Op::Free);
@@ -103,8 +109,12 @@ mod tests {
 
     #[test]
     fn the_low_half_of_a_number_is_completed() {
-        for (next, number) in [(10, 9), (1 << 32, (1 << 32) - 1), ((1 << 32) + 5, (1 << 32) - 7), (1 << 40, 1 << 39 | 3)]
-        {
+        for (next, number) in [
+            (10, 9),
+            (1 << 32, (1 << 32) - 1),
+            ((1 << 32) + 5, (1 << 32) - 7),
+            (1 << 40, 1 << 39 | 3),
+        ] {
             let low = u32::try_from(number & 0xffff_ffff).unwrap();
             if next - number < 1 << 32 {
                 assert_eq!(number_of(next, low), number);

@@ -42,6 +42,8 @@ pub struct Dispatcher {
     /// Number that is being planned for. What the plan adds carries it too: what fails there is the user's instruction.
     planning: u64,
     tracing: bool,
+    /// Words of the instruction that is being planned.
+    scratch: Vec<u32>,
     moved_bytes: u64,
 }
 
@@ -143,7 +145,7 @@ impl Dispatcher {
             Event::WorkerLeft { index, reason } => self.worker_left(index, reason, sink),
             Event::SessionClosed { session } => self.close_session(session, sink),
             Event::FromSession { session, message } => self.session_says(session, &message, sink),
-            Event::FromWorker { index, message } => self.worker_says(index, message, sink),
+            Event::FromWorker { index, message } => self.worker_says(index, &message, sink),
         }
     }
 

@@ -6,18 +6,19 @@
 mod local;
 mod spread;
 
+use crate::Dispatcher;
 use crate::collect::Shards;
 use crate::event::{Fault, SessionId, Sink, TraceNotes};
 use crate::failure::{Cause, Failure};
 use crate::handle::{Handle, Value};
 use crate::planted;
 use crate::session::Session;
-use crate::Dispatcher;
 use gt_protocol::message::Message;
 use gt_protocol::placement::{Layout, Mesh, Placement};
 use gt_protocol::rules::{Arg, ErrorClass, Outputs, RuleError, infer};
 use gt_protocol::{Id, Instruction, Meta, Operand};
 use smallvec::SmallVec;
+use std::fmt::Write;
 
 /// Where an instruction's operands are.
 enum Place {
@@ -90,7 +91,9 @@ impl Dispatcher {
         if let Some(home) = home.filter(|home| alive.contains(home)) {
             return Some(home);
         }
-        let load = |worker: &u32| self.sessions.values().filter(|state| state.home == Some(*worker)).count();
+        let load = |worker: &u32| {
+            self.sessions.values().filter(|state| state.home == Some(*worker)).count()
+        };
         let chosen = alive.into_iter().min_by_key(|worker| (load(worker), *worker))?;
         self.sessions.get_mut(&session)?.home = Some(chosen);
         Some(chosen)
@@ -116,9 +119,15 @@ impl Dispatcher {
         self.mark_failed(session, instruction, failure);
     }
 
-    fn mark_inherited(&mut self, session: SessionId, instruction: &Instruction<'_>, failure: &Failure) {
+    fn mark_inherited(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        failure: &Failure,
+    ) {
         if let Some(state) = self.sessions.get_mut(&session) {
-            let failure = if planted::CAUSE_LOST { own_cause(state, failure) } else { failure.clone() };
+            let failure =
+                if planted::CAUSE_LOST { own_cause(state, failure) } else { failure.clone() };
             for output in &instruction.outputs {
                 state.define_failed(*output, failure.clone());
             }
@@ -167,7 +176,12 @@ impl Dispatcher {
     }
 
     /// The trace line of an instruction that defines nothing.
-    pub(crate) fn trace_plain(&self, session: SessionId, instruction: &Instruction<'_>, sink: &mut dyn Sink) {
+    pub(crate) fn trace_plain(
+        &self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) {
         let Some(state) = self.sessions.get(&session) else { return };
         let (line, _, _) = in_numbers(state, instruction, 0);
         sink.trace(session, &line, &TraceNotes::default());
@@ -198,7 +212,8 @@ fn in_numbers<'a>(
         match id.as_slot().map(|slot| state.handle(slot)) {
             Some(Handle::Live(value)) => {
                 let gap = if results.is_empty() { "" } else { " " };
-                results.push_str(&format!("{gap}{} {}", value.meta, value.layout));
+                // Writing to a string cannot fail.
+                let _ = write!(results, "{gap}{} {}", value.meta, value.layout);
             }
             Some(Handle::Failed(failure)) => error = Some(failure.cause().text.clone()),
             Some(Handle::Free) | None => {}
@@ -225,7 +240,10 @@ fn own_cause(state: &Session, failure: &Failure) -> Failure {
 }
 
 fn no_worker() -> RuleError {
-    RuleError { class: ErrorClass::Runtime, text: "no worker is connected to the dispatcher".to_owned() }
+    RuleError {
+        class: ErrorClass::Runtime,
+        text: "no worker is connected to the dispatcher".to_owned(),
+    }
 }
 
 fn check_outputs(state: &Session, instruction: &Instruction<'_>) -> Result<(), Fault> {
@@ -270,9 +288,10 @@ fn infer_outputs(state: &Session, instruction: &Instruction<'_>) -> Result<Outpu
         .iter()
         .map(|operand| match operand {
             Operand::Scalar(scalar) => Arg::Scalar(*scalar),
-            Operand::Value(id) => {
-                id.as_slot().and_then(|slot| state.value(slot)).map_or(Arg::Absent, |value| Arg::Value(&value.meta))
-            }
+            Operand::Value(id) => id
+                .as_slot()
+                .and_then(|slot| state.value(slot))
+                .map_or(Arg::Absent, |value| Arg::Value(&value.meta)),
             Operand::Absent => Arg::Absent,
         })
         .collect();
@@ -280,9 +299,14 @@ fn infer_outputs(state: &Session, instruction: &Instruction<'_>) -> Result<Outpu
 }
 
 /// Metadata of the operands, nothing for scalars and absent ones.
-pub(crate) fn metas_of(state: &Session, instruction: &Instruction<'_>) -> SmallVec<[Option<Meta>; 4]> {
+pub(crate) fn metas_of(
+    state: &Session,
+    instruction: &Instruction<'_>,
+) -> SmallVec<[Option<Meta>; 4]> {
     let meta = |operand: &Operand| match operand {
-        Operand::Value(id) => id.as_slot().and_then(|slot| state.value(slot)).map(|value| value.meta),
+        Operand::Value(id) => {
+            id.as_slot().and_then(|slot| state.value(slot)).map(|value| value.meta)
+        }
         Operand::Absent | Operand::Scalar(_) => None,
     };
     instruction.operands.iter().map(meta).collect()

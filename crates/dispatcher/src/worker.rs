@@ -46,7 +46,11 @@ impl Dispatcher {
 
     /// Indexes of the workers that live, in order.
     pub(crate) fn alive(&self) -> SmallVec<[u32; 8]> {
-        (0..).zip(&self.workers).filter(|(_, worker)| worker.alive).map(|(index, _)| index).collect()
+        (0..)
+            .zip(&self.workers)
+            .filter(|(_, worker)| worker.alive)
+            .map(|(index, _)| index)
+            .collect()
     }
 
     pub(crate) fn worker_mut(&mut self, index: WorkerIndex) -> Option<&mut Worker> {
@@ -72,9 +76,34 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
         sink: &mut dyn crate::Sink,
     ) {
-        let Some(worker) = self.worker_mut(index) else { return };
+        if self.address(session, index, sink) {
+            sink.worker(index, instruction);
+        }
+    }
+
+    /// [`Self::send`] for an encoded instruction.
+    pub(crate) fn send_words(
+        &mut self,
+        session: SessionId,
+        index: WorkerIndex,
+        words: &[u32],
+        sink: &mut dyn crate::Sink,
+    ) {
+        if self.address(session, index, sink) {
+            sink.words(index, words);
+        }
+    }
+
+    /// Tells a worker whose instructions follow, where that changed; false if it is gone.
+    fn address(
+        &mut self,
+        session: SessionId,
+        index: WorkerIndex,
+        sink: &mut dyn crate::Sink,
+    ) -> bool {
+        let Some(worker) = self.worker_mut(index) else { return false };
         if !worker.alive {
-            return;
+            return false;
         }
         if worker.session != Some(session) {
             worker.session = Some(session);
@@ -82,7 +111,7 @@ impl Dispatcher {
             word.attrs.push(Attr::Int(i64::from(session.0)));
             sink.worker(index, &word);
         }
-        sink.worker(index, instruction);
+        true
     }
 
     /// Frees slots on a worker. No word on whose they are: a slot is the worker's, whatever the session.

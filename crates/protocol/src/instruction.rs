@@ -92,7 +92,11 @@ impl Instruction<'_> {
 
     /// The attribute `name` of the row; `Absent` where the row has none of this name.
     pub fn attr(&self, name: &str) -> &Attr {
-        self.op.info().attr_index(name).and_then(|index| self.attrs.get(index)).unwrap_or(&Attr::Absent)
+        self.op
+            .info()
+            .attr_index(name)
+            .and_then(|index| self.attrs.get(index))
+            .unwrap_or(&Attr::Absent)
     }
 
     /// Values among the operands, in order.

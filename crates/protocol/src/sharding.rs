@@ -3,6 +3,11 @@
 //! One dimension of one operand is cut over a mesh. A rule either says how the operator runs on the pieces, or has no
 //! answer; then the planner gathers, runs whole and is right. Rules only save bytes.
 
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "an operator without a rule here is gathered, which is slow and right"
+)]
+
 use crate::{Attr, Dims, Family, Meta, Op};
 use smallvec::{SmallVec, smallvec};
 
@@ -100,7 +105,11 @@ impl<'a> Question<'a> {
     }
 
     fn attr(&self, name: &str) -> &'a Attr {
-        self.op.info().attr_index(name).and_then(|index| self.attrs.get(index)).unwrap_or(&Attr::Absent)
+        self.op
+            .info()
+            .attr_index(name)
+            .and_then(|index| self.attrs.get(index))
+            .unwrap_or(&Attr::Absent)
     }
 
     fn dim(&self, name: &str, rank: usize) -> Option<usize> {
@@ -170,12 +179,18 @@ fn elementwise(question: &Question<'_>) -> Option<Spread> {
     let from_end = question.rank(position)? - cut;
     let out_dim = question.outputs.first()?.dims.len().checked_sub(from_end)?;
     for output in question.outputs {
-        if output.dims.len().checked_sub(from_end) != Some(out_dim) || output.dims.get(out_dim) != Some(&size) {
+        if output.dims.len().checked_sub(from_end) != Some(out_dim)
+            || output.dims.get(out_dim) != Some(&size)
+        {
             return None;
         }
     }
     let needs = question.aligned_needs(from_end, size);
-    Some(question.answer(size, needs, question.outputs.iter().map(|_| Give::Cut(out_dim)).collect()))
+    Some(question.answer(
+        size,
+        needs,
+        question.outputs.iter().map(|_| Give::Cut(out_dim)).collect(),
+    ))
 }
 
 /// By the letter that is cut: in both operands and not in the result, the result is a partial sum.
@@ -196,7 +211,9 @@ fn contract(question: &Question<'_>) -> Option<Spread> {
         }
         (0, 2) => (smallvec![Need::Cut(lhs - 2), Need::Whole], Give::Cut(out_rank - 2)),
         (1, 1) => (smallvec![Need::Whole, Need::Cut(rhs - 1)], Give::Cut(out_rank - 1)),
-        (_, _) => (question.aligned_needs(from_end, size), Give::Cut(out_rank.checked_sub(from_end)?)),
+        (_, _) => {
+            (question.aligned_needs(from_end, size), Give::Cut(out_rank.checked_sub(from_end)?))
+        }
     };
     Some(question.answer(size, needs, smallvec![give]))
 }
@@ -211,15 +228,24 @@ fn linear(
     let last = question.rank(0)?.checked_sub(1)?;
     let bias = question.args.get(2).is_some_and(|arg| arg.meta.is_some());
     let (needs, give): (SmallVec<[Need; 4]>, Give) = match (position, cut) {
-        (0, dim) if dim < last => (smallvec![Need::Cut(dim), Need::Whole, Need::Whole], Give::Cut(dim)),
+        (0, dim) if dim < last => {
+            (smallvec![Need::Cut(dim), Need::Whole, Need::Whole], Give::Cut(dim))
+        }
         // The bias would be added once a worker.
         (0 | 1, _) if (position == 0 || cut == 1) && bias => return None,
         (0, _) | (1, 1) => {
             (smallvec![Need::Cut(last), Need::Cut(1), Need::Whole], Give::Partial(Fold::Sum))
         }
-        _ => (smallvec![Need::Whole, Need::Cut(0), Need::Cut(0)], Give::Cut(out_rank.checked_sub(1)?)),
+        _ => (
+            smallvec![Need::Whole, Need::Cut(0), Need::Cut(0)],
+            Give::Cut(out_rank.checked_sub(1)?),
+        ),
     };
-    Some(question.answer(size, needs.into_iter().take(question.args.len()).collect(), smallvec![give]))
+    Some(question.answer(
+        size,
+        needs.into_iter().take(question.args.len()).collect(),
+        smallvec![give],
+    ))
 }
 
 /// A reduction over other dimensions is local; over the cut one it is a partial result where the fold is known.
@@ -252,7 +278,8 @@ fn reduce(question: &Question<'_>) -> Option<Spread> {
         Op::Amin if size >= i64::try_from(question.members).ok()? => Fold::Min,
         _ => return None,
     };
-    let mut answer = question.answer(size, smallvec![Need::Cut(cut)], smallvec![Give::Partial(fold)]);
+    let mut answer =
+        question.answer(size, smallvec![Need::Cut(cut)], smallvec![Give::Partial(fold)]);
     if question.op == Op::Mean {
         let dims = question.args.first()?.meta?.dims;
         let count = reduced.iter().filter_map(|&dim| dims.get(dim)).product::<i64>();
@@ -262,7 +289,11 @@ fn reduce(question: &Question<'_>) -> Option<Spread> {
     Some(answer)
 }
 
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "torch divides by the count as a double too")]
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "torch divides by the count as a double too"
+)]
 fn to_float(count: i64) -> f64 {
     count as f64
 }
@@ -331,7 +362,9 @@ fn view(question: &Question<'_>) -> Option<Spread> {
             let dim = question.dim("dim", rank + 1)?;
             Some(local(cut + usize::from(dim <= cut)))
         }
-        Op::Flip if question.ints("dims")?.iter().all(|&dim| normal(dim, rank) != Some(cut)) => Some(local(cut)),
+        Op::Flip if question.ints("dims")?.iter().all(|&dim| normal(dim, rank) != Some(cut)) => {
+            Some(local(cut))
+        }
         _ => None,
     }
 }
@@ -340,9 +373,11 @@ fn view(question: &Question<'_>) -> Option<Spread> {
 fn index(question: &Question<'_>) -> Option<Spread> {
     let (position, cut, size) = question.lead()?;
     match (question.op, position) {
-        (Op::Embedding, 1) => {
-            Some(question.answer(size, smallvec![Need::Whole, Need::Cut(cut)], smallvec![Give::Cut(cut)]))
-        }
+        (Op::Embedding, 1) => Some(question.answer(
+            size,
+            smallvec![Need::Whole, Need::Cut(cut)],
+            smallvec![Give::Cut(cut)],
+        )),
         (Op::EmbeddingBackward, _) if cut < question.rank(1)? => Some(question.answer(
             size,
             smallvec![Need::Cut(cut), Need::Cut(cut)],

@@ -167,6 +167,25 @@ impl Outbox {
     }
 
     #[cold]
+    /// Accounts for words that were put into a worker's buffer.
+    fn sent(&mut self, index: WorkerIndex, words: usize) {
+        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            return;
+        };
+        self.tight |= words >= worker.credit;
+        worker.credit = worker.credit.saturating_sub(words);
+        if worker.waiting() >= FLUSH_WORDS {
+            worker.flush();
+        }
+        if !worker.listed {
+            worker.listed = true;
+            self.listed_workers.push(index);
+        }
+        if !self.touched.contains(&index) {
+            self.touched.push(index);
+        }
+    }
+
     fn end_trace(&mut self, error: &std::io::Error) {
         tracing::error!("the instruction log ends here: {error}");
         self.trace = None;
@@ -184,18 +203,15 @@ impl Sink for Outbox {
             return;
         }
         let words = worker.buffer().len() - before;
-        self.tight |= words >= worker.credit;
-        worker.credit = worker.credit.saturating_sub(words);
-        if worker.waiting() >= FLUSH_WORDS {
-            worker.flush();
-        }
-        if !worker.listed {
-            worker.listed = true;
-            self.listed_workers.push(index);
-        }
-        if !self.touched.contains(&index) {
-            self.touched.push(index);
-        }
+        self.sent(index, words);
+    }
+
+    fn words(&mut self, index: WorkerIndex, words: &[u32]) {
+        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            return;
+        };
+        worker.buffer().extend_from_slice(words);
+        self.sent(index, words.len());
     }
 
     fn worker_message(&mut self, index: WorkerIndex, message: &Message<'_>) {

@@ -283,11 +283,11 @@ fn choice(reduction: Reduction) -> Attr {
 }
 
 fn reduction(attrs: &[Attr]) -> Option<Reduction> {
-    match attrs.first()? {
-        Attr::Choice(0) => Some(Reduction::None),
-        Attr::Choice(1) => Some(Reduction::Mean),
-        Attr::Choice(2) => Some(Reduction::Sum),
-        _ => None,
+    let words = [Reduction::None, Reduction::Mean, Reduction::Sum];
+    if let Attr::Choice(word) = attrs.first()? {
+        words.get(usize::from(*word)).copied()
+    } else {
+        None
     }
 }
 

@@ -115,7 +115,9 @@ impl Engine for Toy {
         let first = usize::try_from(byte_offset / dtype.size()).unwrap_or(usize::MAX);
         let written = elements(dtype, bytes);
         match value.tensor.data.get_mut(first..first + written.len()) {
-            Some(place) if byte_offset.is_multiple_of(dtype.size()) => place.copy_from_slice(&written),
+            Some(place) if byte_offset.is_multiple_of(dtype.size()) => {
+                place.copy_from_slice(&written);
+            }
             Some(_) | None => {
                 let text = format!("{} bytes at {byte_offset}", bytes.len());
                 return Err(Fault::new(FailureClass::Internal, text));

@@ -90,7 +90,10 @@ impl Ledger {
                 account.refresh(slot, session, dispatcher);
                 if copied && account.slots.get(&slot).is_none_or(|entry| !entry.live) {
                     let text = "is given up, and not only worker";
-                    return Err(format!("slot {slot} of session {} {text} {index} held it", session.0));
+                    return Err(format!(
+                        "slot {slot} of session {} {text} {index} held it",
+                        session.0
+                    ));
                 }
             }
         }

@@ -196,13 +196,13 @@ impl World {
             Happening::ClientTurn(client) => self.client_turn(client),
             Happening::WorkerTurn(index) => return self.worker_turn(index),
             Happening::Arrive { route: Route::FromClient(client), cargo } => {
-                return self.from_client(client, cargo);
+                return self.hear_client(client, cargo);
             }
             Happening::Arrive { route: Route::ToClient(client), cargo } => {
-                return self.to_client(client, cargo);
+                return self.reach_client(client, cargo);
             }
             Happening::Arrive { route: Route::FromWorker(index), cargo } => {
-                return self.from_worker(index, cargo);
+                return self.hear_worker(index, cargo);
             }
             Happening::Arrive { route: Route::ToWorker(index), cargo } => {
                 if let (Some(post), Cargo::Words(words)) = (self.posts.get_mut(&index), cargo) {
@@ -214,7 +214,7 @@ impl World {
                 if let Some(post) = self.posts.get_mut(&to) {
                     match cargo {
                         Cargo::Parcel { tag, freight } => {
-                            post.worker.receive_parcel(from, tag, freight)
+                            post.worker.receive_parcel(from, tag, freight);
                         }
                         Cargo::Closed => post.worker.peer_gone(from),
                         Cargo::Words(_) => return Err("words between workers".to_owned()),
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    fn from_client(&mut self, client: usize, cargo: Cargo) -> Checked {
+    fn hear_client(&mut self, client: usize, cargo: Cargo) -> Checked {
         let Some(session) = self.seats[client].session else { return Ok(()) };
         match cargo {
             Cargo::Words(words) => self.shell.receive(session, &words),
@@ -351,7 +351,7 @@ impl World {
         Ok(())
     }
 
-    fn to_client(&mut self, client: usize, cargo: Cargo) -> Checked {
+    fn reach_client(&mut self, client: usize, cargo: Cargo) -> Checked {
         let Cargo::Words(words) = cargo else { return Ok(()) };
         let seat = &mut self.seats[client];
         let Some(session) = seat.session else { return Ok(()) };
@@ -370,7 +370,7 @@ impl World {
         Ok(())
     }
 
-    fn from_worker(&mut self, index: u32, cargo: Cargo) -> Checked {
+    fn hear_worker(&mut self, index: u32, cargo: Cargo) -> Checked {
         let Cargo::Words(words) = cargo else {
             self.shell.worker_left(index)?;
             self.flush()?;

@@ -1,10 +1,10 @@
 //! The short way: every operand is on one worker, and so are the results.
 
-use crate::event::{SessionId, Sink};
 use super::low_half;
 use crate::Dispatcher;
-use gt_protocol::placement::Layout;
-use gt_protocol::{Id, Instruction, Meta, Operand};
+use crate::event::{SessionId, Sink};
+use gt_protocol::rules::{ErrorClass, RuleError};
+use gt_protocol::{Id, Instruction, Meta, wire};
 use smallvec::{SmallVec, smallvec};
 
 impl Dispatcher {
@@ -17,34 +17,27 @@ impl Dispatcher {
         worker: u32,
         sink: &mut dyn Sink,
     ) {
-        let mut planned = instruction.clone();
-        planned.tag = low_half(number);
-        planned.signal = 0;
+        let mut words = std::mem::take(&mut self.scratch);
+        words.clear();
+        if let Err(error) = wire::encode(instruction, &mut words) {
+            let error = RuleError { class: ErrorClass::Runtime, text: error.to_string() };
+            self.scratch = words;
+            return self.fail(session, instruction, number, &error, sink);
+        }
+        let slots: SmallVec<[u32; 4]> = outputs.iter().map(|_| self.take_slot(worker)).collect();
         let Some(state) = self.sessions.get(&session) else { return };
-        let mut layout: Option<Layout> = None;
-        for operand in &mut planned.operands {
-            let Operand::Value(id) = operand else { continue };
-            let value = id.as_slot().and_then(|slot| state.value(slot));
-            let Some(slot) = value.and_then(|value| value.slots.first()) else { continue };
-            *id = Id::slot(*slot);
-            if layout.is_none() {
-                layout = value.map(|value| value.layout.clone());
-            }
-        }
-        let layout = layout.unwrap_or_else(|| self.layout_on(worker));
-        let mut slots: SmallVec<[u32; 4]> = SmallVec::new();
-        for output in &mut planned.outputs {
-            let slot = self.take_slot(worker);
-            slots.push(slot);
-            *output = Id::slot(slot);
-        }
-        self.send(session, worker, &planned, sink);
+        let held = |slot: u32| state.value(slot).and_then(|value| value.slots.first());
+        wire::rebind(&mut words, instruction, low_half(number), slots.iter().copied(), |slot| {
+            held(slot).copied().unwrap_or(u32::MAX)
+        });
+        let first = instruction.values().next().and_then(Id::as_slot);
+        let layout = first
+            .and_then(|slot| state.value(slot))
+            .map_or_else(|| super::on_one(worker), |value| value.layout.clone());
+        self.send_words(session, worker, &words, sink);
+        self.scratch = words;
         let results =
             outputs.iter().zip(slots).map(|(meta, slot)| (*meta, layout.clone(), smallvec![slot]));
         self.define_values(session, instruction, number, results);
-    }
-
-    fn layout_on(&self, worker: u32) -> Layout {
-        super::on_one(worker)
     }
 }

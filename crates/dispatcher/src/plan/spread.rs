@@ -10,6 +10,9 @@ use gt_protocol::sharding::{Finish, Give, Need, Question, ShardArg, Spread, spre
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
 use smallvec::SmallVec;
 
+/// Metadata, layout and slots of each result.
+type Placed = SmallVec<[(Meta, Layout, SmallVec<[u32; 2]>); 2]>;
+
 /// An operand as the members of the mesh will see it.
 enum Brought {
     /// A scalar or an absent operand: the same for all.
@@ -45,7 +48,8 @@ impl Dispatcher {
                 _ => self.bring_whole(session, slot, &mesh, sink),
             });
         }
-        let slots = self.run_on_members(session, instruction, number, &mesh, plan.as_ref(), &brought, sink);
+        let slots =
+            self.run_on_members(session, instruction, number, &mesh, plan.as_ref(), &brought, sink);
         let results = match (&plan, pieces) {
             (Some(plan), Some(pieces)) => {
                 self.settle(session, outputs, &mesh, plan, &pieces, slots, sink)
@@ -118,10 +122,14 @@ impl Dispatcher {
         mesh: &Mesh,
         sink: &mut dyn Sink,
     ) -> Brought {
-        let Some(shards) = self.shards_of(session, slot) else { return Brought::Plain(Operand::Absent) };
+        let Some(shards) = self.shards_of(session, slot) else {
+            return Brought::Plain(Operand::Absent);
+        };
         let already = shards.layout.mesh == *mesh;
         match shards.layout.placement {
-            Placement::Replicate if already => Brought::Slots { slots: shards.slots, temporary: false },
+            Placement::Replicate if already => {
+                Brought::Slots { slots: shards.slots, temporary: false }
+            }
             // A parameter stays replicated once it has been needed so.
             Placement::Replicate => {
                 let slots = self.replicate(session, slot, mesh, sink);
@@ -143,7 +151,9 @@ impl Dispatcher {
         pieces: &Pieces,
         sink: &mut dyn Sink,
     ) -> Brought {
-        let Some(shards) = self.shards_of(session, slot) else { return Brought::Plain(Operand::Absent) };
+        let Some(shards) = self.shards_of(session, slot) else {
+            return Brought::Plain(Operand::Absent);
+        };
         let wanted = Placement::Shard { dim, pieces: pieces.clone() };
         if shards.layout.mesh == *mesh && shards.layout.placement == wanted {
             return Brought::Slots { slots: shards.slots, temporary: false };
@@ -158,7 +168,10 @@ impl Dispatcher {
     }
 
     /// Runs the instruction on each member; the results' slots, one list an output.
-    #[allow(clippy::too_many_arguments, reason = "one instruction's whole plan; a struct would only rename it")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one instruction's whole plan; a struct would only rename it"
+    )]
     fn run_on_members(
         &mut self,
         session: SessionId,
@@ -203,7 +216,10 @@ impl Dispatcher {
     }
 
     /// Folds partial results and finishes means; metadata, layout and slots of each result.
-    #[allow(clippy::too_many_arguments, reason = "one instruction's whole plan; a struct would only rename it")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one instruction's whole plan; a struct would only rename it"
+    )]
     fn settle(
         &mut self,
         session: SessionId,
@@ -213,8 +229,8 @@ impl Dispatcher {
         pieces: &Pieces,
         slots: SmallVec<[SmallVec<[u32; 2]>; 2]>,
         sink: &mut dyn Sink,
-    ) -> SmallVec<[(Meta, Layout, SmallVec<[u32; 2]>); 2]> {
-        let mut results: SmallVec<[(Meta, Layout, SmallVec<[u32; 2]>); 2]> = SmallVec::new();
+    ) -> Placed {
+        let mut results: Placed = SmallVec::new();
         for ((meta, give), mut slots) in outputs.iter().zip(&plan.gives).zip(slots) {
             let placement = match give {
                 Give::Cut(dim) => Placement::Shard { dim: *dim, pieces: pieces.clone() },
@@ -235,7 +251,8 @@ impl Dispatcher {
                 }
             }
             Finish::DivideByOutput1 => {
-                let divisors = results.get(1).map(|(_, _, slots)| slots.clone()).unwrap_or_default();
+                let divisors =
+                    results.get(1).map(|(_, _, slots)| slots.clone()).unwrap_or_default();
                 if let Some((_, _, slots)) = results.first_mut() {
                     let divisor = |member: usize| {
                         let slot = divisors.get(member).copied().unwrap_or(u32::MAX);
@@ -301,7 +318,7 @@ fn whole_results(
     outputs: &[Meta],
     mesh: &Mesh,
     slots: SmallVec<[SmallVec<[u32; 2]>; 2]>,
-) -> SmallVec<[(Meta, Layout, SmallVec<[u32; 2]>); 2]> {
+) -> Placed {
     let layout = Layout { mesh: mesh.clone(), placement: Placement::Replicate };
     outputs.iter().zip(slots).map(|(meta, slots)| (*meta, layout.clone(), slots)).collect()
 }

@@ -17,6 +17,34 @@ pub fn encode(instruction: &Instruction<'_>, out: &mut Vec<u32>) -> Result<(), E
     result
 }
 
+/// Gives an encoded instruction another tag, other outputs and other operands, and clears its signal: what a dispatcher
+/// does with most instructions. The rest of the words stays.
+pub fn rebind(
+    words: &mut [u32],
+    instruction: &Instruction<'_>,
+    tag: u32,
+    outputs: impl IntoIterator<Item = u32>,
+    operand: impl Fn(u32) -> u32,
+) {
+    let info = instruction.op.info();
+    let [_, tag_word, flags, rest @ ..] = words else { return };
+    *tag_word = tag;
+    *flags &= 0xffff;
+    let (defined, rest) = rest.split_at_mut(instruction.outputs.len().min(rest.len()));
+    for (word, slot) in defined.iter_mut().zip(outputs) {
+        *word = slot;
+    }
+    let fixed = info.fixed_operands();
+    let count_word = usize::from(info.has_list());
+    let total = instruction.operands.len() + count_word;
+    for (position, word) in rest.iter_mut().take(total).enumerate() {
+        let is_count = count_word == 1 && position == fixed;
+        if !is_count && *word < SLOT_LIMIT {
+            *word = operand(*word);
+        }
+    }
+}
+
 fn append(
     instruction: &Instruction<'_>,
     out: &mut Vec<u32>,

@@ -43,7 +43,10 @@ struct View {
 
 /// How a view is taken from its base.
 enum Step {
-    Op { op: Op, attrs: SmallVec<[Attr; 2]> },
+    Op {
+        op: Op,
+        attrs: SmallVec<[Attr; 2]>,
+    },
     Detach,
     /// Like detach, and writes through it do not raise the version.
     Data,
@@ -216,7 +219,8 @@ impl Var {
     pub(crate) fn check_writable(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
         let meta = self.meta(py);
         let strides = self.strides(py);
-        let overlaps = meta.dims.iter().zip(strides.iter()).any(|(&size, &stride)| size > 1 && stride == 0);
+        let overlaps =
+            meta.dims.iter().zip(strides.iter()).any(|(&size, &stride)| size > 1 && stride == 0);
         if overlaps {
             return Err(errors::mistake(
                 py,
@@ -273,7 +277,12 @@ impl Var {
     pub(crate) fn write(self: &Arc<Self>, py: Python<'_>, new: &Arc<Self>) -> PyResult<()> {
         let resolved = new.resolve(py)?;
         let edge = if tape::grad_enabled() { resolved.edge } else { None };
-        self.replace(py, resolved.value, edge, Kept { graph: !tape::grad_enabled(), version: false })
+        self.replace(
+            py,
+            resolved.value,
+            edge,
+            Kept { graph: !tape::grad_enabled(), version: false },
+        )
     }
 
     fn replace(
@@ -390,7 +399,9 @@ fn inverse(attrs: &[Attr], rank: usize) -> Dims {
     let Some(Attr::Ints(dims)) = attrs.first() else { return inverse };
     let signed_rank = i64::try_from(rank).unwrap_or(0);
     for place in 0..rank {
-        let found = dims.iter().position(|&dim| usize::try_from(dim.rem_euclid(signed_rank.max(1))) == Ok(place));
+        let found = dims
+            .iter()
+            .position(|&dim| usize::try_from(dim.rem_euclid(signed_rank.max(1))) == Ok(place));
         let _ = inverse.push(found.and_then(|found| i64::try_from(found).ok()).unwrap_or(0));
     }
     inverse

@@ -61,7 +61,9 @@ impl Answers {
     pub(crate) fn take(&mut self, request: u64) -> Option<Answer> {
         match self.open.get(&request) {
             None | Some(Answer::Waiting(_)) => None,
-            Some(Answer::Read(_) | Answer::Done(_) | Answer::Failed(_)) => self.open.remove(&request),
+            Some(Answer::Read(_) | Answer::Done(_) | Answer::Failed(_)) => {
+                self.open.remove(&request)
+            }
         }
     }
 
@@ -82,7 +84,9 @@ impl Answers {
     pub(crate) fn receive(&mut self, message: &Message<'_>) {
         match message {
             Message::Reply(reply) => {
-                let Some(Answer::Waiting(piece)) = self.open.get_mut(&reply.request) else { return };
+                let Some(Answer::Waiting(piece)) = self.open.get_mut(&reply.request) else {
+                    return;
+                };
                 piece.add(reply.start, reply.total, reply.dtype, reply.dims, reply.bytes);
                 piece.received += reply.count;
                 if piece.received >= reply.total {

@@ -30,7 +30,9 @@ pub(crate) mod rules {
         for (name, row) in rules {
             let name: String = name.extract()?;
             let op = Op::from_name(&name).ok_or_else(|| {
-                pyo3::exceptions::PyValueError::new_err(format!("gradient rule for unknown operator {name}"))
+                pyo3::exceptions::PyValueError::new_err(format!(
+                    "gradient rule for unknown operator {name}"
+                ))
             })?;
             let place = usize::from(op.info().code);
             if table.len() <= place {
@@ -91,7 +93,9 @@ pub(crate) fn pass(
             return Err(errors::mistake(
                 py,
                 ErrorClass::Runtime,
-                format!("element {position} of tensors does not require grad and does not have a grad_fn"),
+                format!(
+                    "element {position} of tensors does not require grad and does not have a grad_fn"
+                ),
             ));
         };
         let seed = match seed {
@@ -124,7 +128,12 @@ fn ones_like(py: Python<'_>, root: &Arc<Var>) -> PyResult<Arc<Var>> {
     emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)
 }
 
-fn checked_seed(py: Python<'_>, position: usize, root: &Arc<Var>, seed: &Arc<Var>) -> PyResult<Arc<Var>> {
+fn checked_seed(
+    py: Python<'_>,
+    position: usize,
+    root: &Arc<Var>,
+    seed: &Arc<Var>,
+) -> PyResult<Arc<Var>> {
     let (wanted, given) = (root.meta(py).dims, seed.meta(py).dims);
     if wanted == given {
         return Ok(Arc::clone(seed));
@@ -243,7 +252,12 @@ impl Pass {
     }
 
     /// Gradients of non-leaves that somebody asked for.
-    fn arrived(&mut self, py: Python<'_>, node: &Arc<Node>, grads: &[Option<Arc<Var>>]) -> PyResult<()> {
+    fn arrived(
+        &mut self,
+        py: Python<'_>,
+        node: &Arc<Node>,
+        grads: &[Option<Arc<Var>>],
+    ) -> PyResult<()> {
         for (output, grad) in (0..).zip(grads) {
             let Some(grad) = grad else { continue };
             if let Some(positions) = self.targets.get(&Target::Node(node.sequence, output)) {
@@ -332,7 +346,9 @@ fn fit(py: Python<'_>, grad: Arc<Var>, wanted: &Meta, op: Op) -> PyResult<Arc<Va
                 ErrorClass::Runtime,
                 format!(
                     "Function {}Backward returned an invalid gradient - got {} but expected shape compatible with {}",
-                    op.info().name, given.dims, wanted.dims
+                    op.info().name,
+                    given.dims,
+                    wanted.dims
                 ),
             ));
         }
@@ -358,7 +374,8 @@ pub(crate) fn sum_to(py: Python<'_>, grad: &Arc<Var>, wanted: &Dims) -> PyResult
     let attrs = [Attr::Ints(dims), Attr::Bool(true), Attr::Absent];
     let mut summed = Arc::clone(grad);
     if !dims.is_empty() {
-        summed = emit::only(emit::emit(py, Op::Sum, &[Arg::Var(grad)], attrs.into_iter().collect())?)?;
+        summed =
+            emit::only(emit::emit(py, Op::Sum, &[Arg::Var(grad)], attrs.into_iter().collect())?)?;
     }
     if summed.meta(py).dims == *wanted {
         return Ok(summed);
@@ -388,7 +405,13 @@ fn accumulate(py: Python<'_>, leaf: &Arc<Var>, grad: &Arc<Var>) -> PyResult<()> 
         return Ok(());
     }
     let consumes = u16::from(!Arc::ptr_eq(&old, grad) && old.sole_owner(py, 0));
-    let sum = emit::emit_consuming(py, Op::Add, &[Arg::Var(&old), Arg::Var(grad)], SmallVec::new(), consumes)?;
+    let sum = emit::emit_consuming(
+        py,
+        Op::Add,
+        &[Arg::Var(&old), Arg::Var(grad)],
+        SmallVec::new(),
+        consumes,
+    )?;
     let sum = emit::only(sum)?.resolve(py)?.value;
     old.overwrite(py, sum)
 }
@@ -407,7 +430,9 @@ impl GradFn {
             .split('_')
             .map(|part| {
                 let mut letters = part.chars();
-                letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+                letters.next().map_or(String::new(), |first| {
+                    first.to_uppercase().collect::<String>() + letters.as_str()
+                })
             })
             .collect();
         format!("{camel}Backward0")
@@ -418,7 +443,10 @@ impl GradFn {
     }
 }
 
-pub(crate) fn grad_fn<'py>(py: Python<'py>, var: &Arc<Var>) -> PyResult<Option<Bound<'py, GradFn>>> {
+pub(crate) fn grad_fn<'py>(
+    py: Python<'py>,
+    var: &Arc<Var>,
+) -> PyResult<Option<Bound<'py, GradFn>>> {
     match var.resolve(py)?.edge {
         Some(Edge::Node(node, _)) => Bound::new(py, GradFn { node }).map(Some),
         Some(Edge::Leaf(_)) | None => Ok(None),

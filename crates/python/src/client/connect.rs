@@ -24,7 +24,9 @@ const PREFIX_BYTES: usize = 6;
 pub(crate) enum DialError {
     #[error("{0:?} is no address; write 'host:port' or 'unix:/path/of/socket'")]
     Address(String),
-    #[error("nothing answers at {address}: {source}. Is the dispatcher running (`gt-dispatcher --listen {address}`)?")]
+    #[error(
+        "nothing answers at {address}: {source}. Is the dispatcher running (`gt-dispatcher --listen {address}`)?"
+    )]
     Unreachable { address: String, source: std::io::Error },
     #[error("{address} does not speak GT's protocol: {reason}")]
     NotGt { address: String, reason: String },
@@ -46,14 +48,13 @@ pub(crate) fn dial(address: &str, token: Option<&str>) -> Result<Box<dyn Door>, 
     let Some(door) = &welcome.door else {
         return Ok(Box::new(TcpDoor::new(stream, welcome, address, token)));
     };
-    match call.open(door, &welcome) {
-        Ok(socket) => Ok(Box::new(call.rings(socket, Some(stream))?)),
-        // Another host behind a forwarded port: the empty frame says that we stay on TCP.
-        Err(_) => {
-            super::tcp_door::say_that_we_stay(&mut stream).map_err(|source| unreachable_at(address, source))?;
-            Ok(Box::new(TcpDoor::new(stream, welcome, address, token)))
-        }
+    if let Ok(socket) = call.open(door, &welcome) {
+        return Ok(Box::new(call.rings(socket, Some(stream))?));
     }
+    // Another host behind a forwarded port: the empty frame says that we stay on TCP.
+    super::tcp_door::say_that_we_stay(&mut stream)
+        .map_err(|source| unreachable_at(address, source))?;
+    Ok(Box::new(TcpDoor::new(stream, welcome, address, token)))
 }
 
 fn unreachable_at(address: &str, source: std::io::Error) -> DialError {
@@ -99,7 +100,8 @@ impl Call<'_> {
                 let address = SocketAddr::from_abstract_name(name).map_err(failed)?;
                 UnixStream::connect_addr(&address).map_err(failed)?
             }
-            _ => UnixStream::connect(String::from_utf8_lossy(&door.address).as_ref()).map_err(failed)?,
+            _ => UnixStream::connect(String::from_utf8_lossy(&door.address).as_ref())
+                .map_err(failed)?,
         };
         let resume = Resume { session: welcome.session, secret: door.secret, acknowledged: 0 };
         greet(&mut limited(&socket, self.address)?, &self.hello(Some(resume)), self.address)?;
@@ -107,9 +109,15 @@ impl Call<'_> {
     }
 
     /// The rings that follow a welcome on a Unix socket.
-    fn rings(&self, socket: UnixStream, life_line: Option<TcpStream>) -> Result<RingDoor, DialError> {
+    fn rings(
+        &self,
+        socket: UnixStream,
+        life_line: Option<TcpStream>,
+    ) -> Result<RingDoor, DialError> {
         let broken = |reason: String| DialError::NotGt { address: self.address.to_owned(), reason };
-        socket.set_read_timeout(Some(DIAL_MAX)).map_err(|source| unreachable_at(self.address, source))?;
+        socket
+            .set_read_timeout(Some(DIAL_MAX))
+            .map_err(|source| unreachable_at(self.address, source))?;
         let arrived = receive_record(socket.as_fd()).map_err(|error| broken(error.to_string()))?;
         let Some((record, descriptors)) = arrived else {
             return Err(broken("it closed the connection before the rings came".to_owned()));
@@ -117,7 +125,9 @@ impl Call<'_> {
         let descriptors: Result<[OwnedFd; 3], _> = descriptors.try_into();
         match (record.kind, descriptors) {
             (ControlKind::Setup, Ok([read, write, bell])) => {
-                socket.set_read_timeout(None).map_err(|source| unreachable_at(self.address, source))?;
+                socket
+                    .set_read_timeout(None)
+                    .map_err(|source| unreachable_at(self.address, source))?;
                 RingDoor::new((read, write, bell), socket, life_line, self.address)
                     .map_err(|error| broken(error.to_string()))
             }
@@ -128,7 +138,8 @@ impl Call<'_> {
 
 /// A TCP connection, within the limit.
 pub(super) fn connect_tcp(address: &str) -> Result<TcpStream, DialError> {
-    let addresses = address.to_socket_addrs().map_err(|_| DialError::Address(address.to_owned()))?;
+    let addresses =
+        address.to_socket_addrs().map_err(|_| DialError::Address(address.to_owned()))?;
     let mut last = std::io::Error::other("the name has no address");
     for candidate in addresses {
         match TcpStream::connect_timeout(&candidate, DIAL_MAX) {
@@ -146,7 +157,11 @@ pub(super) fn connect_tcp(address: &str) -> Result<TcpStream, DialError> {
     Err(unreachable_at(address, last))
 }
 
-pub(super) fn hello(token: Option<&str>, capabilities: Capabilities, resume: Option<Resume>) -> Hello {
+pub(super) fn hello(
+    token: Option<&str>,
+    capabilities: Capabilities,
+    resume: Option<Resume>,
+) -> Hello {
     let token = token.map(|token| Token(token.as_bytes().to_vec())).unwrap_or_default();
     Hello { capabilities, resume, token, name: client_name(), ..Hello::new(Role::Client) }
 }
@@ -162,7 +177,8 @@ pub(super) fn greet(
     address: &str,
 ) -> Result<Welcome, DialError> {
     let not_gt = |reason: String| DialError::NotGt { address: address.to_owned(), reason };
-    let bytes = Handshake::Hello(hello.clone()).encode().map_err(|error| not_gt(error.to_string()))?;
+    let bytes =
+        Handshake::Hello(hello.clone()).encode().map_err(|error| not_gt(error.to_string()))?;
     stream.write_all(&bytes).map_err(|source| unreachable_at(address, source))?;
     let mut answer = vec![0; PREFIX_BYTES];
     let silent = |error: std::io::Error| not_gt(format!("no welcome came ({error})"));
@@ -181,7 +197,9 @@ pub(super) fn greet(
         Ok(Some((Handshake::Refusal(refusal), _))) => {
             Err(DialError::Refused { address: address.to_owned(), reason: refusal.text })
         }
-        Ok(Some((Handshake::Hello(_), _)) | None) => Err(not_gt("a hello for an answer".to_owned())),
+        Ok(Some((Handshake::Hello(_), _)) | None) => {
+            Err(not_gt("a hello for an answer".to_owned()))
+        }
         Err(error) => Err(not_gt(error.to_string())),
     }
 }

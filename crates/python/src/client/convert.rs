@@ -44,7 +44,9 @@ impl<'py> OperandArg<'py> {
     pub(crate) fn required(object: &Bound<'py, PyAny>, op: &str) -> PyResult<Self> {
         Self::of(object)?.ok_or_else(|| {
             let given = object.get_type().name().map(|name| name.to_string()).unwrap_or_default();
-            PyTypeError::new_err(format!("{op}(): argument must be Tensor or a number, not {given}"))
+            PyTypeError::new_err(format!(
+                "{op}(): argument must be Tensor or a number, not {given}"
+            ))
         })
     }
 }
@@ -64,7 +66,11 @@ pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     }
     if object.is_instance_of::<PyInt>() {
         return object.extract::<i64>().map(|value| Some(Scalar::Int(value))).map_err(|_| {
-            errors::mistake(object.py(), ErrorClass::Runtime, "value cannot be converted to type int64_t without overflow")
+            errors::mistake(
+                object.py(),
+                ErrorClass::Runtime,
+                "value cannot be converted to type int64_t without overflow",
+            )
         });
     }
     if object.is_instance_of::<PyFloat>() {
@@ -108,8 +114,13 @@ impl DimsArg {
     ) -> PyResult<Self> {
         if let Some((name, value)) = named.and_then(|named| named.iter().next()) {
             let name: String = name.extract()?;
-            if !arguments.is_empty() || named.map_or(0, |named| named.len()) > 1 || !names.contains(&name.as_str()) {
-                return Err(PyTypeError::new_err(format!("got an unexpected keyword argument '{name}'")));
+            if !arguments.is_empty()
+                || named.map_or(0, PyDictMethods::len) > 1
+                || !names.contains(&name.as_str())
+            {
+                return Err(PyTypeError::new_err(format!(
+                    "got an unexpected keyword argument '{name}'"
+                )));
             }
             return value.extract();
         }
@@ -124,7 +135,11 @@ impl DimsArg {
 }
 
 /// The operand, where PyTorch takes no number.
-pub(crate) fn only_tensor<'py>(operand: OperandArg<'py>, op: &str, name: &str) -> PyResult<OperandArg<'py>> {
+pub(crate) fn only_tensor<'py>(
+    operand: OperandArg<'py>,
+    op: &str,
+    name: &str,
+) -> PyResult<OperandArg<'py>> {
     let given = match operand {
         OperandArg::Tensor(_) => return Ok(operand),
         OperandArg::Absent => "NoneType",
@@ -132,7 +147,9 @@ pub(crate) fn only_tensor<'py>(operand: OperandArg<'py>, op: &str, name: &str) -
         OperandArg::Scalar(Scalar::Int(_)) => "int",
         OperandArg::Scalar(Scalar::Float(_)) => "float",
     };
-    Err(PyTypeError::new_err(format!("{op}(): argument '{name}' (position 2) must be Tensor, not {given}")))
+    Err(PyTypeError::new_err(format!(
+        "{op}(): argument '{name}' (position 2) must be Tensor, not {given}"
+    )))
 }
 
 fn of_sequence(sequence: &Bound<'_, PyAny>) -> PyResult<DimsArg> {
@@ -225,7 +242,7 @@ impl<T: IntoAttr> IntoAttr for Option<T> {
 }
 
 /// A number as a Python object.
-pub(crate) fn scalar_object<'py>(py: Python<'py>, scalar: Scalar) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn scalar_object(py: Python<'_>, scalar: Scalar) -> PyResult<Bound<'_, PyAny>> {
     Ok(match scalar {
         Scalar::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
         Scalar::Int(value) => value.into_pyobject(py)?.into_any(),

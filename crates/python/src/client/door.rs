@@ -1,8 +1,8 @@
 //! The way to a dispatcher: a function call (embedded), a ring on this host, or TCP.
 
 use super::answers::Answers;
-use gt_protocol::{Id, Instruction, Meta, Op, Operand};
 use gt_protocol::message::Message;
+use gt_protocol::{Id, Instruction, Meta, Op, Operand};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -6,11 +6,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyType};
 
 /// An element type, such as `gt.float32`.
-#[pyclass(frozen, eq, hash, name = "dtype", module = "gt")]
+#[pyclass(frozen, eq, hash, skip_from_py_object, name = "dtype", module = "gt")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PyDtype(pub Dtype);
 
 #[pymethods]
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    clippy::unused_self,
+    reason = "methods of a Python class take &self"
+)]
 impl PyDtype {
     fn __repr__(&self) -> String {
         format!("gt.{}", self.0.torch_name())

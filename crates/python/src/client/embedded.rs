@@ -74,7 +74,12 @@ impl Embedded {
     pub(crate) fn new(links: Vec<Link>, log: Option<Log>, backend: String) -> Self {
         let mut core = Dispatcher::new();
         let mut answers = Answers::default();
-        let mut ignore = Outputs { links: &mut [], scratch: &mut Vec::new(), answers: &mut answers, log: &mut None };
+        let mut ignore = Outputs {
+            links: &mut [],
+            scratch: &mut Vec::new(),
+            answers: &mut answers,
+            log: &mut None,
+        };
         for index in 0..links.len() {
             let index = WorkerIndex::try_from(index).unwrap_or(WorkerIndex::MAX);
             core.handle(Event::WorkerJoined { index }, &mut ignore);
@@ -144,7 +149,11 @@ impl Door for Embedded {
                     rest = rest.get(used..).unwrap_or_default();
                 }
                 Err(error) => {
-                    self.lost(index, &format!("it sent bytes that are no message: {error}"), answers);
+                    self.lost(
+                        index,
+                        &format!("it sent bytes that are no message: {error}"),
+                        answers,
+                    );
                     return;
                 }
             }
@@ -211,7 +220,8 @@ impl Link {
         if !self.backlog.is_empty() && self.producer.write(&[&self.backlog]) {
             self.backlog.clear();
         }
-        self.backlog.is_empty() && (self.producer.has_space(ROOM_WORDS) || self.producer.is_corrupt())
+        self.backlog.is_empty()
+            && (self.producer.has_space(ROOM_WORDS) || self.producer.is_corrupt())
     }
 
     fn write(&mut self, words: &[u32]) {
@@ -261,6 +271,13 @@ impl Sink for Outputs<'_> {
         }
     }
 
+    fn words(&mut self, worker: WorkerIndex, words: &[u32]) {
+        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        if let Some(link) = self.links.get_mut(place) {
+            link.write(words);
+        }
+    }
+
     fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
         // header (op and length, tag, flags), count, slots
         let words = u16::try_from(slots.len() + 4).unwrap_or(u16::MAX);
@@ -282,7 +299,12 @@ impl Sink for Outputs<'_> {
         self.answers.receive(message);
     }
 
-    fn trace(&mut self, _session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
+    fn trace(
+        &mut self,
+        _session: SessionId,
+        instruction: &Instruction<'_>,
+        notes: &TraceNotes<'_>,
+    ) {
         let Some(log) = self.log else { return };
         let line = trace_line(instruction, notes, &(log.clock)());
         // A full disk must not end the user's program; the log's end shows what is missing.
@@ -291,7 +313,11 @@ impl Sink for Outputs<'_> {
 }
 
 /// A trace line: the instruction, then what is known about it.
-pub(crate) fn trace_line(instruction: &Instruction<'_>, notes: &TraceNotes<'_>, time: &str) -> String {
+pub(crate) fn trace_line(
+    instruction: &Instruction<'_>,
+    notes: &TraceNotes<'_>,
+    time: &str,
+) -> String {
     let names = OneName { id: instruction.signal, name: notes.signal };
     let mut line = text::format(instruction, &names, PayloadText::Reference);
     line.push_str("  #");

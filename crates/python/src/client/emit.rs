@@ -51,7 +51,7 @@ pub(crate) fn emit_consuming(
     let metas = infer(py, op, &ready, &attrs)?;
     runtime::prepare(py)?;
     check_session(py, op, &ready)?;
-    let (values, site) = send(py, op, &ready, &attrs, consumes, &metas)?;
+    let (values, site, attrs) = send(py, op, &ready, attrs, consumes, &metas)?;
     let recorded = grad_enabled()
         && ready.iter().any(|operand| operand.edge.is_some())
         && rules::any_for(py, op, ready.iter().map(|operand| operand.edge.is_some()));
@@ -95,7 +95,8 @@ fn infer(
 
 fn check_session(py: Python<'_>, op: Op, ready: &[Ready]) -> PyResult<()> {
     let epoch = runtime::epoch();
-    let foreign = ready.iter().filter_map(|operand| operand.value.as_ref()).any(|value| value.epoch != epoch);
+    let foreign =
+        ready.iter().filter_map(|operand| operand.value.as_ref()).any(|value| value.epoch != epoch);
     if !foreign {
         return Ok(());
     }
@@ -110,21 +111,24 @@ fn check_session(py: Python<'_>, op: Op, ready: &[Ready]) -> PyResult<()> {
     ))
 }
 
+/// The results, the source position, and the attributes back.
+type Sent = (SmallVec<[Arc<Value>; 2]>, u32, SmallVec<[Attr; 2]>);
+
 fn send(
     py: Python<'_>,
     op: Op,
     ready: &[Ready],
-    attrs: &SmallVec<[Attr; 2]>,
+    attrs: SmallVec<[Attr; 2]>,
     consumes: u16,
     metas: &[Meta],
-) -> PyResult<(SmallVec<[Arc<Value>; 2]>, u32)> {
+) -> PyResult<Sent> {
     let epoch = runtime::epoch();
     runtime::with(py, |runtime| {
         let mut instruction = Instruction::new(op);
         instruction.tag = runtime.site(py);
         instruction.signal = runtime.signal(py);
         instruction.consumes = consumes;
-        instruction.attrs.clone_from(attrs);
+        instruction.attrs = attrs;
         for operand in ready {
             instruction.operands.push(match (&operand.value, operand.scalar) {
                 (Some(value), _) => Operand::Value(Id::slot(value.slot)),
@@ -140,11 +144,14 @@ fn send(
             .zip(slots)
             .map(|(meta, slot)| Arc::new(Value { slot, epoch, meta: *meta }))
             .collect();
-        Ok((values, instruction.tag))
+        Ok((values, instruction.tag, instruction.attrs))
     })
 }
 
-#[allow(clippy::too_many_arguments, reason = "the parts of one record; a struct would only rename them")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the parts of one record; a struct would only rename them"
+)]
 fn record(
     py: Python<'_>,
     op: Op,
@@ -217,7 +224,9 @@ fn record(
 /// The one result of an operator that has one.
 pub(crate) fn only(vars: Vars) -> PyResult<Arc<Var>> {
     vars.into_iter().next().ok_or_else(|| {
-        pyo3::exceptions::PyRuntimeError::new_err("an operator without a result was used as a value")
+        pyo3::exceptions::PyRuntimeError::new_err(
+            "an operator without a result was used as a value",
+        )
     })
 }
 

@@ -44,9 +44,10 @@ pub(crate) fn of_failure(py: Python<'_>, failed: &Failed) -> PyErr {
         FailureClass::NotImplemented => "NotSupported",
         FailureClass::OutOfMemory => "OutOfMemoryError",
         FailureClass::Protocol => "ConnectionLost",
-        FailureClass::Runtime | FailureClass::WorkerLost | FailureClass::Quota | FailureClass::Internal => {
-            "WorkerError"
-        }
+        FailureClass::Runtime
+        | FailureClass::WorkerLost
+        | FailureClass::Quota
+        | FailureClass::Internal => "WorkerError",
     };
     raise(py, name, describe(py, failed))
 }

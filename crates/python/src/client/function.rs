@@ -10,9 +10,40 @@ use pyo3::types::{PyDict, PyTuple};
 
 /// Functions of which PyTorch has several signatures: its error lists them instead of naming the argument.
 static OVERLOADED: &[&str] = &[
-    "add", "all", "any", "bitwise_and", "bitwise_or", "bitwise_xor", "clamp", "clamp_max", "clamp_min", "clip", "div",
-    "eq", "floor_divide", "fmod", "ge", "gt", "le", "lerp", "lt", "masked_fill", "max", "mean", "min", "ne", "pow",
-    "prod", "remainder", "round", "rsub", "scatter", "sort", "sub", "sum", "var",
+    "add",
+    "all",
+    "any",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "clamp",
+    "clamp_max",
+    "clamp_min",
+    "clip",
+    "div",
+    "eq",
+    "floor_divide",
+    "fmod",
+    "ge",
+    "gt",
+    "le",
+    "lerp",
+    "lt",
+    "masked_fill",
+    "max",
+    "mean",
+    "min",
+    "ne",
+    "pow",
+    "prod",
+    "remainder",
+    "round",
+    "rsub",
+    "scatter",
+    "sort",
+    "sub",
+    "sum",
+    "var",
 ];
 
 // A method as a function; not a doc comment, which would be the text of every one of them.
@@ -73,12 +104,15 @@ impl Function {
     #[cold]
     fn explain(&self, args: &Bound<'_, PyTuple>, error: PyErr) -> PyErr {
         let py = args.py();
-        let about_types = error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyAttributeError>(py);
+        let about_types =
+            error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyAttributeError>(py);
         let Ok(first) = args.get_item(0) else { return error };
         if !about_types || first.is_instance_of::<Tensor>() {
             return error;
         }
-        let kind = |value: &Bound<'_, PyAny>| value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
+        let kind = |value: &Bound<'_, PyAny>| {
+            value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string())
+        };
         let name = &self.name;
         if OVERLOADED.contains(&name.as_str()) {
             let kinds: Vec<String> = args.iter().map(|value| kind(&value)).collect();

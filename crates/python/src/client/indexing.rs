@@ -54,7 +54,8 @@ pub(crate) fn set_item(
             return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
         }
     };
-    let value = if value.meta(py).dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
+    let value =
+        if value.meta(py).dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
     if !picked.is_lookup() {
         let fitted = fit(py, value, &target.dims)?;
         return assign(py, &picked.view, fitted);
@@ -140,7 +141,7 @@ fn consumed(item: &Bound<'_, PyAny>) -> PyResult<usize> {
         let meta = tensor.get().var.meta(item.py());
         return Ok(if matches!(meta.dtype, Dtype::Bool) { meta.dims.len() } else { 1 });
     }
-    if item.hasattr("dtype")? && item.getattr("dtype")?.str()?.to_string() == "bool" {
+    if item.hasattr("dtype")? && item.getattr("dtype")?.str()? == "bool" {
         return item.getattr("ndim")?.extract();
     }
     Ok(1)
@@ -174,7 +175,8 @@ fn step(
         picked.tensors.push(None);
         *dim += 1;
     } else if let Some(index) = whole_number(item)? {
-        picked.view = views::select(py, &picked.view, signed, index).map_err(|error| out_of_range(py, picked, *dim, index, error))?;
+        picked.view = views::select(py, &picked.view, signed, index)
+            .map_err(|error| out_of_range(py, picked, *dim, index, error))?;
     } else {
         let tensor = index_tensor(item)?;
         let meta = tensor.meta(py);
@@ -227,7 +229,10 @@ fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if item.is_instance_of::<PyInt>() {
         return item.extract().map(Some);
     }
-    if item.cast::<Tensor>().is_ok() || item.cast::<PyList>().is_ok() || item.cast::<PyTuple>().is_ok() {
+    if item.cast::<Tensor>().is_ok()
+        || item.cast::<PyList>().is_ok()
+        || item.cast::<PyTuple>().is_ok()
+    {
         return Ok(None);
     }
     if item.hasattr("__index__")? && !item.hasattr("__array_interface__")? {

@@ -5,7 +5,9 @@ use super::convert::{DimsArg, OperandArg, attr_of};
 use super::dtype::{DtypeArg, PyDtype};
 use super::emit::{self, Arg};
 use super::tensor::{Tensor, as_arg, assign, cast, set_size_class};
-use super::{backward, errors, read, runtime, saved, signal, spawn, tape, trace, update, upload, views};
+use super::{
+    backward, errors, read, runtime, saved, signal, spawn, tape, trace, update, upload, views,
+};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -98,12 +100,17 @@ fn call<'py>(
         used += usize::from(value.is_some());
         let value = value.map_or(Ok(Attr::Absent), |value| attr_of(&value, row))?;
         if value == Attr::Absent && !row.optional {
-            return Err(PyTypeError::new_err(format!("{name}() needs the attribute {:?}", row.name)));
+            return Err(PyTypeError::new_err(format!(
+                "{name}() needs the attribute {:?}",
+                row.name
+            )));
         }
         values.push(value);
     }
-    if attrs.map_or(0, |attrs| attrs.len()) != used {
-        return Err(PyTypeError::new_err(format!("{name}() got an attribute that its row does not have")));
+    if attrs.map_or(0, PyDictMethods::len) != used {
+        return Err(PyTypeError::new_err(format!(
+            "{name}() got an attribute that its row does not have"
+        )));
     }
     if views::is_view(op)
         && let Some(OperandArg::Tensor(tensor)) = given.first()
@@ -376,7 +383,9 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 fn layout(tensor: &Bound<'_, Tensor>) -> PyResult<Option<String>> {
     let py = tensor.py();
     let value = tensor.get().var.resolve(py)?.value;
-    Ok(runtime::with(py, |runtime| runtime.door.as_ref().and_then(|door| door.layout_of(value.slot))))
+    Ok(runtime::with(py, |runtime| {
+        runtime.door.as_ref().and_then(|door| door.layout_of(value.slot))
+    }))
 }
 
 /// Texts of failures that nobody has read.
@@ -401,16 +410,23 @@ fn distribute<'py>(
     let dim = match dim {
         None => Attr::Absent,
         Some(_) if rank == 0 => {
-            return Err(errors::mistake(py, ErrorClass::Index, "distribute: a 0-d tensor has no dimension to cut"));
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Index,
+                "distribute: a 0-d tensor has no dimension to cut",
+            ));
         }
         Some(dim) => Attr::Int(i64::try_from(views::dim_of(py, dim, rank)?).unwrap_or(0)),
     };
     emit::tensor(py, Op::Distribute, &[Arg::Var(var)], smallvec![dim])
 }
 
+/// A row as Python sees it.
+type Row = (&'static str, String, Vec<&'static str>, Vec<&'static str>, u8);
+
 /// The instruction table: (name, family, operands, attributes, outputs) of each row.
 #[pyfunction]
-fn op_table() -> Vec<(&'static str, String, Vec<&'static str>, Vec<&'static str>, u8)> {
+fn op_table() -> Vec<Row> {
     Op::table()
         .iter()
         .map(|info| {

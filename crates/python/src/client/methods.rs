@@ -39,7 +39,8 @@ pub(crate) fn scaled<'py>(
     if alpha == Scalar::Int(1) || alpha == Scalar::Float(1.0) {
         return Ok(operand);
     }
-    let product = emit::tensor(py, Op::Mul, &[as_arg(&operand), Arg::Scalar(alpha)], SmallVec::new())?;
+    let product =
+        emit::tensor(py, Op::Mul, &[as_arg(&operand), Arg::Scalar(alpha)], SmallVec::new())?;
     Ok(OperandArg::Tensor(product))
 }
 
@@ -78,7 +79,10 @@ impl Tensor {
         let py = slf.py();
         let rank = slf.get().var.meta(py).dims.len();
         let order: SmallVec<[i64; 8]> = identity(rank).iter().rev().copied().collect();
-        Self::wrap(py, views::permute(py, &slf.get().var, Dims::new(&order).unwrap_or(Dims::EMPTY))?)
+        Self::wrap(
+            py,
+            views::permute(py, &slf.get().var, Dims::new(&order).unwrap_or(Dims::EMPTY))?,
+        )
     }
 
     /// The last two dimensions swapped.

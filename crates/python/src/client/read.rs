@@ -32,7 +32,10 @@ fn elements(py: Python<'_>, var: &Arc<Var>, start: i64, count: i64) -> PyResult<
         let request = runtime.answers.open(u64::try_from(start).unwrap_or(0));
         let mut word = Instruction::new(Op::Read);
         word.operands.push(Operand::Value(Id::slot(resolved.value.slot)));
-        word.attrs = [i64::try_from(request).unwrap_or(0), start, count].into_iter().map(Attr::Int).collect();
+        word.attrs = [i64::try_from(request).unwrap_or(0), start, count]
+            .into_iter()
+            .map(Attr::Int)
+            .collect();
         word.tag = runtime.site(py);
         runtime.send(&word).map(|()| request)
     })?;
@@ -130,14 +133,18 @@ pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u64, u64, u64, u64)>
     let request = runtime::with(py, |runtime| {
         let request = runtime.answers.open(0);
         if let Some(door) = runtime.door.as_mut() {
-            door.say(&gt_protocol::message::Message::StatsRequest { request }, &mut runtime.answers);
+            door.say(
+                &gt_protocol::message::Message::StatsRequest { request },
+                &mut runtime.answers,
+            );
         }
         request
     });
     match runtime::wait(py, request)? {
-        Answer::Done(stats) => {
-            Ok(stats.iter().map(|stat| (stat.values, stat.bytes, stat.bytes_peak, stat.executed)).collect())
-        }
+        Answer::Done(stats) => Ok(stats
+            .iter()
+            .map(|stat| (stat.values, stat.bytes, stat.bytes_peak, stat.executed))
+            .collect()),
         Answer::Failed(failed) => Err(errors::of_failure(py, &failed)),
         Answer::Read(_) | Answer::Waiting(_) => {
             Err(errors::connection_lost(py, "the dispatcher answered another question"))

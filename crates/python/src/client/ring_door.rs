@@ -37,7 +37,14 @@ impl RingDoor {
         let inbox = ring_inbox(Consumer::new(read)?, Arc::new(OwnedFd::from(socket)));
         // Where client and dispatcher share a core, the one that is woken must get it at once.
         let _ = set_short_slice();
-        Ok(Self { producer, inbox, life_line, address: address.to_owned(), scratch: Vec::new(), room })
+        Ok(Self {
+            producer,
+            inbox,
+            life_line,
+            address: address.to_owned(),
+            scratch: Vec::new(),
+            room,
+        })
     }
 
     fn write(&mut self) -> Result<(), String> {
@@ -53,7 +60,11 @@ impl Door for RingDoor {
         self.producer.has_space(self.room)
     }
 
-    fn send(&mut self, instruction: &Instruction<'_>, _answers: &mut Answers) -> Result<(), String> {
+    fn send(
+        &mut self,
+        instruction: &Instruction<'_>,
+        _answers: &mut Answers,
+    ) -> Result<(), String> {
         self.scratch.clear();
         wire::encode(instruction, &mut self.scratch).map_err(|error| error.to_string())?;
         self.write()
@@ -75,7 +86,9 @@ impl Door for RingDoor {
     }
 
     fn lost(&mut self, _index: usize, reason: &str, answers: &mut Answers) {
-        answers.closed.get_or_insert_with(|| format!("the dispatcher at {}: {reason}", self.address));
+        answers
+            .closed
+            .get_or_insert_with(|| format!("the dispatcher at {}: {reason}", self.address));
     }
 
     fn describe(&self) -> String {

@@ -106,7 +106,11 @@ impl Runtime {
     }
 
     /// Sends an instruction whose results have this metadata.
-    pub(crate) fn send_inferred(&mut self, instruction: &Instruction<'_>, outputs: &[Meta]) -> PyResult<()> {
+    pub(crate) fn send_inferred(
+        &mut self,
+        instruction: &Instruction<'_>,
+        outputs: &[Meta],
+    ) -> PyResult<()> {
         let Some(door) = self.door.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
@@ -293,7 +297,8 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
         let park = if inboxes.len() == 1 { READ_PARK } else { Duration::from_millis(1) };
         words.clear();
         let arrived = py.detach(|| {
-            let Ok(mut inbox) = inboxes.get(index).map_or(Err(()), |inbox| inbox.lock().map_err(|_| ()))
+            let Ok(mut inbox) =
+                inboxes.get(index).map_or(Err(()), |inbox| inbox.lock().map_err(|_| ()))
             else {
                 return false;
             };

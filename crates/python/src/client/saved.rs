@@ -25,15 +25,22 @@ impl Saved {
     }
 
     fn position(&self, name: &str) -> PyResult<usize> {
-        self.node.op.info().operands.iter().position(|operand| operand.name == name).ok_or_else(|| {
-            PyAttributeError::new_err(format!("{} has no operand {name:?}", self.node.op.info().name))
-        })
+        self.node.op.info().operands.iter().position(|operand| operand.name == name).ok_or_else(
+            || {
+                PyAttributeError::new_err(format!(
+                    "{} has no operand {name:?}",
+                    self.node.op.info().name
+                ))
+            },
+        )
     }
 
     fn at<'py>(&self, py: Python<'py>, place: Place) -> PyResult<Option<Bound<'py, Tensor>>> {
         let (value, owner, version) = {
             let saved = self.node.saved.get(py);
-            let Some(kept) = saved.iter().flatten().find(|kept| kept.place == place) else { return Ok(None) };
+            let Some(kept) = saved.iter().flatten().find(|kept| kept.place == place) else {
+                return Ok(None);
+            };
             (Arc::clone(&kept.value), kept.owner.upgrade(), kept.version)
         };
         if let Some(owner) = owner {
@@ -43,7 +50,9 @@ impl Saved {
             }
         }
         let edge = match place {
-            Place::Operand(position) => self.node.inputs.get(position).and_then(|input| input.edge.clone()),
+            Place::Operand(position) => {
+                self.node.inputs.get(position).and_then(|input| input.edge.clone())
+            }
             Place::Output(output) => {
                 let output = u8::try_from(output).unwrap_or(u8::MAX);
                 value.meta.dtype.is_float().then(|| Edge::Node(Arc::clone(&self.node), output))
@@ -120,7 +129,8 @@ impl Saved {
             return self.operand(py, position);
         }
         if let Some(position) = info.attr_index(name)
-            && let (Some(attr), Some(row)) = (self.node.attrs.get(position), info.attrs.get(position))
+            && let (Some(attr), Some(row)) =
+                (self.node.attrs.get(position), info.attrs.get(position))
         {
             return attr_object(py, attr, row.kind);
         }
@@ -150,7 +160,12 @@ impl Saved {
     #[pyo3(signature = (name, k=0))]
     fn dtype_of(&self, name: &str, k: usize) -> PyResult<Option<PyDtype>> {
         let position = self.position(name)? + k;
-        Ok(self.node.inputs.get(position).and_then(|input| input.meta).map(|meta| PyDtype(meta.dtype)))
+        Ok(self
+            .node
+            .inputs
+            .get(position)
+            .and_then(|input| input.meta)
+            .map(|meta| PyDtype(meta.dtype)))
     }
 
     /// Whether an operand needs a gradient.

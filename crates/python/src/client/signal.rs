@@ -49,7 +49,8 @@ pub(crate) fn set_override(signal: Option<u16>) -> Option<u16> {
 /// The scope of the gradients of what stands in `signal`.
 pub(crate) fn backward_of(py: Python<'_>, signal: u16) -> u16 {
     let signals = SIGNALS.get(py);
-    let known = signals.as_ref().and_then(|signals| signals.known.get(usize::from(signal).checked_sub(1)?));
+    let known =
+        signals.as_ref().and_then(|signals| signals.known.get(usize::from(signal).checked_sub(1)?));
     known.and_then(|known| known.backward).unwrap_or(signal)
 }
 
@@ -113,7 +114,9 @@ pub(crate) fn signal_id(py: Python<'_>, name: String, backward: Option<u16>) -> 
         return Ok(*id);
     }
     if signals.known.len() >= SIGNALS_MAX {
-        return Err(PyValueError::new_err(format!("more than {SIGNALS_MAX} signals in one process")));
+        return Err(PyValueError::new_err(format!(
+            "more than {SIGNALS_MAX} signals in one process"
+        )));
     }
     signals.known.push(signal.clone());
     let id = u16::try_from(signals.known.len()).unwrap_or(0);

@@ -59,7 +59,8 @@ impl Sites {
             ffi::Py_INCREF(frame.cast());
             loop {
                 let code: Py<PyAny> =
-                    Py::from_owned_ptr(py, ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>());
+                    Bound::from_owned_ptr(py, ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>())
+                        .unbind();
                 let offset = offset_of(frame);
                 // Only positions outside GT are in the cache, so a hit needs no look at the file.
                 if let Some(site) = self.cached(&code, offset) {
@@ -85,7 +86,8 @@ impl Sites {
         if let Some((_, internal)) = self.internal.get(&address) {
             return *internal;
         }
-        let name = code.bind(py).getattr("co_filename").map(|name| name.to_string()).unwrap_or_default();
+        let name =
+            code.bind(py).getattr("co_filename").map(|name| name.to_string()).unwrap_or_default();
         let internal = !self.package.is_empty() && name.starts_with(&self.package);
         if self.internal.len() < SITES_MAX {
             self.internal.insert(address, (code.clone_ref(py), internal));
@@ -96,7 +98,8 @@ impl Sites {
     fn cached(&self, code: &Py<PyAny>, offset: c_int) -> Option<u32> {
         let address = code.as_ptr().addr();
         let cached = self.cache.get(place_of(address, offset))?;
-        (cached.code == address && cached.offset == offset && cached.site != 0).then_some(cached.site)
+        (cached.code == address && cached.offset == offset && cached.site != 0)
+            .then_some(cached.site)
     }
 
     fn intern(&mut self, code: Py<PyAny>, offset: c_int) -> u32 {
@@ -165,7 +168,11 @@ fn without_private_symbols() -> bool {
 fn lasti() -> Option<Lasti> {
     static FOUND: OnceLock<Option<usize>> = OnceLock::new();
     let address = (*FOUND.get_or_init(|| {
-        if without_private_symbols() { None } else { symbol(c"PyFrame_GetLasti").map(<*mut _>::addr) }
+        if without_private_symbols() {
+            None
+        } else {
+            symbol(c"PyFrame_GetLasti").map(<*mut _>::addr)
+        }
     }))?;
     // SAFETY: CPython 3.11 and later export PyFrame_GetLasti with this signature.
     Some(unsafe { std::mem::transmute::<usize, Lasti>(address) })

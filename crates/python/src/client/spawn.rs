@@ -85,7 +85,8 @@ fn open_log(path: &str) -> PyResult<Log> {
 
 /// `12:03:07.123456`, in UTC.
 fn time_of_day() -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let seconds = now.as_secs() % 86_400;
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{hours:02}:{minutes:02}:{rest:02}.{:06}", now.subsec_micros())

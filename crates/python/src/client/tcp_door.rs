@@ -70,7 +70,12 @@ pub(super) fn say_that_we_stay(stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 impl TcpDoor {
-    pub(super) fn new(stream: TcpStream, welcome: Welcome, address: &str, token: Option<&str>) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        welcome: Welcome,
+        address: &str,
+        token: Option<&str>,
+    ) -> Self {
         let state = State { stream: Some(stream), ..State::default() };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
@@ -107,7 +112,11 @@ impl Door for TcpDoor {
         self.shared.lock().outgoing.len() < OUTGOING_WORDS_MAX
     }
 
-    fn send(&mut self, instruction: &Instruction<'_>, _answers: &mut Answers) -> Result<(), String> {
+    fn send(
+        &mut self,
+        instruction: &Instruction<'_>,
+        _answers: &mut Answers,
+    ) -> Result<(), String> {
         let mut words = Vec::new();
         wire::encode(instruction, &mut words).map_err(|error| error.to_string())?;
         self.queue(&words);
@@ -130,7 +139,9 @@ impl Door for TcpDoor {
     }
 
     fn lost(&mut self, _index: usize, reason: &str, answers: &mut Answers) {
-        answers.closed.get_or_insert_with(|| format!("the dispatcher at {}: {reason}", self.shared.address));
+        answers
+            .closed
+            .get_or_insert_with(|| format!("the dispatcher at {}: {reason}", self.shared.address));
     }
 
     fn describe(&self) -> String {
@@ -175,10 +186,9 @@ struct TcpInbox {
 impl Inbox for TcpInbox {
     fn wait(&mut self, words: &mut Vec<u32>, _spin: Duration, timeout: Duration) -> bool {
         let state = self.shared.lock();
-        let waited = self
-            .shared
-            .reader
-            .wait_timeout_while(state, timeout, |state| state.incoming.is_empty() && state.closed.is_none());
+        let waited = self.shared.reader.wait_timeout_while(state, timeout, |state| {
+            state.incoming.is_empty() && state.closed.is_none()
+        });
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         words.append(&mut state.incoming);
         !words.is_empty()
@@ -288,7 +298,9 @@ fn read_loop(shared: &Shared) {
                 }
                 match state.stream.as_ref().and_then(|stream| stream.try_clone().ok()) {
                     Some(stream) => break stream,
-                    None => state = shared.reader.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    None => {
+                        state = shared.reader.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    }
                 }
             }
         };
@@ -325,7 +337,9 @@ fn read_frames(shared: &Shared, mut stream: TcpStream) {
         // A frame that came twice, after a resumption, is dropped.
         if header.length_bytes > 0 && header.sequence == state.received + 1 {
             state.received += 1;
-            state.incoming.extend(body.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)));
+            state
+                .incoming
+                .extend(body.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)));
         }
         drop(state);
         shared.reader.notify_all();

@@ -1,13 +1,13 @@
 //! `gt.Tensor`: operators and the attributes that need no instruction.
 
 use super::alias::Var;
-use super::convert::{OperandArg, scalar_object};
+use super::convert::OperandArg;
 use super::dtype::PyDtype;
 use super::emit::{self, Arg};
 use super::gil_cell::GilCell;
 use super::{backward, errors, indexing, read};
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Dims, Dtype, Op, Scalar};
+use gt_protocol::{Attr, Dims, Dtype, Op};
 use pyo3::class::basic::CompareOp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -189,10 +189,18 @@ impl Tensor {
     fn __rmod__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         binary(slf, other, Op::Remainder, true)
     }
-    fn __pow__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, _modulo: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    fn __pow__(
+        slf: &Bound<'_, Self>,
+        other: &Bound<'_, PyAny>,
+        _modulo: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
         binary(slf, other, Op::Pow, false)
     }
-    fn __rpow__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, _modulo: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    fn __rpow__(
+        slf: &Bound<'_, Self>,
+        other: &Bound<'_, PyAny>,
+        _modulo: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
         binary(slf, other, Op::Pow, true)
     }
     fn __matmul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
@@ -250,7 +258,11 @@ impl Tensor {
     fn __imod__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
         in_place(slf, other, Op::Remainder)
     }
-    fn __ipow__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, _modulo: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn __ipow__(
+        slf: &Bound<'_, Self>,
+        other: &Bound<'_, PyAny>,
+        _modulo: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         in_place(slf, other, Op::Pow)
     }
     fn __iand__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -398,7 +410,11 @@ impl Tensor {
                     None => Err(errors::mistake(
                         py,
                         ErrorClass::Index,
-                        format!("Dimension out of range (expected to be in range of [{}, {}], but got {dim})", -rank, rank - 1),
+                        format!(
+                            "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
+                            -rank,
+                            rank - 1
+                        ),
                     )),
                 }
             }
@@ -410,7 +426,10 @@ impl Tensor {
         let wanted = super::alias::contiguous(&dims);
         let strides = self.var.strides(py);
         dims.contains(&0)
-            || dims.iter().zip(strides.iter().zip(wanted.iter())).all(|(&size, (a, b))| size == 1 || a == b)
+            || dims
+                .iter()
+                .zip(strides.iter().zip(wanted.iter()))
+                .all(|(&size, (a, b))| size == 1 || a == b)
     }
 
     #[getter]
@@ -424,7 +443,10 @@ impl Tensor {
     }
 
     #[pyo3(signature = (requires_grad=true))]
-    fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
+    fn requires_grad_<'py>(
+        slf: &Bound<'py, Self>,
+        requires_grad: bool,
+    ) -> PyResult<Bound<'py, Self>> {
         slf.get().var.set_requires_grad(slf.py(), requires_grad)?;
         Ok(slf.clone())
     }
@@ -452,7 +474,9 @@ impl Tensor {
                 return Err(errors::mistake(
                     py,
                     ErrorClass::Runtime,
-                    format!("assigned grad has data of a different shape or type: {its} for a tensor of {mine}"),
+                    format!(
+                        "assigned grad has data of a different shape or type: {its} for a tensor of {mine}"
+                    ),
                 ));
             }
         }
@@ -504,7 +528,11 @@ impl Tensor {
 
     /// A copy with a value of its own; differentiable.
     #[pyo3(signature = (*, memory_format=None))]
-    fn clone<'py>(&self, py: Python<'py>, memory_format: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {
+    fn clone<'py>(
+        &self,
+        py: Python<'py>,
+        memory_format: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
         let _ = memory_format;
         // The value is immutable, so a copy is another variable that names it.
         let resolved = self.var.resolve(py)?;
@@ -517,7 +545,9 @@ impl Tensor {
                 &[Arg::Var(&self.var)],
                 smallvec![Attr::Ints(self.var.meta(py).dims)],
             ),
-            edge @ super::tape::Edge::Node(..) => Self::wrap(py, Var::new(resolved.value, Some(edge))),
+            edge @ super::tape::Edge::Node(..) => {
+                Self::wrap(py, Var::new(resolved.value, Some(edge)))
+            }
         }
     }
 
@@ -525,14 +555,4 @@ impl Tensor {
     fn __class_getitem__(cls: &Bound<'_, PyType>, _item: &Bound<'_, PyAny>) -> Py<PyType> {
         cls.clone().unbind()
     }
-}
-
-/// A number as an operand, for methods that fill one in.
-pub(crate) fn number(value: f64) -> Arg<'static> {
-    Arg::Scalar(Scalar::Float(value))
-}
-
-/// A Python number for a scalar.
-pub(crate) fn number_object(py: Python<'_>, scalar: Scalar) -> PyResult<Py<PyAny>> {
-    Ok(scalar_object(py, scalar)?.unbind())
 }

@@ -3,7 +3,7 @@
 use super::tape::{Edge, Input, Node};
 use super::tensor::Tensor;
 use super::{backward, runtime, tape};
-use gt_protocol::text::{self, NoNames, Names, PayloadText};
+use gt_protocol::text::{self, Names, NoNames, PayloadText};
 use gt_protocol::{Instruction, Scalar, wire};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,7 +19,8 @@ pub(crate) fn parse_trace_line(line: &str) -> PyResult<Option<(&'static str, Str
     let (head, reference) = without_reference(line);
     let (mut names, mut payload) = (Table::default(), Vec::new());
     let parsed = text::parse(&head, &mut names, &mut payload);
-    let Some(instruction) = parsed.map_err(|error| PyValueError::new_err(error.to_string()))? else {
+    let Some(instruction) = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?
+    else {
         return Ok(None);
     };
     through_words(&instruction)?;
@@ -44,7 +45,8 @@ fn through_words(instruction: &Instruction<'_>) -> PyResult<()> {
     if wire::encode(instruction, &mut words).is_err() {
         return Ok(());
     }
-    let (again, _) = wire::decode(&words).map_err(|error| PyValueError::new_err(format!("its words: {error}")))?;
+    let (again, _) = wire::decode(&words)
+        .map_err(|error| PyValueError::new_err(format!("its words: {error}")))?;
     let lines = [instruction, &again].map(|form| text::format(form, &NoNames, PayloadText::Full));
     match lines {
         [line, again] if line == again => Ok(()),
@@ -55,7 +57,10 @@ fn through_words(instruction: &Instruction<'_>) -> PyResult<()> {
 /// One line a record of the tape that leads to `tensor`; without one, to what was recorded last.
 #[pyfunction]
 #[pyo3(signature = (tensor=None))]
-pub(crate) fn print_tape(py: Python<'_>, tensor: Option<&Bound<'_, Tensor>>) -> PyResult<Vec<String>> {
+pub(crate) fn print_tape(
+    py: Python<'_>,
+    tensor: Option<&Bound<'_, Tensor>>,
+) -> PyResult<Vec<String>> {
     let last = match tensor {
         None => tape::last(py),
         Some(tensor) => match tensor.get().var.resolve(py)?.edge {

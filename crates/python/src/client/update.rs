@@ -87,7 +87,7 @@ pub(crate) fn sgd_step<'py>(
     Ok(kept)
 }
 
-/// One AdamW step (Adam with L2 where not `decoupled`) for each parameter; moments are written in place.
+/// One `AdamW` step (Adam with L2 where not `decoupled`) for each parameter; moments are written in place.
 #[pyfunction]
 #[pyo3(signature = (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, *, lr, beta1, beta2, eps,
                     weight_decay, decoupled, maximize))]

@@ -5,8 +5,8 @@ use super::dtype::DtypeArg;
 use super::tensor::Tensor;
 use super::value::Value;
 use super::{errors, runtime};
-use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::rules::ErrorClass;
+use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -22,8 +22,14 @@ pub(crate) fn from_bytes<'py>(
     dtype: Dtype,
 ) -> PyResult<Bound<'py, Tensor>> {
     let meta = Meta::new(dtype, dims);
-    if meta.dims.elements().is_none() || meta.bytes() != u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
-        return Err(PyValueError::new_err(format!("{meta} takes {} bytes, got {}", meta.bytes(), bytes.len())));
+    if meta.dims.elements().is_none()
+        || meta.bytes() != u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+    {
+        return Err(PyValueError::new_err(format!(
+            "{meta} takes {} bytes, got {}",
+            meta.bytes(),
+            bytes.len()
+        )));
     }
     runtime::prepare(py)?;
     let epoch = runtime::epoch();
@@ -64,15 +70,18 @@ pub(crate) fn from_buffer<'py>(
     }
     // The buffer protocol is outside the stable ABI of Python 3.10; numpy knows where a buffer's memory is.
     let numpy = py.import("numpy")?;
-    let array = match object.hasattr("__array_interface__")? {
-        true => numpy.call_method1("ascontiguousarray", (object,))?,
-        false => numpy.call_method1("frombuffer", (object, "uint8"))?,
+    let array = if object.hasattr("__array_interface__")? {
+        numpy.call_method1("ascontiguousarray", (object,))?
+    } else {
+        numpy.call_method1("frombuffer", (object, "uint8"))?
     };
     let length: usize = array.getattr("nbytes")?.extract()?;
     let interface = array.getattr("__array_interface__")?.cast_into::<PyDict>()?;
     let address: usize = match interface.get_item("data")? {
         Some(data) => data.get_item(0)?.extract()?,
-        None => return Err(PyTypeError::new_err("from_buffer: the object has no memory of its own")),
+        None => {
+            return Err(PyTypeError::new_err("from_buffer: the object has no memory of its own"));
+        }
     };
     if length == 0 {
         return from_bytes(py, &[], dims, dtype);
@@ -111,7 +120,11 @@ pub(crate) fn from_array<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
         errors::mistake(
             py,
             ErrorClass::Runtime,
-            format!("gt's tensors have at most {} dimensions, got {}", gt_protocol::meta::DIMS_MAX, shape.len()),
+            format!(
+                "gt's tensors have at most {} dimensions, got {}",
+                gt_protocol::meta::DIMS_MAX,
+                shape.len()
+            ),
         )
     })?;
     from_buffer(&array, dims, dtype.0)

@@ -28,7 +28,11 @@ pub(crate) fn take(
         .unwrap_or(meta);
     let strides = strides_of(op, &meta, &var.strides(py), &attrs, &result);
     // A resolved size, so that taking the view again needs no guess.
-    let attrs = if matches!(op, Op::Reshape | Op::Expand) { smallvec![Attr::Ints(result.dims)] } else { attrs };
+    let attrs = if matches!(op, Op::Reshape | Op::Expand) {
+        smallvec![Attr::Ints(result.dims)]
+    } else {
+        attrs
+    };
     var.view(py, op, attrs, strides)
 }
 
@@ -77,13 +81,19 @@ pub(crate) fn permute(py: Python<'_>, var: &Arc<Var>, dims: Dims) -> PyResult<Ar
 }
 
 /// Two dimensions swapped.
-pub(crate) fn transpose(py: Python<'_>, var: &Arc<Var>, first: i64, second: i64) -> PyResult<Arc<Var>> {
+pub(crate) fn transpose(
+    py: Python<'_>,
+    var: &Arc<Var>,
+    first: i64,
+    second: i64,
+) -> PyResult<Arc<Var>> {
     let rank = var.meta(py).dims.len();
     if rank == 0 {
         return permute(py, var, Dims::EMPTY);
     }
     let (first, second) = (dim_of(py, first, rank)?, dim_of(py, second, rank)?);
-    let mut order: SmallVec<[i64; 8]> = (0..rank).map(|dim| i64::try_from(dim).unwrap_or(0)).collect();
+    let mut order: SmallVec<[i64; 8]> =
+        (0..rank).map(|dim| i64::try_from(dim).unwrap_or(0)).collect();
     order.swap(first, second);
     permute(py, var, Dims::new(&order).unwrap_or(Dims::EMPTY))
 }
@@ -105,7 +115,11 @@ pub(crate) fn unsqueeze(py: Python<'_>, var: &Arc<Var>, dim: i64) -> PyResult<Ar
 }
 
 /// Without the dimensions `drop` says to drop, all of size 1.
-pub(crate) fn squeeze(py: Python<'_>, var: &Arc<Var>, drop: impl Fn(usize) -> bool) -> PyResult<Arc<Var>> {
+pub(crate) fn squeeze(
+    py: Python<'_>,
+    var: &Arc<Var>,
+    drop: impl Fn(usize) -> bool,
+) -> PyResult<Arc<Var>> {
     let meta = var.meta(py);
     let old = var.strides(py);
     let mut dims: SmallVec<[i64; 8]> = SmallVec::new();
@@ -135,16 +149,19 @@ fn sized(py: Python<'_>, var: &Arc<Var>, dims: &[i64], strides: &[i64]) -> PyRes
 /// A dimension as an index, or PyTorch's error.
 pub(crate) fn dim_of(py: Python<'_>, dim: i64, rank: usize) -> PyResult<usize> {
     let rank = i64::try_from(rank).unwrap_or(0).max(1);
-    usize::try_from(if dim < 0 { dim + rank } else { dim })
-        .ok()
-        .filter(|_| dim < rank)
-        .ok_or_else(|| {
+    usize::try_from(if dim < 0 { dim + rank } else { dim }).ok().filter(|_| dim < rank).ok_or_else(
+        || {
             errors::mistake(
                 py,
                 ErrorClass::Index,
-                format!("Dimension out of range (expected to be in range of [{}, {}], but got {dim})", -rank, rank - 1),
+                format!(
+                    "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
+                    -rank,
+                    rank - 1
+                ),
             )
-        })
+        },
+    )
 }
 
 fn strides_of(op: Op, meta: &Meta, strides: &Dims, attrs: &[Attr], result: &Meta) -> Option<Dims> {

@@ -69,11 +69,10 @@ impl Client {
             self.nonsense = self.slots.values().copied().collect();
         }
         let rows = Op::table();
-        let info = &rows[self.random.index(rows.len())];
-        let forbidden = info.family == Family::Collective || info.op == Op::Session;
-        if forbidden && !self.random.percent(5) {
-            return;
-        }
+        let drawn = &rows[self.random.index(rows.len())];
+        let forbidden = drawn.family == Family::Collective || drawn.op == Op::Session;
+        let ends = forbidden && !self.random.percent(5);
+        let info = if ends { Op::Add.info() } else { drawn };
         let mut instruction = Instruction::new(info.op);
         for operand in info.operands {
             let count = match operand.kind {

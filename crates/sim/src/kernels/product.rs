@@ -15,18 +15,18 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, Refusal> {
     let row = if a.rank() == 1 { [&[1], a.dims.as_slice()].concat() } else { a.dims.clone() };
     let column = if b.rank() == 1 { [b.dims.as_slice(), &[1]].concat() } else { b.dims.clone() };
     let (lead_a, lead_b) = (row.len() - 2, column.len() - 2);
-    let (m, k, n) = (row[lead_a], row[lead_a + 1], column[lead_b + 1]);
-    if column[lead_b] != k {
+    let summed = row[lead_a + 1];
+    if column[lead_b] != summed {
         return Err(Refusal::Form("the sizes of the summed index differ"));
     }
     let batch = broadcast(&[&row[..lead_a], &column[..lead_b]])?;
+    let dims = [batch.as_slice(), &[row[lead_a], column[lead_b + 1]]].concat();
     let whole_a = Tensor { dims: row, ..a.clone() };
     let whole_b = Tensor { dims: column, ..b.clone() };
-    let dims = [batch.as_slice(), &[m, n]].concat();
     let mut product = Tensor::from_fn(&dims, a.dtype, |index| {
         let (mut left, mut right) = (index.to_vec(), index.to_vec());
         let last = index.len() - 1;
-        (0..k).fold(0, |sum, place| {
+        (0..summed).fold(0, |sum, place| {
             left[last] = place;
             right[last - 1] = place;
             (sum + whole_a.at(&left) * whole_b.at(&right)) % PRIME

@@ -10,6 +10,9 @@ use crate::oracle::Term;
 use crate::tensor::{Tensor, wide};
 use gt_protocol::{Dtype, Id, Scalar};
 
+/// A step, or another that makes an operand for it.
+type Sought = Result<Drawn, Drawn>;
+
 impl Scene<'_> {
     pub(super) fn elementwise(&mut self) -> Option<Drawn> {
         let a = self.any()?;
@@ -184,24 +187,21 @@ impl Scene<'_> {
             }
             5 => Compute::Select { dim, index: wide(self.random.index(3)) - 1 },
             6 => Compute::Flip(vec![dim]),
-            7 => return self.joined(a, &shape.dims, shape.dtype, true),
-            _ => return self.joined(a, &shape.dims, shape.dtype, false),
+            7 => return Some(either(self.joined(a, &shape.dims, shape.dtype, true))),
+            _ => return Some(either(self.joined(a, &shape.dims, shape.dtype, false))),
         };
         Some(self.computed(compute, vec![Term::Value(a)]))
     }
 
-    fn joined(&mut self, a: Id, dims: &[usize], dtype: Dtype, cat: bool) -> Option<Drawn> {
+    fn joined(&mut self, a: Id, dims: &[usize], dtype: Dtype, cat: bool) -> Sought {
         let count = 1 + self.random.index(2);
         let mut ids = vec![a];
         for _ in 0..count {
-            match self.like(dims, dtype) {
-                Ok(id) => ids.push(id),
-                Err(drawn) => return Some(drawn),
-            }
+            ids.push(self.like(dims, dtype)?);
         }
         let dim = self.dim(dims.len() + usize::from(!cat));
         let compute = if cat { Compute::Cat { dim } } else { Compute::Stack { dim } };
-        Some(self.computed(compute, ids.into_iter().map(Term::Value).collect()))
+        Ok(self.computed(compute, ids.into_iter().map(Term::Value).collect()))
     }
 
     fn other_shape(&mut self, sizes: &[i64]) -> Vec<i64> {
@@ -254,7 +254,7 @@ impl Scene<'_> {
         match self.random.below(3) {
             0 if rank == 2 => {
                 let depth = 1 + self.random.index(2);
-                self.indexed(Compute::Embedding, a, shape.dims[0], depth)
+                Some(either(self.indexed(Compute::Embedding, a, shape.dims[0], depth)))
             }
             1 if rank == 2 => {
                 let rows = self.size();
@@ -269,17 +269,16 @@ impl Scene<'_> {
             }
             _ => {
                 let place = self.random.index(rank);
-                self.indexed(Compute::IndexSelect { dim: wide(place) }, a, shape.dims[place], 1)
+                let compute = Compute::IndexSelect { dim: wide(place) };
+                Some(either(self.indexed(compute, a, shape.dims[place], 1)))
             }
         }
     }
 
-    fn indexed(&mut self, compute: Compute, table: Id, rows: usize, rank: usize) -> Option<Drawn> {
+    fn indexed(&mut self, compute: Compute, table: Id, rows: usize, rank: usize) -> Sought {
         let dims: Vec<usize> = (0..rank).map(|_| self.size()).collect();
-        match self.indices(rows, &dims) {
-            Ok(indices) => Some(self.computed(compute, [table, indices].map(Term::Value).to_vec())),
-            Err(drawn) => Some(drawn),
-        }
+        let indices = self.indices(rows, &dims)?;
+        Ok(self.computed(compute, [table, indices].map(Term::Value).to_vec()))
     }
 
     /// A value of whole numbers below `limit`.
@@ -313,7 +312,7 @@ impl Scene<'_> {
         let shape = self.oracle.shape(a)?.clone();
         let reduction = [Reduction::None, Reduction::Mean, Reduction::Sum][self.random.index(3)];
         if shape.rank() != 2 || self.random.percent(40) {
-            return self.square_loss(a, &shape, reduction);
+            return Some(either(self.square_loss(a, &shape, reduction)));
         }
         if !is_float(shape.dtype) {
             return None;
@@ -340,22 +339,20 @@ impl Scene<'_> {
         }
     }
 
-    fn square_loss(&mut self, a: Id, shape: &Tensor, reduction: Reduction) -> Option<Drawn> {
-        let b = match self.like(&shape.dims, shape.dtype) {
-            Ok(b) => b,
-            Err(drawn) => return Some(drawn),
-        };
+    fn square_loss(&mut self, a: Id, shape: &Tensor, reduction: Reduction) -> Sought {
+        let b = self.like(&shape.dims, shape.dtype)?;
         let [x, y] = [a, b].map(Term::Value);
         if self.random.percent(60) || !is_float(shape.dtype) {
-            return Some(self.computed(Compute::MseLoss(reduction), vec![x, y]));
+            return Ok(self.computed(Compute::MseLoss(reduction), vec![x, y]));
         }
         let each = reduction == Reduction::None;
-        match self.like(if each { &shape.dims } else { &[] }, shape.dtype) {
-            Ok(grad) => {
-                let terms = vec![Term::Value(grad), x, y];
-                Some(self.computed(Compute::MseLossBackward(reduction), terms))
-            }
-            Err(drawn) => Some(drawn),
-        }
+        let grad = self.like(if each { &shape.dims } else { &[] }, shape.dtype)?;
+        let terms = vec![Term::Value(grad), x, y];
+        Ok(self.computed(Compute::MseLossBackward(reduction), terms))
     }
+}
+
+/// The step that was wanted, or one that makes what it lacks.
+fn either(sought: Sought) -> Drawn {
+    sought.unwrap_or_else(|makes| makes)
 }

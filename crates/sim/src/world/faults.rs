@@ -93,7 +93,9 @@ impl World {
         if index >= CLIENTS_MAX {
             return;
         }
+        let nonsense = self.random.percent(30);
         let breach = Breach::ALL[self.random.index(Breach::ALL.len())];
+        let breach = if nonsense { Breach::Nonsense } else { breach };
         let steps = self.steps_per_client;
         let client = Client::new(index, &mut self.random, steps, hostile.then_some(breach));
         self.seats.push(Seat { client, session: None, inbox: Vec::new(), turn_due: false });

@@ -1,0 +1,33 @@
+"""Run as a program: float samples of every entry on a numpy worker; prints counts and findings as JSON."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+os.environ["GT_BACKEND"] = "numpy"
+
+import torch  # noqa: E402 - after the path
+
+from harness.drive import values  # noqa: E402
+from harness.entries import entries  # noqa: E402
+from harness.outcome import Outcome  # noqa: E402
+
+# numpy sums, multiplies and rounds in another order, by other polynomials.
+LOOSER = {torch.float32: 30.0, torch.float64: 30.0}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    found = Outcome()
+    for op in entries():
+        for dtype, looser in LOOSER.items():
+            if dtype in op.supported_dtypes("cpu"):
+                found.add(values(op, dtype, looser=looser))
+    counts = {"total": found.total, "ran": found.ran, "wrong": found.wrong}
+    json.dump(counts | {"refused": dict(found.refused)}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

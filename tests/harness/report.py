@@ -1,0 +1,43 @@
+"""Outcomes as plain data, for results.json and the tests that hold it fresh; runs nothing."""
+
+import json
+from pathlib import Path
+
+import torch
+from torch.testing._internal.opinfo.core import OpInfo
+
+from gt.gradients import GRADIENTS
+from gt.worker import kernels, reference
+from harness.entries import ROWS, row_of
+from harness.outcome import Outcome
+from samples import SAMPLES
+
+TORCH = torch.__version__.split("+")[0]  # without the build's name
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def record(op: OpInfo, found: dict[str, Outcome]) -> dict[str, object]:
+    """One entry: its row, [ran, total] and the refusals' reasons by kind."""
+    made: dict[str, object] = {"row": row_of(op)}
+    made["samples"] = {kind: [outcome.ran, outcome.total] for kind, outcome in found.items()}
+    refused = {kind: dict(outcome.refused) for kind, outcome in found.items() if outcome.refused}
+    return made | ({"refused": refused} if refused else {})
+
+
+def facts(name: str) -> dict[str, object]:
+    """What stands beside a row of the table: kernel, reference, samples, gradient an operand."""
+    return {
+        "kernel": name in kernels.TORCH,
+        "reference": name in reference.NUMPY,
+        "samples": len(SAMPLES.get(name, [])),
+        "gradients": [rule is not None for rule in GRADIENTS.get(name, ())],
+    }
+
+
+def write(entries: dict[str, dict[str, object]]) -> None:
+    """results.json: one line an entry and a row, so that a change shows which."""
+    parts = [f'"torch": "{TORCH}"']
+    for title, table in (("rows", {name: facts(name) for name in ROWS}), ("entries", entries)):
+        lines = ",\n".join(f'"{name}": {json.dumps(row)}' for name, row in table.items())
+        parts.append(f'"{title}": {{\n{lines}\n}}')
+    RESULTS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")

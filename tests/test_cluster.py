@@ -1,0 +1,215 @@
+"""Several programs on one cluster of real processes: they share it, and nothing of each other's.
+
+What an operator computes is tested elsewhere; here, that it does so in company, and what is left when somebody dies.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import classifier
+import numpy as np
+import pytest
+from cluster import Cluster, result, until
+
+import gt
+
+torch = pytest.importorskip("torch")
+
+STEPS = 15
+TRAIN = "import classifier, json\nprint(json.dumps(classifier.losses(gt, {seed}, {steps})), flush=True)"
+LARGE = 1_000_000
+
+
+def expected(seed: int, steps: int = STEPS) -> list[float]:
+    return classifier.losses(torch, seed, steps)
+
+
+def trained(printed: str, seed: int) -> None:
+    np.testing.assert_allclose(json.loads(printed), expected(seed), rtol=1e-9)
+
+
+def bytes_held() -> int:
+    return sum(worker["bytes"] for worker in gt.debug.get_worker_stats())
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cluster]:
+    """Two workers that every test leaves as it found them."""
+    with Cluster(2) as cluster:
+        cluster.wait_for_workers()
+        yield cluster
+
+
+@pytest.fixture
+def fresh() -> Iterator[Cluster]:
+    """Two workers for a test that kills."""
+    with Cluster(2) as cluster:
+        cluster.wait_for_workers()
+        yield cluster
+        gt.disconnect()
+
+
+@pytest.fixture
+def connected(shared: Cluster) -> Iterator[Cluster]:
+    """This process is a client, too."""
+    gt.connect(shared.address)
+    yield shared
+    gt.disconnect()
+
+
+def test_three_clients_train_at_once(shared: Cluster) -> None:
+    clients = [shared.client(TRAIN.format(seed=seed, steps=STEPS)) for seed in (1, 2, 3)]
+    for seed, client in zip((1, 2, 3), clients, strict=True):
+        trained(result(client), seed)
+
+
+def test_two_workers_with_torch() -> None:
+    with Cluster(2, backend="pytorch") as cluster:
+        clients = [cluster.client(TRAIN.format(seed=seed, steps=STEPS)) for seed in (1, 2)]
+        for seed, client in zip((1, 2), clients, strict=True):
+            trained(result(client), seed)
+
+
+def test_what_a_killed_client_held_is_freed(connected: Cluster) -> None:
+    before = bytes_held()
+    loop = TRAIN.format(seed=5, steps=3) + "\nwhile True: classifier.losses(gt, 5, 3)"
+    victim = connected.client(f"x = gt.zeros({LARGE})\n{loop}")
+    other = connected.client(TRAIN.format(seed=6, steps=STEPS))
+    mine = gt.arange(10)
+    victim.stdout.readline()
+    assert bytes_held() >= before + 4 * LARGE
+    victim.kill()
+    trained(result(other), 6)
+    until(lambda: bytes_held() <= before + 10 * 8)
+    assert mine.sum().item() == 45
+    trained(connected.run(TRAIN.format(seed=7, steps=STEPS)), 7)
+
+
+def test_what_a_killed_worker_held_has_failed(fresh: Cluster) -> None:
+    # Each session's tensors are made on the worker with the fewest: this one's on the first, the other's on the second.
+    gt.connect(fresh.address)
+    lost = [gt.ones(3), gt.arange(4)]
+    assert lost[0].sum().item() == 3
+    code = "x = gt.arange(5)\nprint(x.sum().item(), flush=True)\ninput()\nprint((x * 2).tolist())"
+    other = fresh.client("import sys\n" + code.replace("input()", "sys.stdin.readline()"))
+    other.stdout.readline()
+    busy = [worker["values"] > 0 for worker in gt.debug.get_worker_stats()]
+    assert busy == [True, True]
+    fresh.workers[0].kill()
+    died = time.monotonic()
+    until(lambda: "worker 0 is gone" in fresh.log or "worker 1 is gone" in fresh.log, 1.0)
+    for tensor in (*lost, lost[1] + 1):
+        with pytest.raises(gt.errors.WorkerError, match=r"worker \d is gone .* and held this value") as error:
+            tensor.tolist()
+        assert "test_cluster.py" in str(error.value)
+    assert time.monotonic() - died < 1.0
+    assert gt.ones(3).sum().item() == 3  # on the worker that is left
+    assert result(other).strip() == "[0, 2, 4, 6, 8]"
+    fresh.workers[1].kill()
+    until(lambda: fresh.log.count("is gone") == 2)
+    with pytest.raises(gt.errors.WorkerError, match="no worker is connected to the dispatcher"):
+        gt.ones(3).tolist()
+    fresh.workers.clear()
+    fresh.add_worker()
+    fresh.wait_for_workers()
+    assert gt.ones(3).sum().item() == 3
+    assert len(gt.debug.get_worker_stats()) == 1
+
+
+def test_a_stopped_dispatcher_is_one_error(fresh: Cluster) -> None:
+    gt.connect(fresh.address)
+    kept = gt.ones(2)
+    assert kept.tolist() == [1, 1]
+    fresh.stop()
+    with pytest.raises(gt.errors.ConnectionLost, match="the dispatcher stops"):
+        kept.tolist()
+    with pytest.raises(gt.errors.ConnectionLost, match="the dispatcher stops"):
+        _ = kept + 1
+
+
+def test_by_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with Cluster(1, arguments=("--unix", path)) as cluster:
+        gt.connect(f"unix:{path}")
+        try:
+            assert classifier.losses(gt, 4, 3) == pytest.approx(expected(4, 3), rel=1e-9)
+        finally:
+            gt.disconnect()
+    assert not os.path.exists(path)
+
+
+def test_tensors_of_two_sessions_do_not_mix(shared: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GT_BACKEND", "numpy")
+    gt.disconnect()
+    embedded = gt.ones(2)
+    gt.connect(shared.address)
+    served = gt.ones(2)
+    with pytest.raises(gt.Error, match="session"):
+        _ = served + embedded
+    with pytest.raises(gt.Error, match="session"):
+        embedded.tolist()
+    assert served.tolist() == [1, 1]
+    gt.disconnect()
+    with pytest.raises(gt.Error, match="session"):
+        served.tolist()
+    assert gt.ones(2).tolist() == [1, 1]  # embedded again
+    gt.disconnect()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_spread_over_two_workers_as_on_one(connected: Cluster, rows: int) -> None:
+    array = classifier.numbers(rows, rows, 3)
+    whole, other = torch.tensor(array), torch.tensor(classifier.numbers(9, 3, 2))
+    spread, small = gt.distribute(gt.tensor(array), dim=0), gt.tensor(other.numpy())
+    programs = {
+        "elementwise": lambda x, w: (x * 2 - x).exp() + x[0],
+        "matmul": lambda x, w: (x @ w).relu(),
+        "inner dimension": lambda x, w: x.T @ (x @ w),
+        "sum": lambda x, w: x.sum(),
+        "sum over the cut": lambda x, w: x.sum(0),
+        "sum along the cut": lambda x, w: x.sum(1),
+        "mean": lambda x, w: x.mean(0),
+        "largest": lambda x, w: x.max(),
+        "smallest over the cut": lambda x, w: x.amin(0),
+        "place of the largest": lambda x, w: x.argmax(0),
+        "softmax along": lambda x, w: x.softmax(1),
+        "softmax over the cut": lambda x, w: x.softmax(0),
+        "view": lambda x, w: x.reshape(-1)[1:] * 3,
+        "sorted": lambda x, w: x.cumsum(0),
+        "picked": lambda x, w: x[rows // 2],
+        "transposed": lambda x, w: x.T,
+    }
+    for name, program in programs.items():
+        found, right = program(spread, small).numpy(), program(whole, other).numpy()
+        assert found.dtype == right.dtype, name
+        np.testing.assert_allclose(found, right, rtol=1e-12, err_msg=name)
+    again = gt.distribute(gt.distribute(spread, dim=1))
+    np.testing.assert_array_equal(again.numpy(), array)
+
+
+def test_training_on_a_spread_batch(connected: Cluster) -> None:
+    found = classifier.losses(gt, 8, STEPS, spread=True)
+    np.testing.assert_allclose(found, expected(8), rtol=1e-6)
+    np.testing.assert_allclose(found, classifier.losses(gt, 8, STEPS), rtol=1e-9)
+
+
+def test_no_payload_between_workers_passes_the_dispatcher(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with Cluster(2, arguments=("--instruction-log", str(path))) as cluster:
+        cluster.wait_for_workers()
+        gt.connect(cluster.address)
+        x = gt.distribute(gt.arange(LARGE), dim=0)
+        whole = gt.distribute(x)
+        assert (x + whole).sum().item() == LARGE * (LARGE - 1)
+        gt.disconnect()
+        cluster.stop()
+        moved = [line for line in path.read_text(encoding="utf-8").splitlines() if " moved " in line]
+        assert sum(int(line.split(" moved ")[1].split()[0]) for line in moved) >= 8 * LARGE
+        ways = [line for line in cluster.log.splitlines() if "bytes came from it" in line]
+        assert len(ways) == 2, cluster.log
+        for line in ways:
+            came, went = [int(word) for word in line.split() if word.isdigit()][-2:]
+            assert came + went < 10_000, line

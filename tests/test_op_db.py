@@ -1,0 +1,82 @@
+"""Every entry of PyTorch's op_db that GT has: values, dtypes, in-place forms, gradients, errors.
+
+tests/harness/ drives them; here stands what must hold. After a change that moves a count, write
+results.json again: `python tools/ops_report.py && python tools/gen.py`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if sys.version_info < (3, 11):
+    pytest.skip("the harness reads ops.toml by tomllib", allow_module_level=True)
+
+from harness.drive import drive  # noqa: E402
+from harness.entries import ROOT, entries, row_of, title  # noqa: E402
+from harness.report import RESULTS, TORCH, record  # noqa: E402
+
+import gt  # noqa: E402
+
+ENTRIES = entries()
+KNOWN = json.loads(RESULTS.read_text(encoding="utf-8"))
+RUN_SHARE_MIN = 0.95  # of the float32 samples of the table's operators
+# Not one kernel of ours for one of PyTorch's: a sum of a product (alpha), a quotient that PyTorch
+# takes as a product, rows that are shortened first.
+COMPOSED = {"add", "sub", "__rdiv__", "nn.functional.embedding"}
+NUMPY_SECONDS_MAX = 300
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_worker_on_the_cpu() -> Iterator[None]:
+    """One worker for all entries, on the device and with the backend of the oracle."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        patch.setenv("GT_BACKEND", "pytorch")
+        gt.disconnect()
+        yield
+        gt.disconnect()
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("op", ENTRIES, ids=title)
+def test_entry_is_as_in_pytorch(op):
+    found = drive(op)
+    wrong = [line for outcome in found.values() for line in outcome.wrong]
+    assert not wrong, "\n".join(wrong)
+    if row_of(op) and op.name not in COMPOSED and "float32" in found:
+        values = found["float32"]
+        assert values.exact == values.compared, "the same kernel must give the same bits"
+    if KNOWN["torch"] == TORCH:  # another version has other samples
+        written = json.loads(json.dumps(record(op, found)))
+        assert KNOWN["entries"].get(title(op)) == written, "stale: run tools/ops_report.py"
+
+
+def test_report_is_of_these_entries():
+    assert set(KNOWN["entries"]) == {title(op) for op in ENTRIES}
+
+
+def test_enough_samples_of_the_table_run():
+    listed = [entry["samples"] for entry in KNOWN["entries"].values() if entry["row"]]
+    ran, total = (sum(column) for column in zip(*(row["float32"] for row in listed if "float32" in row), strict=True))
+    assert ran >= RUN_SHARE_MIN * total, f"{ran} of {total}"
+
+
+@pytest.mark.timeout(NUMPY_SECONDS_MAX)
+def test_numpy_backend_is_as_pytorch():
+    """In a process of its own: a backend is chosen where a session starts."""
+    done = subprocess.run(
+        [sys.executable, "tests/harness/on_numpy.py"],
+        cwd=ROOT, capture_output=True, text=True, timeout=NUMPY_SECONDS_MAX,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert not found["wrong"], "\n".join(found["wrong"])
+    assert found["ran"] >= RUN_SHARE_MIN * found["total"]

@@ -1,0 +1,136 @@
+"""The text of docs/ops.md, from the rows of ops.toml and the harness's results.json. Standard library only."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]  # TOML's and JSON's values, of any type
+
+VALUE_KINDS = ("float32", "float64", "int64", "bool", "bfloat16", "float16", "in place")
+UNCOMPUTED = ("control", "collective")
+HEAD = """# Operators
+
+<!-- {header} -->
+
+Every row of `ops.toml`, and how it fares against PyTorch {torch}: `tests/test_op_db.py` drives each entry of PyTorch's
+`op_db` that GT has, in float32, float64 (in views), int64, bool, bfloat16 and float16, in place, for gradients and for
+error inputs. **None is wrong**; of the float32 samples of these operators {ran} of {total} run ({share:.1f} %), the
+others are [listed with the reason](#samples-that-are-refused). The float samples run on the numpy backend too.
+
+*Signature*: PyTorch's method where there is one, else the row's operands and attributes, as `gt._core.call` takes them.
+*Dtype*: `promote` PyTorch's lattice, `float` integers become float32, `bool`, `first` the first operand's; or a
+product's index equation. *Saves*: what the backward pass reads again. *Gradient*: for which operands. *Kernels*: torch
+and the numpy reference. *Samples*: values, and gradients, that ran of those that PyTorch has; `own` counts the
+project's samples, on which both kernels must agree.
+"""
+TAIL = """
+## Where GT differs on purpose
+
+- Random numbers are GT's own (Philox): of those only dtypes and shapes are compared.
+- `out=` is not taken: results are values, and `x.copy_(y)` writes one into a tensor.
+- Results are contiguous and memory formats mean nothing, so `view` can succeed where PyTorch wants `reshape`.
+- `multinomial` does not read its probabilities in order to refuse some.
+- The index that `kthvalue` and `median` give among equal values is the first one; PyTorch's is unspecified.
+"""
+
+
+def page(header: str, rows: Sequence[Row], results: Row) -> str:
+    """The whole page."""
+    by_row: dict[str, list[Row]] = defaultdict(list)
+    for title, entry in results["entries"].items():
+        by_row[entry["row"]].append({"title": title, **entry})
+    ran, total = counts((e for name, es in by_row.items() if name for e in es), ["float32"])
+    share = 100 * ran / max(total, 1)
+    parts = [HEAD.format(header=header, torch=results["torch"], ran=ran, total=total, share=share)]
+    for family in dict.fromkeys(row["family"] for row in rows):
+        members = [row for row in rows if row["family"] == family]
+        parts.append(family_table(family, members, results["rows"], by_row))
+    parts += [composed(by_row[None]), refusals(results["entries"]), TAIL]  # type: ignore[index]
+    return "".join(parts)
+
+
+def counts(entries: Iterable[Row], kinds: Sequence[str]) -> tuple[int, int]:
+    """Samples that ran, and all."""
+    pairs = [e["samples"][kind] for e in entries for kind in kinds if kind in e["samples"]]
+    return sum(ran for ran, _ in pairs), sum(total for _, total in pairs)
+
+
+def share(entries: Sequence[Row], kinds: Sequence[str]) -> str:
+    """`11/12`, or a dash where there are none."""
+    ran, total = counts(entries, kinds)
+    return f"{ran}/{total}" if total else "–"
+
+
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    cells = [heads, ["---"] * len(heads), *lines]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in cells)
+
+
+def family_table(
+    family: str, members: Sequence[Row], facts: Row, by_row: Mapping[str, Sequence[Row]]
+) -> str:
+    if family in UNCOMPUTED:
+        lines = [[f"`{row['name']}`", f"{row['code']:#06x}", code(signature(row)), row["doc"]] for row in members]
+        return f"\n## {family}\n\n" + table(["operator", "code", "signature", "what it does"], lines)
+    heads = ["operator", "code", "signature", "dtype", "saves", "gradient", "kernels", "samples", "what it does"]
+    lines = [line(row, facts.get(row["name"], {}), by_row.get(row["name"], [])) for row in members]
+    return f"\n## {family}\n\n" + table(heads, lines)
+
+
+def line(row: Row, fact: Row, entries: Sequence[Row]) -> list[str]:
+    operands = [text.rstrip("?*") for text in row["inputs"]]
+    rules = fact.get("gradients", [])
+    smooth = [name for name, rule in zip(operands, rules, strict=False) if rule]
+    values, gradients = share(entries, VALUE_KINDS), share(entries, ["gradients"])
+    kernels = [word for word, key in (("torch", "kernel"), ("numpy", "reference")) if fact.get(key)]
+    return [
+        f"`{row['name']}`",
+        f"{row['code']:#06x}",
+        code(signature(row)),
+        code(row.get("index") or row.get("dtype", "")),
+        ", ".join(row["saves"]) or "–",
+        ", ".join(smooth) or "none",
+        ", ".join(kernels) or "–",
+        f"{values}, {gradients}; own {fact.get('samples', 0)}",
+        row["doc"],
+    ]
+
+
+def code(text: str) -> str:
+    return f"`{text}`" if text else "–"
+
+
+def signature(row: Row) -> str:
+    if "python" in row:
+        return f"x.{row['name']}({row['python']})"
+    names = [*row["inputs"], *(text.split(":")[0] for text in row["attrs"])]
+    return f"{row['name']}({', '.join(names)})"
+
+
+def composed(entries: Sequence[Row]) -> str:
+    lines = [
+        [
+            f"`{entry['title']}`",
+            share([entry], VALUE_KINDS),
+            share([entry], ["gradients"]),
+            share([entry], ["errors"]),
+        ]
+        for entry in sorted(entries, key=lambda entry: str(entry["title"]))
+    ]
+    intro = "\n## Functions composed of these rows\n\nBy the names of op_db's entries.\n\n"
+    return intro + table(["function", "values", "gradients", "errors"], lines)
+
+
+def refusals(entries: Mapping[str, Row]) -> str:
+    found: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+    for title, entry in entries.items():
+        for kind, reasons in entry.get("refused", {}).items():
+            for reason, count in reasons.items():
+                found[title, reason].append((kind, count))
+    lines = [
+        [f"`{title}`", ", ".join(f"{count} {kind}" for kind, count in kinds), reason]
+        for (title, reason), kinds in sorted(found.items())
+    ]
+    intro = "\n## Samples that are refused\n\nGT raises an error that says so; `argument:` means that the harness has no\n"
+    intro += "counterpart in GT for what the sample passes.\n\n"
+    return intro + table(["entry", "samples", "reason"], lines)

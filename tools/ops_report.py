@@ -1,0 +1,40 @@
+"""Run PyTorch's samples of every operator and write tests/harness/results.json, from which docs/ops.md is made.
+
+    python tools/ops_report.py && python tools/gen.py
+
+It writes nothing where a result is wrong. Needs torch; takes about a minute.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # op_db's oracle computes on the CPU
+
+
+def main() -> int:
+    import torch
+    from harness.drive import drive
+    from harness.entries import entries, title
+    from harness.report import RESULTS, record, write
+
+    torch.set_num_threads(1)
+    made: dict[str, object] = {}
+    wrong: list[str] = []
+    for op in entries():
+        found = drive(op)
+        made[title(op)] = record(op, found)
+        wrong.extend(line for outcome in found.values() for line in outcome.wrong)
+    for line in wrong:
+        print(line, file=sys.stderr)
+    if wrong:
+        return 1
+    write(made)
+    print(f"wrote {RESULTS.relative_to(ROOT)}: {len(made)} entries")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -63,16 +63,33 @@ def share(entries: Sequence[Row], kinds: Sequence[str]) -> str:
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     cells = [heads, ["---"] * len(heads), *lines]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in cells)
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in cells
+    )
 
 
 def family_table(
     family: str, members: Sequence[Row], facts: Row, by_row: Mapping[str, Sequence[Row]]
 ) -> str:
     if family in UNCOMPUTED:
-        lines = [[f"`{row['name']}`", f"{row['code']:#06x}", code(signature(row)), row["doc"]] for row in members]
-        return f"\n## {family}\n\n" + table(["operator", "code", "signature", "what it does"], lines)
-    heads = ["operator", "code", "signature", "dtype", "saves", "gradient", "kernels", "samples", "what it does"]
+        lines = [
+            [f"`{row['name']}`", f"{row['code']:#06x}", code(signature(row)), row["doc"]]
+            for row in members
+        ]
+        return f"\n## {family}\n\n" + table(
+            ["operator", "code", "signature", "what it does"], lines
+        )
+    heads = [
+        "operator",
+        "code",
+        "signature",
+        "dtype",
+        "saves",
+        "gradient",
+        "kernels",
+        "samples",
+        "what it does",
+    ]
     lines = [line(row, facts.get(row["name"], {}), by_row.get(row["name"], [])) for row in members]
     return f"\n## {family}\n\n" + table(heads, lines)
 

@@ -6,6 +6,7 @@ here stand the checks of the value: its shape must be the tensor's, its dtype mu
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
+import functools
 from collections.abc import Callable
 
 from gt import _core
@@ -41,6 +42,7 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
         return write(self, function(self, *args, **kwargs))
 
+    functools.update_wrapper(method, function)  # its signature
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"`{name}`, written into `self`."
     return method
@@ -55,6 +57,7 @@ def direct(function: Callable[..., Tensor], name: str) -> Method:
             return general(self, *operands, **named)
         return _core.apply_in_place(name, self, *operands)
 
+    functools.update_wrapper(method, function)  # its signature
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = general.__doc__
     return method

@@ -35,6 +35,11 @@ check:
     find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
     python tools/gen.py --check
 
+# Run PyTorch's samples of every operator; write results.json and docs/ops.md from what came of it
+ops:
+    CUDA_VISIBLE_DEVICES= python tools/ops_report.py
+    python tools/gen.py
+
 # All tests: Rust, then Python
 test: rust python
 

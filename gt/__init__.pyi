@@ -89,18 +89,18 @@ from gt.session import synchronize as synchronize
 from gt.serialization import FileFormatError as FileFormatError
 from gt.serialization import load as load
 from gt.serialization import save as save
+from gt.dtypes import can_cast as can_cast
 from gt.dtypes import channels_last as channels_last
 from gt.dtypes import channels_last_3d as channels_last_3d
 from gt.dtypes import contiguous_format as contiguous_format
-from gt.dtypes import preserve_format as preserve_format
-from gt.dtypes import strided as strided
-from gt.dtypes import can_cast as can_cast
 from gt.dtypes import finfo as finfo
 from gt.dtypes import get_default_dtype as get_default_dtype
 from gt.dtypes import iinfo as iinfo
+from gt.dtypes import preserve_format as preserve_format
 from gt.dtypes import promote_types as promote_types
 from gt.dtypes import result_type as result_type
 from gt.dtypes import set_default_dtype as set_default_dtype
+from gt.dtypes import strided as strided
 abs = Tensor.abs
 absolute = Tensor.absolute
 add = Tensor.add

@@ -301,7 +301,7 @@ def logspace(
     device: object = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`base` to the powers `linspace(start, end, steps)`; integers take the bounds' integer part."""
+    """`base` to the powers `linspace(start, end, steps)`; an integer dtype cuts both ends first."""
     check_device(device)
     start, end = bounds("logspace", start, end, steps)
     chosen = get_default_dtype() if dtype is None else dtype

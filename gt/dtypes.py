@@ -147,7 +147,7 @@ class iinfo:  # noqa: N801  (PyTorch's name)
 
 
 class Layout:
-    """A name that PyTorch's code passes along; GT's tensors are dense and contiguous whatever it says."""
+    """A name that PyTorch's code passes along; GT's tensors are contiguous whatever it says."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -163,16 +163,16 @@ channels_last = Layout("channels_last")
 channels_last_3d = Layout("channels_last_3d")
 
 __all__ = [
+    "can_cast",
     "channels_last",
     "channels_last_3d",
     "contiguous_format",
-    "preserve_format",
-    "strided",
-    "can_cast",
     "finfo",
     "get_default_dtype",
     "iinfo",
+    "preserve_format",
     "promote_types",
     "result_type",
     "set_default_dtype",
+    "strided",
 ]

@@ -22,13 +22,15 @@ def connect(address: str) -> None:
     """Connect to a dispatcher; tensors of an earlier session are void from here on.
 
     Args:
-        address: `host:port`, or `unix:/path/of/socket`.
+        address: `host:port`, or `unix:/path/of/socket`. A dispatcher on this host is then spoken to
+            through shared memory, unless GT_NO_RING=1 asks to stay on TCP.
 
     Raises:
         ConnectionLost: nothing answers there within three seconds, it is no GT dispatcher, or it
             refuses (another version, a missing or wrong token in GT_TOKEN).
     """
-    _core.connect(address, config.token(), config.flag("GT_VERBOSE"))
+    verbose, ring = config.flag("GT_VERBOSE"), not config.flag("GT_NO_RING")
+    _core.connect(address, config.token(), verbose, ring)
     register_exit()
 
 

@@ -53,9 +53,19 @@ class Cluster:
         self._log.seek(0)
         return self._log.read()
 
-    def wait_for_workers(self) -> None:
-        """Return when all that were started have joined."""
-        until(lambda: all(f'"worker {one.pid}"' in self.log for one in self.workers))
+    def wait_for_workers(self, user: str | None = None) -> None:
+        """Return when all that were started have joined; with tokens the log calls them by their user."""
+        names = [f"worker {one.pid}" for one in self.workers] if user is None else [user]
+        until(lambda: all(f'("{name}") is connected' in self.log for name in names))
+
+    def kill_worker(self, index: int) -> None:
+        """End the worker of that index as `kill -9` does."""
+        (worker,) = [
+            one for one in self.workers if f'worker {index} ("worker {one.pid}")' in self.log
+        ]
+        worker.kill()
+        worker.wait()
+        self.workers.remove(worker)
 
     def add_worker(self) -> subprocess.Popen[bytes]:
         """Start one more."""
@@ -69,6 +79,7 @@ class Cluster:
             subprocess.Popen(
                 [sys.executable, "-c", f"import gt\ngt.connect({self.address!r})\n{code}"],
                 env=os.environ | {"PYTHONPATH": path} | settings,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -98,6 +109,13 @@ class Cluster:
     ) -> None:
         self.stop()
         self._log.close()
+
+
+def first_line(client: "subprocess.Popen[str]") -> str:
+    """Waits for what a client program prints first."""
+    line = client.stdout.readline()
+    assert line, client.stderr.read()
+    return line
 
 
 def result(client: "subprocess.Popen[str]") -> str:

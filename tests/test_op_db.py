@@ -1,7 +1,7 @@
 """Every entry of PyTorch's op_db that GT has: values, dtypes, in-place forms, gradients, errors.
 
 tests/harness/ drives them; here stands what must hold. After a change that moves a count, write
-results.json again: `python tools/ops_report.py && python tools/gen.py`.
+results.json again: `just ops`.
 """
 
 import json
@@ -55,7 +55,7 @@ def test_entry_is_as_in_pytorch(op):
         assert values.exact == values.compared, "the same kernel must give the same bits"
     if KNOWN["torch"] == TORCH:  # another version has other samples
         written = json.loads(json.dumps(record(op, found)))
-        assert KNOWN["entries"].get(title(op)) == written, "stale: run tools/ops_report.py"
+        assert KNOWN["entries"].get(title(op)) == written, "stale: run `just ops`"
 
 
 def test_report_is_of_these_entries():
@@ -64,17 +64,21 @@ def test_report_is_of_these_entries():
 
 def test_enough_samples_of_the_table_run():
     listed = [entry["samples"] for entry in KNOWN["entries"].values() if entry["row"]]
-    ran, total = (sum(column) for column in zip(*(row["float32"] for row in listed if "float32" in row), strict=True))
+    ran, total = (
+        sum(column)
+        for column in zip(*(row["float32"] for row in listed if "float32" in row), strict=True)
+    )
     assert ran >= RUN_SHARE_MIN * total, f"{ran} of {total}"
 
 
 @pytest.mark.timeout(NUMPY_SECONDS_MAX)
 def test_numpy_backend_is_as_pytorch():
     """In a process of its own: a backend is chosen where a session starts."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "tests/harness/on_numpy.py"],
         cwd=ROOT, capture_output=True, text=True, timeout=NUMPY_SECONDS_MAX,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        env=os.environ | {"PYTHONPATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)

@@ -1,7 +1,7 @@
 """Every row of ops.toml has all that an operator needs, and its rule says what its kernel does.
 
-That is: a shape and dtype rule in Rust, a torch kernel, a numpy reference, a gradient or an explicit
-none for each operand, samples, and a line in docs/ops.md (from results.json).
+That is: a shape and dtype rule in Rust, a torch kernel, a numpy reference, a gradient or an
+explicit none for each operand, samples, and a line in docs/ops.md (from results.json).
 """
 
 import json
@@ -13,8 +13,6 @@ torch = pytest.importorskip("torch")
 if sys.version_info < (3, 11):
     pytest.skip("the harness reads ops.toml by tomllib", allow_module_level=True)
 
-from gt.gradients import GRADIENTS  # noqa: E402
-from gt.worker import kernels, reference  # noqa: E402
 from harness.convert import DTYPES, to_gt  # noqa: E402
 from harness.entries import ROOT, ROWS  # noqa: E402
 from harness.report import RESULTS, facts  # noqa: E402
@@ -22,10 +20,14 @@ from samples import SAMPLES, Given, Sample  # noqa: E402
 
 import gt  # noqa: E402
 from gt import _core  # noqa: E402
+from gt.gradients import GRADIENTS  # noqa: E402
+from gt.worker import kernels, reference  # noqa: E402
 
 # Carried out by the worker's loop itself, not by a kernel; `upload` is made of the client's bytes.
 NOT_COMPUTED = {"control", "collective"}
-COMPUTED = [name for name, row in ROWS.items() if row["family"] not in NOT_COMPUTED and name != "upload"]
+COMPUTED = [
+    name for name, row in ROWS.items() if row["family"] not in NOT_COMPUTED and name != "upload"
+]
 # How many elements a mask picks is not known at the call: the client asks first and passes indices.
 MASKABLE = {"index", "index_put"}
 # Their operands are never differentiated: an optimizer's step ends a graph.
@@ -49,21 +51,25 @@ def test_rule_says_what_the_kernel_does(name):
         expected = _kernel(name, sample)
         operands = [part for x in sample.operands for part in (x if isinstance(x, list) else [x])]
         tensors = [to_gt(_torch(x)) if isinstance(x, Given) else x for x in operands]
-        attrs = zip((text.split(":")[0] for text in ROWS[name].get("attrs", [])), sample.attrs, strict=True)
+        attrs = zip(
+            (text.split(":")[0] for text in ROWS[name].get("attrs", [])), sample.attrs, strict=True
+        )
         named = {key: _attr(value, _core) for key, value in attrs if value is not None}
         if name in MASKABLE and any(isinstance(x, Given) and x.dtype == "bool" for x in operands):
             with pytest.raises(gt.ShapeError, match="data-dependent"):
                 _core.call(name, *tensors, **named)
             continue
         result = _core.call(name, *tensors, **named)
-        metas = [(x.dtype, tuple(x.shape)) for x in (result if isinstance(result, tuple) else [result])]
+        metas = [
+            (x.dtype, tuple(x.shape)) for x in (result if isinstance(result, tuple) else [result])
+        ]
         assert metas == [(DTYPES[x.dtype], tuple(x.shape)) for x in expected], sample
         _core.read_bytes(result[0] if isinstance(result, tuple) else result)
 
 
 def test_docs_are_of_these_rows():
     known = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
-    assert known == {name: facts(name) for name in ROWS}, "stale: run tools/ops_report.py"
+    assert known == {name: facts(name) for name in ROWS}, "stale: run `just ops`"
     page = (ROOT / "docs/ops.md").read_text(encoding="utf-8")
     assert not [name for name in ROWS if f"| `{name}` |" not in page]
 
@@ -85,7 +91,9 @@ def _kernel(name: str, sample: Sample) -> tuple[torch.Tensor, ...]:
 
     operands = [operand(x) for x in sample.operands]
     first_is_number = bool(operands) and isinstance(operands[0], int | float)
-    table = kernels.NUMBER_FIRST if first_is_number and name in kernels.NUMBER_FIRST else kernels.TORCH
+    table = (
+        kernels.NUMBER_FIRST if first_is_number and name in kernels.NUMBER_FIRST else kernels.TORCH
+    )
     with torch.inference_mode():
         result = table[name](*operands, *(_attr(value, torch) for value in sample.attrs))
     return tuple(result) if ROWS[name].get("outputs", 1) > 1 else (result,)

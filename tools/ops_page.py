@@ -1,4 +1,4 @@
-"""The text of docs/ops.md, from the rows of ops.toml and the harness's results.json. Standard library only."""
+"""The text of docs/ops.md, from ops.toml and the harness's results.json. Standard library."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,25 +12,36 @@ HEAD = """# Operators
 
 <!-- {header} -->
 
-Every row of `ops.toml`, and how it fares against PyTorch {torch}: `tests/test_op_db.py` drives each entry of PyTorch's
-`op_db` that GT has, in float32, float64 (in views), int64, bool, bfloat16 and float16, in place, for gradients and for
-error inputs. **None is wrong**; of the float32 samples of these operators {ran} of {total} run ({share:.1f} %), the
-others are [listed with the reason](#samples-that-are-refused). The float samples run on the numpy backend too.
+Every row of `ops.toml`, and how it fares against PyTorch {torch}: `tests/test_op_db.py` drives
+each entry of PyTorch's `op_db` that GT has, in float32, float64 (in views), int64, bool, bfloat16
+and float16, in place, for gradients and for error inputs. **None is wrong**; of the float32
+samples of these operators {ran} of {total} run ({share:.1f} %), the others are [listed with the
+reason](#samples-that-are-refused). The float samples run on the numpy backend too.
 
-*Signature*: PyTorch's method where there is one, else the row's operands and attributes, as `gt._core.call` takes them.
-*Dtype*: `promote` PyTorch's lattice, `float` integers become float32, `bool`, `first` the first operand's; or a
-product's index equation. *Saves*: what the backward pass reads again. *Gradient*: for which operands. *Kernels*: torch
-and the numpy reference. *Samples*: values, and gradients, that ran of those that PyTorch has; `own` counts the
-project's samples, on which both kernels must agree.
+*Signature*: PyTorch's method where there is one, else the row's operands and attributes, as
+`gt._core.call` takes them. *Dtype*: `promote` PyTorch's lattice, `float` integers become float32,
+`bool`, `first` the first operand's; or a product's index equation. *Saves*: what the backward pass
+reads again. *Gradient*: for which operands. *Kernels*: torch and the numpy reference. *Samples*:
+values, and gradients, that ran of those that PyTorch has; `own` counts the project's samples, on
+which both kernels must agree.
+"""
+REFUSED = """
+## Samples that are refused
+
+GT raises an error that says so; `argument:` means that the harness has no counterpart in GT for
+what the sample passes.
+
 """
 TAIL = """
 ## Where GT differs on purpose
 
 - Random numbers are GT's own (Philox): of those only dtypes and shapes are compared.
 - `out=` is not taken: results are values, and `x.copy_(y)` writes one into a tensor.
-- Results are contiguous and memory formats mean nothing, so `view` can succeed where PyTorch wants `reshape`.
+- Results are contiguous and memory formats mean nothing, so `view` can succeed where PyTorch wants
+  `reshape`.
 - `multinomial` does not read its probabilities in order to refuse some.
-- The index that `kthvalue` and `median` give among equal values is the first one; PyTorch's is unspecified.
+- The index that `kthvalue` and `median` give among equal values is the first one; PyTorch's is
+  unspecified.
 """
 
 
@@ -58,7 +69,7 @@ def counts(entries: Iterable[Row], kinds: Sequence[str]) -> tuple[int, int]:
 def share(entries: Sequence[Row], kinds: Sequence[str]) -> str:
     """`11/12`, or a dash where there are none."""
     ran, total = counts(entries, kinds)
-    return f"{ran}/{total}" if total else "–"
+    return f"{ran}/{total}" if total else "-"
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -105,16 +116,16 @@ def line(row: Row, fact: Row, entries: Sequence[Row]) -> list[str]:
         f"{row['code']:#06x}",
         code(signature(row)),
         code(row.get("index") or row.get("dtype", "")),
-        ", ".join(row["saves"]) or "–",
+        ", ".join(row["saves"]) or "-",
         ", ".join(smooth) or "none",
-        ", ".join(kernels) or "–",
+        ", ".join(kernels) or "-",
         f"{values}, {gradients}; own {fact.get('samples', 0)}",
         row["doc"],
     ]
 
 
 def code(text: str) -> str:
-    return f"`{text}`" if text else "–"
+    return f"`{text}`" if text else "-"
 
 
 def signature(row: Row) -> str:
@@ -148,6 +159,4 @@ def refusals(entries: Mapping[str, Row]) -> str:
         [f"`{title}`", ", ".join(f"{count} {kind}" for kind, count in kinds), reason]
         for (title, reason), kinds in sorted(found.items())
     ]
-    intro = "\n## Samples that are refused\n\nGT raises an error that says so; `argument:` means that the harness has no\n"
-    intro += "counterpart in GT for what the sample passes.\n\n"
-    return intro + table(["entry", "samples", "reason"], lines)
+    return REFUSED + table(["entry", "samples", "reason"], lines)

@@ -44,9 +44,7 @@ def mv(self: Tensor, vec: Tensor) -> Tensor:
 def dot(self: Tensor, tensor: Tensor) -> Tensor:
     """The sum of the products of two vectors."""
     if self.dtype != tensor.dtype and self.ndim == tensor.ndim == 1:
-        have, want = (
-            TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (self, tensor)
-        )
+        have, want = (TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (self, tensor))
         raise DtypeError(
             f"dot : expected both vectors to have same dtype, but found {have} and {want}"
         )

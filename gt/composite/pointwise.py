@@ -19,7 +19,9 @@ def scaled(x: Tensor, factor: Number) -> Tensor:
 
 def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """other - alpha * self."""
-    return scaled(self, alpha).__rsub__(other)
+    if not isinstance(self, Tensor):
+        raise InvalidType("rsub() takes a Tensor first")
+    return other - scaled(self, alpha)
 
 
 def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -118,8 +120,7 @@ def logaddexp(self: Tensor, other: Tensor) -> Tensor:
     """log(exp(self) + exp(other)), without overflow."""
     if not isinstance(other, Tensor):
         raise InvalidType(
-            "logaddexp(): argument 'other' (position 2) must be Tensor, not "
-            f"{type(other).__name__}"
+            f"logaddexp(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
         )
     gap = call("where", self == other, 0.0, self - other).abs()
     return self.maximum(other) + (-gap).exp().log1p()

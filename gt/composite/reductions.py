@@ -178,9 +178,7 @@ def aminmax(
         )
     over = dims(dim, self.ndim)
     if dim is not None and self.ndim and self.shape[over[0]] == 0:
-        raise IndexOutOfRange(
-            f"aminmax: Expected reduction dim {over[0]} to have non-zero size."
-        )
+        raise IndexOutOfRange(f"aminmax: Expected reduction dim {over[0]} to have non-zero size.")
     low = call("amin", self, dim=over, keepdim=keepdim)
     return low, call("amax", self, dim=over, keepdim=keepdim)
 

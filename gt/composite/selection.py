@@ -199,9 +199,7 @@ def multinomial(
         raise ShapeError("prob_dist must be 1 or 2 dim")
     if not self.dtype.is_floating_point:
         have = TENSOR_CLASSES[repr(self.dtype)].removesuffix("Tensor")
-        raise DtypeError(
-            f"multinomial only supports floating-point dtypes for input, got: {have}"
-        )
+        raise DtypeError(f"multinomial only supports floating-point dtypes for input, got: {have}")
     if self.shape[-1] > CATEGORIES_MAX:
         raise ShapeError("number of categories cannot exceed 2^24")
     if num_samples <= 0:

@@ -1,1 +1,1 @@
-"""PyTorch's own operator samples (op_db) driven through GT, with PyTorch as the oracle; no tests here."""
+"""PyTorch's own operator samples (op_db) driven through GT, PyTorch as the oracle; no tests."""

@@ -1,6 +1,6 @@
-"""Whether a result of GT is PyTorch's: class, dtype, shape, values. One sentence where it is not."""
+"""Whether a result of GT is PyTorch's: class, dtype, shape, values; if not, one sentence."""
 
-import numbers
+import math
 from collections.abc import Iterable
 
 import torch
@@ -13,7 +13,7 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 4e-3, tor
 
 
 def difference(ours: object, theirs: object, *, values: bool, looser: float = 1.0) -> str | None:
-    """The first thing in which `ours` is not `theirs`; with `values` off only dtypes and shapes count."""
+    """The first thing in which `ours` is not `theirs`; without `values` dtypes and shapes count."""
     if isinstance(theirs, torch.Tensor):
         return _tensor_difference(ours, theirs, values, looser)
     if isinstance(theirs, list | tuple):
@@ -26,8 +26,8 @@ def difference(ours: object, theirs: object, *, values: bool, looser: float = 1.
         return None if DTYPES.get(theirs) == ours else f"{ours} for {theirs}"
     if type(ours) is not type(theirs):
         return f"{_kind(ours)} for {_kind(theirs)}"
-    if isinstance(theirs, numbers.Number) and theirs != theirs:
-        return None if ours != ours else f"{ours} for {theirs}"
+    if isinstance(theirs, float) and math.isnan(theirs):
+        return None if math.isnan(ours) else f"{ours} for {theirs}"
     if isinstance(theirs, float) and values:
         return None if abs(ours - theirs) <= looser * 1e-6 * abs(theirs) else f"{ours} for {theirs}"
     return None if ours == theirs or not values else f"{ours} for {theirs}"
@@ -36,7 +36,9 @@ def difference(ours: object, theirs: object, *, values: bool, looser: float = 1.
 def identical(ours: object, theirs: object) -> bool:
     """Whether all values are the same; NaN equals NaN."""
     pairs = zip(tensors(ours, gt.Tensor), tensors(theirs, torch.Tensor), strict=True)
-    return all(bool(((a := from_gt(x)) == y).logical_or(a.isnan() & y.isnan()).all()) for x, y in pairs)
+    return all(
+        bool(((a := from_gt(x)) == y).logical_or(a.isnan() & y.isnan()).all()) for x, y in pairs
+    )
 
 
 def first(found: Iterable[str]) -> str | None:
@@ -70,7 +72,9 @@ def value_difference(ours: torch.Tensor, theirs: torch.Tensor, looser: float = 1
     finite = b[b.isfinite()]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
     bound = looser * TOLERANCE[theirs.dtype]
-    close = torch.isclose(a, b, rtol=bound, atol=bound * min(max(scale, 0.01), 1e30), equal_nan=True)
+    close = torch.isclose(
+        a, b, rtol=bound, atol=bound * min(max(scale, 0.01), 1e30), equal_nan=True
+    )
     if close.all():
         return None
     place = int((~close).reshape(-1).nonzero()[0])

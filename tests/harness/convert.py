@@ -15,6 +15,7 @@ DTYPES = {
         "float16", "bfloat16", "float32", "float64",
     )
 }  # fmt: skip
+NAMED = (torch.dtype, torch.device, torch.memory_format, torch.layout)
 DIMENSIONS_MAX = 8
 SCALARS = (bool, int, float, str, type(None), type(...), slice)
 
@@ -56,10 +57,8 @@ def convert(value: object, tensor: Callable[[torch.Tensor], object]) -> object:
     """`value` with its tensors by `tensor`, and dtypes by GT's."""
     if isinstance(value, torch.Tensor):
         return tensor(value)
-    if isinstance(value, torch.dtype):
-        if value not in DTYPES:
-            raise NotConvertible(str(value).removeprefix("torch."))
-        return DTYPES[value]
+    if isinstance(value, NAMED):
+        return named(value)
     if isinstance(value, slice):
         return slice(*(convert(x, tensor) for x in (value.start, value.stop, value.step)))
     if isinstance(value, torch.Size):
@@ -68,13 +67,19 @@ def convert(value: object, tensor: Callable[[torch.Tensor], object]) -> object:
         return type(value)(convert(x, tensor) for x in value)
     if isinstance(value, dict):
         return {key: convert(x, tensor) for key, x in value.items()}
-    if isinstance(value, torch.device):
-        return str(value)
-    if isinstance(value, torch.memory_format | torch.layout):
-        return getattr(gt, str(value).removeprefix("torch."))
     if isinstance(value, SCALARS) and not isinstance(value, complex):
         return value
     raise NotConvertible(type(value).__name__)
+
+
+def named(value: object) -> object:
+    """GT's dtype, memory format or layout of the same name; a device as its name."""
+    name = str(value).removeprefix("torch.")
+    if isinstance(value, torch.device):
+        return name
+    if isinstance(value, torch.dtype) and value not in DTYPES:
+        raise NotConvertible(name)
+    return getattr(gt, name)
 
 
 def map_tensors(value: object, tensor: Callable[[torch.Tensor], object]) -> object:

@@ -1,4 +1,4 @@
-"""Which entries of op_db GT has, the rows of ops.toml behind each, and how GT's operator is called."""
+"""Which entries of op_db GT has, the row of ops.toml behind each, how GT's operator is called."""
 
 import tomllib
 from collections.abc import Callable
@@ -105,8 +105,8 @@ def entries() -> list[OpInfo]:
     return [op for op in op_db if op.name not in OTHER_TASK and call_of(op) is not None]
 
 
-# Where PyTorch is the less exact one (1/6 and a row's norm as float32, in float64 too), or computes half precision in
-# float32 inside of one kernel.
+# Where PyTorch is the less exact one (1/6 and a row's norm as float32, in float64 too), or computes
+# half precision in float32 inside of one kernel.
 LOOSER = {
     ("nn.functional.hardsigmoid", torch.float64): 1e3,
     ("nn.functional.embedding", torch.float64): 1e4,

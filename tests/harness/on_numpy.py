@@ -1,4 +1,4 @@
-"""Run as a program: float samples of every entry on a numpy worker; prints counts and findings as JSON."""
+"""As a program: float samples of every entry on a numpy worker; prints what it found as JSON."""
 
 import json
 import os

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import torch
+from samples import SAMPLES
 from torch.testing._internal.opinfo.core import OpInfo
 
 from gt.gradients import GRADIENTS
 from gt.worker import kernels, reference
 from harness.entries import ROWS, row_of
 from harness.outcome import Outcome
-from samples import SAMPLES
 
 TORCH = torch.__version__.split("+")[0]  # without the build's name
 RESULTS = Path(__file__).with_name("results.json")

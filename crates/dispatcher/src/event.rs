@@ -92,6 +92,8 @@ pub enum Fault {
     Outputs { op: Op, given: usize, expected: usize },
     #[error("slot {slot} is over the limit of {limit} live values of a session")]
     TooManyValues { slot: u64, limit: u32 },
+    #[error("{op:?}: the words are no instruction")]
+    Malformed { op: Op },
     #[error("{op:?}: attribute {name:?} is missing or of the wrong kind")]
     Attribute { op: Op, name: &'static str },
 }

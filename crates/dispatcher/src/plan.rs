@@ -5,6 +5,7 @@
 
 mod local;
 mod spread;
+mod words;
 
 use crate::Dispatcher;
 use crate::collect::Shards;

@@ -116,6 +116,11 @@ impl Session {
         }
     }
 
+    /// [`Self::check_definable`] as a yes or no.
+    pub fn definable(&self, slot: u32) -> bool {
+        slot < SLOTS_MAX && matches!(self.handle(slot), Handle::Free)
+    }
+
     fn place(&mut self, slot: u32) -> Option<&mut Handle> {
         let place = usize::try_from(slot).ok()?;
         if place >= self.handles.len() {

@@ -12,6 +12,7 @@ mod words;
 pub use decode::{decode, decode_into, halves};
 pub(crate) use encode::close;
 pub use encode::{encode, rebind};
+pub use words::scalar_words;
 pub(crate) use words::{Reader, push_bytes, push_dims, push_u64};
 
 #[cfg(target_endian = "big")]

@@ -51,16 +51,23 @@ pub(crate) struct Inbound {
     source: Source,
     words: Vec<u32>,
     start: usize,
+    /// Words that the peer has sent in all.
+    arrived: u64,
 }
 
 impl Inbound {
     pub fn new(source: Source) -> Self {
-        Self { source, words: Vec::new(), start: 0 }
+        Self { source, words: Vec::new(), start: 0, arrived: 0 }
     }
 
     /// What has arrived and was not consumed.
     pub fn unread(&self) -> &[u32] {
         self.words.get(self.start..).unwrap_or_default()
+    }
+
+    /// Bytes that the peer has sent in all. Between workers no payload passes here: of a worker's, only answers do.
+    pub fn arrived_bytes(&self) -> u64 {
+        self.arrived * 4
     }
 
     pub fn consume(&mut self, words: usize) {
@@ -90,6 +97,13 @@ impl Inbound {
     fn refill(&mut self) -> bool {
         self.words.drain(..self.start);
         self.start = 0;
+        let before = self.words.len();
+        let some = self.take();
+        self.arrived += u64::try_from(self.words.len() - before).unwrap_or(0);
+        some
+    }
+
+    fn take(&mut self) -> bool {
         match &mut self.source {
             Source::Ring { consumer, .. } => consumer.read(&mut self.words, REFILL_WORDS) > 0,
             Source::Socket(receiver) => match receiver.try_recv() {

@@ -260,6 +260,9 @@ impl Pump {
 
     /// Says goodbye to all, and gives what is left a moment to leave.
     fn farewell(&mut self) {
+        for (index, inbound) in &self.workers {
+            tracing::info!("worker {index}: {} bytes came from it", inbound.arrived_bytes());
+        }
         let goodbye = Message::Goodbye { reason: STOPPING };
         for client in &self.clients {
             self.outbox.session(client.session, &goodbye);

@@ -7,7 +7,7 @@ pub use answers::Evidence;
 pub use breach::Breach;
 
 use crate::oracle::{Evaluated, Oracle, Outcome, Step, Term};
-use crate::program::{Drawn, Scene, palette};
+use crate::program::{Drawn, Pursuit, Scene, makes, palette};
 use crate::random::Random;
 use crate::tensor::{Tensor, to_dims, wide};
 use gt_protocol::message::{self, Message};
@@ -42,6 +42,9 @@ pub struct Client {
     random: Random,
     sizes: Vec<usize>,
     mistakes: u64,
+    spread: u64,
+    fresh: Option<Id>,
+    pursuit: Option<Pursuit>,
     pub oracle: Oracle,
     /// Steps still to be taken.
     remaining: u64,
@@ -76,12 +79,16 @@ impl Client {
         let mut random = random.fork();
         let sizes = palette(&mut random);
         let drawn = random.between(20, 200);
+        let spread = [0, 30, 80][random.index(3)];
         let first_request = u64::try_from(index).unwrap_or(0) * REQUESTS_PER_CLIENT;
         Self {
             sizes,
             mistakes: random.below(7),
             remaining: steps.unwrap_or(drawn),
             random,
+            spread,
+            fresh: None,
+            pursuit: None,
             oracle: Oracle::default(),
             breach,
             deaf: false,
@@ -161,10 +168,17 @@ impl Client {
             live: &self.live,
             sizes: &self.sizes,
             mistakes: self.mistakes,
+            spread: self.spread,
+            fresh: self.fresh,
+            pursuit: &mut self.pursuit,
+            focus: None,
+            first: None,
         };
         let mut drawn = scene.step();
         let dying = self.choose_dying(&mut drawn.0);
+        let makes = makes(&drawn.0);
         self.take(drawn, words);
+        self.fresh = self.live.last().copied().filter(|_| makes);
         if !dying.is_empty() {
             self.take((Step::Free(dying), None), words);
         }

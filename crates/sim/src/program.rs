@@ -27,6 +27,22 @@ pub struct Scene<'a> {
     pub sizes: &'a [usize],
     /// Percent of steps that must fail.
     pub mistakes: u64,
+    /// Percent of new values that are distributed at once.
+    pub spread: u64,
+    /// A value that the last step has made.
+    pub fresh: Option<Id>,
+    /// What the last step made an operand for.
+    pub pursuit: &'a mut Option<Pursuit>,
+    /// The operand to begin with.
+    pub focus: Option<Id>,
+    /// The operand that was begun with.
+    pub first: Option<Id>,
+}
+
+/// A step that lacked an operand: the rolls that led to it lead there again once the operand has been made.
+pub struct Pursuit {
+    rolls: Random,
+    first: Id,
 }
 
 /// A step with what it does, where it defines something.
@@ -49,6 +65,9 @@ pub fn palette(random: &mut Random) -> Vec<usize> {
 
 impl Scene<'_> {
     pub fn step(&mut self) -> Drawn {
+        if let Some(drawn) = self.distribute_fresh() {
+            return drawn;
+        }
         let over = self.live.len() > LIVE_MAX;
         for _ in 0..DRAWS_MAX {
             let choice = if over { 99 } else { self.random.below(100) };
@@ -86,6 +105,14 @@ impl Scene<'_> {
         let rest = elements - start;
         let count = if self.random.percent(70) { rest } else { self.random.between(0, rest) };
         Some((Step::Read { value, start, count }, None))
+    }
+
+    /// Along the first dimension, as a batch is.
+    fn distribute_fresh(&mut self) -> Option<Drawn> {
+        let source = self.fresh.filter(|_| self.random.percent(self.spread))?;
+        let rank = self.oracle.shape(source)?.rank();
+        let dim = if rank == 0 { None } else { Some(0) };
+        Some((Step::Distribute { source, dim }, Some(self.oracle.copy_of(source))))
     }
 
     fn distribute(&mut self) -> Option<Drawn> {
@@ -133,6 +160,22 @@ impl Scene<'_> {
     }
 
     fn compute(&mut self) -> Option<Drawn> {
+        let (mut rolls, focus) = match self.pursuit.take() {
+            Some(Pursuit { rolls, first }) if self.live.contains(&first) => (rolls, Some(first)),
+            Some(_) | None => (self.random.fork(), None),
+        };
+        let before = rolls.clone();
+        (self.focus, self.first) = (focus, None);
+        std::mem::swap(self.random, &mut rolls);
+        let drawn = self.compute_by_rolls();
+        std::mem::swap(self.random, &mut rolls);
+        let (step, _) = drawn.as_ref()?;
+        let first = self.first.filter(|_| makes(step));
+        *self.pursuit = first.map(|first| Pursuit { rolls: before, first });
+        drawn
+    }
+
+    fn compute_by_rolls(&mut self) -> Option<Drawn> {
         if self.random.percent(self.mistakes) {
             return self.mistake();
         }
@@ -146,8 +189,8 @@ impl Scene<'_> {
             32..46 => self.product(),
             46..58 => self.reduction(),
             58..66 => self.normalization(),
-            66..84 => self.view(),
-            84..93 => self.look_up(),
+            66..81 => self.view(),
+            81..89 => self.look_up(),
             _ => self.loss(),
         }?;
         let refused = evaluated.as_ref().is_some_and(|evaluated| evaluated.root.is_some());
@@ -202,7 +245,10 @@ impl Scene<'_> {
     fn any(&mut self) -> Option<Id> {
         // The newest are drawn more often: chains are longer then.
         let skip = if self.random.percent(50) { self.live.len().saturating_sub(6) } else { 0 };
-        self.random.pick(&self.live[skip..]).copied()
+        let drawn = self.random.pick(&self.live[skip..]).copied();
+        let chosen = self.focus.take().or(drawn);
+        self.first = self.first.or(chosen);
+        chosen
     }
 
     /// A value of this shape and dtype, or a step that makes one.
@@ -239,6 +285,12 @@ impl Scene<'_> {
 fn upload(tensor: Tensor, pieces: usize) -> Drawn {
     let evaluated = Oracle::value(tensor.clone());
     (Step::Upload { tensor, pieces }, Some(evaluated))
+}
+
+/// Whether the step only makes a value for others.
+pub fn makes(step: &Step) -> bool {
+    use Compute::{Arange, Full};
+    matches!(step, Step::Upload { .. } | Step::Compute { compute: Full { .. } | Arange { .. }, .. })
 }
 
 /// Whether results are small enough, and of a rank that leaves room for another dimension.

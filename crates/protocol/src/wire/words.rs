@@ -19,12 +19,17 @@ pub(super) fn push_i64(out: &mut Vec<u32>, value: i64) {
 }
 
 pub(super) fn push_scalar(out: &mut Vec<u32>, scalar: Scalar) {
+    out.extend_from_slice(&scalar_words(scalar));
+}
+
+/// The three words of a scalar: what it is, low half, high half.
+pub fn scalar_words(scalar: Scalar) -> [u32; 3] {
     let (tag, bits) = match scalar {
         Scalar::Bool(value) => (0, u64::from(value)),
         Scalar::Int(value) => (1, value.cast_unsigned()),
         Scalar::Float(value) => (2, value.to_bits()),
     };
-    out.extend_from_slice(&[tag, low(bits), low(bits >> 32)]);
+    [tag, low(bits), low(bits >> 32)]
 }
 
 /// Appends a count and the numbers.

@@ -14,8 +14,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-/// Connecting takes no longer than this, whatever is at the other end.
-const DIAL_MAX: Duration = Duration::from_secs(3);
+/// A step of connecting takes no longer than this, whatever is at the other end: the user is told within three seconds.
+const DIAL_MAX: Duration = Duration::from_millis(2500);
 /// Magic and length of a handshake message.
 const PREFIX_BYTES: usize = 6;
 
@@ -25,7 +25,8 @@ pub(crate) enum DialError {
     #[error("{0:?} is no address; write 'host:port' or 'unix:/path/of/socket'")]
     Address(String),
     #[error(
-        "nothing answers at {address}: {source}. Is the dispatcher running (`gt-dispatcher --listen {address}`)?"
+        "nothing answers at {address}: {source}. Is the dispatcher running (`{}`)?",
+        command(address)
     )]
     Unreachable { address: String, source: std::io::Error },
     #[error("{address} does not speak GT's protocol: {reason}")]
@@ -34,15 +35,28 @@ pub(crate) enum DialError {
     Refused { address: String, reason: String },
 }
 
-/// Opens a session at `address`, by rings where the dispatcher is on this host.
-pub(crate) fn dial(address: &str, token: Option<&str>) -> Result<Box<dyn Door>, DialError> {
+/// What starts a dispatcher there.
+fn command(address: &str) -> String {
+    match address.strip_prefix("unix:") {
+        Some(path) => format!("gt-dispatcher --unix {path}"),
+        None => format!("gt-dispatcher --listen {address}"),
+    }
+}
+
+/// Opens a session at `address`, by rings where `ring` asks for them and the dispatcher is on this host.
+pub(crate) fn dial(
+    address: &str,
+    token: Option<&str>,
+    ring: bool,
+) -> Result<Box<dyn Door>, DialError> {
+    let capabilities = if ring { Capabilities::RING } else { Capabilities::default() };
     if let Some(path) = address.strip_prefix("unix:") {
         let socket = UnixStream::connect(path).map_err(|source| unreachable_at(address, source))?;
-        let mut call = Call { address, token };
+        let mut call = Call { address, token, capabilities };
         call.greet(&mut limited(&socket, address)?, None)?;
         return Ok(Box::new(call.rings(socket, None)?));
     }
-    let mut call = Call { address, token };
+    let mut call = Call { address, token, capabilities };
     let mut stream = call.tcp()?;
     let welcome = call.greet(&mut stream, None)?;
     let Some(door) = &welcome.door else {
@@ -72,6 +86,7 @@ fn limited(socket: &UnixStream, address: &str) -> Result<UnixStream, DialError> 
 struct Call<'a> {
     address: &'a str,
     token: Option<&'a str>,
+    capabilities: Capabilities,
 }
 
 impl Call<'_> {
@@ -80,7 +95,7 @@ impl Call<'_> {
     }
 
     fn hello(&self, resume: Option<Resume>) -> Hello {
-        hello(self.token, Capabilities::RING, resume)
+        hello(self.token, self.capabilities, resume)
     }
 
     /// Says hello and returns the welcome. Reads not a byte further: descriptors may follow.

@@ -2,7 +2,7 @@
 
 use super::answers::Answers;
 use gt_protocol::message::Message;
-use gt_protocol::{Id, Instruction, Meta, Op, Operand};
+use gt_protocol::{Id, Instruction, Meta, Op, Operand, wire};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,6 +36,18 @@ pub(crate) trait Door: Send {
     ) -> Result<(), String> {
         let _ = outputs;
         self.send(instruction, answers)
+    }
+    /// Sends an encoded instruction without a list operand, whose results have this metadata.
+    fn send_words(
+        &mut self,
+        op: Op,
+        words: &mut [u32],
+        outputs: &[Meta],
+        answers: &mut Answers,
+    ) -> Result<(), String> {
+        let _ = op;
+        let (instruction, _) = wire::decode(words).map_err(|error| error.to_string())?;
+        self.send_inferred(&instruction, outputs, answers)
     }
     /// Frees slots.
     fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {

@@ -122,6 +122,19 @@ impl Door for Embedded {
         core.inferred(session, instruction, outputs, &mut sink).map_err(|fault| fault.to_string())
     }
 
+    fn send_words(
+        &mut self,
+        op: Op,
+        words: &mut [u32],
+        outputs: &[Meta],
+        answers: &mut Answers,
+    ) -> Result<(), String> {
+        let session = self.session;
+        let (core, mut sink) = self.split(answers);
+        core.inferred_words(session, op, words, outputs, &mut sink)
+            .map_err(|fault| fault.to_string())
+    }
+
     fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {
         let session = self.session;
         let (core, mut sink) = self.split(answers);

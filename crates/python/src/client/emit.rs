@@ -7,7 +7,7 @@ use super::tensor::Tensor;
 use super::value::Value;
 use super::{errors, gil_cell::GilCell, runtime};
 use gt_protocol::rules::{self as shape_rules, ErrorClass};
-use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
+use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar, wire};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -61,19 +61,43 @@ pub(crate) fn emit_consuming(
     Ok(record(py, op, args, ready, attrs, &metas, values, site))
 }
 
-fn resolve(py: Python<'_>, args: &[Arg<'_>]) -> PyResult<SmallVec<[Ready; 4]>> {
-    let mut ready = SmallVec::new();
-    for arg in args {
-        ready.push(match arg {
-            Arg::Absent => Ready { value: None, edge: None, scalar: None },
-            Arg::Scalar(scalar) => Ready { value: None, edge: None, scalar: Some(*scalar) },
-            Arg::Var(var) => {
-                let resolved = var.resolve(py)?;
-                Ready { value: Some(resolved.value), edge: resolved.edge, scalar: None }
-            }
-        });
+/// [`emit`] for two operands and one result: what `x + y` calls, without a list in between.
+pub(crate) fn pair(py: Python<'_>, op: Op, args: [Arg<'_>; 2]) -> PyResult<Arc<Var>> {
+    let [left, right] = &args;
+    let ready = [resolve_one(py, left)?, resolve_one(py, right)?];
+    let metas = infer(py, op, &ready, &[])?;
+    let [meta] = metas.as_slice() else {
+        return only(emit(py, op, &args, SmallVec::new())?);
+    };
+    runtime::prepare(py)?;
+    check_session(py, op, &ready)?;
+    let (value, site) = send_short(py, op, &ready, 0, meta)?;
+    let needs = ready.each_ref().map(|operand| operand.edge.is_some());
+    let recorded = grad_enabled()
+        && needs.iter().any(|&need| need)
+        && rules::any_for(py, op, needs.into_iter());
+    if !recorded {
+        return Ok(Var::new(value, None));
     }
-    Ok(ready)
+    let values = SmallVec::from_iter([value]);
+    let ready = ready.into_iter().collect();
+    only(record(py, op, &args, ready, SmallVec::new(), &metas, values, site))
+}
+
+fn resolve(py: Python<'_>, args: &[Arg<'_>]) -> PyResult<SmallVec<[Ready; 4]>> {
+    args.iter().map(|arg| resolve_one(py, arg)).collect()
+}
+
+#[inline]
+fn resolve_one(py: Python<'_>, arg: &Arg<'_>) -> PyResult<Ready> {
+    Ok(match arg {
+        Arg::Absent => Ready { value: None, edge: None, scalar: None },
+        Arg::Scalar(scalar) => Ready { value: None, edge: None, scalar: Some(*scalar) },
+        Arg::Var(var) => {
+            let resolved = var.resolve(py)?;
+            Ready { value: Some(resolved.value), edge: resolved.edge, scalar: None }
+        }
+    })
 }
 
 fn infer(
@@ -111,6 +135,43 @@ fn check_session(py: Python<'_>, op: Op, ready: &[Ready]) -> PyResult<()> {
     ))
 }
 
+/// Words of the longest instruction without attributes: header, result, operands, a scalar in each of three places.
+const SHORT_WORDS: usize = 24;
+
+/// An instruction with one result and neither attributes nor a list: its words are written down directly.
+fn send_short(
+    py: Python<'_>,
+    op: Op,
+    ready: &[Ready],
+    consumes: u16,
+    meta: &Meta,
+) -> PyResult<(Arc<Value>, u32)> {
+    let epoch = runtime::epoch();
+    runtime::with(py, |runtime| {
+        let slot = runtime.take_slot();
+        let tag = runtime.site(py);
+        let flags = u32::from(consumes) | (u32::from(runtime.signal(py)) << 16);
+        let mut words: ArrayWords = ArrayWords::new();
+        words.extend([u32::from(op.info().code), tag, flags, slot]);
+        words.extend(ready.iter().map(|operand| match (&operand.value, operand.scalar) {
+            (Some(value), _) => value.slot,
+            (None, Some(_)) => wire::IMMEDIATE,
+            (None, None) => wire::NONE,
+        }));
+        for scalar in ready.iter().filter_map(|operand| operand.scalar) {
+            words.extend(wire::scalar_words(scalar));
+        }
+        let length = u32::try_from(words.len()).unwrap_or(0);
+        if let Some(first) = words.first_mut() {
+            *first |= length << 16;
+        }
+        runtime.send_words(op, &mut words, std::slice::from_ref(meta))?;
+        Ok((Arc::new(Value { slot, epoch, meta: *meta }), tag))
+    })
+}
+
+type ArrayWords = SmallVec<[u32; SHORT_WORDS]>;
+
 /// The results, the source position, and the attributes back.
 type Sent = (SmallVec<[Arc<Value>; 2]>, u32, SmallVec<[Attr; 2]>);
 
@@ -122,6 +183,10 @@ fn send(
     consumes: u16,
     metas: &[Meta],
 ) -> PyResult<Sent> {
+    if let ([meta], true) = (metas, attrs.is_empty() && !op.info().has_list()) {
+        let (value, site) = send_short(py, op, ready, consumes, meta)?;
+        return Ok((SmallVec::from_iter([value]), site, attrs));
+    }
     let epoch = runtime::epoch();
     runtime::with(py, |runtime| {
         let mut instruction = Instruction::new(op);

@@ -303,9 +303,15 @@ fn init(py: Python<'_>) -> PyResult<()> {
 
 /// Connects to a dispatcher process; tensors of an earlier session are void from here on.
 #[pyfunction]
-#[pyo3(signature = (address, token=None, verbose=false))]
-fn connect(py: Python<'_>, address: String, token: Option<String>, verbose: bool) -> PyResult<()> {
-    let door = py.detach(|| super::connect::dial(&address, token.as_deref()));
+#[pyo3(signature = (address, token=None, verbose=false, ring=true))]
+fn connect(
+    py: Python<'_>,
+    address: String,
+    token: Option<String>,
+    verbose: bool,
+    ring: bool,
+) -> PyResult<()> {
+    let door = py.detach(|| super::connect::dial(&address, token.as_deref(), ring));
     let door = door.map_err(|error| errors::unreachable(py, &error.to_string()))?;
     if verbose {
         spawn::announce_start(py, &door.describe())?;

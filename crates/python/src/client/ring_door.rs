@@ -4,7 +4,7 @@ use super::answers::Answers;
 use super::door::{Door, SharedInbox};
 use super::embedded::ring_inbox;
 use gt_protocol::message::{self, Message};
-use gt_protocol::{Instruction, wire};
+use gt_protocol::{Instruction, Meta, Op, wire};
 use gt_transport::{Consumer, Producer, RingError, set_short_slice};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -68,6 +68,19 @@ impl Door for RingDoor {
         self.scratch.clear();
         wire::encode(instruction, &mut self.scratch).map_err(|error| error.to_string())?;
         self.write()
+    }
+
+    fn send_words(
+        &mut self,
+        op: Op,
+        words: &mut [u32],
+        _outputs: &[Meta],
+        _answers: &mut Answers,
+    ) -> Result<(), String> {
+        if self.producer.write(&[words]) {
+            return Ok(());
+        }
+        Err(format!("{} of {} words did not fit into the ring", op.info().name, words.len()))
     }
 
     fn say(&mut self, message: &Message<'_>, answers: &mut Answers) {

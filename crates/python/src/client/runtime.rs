@@ -117,6 +117,19 @@ impl Runtime {
         door.send_inferred(instruction, outputs, &mut self.answers).map_err(PyRuntimeError::new_err)
     }
 
+    /// Sends an encoded instruction.
+    pub(crate) fn send_words(
+        &mut self,
+        op: Op,
+        words: &mut [u32],
+        outputs: &[Meta],
+    ) -> PyResult<()> {
+        let Some(door) = self.door.as_mut() else {
+            return Err(PyRuntimeError::new_err("gt is not connected"));
+        };
+        door.send_words(op, words, outputs, &mut self.answers).map_err(PyRuntimeError::new_err)
+    }
+
     /// Takes in what has come, without waiting.
     pub(crate) fn pump(&mut self) {
         let Some(door) = self.door.as_mut() else { return };

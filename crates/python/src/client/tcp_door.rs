@@ -6,7 +6,7 @@ use super::answers::Answers;
 use super::connect::{connect_tcp, greet, hello};
 use super::door::{Door, Inbox, SharedInbox};
 use super::ring_door::take_messages;
-use gt_protocol::handshake::{Capabilities, FrameHeader, Resume, Welcome};
+use gt_protocol::handshake::{Arrival, Capabilities, FrameHeader, Resume, Welcome};
 use gt_protocol::message::{self, Message};
 use gt_protocol::{Instruction, wire};
 use std::collections::VecDeque;
@@ -36,6 +36,8 @@ struct State {
     told: u64,
     incoming: Vec<u32>,
     stream: Option<TcpStream>,
+    /// How many streams there have been: a thread that finds the old one broken leaves the new one alone.
+    streams: u64,
     closing: bool,
     closed: Option<String>,
 }
@@ -61,12 +63,31 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Gives up the stream with that number, if it is still the current one; the writer dials again.
+    fn drop_stream(&self, number: u64) {
+        let mut state = self.lock();
+        if state.streams == number
+            && let Some(stream) = state.stream.take()
+        {
+            drop(stream.shutdown(Shutdown::Both));
+        }
+        drop(state);
+        self.writer.notify_all();
+    }
 }
 
 /// The empty frame that says: no local door for us, we stay on TCP.
 pub(super) fn say_that_we_stay(stream: &mut TcpStream) -> std::io::Result<()> {
     let header = FrameHeader { length_bytes: 0, sequence: 0, acknowledged: 0 };
     stream.write_all(&header.encode().map_err(std::io::Error::other)?)
+}
+
+/// The limits of the handshake end with it: a dispatcher that is busy may let us wait.
+fn without_limits(stream: &TcpStream) {
+    // Fails only for a duration of zero.
+    drop(stream.set_read_timeout(None));
+    drop(stream.set_write_timeout(None));
 }
 
 impl TcpDoor {
@@ -76,7 +97,8 @@ impl TcpDoor {
         address: &str,
         token: Option<&str>,
     ) -> Self {
-        let state = State { stream: Some(stream), ..State::default() };
+        without_limits(&stream);
+        let state = State { stream: Some(stream), streams: 1, ..State::default() };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             writer: Condvar::new(),
@@ -206,7 +228,7 @@ impl Inbox for TcpInbox {
 /// Writes what has gathered, as whole instructions, until the end; resumes a broken connection.
 fn write_loop(shared: &Shared) {
     loop {
-        let Some((mut stream, bytes, last)) = next_frames(shared) else { return };
+        let Some(Next { mut stream, number, bytes, last }) = next_frames(shared) else { return };
         let written = stream.write_all(&bytes);
         if last {
             drop(stream.flush());
@@ -216,16 +238,22 @@ fn write_loop(shared: &Shared) {
             return;
         }
         if written.is_err() {
-            drop(stream.shutdown(Shutdown::Both));
-            if !resume(shared) {
-                return;
-            }
+            shared.drop_stream(number);
         }
     }
 }
 
-/// Waits for something to write: the stream, the bytes, and whether they are the last ones.
-fn next_frames(shared: &Shared) -> Option<(TcpStream, Vec<u8>, bool)> {
+/// What is to be written next, and where.
+struct Next {
+    stream: TcpStream,
+    number: u64,
+    bytes: Vec<u8>,
+    /// Nothing follows.
+    last: bool,
+}
+
+/// Waits for something to write. Resumes a broken connection first.
+fn next_frames(shared: &Shared) -> Option<Next> {
     let mut state = shared.lock();
     loop {
         if state.closed.is_some() {
@@ -260,7 +288,7 @@ fn next_frames(shared: &Shared) -> Option<(TcpStream, Vec<u8>, bool)> {
     }
     state.told = state.received;
     let stream = state.stream.as_ref()?.try_clone().ok()?;
-    Some((stream, bytes, state.closing))
+    Some(Next { stream, number: state.streams, bytes, last: state.closing })
 }
 
 /// Cuts a stream of whole instructions into frames of whole instructions.
@@ -290,21 +318,20 @@ fn append_frame(bytes: &mut Vec<u8>, words: &[u32], sequence: u64, acknowledged:
 /// Reads frames until the end.
 fn read_loop(shared: &Shared) {
     loop {
-        let stream = {
+        let (stream, number) = {
             let mut state = shared.lock();
             loop {
                 if state.closed.is_some() {
                     return;
                 }
                 match state.stream.as_ref().and_then(|stream| stream.try_clone().ok()) {
-                    Some(stream) => break stream,
+                    Some(stream) => break (stream, state.streams),
                     None => {
                         state = shared.reader.wait(state).unwrap_or_else(PoisonError::into_inner);
                     }
                 }
             }
         };
-        drop(stream.set_read_timeout(None));
         read_frames(shared, stream);
         let mut state = shared.lock();
         if state.closing || state.closed.is_some() {
@@ -314,9 +341,8 @@ fn read_loop(shared: &Shared) {
             shared.writer.notify_all();
             return;
         }
-        state.stream = None;
         drop(state);
-        shared.writer.notify_all();
+        shared.drop_stream(number);
     }
 }
 
@@ -334,12 +360,15 @@ fn read_frames(shared: &Shared, mut stream: TcpStream) {
         while state.kept.front().is_some_and(|(number, _)| *number <= header.acknowledged) {
             state.kept.pop_front();
         }
-        // A frame that came twice, after a resumption, is dropped.
-        if header.length_bytes > 0 && header.sequence == state.received + 1 {
-            state.received += 1;
-            state
-                .incoming
-                .extend(body.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)));
+        match header.arrival(state.received) {
+            // It came before the link broke.
+            Arrival::Repeated => {}
+            Arrival::Gap => return,
+            Arrival::Next => {
+                state.received += 1;
+                let words = body.as_chunks::<4>().0;
+                state.incoming.extend(words.iter().map(|bytes| u32::from_le_bytes(*bytes)));
+            }
         }
         drop(state);
         shared.reader.notify_all();
@@ -390,7 +419,11 @@ fn try_resume(shared: &Shared) -> Result<(), String> {
         missing.flat_map(|(_, bytes)| bytes.iter().copied()).collect()
     };
     stream.write_all(&again).map_err(|error| error.to_string())?;
-    shared.lock().stream = Some(stream);
+    without_limits(&stream);
+    let mut state = shared.lock();
+    state.streams += 1;
+    state.stream = Some(stream);
+    drop(state);
     shared.reader.notify_all();
     Ok(())
 }

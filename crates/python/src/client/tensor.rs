@@ -66,7 +66,7 @@ fn binary(
     let Some(other) = operand(other)? else { return Ok(py.NotImplemented()) };
     let (mine, its) = (Arg::Var(&slf.get().var), as_arg(&other));
     let args = if reflected { [its, mine] } else { [mine, its] };
-    Ok(emit::tensor(py, op, &args, SmallVec::new())?.into_any().unbind())
+    Ok(Tensor::wrap(py, emit::pair(py, op, args)?)?.into_any().unbind())
 }
 
 /// `x op= y`: the result must fit into x.

@@ -311,7 +311,7 @@ impl Scene<'_> {
         let a = self.any()?;
         let shape = self.oracle.shape(a)?.clone();
         let reduction = [Reduction::None, Reduction::Mean, Reduction::Sum][self.random.index(3)];
-        if shape.rank() != 2 || self.random.percent(40) {
+        if shape.rank() != 2 || self.random.percent(20) {
             return Some(either(self.square_loss(a, &shape, reduction)));
         }
         if !is_float(shape.dtype) {

@@ -1,0 +1,85 @@
+"""A client that stays on TCP, as one on another host does, also over a network that fails."""
+
+from collections.abc import Iterator
+
+import classifier
+import numpy as np
+import pytest
+from cluster import Cluster, until
+from cutting_proxy import CuttingProxy
+
+import gt
+from gt import _core
+
+torch = pytest.importorskip("torch")
+
+STEPS = 15
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(1) as running:
+        running.wait_for_workers()
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def on_tcp(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("GT_NO_RING", "1")
+    yield
+    gt.disconnect()
+
+
+def is_trained(losses: list[float]) -> None:
+    np.testing.assert_allclose(losses, classifier.losses(torch, 3, len(losses)), rtol=1e-9)
+
+
+def test_training(cluster: Cluster) -> None:
+    gt.connect(cluster.address)
+    assert _core.describe() == f"dispatcher at {cluster.address}, by TCP"
+    is_trained(classifier.losses(gt, 3, STEPS))
+
+
+def test_long_values(cluster: Cluster) -> None:
+    gt.connect(cluster.address)
+    array = classifier.numbers(1, 1000, 1000)  # 8 MB, many frames both ways
+    np.testing.assert_array_equal((gt.tensor(array) + 1).numpy(), array + 1)
+
+
+def test_a_local_door_that_cannot_be_opened(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    # By a forwarded port the dispatcher seems to be on this host: here it is, and the door opens.
+    monkeypatch.delenv("GT_NO_RING")
+    with CuttingProxy(("127.0.0.1", int(cluster.port))) as proxy:
+        gt.connect(proxy.address)
+        assert "shared memory" in _core.describe()
+        gt.disconnect()
+
+
+def test_a_dropped_link_is_resumed(cluster: Cluster) -> None:
+    with CuttingProxy(("127.0.0.1", int(cluster.port))) as proxy:
+        gt.connect(proxy.address)
+        kept = gt.arange(5)
+        array = classifier.numbers(2, 300, 300)
+        for drop in range(5):
+            total = gt.tensor(array)
+            for _ in range(100):
+                total = total + 1
+            proxy.cut()  # with much of that under way
+            np.testing.assert_allclose(total.numpy(), array + 100, rtol=1e-12)
+            until(lambda seen=drop: proxy.connections >= seen + 2)
+        is_trained(classifier.losses(gt, 3, STEPS))
+        assert kept.tolist() == [0, 1, 2, 3, 4]
+        gt.disconnect()
+    assert "is resumed" in cluster.log
+    assert " WARN " not in cluster.log, cluster.log
+
+
+def test_a_session_that_is_over_is_one_error() -> None:
+    with Cluster(1) as ends:
+        with CuttingProxy(("127.0.0.1", int(ends.port))) as proxy:
+            gt.connect(proxy.address)
+            kept = gt.ones(2)
+            assert kept.tolist() == [1, 1]
+            ends.stop()
+            with pytest.raises(gt.errors.ConnectionLost, match="the dispatcher stops"):
+                kept.tolist()

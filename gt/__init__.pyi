@@ -43,6 +43,7 @@ from gt.errors import ShapeError as ShapeError
 from gt.errors import WorkerError as WorkerError
 from gt import _kernels as _kernels
 from gt import client as client
+from gt import cuda as cuda
 from gt import debug as debug
 from gt import nn as nn
 from gt import optim as optim

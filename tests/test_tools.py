@@ -321,7 +321,17 @@ def test_counters_are_numbers():
     assert gt.debug.stats()["workers"] == 1
 
 
-# ---- the older name ----
+# ---- other names ----
+
+
+def test_cuda_is_asked_and_places_nothing(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert not gt.cuda.is_available()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    assert gt.cuda.device_count() == 2
+    x = gt.ones(2, device="cuda:1").cuda().to("cpu")
+    gt.cuda.synchronize()
+    assert x.tolist() == [1.0, 1.0]
 
 
 def test_client_is_another_name():

@@ -4,11 +4,18 @@ import atexit
 import sys
 import warnings
 
+from gt import _core, config
 from gt._core import Tensor
 
-from gt import _core, config
-
-__all__ = ["connect", "disconnect", "distribute", "gpu_workers", "init", "is_connected", "synchronize"]
+__all__ = [
+    "connect",
+    "disconnect",
+    "distribute",
+    "gpu_workers",
+    "init",
+    "is_connected",
+    "synchronize",
+]
 
 _registered: list[bool] = []
 
@@ -61,12 +68,12 @@ def gpu_workers(count: int) -> None:
 def distribute(tensor: Tensor, dim: int | None = None) -> Tensor:
     """The same tensor spread over all workers: cut along `dim`, or held whole by each.
 
-    What follows from it stays spread where the operator allows; the numbers are the same either way.
+    What follows stays spread where the operator allows; the numbers are the same either way.
 
     Args:
         tensor: any tensor.
-        dim: the dimension to cut; sizes that do not divide evenly, or are smaller than the number of
-            workers, are fine. None replicates.
+        dim: the dimension to cut; any size will do, also one smaller than the number of workers.
+            None replicates.
     """
     return _core.distribute(tensor, dim)
 
@@ -80,7 +87,7 @@ def register_exit() -> None:
 
 def _at_exit() -> None:
     for text in _core.unread_failures():
-        print(f"gt: a failure that nobody has read:\n{text}", file=sys.stderr)
+        sys.stderr.write(f"gt: a failure that nobody has read:\n{text}\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _core.disconnect()

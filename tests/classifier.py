@@ -1,4 +1,4 @@
-"""A small classifier's training, written once and run by GT and by torch: their losses must be equal.
+"""A small classifier's training, written once and run by GT and by torch: the losses are equal.
 
 `library` is the module `gt` or the module `torch`; there is nothing of either in here.
 """

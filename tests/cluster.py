@@ -35,9 +35,7 @@ class Cluster:
     ) -> None:
         server = [sys.executable, "-m", "gt.server", "-p", "0", *arguments]
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - ends with us
-        self.server = subprocess.Popen(
-            server, stdout=subprocess.PIPE, stderr=self._log, text=True
-        )
+        self.server = subprocess.Popen(server, stdout=subprocess.PIPE, stderr=self._log, text=True)
         self.address = self.server.stdout.readline().removeprefix("listening on ").strip()
         host, self.port = self.address.rsplit(":", 1)
         self.command = [sys.executable, "-m", "gt.worker", "--host", host, "-p", self.port]
@@ -54,7 +52,7 @@ class Cluster:
         return self._log.read()
 
     def wait_for_workers(self, user: str | None = None) -> None:
-        """Return when all that were started have joined; with tokens the log calls them by their user."""
+        """Return when all have joined; with tokens the log calls them by their user."""
         names = [f"worker {one.pid}" for one in self.workers] if user is None else [user]
         until(lambda: all(f'("{name}") is connected' in self.log for name in names))
 
@@ -73,7 +71,7 @@ class Cluster:
         return self.workers[-1]
 
     def client(self, code: str, **settings: str) -> "subprocess.Popen[str]":
-        """A client program at work; it begins connected to the cluster and may import the tests' modules."""
+        """A client program at work; it begins connected and may import the tests' modules."""
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
         self._clients.append(
             subprocess.Popen(

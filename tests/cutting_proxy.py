@@ -1,5 +1,6 @@
 """A TCP proxy before the dispatcher, whose connections can be cut: a network that fails."""
 
+import contextlib
 import socket
 import threading
 from types import TracebackType
@@ -73,7 +74,5 @@ def _pass(source: socket.socket, sink: socket.socket) -> None:
 
 
 def _shut(connection: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):  # the other side was first
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # the other side was first

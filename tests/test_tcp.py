@@ -46,7 +46,9 @@ def test_long_values(cluster: Cluster) -> None:
     np.testing.assert_array_equal((gt.tensor(array) + 1).numpy(), array + 1)
 
 
-def test_a_local_door_that_cannot_be_opened(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_door_that_cannot_be_opened(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # By a forwarded port the dispatcher seems to be on this host: here it is, and the door opens.
     monkeypatch.delenv("GT_NO_RING")
     with CuttingProxy(("127.0.0.1", int(cluster.port))) as proxy:
@@ -75,11 +77,10 @@ def test_a_dropped_link_is_resumed(cluster: Cluster) -> None:
 
 
 def test_a_session_that_is_over_is_one_error() -> None:
-    with Cluster(1) as ends:
-        with CuttingProxy(("127.0.0.1", int(ends.port))) as proxy:
-            gt.connect(proxy.address)
-            kept = gt.ones(2)
-            assert kept.tolist() == [1, 1]
-            ends.stop()
-            with pytest.raises(gt.errors.ConnectionLost, match="the dispatcher stops"):
-                kept.tolist()
+    with Cluster(1) as ends, CuttingProxy(("127.0.0.1", int(ends.port))) as proxy:
+        gt.connect(proxy.address)
+        kept = gt.ones(2)
+        assert kept.tolist() == [1, 1]
+        ends.stop()
+        with pytest.raises(gt.errors.ConnectionLost, match="the dispatcher stops"):
+            kept.tolist()

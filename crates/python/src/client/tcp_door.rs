@@ -181,10 +181,13 @@ impl Door for TcpDoor {
     fn close(&mut self) {
         let goodbye = Message::Goodbye { reason: "the client ends its session" };
         let mut words = Vec::new();
-        if message::encode(&goodbye, &mut words).is_ok() {
-            self.queue(&words);
-        }
-        self.shared.lock().closing = true;
+        let encoded = message::encode(&goodbye, &mut words);
+        debug_assert!(encoded.is_ok(), "a goodbye is short");
+        let mut state = self.shared.lock();
+        state.outgoing.append(&mut words);
+        // Together with the goodbye: the dispatcher closes when it has that, and nobody may take it for a broken link.
+        state.closing = true;
+        drop(state);
         self.shared.writer.notify_all();
         for thread in self.threads.drain(..) {
             // A thread of ours that panicked has said so on stderr.

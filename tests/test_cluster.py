@@ -1,10 +1,10 @@
 """Several programs on one cluster of real processes: they share it, and nothing of each other's.
 
-What an operator computes is tested elsewhere; here, that it does so in company, and what is left when somebody dies.
+What an operator computes is tested elsewhere; here, that it does so in company, and what is left
+when somebody dies.
 """
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,9 @@ import gt
 torch = pytest.importorskip("torch")
 
 STEPS = 15
-TRAIN = "import classifier, json\nprint(json.dumps(classifier.losses(gt, {seed}, {steps})), flush=True)"
+TRAIN = (
+    "import classifier, json\nprint(json.dumps(classifier.losses(gt, {seed}, {steps})), flush=True)"
+)
 LARGE = 1_000_000
 
 
@@ -89,7 +91,7 @@ def test_what_a_killed_client_held_is_freed(connected: Cluster) -> None:
 
 
 def test_what_a_killed_worker_held_has_failed(fresh: Cluster) -> None:
-    # Each session's tensors are made on the worker with the fewest: this one's on the first, the other's on the second.
+    # A session's tensors are made on the worker with the fewest: this one's on 0, the other's on 1.
     gt.connect(fresh.address)
     lost = [gt.ones(3), gt.arange(4)]
     assert lost[0].sum().item() == 3
@@ -102,7 +104,9 @@ def test_what_a_killed_worker_held_has_failed(fresh: Cluster) -> None:
     fresh.kill_worker(0)
     until(lambda: "worker 0 is gone" in fresh.log, 1.0)
     for tensor in (*lost, lost[1] + 1):
-        with pytest.raises(gt.errors.WorkerError, match="worker 0 is gone .* and held this") as error:
+        with pytest.raises(
+            gt.errors.WorkerError, match=r"worker 0 is gone .* and held this"
+        ) as error:
             tensor.tolist()
         assert "test_cluster.py" in str(error.value)
     assert time.monotonic() - died < 1.0
@@ -131,16 +135,18 @@ def test_a_stopped_dispatcher_is_one_error(fresh: Cluster) -> None:
 
 def test_by_a_unix_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "socket")
-    with Cluster(1, arguments=("--unix", path)) as cluster:
+    with Cluster(1, arguments=("--unix", path)):
         gt.connect(f"unix:{path}")
         try:
             assert classifier.losses(gt, 4, 3) == pytest.approx(expected(4, 3), rel=1e-9)
         finally:
             gt.disconnect()
-    assert not os.path.exists(path)
+    assert not Path(path).exists()
 
 
-def test_tensors_of_two_sessions_do_not_mix(shared: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_of_two_sessions_do_not_mix(
+    shared: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GT_BACKEND", "numpy")
     gt.disconnect()
     embedded = gt.ones(2)
@@ -205,7 +211,9 @@ def test_no_payload_between_workers_passes_the_dispatcher(tmp_path: Path) -> Non
         assert (x + whole).sum().item() == LARGE * (LARGE - 1)
         gt.disconnect()
         cluster.stop()
-        moved = [line for line in path.read_text(encoding="utf-8").splitlines() if " moved " in line]
+        moved = [
+            line for line in path.read_text(encoding="utf-8").splitlines() if " moved " in line
+        ]
         assert sum(int(line.split(" moved ")[1].split()[0]) for line in moved) >= 8 * LARGE
         ways = [line for line in cluster.log.splitlines() if "bytes came from it" in line]
         assert len(ways) == 2, cluster.log

@@ -1,4 +1,4 @@
-"""What `gt.connect` says when there is nothing to connect to: at once, clearly, and the old session goes on."""
+"""What `gt.connect` says when it cannot: at once, clearly, and the old session goes on."""
 
 import contextlib
 import socket
@@ -80,7 +80,10 @@ def test_no_address(address: str) -> None:
         (HTTP, ["does not speak GT's protocol"]),
         (b"\0" * 4096, ["does not speak GT's protocol"]),
         (handshake(2, 9, 9, b""), ["does not speak GT's protocol"]),
-        (refusal(b"this dispatcher speaks 7 to 9, you speak 1: update gt"), ["refuses", "update gt"]),
+        (
+            refusal(b"this dispatcher speaks 7 to 9, you speak 1: update gt"),
+            ["refuses", "update gt"],
+        ),
     ],
     ids=["silent", "closes", "half", "http", "zeros", "later welcome", "version"],
 )

@@ -1,4 +1,7 @@
-"""docs/wire.md is enough to write a client from: `wire_client.py` was, and works against real processes."""
+"""docs/wire.md is enough to write a client from: `wire_client.py` was, and works.
+
+Against a real dispatcher and worker; with strangers beside it that break the rules.
+"""
 
 import struct
 import threading

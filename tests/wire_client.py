@@ -1,6 +1,6 @@
 """A client in the standard library's Python, written from docs/wire.md alone: no GT, no numpy.
 
-It stays on TCP, sends a frame an instruction, and knows `upload`, `chunk`, `add`, `gather`, `read` and `free`.
+It stays on TCP, sends a frame an instruction, and knows a handful of operators.
 """
 
 import itertools

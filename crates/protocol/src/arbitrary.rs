@@ -1,9 +1,10 @@
 //! Any valid instruction of a row, for property tests.
 
 use crate::{
-    Attr, AttrKind, Dims, Dtype, Id, Instruction, OpInfo, Operand, OperandKind, Scalar, wire,
+    Attr, AttrKind, Dims, Dtype, Id, Instruction, OpInfo, Operand, OperandKind, Scalar, text, wire,
 };
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use smallvec::SmallVec;
 
@@ -32,6 +33,26 @@ pub(crate) fn for_every_op(
             panic!("{}: {error}", row.name);
         }
     }
+}
+
+/// What a strategy gives next.
+pub(crate) fn sample<S: Strategy>(runner: &mut TestRunner, strategy: S) -> S::Value {
+    strategy.new_tree(runner).unwrap().current()
+}
+
+/// One instruction of every operator, with a line of at most so many characters.
+pub(crate) fn every_op_once(runner: &mut TestRunner, line_max: usize) -> Vec<Owned> {
+    let one = |row: &'static OpInfo| {
+        // Ends: nearly every instruction is short.
+        loop {
+            let owned = sample(runner, instruction(row, &slot()));
+            let line = text::format(&owned.instruction(), &text::NoNames, text::PayloadText::Full);
+            if line.len() <= line_max {
+                return owned;
+            }
+        }
+    };
+    crate::Op::table().iter().map(one).collect()
 }
 
 /// An instruction of any operator.

@@ -8,7 +8,7 @@ mod bytes;
 mod frame;
 mod secret;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use frame::{Arrival, FRAME_BYTES_MAX, FrameHeader};
 pub use secret::{Secret, Token};

@@ -13,6 +13,8 @@ pub mod message;
 pub mod meta;
 pub mod op;
 pub mod placement;
+#[cfg(test)]
+mod released;
 pub mod rules;
 pub mod sharding;
 pub mod text;

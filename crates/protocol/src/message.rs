@@ -4,7 +4,7 @@
 //! [`wire::MESSAGE_CODE_FIRST`] and above, so the two can share a ring. `docs/wire.md` specifies every field.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::wire::{
     self, EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_bytes, push_dims,

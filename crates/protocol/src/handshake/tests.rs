@@ -49,7 +49,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
     })
 }
 
-fn message() -> impl Strategy<Value = Handshake> {
+/// Any message of the handshake.
+pub(crate) fn message() -> impl Strategy<Value = Handshake> {
     prop_oneof![
         hello().prop_map(Handshake::Hello),
         welcome().prop_map(Handshake::Welcome),

@@ -38,6 +38,19 @@ fn every_message<'a>(
     ]
 }
 
+/// One message of every kind, in words.
+pub(crate) fn frames() -> impl Strategy<Value = Vec<Vec<u32>>> {
+    let class = prop::sample::select(&FailureClass::ALL[..]);
+    let bytes = prop::collection::vec(any::<u8>(), 0..20);
+    (any::<[u64; 5]>(), any::<[u32; 2]>(), class, op(), dtype(), bytes).prop_map(
+        |(numbers, [session, tag], class, op, dtype, bytes)| {
+            let text = "what happened: größer";
+            let failure = Failure { session, number: numbers[0], class, op, tag, text };
+            every_message(numbers, failure, dtype, &bytes).iter().map(words).collect()
+        },
+    )
+}
+
 fn op() -> impl Strategy<Value = Option<Op>> {
     prop::option::of(any_row().prop_map(|row| row.op))
 }

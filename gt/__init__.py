@@ -11,8 +11,8 @@ import sys
 # A checkout's gt/ finds the extension modules of an installed one.
 __path__ = pkgutil.extend_path(__path__, __name__)
 
-from gt import _core  # noqa: E402 - after the path
-from gt._core import (  # noqa: E402
+from gt import _core
+from gt._core import (
     Tensor,
     bfloat16,
     dtype,
@@ -25,8 +25,8 @@ from gt._core import (  # noqa: E402
     int64,
     uint8,
 )
-from gt._core import bool as bool  # noqa: E402
-from gt.size import Size  # noqa: E402
+from gt._core import bool as bool
+from gt.size import Size
 
 _core.configure(Size, str(pathlib.Path(__file__).resolve().parent))
 half, float, double = float16, float32, float64

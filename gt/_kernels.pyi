@@ -1,11 +1,13 @@
-# GT's own kernels (csrc/bind): they fill CPU arrays in place. By hand; shapes of C++ functions are few and change rarely.
+# GT's own kernels (csrc/bind): they fill CPU arrays in place. By hand; shapes of C++ functions
+# are few and change rarely.
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-_Array = npt.NDArray[np.generic]
+_Array: TypeAlias = npt.NDArray[np.generic]
 
 def uniform(
     out: _Array,

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from gt._core import Tensor
-
 from gt import _core
+from gt._core import Tensor
 from gt.errors import NotDifferentiable
 
 P = ParamSpec("P")
@@ -58,7 +57,7 @@ class no_grad(_GradMode):  # noqa: N801 - PyTorch's name
             return cls()(function)  # type: ignore[return-value]
         return super().__new__(cls)
 
-    def __init__(self, function: object = None) -> None:
+    def __init__(self, function: object = None) -> None:  # noqa: ARG002 - `@no_grad` without call
         super().__init__(False)
 
 

@@ -1,4 +1,4 @@
-"""Settings from the environment, read once where a session begins: the only place that looks at os.environ."""
+"""Settings from the environment, read where a session begins; nothing else looks at os.environ."""
 
 import os
 import pathlib

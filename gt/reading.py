@@ -1,12 +1,12 @@
-"""Values back to Python: numpy arrays, lists, formatting, copies. Each read waits for what it needs, no more."""
+"""Values back to Python: numpy arrays, lists, formatting, copies. Reads wait for what they need."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from gt._core import Tensor
 
 from gt import _core
+from gt._core import Tensor
 from gt.errors import InvalidType
 
 __all__ = ["install"]
@@ -32,7 +32,9 @@ def tolist(self: Tensor) -> object:
 
 
 def to_array(
-    self: Tensor, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    self: Tensor,
+    dtype: npt.DTypeLike | None = None,
+    copy: bool | None = None,  # noqa: ARG001 - a read is a copy already
 ) -> npt.NDArray[np.generic]:
     """What `numpy.asarray(tensor)` calls."""
     array = numpy(self)

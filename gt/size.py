@@ -7,6 +7,8 @@ from typing import SupportsIndex, overload
 class Size(tuple[int, ...]):
     """Sizes of a tensor's dimensions."""
 
+    __slots__ = ()
+
     def numel(self) -> int:
         """How many elements a tensor of this size has."""
         return math.prod(self)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from gt._core import call
 
 from gt import _core
+from gt._core import call
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -286,6 +286,13 @@ def _reductions() -> dict[str, list[Sample]]:
         "min_dim": single,
         "all": truths,
         "any": truths,
+        **_moments(x, floats, inputs),
+    }
+
+
+def _moments(x: Given, floats: list[Given], inputs: list[Given]) -> dict[str, list[Sample]]:
+    dims: tuple[object, ...] = (None, (0,), (-1, 0), ())
+    return {
         "var": [
             Sample((one,), (dim, 1.0, keep))
             for one in floats

@@ -122,6 +122,47 @@ def test_what_a_killed_worker_held_has_failed(fresh: Cluster) -> None:
     assert len(gt.debug.get_worker_stats()) == 1
 
 
+def test_a_worker_killed_in_the_middle_of_collectives(fresh: Cluster) -> None:
+    gt.connect(fresh.address)
+    piece = gt.distribute(gt.tensor(classifier.numbers(1, 64, 64)), dim=0)
+    copy = gt.distribute(gt.tensor(classifier.numbers(2, 64, 64)))
+    product = piece.T @ piece  # [k, b] x [b, k]: summed over both workers
+    assert product.sum().item() != 0
+    total = copy
+    for _ in range(200):
+        total = total + piece.T @ piece
+    fresh.kill_worker(1)
+    died = time.monotonic()
+    for tensor in (piece, piece.sum(), piece + copy):
+        with pytest.raises(gt.errors.WorkerError, match="worker 1 is gone"):
+            tensor.tolist()
+    try:
+        total.sum().item()  # summed in time, or not
+    except gt.errors.WorkerError as error:
+        assert "worker 1 is gone" in str(error)
+    np.testing.assert_array_equal(copy.numpy(), classifier.numbers(2, 64, 64))
+    assert time.monotonic() - died < 1.0
+    again = gt.distribute(gt.ones(5), dim=0)  # on those that are left
+    assert again.sum().item() == 5
+    fresh.add_worker()
+    fresh.wait_for_workers()
+    assert classifier.losses(gt, 3, 3, spread=True) == pytest.approx(expected(3, 3), rel=1e-6)
+
+
+def test_a_killed_client_in_the_middle_of_collectives(fresh: Cluster) -> None:
+    gt.connect(fresh.address)
+    loop = "while True: classifier.losses(gt, 5, 3, spread=True)"
+    victim = fresh.client(
+        f"import classifier\nclassifier.losses(gt, 5, 3)\nprint(1, flush=True)\n{loop}"
+    )
+    first_line(victim)
+    for _ in range(3):
+        assert classifier.losses(gt, 3, 3, spread=True) == pytest.approx(expected(3, 3), rel=1e-6)
+    victim.kill()
+    assert classifier.losses(gt, 3, 9, spread=True) == pytest.approx(expected(3, 9), rel=1e-6)
+    until(lambda: bytes_held() == 0)
+
+
 def test_a_stopped_dispatcher_is_one_error(fresh: Cluster) -> None:
     gt.connect(fresh.address)
     kept = gt.ones(2)

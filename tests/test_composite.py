@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from gt._core import call
 from same_expression import OURS, THEIRS, Namespace, check, normal, upload
 
 from gt import _core, errors
+from gt._core import call
 
 INF, NAN = float("inf"), float("nan")
 X, Y, Z = normal(3, 4), normal(3, 4, seed=1), normal(2, 3, 4)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 from gradient_oracle import check, normal, positive, upload, values
-from gt._core import call
 
 from gt import _core
+from gt._core import call
 from gt.gradients import GRADIENTS
 
 ROWS_WITHOUT_RULE = {"create", "control", "collective", "update"}

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gradient_oracle import check, normal, values
-from gt._core import call
 
 from gt import _core
+from gt._core import call
 
 ATEN = torch.ops.aten
 X, Y = normal(3, 4), normal(3, 4, seed=1)

@@ -1,5 +1,4 @@
-"""Write what follows from ops.toml: the Rust table, the Python table and docs/ops.md. `--check` only compares.
-
+"""Write what follows from ops.toml; `--check` only compares.
 Facts go in, declarations come out; no behaviour is generated here. Standard library only.
 """
 
@@ -154,6 +153,10 @@ RUST_TYPES = {
 }
 
 
+# Results share the operand's storage: these go through the aliasing of views.rs.
+VIEWS = ("reshape", "permute", "expand", "select", "diagonal")
+
+
 def parameters(row: Row) -> list[tuple[str, str | None, bool]]:
     """The method's signature as (name, default or None, starred)."""
     found = []
@@ -164,82 +167,104 @@ def parameters(row: Row) -> list[tuple[str, str | None, bool]]:
     return found
 
 
-def rust_method(row: Row) -> str:
-    """One #[pymethods] function for a row with a `python` signature."""
-    attrs = {split_attr(text)[0]: split_attr(text)[1:] for text in row["attrs"]}
-    operands = [split_operand(text) for text in row["inputs"]][1:]
-    params = parameters(row)
-    names = [name for name, _, _ in params]
-    scales = "alpha" in names and "alpha" not in attrs
-    arguments, body, args = [], [], ["Arg::Var(&slf.get().var)"]
-    for name, default, starred in params:
+class Method:
+    """One #[pymethods] function, for a row with a `python` signature."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.attrs = {split_attr(text)[0]: split_attr(text)[1:] for text in row["attrs"]}
+        self.operands = [split_operand(text)[0] for text in row["inputs"]][1:]
+        self.params = parameters(row)
+        self.names = [name for name, _, _ in self.params]
+        self.scales = "alpha" in self.names and "alpha" not in self.attrs
+        self.starred = {name for name, _, starred in self.params if starred}
+        missing = [name for name in self.attrs if name not in self.names]
+        if missing:
+            sys.exit(f"ops.toml: {row['name']}: python lacks {', '.join(missing)}")
+
+    def argument(self, name: str, default: str | None) -> str:
+        """The Rust declaration of a parameter."""
         if name == "axis":
-            arguments.append(f"axis: Option<{RUST_TYPES[attrs['dim'][0]]}>")
-        elif name == "alpha" and scales:
-            arguments.append("alpha: ScalarArg")
-        elif name in attrs:
-            kind, optional, _ = attrs[name]
-            rust = "&Bound<'py, PyTuple>" if starred else RUST_TYPES[kind]
-            arguments.append(f"{name}: Option<{rust}>" if optional else f"{name}: {rust}")
-            if starred:
-                arguments.append("named: Option<&Bound<'py, PyDict>>")
+            return f"axis: Option<{RUST_TYPES[self.attrs['dim'][0]]}>"
+        if name == "alpha" and self.scales:
+            return "alpha: ScalarArg"
+        if name in self.starred:
+            return f"{name}: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>"
+        if name in self.attrs:
+            kind, optional, _ = self.attrs[name]
+            rust = RUST_TYPES[kind]
         else:
-            optional = default == "None"
-            arguments.append(
-                f"{name}: Option<OperandArg<'py>>" if optional else f"{name}: OperandArg<'py>"
-            )
-    # operands stand in the row's order; a Python name may differ from the row's (pow's exponent)
-    rest = [name for name in names if name not in attrs and name not in ("axis", "alpha")]
-    by_row = {operand: operand if operand in rest else None for operand, _ in operands}
-    spare = [name for name in rest if name not in by_row]
-    for operand, _ in operands:
-        name = by_row[operand] or spare.pop(0)
-        default = next(default for given, default, _ in params if given == name)
+            optional, rust = default == "None", "OperandArg<'py>"
+        return f"{name}: Option<{rust}>" if optional else f"{name}: {rust}"
+
+    def bindings(self) -> list[tuple[str, str]]:
+        """(operand of the row, parameter), in the row's order; names may differ (pow)."""
+        rest = [
+            name for name in self.names if name not in self.attrs and name not in ("axis", "alpha")
+        ]
+        spare = [name for name in rest if name not in self.operands]
+        return [(name, name if name in rest else spare.pop(0)) for name in self.operands]
+
+    def prepared(self, operand: str, name: str, *, last: bool) -> str:
+        """The statements that make an operand of a parameter."""
+        default = next(default for given, default, _ in self.params if given == name)
+        lines = []
         if default == "None":
-            body.append(f"let {name} = {name}.unwrap_or(OperandArg::Absent);")
-        if operand in row.get("tensors", []):
-            body.append(f'let {name} = only_tensor({name}, "{row["name"]}", "{name}")?;')
-        if scales and name == rest[-1]:
-            body.append(f"let {name} = scaled(slf.py(), {name}, alpha.0)?;")
-        args.append(f"as_arg(&{name})")
-    values = []
-    for name, (kind, optional, words) in attrs.items():
-        if name not in names:
-            sys.exit(f"ops.toml: {row['name']}: python lacks {name}")
-        starred = next(starred for given, _, starred in params if given == name)
-        if starred:
+            lines.append(f"let {name} = {name}.unwrap_or(OperandArg::Absent);")
+        if operand in self.row.get("tensors", []):
+            lines.append(f'let {name} = only_tensor({name}, "{self.row["name"]}", "{name}")?;')
+        if self.scales and last:
+            lines.append(f"let {name} = scaled(slf.py(), {name}, alpha.0)?;")
+        return " ".join(lines)
+
+    def value(self, name: str) -> str:
+        """The expression of an attribute."""
+        words = self.attrs[name][2]
+        if name in self.starred:
             keywords = [name, *(["shape"] if name == "size" else [])]
-            listed = ", ".join(f'"{keyword}"' for keyword in keywords)
-            values.append(f"DimsArg::of_arguments({name}, named, &[{listed}])?.attr()")
-        elif words:
-            listed = ", ".join(f'"{word}"' for word in words)
-            values.append(f'choice({name}, &[{listed}], "{name}")?')
-        elif name == "dim" and "axis" in names:
-            values.append("dim.or(axis).attr()")
+            return f"DimsArg::of_arguments({name}, named, &[{quoted(keywords)}])?.attr()"
+        if words:
+            return f'choice({name}, &[{quoted(words)}], "{name}")?'
+        if name == "dim" and "axis" in self.names:
+            return "dim.or(axis).attr()"
+        return f"{name}.attr()"
+
+    def signature(self) -> str:
+        """What stands in #[pyo3(signature = (...))]."""
+        text = self.row["python"] + (", **named" if self.starred else "")
+        text = text.replace("=False", "=false").replace("=True", "=true")
+        if self.scales:
+            text = text.replace("alpha=1", "alpha=ScalarArg(gt_protocol::Scalar::Int(1))")
+        return str(text)
+
+    def rust(self) -> str:
+        """The whole function."""
+        bindings = self.bindings()
+        last = bindings[-1][1] if bindings else ""
+        body = [self.prepared(operand, name, last=name == last) for operand, name in bindings]
+        args = ["Arg::Var(&slf.get().var)", *(f"as_arg(&{name})" for _, name in bindings)]
+        values = f"smallvec![{', '.join(self.value(name) for name in self.attrs)}]"
+        op = f"Op::{camel(self.row['name'])}"
+        if self.row["name"] in VIEWS:
+            call = f"take_view(slf, {op}, {values})"
         else:
-            values.append(f"{name}.attr()")
-    named = ", **named" if any(starred for _, _, starred in params) else ""
-    signature = (row["python"] + named).replace("=False", "=false").replace("=True", "=true")
-    if scales:
-        signature = signature.replace("alpha=1", "alpha=ScalarArg(gt_protocol::Scalar::Int(1))")
-    view = row["name"] in ("reshape", "permute", "expand", "select", "diagonal")
-    call = (
-        f"take_view(slf, Op::{camel(row['name'])}, smallvec![{', '.join(values)}])"
-        if view
-        else f"run(slf.py(), Op::{camel(row['name'])}, &[{', '.join(args)}], smallvec![{', '.join(values)}])"
-    )
-    listed = "".join(f", {argument}" for argument in arguments)
-    return f"""    /// {row["doc"]}
-    #[pyo3(signature = ({signature}))]
-    fn {row["name"]}<'py>(slf: &Bound<'py, Self>{listed}) -> PyResult<Bound<'py, PyAny>> {{
+            call = f"run(slf.py(), {op}, &[{', '.join(args)}], {values})"
+        listed = "".join(f", {self.argument(name, default)}" for name, default, _ in self.params)
+        return f"""    /// {self.row["doc"]}
+    #[pyo3(signature = ({self.signature()}))]
+    fn {self.row["name"]}<'py>(slf: &Bound<'py, Self>{listed}) -> PyResult<Bound<'py, PyAny>> {{
         {" ".join(filter(None, body))}
         {call}
     }}
 """
 
 
+def quoted(words: list[str]) -> str:
+    return ", ".join(f'"{word}"' for word in words)
+
+
 def rust_methods(rows: list[Row]) -> str:
-    methods = "".join(rust_method(row) for row in rows if "python" in row)
+    methods = "".join(Method(row).rust() for row in rows if "python" in row)
     return f"""//! {HEADER}
 #![allow(clippy::all, clippy::pedantic, reason = "generated")]
 

@@ -139,8 +139,7 @@ def _axis(times: Sequence[float], y: float) -> tuple[list[float], list[Word]]:
     places = [LEFT + seconds * scale for seconds in shown]
     cut = sorted((place for place, gap in enumerate(gaps) if gap > longest), key=lambda k: -gaps[k])
     words = [
-        Word(x=places[place] + 4, y=y, text=_wait(gaps[place]))
-        for place in cut[:CUTS_NAMED_MAX]
+        Word(x=places[place] + 4, y=y, text=_wait(gaps[place])) for place in cut[:CUTS_NAMED_MAX]
     ]
     return places, words
 

@@ -8,6 +8,10 @@ use gt_protocol::sharding::Fold;
 use gt_protocol::{Attr, Dims, Id, Meta, Op, Operand};
 use smallvec::{SmallVec, smallvec};
 
+/// A value is spread over at most this many workers: a collective names its group in a list of this length. Later workers
+/// hold other sessions' values.
+const MESH_MEMBERS_MAX: usize = gt_protocol::meta::DIMS_MAX;
+
 /// The pieces of a value.
 pub(crate) struct Shards {
     pub layout: Layout,
@@ -145,7 +149,8 @@ impl Dispatcher {
         dim: Option<usize>,
         sink: &mut dyn Sink,
     ) -> Option<Shards> {
-        let mesh = Mesh::new(&self.alive());
+        let alive = self.alive();
+        let mesh = Mesh::new(alive.get(..alive.len().min(MESH_MEMBERS_MAX))?);
         let meta = self.meta_of(session, slot)?;
         let shards = self.shards_of(session, slot)?;
         // One worker holds the whole, however it is cut.
@@ -379,7 +384,7 @@ impl Dispatcher {
     }
 }
 
-/// The mesh's members as an attribute. Meshes beyond the attribute's length come with larger meshes' own instructions.
+/// The mesh's members as an attribute; [`MESH_MEMBERS_MAX`] sees to it that they fit.
 fn group(mesh: &Mesh) -> Dims {
     let members: SmallVec<[i64; 8]> =
         mesh.members().iter().map(|&worker| i64::from(worker)).collect();

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Live values of one session; more is a runaway client, refused before the table eats the memory.
 const SLOTS_MAX: u32 = 1 << 24;
+/// How far a slot may lie above all others: clients reuse their slots, so it is the next one or, from several threads,
+/// close to it. Without it one instruction could make the table of a session 2.6 GB long.
+const SLOTS_AHEAD_MAX: u32 = 1 << 16;
 /// Source positions kept for instructions that may still fail on a worker: more than any ring holds.
 const SITES_KEPT: usize = 1 << 16;
 /// Failures kept for later reads of what they spoiled.
@@ -105,8 +108,10 @@ impl Session {
     /// Whether `id` may be defined: within the limit and free.
     pub fn check_definable(&self, op: Op, id: Id) -> Result<u32, Fault> {
         let slot = id.as_slot().ok_or(Fault::UnknownSlot { op, slot: u64::MAX })?;
-        if slot >= SLOTS_MAX {
-            return Err(Fault::TooManyValues { slot: u64::from(slot), limit: SLOTS_MAX });
+        let held = u32::try_from(self.handles.len()).unwrap_or(u32::MAX);
+        let limit = held.saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX);
+        if slot >= limit {
+            return Err(Fault::TooManyValues { slot: u64::from(slot), limit });
         }
         match self.handle(slot) {
             Handle::Free => Ok(slot),

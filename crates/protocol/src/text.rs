@@ -23,6 +23,7 @@ pub use parse::parse;
 pub use print::Line;
 
 use crate::Instruction;
+use crate::message::Failure;
 
 /// Which name a signal's id has, where one is known.
 pub trait Names {
@@ -60,6 +61,13 @@ pub const PAYLOAD_INLINE_BYTES: usize = 64;
 /// The line of an instruction, without a line break.
 pub fn format(instruction: &Instruction<'_>, names: &dyn Names, payload: PayloadText) -> String {
     Line { instruction, names, payload }.to_string()
+}
+
+/// The comment that a log gets when a worker reports a failure: the instruction's own line was written before it ran.
+pub fn failure(failure: &Failure<'_>, time: &str) -> String {
+    let op = failure.op.map_or("", |op| op.info().name);
+    let text = failure.text.replace(['\n', '\r'], " ");
+    format!("# ERROR %{} {op}: {text} {time} s{}", failure.number, failure.session)
 }
 
 /// A line that is no instruction.

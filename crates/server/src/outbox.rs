@@ -228,6 +228,11 @@ impl Sink for Outbox {
     }
 
     fn session(&mut self, id: SessionId, message: &Message<'_>) {
+        if let (Some(trace), Message::Failure(failure)) = (&mut self.trace, message)
+            && let Err(error) = trace.write_failure(failure)
+        {
+            self.end_trace(&error);
+        }
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(error) = message::encode(message, session.buffer()) {
             tracing::error!("a message for session {} has no binary form: {error}", id.0);

@@ -2,6 +2,7 @@
 
 use gt_dispatcher::TraceNotes;
 use gt_protocol::Instruction;
+use gt_protocol::message::Failure;
 use gt_protocol::text::{self, Line, Names, PAYLOAD_INLINE_BYTES, PayloadText};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -57,6 +58,14 @@ impl Trace {
         }
         self.file.write_all(b"\n")?;
         self.keep_payload(instruction.payload)
+    }
+
+    /// Writes what a worker said of an instruction that it could not execute.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write_failure(&mut self, failure: &Failure<'_>) -> io::Result<()> {
+        writeln!(self.file, "{}", text::failure(failure, &clock(SystemTime::now())))
     }
 
     /// Brings what was written to the file.

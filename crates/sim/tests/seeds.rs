@@ -48,17 +48,17 @@ fn a_planted_mistake_is_found() {
 
 #[test]
 fn seeds_with_faults_are_right() {
-    check(0..120, true);
+    check(0..80, true);
 }
 
 #[test]
 fn more_seeds_with_faults_are_right() {
-    check(120..240, true);
+    check(80..160, true);
 }
 
 #[test]
 fn seeds_without_faults_are_right() {
-    check(0..120, false);
+    check(0..80, false);
 }
 
 #[test]

@@ -309,6 +309,9 @@ impl Sink for Outputs<'_> {
     }
 
     fn session(&mut self, _session: SessionId, message: &Message<'_>) {
+        if let (Some(log), Message::Failure(failure)) = (&mut *self.log, message) {
+            drop(writeln!(log.file, "{}", text::failure(failure, &(log.clock)())));
+        }
         self.answers.receive(message);
     }
 

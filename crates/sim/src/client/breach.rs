@@ -46,7 +46,7 @@ impl Client {
                 instruction = Instruction::new(Op::Session);
                 instruction.attrs.push(Attr::Int(1));
             }
-            Breach::TooManyValues => instruction.outputs[0] = Id::slot(1 << 30),
+            Breach::TooManyValues => instruction.outputs[0] = Id::slot((1 << 24) - 1),
             Breach::NoSuchDim => {
                 instruction.op = Op::Distribute;
                 instruction.attrs.push(Attr::Int(9));

@@ -4,6 +4,7 @@ What an operator computes is tested elsewhere; here, that it does so in company,
 when somebody dies.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -136,10 +137,8 @@ def test_a_worker_killed_in_the_middle_of_collectives(fresh: Cluster) -> None:
     for tensor in (piece, piece.sum(), piece + copy):
         with pytest.raises(gt.errors.WorkerError, match="worker 1 is gone"):
             tensor.tolist()
-    try:
-        total.sum().item()  # summed in time, or not
-    except gt.errors.WorkerError as error:
-        assert "worker 1 is gone" in str(error)
+    with contextlib.suppress(gt.errors.WorkerError):  # summed in time or not, but no hang
+        total.sum().item()
     np.testing.assert_array_equal(copy.numpy(), classifier.numbers(2, 64, 64))
     assert time.monotonic() - died < 1.0
     again = gt.distribute(gt.ones(5), dim=0)  # on those that are left

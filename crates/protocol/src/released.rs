@@ -20,7 +20,7 @@ const LINE_MAX: usize = 400;
 const SAMPLES: usize = 12;
 
 /// The frames and names of a file, from the hexadecimal digits of numbers.
-fn lines<'a, T>(file: &'a str, read: impl Fn(&str) -> T) -> Vec<(Vec<T>, &'a str)> {
+fn lines<T>(file: &str, read: impl Fn(&str) -> T) -> Vec<(Vec<T>, &str)> {
     let lines: Vec<_> = file
         .lines()
         .map(|line| {

@@ -7,13 +7,13 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 OPERATOR = re.compile(r"^(?:(?:%\S+ )+= )?(\w+)")
 SIGNAL = re.compile(r' @("(?:[^"\\]|\\.)*"|[^\s"]+)')
 TIME = re.compile(r"\b(\d\d):(\d\d):(\d\d(?:\.\d+)?)\b")
 PLACEMENT = re.compile(r"\b[a-z]+(?:\([^)]*\))?@\[([\d,]*)\]")
-DAY_SECONDS = 86_400
+FAILURE = re.compile(r"^# ERROR (%\d+) ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,28 @@ class Entry:
     """Where its results lie; none for what has no results."""
 
     @property
+    def first(self) -> str:
+        """The name of its first result, without the output's place: `%3`."""
+        return self.instruction.split(" ", 1)[0].split(".", 1)[0]
+
+    @property
     def failed(self) -> bool:
         return "ERROR" in self.notes
+
+
+def entries(file: str) -> list[Entry]:
+    """The instructions of a log; what a worker failed at later is marked as failed."""
+    found: list[Entry] = []
+    broken: set[str] = set()
+    for line in lines(file):
+        if failure := FAILURE.match(line):
+            broken.add(failure[1])
+        elif (said := entry(line)) is not None:
+            found.append(said)
+    return [
+        replace(said, notes=f"{said.notes} ERROR") if said.first in broken else said
+        for said in found
+    ]
 
 
 def lines(file: str) -> Iterator[str]:

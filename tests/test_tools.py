@@ -53,6 +53,26 @@ def test_a_log_of_the_demo_reads_back_line_by_line(tmp_path):
     assert re.search(r"^ +\d+ matmul$", done.stdout, re.MULTILINE)
 
 
+def test_what_failed_on_a_worker_is_in_the_log(tmp_path):
+    file = tmp_path / "trace.txt"
+    code = """
+import gt
+broken = gt.index_select(gt.arange(3), 0, gt.tensor([7]))
+try:
+    broken.tolist()
+except gt.Error:
+    pass
+"""
+    env = os.environ | {"GT_INSTRUCTION_LOG": str(file)}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=50)
+    found = re.findall(
+        r"^# ERROR (%\d+) index_select: index out of range", file.read_text(), re.MULTILINE
+    )
+    assert found == ["%2"]
+    assert tool("trace", "--check", file).returncode == 0
+    assert [item.operator for item in log.entries(str(file)) if item.failed] == ["index_select"]
+
+
 @pytest.mark.parametrize("long", [[], ["--long"]])
 def test_what_trace_prints_reads_back(long):
     shown = tool("trace", *long, "-", given=TRACE)

@@ -75,11 +75,8 @@ def draw(file: str, output: str) -> int:
     kind = Path(output).suffix.lower()
     if kind not in (".svg", ".png"):
         raise ValueError(f"{output}: expected a name that ends with .svg or .png")
-    found = (log.entry(line) for line in log.lines(file))
     entries = [
-        item
-        for item in found
-        if item is not None and item.seconds is not None and item.operator != "free"
+        item for item in log.entries(file) if item.seconds is not None and item.operator != "free"
     ]
     if not entries:
         raise ValueError(f"{file}: no instruction with a time")

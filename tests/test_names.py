@@ -258,3 +258,16 @@ def test_g7a_every_instruction_names_a_new_id(tmp_path):
     defined = [int(line[1:].split(" ")[0]) for line in lines if line.startswith("%")]
     assert defined == list(range(len(defined)))
     assert len(defined) == 6
+
+
+# ---- the page that lists them all ----
+
+
+@pytest.mark.fast
+def test_the_features_page_names_tests_that_exist():
+    page = (ROOT / "docs/features.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(test_\w+)::(test_\w+)(\*?)", page)
+    assert len(named) > 30
+    for file, name, star in named:
+        defined = (ROOT / "tests" / f"{file}.py").read_text(encoding="utf-8")
+        assert re.search(rf"def {name}{'' if star else r'[(]'}", defined), f"{file}::{name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from gt._core import serve
@@ -9,6 +10,8 @@ from gt._core import serve
 
 def main() -> int:
     """Serves until SIGINT or SIGTERM; returns the exit code."""
+    # Rust listens for it and passes it on to Python, whose handler would raise KeyboardInterrupt.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     return serve(sys.argv[1:])
 
 

@@ -65,7 +65,7 @@ for _module in (creation, random, session, serialization, dtypes):
     for _name in getattr(_module, "__all__", ()):
         globals()[_name] = getattr(_module, _name)
 
-_LAZY = {"client", "cuda", "debug", "distributed", "nn", "optim", "signal", "testing", "worker"}
+_LAZY = {"client", "cuda", "debug", "nn", "optim", "signal", "worker"}
 
 
 def __getattr__(name: str) -> object:

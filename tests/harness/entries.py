@@ -106,10 +106,11 @@ def entries() -> list[OpInfo]:
 
 
 # Where PyTorch is the less exact one (1/6 and a row's norm as float32, in float64 too), or computes
-# half precision in float32 inside of one kernel.
+# half precision in float32 inside of one kernel; or where large terms of a gradient cancel.
 LOOSER = {
     ("nn.functional.hardsigmoid", torch.float64): 1e3,
     ("nn.functional.embedding", torch.float64): 1e4,
+    ("nn.functional.normalize", torch.float64): 1e3,
     ("nn.functional.scaled_dot_product_attention", torch.float16): 4.0,
     ("nn.functional.scaled_dot_product_attention", torch.bfloat16): 4.0,
 }

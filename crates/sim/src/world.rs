@@ -155,7 +155,10 @@ impl World {
             breaches: 0,
             random,
         };
-        for _ in 0..world.random.between(1, 4) {
+        // Now and then more than one collective can name.
+        let many = world.random.percent(3);
+        let workers = if many { 10 } else { world.random.between(1, 4) };
+        for _ in 0..workers {
             world.join_worker();
         }
         for _ in 0..world.random.between(1, 3) {

@@ -105,10 +105,10 @@ pub(crate) fn pass(
         work.add(py, &edge, seed)?;
     }
     let before = tape::set_grad_enabled(create);
-    let outer = runtime::with(py, |runtime| runtime.site_override);
+    let outer = runtime::set_site_override(None);
     let outer_signal = signal::set_override(None);
     let done = work.drain(py, create);
-    runtime::with(py, |runtime| runtime.site_override = outer);
+    runtime::set_site_override(outer);
     signal::set_override(outer_signal);
     tape::set_grad_enabled(before);
     done?;
@@ -239,7 +239,7 @@ impl Pass {
     fn drain(&mut self, py: Python<'_>, create: bool) -> PyResult<()> {
         while let Some(sequence) = self.order.pop() {
             let Some(Pending { node, grads }) = self.pending.remove(&sequence) else { continue };
-            runtime::with(py, |runtime| runtime.site_override = Some(node.site));
+            runtime::set_site_override(Some(node.site));
             signal::set_override(Some(signal::backward_of(py, node.signal)));
             self.arrived(py, &node, &grads)?;
             self.differentiate(py, &node, grads)?;

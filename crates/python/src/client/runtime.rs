@@ -9,6 +9,7 @@ use super::{errors, spawn};
 use gt_protocol::{Attr, Instruction, Meta, Op};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,14 +29,22 @@ pub(crate) struct Runtime {
     pub answers: Answers,
     pub generator: Option<Generator>,
     pub sites: Sites,
-    /// Site that GT's own code (a gradient rule) works for.
-    pub site_override: Option<u32>,
     /// Sites whose names the dispatcher has; `None` where it does not want them.
     pub announced: Option<HashSet<u32>>,
     /// How many workers the embedded dispatcher starts.
     pub workers: Option<u32>,
     slots: Slots,
     words: Vec<u32>,
+}
+
+thread_local! {
+    /// Source position that this thread's instructions are for: a gradient rule works for its forward's line.
+    static SITE_OVERRIDE: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Sets the position that this thread's instructions are for; returns the one before.
+pub(crate) fn set_site_override(site: Option<u32>) -> Option<u32> {
+    SITE_OVERRIDE.replace(site)
 }
 
 /// Slots of the session: which are free again.
@@ -57,7 +66,6 @@ impl Runtime {
             answers: Answers::default(),
             generator: None,
             sites: Sites::default(),
-            site_override: None,
             announced: None,
             workers: None,
             slots: Slots::default(),
@@ -80,7 +88,7 @@ impl Runtime {
 
     /// Source position of the instruction that is being made.
     pub(crate) fn site(&mut self, py: Python<'_>) -> u32 {
-        let site = match self.site_override {
+        let site = match SITE_OVERRIDE.get() {
             Some(site) => site,
             None => self.sites.current(py),
         };

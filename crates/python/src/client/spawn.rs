@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Words of a worker's ring: 256 KiB stay in the second-level cache and hold some ten thousand instructions.
 const RING_WORDS: u32 = 1 << 16;
@@ -77,8 +78,14 @@ pub(crate) fn announce_start(py: Python<'_>, text: &str) -> PyResult<()> {
     Ok(())
 }
 
+/// The log of this program: a later session goes on where an earlier one ended.
 fn open_log(path: &str) -> PyResult<Log> {
-    let file = File::create(path)
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    let begun = BEGUN.swap(true, Ordering::Relaxed);
+    let mut options = File::options();
+    options.create(true).write(true).append(begun).truncate(!begun);
+    let file = options
+        .open(path)
         .map_err(|error| PyValueError::new_err(format!("GT_INSTRUCTION_LOG={path}: {error}")))?;
     Ok(Log { file: BufWriter::new(file), clock: time_of_day })
 }

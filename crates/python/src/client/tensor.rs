@@ -5,7 +5,7 @@ use super::convert::OperandArg;
 use super::dtype::PyDtype;
 use super::emit::{self, Arg};
 use super::gil_cell::GilCell;
-use super::{backward, errors, indexing, read};
+use super::{backward, errors, indexing, read, tape};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Op};
 use pyo3::class::basic::CompareOp;
@@ -86,11 +86,18 @@ pub(crate) fn write_result(
 ) -> PyResult<()> {
     let var = &target.var;
     var.check_writable(py)?;
-    // A view takes itself again before its value is looked at.
-    drop(var.resolve(py)?);
-    let shared = rest.iter().any(|arg| matches!(arg, Arg::Var(other) if Arc::ptr_eq(other, var)));
-    let consumes = u16::from(!shared && var.sole_owner(py, 0));
-    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(var)];
+    // The value before the write, under a name of its own: the write is no change of what the tape saves of it.
+    let resolved = var.resolve(py)?;
+    let mut others = rest.iter().filter_map(|arg| match arg {
+        Arg::Var(other) => Some(*other),
+        Arg::Absent | Arg::Scalar(_) => None,
+    });
+    let recorded = tape::grad_enabled()
+        && (resolved.edge.is_some() || others.clone().any(|other| other.requires_grad(py)));
+    let shared = others.any(|other| Arc::ptr_eq(other, var));
+    let consumes = u16::from(!shared && !recorded && var.sole_owner(py, 1));
+    let before = Var::new(resolved.value, resolved.edge);
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(&before)];
     args.extend_from_slice(rest);
     let result = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
     assign(py, var, result)

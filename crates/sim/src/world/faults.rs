@@ -6,8 +6,8 @@ use crate::network::{Cargo, Happening, Route};
 use crate::random::Random;
 use crate::worker::SimWorker;
 
-/// Most workers there have ever been: a collective names at most eight by index.
-const WORKERS_MAX: u32 = 6;
+/// Most workers there have ever been; a collective names eight at most.
+const WORKERS_MAX: u32 = 12;
 const CLIENTS_MAX: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "a collective needs its members side by side")]
+
 use super::*;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, Sender};

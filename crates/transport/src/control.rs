@@ -118,7 +118,7 @@ mod tests {
         send_record(left.as_fd(), &record, &[right.as_fd(), left.as_fd()]).unwrap();
         let (arrived, descriptors) = receive_record(right.as_fd()).unwrap().unwrap();
         assert_eq!((arrived, descriptors.len()), (record, 2));
-        drop(left);
+        drop((left, descriptors));
         assert!(receive_record(right.as_fd()).unwrap().is_none());
     }
 

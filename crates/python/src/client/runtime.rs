@@ -1,7 +1,7 @@
 //! The client's one state: connection, slots, questions, generator, source positions.
 
 use super::answers::{Answer, Answers, Failed};
-use super::door::Door;
+use super::door::{Door, SharedInbox};
 use super::generator::Generator;
 use super::gil_cell::GilCell;
 use super::site::Sites;
@@ -11,8 +11,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Once, TryLockError};
 use std::time::Duration;
 
 /// How long a thread naps while a ring is full: the worker has thousands of instructions to go.
@@ -58,6 +58,10 @@ static RUNTIME: GilCell<Option<Runtime>> = GilCell::new(None);
 /// Slots whose values are gone but whose `free` has not been sent.
 static PENDING: GilCell<Vec<u32>> = GilCell::new(Vec::new());
 static EPOCH: AtomicU32 = AtomicU32::new(1);
+/// Batches of words that threads took from inboxes (counted with the inbox locked) ...
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// ... and how many of them the core has (counted with the GIL held). Where the two differ a thread is on its way.
+static RECEIVED: AtomicU64 = AtomicU64::new(0);
 
 impl Runtime {
     fn new() -> Self {
@@ -140,15 +144,24 @@ impl Runtime {
 
     /// Takes in what has come, without waiting.
     pub(crate) fn pump(&mut self) {
+        // What comes is for the parent; its rings are not even mapped here.
+        if forked() {
+            return;
+        }
         let Some(door) = self.door.as_mut() else { return };
         for (index, inbox) in door.inboxes().into_iter().enumerate() {
             self.words.clear();
             // Another thread waits on it: that one will take the words.
             let Ok(mut inbox) = inbox.try_lock() else { continue };
+            if TAKEN.load(Ordering::Acquire) != RECEIVED.load(Ordering::Acquire) {
+                continue; // what that thread took comes first
+            }
             inbox.take(&mut self.words);
             let closed = if self.words.is_empty() { inbox.closed() } else { None };
+            TAKEN.fetch_add(1, Ordering::AcqRel);
             drop(inbox);
             door.receive(index, &self.words, &mut self.answers);
+            RECEIVED.fetch_add(1, Ordering::AcqRel);
             if let Some(reason) = closed {
                 door.lost(index, &reason, &mut self.answers);
             }
@@ -258,6 +271,12 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
 pub(crate) fn install(py: Python<'_>, door: Box<dyn Door>, announce_sites: bool) {
     watch_forks();
     let old = with(py, |runtime| {
+        if FORKED.swap(false, Ordering::Relaxed) {
+            // The parent's connection is not ours to end; the new one is.
+            std::mem::forget(runtime.door.take());
+            // What the parent's other threads had taken is theirs.
+            RECEIVED.store(TAKEN.load(Ordering::Acquire), Ordering::Release);
+        }
         EPOCH.fetch_add(1, Ordering::Relaxed);
         PENDING.get_mut(py).clear();
         runtime.slots = Slots::default();
@@ -294,7 +313,7 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
     let mut words = Vec::new();
     let mut turn = 0;
     loop {
-        let inboxes = {
+        let (inboxes, received) = {
             let mut state = RUNTIME.get_mut(py);
             let Some(runtime) = state.as_mut() else { return Err(errors::after_fork()) };
             if let Some(answer) = runtime.answers.take(request) {
@@ -307,7 +326,8 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
             if let Some(reason) = runtime.answers.closed.clone() {
                 return Err(errors::connection_lost(py, &reason));
             }
-            runtime.door.as_ref().map(|door| door.inboxes()).unwrap_or_default()
+            let inboxes = runtime.door.as_ref().map(|door| door.inboxes()).unwrap_or_default();
+            (inboxes, RECEIVED.load(Ordering::Acquire))
         };
         if inboxes.is_empty() {
             return Err(errors::connection_lost(py, "the connection was closed"));
@@ -318,24 +338,47 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
         let park = if inboxes.len() == 1 { READ_PARK } else { Duration::from_millis(1) };
         words.clear();
         let arrived = py.detach(|| {
-            let Ok(mut inbox) =
-                inboxes.get(index).map_or(Err(()), |inbox| inbox.lock().map_err(|_| ()))
-            else {
-                return false;
-            };
-            inbox.wait(&mut words, READ_SPIN, park)
+            inboxes.get(index).is_some_and(|inbox| listen(inbox, received, &mut words, park))
         });
         if arrived {
             with(py, |runtime| {
                 if let Some(door) = runtime.door.as_mut() {
                     door.receive(index, &words, &mut runtime.answers);
                 }
+                RECEIVED.fetch_add(1, Ordering::AcqRel);
             });
         } else if let Err(interrupt) = py.check_signals() {
             with(py, |runtime| runtime.answers.forget(request));
             return Err(interrupt);
         }
     }
+}
+
+/// Takes what comes at an inbox within `park`, unless another thread does: of several that read, one listens. Whatever
+/// arrived after the core had `received` batches may hold the caller's answer, so it looks again before it listens.
+fn listen(inbox: &SharedInbox, received: u64, words: &mut Vec<u32>, park: Duration) -> bool {
+    let mut waited = Duration::ZERO;
+    while waited < park {
+        match inbox.try_lock() {
+            Ok(mut inbox) => {
+                if TAKEN.load(Ordering::Acquire) == received {
+                    let arrived = inbox.wait(words, READ_SPIN, park);
+                    if arrived {
+                        TAKEN.fetch_add(1, Ordering::AcqRel);
+                    }
+                    return arrived;
+                }
+            }
+            Err(TryLockError::Poisoned(_)) => return false,
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if RECEIVED.load(Ordering::Acquire) != received {
+            return false;
+        }
+        std::thread::sleep(FULL_NAP);
+        waited += FULL_NAP;
+    }
+    false
 }
 
 /// Failures that nobody has read.

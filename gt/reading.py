@@ -45,7 +45,7 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
     """The tensors along the first dimension, as views."""
     if self.ndim == 0:
         raise InvalidType("iteration over a 0-d tensor")
-    return (self[index] for index in range(len(self)))
+    return iter(self.unbind(0))
 
 
 def formatted(self: Tensor, spec: str) -> str:

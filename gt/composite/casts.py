@@ -8,11 +8,10 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method
-from gt.errors import InvalidType, ShapeError
+from gt.devices import check_device
+from gt.errors import InvalidType
 
 Device: TypeAlias = object  # a string, a number, or what `Tensor.device` returned
-
-DEVICES = ("cpu", "cuda", "gt")
 
 
 def cast(self: Tensor, dtype: _core.dtype) -> Tensor:
@@ -41,14 +40,6 @@ def to(
             check_device(argument)
     out = self if wanted is None else cast(self, wanted)
     return self.clone() if copy and out is self else out
-
-
-def check_device(device: Device | None) -> None:
-    """Refuse a string that is no device."""
-    if isinstance(device, str) and device.split(":")[0] not in DEVICES:
-        raise ShapeError(
-            f"Expected one of {', '.join(DEVICES)} device type at start of device string: {device}"
-        )
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:

@@ -33,13 +33,14 @@ def write(self: Tensor, value: Tensor) -> Tensor:
     if kind(value.dtype) > kind(self.dtype):
         have, want = (TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (value, self))
         raise DtypeError(f"result type {have} can't be cast to the desired output type {want}")
-    return _core.assign_(self, value)
+    return _core.assign_(self, value, True)
 
 
 def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """The method that writes `function`'s result into its first argument."""
 
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
+        _core.check_writable(self, *args)
         return write(self, function(self, *args, **kwargs))
 
     functools.update_wrapper(method, function)  # its signature
@@ -82,17 +83,12 @@ def clamp_max_(self: Tensor, max: Tensor | Number) -> Tensor:
 
 def fill_(self: Tensor, value: Number | Tensor) -> Tensor:
     """All elements become `value`."""
-    if isinstance(value, Tensor):
-        if value.ndim:
-            raise ShapeError(
-                "fill_ only supports 0-dimension value tensor but got tensor with "
-                f"{value.ndim} dimensions."
-            )
-        return _core.assign_(self, value)
-    if self.requires_grad and _core.is_grad_enabled():  # it still requires one, which is zero
-        everywhere = call("full", size=(), value=True, dtype=_core.bool)
-        return _core.assign_(self, call("masked_fill", self, everywhere, value))
-    return _core.assign_(self, call("full", size=self.shape, value=value, dtype=self.dtype))
+    if isinstance(value, Tensor) and value.ndim:
+        raise ShapeError(
+            "fill_ only supports 0-dimension value tensor but got tensor with "
+            f"{value.ndim} dimensions."
+        )
+    return _core.fill_(self, value)
 
 
 def zero_(self: Tensor) -> Tensor:

@@ -4,7 +4,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gt import _core
 from gt._core import Tensor, call
@@ -23,8 +23,8 @@ def element_size(self: Tensor) -> int:
 
 
 def contiguous(self: Tensor) -> Tensor:
-    """`self`: layout in memory is the worker's business."""
-    return self
+    """`self` where its elements lie in order, else a copy in which they do."""
+    return self if self.is_contiguous() else self.clone()
 
 
 def is_same_size(self: Tensor, other: Tensor) -> bool:
@@ -37,6 +37,8 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     start, end = wrap(start_dim, self.ndim), wrap(end_dim, self.ndim)
     if start > end:
         raise ShapeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if start == end and self.ndim:
+        return self
     one = math.prod(self.shape[start : end + 1])
     return self.reshape((*self.shape[:start], one, *self.shape[end + 1 :]))
 
@@ -121,11 +123,20 @@ def narrow(self: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     return piece(self, place, first, length)
 
 
+def pieces(function: str, parts: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """The results of one function: PyTorch forbids recorded writes into one."""
+    found = tuple(parts)
+    _core.mark_pieces(found, function)
+    return found
+
+
 @numpy_names
 def split(
     self: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
 ) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the given sizes."""
+    if self.ndim == 0:
+        raise ShapeError("split expects at least a 1-dimensional tensor")
     place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
     if not isinstance(split_size_or_sections, int):
         return split_with_sizes(self, split_size_or_sections, dim)
@@ -137,25 +148,33 @@ def split(
             f"split_size can only be 0 if dimension size is 0, but got dimension size of {whole}"
         )
     starts = range(0, whole, step) if whole and step else range(1)
-    return tuple(piece(self, place, at, min(step, whole - at)) for at in starts)
+    return pieces("Split", (piece(self, place, at, min(step, whole - at)) for at in starts))
 
 
 @numpy_names
 def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of the given sizes."""
     place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
-    if sum(split_sizes) != whole or any(n < 0 for n in split_sizes):
+    if any(n < 0 for n in split_sizes):
+        raise ShapeError(
+            "split_with_sizes expects split_sizes have only non-negative entries, but got "
+            f"split_sizes={list(split_sizes)}"
+        )
+    if sum(split_sizes) != whole:
         raise ShapeError(
             f"split_with_sizes expects split_sizes to sum exactly to {whole} (input tensor's size "
             f"at dimension {dim}), but got split_sizes={list(split_sizes)}"
         )
     ends = list(itertools.accumulate(split_sizes, initial=0))
-    return tuple(piece(self, place, at, n) for at, n in zip(ends, split_sizes, strict=False))
+    parts = zip(ends, split_sizes, strict=False)
+    return pieces("Split", (piece(self, place, at, n) for at, n in parts))
 
 
 @numpy_names
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size; the last may be smaller."""
+    if self.ndim == 0:
+        raise ShapeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise ShapeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     whole = self.shape[wrap(dim, self.ndim)]
@@ -170,7 +189,8 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     place = wrap(dim, self.ndim)
     if self.ndim == 0:
         raise IndexOutOfRange("Dimension specified as 0 but tensor has no dimensions")
-    return tuple(call("select", self, dim=place, index=i) for i in range(self.shape[place]))
+    slices = (call("select", self, dim=place, index=i) for i in range(self.shape[place]))
+    return pieces("Unbind", slices)
 
 
 def tile(self: Tensor, *dims: int | Sequence[int]) -> Tensor:

@@ -86,4 +86,5 @@ def sum_to(g: Tensor, shape: Shape) -> Tensor:
     lead = g.ndim - len(shape)
     grown = tuple(lead + d for d, n in enumerate(shape) if n == 1 and g.shape[lead + d] != 1)
     dims = tuple(range(lead)) + grown
-    return call("sum", g, dim=dims, keepdim=False).reshape(shape) if dims else g.reshape(shape)
+    total = call("sum", g, dim=dims, keepdim=False) if dims else g
+    return total.reshape(shape) if grown else total

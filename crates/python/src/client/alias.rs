@@ -1,410 +1,542 @@
-//! PyTorch's aliasing over immutable values: variables, views of them, and writes through either.
+//! PyTorch's aliasing over immutable values: variables, and views of them. Writing is in [`super::write`].
 //!
-//! A variable names a value that changes by being replaced. A view remembers how it was taken from its base; when the
-//! base's root has been written since, the view takes itself again. A write through a view scatters into its base.
+//! A variable names a value. As soon as another variable shares its memory (a view, `detach()`, `.data`), the value lies
+//! in a [`Storage`]; a view remembers the operators that lead from there to it, and takes itself again after a write.
+//! Which of them count a write is the [`Counter`]'s business, and through which the gradient flows the [`View`]'s.
 
 use super::emit::{self, Arg};
 use super::errors;
 use super::gil_cell::GilCell;
+use super::storage::{self, Attrs, Counter, Path, Step, Storage};
 use super::tape::{self, Edge};
 use super::tensor::Tensor;
 use super::value::Value;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Meta, Op};
 use pyo3::prelude::*;
-use smallvec::SmallVec;
-use std::sync::Arc;
+use smallvec::smallvec;
+use std::sync::{Arc, Weak};
 
 /// What a Python tensor is a handle of.
-pub(crate) struct Var(GilCell<State>);
+pub(crate) struct Var(pub(super) GilCell<State>);
 
 pub(crate) struct State {
-    value: Arc<Value>,
-    /// Of a root: how often it was written. Of a view: its root's count when the view was last taken.
-    writes: u32,
-    /// Of a root: the count that autograd checks (`.data` does not raise it).
-    version: u32,
+    /// Of a variable without alias: its value. Of a view: what it has taken since the last write. Else nothing.
+    pub(super) value: Option<Arc<Value>>,
+    /// What it shares with others, once it does.
+    pub(super) alias: Option<Box<Alias>>,
+    /// How often it was written, while it shares nothing.
+    pub(super) version: u32,
     /// Where the gradient of the current value goes; of a leaf nothing.
-    edge: Option<Edge>,
-    /// Of a leaf: whether it accumulates a gradient.
-    leaf: bool,
+    pub(super) edge: Option<Edge>,
+    /// Whether it is a leaf that accumulates a gradient.
+    pub(super) leaf: bool,
+    /// Whether it keeps its gradient though it is no leaf.
+    pub(super) retains: bool,
     pub grad: Option<Py<Tensor>>,
-    view: Option<Box<View>>,
 }
 
-struct View {
-    base: Arc<Var>,
-    root: Arc<Var>,
-    step: Step,
-    strides: Dims,
-    /// Grad mode where the view was taken: it is taken again under the same.
-    recorded: bool,
+/// Where the elements of a variable lie, and who counts writes to them.
+pub(super) struct Alias {
+    pub storage: Arc<Storage>,
+    /// How they are taken from the storage; `None` for all of it.
+    pub path: Option<Arc<Path>>,
+    pub meta: Meta,
+    pub strides: Dims,
+    /// Of the first element, in elements of the storage.
+    pub offset: i64,
+    /// Shared by views and `detach()`; `.data` counts for itself.
+    pub counter: Arc<Counter>,
+    /// How it differs as a view from another variable; `None` after `detach()` and `.data`.
+    pub view: Option<View>,
 }
 
-/// How a view is taken from its base.
-enum Step {
-    Op {
-        op: Op,
-        attrs: SmallVec<[Attr; 2]>,
-    },
-    Detach,
-    /// Like detach, and writes through it do not raise the version.
-    Data,
+/// A view through which gradients flow.
+pub(super) struct View {
+    /// The variable that it is a view of, itself none.
+    pub root: Arc<Var>,
+    /// How it was taken; the first `skip` steps lead to the root.
+    pub path: Option<Arc<Path>>,
+    pub skip: usize,
+    pub origin: Origin,
+    /// The count at which the view's edge was made.
+    pub version: u32,
+}
+
+/// Where a view was taken; writes through some are forbidden.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Recorded,
+    NoGrad,
+    /// One of several results: its place, and the function's name where the variable is itself one of them.
+    Several(u16, Option<&'static str>),
+}
+
+impl View {
+    fn again(&self) -> Self {
+        Self { root: Arc::clone(&self.root), path: self.path.clone(), ..*self }
+    }
+
+    /// The operators from the root to the view.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        Path::steps(self.path.as_ref()).split_off(self.skip)
+    }
 }
 
 /// A variable's value and where its gradient goes.
 pub(crate) struct Resolved {
     pub value: Arc<Value>,
+    /// Only while gradients are recorded.
     pub edge: Option<Edge>,
 }
 
+/// What a saved value was read from: it must not have been written when it is used.
+pub(crate) enum Watched {
+    /// Nothing: the operator itself wrote what it had read.
+    Never,
+    Var(Weak<Var>, u32),
+    Shared(Arc<Counter>, u32),
+}
+
+impl Watched {
+    /// The count then and the count now, where they differ.
+    pub(crate) fn modified(&self, py: Python<'_>) -> Option<(u32, u32)> {
+        let (then, now) = match self {
+            Self::Never => return None,
+            Self::Var(var, then) => (*then, var.upgrade()?.version(py)),
+            Self::Shared(counter, then) => (*then, counter.now()),
+        };
+        (then != now).then_some((then, now))
+    }
+
+    /// Whether both count the same memory.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Var(mine, _), Self::Var(its, _)) => Weak::ptr_eq(mine, its),
+            (Self::Shared(mine, _), Self::Shared(its, _)) => Arc::ptr_eq(mine, its),
+            (_, _) => false,
+        }
+    }
+}
+
 impl Var {
-    /// A variable of its own.
+    /// A variable that shares its value with nobody.
     pub(crate) fn new(value: Arc<Value>, edge: Option<Edge>) -> Arc<Self> {
         Arc::new(Self(GilCell::new(State {
-            value,
-            writes: 0,
+            value: Some(value),
+            alias: None,
             version: 0,
             edge,
             leaf: false,
+            retains: false,
             grad: None,
-            view: None,
         })))
     }
 
     pub(crate) fn meta(&self, py: Python<'_>) -> Meta {
-        self.0.get(py).value.meta
+        let state = self.0.get(py);
+        match (&state.alias, &state.value) {
+            (Some(alias), _) => alias.meta,
+            (None, Some(value)) => value.meta,
+            (None, None) => unreachable!("a variable without alias has a value"),
+        }
     }
 
     pub(crate) fn state<'a>(&'a self, py: Python<'a>) -> std::cell::RefMut<'a, State> {
         self.0.get_mut(py)
     }
 
-    pub(crate) fn is_leaf(&self, py: Python<'_>) -> bool {
-        self.0.get(py).edge.is_none()
-    }
-
-    pub(crate) fn requires_grad(&self, py: Python<'_>) -> bool {
-        let state = self.0.get(py);
-        state.leaf || state.edge.is_some()
-    }
-
-    /// Marks a leaf as one that accumulates gradients (or not).
-    pub(crate) fn set_requires_grad(&self, py: Python<'_>, requires: bool) -> PyResult<()> {
-        let mut state = self.0.get_mut(py);
-        if state.edge.is_some() {
-            if requires {
-                return Ok(());
-            }
-            return Err(errors::mistake(
-                py,
-                ErrorClass::Runtime,
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable \
-                 in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
-            ));
-        }
-        if requires && !state.value.meta.dtype.is_float() {
-            return Err(errors::mistake(
-                py,
-                ErrorClass::Runtime,
-                "only Tensors of floating point dtype can require gradients",
-            ));
-        }
-        state.leaf = requires;
-        Ok(())
-    }
-
-    pub(crate) fn version(self: &Arc<Self>, py: Python<'_>) -> u32 {
-        self.root(py).0.get(py).version
-    }
-
-    /// The variable that owns the storage.
-    pub(crate) fn root(self: &Arc<Self>, py: Python<'_>) -> Arc<Self> {
-        match &self.0.get(py).view {
-            Some(view) => Arc::clone(&view.root),
-            None => Arc::clone(self),
-        }
-    }
-
-    pub(crate) fn is_view(&self, py: Python<'_>) -> bool {
-        self.0.get(py).view.as_ref().is_some_and(|view| matches!(view.step, Step::Op { .. }))
-    }
-
-    /// In elements, as `PyTorch`'s `stride()`.
-    pub(crate) fn strides(&self, py: Python<'_>) -> Dims {
-        let state = self.0.get(py);
-        state.view.as_ref().map_or_else(|| contiguous(&state.value.meta.dims), |view| view.strides)
-    }
-
-    /// The current value, taken again where the root has been written.
+    /// The current value and edge, taken again where the memory has been written.
     pub(crate) fn resolve(self: &Arc<Self>, py: Python<'_>) -> PyResult<Resolved> {
-        let stale = {
+        {
             let state = self.0.get(py);
-            state.view.as_ref().is_some_and(|view| view.root.0.get(py).writes != state.writes)
-        };
-        if stale {
-            self.take_again(py)?;
+            if let (None, Some(value)) = (&state.alias, &state.value) {
+                let edge = match &state.edge {
+                    None if state.leaf => Some(Edge::Leaf(Arc::clone(self))),
+                    edge => edge.clone(),
+                };
+                return Ok(Resolved { value: Arc::clone(value), edge });
+            }
         }
-        let state = self.0.get(py);
-        let edge = match &state.edge {
-            None if state.leaf => Some(Edge::Leaf(Arc::clone(self))),
-            edge => edge.clone(),
-        };
-        Ok(Resolved { value: Arc::clone(&state.value), edge })
+        let edge = if tape::grad_enabled() { self.edge(py)? } else { None };
+        Ok(Resolved { value: self.value(py)?, edge })
     }
 
-    #[cold]
-    fn take_again(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
-        let (base, root, plan, recorded) = {
+    /// The current value.
+    pub(crate) fn value(self: &Arc<Self>, py: Python<'_>) -> PyResult<Arc<Value>> {
+        let (storage, steps) = {
             let state = self.0.get(py);
-            let Some(view) = &state.view else { return Ok(()) };
-            let plan = match &view.step {
-                Step::Op { op, attrs } => Some((*op, attrs.clone())),
-                Step::Detach | Step::Data => None,
-            };
-            (Arc::clone(&view.base), Arc::clone(&view.root), plan, view.recorded)
-        };
-        let (value, edge) = match plan {
-            None => (base.resolve(py)?.value, None),
-            Some((op, attrs)) => {
-                let before = tape::set_grad_enabled(recorded);
-                let taken = emit::emit(py, op, &[Arg::Var(&base)], attrs);
-                tape::set_grad_enabled(before);
-                let taken = emit::only(taken?)?.resolve(py)?;
-                (taken.value, taken.edge)
+            match (&state.value, &state.alias) {
+                (Some(value), _) => return Ok(Arc::clone(value)),
+                (None, Some(alias)) => match &alias.path {
+                    None => return Ok(alias.storage.value(py)),
+                    path @ Some(_) => (Arc::clone(&alias.storage), Path::steps(path.as_ref())),
+                },
+                (None, None) => unreachable!("a variable without alias has a value"),
             }
         };
-        let writes = root.0.get(py).writes;
+        let before = tape::set_grad_enabled(false);
+        let taken = storage::take(py, storage.value(py), &steps);
+        tape::set_grad_enabled(before);
+        let taken = taken?;
+        let old = self.0.get_mut(py).value.replace(Arc::clone(&taken));
+        drop(old);
+        Ok(taken)
+    }
+
+    /// A write has changed `storage`: what was taken of it is void.
+    pub(super) fn forget(&self, py: Python<'_>, storage: &Storage) {
         let old = {
             let mut state = self.0.get_mut(py);
-            state.writes = writes;
-            (std::mem::replace(&mut state.value, value), std::mem::replace(&mut state.edge, edge))
+            let mine = state
+                .alias
+                .as_ref()
+                .is_some_and(|alias| std::ptr::eq(alias.storage.as_ref(), storage));
+            if mine { state.value.take() } else { None }
         };
         drop(old);
-        Ok(())
     }
 
-    /// A view of `self` by a view operator. Where `strides` is `None` the result is no view but a copy.
+    /// Lets others share the memory.
+    fn share(&self, py: Python<'_>) {
+        let mut state = self.0.get_mut(py);
+        if state.alias.is_some() {
+            return;
+        }
+        let Some(value) = state.value.take() else { return };
+        let meta = value.meta;
+        state.alias = Some(Box::new(Alias {
+            storage: Storage::new(value),
+            path: None,
+            meta,
+            strides: contiguous(&meta.dims),
+            offset: 0,
+            counter: Counter::starting(state.version),
+            view: None,
+        }));
+    }
+
+    /// A view of `self` by a view operator. Where `lies` is `None` the result is no view but a copy.
     pub(crate) fn view(
         self: &Arc<Self>,
         py: Python<'_>,
         op: Op,
-        attrs: SmallVec<[Attr; 2]>,
-        strides: Option<Dims>,
+        attrs: Attrs,
+        lies: Option<(Dims, i64)>,
     ) -> PyResult<Arc<Self>> {
         let taken = emit::only(emit::emit(py, op, &[Arg::Var(self)], attrs.clone())?)?;
-        if let Some(strides) = strides {
-            taken.attach(py, self, Step::Op { op, attrs }, strides);
+        if let Some((strides, offset)) = lies {
+            self.share(py);
+            let mut alias = self.alias_of(py);
+            let (root, skip, from) = match &alias.view {
+                Some(view) => (Arc::clone(&view.root), view.skip, view.origin),
+                None => (Arc::clone(self), Path::length(alias.path.as_ref()), Origin::Recorded),
+            };
+            let origin = match from {
+                _ if !tape::grad_enabled() => Origin::NoGrad,
+                Origin::Several(place, _) => Origin::Several(place, None),
+                from => from,
+            };
+            let version = alias.counter.now();
+            let path = Path::extend(alias.path.as_ref(), Step { op, attrs }, alias.view.is_some());
+            alias.path = Some(Arc::clone(&path));
+            alias.meta = taken.meta(py);
+            (alias.strides, alias.offset) = (strides, alias.offset + offset);
+            alias.view = Some(View { root, path: Some(path), skip, origin, version });
+            taken.0.get_mut(py).alias = Some(Box::new(alias));
+            taken.register(py);
         }
         Ok(taken)
     }
 
-    fn attach(self: &Arc<Self>, py: Python<'_>, base: &Arc<Self>, step: Step, strides: Dims) {
-        let root = base.root(py);
-        let mut state = self.0.get_mut(py);
-        state.writes = root.0.get(py).writes;
-        let recorded = tape::grad_enabled();
-        state.view = Some(Box::new(View { base: Arc::clone(base), root, step, strides, recorded }));
+    /// A copy of what this variable shares; empty places where it shares nothing.
+    fn alias_of(&self, py: Python<'_>) -> Alias {
+        let state = self.0.get(py);
+        let Some(alias) = &state.alias else { unreachable!("share() made one") };
+        Alias {
+            storage: Arc::clone(&alias.storage),
+            path: alias.path.clone(),
+            meta: alias.meta,
+            strides: alias.strides,
+            offset: alias.offset,
+            counter: Arc::clone(&alias.counter),
+            view: alias.view.as_ref().map(View::again),
+        }
     }
 
-    /// `detach()` or `.data`: the same storage, no gradient.
+    /// Enters a view into its storage's list.
+    fn register(self: &Arc<Self>, py: Python<'_>) {
+        let storage = {
+            let state = self.0.get(py);
+            state
+                .alias
+                .as_ref()
+                .filter(|alias| alias.path.is_some())
+                .map(|alias| Arc::clone(&alias.storage))
+        };
+        if let Some(storage) = storage {
+            storage.register(py, self);
+        }
+    }
+
+    /// Says that this view is one of several results of `function`.
+    pub(crate) fn mark_piece(&self, py: Python<'_>, place: u16, function: &'static str) {
+        if let Some(view) = self.0.get_mut(py).alias.as_mut().and_then(|alias| alias.view.as_mut())
+            && view.origin != Origin::NoGrad
+        {
+            view.origin = Origin::Several(place, Some(function));
+        }
+    }
+
+    /// `detach()` or `.data`: the same memory, no gradient.
     pub(crate) fn detached(self: &Arc<Self>, py: Python<'_>, data: bool) -> PyResult<Arc<Self>> {
-        let twin = Self::new(self.resolve(py)?.value, None);
-        let strides = self.strides(py);
-        twin.attach(py, self, if data { Step::Data } else { Step::Detach }, strides);
+        self.share(py);
+        let mut alias = self.alias_of(py);
+        alias.view = None;
+        if data {
+            alias.counter = Counter::starting(0);
+        }
+        let twin = Self::new(self.value(py)?, None);
+        {
+            let mut state = twin.0.get_mut(py);
+            if alias.path.is_none() {
+                state.value = None;
+            }
+            state.alias = Some(Box::new(alias));
+        }
+        twin.register(py);
         Ok(twin)
     }
 
-    /// The checks that come before any write in place.
-    pub(crate) fn check_writable(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
-        let meta = self.meta(py);
-        let strides = self.strides(py);
-        let overlaps =
-            meta.dims.iter().zip(strides.iter()).any(|(&size, &stride)| size > 1 && stride == 0);
-        if overlaps {
-            return Err(errors::mistake(
+    /// A variable of its own with the same value, through which the gradient flows.
+    pub(crate) fn copied(self: &Arc<Self>, py: Python<'_>) -> PyResult<Arc<Self>> {
+        let resolved = self.resolve(py)?;
+        let meta = resolved.value.meta;
+        let edge = match resolved.edge {
+            Some(edge) if tape::grad_enabled() => Some(tape::link(
                 py,
-                ErrorClass::Runtime,
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory \
-                 location. Please clone() the tensor before performing the operation.",
-            ));
-        }
-        if !tape::grad_enabled() {
-            return Ok(());
-        }
-        if self.0.get(py).leaf {
-            return Err(errors::mistake(
-                py,
-                ErrorClass::Runtime,
-                "a leaf Variable that requires grad is being used in an in-place operation. \
-                 Write it as `with gt.no_grad():` around the update",
-            ));
-        }
-        if self.is_view(py) && self.root_is_leaf(py) {
-            return Err(errors::mistake(
-                py,
-                ErrorClass::Runtime,
-                "a view of a leaf Variable that requires grad is being used in an in-place operation.",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Whether this is a differentiable view of a leaf that requires grad.
-    fn root_is_leaf(self: &Arc<Self>, py: Python<'_>) -> bool {
-        let mut current = Arc::clone(self);
-        loop {
-            let next = {
-                let state = current.0.get(py);
-                match &state.view {
-                    None => return state.leaf,
-                    Some(view) if matches!(view.step, Step::Op { .. }) => Arc::clone(&view.base),
-                    Some(_) => return false,
-                }
-            };
-            current = next;
-        }
-    }
-
-    /// Whether the value's buffer may be given to the operator that replaces it: nobody else names the value.
-    /// `held` is how many references the caller itself holds.
-    pub(crate) fn sole_owner(&self, py: Python<'_>, held: usize) -> bool {
-        let state = self.0.get(py);
-        state.view.is_none() && Arc::strong_count(&state.value) == 1 + held
-    }
-
-    /// Writes `new` (of this variable's shape and dtype) in place of the value: through views, into the root.
-    pub(crate) fn write(self: &Arc<Self>, py: Python<'_>, new: &Arc<Self>) -> PyResult<()> {
-        let resolved = new.resolve(py)?;
-        let edge = if tape::grad_enabled() { resolved.edge } else { None };
-        self.replace(
-            py,
-            resolved.value,
-            edge,
-            Kept { graph: !tape::grad_enabled(), version: false },
-        )
-    }
-
-    fn replace(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        value: Arc<Value>,
-        edge: Option<Edge>,
-        kept: Kept,
-    ) -> PyResult<()> {
-        let through = {
-            let state = self.0.get(py);
-            state.view.as_ref().map(|view| {
-                let step = match &view.step {
-                    Step::Op { op, attrs } => Through::Op(*op, attrs.clone()),
-                    Step::Detach => Through::Same { version: false },
-                    Step::Data => Through::Same { version: true },
-                };
-                (Arc::clone(&view.base), Arc::clone(&view.root), step)
-            })
+                Op::Reshape,
+                smallvec![Attr::Ints(meta.dims)],
+                vec![(Some(edge), meta)],
+                meta,
+            )),
+            Some(_) | None => None,
         };
-        if let Some((base, root, step)) = through {
-            match step {
-                Through::Same { version } => {
-                    let kept = Kept { graph: true, version: kept.version || version };
-                    base.replace(py, Arc::clone(&value), None, kept)?;
-                }
-                Through::Op(op, attrs) => {
-                    let piece = Self::new(Arc::clone(&value), edge.clone());
-                    let whole = scatter(py, &base, op, &attrs, &piece)?.resolve(py)?;
-                    let base_edge = if kept.graph { None } else { whole.edge };
-                    base.replace(py, whole.value, base_edge, kept)?;
-                }
-            }
-            let writes = root.0.get(py).writes;
-            self.set(py, value, edge, kept, |state| state.writes = writes);
-            return Ok(());
-        }
-        self.set(py, value, edge, kept, |state| {
-            state.writes = state.writes.wrapping_add(1);
-            if !kept.version {
-                state.version = state.version.wrapping_add(1);
-            }
-        });
-        Ok(())
+        Ok(Self::new(resolved.value, edge))
     }
 
-    fn set(
-        &self,
-        py: Python<'_>,
-        value: Arc<Value>,
-        edge: Option<Edge>,
-        kept: Kept,
-        count: impl FnOnce(&mut State),
-    ) {
-        // What is replaced is dropped after the borrow: its destructor may run anything.
+    /// `x.data = other`: names the other's memory from here on. Views of what it named before keep that.
+    pub(crate) fn rename(self: &Arc<Self>, py: Python<'_>, other: &Arc<Self>) -> PyResult<()> {
+        let value = other.value(py)?;
+        other.share(py);
+        let mut alias = other.alias_of(py);
         let old = {
             let mut state = self.0.get_mut(py);
-            count(&mut state);
-            let old_value = std::mem::replace(&mut state.value, value);
-            let old_edge = if kept.graph { None } else { std::mem::replace(&mut state.edge, edge) };
-            (old_value, old_edge)
+            alias.view = state.alias.as_ref().and_then(|old| old.view.as_ref().map(View::again));
+            alias.counter = match &state.alias {
+                Some(old) => Arc::clone(&old.counter),
+                None => Counter::starting(state.version),
+            };
+            let value = alias.path.is_some().then_some(value);
+            (std::mem::replace(&mut state.value, value), state.alias.replace(Box::new(alias)))
         };
         drop(old);
+        self.register(py);
+        Ok(())
     }
 
-    /// Puts another value in place without autograd's checks: optimizers, `x.data = y`.
-    pub(crate) fn overwrite(self: &Arc<Self>, py: Python<'_>, value: Arc<Value>) -> PyResult<()> {
-        self.replace(py, value, None, Kept { graph: true, version: false })
+    pub(crate) fn is_view(&self, py: Python<'_>) -> bool {
+        self.0.get(py).alias.as_ref().is_some_and(|alias| alias.view.is_some())
     }
-}
 
-/// What a write leaves as it is.
-#[derive(Clone, Copy)]
-struct Kept {
-    /// The gradient's edge: under `no_grad`, and beyond a detached alias.
-    graph: bool,
-    /// The version that autograd checks: beyond `.data`.
-    version: bool,
-}
-
-enum Through {
-    Op(Op, SmallVec<[Attr; 2]>),
-    Same { version: bool },
-}
-
-/// `base` with `piece` written where the view operator reads.
-fn scatter(
-    py: Python<'_>,
-    base: &Arc<Var>,
-    op: Op,
-    attrs: &SmallVec<[Attr; 2]>,
-    piece: &Arc<Var>,
-) -> PyResult<Arc<Var>> {
-    let dims = base.meta(py).dims;
-    let back = match op {
-        Op::Slice => Op::SliceScatter,
-        Op::Select => Op::SelectScatter,
-        Op::Diagonal => Op::DiagonalScatter,
-        Op::Permute => {
-            let attrs = SmallVec::from_elem(Attr::Ints(inverse(attrs, dims.len())), 1);
-            return emit::only(emit::emit(py, Op::Permute, &[Arg::Var(piece)], attrs)?);
+    /// In elements, as `PyTorch`'s `stride()`.
+    pub(crate) fn strides(&self, py: Python<'_>) -> Dims {
+        if let Some(alias) = &self.0.get(py).alias {
+            return alias.strides;
         }
-        // reshape, and expand of size-1 dimensions to themselves
-        _ => {
-            let attrs = SmallVec::from_elem(Attr::Ints(dims), 1);
-            return emit::only(emit::emit(py, Op::Reshape, &[Arg::Var(piece)], attrs)?);
-        }
-    };
-    emit::only(emit::emit(py, back, &[Arg::Var(base), Arg::Var(piece)], attrs.clone())?)
-}
-
-fn inverse(attrs: &[Attr], rank: usize) -> Dims {
-    let mut inverse = Dims::EMPTY;
-    let Some(Attr::Ints(dims)) = attrs.first() else { return inverse };
-    let signed_rank = i64::try_from(rank).unwrap_or(0);
-    for place in 0..rank {
-        let found = dims
-            .iter()
-            .position(|&dim| usize::try_from(dim.rem_euclid(signed_rank.max(1))) == Ok(place));
-        let _ = inverse.push(found.and_then(|found| i64::try_from(found).ok()).unwrap_or(0));
+        contiguous(&self.meta(py).dims)
     }
-    inverse
+
+    pub(crate) fn offset(&self, py: Python<'_>) -> i64 {
+        self.0.get(py).alias.as_ref().map_or(0, |alias| alias.offset)
+    }
+
+    /// The storage, where it is shared.
+    pub(super) fn storage(&self, py: Python<'_>) -> Option<Arc<Storage>> {
+        self.0.get(py).alias.as_ref().map(|alias| Arc::clone(&alias.storage))
+    }
+
+    /// How often the memory was written, as autograd counts it.
+    pub(crate) fn version(&self, py: Python<'_>) -> u32 {
+        let state = self.0.get(py);
+        state.alias.as_ref().map_or(state.version, |alias| alias.counter.now())
+    }
+
+    /// For those who save the current value.
+    pub(crate) fn watched(self: &Arc<Self>, py: Python<'_>) -> Watched {
+        let state = self.0.get(py);
+        match &state.alias {
+            None => Watched::Var(Arc::downgrade(self), state.version),
+            Some(alias) => Watched::Shared(Arc::clone(&alias.counter), alias.counter.now()),
+        }
+    }
+
+    pub(crate) fn requires_grad(&self, py: Python<'_>) -> bool {
+        let state = self.0.get(py);
+        if state.leaf || state.edge.is_some() {
+            return true;
+        }
+        let root =
+            state.alias.as_ref().and_then(|alias| alias.view.as_ref()).map(|view| &view.root);
+        root.is_some_and(|root| root.requires_grad(py))
+    }
+
+    /// Whether no recorded operator is known to have made it; a stale view is not asked to look again.
+    pub(super) fn is_plain(&self, py: Python<'_>) -> bool {
+        self.0.get(py).edge.is_none()
+    }
+
+    /// Whether no recorded operator made it.
+    pub(crate) fn is_leaf(self: &Arc<Self>, py: Python<'_>) -> PyResult<bool> {
+        Ok(!matches!(self.edge(py)?, Some(Edge::Node(..))))
+    }
+
+    /// Marks a leaf as one that accumulates gradients (or not).
+    pub(crate) fn set_requires_grad(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        requires: bool,
+    ) -> PyResult<()> {
+        let mistake = |text: &str| Err(errors::mistake(py, ErrorClass::Runtime, text));
+        if !self.is_plain(py) {
+            if requires {
+                return Ok(());
+            }
+            return mistake(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable \
+                 in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
+            );
+        }
+        if requires && !self.meta(py).dtype.is_float() {
+            return mistake("only Tensors of floating point dtype can require gradients");
+        }
+        self.0.get_mut(py).leaf = requires;
+        Ok(())
+    }
+
+    /// Where the gradient goes; a view whose memory was written asks its root again.
+    pub(crate) fn edge(self: &Arc<Self>, py: Python<'_>) -> PyResult<Option<Edge>> {
+        let stale = {
+            let state = self.0.get(py);
+            let alias = state.alias.as_ref();
+            alias.and_then(|alias| {
+                alias.view.as_ref().map(|view| view.version != alias.counter.now())
+            })
+        };
+        if stale == Some(true) {
+            self.refresh(py)?;
+        }
+        let edge = self.0.get(py).edge.clone();
+        if edge.is_some() || !self.requires_grad(py) {
+            return Ok(edge);
+        }
+        Ok(Some(if self.0.get(py).leaf { Edge::Leaf(Arc::clone(self)) } else { Edge::Nowhere }))
+    }
+
+    /// Makes the edge of a view anew: from its root's, by the operators between them.
+    #[cold]
+    fn refresh(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
+        let (root, steps, origin, now) = {
+            let state = self.0.get(py);
+            let Some(alias) = &state.alias else { return Ok(()) };
+            let Some(view) = &alias.view else { return Ok(()) };
+            if state.edge.is_none() && !view.root.requires_grad(py) {
+                return Ok(());
+            }
+            (Arc::clone(&view.root), view.steps(), view.origin, alias.counter.now())
+        };
+        if origin != Origin::Recorded {
+            return Err(self.forbidden(py, origin, true));
+        }
+        let edge = tape::link_views(py, root.edge(py)?, root.meta(py), &steps);
+        self.set_edge(py, edge);
+        let mut state = self.0.get_mut(py);
+        if let Some(view) = state.alias.as_mut().and_then(|alias| alias.view.as_mut()) {
+            view.version = now;
+        }
+        Ok(())
+    }
+
+    /// Another operator made the current value; a kept gradient moves along.
+    pub(super) fn set_edge(self: &Arc<Self>, py: Python<'_>, edge: Option<Edge>) {
+        let (old, retains) = {
+            let mut state = self.0.get_mut(py);
+            (std::mem::replace(&mut state.edge, edge.clone()), state.retains)
+        };
+        drop(old);
+        if let (true, Some(Edge::Node(node, output))) = (retains, edge) {
+            node.retained.get_mut(py).push((output, Arc::downgrade(self)));
+        }
+    }
+
+    /// `retain_grad()`: the gradient of the current value is kept, and of those that replace it.
+    pub(crate) fn retain_grad(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
+        if !self.requires_grad(py) {
+            let text = "can't retain_grad on Tensor that has requires_grad=False";
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        }
+        if !self.is_plain(py)
+            && let Some(edge @ Edge::Node(..)) = self.edge(py)?
+        {
+            let again = std::mem::replace(&mut self.0.get_mut(py).retains, true);
+            if !again {
+                self.set_edge(py, Some(edge));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `edge` still is where this variable's gradient goes.
+    pub(crate) fn comes_from(&self, py: Python<'_>, node: &Arc<tape::Node>, output: u8) -> bool {
+        matches!(&self.0.get(py).edge, Some(Edge::Node(mine, place)) if Arc::ptr_eq(mine, node) && *place == output)
+    }
+
+    /// Why a view of this origin may not be written (or, `indirect`, used after its root was).
+    pub(super) fn forbidden(&self, py: Python<'_>, origin: Origin, indirect: bool) -> PyErr {
+        let name = match &self.0.get(py).edge {
+            Some(Edge::Node(node, _)) => Some(tape::function_name(node.op)),
+            Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
+        };
+        let what =
+            if indirect { "its base or another view of its base has been" } else { "is being" };
+        let what = match (origin, name) {
+            (Origin::Several(place, function), Some(name)) => {
+                let (place, name) =
+                    function.map_or((0, name.as_str()), |function| (place, function));
+                format!("Output {place} of {name} is a view and {what} modified inplace.")
+            }
+            (_, Some(name)) => format!(
+                "Output 0 of {name} is a view of a view which was created in no_grad mode and {what} modified \
+                 inplace with grad mode enabled."
+            ),
+            (_, None) => format!(
+                "A view was created in no_grad mode and {what} modified inplace with grad mode enabled."
+            ),
+        };
+        let why = match origin {
+            Origin::Several(..) => {
+                "This view is the output of a function that returns multiple views. Such functions do not allow the \
+                 output views to be modified inplace. You should replace the inplace operation by an out-of-place \
+                 one."
+            }
+            Origin::NoGrad | Origin::Recorded => {
+                "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code \
+                 by moving both the view and the inplace either both inside the no_grad block (if you don't want the \
+                 inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+            }
+        };
+        errors::mistake(py, ErrorClass::Runtime, format!("{what} {why}"))
+    }
 }
 
 /// Row-major strides.

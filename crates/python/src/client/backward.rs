@@ -89,7 +89,7 @@ pub(crate) fn pass(
 ) -> PyResult<Vec<Option<Arc<Var>>>> {
     let mut work = Pass::new(py, targets, keep)?;
     for (position, (root, seed)) in roots.iter().enumerate() {
-        let Some(edge) = root.resolve(py)?.edge else {
+        let Some(edge) = root.edge(py)?.filter(|edge| !matches!(edge, Edge::Nowhere)) else {
             return Err(errors::mistake(
                 py,
                 ErrorClass::Runtime,
@@ -174,10 +174,10 @@ impl Pass {
     fn new(py: Python<'_>, targets: &[Arc<Var>], keep: bool) -> PyResult<Self> {
         let mut wanted: BTreeMap<Target, Vec<usize>> = BTreeMap::new();
         for (position, target) in targets.iter().enumerate() {
-            let key = match target.resolve(py)?.edge {
+            let key = match target.edge(py)? {
                 Some(Edge::Node(node, output)) => Target::Node(node.sequence, output),
                 Some(Edge::Leaf(leaf)) => Target::Leaf(Arc::as_ptr(&leaf).addr()),
-                None => {
+                Some(Edge::Nowhere) | None => {
                     return Err(errors::mistake(
                         py,
                         ErrorClass::Runtime,
@@ -201,6 +201,7 @@ impl Pass {
         let (node, output) = match edge {
             Edge::Node(node, output) => (node, usize::from(*output)),
             Edge::Leaf(leaf) => return self.add_to_leaf(py, leaf, grad),
+            Edge::Nowhere => return Ok(()),
         };
         let order = &mut self.order;
         let pending = self.pending.entry(node.sequence).or_insert_with(|| {
@@ -217,7 +218,8 @@ impl Pass {
 
     fn add_to_leaf(&mut self, py: Python<'_>, leaf: &Arc<Var>, grad: Arc<Var>) -> PyResult<()> {
         if self.captured.is_empty() {
-            return accumulate(py, leaf, &grad);
+            // What was a leaf with gradient when it was used may be none any more.
+            return if leaf.requires_grad(py) { accumulate(py, leaf, &grad) } else { Ok(()) };
         }
         if let Some(positions) = self.targets.get(&Target::Leaf(Arc::as_ptr(leaf).addr())) {
             for position in positions.clone() {
@@ -244,7 +246,7 @@ impl Pass {
             self.arrived(py, &node, &grads)?;
             self.differentiate(py, &node, grads)?;
             if !self.keep && !create {
-                let freed = node.saved.get_mut(py).take();
+                let freed = node.free_saved(py);
                 drop(freed);
             }
         }
@@ -270,7 +272,7 @@ impl Pass {
                 .get(py)
                 .iter()
                 .filter(|(kept, _)| *kept == output)
-                .filter_map(|(_, var)| var.upgrade())
+                .filter_map(|(_, var)| var.upgrade().filter(|var| var.comes_from(py, node, output)))
                 .collect();
             for var in keepers {
                 accumulate(py, &var, grad)?;
@@ -287,7 +289,12 @@ impl Pass {
         grads: SmallVec<[Option<Arc<Var>>; 2]>,
     ) -> PyResult<()> {
         let info = node.op.info();
-        if node.saved.get(py).is_none() && (info.saves_operands | info.saves_outputs) != 0 {
+        let leads_on =
+            node.inputs.iter().any(|input| !matches!(input.edge, None | Some(Edge::Nowhere)));
+        if leads_on
+            && node.saved.get(py).is_none()
+            && (info.saves_operands | info.saves_outputs) != 0
+        {
             return Err(errors::mistake(
                 py,
                 ErrorClass::Runtime,
@@ -303,6 +310,10 @@ impl Pass {
         let fixed = info.fixed_operands();
         for (position, input) in node.inputs.iter().enumerate() {
             let (Some(edge), Some(meta)) = (&input.edge, &input.meta) else { continue };
+            if matches!(edge, Edge::Nowhere) {
+                saved.get().check_outputs(py)?;
+                continue;
+            }
             let Some(rule) = rules::of(py, node.op, position) else { continue };
             let result = if info.has_list() && position >= fixed {
                 rule.bind(py).call1((&grad, &saved, position - fixed))?
@@ -425,17 +436,7 @@ pub(crate) struct GradFn {
 #[pymethods]
 impl GradFn {
     fn name(&self) -> String {
-        let name = self.node.op.info().name;
-        let camel: String = name
-            .split('_')
-            .map(|part| {
-                let mut letters = part.chars();
-                letters.next().map_or(String::new(), |first| {
-                    first.to_uppercase().collect::<String>() + letters.as_str()
-                })
-            })
-            .collect();
-        format!("{camel}Backward0")
+        format!("{}Backward0", tape::function_name(self.node.op))
     }
 
     fn __repr__(&self) -> String {
@@ -447,18 +448,10 @@ pub(crate) fn grad_fn<'py>(
     py: Python<'py>,
     var: &Arc<Var>,
 ) -> PyResult<Option<Bound<'py, GradFn>>> {
-    match var.resolve(py)?.edge {
+    match var.edge(py)? {
         Some(Edge::Node(node, _)) => Bound::new(py, GradFn { node }).map(Some),
-        Some(Edge::Leaf(_)) | None => Ok(None),
+        Some(Edge::Leaf(_) | Edge::Nowhere) | None => Ok(None),
     }
-}
-
-/// The node and output that made this variable's value, for those who want its gradient kept.
-pub(crate) fn retain(py: Python<'_>, var: &Arc<Var>) -> PyResult<()> {
-    if let Some(Edge::Node(node, output)) = var.resolve(py)?.edge {
-        node.retained.get_mut(py).push((output, Arc::downgrade(var)));
-    }
-    Ok(())
 }
 
 /// Steps of the tape that lead to `last`, oldest first, for `gt.debug.print_tape`.
@@ -471,7 +464,7 @@ pub(crate) fn tape_of(last: Option<Arc<Node>>) -> Vec<Arc<Node>> {
         }
         queue.extend(node.inputs.iter().filter_map(|input| match &input.edge {
             Some(Edge::Node(from, _)) => Some(Arc::clone(from)),
-            Some(Edge::Leaf(_)) | None => None,
+            Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
         }));
     }
     found.into_values().collect()

@@ -1,6 +1,6 @@
 //! The emitter: rules, slot, source position, tape record and the instruction itself, in one go.
 
-use super::alias::Var;
+use super::alias::{Resolved, Var};
 use super::backward::rules;
 use super::tape::{Edge, Input, Node, Place, SavedValue, grad_enabled, next_sequence, remember};
 use super::tensor::Tensor;
@@ -47,24 +47,52 @@ pub(crate) fn emit_consuming(
     attrs: SmallVec<[Attr; 2]>,
     consumes: u16,
 ) -> PyResult<Vars> {
-    let ready = resolve(py, args)?;
+    let ready = resolve(py, op, args)?;
     let metas = infer(py, op, &ready, &attrs)?;
     runtime::prepare(py)?;
     check_session(py, op, &ready)?;
-    let (values, site, attrs) = send(py, op, &ready, attrs, consumes, &metas)?;
     let recorded = grad_enabled()
         && ready.iter().any(|operand| operand.edge.is_some())
         && rules::any_for(py, op, ready.iter().map(|operand| operand.edge.is_some()));
+    // What the backward pass needs is not given away.
+    let consumes = if recorded { consumes & !op.info().saves_operands } else { consumes };
+    let (values, site, attrs) = send(py, op, &ready, attrs, consumes, &metas)?;
     if !recorded {
         return Ok(values.into_iter().map(|value| Var::new(value, None)).collect());
     }
     Ok(record(py, op, args, ready, attrs, &metas, values, site))
 }
 
+/// What an operator would result in; nothing is sent.
+pub(crate) fn results_of(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+) -> PyResult<shape_rules::Outputs> {
+    let metas: SmallVec<[Option<Meta>; 4]> = args
+        .iter()
+        .map(|arg| match arg {
+            Arg::Var(var) => Some(var.meta(py)),
+            Arg::Absent | Arg::Scalar(_) => None,
+        })
+        .collect();
+    let operands: SmallVec<[shape_rules::Arg<'_>; 4]> = args
+        .iter()
+        .zip(&metas)
+        .map(|(arg, meta)| match (meta, arg) {
+            (Some(meta), _) => shape_rules::Arg::Value(meta),
+            (None, Arg::Scalar(scalar)) => shape_rules::Arg::Scalar(*scalar),
+            (None, Arg::Absent | Arg::Var(_)) => shape_rules::Arg::Absent,
+        })
+        .collect();
+    shape_rules::infer(op, &operands, attrs).map_err(|error| errors::of_rule(py, &error))
+}
+
 /// [`emit`] for two operands and one result: what `x + y` calls, without a list in between.
 pub(crate) fn pair(py: Python<'_>, op: Op, args: [Arg<'_>; 2]) -> PyResult<Arc<Var>> {
     let [left, right] = &args;
-    let ready = [resolve_one(py, left)?, resolve_one(py, right)?];
+    let ready = [resolve_one(py, op, left)?, resolve_one(py, op, right)?];
     let metas = infer(py, op, &ready, &[])?;
     let [meta] = metas.as_slice() else {
         return only(emit(py, op, &args, SmallVec::new())?);
@@ -84,17 +112,25 @@ pub(crate) fn pair(py: Python<'_>, op: Op, args: [Arg<'_>; 2]) -> PyResult<Arc<V
     only(record(py, op, &args, ready, SmallVec::new(), &metas, values, site))
 }
 
-fn resolve(py: Python<'_>, args: &[Arg<'_>]) -> PyResult<SmallVec<[Ready; 4]>> {
-    args.iter().map(|arg| resolve_one(py, arg)).collect()
+fn resolve(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<SmallVec<[Ready; 4]>> {
+    args.iter().map(|arg| resolve_one(py, op, arg)).collect()
 }
 
 #[inline]
-fn resolve_one(py: Python<'_>, arg: &Arg<'_>) -> PyResult<Ready> {
+fn resolve_one(py: Python<'_>, op: Op, arg: &Arg<'_>) -> PyResult<Ready> {
     Ok(match arg {
         Arg::Absent => Ready { value: None, edge: None, scalar: None },
         Arg::Scalar(scalar) => Ready { value: None, edge: None, scalar: Some(*scalar) },
         Arg::Var(var) => {
-            let resolved = var.resolve(py)?;
+            let resolved = match var.resolve(py) {
+                // A view that PyTorch forbids to differentiate may still be compared or rounded.
+                Err(_)
+                    if !rules::any_for(py, op, std::iter::repeat_n(true, usize::from(u8::MAX))) =>
+                {
+                    Resolved { value: var.value(py)?, edge: None }
+                }
+                resolved => resolved?,
+            };
             Ready { value: Some(resolved.value), edge: resolved.edge, scalar: None }
         }
     })
@@ -238,8 +274,7 @@ fn record(
             saved.push(SavedValue {
                 place: Place::Operand(position),
                 value: Arc::clone(value),
-                owner: Arc::downgrade(&var.root(py)),
-                version: var.version(py),
+                watched: var.watched(py),
             });
         }
     }
@@ -275,8 +310,7 @@ fn record(
             saved.push(SavedValue {
                 place: Place::Output(position),
                 value,
-                owner: Arc::downgrade(&var),
-                version: 0,
+                watched: var.watched(py),
             });
         }
         vars.push(var);

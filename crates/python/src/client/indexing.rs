@@ -3,10 +3,10 @@
 use super::alias::Var;
 use super::convert::{OperandArg, integer};
 use super::emit::{self, Arg};
-use super::tensor::{Tensor, assign, cast};
+use super::tensor::{Tensor, assign, cast, fill};
 use super::{errors, read, upload, views};
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Dims, Dtype, Op};
+use gt_protocol::{Attr, Dims, Dtype, Meta, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
@@ -22,8 +22,7 @@ pub(crate) fn get_item<'py>(
     if !picked.is_lookup() {
         // `x[...]` is a view of its own, not x itself.
         let var = if Arc::ptr_eq(&picked.view, &tensor.get().var) {
-            let dims = picked.view.meta(py).dims;
-            views::reshape(py, &picked.view, dims)?
+            views::alias(py, &picked.view)?
         } else {
             picked.view
         };
@@ -41,12 +40,32 @@ pub(crate) fn set_item(
 ) -> PyResult<()> {
     let py = tensor.py();
     let picked = pick(py, &tensor.get().var, index)?;
-    picked.view.check_writable(py)?;
     let value = OperandArg::required(value, "__setitem__")?;
-    let target = picked.view.meta(py);
-    let value = match &value {
-        OperandArg::Tensor(value) => Arc::clone(&value.get().var),
+    if picked.is_lookup() {
+        return put_at_lookups(py, &picked, &value);
+    }
+    let dims = picked.view.meta(py).dims;
+    match &value {
+        OperandArg::Tensor(value)
+            if value.get().var.meta(py).dims == dims
+                || !value.get().var.meta(py).dims.is_empty() =>
+        {
+            put(py, &picked.view, &value.get().var)
+        }
+        value => fill(py, &picked.view, value),
+    }
+}
+
+/// Puts `value` where tensors look up.
+fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> PyResult<()> {
+    let (view, target) = (&picked.view, picked.view.meta(py));
+    let value = match value {
+        OperandArg::Tensor(value) => {
+            view.check_writable(py, value.get().var.requires_grad(py))?;
+            without_leading_ones(py, Arc::clone(&value.get().var))?
+        }
         OperandArg::Scalar(scalar) => {
+            view.check_writable(py, false)?;
             let attrs = [Attr::Ints(Dims::EMPTY), Attr::Scalar(*scalar), Attr::Dtype(target.dtype)];
             emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
         }
@@ -54,34 +73,72 @@ pub(crate) fn set_item(
             return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
         }
     };
-    let value =
-        if value.meta(py).dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
-    if !picked.is_lookup() {
-        let fitted = fit(py, value, &target.dims)?;
-        return assign(py, &picked.view, fitted);
-    }
-    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(&picked.view), Arg::Var(&value)];
+    view.check_apart(py, &value)?;
+    let given = value.meta(py);
+    let value = if given.dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(view), Arg::Var(&value)];
     args.extend(picked.lookups());
-    let written = emit::only(emit::emit(py, Op::IndexPut, &args, smallvec![Attr::Bool(false)])?)?;
-    assign(py, &picked.view, written)
+    let attrs: SmallVec<[Attr; 2]> = smallvec![Attr::Bool(false)];
+    // Shapes first, then dtypes, and both before the old value may go with the instruction.
+    emit::results_of(py, Op::IndexPut, &args, &attrs)?;
+    same_dtype(py, &target, &given)?;
+    let consumes = u16::from(view.sole_owner(py, 0));
+    let written = emit::only(emit::emit_consuming(py, Op::IndexPut, &args, attrs, consumes)?)?;
+    assign(py, view, written, true)
 }
 
-/// `value` in the target's shape: leading dimensions of size 1 that are too many are dropped, the rest broadcasts.
+/// `PyTorch` casts what is copied into a view, but not what is put at looked-up places.
+fn same_dtype(py: Python<'_>, target: &Meta, value: &Meta) -> PyResult<()> {
+    if target.dtype == value.dtype {
+        return Ok(());
+    }
+    Err(errors::mistake(
+        py,
+        ErrorClass::Runtime,
+        format!(
+            "Index put requires the source and destination dtypes match, got {} for the destination and {} for the \
+             source.",
+            target.dtype.scalar_type_name(),
+            value.dtype.scalar_type_name()
+        ),
+    ))
+}
+
+/// Copies `value` into a view, broadcast.
+fn put(py: Python<'_>, view: &Arc<Var>, value: &Arc<Var>) -> PyResult<()> {
+    let target = view.meta(py);
+    let fitted = fit(py, Arc::clone(value), &target.dims)?;
+    view.check_writable(py, value.requires_grad(py))?;
+    if !view.is_same_data(py, &fitted) {
+        view.check_overlap(py, &[Arg::Var(&fitted)])?;
+    }
+    let same = fitted.meta(py).dtype == target.dtype;
+    let fitted = if same { fitted } else { cast(py, &fitted, target.dtype)? };
+    assign(py, view, fitted, false)
+}
+
+/// `value` in the target's shape: leading dimensions of size 1 are dropped, the rest broadcasts.
 fn fit(py: Python<'_>, value: Arc<Var>, dims: &Dims) -> PyResult<Arc<Var>> {
     let mut value = value;
     let given = value.meta(py).dims;
     if given == *dims {
         return Ok(value);
     }
-    let extra = given.len().saturating_sub(dims.len());
-    if extra > 0 && given.iter().take(extra).all(|&size| size == 1) {
-        let rest: SmallVec<[i64; 8]> = given.iter().skip(extra).copied().collect();
-        value = views::reshape(py, &value, Dims::new(&rest).unwrap_or(Dims::EMPTY))?;
-    }
+    value = without_leading_ones(py, value)?;
     if value.meta(py).dims == *dims {
         return Ok(value);
     }
     views::take(py, &value, Op::Expand, smallvec![Attr::Ints(*dims)])
+}
+
+/// PyTorch drops them from what is assigned.
+fn without_leading_ones(py: Python<'_>, value: Arc<Var>) -> PyResult<Arc<Var>> {
+    let given = value.meta(py).dims;
+    let rest: SmallVec<[i64; 8]> = given.iter().copied().skip_while(|&size| size == 1).collect();
+    if rest.len() == given.len() {
+        return Ok(value);
+    }
+    views::reshape(py, &value, Dims::new(&rest).unwrap_or(Dims::EMPTY))
 }
 
 /// The basic part of an index, taken as views, and the tensors that look up in its dimensions.
@@ -119,8 +176,8 @@ fn pick(py: Python<'_>, var: &Arc<Var>, index: &Bound<'_, PyAny>) -> PyResult<Pi
     }
     let mut picked = Picked { view: Arc::clone(var), tensors: SmallVec::new() };
     let mut dim = 0_usize;
-    for item in &items {
-        step(py, &mut picked, &mut dim, item, rank - used)?;
+    for (place, item) in items.iter().enumerate() {
+        step(py, &mut picked, &mut dim, item, (rank - used, place))?;
     }
     // Trailing dimensions without an index are whole.
     while picked.tensors.last().is_some_and(Option::is_none) {
@@ -152,7 +209,7 @@ fn step(
     picked: &mut Picked,
     dim: &mut usize,
     item: &Bound<'_, PyAny>,
-    whole: usize,
+    (whole, place): (usize, usize),
 ) -> PyResult<()> {
     let signed = i64::try_from(*dim).unwrap_or(0);
     if item.is_none() {
@@ -165,18 +222,14 @@ fn step(
             *dim += 1;
         }
     } else if item.is_instance_of::<PyBool>() {
-        return Err(errors::mistake(
-            py,
-            ErrorClass::NotImplemented,
-            "indexing with a single bool is not supported; index with a bool tensor or with None",
-        ));
+        single(py, picked, dim, item.extract()?)?;
     } else if let Ok(slice) = item.cast::<PySlice>() {
         take_slice(py, picked, signed, slice)?;
         picked.tensors.push(None);
         *dim += 1;
     } else if let Some(index) = whole_number(item)? {
         picked.view = views::select(py, &picked.view, signed, index)
-            .map_err(|error| out_of_range(py, picked, *dim, index, error))?;
+            .map_err(|error| out_of_range(py, picked, (*dim, place), index, error))?;
     } else {
         let tensor = index_tensor(item)?;
         let meta = tensor.meta(py);
@@ -190,13 +243,19 @@ fn step(
     Ok(())
 }
 
-fn out_of_range(py: Python<'_>, picked: &Picked, dim: usize, index: i64, error: PyErr) -> PyErr {
+fn out_of_range(
+    py: Python<'_>,
+    picked: &Picked,
+    (dim, place): (usize, usize),
+    index: i64,
+    error: PyErr,
+) -> PyErr {
     let dims = picked.view.meta(py).dims;
     match dims.get(dim) {
         Some(&size) if index >= size || index < -size => errors::mistake(
             py,
             ErrorClass::Index,
-            format!("index {index} is out of bounds for dimension {dim} with size {size}"),
+            format!("index {index} is out of bounds for dimension {place} with size {size}"),
         ),
         _ => error,
     }
@@ -216,10 +275,12 @@ fn take_slice(
     if step <= 0 {
         return Err(PyValueError::new_err("step must be greater than zero"));
     }
-    if start.is_none() && stop.is_none() && step == 1 {
+    let span = (dim, start.unwrap_or(0), stop.unwrap_or(i64::MAX), step);
+    let dims = picked.view.meta(py).dims;
+    let size = usize::try_from(dim).ok().and_then(|dim| dims.get(dim).copied());
+    if span.1 == 0 && size.is_some_and(|size| size <= span.2) && step == 1 {
         return Ok(());
     }
-    let span = (dim, start.unwrap_or(0), stop.unwrap_or(i64::MAX), step);
     picked.view = views::slice(py, &picked.view, span)?;
     Ok(())
 }
@@ -274,9 +335,22 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Arc<Var>> {
     Ok(Arc::clone(&upload::from_array(&array)?.get().var))
 }
 
+/// A single bool: a dimension of size 1 in front, picked or not.
+fn single(py: Python<'_>, picked: &mut Picked, dim: &mut usize, chosen: bool) -> PyResult<()> {
+    picked.view = views::unsqueeze(py, &picked.view, i64::try_from(*dim).unwrap_or(0))?;
+    let positions = py.import("numpy")?.call_method1("zeros", (usize::from(chosen), "int64"))?;
+    picked.tensors.push(Some(Arc::clone(&upload::from_array(&positions)?.get().var)));
+    *dim += 1;
+    Ok(())
+}
+
 /// A bool mask becomes one index tensor a dimension. How many elements it picks only its data know: it is read.
 fn mask(py: Python<'_>, picked: &mut Picked, dim: &mut usize, mask: &Arc<Var>) -> PyResult<()> {
     let meta = mask.meta(py);
+    if meta.dims.is_empty() {
+        let chosen = read::item(py, mask)?.bind(py).is_truthy()?;
+        return single(py, picked, dim, chosen);
+    }
     let dims = picked.view.meta(py).dims;
     for (place, &size) in meta.dims.iter().enumerate() {
         if dims.get(*dim + place) != Some(&size) {

@@ -4,7 +4,7 @@ use super::alias::Var;
 use super::convert::{DimsArg, OperandArg, attr_of};
 use super::dtype::{DtypeArg, PyDtype};
 use super::emit::{self, Arg};
-use super::tensor::{Tensor, as_arg, assign, cast, set_size_class};
+use super::tensor::{Tensor, as_arg, assign, cast, fill, set_size_class};
 use super::{
     backward, errors, read, runtime, saved, signal, spawn, tape, trace, update, upload, views,
 };
@@ -21,9 +21,9 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<Tensor>()?;
     module.add_class::<PyDtype>()?;
-    module.add_class::<super::function::Function>()?;
     module.add_class::<saved::Saved>()?;
     module.add_class::<backward::GradFn>()?;
+    module.add_class::<super::function::Function>()?;
     for dtype in Dtype::ALL {
         module.add(dtype.torch_name(), Bound::new(py, PyDtype(dtype))?)?;
     }
@@ -31,6 +31,9 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     py.get_type::<Tensor>().setattr("__array_ufunc__", py.None())?;
     module.add_function(wrap_pyfunction!(call, module)?)?;
     module.add_function(wrap_pyfunction!(assign_, module)?)?;
+    module.add_function(wrap_pyfunction!(fill_, module)?)?;
+    module.add_function(wrap_pyfunction!(check_writable, module)?)?;
+    module.add_function(wrap_pyfunction!(mark_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(apply_in_place, module)?)?;
     module.add_function(wrap_pyfunction!(from_numpy_copy, module)?)?;
     module.add_function(wrap_pyfunction!(from_bytes, module)?)?;
@@ -134,23 +137,60 @@ pub(crate) fn results(py: Python<'_>, mut vars: emit::Vars) -> PyResult<Bound<'_
 
 /// Writes `value` (broadcast and cast) into `target`, with PyTorch's rules of aliasing, versions and leaves.
 #[pyfunction]
+#[pyo3(signature = (target, value, computed=false))]
 fn assign_<'py>(
     py: Python<'py>,
     target: &Bound<'py, Tensor>,
     value: &Bound<'py, Tensor>,
+    computed: bool,
 ) -> PyResult<Bound<'py, Tensor>> {
-    let var = &target.get().var;
-    var.check_writable(py)?;
+    let (var, value) = (&target.get().var, &value.get().var);
+    var.check_writable(py, value.requires_grad(py))?;
     let wanted = var.meta(py);
-    let mut new = Arc::clone(&value.get().var);
-    if new.meta(py).dtype != wanted.dtype {
-        new = cast(py, &new, wanted.dtype)?;
-    }
+    let mut new = Arc::clone(value);
     if new.meta(py).dims != wanted.dims {
         new = views::take(py, &new, Op::Expand, smallvec![Attr::Ints(wanted.dims)])?;
     }
-    assign(py, var, new)?;
+    if !var.is_same_data(py, value) {
+        var.check_overlap(py, &[Arg::Var(value)])?;
+    }
+    if new.meta(py).dtype != wanted.dtype {
+        new = cast(py, &new, wanted.dtype)?;
+    }
+    assign(py, var, new, computed)?;
     Ok(target.clone())
+}
+
+/// Raises what a write in place of `target` raises before its value is computed from `operands` of any type.
+#[pyfunction]
+#[pyo3(signature = (target, *operands))]
+fn check_writable(target: &Bound<'_, Tensor>, operands: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let (py, var) = (target.py(), &target.get().var);
+    let tensors: Vec<Bound<'_, Tensor>> =
+        operands.iter().filter_map(|operand| operand.cast_into::<Tensor>().ok()).collect();
+    var.check_writable(py, tensors.iter().any(|tensor| tensor.get().var.requires_grad(py)))?;
+    let others: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Var(&tensor.get().var)).collect();
+    var.check_overlap(py, &others)
+}
+
+/// Every element of `target` becomes `value`, a number or a 0-d tensor.
+#[pyfunction]
+fn fill_<'py>(
+    py: Python<'py>,
+    target: &Bound<'py, Tensor>,
+    value: OperandArg<'py>,
+) -> PyResult<Bound<'py, Tensor>> {
+    fill(py, &target.get().var, &value)?;
+    Ok(target.clone())
+}
+
+/// Says that these tensors, views all, are the results of one `function` ("Split", "Unbind").
+#[pyfunction]
+fn mark_pieces(py: Python<'_>, pieces: Vec<Bound<'_, Tensor>>, function: &str) {
+    let function = if function == "Unbind" { "Unbind" } else { "Split" };
+    for (place, piece) in (0..).zip(&pieces) {
+        piece.get().var.mark_piece(py, place, function);
+    }
 }
 
 /// `x.op_(…)`: emits the operator on x and writes the result into x; x's buffer may be used for it.

@@ -39,9 +39,24 @@ pub(crate) fn scaled<'py>(
     if alpha == Scalar::Int(1) || alpha == Scalar::Float(1.0) {
         return Ok(operand);
     }
+    if let OperandArg::Scalar(number) = operand {
+        return Ok(OperandArg::Scalar(times(number, alpha)));
+    }
     let product =
         emit::tensor(py, Op::Mul, &[as_arg(&operand), Arg::Scalar(alpha)], SmallVec::new())?;
     Ok(OperandArg::Tensor(product))
+}
+
+fn times(number: Scalar, alpha: Scalar) -> Scalar {
+    let whole = |scalar| match scalar {
+        Scalar::Bool(value) => Some(i64::from(value)),
+        Scalar::Int(value) => Some(value),
+        Scalar::Float(_) => None,
+    };
+    match (whole(number), whole(alpha)) {
+        (Some(number), Some(alpha)) => Scalar::Int(number.wrapping_mul(alpha)),
+        (_, _) => Scalar::Float(number.as_f64() * alpha.as_f64()),
+    }
 }
 
 #[pymethods]

@@ -27,6 +27,7 @@ mod saved;
 mod signal;
 mod site;
 mod spawn;
+mod storage;
 mod tape;
 mod tcp_door;
 mod tensor;
@@ -35,5 +36,6 @@ mod update;
 mod upload;
 mod value;
 mod views;
+mod write;
 
 pub(crate) use interface::register;

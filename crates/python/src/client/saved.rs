@@ -4,7 +4,7 @@ use super::alias::Var;
 use super::convert::{attr_object, scalar_object};
 use super::dtype::PyDtype;
 use super::errors;
-use super::tape::{Edge, Node, Place};
+use super::tape::{self, Edge, Node, Place};
 use super::tensor::{Tensor, size_object};
 use gt_protocol::OperandKind;
 use gt_protocol::rules::ErrorClass;
@@ -36,18 +36,15 @@ impl Saved {
     }
 
     fn at<'py>(&self, py: Python<'py>, place: Place) -> PyResult<Option<Bound<'py, Tensor>>> {
-        let (value, owner, version) = {
+        let (value, modification) = {
             let saved = self.node.saved.get(py);
             let Some(kept) = saved.iter().flatten().find(|kept| kept.place == place) else {
                 return Ok(None);
             };
-            (Arc::clone(&kept.value), kept.owner.upgrade(), kept.version)
+            (Arc::clone(&kept.value), kept.watched.modified(py))
         };
-        if let Some(owner) = owner {
-            let now = owner.version(py);
-            if now != version {
-                return Err(modified(py, &self.node, place, &value.meta, now, version));
-            }
+        if let Some((then, now)) = modification {
+            return Err(modified(py, &self.node, place, &value.meta, now, then));
         }
         let edge = match place {
             Place::Operand(position) => {
@@ -58,12 +55,15 @@ impl Saved {
                 value.meta.dtype.is_float().then(|| Edge::Node(Arc::clone(&self.node), output))
             }
         };
-        match edge {
-            // A leaf is itself, so that a second derivative reaches it.
-            Some(edge @ Edge::Node(..)) => Tensor::wrap(py, Var::new(value, Some(edge))).map(Some),
-            Some(Edge::Leaf(leaf)) => Tensor::wrap(py, leaf).map(Some),
-            None => Tensor::wrap(py, Var::new(value, None)).map(Some),
+        Tensor::wrap(py, Var::new(value, edge)).map(Some)
+    }
+
+    /// Raises where an output was written since: `PyTorch` looks at those whether or not the gradient is used.
+    pub(crate) fn check_outputs(&self, py: Python<'_>) -> PyResult<()> {
+        for output in 0..self.node.outputs.len() {
+            self.at(py, Place::Output(output))?;
         }
+        Ok(())
     }
 
     fn operand<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -105,16 +105,25 @@ fn modified(
     now: u32,
     version: u32,
 ) -> PyErr {
-    let which = match place {
-        Place::Operand(position) => format!("operand {position} of {}", node.op.info().name),
-        Place::Output(output) => format!("output {output} of {}", node.op.info().name),
+    let maker = match place {
+        Place::Operand(position) => {
+            match node.inputs.get(position).and_then(|input| input.edge.as_ref()) {
+                Some(Edge::Node(maker, output)) => {
+                    Some((tape::function_name(maker.op), usize::from(*output)))
+                }
+                Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
+            }
+        }
+        Place::Output(output) => Some((tape::function_name(node.op), output)),
     };
+    let which = maker
+        .map_or(String::new(), |(name, output)| format!(", which is output {output} of {name},"));
     errors::mistake(
         py,
         ErrorClass::Runtime,
         format!(
             "one of the variables needed for gradient computation has been modified by an inplace operation: \
-             [torch.{}Tensor {}], which is {which}, is at version {now}; expected version {version} instead.",
+             [torch.{}Tensor {}]{which} is at version {now}; expected version {version} instead.",
             meta.dtype.scalar_type_name(),
             meta.dims
         ),

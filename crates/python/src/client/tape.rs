@@ -1,8 +1,11 @@
 //! The tape: what the backward pass needs to know of an instruction. Client only; nothing of it travels.
 
-use super::alias::Var;
+use super::alias::{Var, Watched};
 use super::gil_cell::GilCell;
+use super::runtime;
+use super::storage::{Attrs, Step};
 use super::value::Value;
+use gt_protocol::rules::{Arg as RuleArg, infer};
 use gt_protocol::{Attr, Meta, Op, Scalar};
 use pyo3::Python;
 use smallvec::SmallVec;
@@ -34,12 +37,11 @@ pub(crate) struct Input {
     pub scalar: Option<Scalar>,
 }
 
-/// A kept value, with the variable it was read from and that one's version then.
+/// A kept value, and what it was read from.
 pub(crate) struct SavedValue {
     pub place: Place,
     pub value: Arc<Value>,
-    pub owner: Weak<Var>,
-    pub version: u32,
+    pub watched: Watched,
 }
 
 /// Which operand or output a saved value is.
@@ -56,6 +58,8 @@ pub(crate) enum Edge {
     Node(Arc<Node>, u8),
     /// A leaf, whose `.grad` accumulates.
     Leaf(Arc<Var>),
+    /// A view that was taken under `no_grad`: it requires grad as what it is a view of does, but gradients end there.
+    Nowhere,
 }
 
 thread_local! {
@@ -87,6 +91,90 @@ pub(crate) fn last(py: Python<'_>) -> Option<Arc<Node>> {
     LAST.get(py).upgrade()
 }
 
+/// Records an operator that needs no instruction, since its result has been made otherwise. Its row saves nothing.
+pub(crate) fn link(
+    py: Python<'_>,
+    op: Op,
+    attrs: Attrs,
+    inputs: Vec<(Option<Edge>, Meta)>,
+    output: Meta,
+) -> Edge {
+    let (site, signal) = runtime::with(py, |runtime| (runtime.site(py), runtime.signal(py)));
+    let inputs =
+        inputs.into_iter().map(|(edge, meta)| Input { edge, meta: Some(meta), scalar: None });
+    let node = Node {
+        op,
+        attrs,
+        inputs: inputs.collect(),
+        outputs: SmallVec::from_elem(output, 1),
+        sequence: next_sequence(),
+        site,
+        signal,
+        saved: GilCell::new(Some(SmallVec::new())),
+        retained: GilCell::new(Vec::new()),
+    };
+    Edge::Node(Arc::new(node), 0)
+}
+
+/// Records view operators, the first of something of `meta` whose gradient goes to `edge`.
+pub(crate) fn link_views(
+    py: Python<'_>,
+    edge: Option<Edge>,
+    meta: Meta,
+    steps: &[Step],
+) -> Option<Edge> {
+    let (mut edge, mut meta) = (edge, meta);
+    for step in steps {
+        let result = result_of(step, meta);
+        edge = Some(link(py, step.op, step.attrs.clone(), vec![(edge, meta)], result));
+        meta = result;
+    }
+    edge
+}
+
+/// What a view operator that has been taken before makes of something of `meta`.
+pub(crate) fn result_of(step: &Step, meta: Meta) -> Meta {
+    let result = infer(step.op, &[RuleArg::Value(&meta)], &step.attrs);
+    result.ok().and_then(|metas| metas.first().copied()).unwrap_or(meta)
+}
+
+/// `Exp` of `exp`, as `PyTorch` calls its functions in messages.
+pub(crate) fn function_name(op: Op) -> String {
+    let capital = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().map_or(String::new(), |first| {
+            first.to_uppercase().collect::<String>() + letters.as_str()
+        })
+    };
+    op.info().name.split('_').map(capital).collect()
+}
+
+impl Node {
+    /// Takes what was saved; where nothing was, a second pass may follow.
+    pub(crate) fn free_saved(&self, py: Python<'_>) -> Option<SmallVec<[SavedValue; 2]>> {
+        let mut saved = self.saved.get_mut(py);
+        let kept = saved.as_ref().is_some_and(|saved| !saved.is_empty());
+        if kept { saved.take() } else { None }
+    }
+
+    /// The result was written over `target`: what was read of it counts as read before, and the result is now `target`.
+    pub(crate) fn written_over(
+        &self,
+        py: Python<'_>,
+        before: &Watched,
+        after: impl Fn() -> Watched,
+    ) {
+        let mut saved = self.saved.get_mut(py);
+        for kept in saved.iter_mut().flatten() {
+            match kept.place {
+                Place::Operand(0) if kept.watched.is_of(before) => kept.watched = Watched::Never,
+                Place::Operand(_) => {}
+                Place::Output(_) => kept.watched = after(),
+            }
+        }
+    }
+}
+
 /// A long chain is freed in a loop, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
@@ -104,7 +192,7 @@ fn take_nodes(inputs: &mut [Input]) -> Vec<Arc<Node>> {
         .iter_mut()
         .filter_map(|input| match input.edge.take() {
             Some(Edge::Node(node, _)) => Some(node),
-            Some(Edge::Leaf(_)) | None => None,
+            Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
         })
         .collect()
 }

@@ -5,9 +5,9 @@ use super::convert::OperandArg;
 use super::dtype::PyDtype;
 use super::emit::{self, Arg};
 use super::gil_cell::GilCell;
-use super::{backward, errors, indexing, read, tape};
+use super::{backward, errors, indexing, read};
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Dims, Dtype, Op};
+use gt_protocol::{Attr, Dims, Dtype, Meta, Op};
 use pyo3::class::basic::CompareOp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -85,27 +85,26 @@ pub(crate) fn write_result(
     attrs: SmallVec<[Attr; 2]>,
 ) -> PyResult<()> {
     let var = &target.var;
-    var.check_writable(py)?;
-    // The value before the write, under a name of its own: the write is no change of what the tape saves of it.
-    let resolved = var.resolve(py)?;
-    let mut others = rest.iter().filter_map(|arg| match arg {
-        Arg::Var(other) => Some(*other),
-        Arg::Absent | Arg::Scalar(_) => None,
-    });
-    let recorded = tape::grad_enabled()
-        && (resolved.edge.is_some() || others.clone().any(|other| other.requires_grad(py)));
-    let shared = others.any(|other| Arc::ptr_eq(other, var));
-    let consumes = u16::from(!shared && !recorded && var.sole_owner(py, 1));
-    let before = Var::new(resolved.value, resolved.edge);
-    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(&before)];
+    var.check_writable(
+        py,
+        rest.iter().any(|arg| matches!(arg, Arg::Var(other) if other.requires_grad(py))),
+    )?;
+    var.check_overlap(py, rest)?;
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(var)];
     args.extend_from_slice(rest);
+    // Before the operator is sent: the old value may go with it.
+    let metas = emit::results_of(py, op, &args, &attrs)?;
+    if let Some(result) = metas.first() {
+        check_result(py, &var.meta(py), result)?;
+    }
+    let shared = rest.iter().any(|arg| matches!(arg, Arg::Var(other) if Arc::ptr_eq(other, var)));
+    let consumes = u16::from(!shared && var.sole_owner(py, 0));
     let result = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
-    assign(py, var, result)
+    assign(py, var, result, true)
 }
 
-/// Writes `result` into `var` after the checks of shape and dtype.
-pub(crate) fn assign(py: Python<'_>, var: &Arc<Var>, result: Arc<Var>) -> PyResult<()> {
-    let (old, new) = (var.meta(py), result.meta(py));
+/// Whether a result of `new` may be written where something of `old` is.
+fn check_result(py: Python<'_>, old: &Meta, new: &Meta) -> PyResult<()> {
     if old.dims != new.dims {
         return Err(errors::mistake(
             py,
@@ -116,22 +115,62 @@ pub(crate) fn assign(py: Python<'_>, var: &Arc<Var>, result: Arc<Var>) -> PyResu
             ),
         ));
     }
-    let mut result = result;
-    if old.dtype != new.dtype {
-        if !can_cast(new.dtype, old.dtype) {
-            return Err(errors::mistake(
-                py,
-                ErrorClass::Runtime,
-                format!(
-                    "result type {} can't be cast to the desired output type {}",
-                    new.dtype.scalar_type_name(),
-                    old.dtype.scalar_type_name()
-                ),
-            ));
-        }
-        result = cast(py, &result, old.dtype)?;
+    if can_cast(new.dtype, old.dtype) {
+        return Ok(());
     }
-    var.write(py, &result)
+    Err(errors::mistake(
+        py,
+        ErrorClass::Runtime,
+        format!(
+            "result type {} can't be cast to the desired output type {}",
+            new.dtype.scalar_type_name(),
+            old.dtype.scalar_type_name()
+        ),
+    ))
+}
+
+/// Writes `result` into `var` after the checks of shape and dtype. `computed`: from the old value.
+pub(crate) fn assign(
+    py: Python<'_>,
+    var: &Arc<Var>,
+    result: Arc<Var>,
+    computed: bool,
+) -> PyResult<()> {
+    let (old, new) = (var.meta(py), result.meta(py));
+    check_result(py, &old, &new)?;
+    let result = if old.dtype == new.dtype { result } else { cast(py, &result, old.dtype)? };
+    var.write(py, &result, computed)
+}
+
+/// Every element of `var` becomes the number or the 0-d tensor; also where elements share memory.
+pub(crate) fn fill(py: Python<'_>, var: &Arc<Var>, value: &OperandArg<'_>) -> PyResult<()> {
+    let meta = var.meta(py);
+    let piece = match value {
+        OperandArg::Tensor(value) => {
+            let value = &value.get().var;
+            var.check_writable(py, value.requires_grad(py))?;
+            let value = if value.meta(py).dtype == meta.dtype {
+                Arc::clone(value)
+            } else {
+                cast(py, value, meta.dtype)?
+            };
+            emit::only(emit::emit(
+                py,
+                Op::Expand,
+                &[Arg::Var(&value)],
+                smallvec![Attr::Ints(meta.dims)],
+            )?)?
+        }
+        OperandArg::Scalar(scalar) => {
+            var.check_writable(py, false)?;
+            let attrs = [Attr::Ints(meta.dims), Attr::Scalar(*scalar), Attr::Dtype(meta.dtype)];
+            emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
+        }
+        OperandArg::Absent => {
+            return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
+        }
+    };
+    var.write(py, &piece, false)
 }
 
 /// `PyTorch`'s rule for what an in-place result may become.
@@ -459,7 +498,7 @@ impl Tensor {
     }
 
     #[getter]
-    fn is_leaf(&self, py: Python<'_>) -> bool {
+    fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
         self.var.is_leaf(py)
     }
 
@@ -493,7 +532,7 @@ impl Tensor {
     }
 
     fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
-        backward::retain(py, &self.var)
+        self.var.retain_grad(py)
     }
 
     /// The same values without gradient history; writes show in both.
@@ -508,8 +547,7 @@ impl Tensor {
 
     #[setter]
     fn set_data(&self, py: Python<'_>, data: &Bound<'_, Self>) -> PyResult<()> {
-        let value = data.get().var.resolve(py)?.value;
-        self.var.overwrite(py, value)
+        self.var.rename(py, &data.get().var)
     }
 
     #[getter]
@@ -542,20 +580,7 @@ impl Tensor {
     ) -> PyResult<Bound<'py, Self>> {
         let _ = memory_format;
         // The value is immutable, so a copy is another variable that names it.
-        let resolved = self.var.resolve(py)?;
-        let edge = if super::tape::grad_enabled() { resolved.edge } else { None };
-        let Some(edge) = edge else { return Self::wrap(py, Var::new(resolved.value, None)) };
-        match edge {
-            super::tape::Edge::Leaf(_) => emit::tensor(
-                py,
-                Op::Reshape,
-                &[Arg::Var(&self.var)],
-                smallvec![Attr::Ints(self.var.meta(py).dims)],
-            ),
-            edge @ super::tape::Edge::Node(..) => {
-                Self::wrap(py, Var::new(resolved.value, Some(edge)))
-            }
-        }
+        Self::wrap(py, self.var.copied(py)?)
     }
 
     #[classmethod]

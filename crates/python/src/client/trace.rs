@@ -65,7 +65,7 @@ pub(crate) fn print_tape(
         None => tape::last(py),
         Some(tensor) => match tensor.get().var.resolve(py)?.edge {
             Some(Edge::Node(node, _)) => Some(node),
-            Some(Edge::Leaf(_)) | None => None,
+            Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
         },
     };
     Ok(backward::tape_of(last).iter().map(|node| tape_line(py, node)).collect())
@@ -83,7 +83,7 @@ fn tape_line(py: Python<'_>, node: &Node) -> String {
 fn input_text(input: &Input) -> String {
     match (&input.edge, &input.meta, input.scalar) {
         (Some(Edge::Node(from, _)), Some(meta), _) => format!("%{} {meta}", from.sequence),
-        (Some(Edge::Leaf(_)), Some(meta), _) => format!("leaf {meta}"),
+        (Some(Edge::Leaf(_) | Edge::Nowhere), Some(meta), _) => format!("leaf {meta}"),
         (_, Some(meta), _) => format!("constant {meta}"),
         (_, None, Some(Scalar::Bool(value))) => value.to_string(),
         (_, None, Some(Scalar::Int(value))) => value.to_string(),

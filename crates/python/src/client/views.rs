@@ -2,6 +2,7 @@
 
 use super::alias::{Var, contiguous};
 use super::errors;
+use super::storage::wrapped;
 use gt_protocol::rules::{Arg as RuleArg, ErrorClass, infer};
 use gt_protocol::{Attr, Dims, Meta, Op};
 use pyo3::prelude::*;
@@ -26,14 +27,15 @@ pub(crate) fn take(
         .first()
         .copied()
         .unwrap_or(meta);
-    let strides = strides_of(op, &meta, &var.strides(py), &attrs, &result);
+    let lies = strides_of(op, &meta, &var.strides(py), &attrs, &result)
+        .map(|strides| (strides, offset_of(op, &meta, &var.strides(py), &attrs)));
     // A resolved size, so that taking the view again needs no guess.
     let attrs = if matches!(op, Op::Reshape | Op::Expand) {
         smallvec![Attr::Ints(result.dims)]
     } else {
         attrs
     };
-    var.view(py, op, attrs, strides)
+    var.view(py, op, attrs, lies)
 }
 
 pub(crate) fn reshape(py: Python<'_>, var: &Arc<Var>, dims: Dims) -> PyResult<Arc<Var>> {
@@ -48,20 +50,15 @@ pub(crate) fn view(py: Python<'_>, var: &Arc<Var>, dims: Dims) -> PyResult<Arc<V
         .first()
         .copied()
         .unwrap_or(meta);
-    if regrouped(&meta.dims, &var.strides(py), &result.dims).is_none() {
+    let Some(strides) = regrouped(&meta.dims, &var.strides(py), &result.dims) else {
         return Err(errors::mistake(
             py,
             ErrorClass::Runtime,
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across \
              two contiguous subspaces). Use .reshape(...) instead.",
         ));
-    }
-    var.view(
-        py,
-        Op::Reshape,
-        smallvec![Attr::Ints(result.dims)],
-        regrouped(&meta.dims, &var.strides(py), &result.dims),
-    )
+    };
+    var.view(py, Op::Reshape, smallvec![Attr::Ints(result.dims)], Some((strides, 0)))
 }
 
 pub(crate) fn select(py: Python<'_>, var: &Arc<Var>, dim: i64, index: i64) -> PyResult<Arc<Var>> {
@@ -88,10 +85,10 @@ pub(crate) fn transpose(
     second: i64,
 ) -> PyResult<Arc<Var>> {
     let rank = var.meta(py).dims.len();
+    let (first, second) = (dim_of(py, first, rank)?, dim_of(py, second, rank)?);
     if rank == 0 {
         return permute(py, var, Dims::EMPTY);
     }
-    let (first, second) = (dim_of(py, first, rank)?, dim_of(py, second, rank)?);
     let mut order: SmallVec<[i64; 8]> =
         (0..rank).map(|dim| i64::try_from(dim).unwrap_or(0)).collect();
     order.swap(first, second);
@@ -112,6 +109,11 @@ pub(crate) fn unsqueeze(py: Python<'_>, var: &Arc<Var>, dim: i64) -> PyResult<Ar
     dims.insert(place, 1);
     strides.insert(place, stride);
     sized(py, var, &dims, &strides)
+}
+
+/// A view of everything, as it lies.
+pub(crate) fn alias(py: Python<'_>, var: &Arc<Var>) -> PyResult<Arc<Var>> {
+    sized(py, var, &var.meta(py).dims, &var.strides(py))
 }
 
 /// Without the dimensions `drop` says to drop, all of size 1.
@@ -143,7 +145,12 @@ fn sized(py: Python<'_>, var: &Arc<Var>, dims: &[i64], strides: &[i64]) -> PyRes
         )
     };
     let dims = Dims::new(dims).ok_or_else(too_many)?;
-    var.view(py, Op::Reshape, smallvec![Attr::Ints(dims)], Dims::new(strides))
+    var.view(
+        py,
+        Op::Reshape,
+        smallvec![Attr::Ints(dims)],
+        Dims::new(strides).map(|strides| (strides, 0)),
+    )
 }
 
 /// A dimension as an index, or PyTorch's error.
@@ -189,14 +196,7 @@ fn strides_of(op: Op, meta: &Meta, strides: &Dims, attrs: &[Attr], result: &Meta
                 .collect::<Option<_>>()?;
         }
         Op::Expand => {
-            let added = result.dims.len().checked_sub(rank)?;
-            kept = (0..result.dims.len())
-                .map(|place| {
-                    let Some(old) = place.checked_sub(added) else { return 0 };
-                    let same = meta.dims.get(old) == result.dims.get(place);
-                    if same { strides.get(old).copied().unwrap_or(0) } else { 0 }
-                })
-                .collect();
+            kept = expanded(&meta.dims, strides, &result.dims)?;
         }
         Op::Slice => *kept.get_mut(dim(0)?)? *= int(3)?,
         Op::Select => {
@@ -214,6 +214,48 @@ fn strides_of(op: Op, meta: &Meta, strides: &Dims, attrs: &[Attr], result: &Meta
         _ => return None,
     }
     Dims::new(&kept)
+}
+
+/// Strides after `expand`: repeated dimensions do not move, new ones of size 1 stand before the next.
+fn expanded(old: &Dims, strides: &Dims, new: &Dims) -> Option<SmallVec<[i64; 8]>> {
+    let added = new.len().checked_sub(old.len())?;
+    let mut kept: SmallVec<[i64; 8]> = SmallVec::from_elem(0, new.len());
+    for place in (0..new.len()).rev() {
+        let size = *new.get(place)?;
+        let stride = match place.checked_sub(added) {
+            Some(before) if *old.get(before)? == size => *strides.get(before)?,
+            None if size == 1 && !old.is_empty() => new.get(place + 1)? * kept.get(place + 1)?,
+            Some(_) | None => 0,
+        };
+        *kept.get_mut(place)? = stride;
+    }
+    Some(kept)
+}
+
+/// How many elements of the storage lie before a view's first one, counted from its operand's first.
+fn offset_of(op: Op, meta: &Meta, strides: &Dims, attrs: &[Attr]) -> i64 {
+    let int = |place: usize| match attrs.get(place) {
+        Some(Attr::Int(value)) => *value,
+        _ => 0,
+    };
+    let at = |place: usize| {
+        let dim = wrapped(int(place), meta.dims.len());
+        dim.and_then(|dim| Some((*meta.dims.get(dim)?, *strides.get(dim)?))).unwrap_or((0, 0))
+    };
+    match op {
+        Op::Slice => {
+            let (size, stride) = at(0);
+            let start = if int(1) < 0 { int(1) + size } else { int(1) };
+            start.clamp(0, size) * stride
+        }
+        Op::Select => {
+            let (size, stride) = at(0);
+            (if int(1) < 0 { int(1) + size } else { int(1) }) * stride
+        }
+        Op::Diagonal if int(0) >= 0 => int(0) * at(2).1,
+        Op::Diagonal => -int(0) * at(1).1,
+        _ => 0,
+    }
 }
 
 /// Strides of a view in other sizes, where the groups of dimensions that are merged are contiguous; `None` where a copy

@@ -67,7 +67,7 @@ def test_scaffold_is_taken_by_the_generator_and_compiles(checkout):
         done = _run(checkout, *command)
         assert done.returncode == 0, done.stdout + done.stderr
     changed = _changed(checkout)
-    kernels = {"gt/worker/torch_elementwise.py", "gt/worker/numpy_elementwise.py"}
+    kernels = {"gt/worker/torch_elementwise.py", "gt/worker/reference_elementwise.py"}
     assert kernels | {"ops.toml", "gt/gradients/elementwise.py"} <= set(changed)
     for name, text in changed.items():
         if name.endswith(".py"):

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = "ops.toml"
 KERNELS = "gt/worker/torch_elementwise.py"
-REFERENCE = "gt/worker/numpy_elementwise.py"
+REFERENCE = "gt/worker/reference_elementwise.py"
 GRADIENTS = "gt/gradients/elementwise.py"
 SECTION = re.compile(r"^# ---- (\w+)", re.MULTILINE)
 LINE_LENGTH = 100  # as in pyproject.toml
@@ -110,10 +110,11 @@ def edits(operator: Operator, code: int) -> dict[str, str]:
     """Path -> lines to add there."""
     binary = len(operator.operands) == 2
     kernel = f"_of_tensors({operator.torch})" if binary else operator.torch  # numbers too
+    reference = f'{operator.numpy}, "{operator.dtype}", {len(operator.operands)}'
     return {
         TABLE: row(operator, code),
         KERNELS: f'"{operator.name}": {kernel},\n',
-        REFERENCE: f'"{operator.name}": {operator.numpy},\n',
+        REFERENCE: f'"{operator.name}": _kernel({reference}),\n',
         GRADIENTS: gradient(operator),
     }
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="tools/ need 
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ["Cargo.toml", "Cargo.lock", "ops.toml", "rust-toolchain.toml", "rustfmt.toml"]
-COPIED += ["clippy.toml", "crates", "docs", "gt", "tools"]
+COPIED += ["clippy.toml", "crates", "docs", "gt", "tools", "tests/harness"]
 PROBE = [
     *("hypot_probe", "self", "other", "--aten=hypot", "--torch=torch.hypot", "--numpy=np.hypot"),
     *("--dtype=float", "--saves", "self", "other", "out", "--gradient=self=g * s.self / s.out"),

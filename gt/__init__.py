@@ -32,11 +32,12 @@ _core.configure(Size, str(pathlib.Path(__file__).resolve().parent))
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
 
-from gt import autograd, composite, errors, gradients, printing, reading  # noqa: E402
+from gt import autograd, composite, devices, errors, gradients, printing, reading  # noqa: E402
 
 gradients.register()
 composite.install()
 reading.install()
+devices.install()
 printing.install()
 
 from gt import creation, dtypes, random, serialization, session  # noqa: E402
@@ -47,6 +48,7 @@ from gt.autograd import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
+from gt.devices import device  # noqa: E402
 from gt.errors import (  # noqa: E402
     ConnectionLost,
     DtypeError,

@@ -21,6 +21,7 @@ from gt._core import int32 as int
 from gt._core import int64 as long
 from gt import autograd as autograd
 from gt import composite as composite
+from gt import devices as devices
 from gt import errors as errors
 from gt import gradients as gradients
 from gt import printing as printing
@@ -35,6 +36,7 @@ from gt.autograd import inference_mode as inference_mode
 from gt.autograd import is_grad_enabled as is_grad_enabled
 from gt.autograd import no_grad as no_grad
 from gt.autograd import set_grad_enabled as set_grad_enabled
+from gt.devices import device as device
 from gt.errors import ConnectionLost as ConnectionLost
 from gt.errors import DtypeError as DtypeError
 from gt.errors import Error as Error

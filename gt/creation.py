@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.casts import cast, check_device
+from gt.composite.casts import cast
 from gt.composite.common import Number, Shape, sizes
+from gt.devices import check_device
 from gt.dtypes import FROM_NUMPY, NUMPY, get_default_dtype, of_number
 from gt.errors import DtypeError, InvalidType, InvalidValue, ShapeError
 

@@ -3,9 +3,16 @@
 The workers have the GPUs; the client neither needs one nor talks to one.
 """
 
-from gt import config, session
+from gt import config, random, session
 
-__all__ = ["device_count", "is_available", "synchronize"]
+__all__ = [
+    "device_count",
+    "empty_cache",
+    "is_available",
+    "manual_seed",
+    "manual_seed_all",
+    "synchronize",
+]
 
 
 def is_available() -> bool:
@@ -21,3 +28,15 @@ def device_count() -> int:
 def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted, and places nothing
     """Wait until everything emitted so far has run."""
     session.synchronize()
+
+
+def manual_seed(seed: int) -> None:
+    """Seed every draw, as `gt.manual_seed`: the numbers are the same on every device."""
+    random.manual_seed(seed)
+
+
+manual_seed_all = manual_seed
+
+
+def empty_cache() -> None:
+    """Nothing: the workers give memory back when it is needed."""

@@ -1,11 +1,15 @@
 """Sessions: connecting, waiting, ending, and what is said at the end of the program."""
 
 import atexit
+import contextlib
+import signal
 import sys
 import warnings
+from collections.abc import Iterator
 
 from gt import _core, config
 from gt._core import Tensor
+from gt.errors import ConnectionLost, Error
 
 __all__ = [
     "connect",
@@ -16,6 +20,10 @@ __all__ = [
     "is_connected",
     "synchronize",
 ]
+
+# How long the end of a program waits for failures still to come: here a worker may only now be
+# starting, elsewhere there may be none.
+EXIT_SECONDS = {"embedded": 20.0, "elsewhere": 1.0}
 
 _registered: list[bool] = []
 
@@ -86,8 +94,40 @@ def register_exit() -> None:
 
 
 def _at_exit() -> None:
-    for text in _core.unread_failures():
+    for text in _failures():
         sys.stderr.write(f"gt: a failure that nobody has read:\n{text}\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _core.disconnect()
+
+
+def _failures() -> list[str]:
+    """Every failure that nobody has read, also those of work that still runs.
+
+    Nobody is kept waiting for long: not by a session without workers, and not after Ctrl-C.
+    """
+    found = _core.unread_failures()
+    if _core.is_connected() and not isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+        try:
+            with _at_most(EXIT_SECONDS["embedded" if _core.stats() else "elsewhere"]):
+                _core.synchronize()
+        except (ConnectionLost, KeyboardInterrupt, TimeoutError):
+            pass
+        except Error as error:
+            found.append(str(error))
+    return found + _core.unread_failures()
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """TimeoutError in what runs longer; the program ends, so its own alarm is not needed again."""
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _too_long(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's
+    raise TimeoutError

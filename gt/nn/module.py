@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import gt
 from gt._core import Tensor
+from gt.devices import check_device
 from gt.nn import listing, state
 from gt.nn.hooks import HookHandle, Hooks, call_hooked
 from gt.nn.listing import ParameterListing
@@ -324,8 +325,10 @@ class Module:
             dtype: The dtype to cast to.
             non_blocking: Accepted and ignored: nothing ever waits.
         """
-        del device, non_blocking
+        del non_blocking
+        check_device(device)
         for value in target:
+            check_device(value)
             if isinstance(value, gt.dtype):
                 dtype = value
             elif isinstance(value, Tensor):

@@ -1,0 +1,95 @@
+"""`gt.device`: what scripts pass as `device=` and compare with `x.device`; it places nothing.
+
+Where values live is the dispatcher's business, so the device of every tensor is `gt`.
+"""
+
+from gt._core import Tensor
+from gt.errors import InvalidType, ShapeError
+
+__all__ = ["device", "install"]
+
+KINDS = ("cpu", "cuda", "gt")
+
+
+class device:  # noqa: N801 - PyTorch's name
+    """A kind of device and perhaps its number; accepted wherever PyTorch takes one.
+
+    Args:
+        type: `cpu`, `cuda` or `gt`, also with a number (`cuda:1`), a number alone (a GPU's), or
+            another device.
+        index: the number, if `type` has none.
+    """
+
+    __slots__ = ("index", "type")
+
+    type: str
+    index: int | None
+
+    def __init__(self, type: object, index: int | None = None) -> None:
+        self.type, self.index = _parsed(type)
+        if index is None:
+            return
+        if self.index is not None:
+            raise ShapeError(
+                "type (string) must not include an index because index was passed explicitly: "
+                f"{type}"
+            )
+        self.index = index
+
+    def __repr__(self) -> str:
+        number = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{number})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, device):
+            return NotImplemented
+        return (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+
+def _parsed(given: object) -> tuple[str, int | None]:
+    """The kind and the number in what PyTorch takes as a device."""
+    if isinstance(given, device):
+        return given.type, given.index
+    if isinstance(given, int) and not isinstance(given, bool):
+        return "cuda", given
+    if not isinstance(given, str):
+        raise InvalidType(f"device(): argument 'type' must be str, not {type(given).__name__}")
+    kind, colon, number = given.partition(":")
+    if kind not in KINDS:
+        raise ShapeError(
+            f"Expected one of {', '.join(KINDS)} device type at start of device string: {given}"
+        )
+    if colon and not (number.isascii() and number.isdigit()):
+        raise ShapeError(f"Invalid device string: '{given}'")
+    return kind, int(number) if colon else None
+
+
+def check_device(given: object) -> None:
+    """Refuse what is a string and no device; what PyTorch calls a device is not looked at."""
+    if isinstance(given, str):
+        _parsed(given)
+
+
+def _device_of(self: Tensor) -> device:  # noqa: ARG001 - every tensor's
+    """`gt`: where the value lives is the dispatcher's business."""
+    return _EVERYWHERE
+
+
+def _is_cuda(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
+    """False: nothing here is placed by hand."""
+    return False
+
+
+_EVERYWHERE = device("gt")
+
+
+def install() -> None:
+    """Attach the properties to the tensor class."""
+    setattr(Tensor, "device", property(_device_of))  # noqa: B010 - the stub calls it read-only
+    setattr(Tensor, "is_cuda", property(_is_cuda))  # noqa: B010

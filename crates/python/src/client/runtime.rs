@@ -58,6 +58,8 @@ static RUNTIME: GilCell<Option<Runtime>> = GilCell::new(None);
 /// Slots whose values are gone but whose `free` has not been sent.
 static PENDING: GilCell<Vec<u32>> = GilCell::new(Vec::new());
 static EPOCH: AtomicU32 = AtomicU32::new(1);
+/// Set while a thread opens the connection that the first operation needs; the others wait for it.
+static OPENING: AtomicBool = AtomicBool::new(false);
 /// Batches of words that threads took from inboxes (counted with the inbox locked) ...
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// ... and how many of them the core has (counted with the GIL held). Where the two differ a thread is on its way.
@@ -257,9 +259,14 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
             }
         };
         match fits {
-            None => spawn::open_default(py)?,
+            None if !OPENING.swap(true, Ordering::AcqRel) => {
+                let opened = spawn::open_default(py);
+                OPENING.store(false, Ordering::Release);
+                opened?;
+            }
             Some(Some(reason)) => return Err(errors::connection_lost(py, &reason)),
-            Some(None) => {
+            // The ring is full, or another thread opens the connection.
+            None | Some(None) => {
                 py.detach(|| std::thread::sleep(FULL_NAP));
                 py.check_signals()?;
             }
@@ -312,6 +319,7 @@ fn close(door: Option<Box<dyn Door>>) {
 pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
     let mut words = Vec::new();
     let mut turn = 0;
+    let asked_in = epoch();
     loop {
         let (inboxes, received) = {
             let mut state = RUNTIME.get_mut(py);
@@ -322,6 +330,9 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
             runtime.pump();
             if let Some(answer) = runtime.answers.take(request) {
                 return Ok(answer);
+            }
+            if epoch() != asked_in {
+                return Err(errors::connection_lost(py, "the session was ended"));
             }
             if let Some(reason) = runtime.answers.closed.clone() {
                 return Err(errors::connection_lost(py, &reason));

@@ -1,0 +1,163 @@
+"""Memory stays flat in client, dispatcher and worker, however long a loop runs."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cluster import until
+
+import gt
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+GROWTH = 8 << 20  # bytes that a client may grow by: allocators keep some of what they had
+WARM = 2_000
+LENGTHS = [
+    20_000,
+    pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+]
+
+
+class Held(NamedTuple):
+    """What is held: by the dispatcher and by the worker."""
+
+    values: int
+    slots: int
+    worker_values: int
+    worker_bytes: int
+
+
+def held() -> Held:
+    """Once everything emitted so far has run, and every free has been sent."""
+    (worker,) = gt.debug.get_worker_stats()
+    counters = gt.debug.stats()
+    return Held(counters["values"], counters["worker_slots"], worker["values"], worker["bytes"])
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def stays_flat(body: Callable[[], object], count: int) -> None:
+    """Nothing is held after `count` more turns of the loop than after the first ones."""
+    for _ in range(WARM):
+        body()
+    before, size = held(), resident()
+    for _ in range(count):
+        body()
+    assert held() == before
+    assert resident() - size < GROWTH
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+def test_updates_in_place_stay_flat(count: int) -> None:
+    """The training step by hand."""
+    w, g, lr = gt.randn(8, 8, requires_grad=True), gt.ones(8, 8), 1e-3
+
+    def body() -> None:
+        nonlocal w
+        w -= lr * g
+
+    with gt.no_grad():
+        stays_flat(body, count)
+    assert w.requires_grad
+    assert w.is_leaf
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+def test_dropped_results_stay_flat(count: int) -> None:
+    """What nobody holds is freed, also with a tape."""
+    x = gt.randn(8, 8, requires_grad=True)
+
+    def body() -> None:
+        (x * 2).relu()
+
+    stays_flat(body, count)
+
+
+@pytest.mark.parametrize("count", [2_000])
+def test_steps_with_gradients_stay_flat(count: int) -> None:
+    """Forward, backward, update, grad cleared."""
+    model = gt.nn.Linear(4, 4)
+    optimizer = gt.optim.SGD(model.parameters(), lr=1e-3)
+    x = gt.randn(2, 4)
+
+    def body() -> None:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+
+    stays_flat(body, count)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_graph_of_50_000_operations_is_freed(backward: bool) -> None:
+    """One after the other, not each inside the one before: the stack would not do."""
+    x = gt.ones(4, requires_grad=True)
+    before = held()
+    y = x
+    for _ in range(50_000):
+        y = y * 1.0
+    if backward:
+        y.sum().backward()
+        assert x.grad.tolist() == [1.0] * 4
+        x.grad = None
+    del y
+    until(lambda: held() == before)  # frees wait for room in the ring
+
+
+PEAK = """
+import sys
+
+def train(lib, optimizer, batch):
+    torch_like = lib.nn
+    model = torch_like.Sequential(
+        torch_like.Linear(784, 512), torch_like.ReLU(),
+        torch_like.Linear(512, 512), torch_like.ReLU(),
+        torch_like.Linear(512, 10),
+    )
+    optimizer = getattr(lib.optim, optimizer)(model.parameters(), lr=1e-3)
+    x, y = lib.randn(batch, 784), lib.zeros(batch, dtype=lib.int64)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = torch_like.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    assert loss.item() > 0
+
+def gt_peak(*how):
+    import gt
+    train(gt, *how)
+    return gt.debug.get_worker_stats()[0]["bytes_peak"]
+
+def torch_peak(*how):
+    import torch
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(profile_memory=True, activities=cpu) as profile:
+        train(torch, *how)
+    events = [one for one in profile.profiler.kineto_results.events() if one.name() == "[memory]"]
+    live = peak = 0
+    for event in sorted(events, key=lambda one: one.start_ns()):
+        live += event.nbytes()
+        peak = max(peak, live)
+    return peak
+
+how = sys.argv[1], int(sys.argv[2])
+print(gt_peak(*how), torch_peak(*how))
+"""
+
+
+@pytest.mark.parametrize(("optimizer", "batch"), [("AdamW", 64), ("AdamW", 1024), ("SGD", 1024)])
+def test_a_training_step_needs_no_more_than_torch(optimizer: str, batch: int) -> None:
+    """Peak bytes of live tensors on the worker beside what torch's allocator hands out."""
+    pytest.importorskip("torch")
+    command = [sys.executable, "-c", PEAK, optimizer, str(batch)]
+    settings = os.environ | {"GT_BACKEND": "pytorch", "GT_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=settings, check=False)
+    assert done.returncode == 0, done.stderr
+    ours, theirs = map(int, done.stdout.split())
+    assert ours <= 1.05 * theirs

@@ -115,6 +115,8 @@ def _failures() -> list[str]:
             pass
         except Error as error:
             found.append(str(error))
+        except RuntimeError:
+            pass  # a forked child: the session is its parent's
     return found + _core.unread_failures()
 
 

@@ -268,6 +268,12 @@ def test_a_session_without_workers_ends_at_once_all_the_same() -> None:
         assert cluster.run("x = gt.ones(2) + 1") == ""
 
 
+def test_a_forked_child_ends_without_a_word() -> None:
+    fork = "import os\nif os.fork() == 0: raise SystemExit\nos.wait()\nprint((a + 1).tolist())"
+    ended = program(f"a = gt.ones(2)\n{fork}")
+    assert (ended.stdout, ended.stderr) == ("[2.0, 2.0]\n", "")
+
+
 NUMPY_WORKER = f"""
 huge = gt.full(({TOO_LARGE},), 1.0)
 try: huge.sum().item()

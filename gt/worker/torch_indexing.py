@@ -32,10 +32,21 @@ def _embedding(weight: Tensor, indices: Tensor, padding_idx: int | None) -> Tens
     return torch.embedding(weight, indices, -1 if padding_idx is None else padding_idx)
 
 
+def _within(indices: Tensor, size: int) -> bool:
+    least, largest = indices.aminmax()
+    return bool(least >= 0 and largest < size)
+
+
 def _embedding_backward(
     grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int | None
 ) -> Tensor:
     padding = -1 if padding_idx is None else padding_idx
+    # torch's CPU kernel leaves out what is out of range, in silence; the forward pass has failed.
+    outside = (
+        indices.device.type == "cpu" and indices.numel() > 0 and not _within(indices, num_weights)
+    )
+    if outside:
+        raise IndexError("index out of range in self")
     return _aten.embedding_dense_backward.default(grad, indices, num_weights, padding, False)
 
 

@@ -72,6 +72,11 @@ impl Answers {
         self.open.remove(&request);
     }
 
+    /// The oldest failure that nobody has read.
+    pub(crate) fn take_first_unread(&mut self) -> Option<Failed> {
+        self.unread.pop_front()
+    }
+
     pub(crate) fn take_unread(&mut self) -> Vec<Failed> {
         self.unread.drain(..).collect()
     }

@@ -121,8 +121,13 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
         runtime.send(&word).map(|()| request)
     })?;
     runtime::wait(py, request)?;
-    match runtime::unread(py).first() {
-        Some(failed) => Err(errors::of_failure(py, failed)),
+    // One at a time: the others are raised by the next call, or printed at exit.
+    let first = runtime::with(py, |runtime| {
+        runtime.pump();
+        runtime.answers.take_first_unread()
+    });
+    match first {
+        Some(failed) => Err(errors::of_failure(py, &failed)),
         None => Ok(()),
     }
 }

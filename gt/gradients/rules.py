@@ -1,5 +1,6 @@
 """The table of gradient rules, and what more than one family uses; no operator's rule."""
 
+import dis
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -21,6 +22,7 @@ class Saved(Protocol):
     def __getattr__(self, name: str) -> Any: ...
 
 
+LOOK_UPS = ("LOAD_ATTR", "LOAD_METHOD")
 GRADIENTS: dict[str, tuple[Rule | None, ...]] = {}
 
 
@@ -50,6 +52,26 @@ def refused(aten: str) -> Rule:
         raise NotDifferentiable(f"derivative for aten::{aten} is not implemented")
 
     return rule
+
+
+def used(rule: Rule) -> tuple[str, ...] | None:
+    """The names that `rule` looks up in what was saved, by its code; None where it passes `s` on.
+
+    The tape asks once an operator and saves nothing that no needed rule uses.
+    """
+    code = getattr(rule, "__code__", None)
+    if code is None or code.co_argcount < 2 or code.co_cellvars:
+        return None
+    saved, names = code.co_varnames[1], []
+    steps = list(dis.get_instructions(code))
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        loaded = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        if step.opname.startswith("LOAD_FAST") and saved in loaded:
+            alone = loaded[-1] == saved and loaded.count(saved) == 1
+            if not alone or following is None or following.opname not in LOOK_UPS:
+                return None
+            names.append(str(following.argval))
+    return tuple(names)
 
 
 def cast(g: Tensor, dtype: _core.dtype) -> Tensor:

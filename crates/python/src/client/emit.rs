@@ -264,10 +264,19 @@ fn record(
     site: u32,
 ) -> Vars {
     let info = op.info();
+    let leads_on = |operand: &Ready| !matches!(operand.edge, None | Some(Edge::Nowhere));
+    let (used_operands, mut used_outputs) = rules::saves(py, op, ready.iter().map(leads_on));
+    if ready.iter().any(|operand| matches!(operand.edge, Some(Edge::Nowhere))) {
+        // PyTorch keeps outputs even where the gradient gets nowhere, to see that nobody writes them.
+        (_, used_outputs) =
+            rules::saves(py, op, ready.iter().map(|operand| operand.edge.is_some()));
+    }
+    let saves_operands = info.saves_operands & used_operands;
+    let saves_outputs = info.saves_outputs & used_outputs;
     let mut saved: SmallVec<[SavedValue; 2]> = SmallVec::new();
     for (position, (arg, operand)) in args.iter().zip(&ready).enumerate() {
         let place = position.min(info.operands.len() - 1);
-        if info.saves_operands & (1_u16 << place) == 0 {
+        if saves_operands & (1_u16 << place) == 0 {
             continue;
         }
         if let (Arg::Var(var), Some(value)) = (arg, &operand.value) {
@@ -306,7 +315,7 @@ fn record(
             .is_float()
             .then(|| Edge::Node(Arc::clone(&node), u8::try_from(position).unwrap_or(u8::MAX)));
         let var = Var::new(Arc::clone(&value), edge);
-        if info.saves_outputs & (1_u16 << position.min(15)) != 0 {
+        if saves_outputs & (1_u16 << position.min(15)) != 0 {
             saved.push(SavedValue {
                 place: Place::Output(position),
                 value,

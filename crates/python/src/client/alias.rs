@@ -238,11 +238,19 @@ impl Var {
                 from => from,
             };
             let version = alias.counter.now();
-            let path = Path::extend(alias.path.as_ref(), Step { op, attrs }, alias.view.is_some());
-            alias.path = Some(Arc::clone(&path));
+            let step = Step { op, attrs };
+            let path = Path::extend(alias.path.as_ref(), step.clone(), alias.view.is_some());
+            // Two paths only after `x.data = y` of a view x.
+            let from_root = match alias.view.as_ref().map(|view| &view.path) {
+                Some(viewed) if !same_path(viewed.as_ref(), alias.path.as_ref()) => {
+                    Path::extend(viewed.as_ref(), step, true)
+                }
+                Some(_) | None => Arc::clone(&path),
+            };
+            alias.path = Some(path);
             alias.meta = taken.meta(py);
             (alias.strides, alias.offset) = (strides, alias.offset + offset);
-            alias.view = Some(View { root, path: Some(path), skip, origin, version });
+            alias.view = Some(View { root, path: Some(from_root), skip, origin, version });
             taken.0.get_mut(py).alias = Some(Box::new(alias));
             taken.register(py);
         }
@@ -537,6 +545,10 @@ impl Var {
         };
         errors::mistake(py, ErrorClass::Runtime, format!("{what} {why}"))
     }
+}
+
+fn same_path(one: Option<&Arc<Path>>, other: Option<&Arc<Path>>) -> bool {
+    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
 /// Row-major strides.

@@ -477,7 +477,7 @@ fn accumulate(py: Python<'_>, leaf: &Arc<Var>, grad: &Arc<Var>) -> PyResult<()> 
         drop(previous);
         return Ok(());
     }
-    let consumes = u16::from(!Arc::ptr_eq(&old, grad) && old.sole_owner(py, 0));
+    let consumes = u16::from(!Arc::ptr_eq(&old, grad) && old.sole_owner(py));
     let sum = emit::emit_consuming(
         py,
         Op::Add,

@@ -82,7 +82,7 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
     // Shapes first, then dtypes, and both before the old value may go with the instruction.
     emit::results_of(py, Op::IndexPut, &args, &attrs)?;
     same_dtype(py, &target, &given)?;
-    let consumes = u16::from(view.sole_owner(py, 0));
+    let consumes = u16::from(view.sole_owner(py));
     let written = emit::only(emit::emit_consuming(py, Op::IndexPut, &args, attrs, consumes)?)?;
     assign(py, view, written, true)
 }

@@ -5,7 +5,7 @@ use super::convert::OperandArg;
 use super::dtype::PyDtype;
 use super::emit::{self, Arg};
 use super::gil_cell::GilCell;
-use super::{backward, errors, indexing, read};
+use super::{backward, errors, indexing, read, tape};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Meta, Op};
 use pyo3::class::basic::CompareOp;
@@ -85,11 +85,10 @@ pub(crate) fn write_result(
     attrs: SmallVec<[Attr; 2]>,
 ) -> PyResult<()> {
     let var = &target.var;
-    var.check_writable(
-        py,
-        rest.iter().any(|arg| matches!(arg, Arg::Var(other) if other.requires_grad(py))),
-    )?;
+    let others = rest.iter().any(|arg| matches!(arg, Arg::Var(other) if other.requires_grad(py)));
+    var.check_writable(py, others)?;
     var.check_overlap(py, rest)?;
+    let before;
     let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(var)];
     args.extend_from_slice(rest);
     // Before the operator is sent: the old value may go with it.
@@ -97,8 +96,18 @@ pub(crate) fn write_result(
     if let Some(result) = metas.first() {
         check_result(py, &var.meta(py), result)?;
     }
-    let shared = rest.iter().any(|arg| matches!(arg, Arg::Var(other) if Arc::ptr_eq(other, var)));
-    let consumes = u16::from(!shared && var.sole_owner(py, 0));
+    let mut consumes = 0;
+    if tape::grad_enabled() && (others || var.requires_grad(py)) {
+        // Under a name of its own: this write is no change of what the tape saves of the old value.
+        let resolved = var.resolve(py)?;
+        before = Var::new(resolved.value, resolved.edge);
+        if let Some(first) = args.first_mut() {
+            *first = Arg::Var(&before);
+        }
+    } else {
+        let shared = |arg: &Arg<'_>| matches!(arg, Arg::Var(other) if Arc::ptr_eq(other, var));
+        consumes = u16::from(!rest.iter().any(shared) && var.sole_owner(py));
+    }
     let result = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
     assign(py, var, result, true)
 }
@@ -142,13 +151,14 @@ pub(crate) fn assign(
     var.write(py, &result, computed)
 }
 
-/// Every element of `var` becomes the number or the 0-d tensor; also where elements share memory.
+/// Every element of `var` becomes the number (also where elements share memory) or the 0-d tensor.
 pub(crate) fn fill(py: Python<'_>, var: &Arc<Var>, value: &OperandArg<'_>) -> PyResult<()> {
     let meta = var.meta(py);
     let piece = match value {
         OperandArg::Tensor(value) => {
             let value = &value.get().var;
             var.check_writable(py, value.requires_grad(py))?;
+            var.check_overlap(py, &[])?;
             let value = if value.meta(py).dtype == meta.dtype {
                 Arc::clone(value)
             } else {

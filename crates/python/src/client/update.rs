@@ -37,7 +37,7 @@ fn step(
     let mut consumes = 0_u16;
     for &position in written {
         if let Some(Some(var)) = operands.get(position)
-            && var.sole_owner(py, 0)
+            && var.sole_owner(py)
         {
             consumes |= 1 << position;
         }

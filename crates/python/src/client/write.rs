@@ -122,11 +122,11 @@ impl Var {
 
     /// Whether the value's buffer may be given to the operator that replaces it. Views forget what they have taken:
     /// they would have to take it again anyway.
-    pub(crate) fn sole_owner(&self, py: Python<'_>, held: usize) -> bool {
+    pub(crate) fn sole_owner(&self, py: Python<'_>) -> bool {
         let storage = {
             let state = self.0.get(py);
             match (&state.alias, &state.value) {
-                (None, Some(value)) => return Arc::strong_count(value) == 1 + held,
+                (None, Some(value)) => return Arc::strong_count(value) == 1,
                 (Some(alias), _) if alias.path.is_none() => Arc::clone(&alias.storage),
                 (Some(_), _) | (None, None) => return false,
             }

@@ -54,6 +54,7 @@ impl Dispatcher {
                 Ok(())
             }
             Op::Signal | Op::Site => self.name(session, instruction),
+            Op::Configure => self.configure(session, instruction, sink),
             Op::Distribute => self.distribute(session, instruction, sink),
             op => Err(Fault::NotForClients { op }),
         }
@@ -178,6 +179,19 @@ impl Dispatcher {
             state.name(op, id, name);
         }
         Ok(())
+    }
+
+    fn configure(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        if self.tracing {
+            self.trace_plain(session, instruction, sink);
+        }
+        let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
+        state.configure(instruction)
     }
 
     /// Asks every living worker; the answer waits for the last.

@@ -16,6 +16,7 @@ mod failure;
 mod handle;
 mod plan;
 mod planted;
+mod scope;
 mod session;
 mod worker;
 
@@ -165,6 +166,11 @@ impl Dispatcher {
     /// Where a client's value lies, as the trace prints it; `None` for an unknown slot.
     pub fn layout_of(&self, session: SessionId, slot: u32) -> Option<String> {
         self.sessions.get(&session)?.value(slot).map(|value| value.layout.to_string())
+    }
+
+    /// What a session's signal means, as its client wrote it; `None` where nothing was configured.
+    pub fn scope_of(&self, session: SessionId, signal: u32) -> Option<String> {
+        self.sessions.get(&session)?.scope(signal).map(ToString::to_string)
     }
 
     fn mark_failed(&mut self, session: SessionId, instruction: &Instruction<'_>, failure: Failure) {

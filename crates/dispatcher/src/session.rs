@@ -3,6 +3,7 @@
 use crate::event::Fault;
 use crate::failure::{Cause, Failure};
 use crate::handle::{Handle, Value};
+use crate::scope::Scopes;
 use gt_protocol::{Id, Op};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,6 +28,7 @@ pub(crate) struct Session {
     pub home: Option<u32>,
     pub signals: BTreeMap<u32, Box<str>>,
     pub site_names: BTreeMap<u32, Box<str>>,
+    pub scopes: Scopes,
     live_values: usize,
     live_bytes: u64,
 }
@@ -41,6 +43,7 @@ impl Session {
             home: None,
             signals: BTreeMap::new(),
             site_names: BTreeMap::new(),
+            scopes: Scopes::default(),
             live_values: 0,
             live_bytes: 0,
         }

@@ -292,6 +292,8 @@ pub enum Op {
     Distribute,
     /// To a worker: the instructions that follow belong to this session.
     Session,
+    /// Says what a signal means, as `workers=[0,1] axis=1`; an empty text takes it back.
+    Configure,
     /// Between workers: the fold of all shards, everywhere, in worker order.
     AllReduce,
     /// Between workers: all shards one after the other along `dim`, everywhere.
@@ -449,6 +451,7 @@ impl Op {
             0x0b06 => Op::Site,
             0x0b07 => Op::Distribute,
             0x0b08 => Op::Session,
+            0x0b09 => Op::Configure,
             0x0c01 => Op::AllReduce,
             0x0c02 => Op::AllGather,
             0x0c03 => Op::Send,
@@ -603,6 +606,7 @@ impl Op {
             "site" => Op::Site,
             "distribute" => Op::Distribute,
             "session" => Op::Session,
+            "configure" => Op::Configure,
             "all_reduce" => Op::AllReduce,
             "all_gather" => Op::AllGather,
             "send" => Op::Send,
@@ -757,10 +761,11 @@ impl Op {
             Op::Site => &TABLE[140],
             Op::Distribute => &TABLE[141],
             Op::Session => &TABLE[142],
-            Op::AllReduce => &TABLE[143],
-            Op::AllGather => &TABLE[144],
-            Op::Send => &TABLE[145],
-            Op::Receive => &TABLE[146],
+            Op::Configure => &TABLE[143],
+            Op::AllReduce => &TABLE[144],
+            Op::AllGather => &TABLE[145],
+            Op::Send => &TABLE[146],
+            Op::Receive => &TABLE[147],
         }
     }
 
@@ -3323,6 +3328,24 @@ static TABLE: &[OpInfo] = &[
         saves_operands: 0x0,
         saves_outputs: 0x0,
         doc: "To a worker: the instructions that follow belong to this session.",
+    },
+    OpInfo {
+        op: Op::Configure,
+        name: "configure",
+        code: 0x0b09,
+        aten: "",
+        family: Family::Control,
+        operands: &[],
+        attrs: &[
+            AttrInfo { name: "signal", kind: AttrKind::Int, optional: false },
+            AttrInfo { name: "text", kind: AttrKind::Text, optional: false },
+        ],
+        outputs: 0,
+        dtype: DtypeRule::Family,
+        index: "",
+        saves_operands: 0x0,
+        saves_outputs: 0x0,
+        doc: "Says what a signal means, as `workers=[0,1] axis=1`; an empty text takes it back.",
     },
     OpInfo {
         op: Op::AllReduce,

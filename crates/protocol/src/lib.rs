@@ -16,6 +16,7 @@ pub mod placement;
 #[cfg(test)]
 mod released;
 pub mod rules;
+pub mod scope;
 pub mod sharding;
 pub mod text;
 pub mod wire;

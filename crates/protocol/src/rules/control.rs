@@ -14,6 +14,7 @@ static RULES: Table<Rule> = &[
     (Op::Signal, nothing),
     (Op::Site, nothing),
     (Op::Session, nothing),
+    (Op::Configure, nothing),
     (Op::Distribute, distribute),
     (Op::AllReduce, same),
     (Op::AllGather, all_gather),

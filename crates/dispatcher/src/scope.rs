@@ -1,0 +1,110 @@
+//! What a session knows of its signals: the scopes that its client has configured. Nothing is planned here.
+
+use crate::event::Fault;
+use crate::session::Session;
+use gt_protocol::scope::Scope;
+use gt_protocol::{Attr, Instruction, Op};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of a session's texts, together: 65,535 signals of 256 bytes, more than anybody writes by hand.
+const TEXT_BYTES_MAX: usize = 16 << 20;
+
+/// Scopes by signal.
+#[derive(Default)]
+pub(crate) struct Scopes {
+    by_signal: BTreeMap<u32, (Arc<Scope>, usize)>,
+    text_bytes: usize,
+}
+
+impl Scopes {
+    /// Gives a signal its meaning, or takes it back by an empty text.
+    fn set(&mut self, signal: u32, text: &str) -> Result<(), Fault> {
+        let fault = |name| Fault::Attribute { op: Op::Configure, name };
+        if let Some((_, bytes)) = self.by_signal.remove(&signal) {
+            self.text_bytes -= bytes;
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        let scope: Scope = text.parse().map_err(|_| fault("text"))?;
+        if self.text_bytes + text.len() > TEXT_BYTES_MAX {
+            return Err(fault("text"));
+        }
+        self.text_bytes += text.len();
+        self.by_signal.insert(signal, (Arc::new(scope), text.len()));
+        Ok(())
+    }
+}
+
+impl Session {
+    /// What `signal` means; nothing where it has no meaning of its own. Signal 0, outside of all scopes, may have one.
+    pub fn scope(&self, signal: u32) -> Option<&Arc<Scope>> {
+        self.scopes.by_signal.get(&signal).map(|(scope, _)| scope)
+    }
+
+    /// The instruction `configure`.
+    pub fn configure(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+        let fault = |name| Fault::Attribute { op: Op::Configure, name };
+        let (Attr::Int(signal), Attr::Text(text)) =
+            (instruction.attr("signal"), instruction.attr("text"))
+        else {
+            return Err(fault("text"));
+        };
+        // The header of an instruction has 16 bits for its signal.
+        let signal = u16::try_from(*signal).map_err(|_| fault("signal"))?;
+        self.scopes.set(u32::from(signal), text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scopes, TEXT_BYTES_MAX};
+    use crate::event::Fault;
+    use crate::session::Session;
+    use gt_protocol::{Attr, Instruction, Op};
+    use smallvec::smallvec;
+
+    fn configure(session: &mut Session, signal: i64, text: &str) -> Result<(), Fault> {
+        let mut word = Instruction::new(Op::Configure);
+        word.attrs = smallvec![Attr::Int(signal), Attr::Text(text.into())];
+        session.configure(&word)
+    }
+
+    #[test]
+    fn a_scope_is_set_changed_and_taken_back() {
+        let mut session = Session::new();
+        assert!(session.scope(3).is_none());
+        configure(&mut session, 3, "workers=[0,1] axis=1").unwrap();
+        assert_eq!(session.scope(3).and_then(|scope| scope.axis), Some(1));
+        configure(&mut session, 3, "workers=[0,1]").unwrap();
+        assert_eq!(session.scope(3).and_then(|scope| scope.axis), None);
+        assert_eq!(session.scopes.text_bytes, "workers=[0,1]".len());
+        configure(&mut session, 3, "").unwrap();
+        assert!(session.scope(3).is_none());
+        assert_eq!(session.scopes.text_bytes, 0);
+    }
+
+    #[test]
+    fn what_is_no_scope_is_a_breach() {
+        let mut session = Session::new();
+        for (signal, text, name) in [
+            (3, "axis=one", "text"),
+            (3, "axis=1 ", "text"),
+            (-1, "axis=1", "signal"),
+            (1 << 16, "axis=1", "signal"),
+        ] {
+            let expected = Fault::Attribute { op: Op::Configure, name };
+            assert_eq!(configure(&mut session, signal, text), Err(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_have_a_limit_together() {
+        let mut scopes = Scopes { text_bytes: TEXT_BYTES_MAX - 10, ..Scopes::default() };
+        scopes.set(1, "axis=1").unwrap();
+        assert!(scopes.set(2, "axis=1").is_err());
+        scopes.set(1, "").unwrap();
+        scopes.set(2, "axis=1").unwrap();
+    }
+}

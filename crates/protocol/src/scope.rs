@@ -1,0 +1,230 @@
+//! What a signal means: where the instructions that carry it run, and how what they create is laid out.
+//!
+//! A client writes it as one line of text, in the instruction `configure`; [`Scope`] is that line parsed. Both ways are
+//! exact inverses of each other: a text that [`fmt::Display`] would not have written is refused. What an inner scope has
+//! from the ones around it stands in its own line, so nobody else looks for it. Nothing is planned here.
+
+use crate::meta::DIMS_MAX;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::num::NonZeroU16;
+use std::str::FromStr;
+
+/// Workers that one scope names: with their commas they fit the longest text of an instruction.
+pub const WORKERS_MAX: usize = 512;
+/// A worker's index is below this, so that nobody makes a table as long as an index.
+pub const WORKER_INDEX_MAX: u32 = 1 << 16;
+/// Dimensions of a mesh.
+pub const MESH_DIMS_MAX: usize = 3;
+/// Bytes of a mesh dimension's name.
+pub const MESH_NAME_BYTES_MAX: usize = 64;
+/// Parts that a dimension consists of, each of which is cut (a fused QKV has three).
+pub const BLOCKS_MAX: u32 = 1024;
+
+/// What a signal means. All of it may be absent: an empty text is the scope that says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Where it runs, in the order of the pieces; nothing where the planner chooses.
+    pub workers: Option<Box<[u32]>>,
+    /// The dimension to cut of what is created here, and of the weight of a product (negative: from the end).
+    pub axis: Option<i64>,
+    /// What is created here is held whole by every worker.
+    pub replicated: bool,
+    /// Names and sizes of the dimensions in which the workers are arranged.
+    pub mesh: Box<[MeshDim]>,
+    /// One wish a dimension of the mesh (of the plain row of workers where there is no mesh).
+    pub placements: Box<[PlacementWish]>,
+    /// The cut dimension consists of this many parts, each of which is cut.
+    pub blocks: Option<u32>,
+    /// The signal that the gradients carry.
+    pub backward: Option<u32>,
+    /// What runs here is to be compiled.
+    pub compile: bool,
+}
+
+/// A mesh dimension's name and size.
+pub type MeshDim = (Box<str>, u32);
+
+/// What a user asks for on one dimension of a mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacementWish {
+    Replicate,
+    Shard { dim: i64 },
+}
+
+/// Why a text is no scope.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScopeError {
+    #[error(
+        "{0:?} is not one of workers, axis, replicated, mesh, placements, blocks, backward, compile with its value"
+    )]
+    Field(String),
+    #[error("{0:?} contradicts another word, or is not as it is written")]
+    Contradiction(String),
+}
+
+/// `workers=[0,1] axis=1 replicated=true mesh=dp:2,tp:2 placements=replicate,shard(1) blocks=3 backward=4 compile=true`,
+/// in this order, each only where it says something.
+impl fmt::Display for Scope {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words: Vec<String> = Vec::new();
+        if let Some(workers) = &self.workers {
+            words.push(format!("workers=[{}]", joined(workers.iter())));
+        }
+        words.extend(self.axis.map(|axis| format!("axis={axis}")));
+        words.extend(self.replicated.then(|| "replicated=true".to_owned()));
+        if !self.mesh.is_empty() {
+            let dims = self.mesh.iter().map(|(name, size)| format!("{name}:{size}"));
+            words.push(format!("mesh={}", joined(dims)));
+        }
+        if !self.placements.is_empty() {
+            words.push(format!("placements={}", joined(self.placements.iter())));
+        }
+        words.extend(self.blocks.map(|blocks| format!("blocks={blocks}")));
+        words.extend(self.backward.map(|signal| format!("backward={signal}")));
+        words.extend(self.compile.then(|| "compile=true".to_owned()));
+        out.write_str(&words.join(" "))
+    }
+}
+
+/// `shard(1)`
+impl fmt::Display for PlacementWish {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replicate => out.write_str("replicate"),
+            Self::Shard { dim } => write!(out, "shard({dim})"),
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        let mut scope = Self::default();
+        if !text.is_empty() {
+            for word in text.split(' ') {
+                scope.read(word).ok_or_else(|| ScopeError::Field(clipped(word)))?;
+            }
+        }
+        match scope.contradiction() {
+            // The order, a word said twice and signs such as `+1` show in what would be written.
+            None if scope.to_string() == text => Ok(scope),
+            None => Err(ScopeError::Contradiction(clipped(text))),
+            Some(word) => Err(ScopeError::Contradiction(word.to_owned())),
+        }
+    }
+}
+
+impl FromStr for PlacementWish {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        let dim = || dim(text.strip_prefix("shard(")?.strip_suffix(')')?);
+        match text {
+            "replicate" => Some(Self::Replicate),
+            _ => dim().map(|dim| Self::Shard { dim }),
+        }
+        .ok_or_else(|| ScopeError::Field(clipped(text)))
+    }
+}
+
+impl Scope {
+    /// Takes in `key=value`.
+    fn read(&mut self, word: &str) -> Option<()> {
+        let (key, value) = word.split_once('=')?;
+        match key {
+            "workers" => self.workers = Some(workers(value)?),
+            "axis" => self.axis = Some(dim(value)?),
+            "replicated" => self.replicated = value == "true",
+            "mesh" => self.mesh = mesh(value)?,
+            "placements" => {
+                self.placements = limited(value, MESH_DIMS_MAX, |wish| wish.parse().ok())?;
+            }
+            "blocks" => {
+                let blocks = value.parse().ok()?;
+                self.blocks = (2..=BLOCKS_MAX).contains(&blocks).then_some(blocks);
+                self.blocks?;
+            }
+            // Of the width that an instruction's header has.
+            "backward" => self.backward = Some(u32::from(value.parse::<NonZeroU16>().ok()?.get())),
+            "compile" => self.compile = value == "true",
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The word that does not go with the others.
+    fn contradiction(&self) -> Option<&'static str> {
+        let cuts = self.placements.iter().any(|wish| matches!(wish, PlacementWish::Shard { .. }));
+        let size =
+            self.mesh.iter().fold(1_u64, |size, (_, dim)| size.saturating_mul(u64::from(*dim)));
+        let workers = self.workers.as_ref().and_then(|workers| u64::try_from(workers.len()).ok());
+        let dims = self.mesh.len().max(1);
+        if self.replicated && (self.axis.is_some() || cuts) {
+            Some("replicated")
+        } else if !self.placements.is_empty()
+            && (self.axis.is_some() || self.placements.len() != dims)
+        {
+            Some("placements")
+        } else if !self.mesh.is_empty() && workers.is_some_and(|workers| workers != size) {
+            Some("mesh")
+        } else if self.blocks.is_some() && self.axis.is_none() && !cuts {
+            Some("blocks")
+        } else {
+            None
+        }
+    }
+}
+
+fn joined<T: ToString>(words: impl Iterator<Item = T>) -> String {
+    words.map(|word| word.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// The comma-separated parts of a text, at least one and at most `max`.
+fn limited<T>(text: &str, max: usize, read: impl Fn(&str) -> Option<T>) -> Option<Box<[T]>> {
+    if text.split(',').take(max + 1).count() > max {
+        return None;
+    }
+    text.split(',').map(read).collect()
+}
+
+fn workers(text: &str) -> Option<Box<[u32]>> {
+    let listed = text.strip_prefix('[')?.strip_suffix(']')?;
+    let index = |word: &str| word.parse().ok().filter(|index| *index < WORKER_INDEX_MAX);
+    let workers = limited(listed, WORKERS_MAX, index)?;
+    let different: BTreeSet<&u32> = workers.iter().collect();
+    (different.len() == workers.len()).then_some(workers)
+}
+
+fn mesh(text: &str) -> Option<Box<[MeshDim]>> {
+    let mesh: Box<[MeshDim]> = limited(text, MESH_DIMS_MAX, |dim| {
+        let (name, size) = dim.split_once(':')?;
+        let size = size.parse().ok().filter(|size| *size > 0)?;
+        is_mesh_name(name).then(|| (Box::from(name), size))
+    })?;
+    let different: BTreeSet<&str> = mesh.iter().map(|(name, _)| name.as_ref()).collect();
+    (different.len() == mesh.len()).then_some(mesh)
+}
+
+/// A letter or underscore, then letters, digits and underscores.
+fn is_mesh_name(name: &str) -> bool {
+    let letter = |first: u8| first.is_ascii_alphabetic() || first == b'_';
+    name.len() <= MESH_NAME_BYTES_MAX
+        && name.bytes().next().is_some_and(letter)
+        && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit())
+}
+
+/// A dimension that some tensor may have.
+fn dim(text: &str) -> Option<i64> {
+    let most = i64::try_from(DIMS_MAX).ok()?;
+    text.parse().ok().filter(|dim| (-most..most).contains(dim))
+}
+
+/// Of a peer's text no more than a line is told back.
+fn clipped(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests;

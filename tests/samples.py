@@ -16,6 +16,8 @@ import numpy as np
 Number = int | float | bool
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+# The whole tensor, and a box of a larger one: its shape and the box's first index.
+BOXES = ((None, None), ((7, 11), (4, 6)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,14 +195,20 @@ def _creation() -> dict[str, list[Sample]]:
         "eye": [Sample((), (3, 4, d)) for d in every],
         "linspace": [Sample((), (0, 1.0, 5, d)) for d in FLOATS]
         + [Sample((), (2, 2, 1, "float32"))],
-        "uniform": [Sample((), ((3, 5), d, -1.0, 2.0, 7, 3)) for d in FLOATS],
-        "normal": [Sample((), ((3, 5), d, 0.5, 2.0, -7, 3)) for d in FLOATS],
-        "randint": [Sample((), ((3, 5), d, 0, 100, 7, 3)) for d in (*INTEGERS, "float32")],
-        "bernoulli": [Sample((), ((3, 5), d, 0.4, 7, 3)) for d in every],
+        "uniform": [
+            Sample((), ((3, 5), d, -1.0, 2.0, 7, 3, *box)) for d in FLOATS for box in BOXES
+        ],
+        "normal": [Sample((), ((3, 5), d, 0.5, 2.0, -7, 3, *box)) for d in FLOATS for box in BOXES],
+        "randint": [
+            Sample((), ((3, 5), d, 0, 100, 7, 3, *box))
+            for d in (*INTEGERS, "float32")
+            for box in BOXES
+        ],
+        "bernoulli": [Sample((), ((3, 5), d, 0.4, 7, 3, *box)) for d in every for box in BOXES],
         "dropout": [
-            *(Sample((given(3, 5, dtype=d),), (0.25, 7, 3)) for d in FLOATS),
-            Sample((given(3, 5),), (1.0, 7, 3)),
-            Sample((given(3, 5),), (0.0, 7, 3)),
+            *(Sample((given(3, 5, dtype=d),), (0.25, 7, 3, *box)) for d in FLOATS for box in BOXES),
+            Sample((given(3, 5),), (1.0, 7, 3, None, None)),
+            Sample((given(3, 5),), (0.0, 7, 3, None, None)),
         ],
     }
 

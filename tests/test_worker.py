@@ -50,6 +50,7 @@ def _scalar(value: float) -> list[int]:
 
 
 def _attr(kind: str, value: object) -> list[int]:
+    kind = kind.removesuffix("+")
     if kind.endswith("?"):
         return [0] if value is None else [1, *_attr(kind[:-1], value)]
     if kind == "ints":

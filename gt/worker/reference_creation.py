@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from gt.worker import random_reference
 from gt.worker.backend import Kernel
+from gt.worker.random_place import Place, Size
 from gt.worker.reference_values import (
     Array,
     Bfloat16,
@@ -19,7 +20,6 @@ from gt.worker.reference_values import (
 )
 
 Number = int | float | bool
-Size = tuple[int, ...]
 Floats = npt.NDArray[np.floating]
 
 _INTEGERS_DRAWN = ("int64", "int32")
@@ -44,34 +44,74 @@ def _linspace(start: Number, end: Number, steps: int, dtype: str) -> Array:
     return narrowed(np.linspace(float(start), float(end), steps), dtype)
 
 
-def _drawn(kind: str, size: Size, name: str, seed: int, draw: int, *limits: float) -> Array:
+def _drawn(kind: str, size: Size, name: str, place: Place, *limits: float) -> Array:
     draws = getattr(random_reference, kind)
-    # The wire's integers are signed; a seed is any 64 bits.
-    words = (seed % 2**64, draw % 2**64)
-    out = np.asarray(draws(size, name, *words, *limits, size, (0,) * len(size)))
+    out = np.asarray(draws(size, name, *place.words, *limits, *place.box(size)))
     return out.view(Bfloat16) if name == "bfloat16" else out
 
 
-def _uniform(size: Size, dtype: str, low: float, high: float, seed: int, draw: int) -> Array:
-    return _drawn("uniform", size, dtype, seed, draw, low, high)
+def _uniform(
+    size: Size,
+    dtype: str,
+    low: float,
+    high: float,
+    seed: int,
+    draw: int,
+    whole: Size | None = None,
+    start: Size | None = None,
+) -> Array:
+    return _drawn("uniform", size, dtype, Place(seed, draw, whole, start), low, high)
 
 
-def _normal(size: Size, dtype: str, mean: float, std: float, seed: int, draw: int) -> Array:
-    return _drawn("normal", size, dtype, seed, draw, mean, std)
+def _normal(
+    size: Size,
+    dtype: str,
+    mean: float,
+    std: float,
+    seed: int,
+    draw: int,
+    whole: Size | None = None,
+    start: Size | None = None,
+) -> Array:
+    return _drawn("normal", size, dtype, Place(seed, draw, whole, start), mean, std)
 
 
-def _randint(size: Size, dtype: str, low: int, high: int, seed: int, draw: int) -> Array:
+def _randint(
+    size: Size,
+    dtype: str,
+    low: int,
+    high: int,
+    seed: int,
+    draw: int,
+    whole: Size | None = None,
+    start: Size | None = None,
+) -> Array:
     name = dtype if dtype in _INTEGERS_DRAWN else "int64"
-    return cast(_drawn("integers", size, name, seed, draw, low, high), dtype)
+    return cast(_drawn("integers", size, name, Place(seed, draw, whole, start), low, high), dtype)
 
 
-def _bernoulli(size: Size, dtype: str, p: float, seed: int, draw: int) -> Array:
+def _bernoulli(
+    size: Size,
+    dtype: str,
+    p: float,
+    seed: int,
+    draw: int,
+    whole: Size | None = None,
+    start: Size | None = None,
+) -> Array:
     name = dtype if dtype in _BERNOULLI_DRAWN or is_float(dtype) else "bool"
-    return cast(_drawn("bernoulli", size, name, seed, draw, p), dtype)
+    return cast(_drawn("bernoulli", size, name, Place(seed, draw, whole, start), p), dtype)
 
 
-def _dropout(self: Array, p: float, seed: int, draw: int) -> tuple[Array, Array]:
-    mask = _drawn("dropout_mask", self.shape, "bool", seed, draw, p)
+def _dropout(
+    self: Array,
+    p: float,
+    seed: int,
+    draw: int,
+    whole: Size | None = None,
+    start: Size | None = None,
+) -> tuple[Array, Array]:
+    mask = _drawn("dropout_mask", self.shape, "bool", Place(seed, draw, whole, start), p)
     scale = 0.0 if p == 1 else 1 / (1 - p)
     name = dtype_name(self)
     # Rounded after each product, as two kernels do it.

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gt.worker import random_reference
 from gt.worker.backend import Kernel
+from gt.worker.random_place import Place, Size
 
 _kernels: ModuleType | None
 try:
@@ -24,7 +25,6 @@ try:
 except ImportError:
     _kernels = None
 
-Size = tuple[int, ...]
 Number = int | float | bool
 
 _INTEGERS_DRAWN = (torch.int64, torch.int32)
@@ -47,43 +47,88 @@ class Random:
         self._device = device
 
     def uniform(
-        self, size: Size, dtype: torch.dtype, low: float, high: float, seed: int, draw: int
+        self,
+        size: Size,
+        dtype: torch.dtype,
+        low: float,
+        high: float,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
     ) -> Tensor:
-        return self._filled("uniform", size, dtype, seed, draw, low, high)
+        place = Place(seed, draw, whole, start)
+        return self._filled("uniform", size, dtype, place, low, high)
 
     def normal(
-        self, size: Size, dtype: torch.dtype, mean: float, std: float, seed: int, draw: int
+        self,
+        size: Size,
+        dtype: torch.dtype,
+        mean: float,
+        std: float,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
     ) -> Tensor:
-        return self._filled("normal", size, dtype, seed, draw, mean, std)
+        place = Place(seed, draw, whole, start)
+        return self._filled("normal", size, dtype, place, mean, std)
 
     def randint(
-        self, size: Size, dtype: torch.dtype, low: int, high: int, seed: int, draw: int
+        self,
+        size: Size,
+        dtype: torch.dtype,
+        low: int,
+        high: int,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
     ) -> Tensor:
         drawn = dtype if dtype in _INTEGERS_DRAWN else torch.int64
-        return self._filled("integers", size, drawn, seed, draw, low, high).to(dtype)
+        place = Place(seed, draw, whole, start)
+        return self._filled("integers", size, drawn, place, low, high).to(dtype)
 
-    def bernoulli(self, size: Size, dtype: torch.dtype, p: float, seed: int, draw: int) -> Tensor:
+    def bernoulli(
+        self,
+        size: Size,
+        dtype: torch.dtype,
+        p: float,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
+    ) -> Tensor:
         drawn = dtype if dtype in _BERNOULLI_DRAWN or dtype.is_floating_point else torch.bool
-        return self._filled("bernoulli", size, drawn, seed, draw, p).to(dtype)
+        place = Place(seed, draw, whole, start)
+        return self._filled("bernoulli", size, drawn, place, p).to(dtype)
 
-    def dropout(self, self_: Tensor, p: float, seed: int, draw: int) -> tuple[Tensor, Tensor]:
-        mask = self._filled("dropout_mask", tuple(self_.shape), torch.bool, seed, draw, p)
+    def dropout(
+        self,
+        self_: Tensor,
+        p: float,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        place = Place(seed, draw, whole, start)
+        mask = self._filled("dropout_mask", tuple(self_.shape), torch.bool, place, p)
         scale = 0.0 if p == 1 else 1 / (1 - p)
         return self_ * mask * scale, mask
 
     def _filled(
-        self, kind: str, size: Size, dtype: torch.dtype, seed: int, draw: int, *limits: float
+        self, kind: str, size: Size, dtype: torch.dtype, place: Place, *limits: float
     ) -> Tensor:
         out = torch.empty(size, dtype=dtype)
-        # The wire's integers are signed; a seed is any 64 bits.
-        words = (seed % 2**64, draw % 2**64)
-        start = (0,) * len(size)
+        whole, start = place.box(size)
         if _kernels is not None:
             fill = getattr(_kernels, kind)
-            fill(_array(out), *words, *limits, list(size), list(start), torch.get_num_threads())
+            threads = torch.get_num_threads()
+            fill(_array(out), *place.words, *limits, list(whole), list(start), threads)
         else:
             draws: Callable[..., np.ndarray] = getattr(random_reference, kind)
-            _array(out)[...] = draws(size, _name(dtype), *words, *limits, size, start)
+            _array(out)[...] = draws(size, _name(dtype), *place.words, *limits, whole, start)
         return out.to(self._device)
 
 

@@ -55,6 +55,8 @@ pub struct AttrInfo {
     pub name: &'static str,
     pub kind: AttrKind,
     pub optional: bool,
+    /// It came after the row was released: it stands last, and at a frame's end it has no words when it is absent.
+    pub appended: bool,
 }
 
 /// Where an elementwise operator's result dtype comes from.

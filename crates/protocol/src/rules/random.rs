@@ -1,9 +1,9 @@
-//! Draws: the shape is an attribute, the rules check the distribution's parameters.
+//! Draws: the shape is an attribute, the rules check the distribution's parameters and the box that is drawn.
 
 use super::call::Call;
 use super::create::plain;
-use super::{Inferred, Rule, RuleError, Table, one, row, several};
-use crate::{Dtype, Meta, Op};
+use super::{Inferred, Rule, RuleError, Table, one, row, several, shape};
+use crate::{Attr, Dims, Dtype, Meta, Op};
 
 static RULES: Table<Rule> = &[
     (Op::Uniform, uniform),
@@ -14,7 +14,32 @@ static RULES: Table<Rule> = &[
 ];
 
 pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    row(RULES, call.op)?(call)
+    let outputs = row(RULES, call.op)?(call)?;
+    if let Some(drawn) = outputs.first() {
+        check_box(call, &drawn.dims)?;
+    }
+    Ok(outputs)
+}
+
+/// The values drawn are all of a tensor, or the box of it that `global` and `start`, the last attributes, tell.
+fn check_box(call: &Call<'_>, size: &Dims) -> Result<(), RuleError> {
+    let place = call.info.attrs.len().saturating_sub(2);
+    let (global, start) = match (call.attr(place), call.attr(place.saturating_add(1))) {
+        (Attr::Ints(global), Attr::Ints(start)) => (global, start),
+        (Attr::Absent, Attr::Absent) => return Ok(()),
+        _ => return Err(RuleError::runtime("global and start are given together or not at all")),
+    };
+    shape::check_size(global)?;
+    let inside = |((&size, &start), &whole): ((&i64, &i64), &i64)| {
+        start >= 0 && start.checked_add(size).is_some_and(|end| end <= whole)
+    };
+    let ranks_agree = size.len() == start.len() && size.len() == global.len();
+    if ranks_agree && size.iter().zip(start.iter()).zip(global.iter()).all(inside) {
+        return Ok(());
+    }
+    Err(RuleError::runtime(format!(
+        "a box of shape {size} from {start} on does not lie in a tensor of shape {global}"
+    )))
 }
 
 fn uniform(call: &Call<'_>) -> Inferred {

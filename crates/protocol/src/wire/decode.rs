@@ -42,7 +42,8 @@ pub fn decode_into<'a>(
     }
     instruction.attrs.clear();
     for row in info.attrs {
-        instruction.attrs.push(attr(&mut reader, row)?);
+        let attr = if row.appended { appended(&mut reader, row)? } else { attr(&mut reader, row)? };
+        instruction.attrs.push(attr);
     }
     instruction.payload = if has_payload(op) { reader.bytes(PAYLOAD_BYTES_MAX)? } else { &[] };
     reader.finish()?;
@@ -134,6 +135,18 @@ fn attr(reader: &mut Reader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
         AttrKind::Text => Attr::Text(reader.text(TEXT_BYTES_MAX)?.into()),
         AttrKind::Choice(words) => Attr::Choice(choice(reader, words)?),
     })
+}
+
+/// An attribute that the row was released without: nothing at a frame's end says that it is absent.
+fn appended(reader: &mut Reader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
+    if reader.finish().is_ok() {
+        return Ok(Attr::Absent);
+    }
+    let attr = attr(reader, row)?;
+    if attr == Attr::Absent && reader.finish().is_ok() {
+        return Err(reader.error(WireReason::Value("attribute at the end", 0)));
+    }
+    Ok(attr)
 }
 
 fn choice(reader: &mut Reader<'_>, words: &[&str]) -> Result<u8, WireError> {

@@ -58,7 +58,7 @@ fn append(
         out.push(slot(id, info)?);
     }
     append_operands(instruction, info, out)?;
-    for (attr, row) in instruction.attrs.iter().zip(info.attrs) {
+    for (attr, row) in written_attrs(instruction, info).iter().zip(info.attrs) {
         append_attr(attr, row, info, out)?;
     }
     if has_payload(instruction.op) {
@@ -170,6 +170,15 @@ fn slot(id: Id, info: &'static OpInfo) -> Result<u32, EncodeError> {
             Err(EncodeError::NoSlot { op: info.name, number, output })
         }
     }
+}
+
+/// The attributes that have words: not the absent ones at the end that the row was released without.
+#[inline]
+fn written_attrs<'a>(instruction: &'a Instruction<'_>, info: &OpInfo) -> &'a [Attr] {
+    let attrs = &instruction.attrs;
+    let pairs = attrs.iter().zip(info.attrs).rev();
+    let left_out = pairs.take_while(|(attr, row)| row.appended && **attr == Attr::Absent).count();
+    attrs.get(..attrs.len() - left_out).unwrap_or_default()
 }
 
 fn append_attr(

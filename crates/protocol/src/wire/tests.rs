@@ -56,6 +56,28 @@ fn a_list_a_text_and_a_payload() {
     assert_eq!(words(&upload), [0x000a_0105, 0, 0, 1, 1, 3, 0, 1, 3, 0x0003_0201]);
 }
 
+#[test]
+fn appended_attributes_end_the_frame() {
+    let words = |global: Attr, start: Attr| {
+        let mut dropout = Instruction::new(Op::Dropout);
+        dropout.outputs.extend([Id::slot(1), Id::slot(2)]);
+        dropout.operands.push(Operand::Value(Id::slot(3)));
+        dropout.attrs.extend([Attr::Float(0.5), Attr::Int(7), Attr::Int(8), global, start]);
+        words(&dropout)
+    };
+    let ints = |size| Attr::Ints(Dims::new(&[size]).unwrap());
+    let released = words(Attr::Absent, Attr::Absent);
+    assert_eq!(released, [0x000c_0205, 0, 0, 1, 2, 3, 0, 0x3fe0_0000, 7, 0, 8, 0]);
+    let longer =
+        |length: u32, more: &[u32]| [&[length << 16 | 0x0205], &released[1..], more].concat();
+    assert_eq!(words(ints(9), ints(6)), longer(20, &[1, 1, 9, 0, 1, 1, 6, 0]));
+    assert_eq!(words(Attr::Absent, ints(6)), longer(17, &[0, 1, 1, 6, 0]));
+    assert_eq!(words(ints(9), Attr::Absent), longer(16, &[1, 1, 9, 0]));
+    let said = "word 12: 0x0 is no attribute at the end";
+    assert_eq!(refusal(&longer(13, &[0])), said);
+    assert_eq!(refusal(&longer(14, &[0, 0])), said.replace("12", "13"));
+}
+
 /// What `decode` says of words.
 fn refusal(words: &[u32]) -> String {
     decode(words).unwrap_err().to_string()

@@ -140,6 +140,47 @@ fn draws() {
 }
 
 #[test]
+fn boxes_of_draws() {
+    let outside = |size, start, global| {
+        format!(
+            "RuntimeError: a box of shape {size} from {start} on does not lie in a tensor of shape {global}"
+        )
+    };
+    check_all(&[
+        ("uniform size=[2,3] high=1 global=[5,3] start=[3,0]", "f32[2,3]"),
+        ("normal size=[] global=[] start=[]", "f32[]"),
+        ("randint size=[0,3] high=5 dtype=i64 global=[5,3] start=[5,0]", "i64[0,3]"),
+        ("bernoulli size=[1,1] p=0.5 global=[2,2] start=[1,1]", "f32[1,1]"),
+        ("dropout f16[2,3] p=0.5 global=[4,6] start=[2,3]", "f16[2,3] bool[2,3]"),
+        (
+            "normal size=[2] global=[4]",
+            "RuntimeError: global and start are given together or not at all",
+        ),
+        (
+            "dropout f32[2] p=0.5 start=[0]",
+            "RuntimeError: global and start are given together or not at all",
+        ),
+        (
+            "normal size=[2] global=[-4] start=[0]",
+            "RuntimeError: Trying to create tensor with negative dimension -4: [-4]",
+        ),
+    ]);
+    for (size, start, global) in [
+        ("[2]", "[3]", "[4]"),
+        ("[2]", "[-1]", "[4]"),
+        ("[2]", "[9223372036854775807]", "[4]"),
+        ("[0]", "[5]", "[4]"),
+        ("[2]", "[0]", "[4,1]"),
+        ("[2]", "[]", "[4]"),
+        ("[2,2]", "[0,1]", "[2,2]"),
+    ] {
+        let line = format!("uniform size={size} high=1 global={global} start={start}");
+        let show = |list: &str| list.replace(',', ", ");
+        check(&line, &outside(show(size), show(start), show(global)));
+    }
+}
+
+#[test]
 fn control_and_collectives() {
     check_all(&[
         ("free", ""),

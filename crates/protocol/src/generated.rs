@@ -3448,8 +3448,8 @@ static TABLE: &[OpInfo] = &[
         family: Family::Control,
         operands: &[],
         attrs: &[
-            AttrInfo { name: "signal", kind: AttrKind::Int, optional: false },
-            AttrInfo { name: "text", kind: AttrKind::Text, optional: false },
+            AttrInfo { name: "signal", kind: AttrKind::Int, optional: false, appended: false },
+            AttrInfo { name: "text", kind: AttrKind::Text, optional: false, appended: false },
         ],
         outputs: 0,
         dtype: DtypeRule::Family,

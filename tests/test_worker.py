@@ -53,7 +53,7 @@ def _attr(kind: str, value: object) -> list[int]:
     kind = kind.removesuffix("+")
     if kind.endswith("?"):
         return [0] if value is None else [1, *_attr(kind[:-1], value)]
-    if kind == "ints":
+    if kind in ("ints", "list"):
         return [len(value), *(word for one in value for word in _long(one))]
     if kind.startswith("choice"):
         return [kind[len("choice(") : -1].split("|").index(value)]

@@ -162,6 +162,7 @@ RUST_TYPES = {
     "scalar": "ScalarArg",
     "dtype": "DtypeArg",
     "ints": "DimsArg",
+    "list": "Vec<i64>",
     "choice": "&str",
 }
 

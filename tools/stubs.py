@@ -28,6 +28,7 @@ TYPES = {
     "scalar": "_Number",
     "dtype": "_DtypeArg",
     "ints": "_Dims",
+    "list": "Sequence[int]",
 }
 IMPORTED = {"Callable", "Iterator", "Sequence", "Tensor", "np", "npt"}  # the template has them
 OPERATORS_IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")

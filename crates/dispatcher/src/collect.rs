@@ -5,12 +5,12 @@ use crate::event::{SessionId, Sink};
 use crate::planted;
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
 use gt_protocol::sharding::Fold;
-use gt_protocol::{Attr, Dims, Id, Meta, Op, Operand};
+use gt_protocol::{Attr, Id, Meta, Op, Operand};
 use smallvec::{SmallVec, smallvec};
 
 /// A value is spread over at most this many workers: a collective names its group in a list of this length. Later workers
 /// hold other sessions' values.
-const MESH_MEMBERS_MAX: usize = gt_protocol::meta::DIMS_MAX;
+const MESH_MEMBERS_MAX: usize = gt_protocol::wire::LIST_MAX;
 
 /// The pieces of a value.
 pub(crate) struct Shards {
@@ -309,7 +309,7 @@ impl Dispatcher {
             Fold::Min => 2,
         };
         let tag = self.take_tag();
-        let attrs = [Attr::Ints(group(mesh)), Attr::Choice(choice), Attr::Int(tag)];
+        let attrs = [Attr::List(group(mesh)), Attr::Choice(choice), Attr::Int(tag)];
         let folded = self.collective(session, mesh, slots, Op::AllReduce, &attrs, sink);
         self.free_members(session, mesh, slots, sink);
         self.count_moved(mesh, bytes);
@@ -325,18 +325,17 @@ impl Dispatcher {
         meta: Meta,
         sink: &mut dyn Sink,
     ) -> Slots {
-        let sizes: SmallVec<[i64; 8]> = pieces.sizes().collect();
         let tag = self.take_tag();
         let mut members = group(mesh);
-        let mut sizes = Dims::new(&sizes).unwrap_or(Dims::EMPTY);
+        let mut sizes: Box<[i64]> = pieces.sizes().collect();
         if planted::GATHER_ORDER {
-            members.as_mut_slice().reverse();
-            sizes.as_mut_slice().reverse();
+            members.reverse();
+            sizes.reverse();
         }
         let attrs = [
-            Attr::Ints(members),
+            Attr::List(members),
             Attr::Int(i64::try_from(dim).unwrap_or(0)),
-            Attr::Ints(sizes),
+            Attr::List(sizes),
             Attr::Int(tag),
         ];
         let gathered = self.collective(session, mesh, slots, Op::AllGather, &attrs, sink);
@@ -385,8 +384,6 @@ impl Dispatcher {
 }
 
 /// The mesh's members as an attribute; [`MESH_MEMBERS_MAX`] sees to it that they fit.
-fn group(mesh: &Mesh) -> Dims {
-    let members: SmallVec<[i64; 8]> =
-        mesh.members().iter().map(|&worker| i64::from(worker)).collect();
-    Dims::new(&members).unwrap_or(Dims::EMPTY)
+fn group(mesh: &Mesh) -> Box<[i64]> {
+    mesh.members().iter().map(|&worker| i64::from(worker)).collect()
 }

@@ -294,6 +294,7 @@ fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
         | Attr::Scalar(_)
         | Attr::Dtype(_)
         | Attr::Ints(_)
+        | Attr::List(_)
         | Attr::Choice(_)
         | Attr::Text(_) => Err(Fault::Attribute { op: instruction.op, name: "request" }),
     }

@@ -144,6 +144,7 @@ fn attr(kind: AttrKind) -> BoxedStrategy<Attr> {
         AttrKind::Ints => prop::collection::vec(int(), 0..=crate::meta::DIMS_MAX)
             .prop_map(|values| Attr::Ints(Dims::new(&values).unwrap()))
             .boxed(),
+        AttrKind::List => list().prop_map(|values| Attr::List(values.into())).boxed(),
         AttrKind::Text => text().prop_map(|text| Attr::Text(text.into())).boxed(),
         AttrKind::Choice(words) => {
             (0..u8::try_from(words.len()).unwrap()).prop_map(Attr::Choice).boxed()
@@ -160,6 +161,14 @@ pub(crate) fn text() -> impl Strategy<Value = String> + Clone {
         any::<String>(),
         "[ #\"\\\\\n\r\t\u{0}\u{85}\u{2028}a-z]{0,20}",
         Just("x".repeat(wire::TEXT_BYTES_MAX)),
+    ]
+}
+
+/// Mostly short; longer than a shape, and as long as the limit.
+fn list() -> impl Strategy<Value = Vec<i64>> + Clone {
+    prop_oneof![
+        8 => prop::collection::vec(int(), 0..20),
+        1 => Just((0..i64::try_from(wire::LIST_MAX).unwrap()).collect()),
     ]
 }
 

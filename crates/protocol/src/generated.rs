@@ -294,14 +294,20 @@ pub enum Op {
     Session,
     /// Says what a signal means, as `workers=[0,1] axis=1`; an empty text takes it back.
     Configure,
-    /// Between workers: the fold of all shards, everywhere, in worker order.
+    /// Between workers: the fold of all members' values, everywhere, in the group's order.
     AllReduce,
-    /// Between workers: all shards one after the other along `dim`, everywhere.
+    /// Between workers: all pieces one after the other along `dim`, everywhere.
     AllGather,
     /// Between workers: a value to `peer`.
     Send,
     /// Between workers: a value from `peer`.
     Receive,
+    /// Between workers: to each member its piece along `dim` of the fold of all members' values.
+    ReduceScatter,
+    /// Between workers: from pieces along `from_dim` to pieces along `to_dim` of the same whole value.
+    AllToAll,
+    /// Between workers: the value of the worker `root`, everywhere; only the root has an operand.
+    Broadcast,
 }
 
 impl Op {
@@ -456,6 +462,9 @@ impl Op {
             0x0c02 => Op::AllGather,
             0x0c03 => Op::Send,
             0x0c04 => Op::Receive,
+            0x0c05 => Op::ReduceScatter,
+            0x0c06 => Op::AllToAll,
+            0x0c07 => Op::Broadcast,
             _ => return None,
         })
     }
@@ -611,6 +620,9 @@ impl Op {
             "all_gather" => Op::AllGather,
             "send" => Op::Send,
             "receive" => Op::Receive,
+            "reduce_scatter" => Op::ReduceScatter,
+            "all_to_all" => Op::AllToAll,
+            "broadcast" => Op::Broadcast,
             _ => return None,
         })
     }
@@ -766,6 +778,9 @@ impl Op {
             Op::AllGather => &TABLE[145],
             Op::Send => &TABLE[146],
             Op::Receive => &TABLE[147],
+            Op::ReduceScatter => &TABLE[148],
+            Op::AllToAll => &TABLE[149],
+            Op::Broadcast => &TABLE[150],
         }
     }
 
@@ -3466,7 +3481,7 @@ static TABLE: &[OpInfo] = &[
         family: Family::Collective,
         operands: &[OperandInfo { name: "self", kind: OperandKind::Required }],
         attrs: &[
-            AttrInfo { name: "group", kind: AttrKind::Ints, optional: false, appended: false },
+            AttrInfo { name: "group", kind: AttrKind::List, optional: false, appended: false },
             AttrInfo {
                 name: "fold",
                 kind: AttrKind::Choice(&["sum", "max", "min", "prod"]),
@@ -3480,7 +3495,7 @@ static TABLE: &[OpInfo] = &[
         index: "",
         saves_operands: 0x0,
         saves_outputs: 0x0,
-        doc: "Between workers: the fold of all shards, everywhere, in worker order.",
+        doc: "Between workers: the fold of all members' values, everywhere, in the group's order.",
     },
     OpInfo {
         op: Op::AllGather,
@@ -3490,9 +3505,9 @@ static TABLE: &[OpInfo] = &[
         family: Family::Collective,
         operands: &[OperandInfo { name: "self", kind: OperandKind::Required }],
         attrs: &[
-            AttrInfo { name: "group", kind: AttrKind::Ints, optional: false, appended: false },
+            AttrInfo { name: "group", kind: AttrKind::List, optional: false, appended: false },
             AttrInfo { name: "dim", kind: AttrKind::Int, optional: false, appended: false },
-            AttrInfo { name: "sizes", kind: AttrKind::Ints, optional: false, appended: false },
+            AttrInfo { name: "sizes", kind: AttrKind::List, optional: false, appended: false },
             AttrInfo { name: "tag", kind: AttrKind::Int, optional: false, appended: false },
         ],
         outputs: 1,
@@ -3500,7 +3515,7 @@ static TABLE: &[OpInfo] = &[
         index: "",
         saves_operands: 0x0,
         saves_outputs: 0x0,
-        doc: "Between workers: all shards one after the other along `dim`, everywhere.",
+        doc: "Between workers: all pieces one after the other along `dim`, everywhere.",
     },
     OpInfo {
         op: Op::Send,
@@ -3539,5 +3554,74 @@ static TABLE: &[OpInfo] = &[
         saves_operands: 0x0,
         saves_outputs: 0x0,
         doc: "Between workers: a value from `peer`.",
+    },
+    OpInfo {
+        op: Op::ReduceScatter,
+        name: "reduce_scatter",
+        code: 0x0c05,
+        aten: "",
+        family: Family::Collective,
+        operands: &[OperandInfo { name: "self", kind: OperandKind::Required }],
+        attrs: &[
+            AttrInfo { name: "group", kind: AttrKind::List, optional: false, appended: false },
+            AttrInfo {
+                name: "fold",
+                kind: AttrKind::Choice(&["sum", "max", "min", "prod"]),
+                optional: false,
+                appended: false,
+            },
+            AttrInfo { name: "dim", kind: AttrKind::Int, optional: false, appended: false },
+            AttrInfo { name: "sizes", kind: AttrKind::List, optional: false, appended: false },
+            AttrInfo { name: "tag", kind: AttrKind::Int, optional: false, appended: false },
+        ],
+        outputs: 1,
+        dtype: DtypeRule::Family,
+        index: "",
+        saves_operands: 0x0,
+        saves_outputs: 0x0,
+        doc: "Between workers: to each member its piece along `dim` of the fold of all members' values.",
+    },
+    OpInfo {
+        op: Op::AllToAll,
+        name: "all_to_all",
+        code: 0x0c06,
+        aten: "",
+        family: Family::Collective,
+        operands: &[OperandInfo { name: "self", kind: OperandKind::Required }],
+        attrs: &[
+            AttrInfo { name: "group", kind: AttrKind::List, optional: false, appended: false },
+            AttrInfo { name: "from_dim", kind: AttrKind::Int, optional: false, appended: false },
+            AttrInfo { name: "from_sizes", kind: AttrKind::List, optional: false, appended: false },
+            AttrInfo { name: "to_dim", kind: AttrKind::Int, optional: false, appended: false },
+            AttrInfo { name: "to_sizes", kind: AttrKind::List, optional: false, appended: false },
+            AttrInfo { name: "tag", kind: AttrKind::Int, optional: false, appended: false },
+        ],
+        outputs: 1,
+        dtype: DtypeRule::Family,
+        index: "",
+        saves_operands: 0x0,
+        saves_outputs: 0x0,
+        doc: "Between workers: from pieces along `from_dim` to pieces along `to_dim` of the same whole value.",
+    },
+    OpInfo {
+        op: Op::Broadcast,
+        name: "broadcast",
+        code: 0x0c07,
+        aten: "",
+        family: Family::Collective,
+        operands: &[OperandInfo { name: "self", kind: OperandKind::Optional }],
+        attrs: &[
+            AttrInfo { name: "group", kind: AttrKind::List, optional: false, appended: false },
+            AttrInfo { name: "root", kind: AttrKind::Int, optional: false, appended: false },
+            AttrInfo { name: "size", kind: AttrKind::Ints, optional: false, appended: false },
+            AttrInfo { name: "dtype", kind: AttrKind::Dtype, optional: false, appended: false },
+            AttrInfo { name: "tag", kind: AttrKind::Int, optional: false, appended: false },
+        ],
+        outputs: 1,
+        dtype: DtypeRule::Family,
+        index: "",
+        saves_operands: 0x0,
+        saves_outputs: 0x0,
+        doc: "Between workers: the value of the worker `root`, everywhere; only the root has an operand.",
     },
 ];

@@ -54,6 +54,8 @@ pub enum Attr {
     Scalar(Scalar),
     Dtype(Dtype),
     Ints(Dims),
+    /// Integers beyond the eight of [`Dims`]: the members of a group, their sizes.
+    List(Box<[i64]>),
     Choice(u8),
     Text(Box<str>),
 }
@@ -120,6 +122,7 @@ impl Attr {
             | (Self::Scalar(_), AttrKind::Scalar)
             | (Self::Dtype(_), AttrKind::Dtype)
             | (Self::Ints(_), AttrKind::Ints)
+            | (Self::List(_), AttrKind::List)
             | (Self::Text(_), AttrKind::Text) => true,
             (Self::Choice(index), AttrKind::Choice(words)) => usize::from(*index) < words.len(),
             (
@@ -129,6 +132,7 @@ impl Attr {
                 | Self::Scalar(_)
                 | Self::Dtype(_)
                 | Self::Ints(_)
+                | Self::List(_)
                 | Self::Choice(_)
                 | Self::Text(_),
                 AttrKind::Bool
@@ -137,6 +141,7 @@ impl Attr {
                 | AttrKind::Scalar
                 | AttrKind::Dtype
                 | AttrKind::Ints
+                | AttrKind::List
                 | AttrKind::Text
                 | AttrKind::Choice(_),
             ) => false,

@@ -44,6 +44,8 @@ pub enum AttrKind {
     Scalar,
     Dtype,
     Ints,
+    /// Up to [`LIST_MAX`](crate::wire::LIST_MAX) integers: members of a group, their sizes.
+    List,
     Text,
     /// One word of a closed list.
     Choice(&'static [&'static str]),

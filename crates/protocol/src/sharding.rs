@@ -121,6 +121,7 @@ impl<'a> Question<'a> {
             | Attr::Scalar(_)
             | Attr::Dtype(_)
             | Attr::Ints(_)
+            | Attr::List(_)
             | Attr::Choice(_)
             | Attr::Text(_) => None,
         }
@@ -135,6 +136,7 @@ impl<'a> Question<'a> {
             | Attr::Float(_)
             | Attr::Scalar(_)
             | Attr::Dtype(_)
+            | Attr::List(_)
             | Attr::Choice(_)
             | Attr::Text(_) => None,
         }
@@ -262,6 +264,7 @@ fn reduce(question: &Question<'_>) -> Option<Spread> {
         | Attr::Float(_)
         | Attr::Scalar(_)
         | Attr::Dtype(_)
+        | Attr::List(_)
         | Attr::Choice(_)
         | Attr::Text(_) => return None,
     };

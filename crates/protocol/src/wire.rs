@@ -29,6 +29,9 @@ pub const HEADER_WORDS: usize = 3;
 pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
 /// Names of signals and source positions; Linux's longest path.
 pub const TEXT_BYTES_MAX: usize = 4096;
+/// Numbers in a list: one a member of a group, and there are no groups of more workers. Three such lists are the most
+/// that a row has, and fit a frame.
+pub const LIST_MAX: usize = 4096;
 /// Slots are below this; the words above it have a meaning of their own.
 pub const SLOT_LIMIT: u32 = 0xffff_0000;
 /// In an operand's place: the optional operand is not there.
@@ -45,6 +48,8 @@ pub enum EncodeError {
     TooLong { op: &'static str, words: usize },
     #[error("{op}: a text of {bytes} bytes, the limit is {TEXT_BYTES_MAX}")]
     TextTooLong { op: &'static str, bytes: usize },
+    #[error("{op}: a list of {count}, the limit is {LIST_MAX}")]
+    ListTooLong { op: &'static str, count: usize },
     #[error("{op}: a payload of {bytes} bytes, the limit is {PAYLOAD_BYTES_MAX}")]
     PayloadTooLong { op: &'static str, bytes: usize },
     #[error("{op} carries no payload")]

@@ -5,7 +5,7 @@ use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, Sink, TraceNotes, Worke
 use gt_protocol::message::{self, Message};
 use gt_protocol::text::{self, NoNames, PayloadText};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST};
-use gt_protocol::{Id, Instruction, Meta, Op};
+use gt_protocol::{Family, Id, Instruction, Meta, Op};
 use std::collections::BTreeMap;
 
 /// How much is written down.
@@ -223,8 +223,8 @@ impl Sink for Outputs {
             let line = text::format(instruction, &NoNames, PayloadText::Reference);
             format!("#   to worker {worker}: {line}")
         });
-        let together = matches!(instruction.op, Op::AllReduce | Op::AllGather | Op::Receive);
-        self.collectives += u64::from(together);
+        let together = instruction.op.info().family == Family::Collective;
+        self.collectives += u64::from(together && instruction.op != Op::Send);
         let mut words = Vec::new();
         if let Err(error) = wire::encode(instruction, &mut words) {
             self.error = Some(format!("an instruction for worker {worker}: {error}"));

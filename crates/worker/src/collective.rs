@@ -1,12 +1,17 @@
 //! What the workers of a group do together: every member meets the same instruction, and a failed operand travels to
 //! the others in the place of its bytes, so that nobody waits for it.
 
+mod group;
+mod pieces;
+
 use crate::machine::{Machine, first_value, unsigned};
 use crate::reuse::with_size;
 use crate::table::NoValue;
 use crate::{Cause, Engine, Fault, Fold};
+use group::{Group, all_bytes};
 use gt_protocol::message::FailureClass;
-use gt_protocol::{Attr, Dims, Instruction, Meta, Op};
+use gt_protocol::{Attr, Instruction, Meta, Op};
+use pieces::{Pieces, overlaps};
 use std::rc::Rc;
 
 /// Up to here a reduction goes in one hop, every shard to everyone: below it the second hop's wait costs more than the
@@ -47,64 +52,8 @@ impl From<PeerLost> for Fault {
     }
 }
 
-/// The members of a collective, and which of them we are.
-struct Group {
-    members: Vec<u32>,
-    me: usize,
-    tag: u64,
-}
-
-impl Group {
-    fn new(instruction: &Instruction<'_>, index: u32) -> Result<Self, Fault> {
-        let Attr::Ints(members) = instruction.attr("group") else {
-            return Err(Fault::protocol("group is missing"));
-        };
-        let tag = unsigned(instruction, "tag")?;
-        let members: Result<Vec<u32>, _> = members.iter().map(|&one| u32::try_from(one)).collect();
-        let Ok(members) = members else {
-            return Err(Fault::protocol("a group's member is no worker"));
-        };
-        let Some(me) = members.iter().position(|&member| member == index) else {
-            return Err(Fault::protocol(format!("worker {index} is not in the group {members:?}")));
-        };
-        Ok(Self { members, me, tag })
-    }
-
-    fn others(&self) -> Vec<u32> {
-        let me = self.me;
-        let others = self.members.iter().enumerate().filter(|&(place, _)| place != me);
-        others.map(|(_, &member)| member).collect()
-    }
-
-    /// The same parcel to everyone else, and theirs.
-    fn share(&self, parcel: Parcel<'_>, peers: &mut impl Peers) -> Result<Vec<Vec<u8>>, NoValue> {
-        let others = self.others();
-        let parcels: Vec<_> = others.iter().map(|&member| (member, parcel)).collect();
-        all_bytes(peers.exchange(self.tag, &parcels, &others).map_err(Fault::from)?)
-    }
-
-    /// Piece k of `bytes` to member k, and our piece of theirs.
-    fn scatter(
-        &self,
-        bytes: &[u8],
-        cuts: &[(usize, usize)],
-        peers: &mut impl Peers,
-    ) -> Result<Vec<Received>, PeerLost> {
-        let pieces = self.members.iter().zip(cuts).enumerate();
-        let parcels: Vec<_> = pieces
-            .filter(|&(place, _)| place != self.me)
-            .map(|(_, (&member, &cut))| (member, Parcel::Bytes(piece(bytes, cut))))
-            .collect();
-        peers.exchange(self.tag, &parcels, &self.others())
-    }
-
-    /// What the others sent with our own in its place.
-    fn in_order<'a>(&self, received: &'a [Vec<u8>], own: &'a [u8]) -> Vec<&'a [u8]> {
-        let mut shards: Vec<&[u8]> = received.iter().map(Vec::as_slice).collect();
-        shards.insert(self.me.min(shards.len()), own);
-        shards
-    }
-}
+/// Bytes of a value, row-major, and what it is.
+type Whole = (Vec<u8>, Meta);
 
 impl<E: Engine> Machine<E> {
     pub(crate) fn collective(
@@ -113,15 +62,25 @@ impl<E: Engine> Machine<E> {
         peers: &mut impl Peers,
     ) -> Result<(), NoValue> {
         self.table.check_vacant(&instruction.outputs)?;
-        if instruction.op == Op::Send {
+        let op = instruction.op;
+        if op == Op::Send {
             return self.send(instruction, peers);
         }
-        let (bytes, meta) = if instruction.op == Op::Receive {
+        let (bytes, meta) = if op == Op::Receive {
             self.receive(instruction, peers)?
-        } else if instruction.op == Op::AllReduce {
-            self.all_reduce(instruction, peers)?
         } else {
-            self.all_gather(instruction, peers)?
+            let group = Group::new(instruction, self.index)?;
+            if op == Op::AllReduce {
+                self.all_reduce(instruction, &group, peers)?
+            } else if op == Op::AllGather {
+                self.all_gather(instruction, &group, peers)?
+            } else if op == Op::ReduceScatter {
+                self.reduce_scatter(instruction, &group, peers)?
+            } else if op == Op::AllToAll {
+                self.all_to_all(instruction, &group, peers)?
+            } else {
+                self.broadcast(instruction, &group, peers)?
+            }
         };
         let expected = meta.bytes();
         if u64::try_from(bytes.len()).ok() != Some(expected) {
@@ -137,7 +96,7 @@ impl<E: Engine> Machine<E> {
     }
 
     /// Bytes and metadata of the operand, and a copy of why there are none.
-    fn shard(&mut self, instruction: &Instruction<'_>) -> Result<(Vec<u8>, Meta), NoValue> {
+    fn shard(&mut self, instruction: &Instruction<'_>) -> Result<Whole, NoValue> {
         let held = self.table.held(first_value(instruction)?)?;
         let mut shard = Vec::new();
         self.engine.with_bytes(&held.value, &mut |bytes| shard.extend_from_slice(bytes))?;
@@ -174,17 +133,12 @@ impl<E: Engine> Machine<E> {
         &mut self,
         instruction: &Instruction<'_>,
         peers: &mut impl Peers,
-    ) -> Result<(Vec<u8>, Meta), NoValue> {
-        let (Attr::Ints(dims), Attr::Dtype(dtype)) =
-            (instruction.attr("size"), instruction.attr("dtype"))
-        else {
-            return Err(Fault::protocol("receive without size and dtype").into());
-        };
+    ) -> Result<Whole, NoValue> {
+        let meta = announced(instruction)?;
         let peer = self.peer(instruction)?;
         let tag = unsigned(instruction, "tag")?;
         let mut received = all_bytes(peers.exchange(tag, &[], &[peer]).map_err(Fault::from)?)?;
-        let bytes = received.pop().unwrap_or_default();
-        Ok((bytes, Meta::new(*dtype, *dims)))
+        Ok((received.pop().unwrap_or_default(), meta))
     }
 
     fn peer(&self, instruction: &Instruction<'_>) -> Result<u32, Fault> {
@@ -198,14 +152,11 @@ impl<E: Engine> Machine<E> {
     fn all_reduce(
         &mut self,
         instruction: &Instruction<'_>,
+        group: &Group,
         peers: &mut impl Peers,
-    ) -> Result<(Vec<u8>, Meta), NoValue> {
-        let group = Group::new(instruction, self.index)?;
-        let Attr::Choice(choice) = instruction.attr("fold") else {
-            return Err(Fault::protocol("fold is missing").into());
-        };
-        let fold = Fold::from_choice(*choice).ok_or_else(|| Fault::protocol("fold is unknown"))?;
-        let (own, meta) = self.shard_or_tell(instruction, &group, peers)?;
+    ) -> Result<Whole, NoValue> {
+        let fold = fold_of(instruction)?;
+        let (own, meta) = self.prepare(instruction, group, peers, Ok)?;
         if own.len() <= ONE_HOP_BYTES_MAX {
             let received = group.share(Parcel::Bytes(&own), peers)?;
             let folded = self.fold(&meta, fold, &group.in_order(&received, &own))?;
@@ -213,16 +164,14 @@ impl<E: Engine> Machine<E> {
         }
         // Each member folds one piece of all shards and shares it: every element is still folded once, in the group's
         // order, so that all members hold the same bits, and the same as in one hop.
-        let cuts = cuts(own.len(), &meta, group.members.len());
-        let mine = cuts.get(group.me).copied().unwrap_or((0, 0));
+        let cuts = even_cuts(&own, &meta, group.len());
+        let mine = cuts.get(group.me).copied().unwrap_or_default();
         // A member that failed has told all, and all stop here. A lost one may have told some only, and a fold that
         // fails is nobody else's knowledge: then the second hop carries the failure.
-        let folded = match group.scatter(&own, &cuts, peers) {
-            Ok(received) => {
-                let received = all_bytes(received)?;
-                self.fold(&meta, fold, &group.in_order(&received, piece(&own, mine)))
-            }
-            Err(lost) => Err(lost.into()),
+        let folded = match group.scatter(&cuts, peers) {
+            Ok(received) => self.fold(&meta, fold, &group.in_order(&received, mine)),
+            Err(NoValue::Failed(cause)) => return Err(NoValue::Failed(cause)),
+            Err(NoValue::Fault(lost)) => Err(lost),
         };
         let folded = match folded {
             Ok(folded) => folded,
@@ -239,37 +188,111 @@ impl<E: Engine> Machine<E> {
     fn all_gather(
         &mut self,
         instruction: &Instruction<'_>,
+        group: &Group,
         peers: &mut impl Peers,
-    ) -> Result<(Vec<u8>, Meta), NoValue> {
-        let group = Group::new(instruction, self.index)?;
-        let Attr::Ints(sizes) = instruction.attr("sizes") else {
-            return Err(Fault::protocol("sizes are missing").into());
+    ) -> Result<Whole, NoValue> {
+        let sizes = group.sizes(instruction, "sizes")?;
+        let dim = dim_of(instruction, "dim")?;
+        let prepare = |(own, meta): Whole| {
+            let result = resized(&meta, dim, sizes.iter().sum())?;
+            Ok((own, result, Pieces::new(&result, dim, sizes)?))
         };
-        if sizes.len() != group.members.len() || sizes.iter().any(|&size| size < 0) {
-            let text = format!("sizes {sizes} for {} members", group.members.len());
-            return Err(Fault::protocol(text).into());
-        }
-        let dim = usize::try_from(unsigned(instruction, "dim")?).unwrap_or(usize::MAX);
-        let (own, meta) = self.shard_or_tell(instruction, &group, peers)?;
+        let (own, result, pieces) = self.prepare(instruction, group, peers, prepare)?;
         let received = group.share(Parcel::Bytes(&own), peers)?;
-        let total = sizes.iter().sum();
-        let Some(dims) = with_size(&meta.dims, dim, total) else {
-            return Err(Fault::protocol(format!("dim {dim} of a {meta}")).into());
-        };
-        let result = Meta::new(meta.dtype, dims);
-        let shards = group.in_order(&received, &own);
-        Ok((joined(&shards, sizes, &result, dim)?, result))
+        Ok((pieces.joined(&group.in_order(&received, &own))?, result))
     }
 
-    /// Our shard; where there is none, the others hear why, in the place where they wait for it.
-    fn shard_or_tell(
+    fn reduce_scatter(
         &mut self,
         instruction: &Instruction<'_>,
         group: &Group,
         peers: &mut impl Peers,
-    ) -> Result<(Vec<u8>, Meta), NoValue> {
-        match self.shard(instruction) {
-            Ok(shard) => Ok(shard),
+    ) -> Result<Whole, NoValue> {
+        let fold = fold_of(instruction)?;
+        let sizes = group.sizes(instruction, "sizes")?;
+        let dim = dim_of(instruction, "dim")?;
+        let prepare = |(own, meta): Whole| {
+            let result = resized(&meta, dim, sizes.get(group.me).copied().unwrap_or(0))?;
+            Ok((Pieces::new(&meta, dim, sizes)?.cut(&own), result))
+        };
+        let (cut, result) = self.prepare(instruction, group, peers, prepare)?;
+        let received = group.scatter(&cut, peers)?;
+        let mine = cut.get(group.me).map_or(&[][..], Vec::as_slice);
+        let folded = self.fold(&result, fold, &group.in_order(&received, mine))?;
+        Ok((folded, result))
+    }
+
+    fn all_to_all(
+        &mut self,
+        instruction: &Instruction<'_>,
+        group: &Group,
+        peers: &mut impl Peers,
+    ) -> Result<Whole, NoValue> {
+        let (from, from_sizes) =
+            (dim_of(instruction, "from_dim")?, group.sizes(instruction, "from_sizes")?);
+        let (to, to_sizes) =
+            (dim_of(instruction, "to_dim")?, group.sizes(instruction, "to_sizes")?);
+        // Along one and the same dimension two members exchange what lies in both their intervals.
+        let (sent, arriving) = if from == to {
+            (overlaps(from_sizes, group.me, to_sizes), overlaps(to_sizes, group.me, from_sizes))
+        } else {
+            (to_sizes.to_vec(), from_sizes.to_vec())
+        };
+        let prepare = |(own, meta): Whole| {
+            let whole = resized(&meta, from, from_sizes.iter().sum())?;
+            let result = resized(&whole, to, to_sizes.get(group.me).copied().unwrap_or(0))?;
+            let pieces = Pieces::new(&result, from, &arriving)?;
+            Ok((Pieces::new(&meta, to, &sent)?.cut(&own), result, pieces))
+        };
+        let (cut, result, pieces) = self.prepare(instruction, group, peers, prepare)?;
+        let received = group.scatter(&cut, peers)?;
+        let mine = cut.get(group.me).map_or(&[][..], Vec::as_slice);
+        Ok((pieces.joined(&group.in_order(&received, mine))?, result))
+    }
+
+    fn broadcast(
+        &mut self,
+        instruction: &Instruction<'_>,
+        group: &Group,
+        peers: &mut impl Peers,
+    ) -> Result<Whole, NoValue> {
+        let meta = announced(instruction)?;
+        let root = unsigned(instruction, "root")?;
+        let Some(root) = group.place(root) else {
+            return Err(Fault::protocol(format!("the root {root} is not in its group")).into());
+        };
+        if root != group.me {
+            return Ok((group.hear(root, peers)?, meta));
+        }
+        let shard = self.shard(instruction).and_then(|(bytes, held)| {
+            if held == meta {
+                return Ok(bytes);
+            }
+            Err(Fault::protocol(format!("a {held} where a {meta} was announced")).into())
+        });
+        match shard {
+            Ok(bytes) => {
+                group.tell(Parcel::Bytes(&bytes), peers)?;
+                Ok((bytes, meta))
+            }
+            Err(why) => {
+                group.tell(Parcel::Failure(&self.cause(instruction, &why)), peers)?;
+                Err(why)
+            }
+        }
+    }
+
+    /// What `prepare` makes of our shard; where there is none, the others hear why, in the place where they wait for it.
+    fn prepare<T>(
+        &mut self,
+        instruction: &Instruction<'_>,
+        group: &Group,
+        peers: &mut impl Peers,
+        prepare: impl FnOnce(Whole) -> Result<T, Fault>,
+    ) -> Result<T, NoValue> {
+        let prepared = self.shard(instruction).and_then(|shard| Ok(prepare(shard)?));
+        match prepared {
+            Ok(prepared) => Ok(prepared),
             Err(why) => {
                 let cause = self.cause(instruction, &why);
                 group.share(Parcel::Failure(&cause), peers)?;
@@ -287,43 +310,39 @@ impl<E: Engine> Machine<E> {
     }
 }
 
-/// The bytes of all, or the first failure in the group's order.
-fn all_bytes(received: Vec<Received>) -> Result<Vec<Vec<u8>>, NoValue> {
-    let bytes: Result<Vec<_>, Cause> = received.into_iter().collect();
-    bytes.map_err(|cause| NoValue::Failed(Rc::new(cause)))
+/// What `receive` and `broadcast` say that will arrive.
+fn announced(instruction: &Instruction<'_>) -> Result<Meta, Fault> {
+    let (Attr::Ints(dims), Attr::Dtype(dtype)) =
+        (instruction.attr("size"), instruction.attr("dtype"))
+    else {
+        let name = instruction.op.info().name;
+        return Err(Fault::protocol(format!("{name} without size and dtype")));
+    };
+    Ok(Meta::new(*dtype, *dims))
 }
 
-/// Byte ranges of one piece a member, cut between elements.
-fn cuts(bytes: usize, meta: &Meta, members: usize) -> Vec<(usize, usize)> {
+fn fold_of(instruction: &Instruction<'_>) -> Result<Fold, Fault> {
+    let Attr::Choice(choice) = instruction.attr("fold") else {
+        return Err(Fault::protocol("fold is missing"));
+    };
+    Fold::from_choice(*choice).ok_or_else(|| Fault::protocol("fold is unknown"))
+}
+
+fn dim_of(instruction: &Instruction<'_>, name: &str) -> Result<usize, Fault> {
+    Ok(usize::try_from(unsigned(instruction, name)?).unwrap_or(usize::MAX))
+}
+
+fn resized(meta: &Meta, dim: usize, size: i64) -> Result<Meta, Fault> {
+    match with_size(&meta.dims, dim, size) {
+        Some(dims) => Ok(Meta::new(meta.dtype, dims)),
+        None => Err(Fault::protocol(format!("dim {dim} of a {meta}"))),
+    }
+}
+
+/// One piece a member, cut between elements.
+fn even_cuts<'a>(bytes: &'a [u8], meta: &Meta, members: usize) -> Vec<&'a [u8]> {
     let size = usize::try_from(meta.dtype.size()).unwrap_or(1);
-    let elements = bytes / size;
+    let elements = bytes.len() / size;
     let end = |member: usize| elements * member / members * size;
-    (0..members).map(|member| (end(member), end(member + 1))).collect()
-}
-
-fn piece(bytes: &[u8], (start, end): (usize, usize)) -> &[u8] {
-    bytes.get(start..end).unwrap_or_default()
-}
-
-/// Shards one after the other along `dim`.
-fn joined(shards: &[&[u8]], sizes: &Dims, result: &Meta, dim: usize) -> Result<Vec<u8>, Fault> {
-    let before = result.dims.iter().take(dim);
-    let rows = before.fold(1, |rows, &size| rows * usize::try_from(size).unwrap_or(0));
-    let element = usize::try_from(result.dtype.size()).unwrap_or(1);
-    let after = result.dims.iter().skip(dim + 1);
-    let run = after.fold(element, |run, &size| run * usize::try_from(size).unwrap_or(0));
-    let runs: Vec<usize> =
-        sizes.iter().map(|&size| run * usize::try_from(size).unwrap_or(0)).collect();
-    if shards.iter().zip(&runs).any(|(shard, run)| shard.len() != rows * run) {
-        let lengths: Vec<usize> = shards.iter().map(|shard| shard.len()).collect();
-        let text = format!("shards of {lengths:?} bytes for a {result} of sizes {sizes}");
-        return Err(Fault::protocol(text));
-    }
-    let mut bytes = Vec::with_capacity(rows * runs.iter().sum::<usize>());
-    for row in 0..rows {
-        for (shard, &run) in shards.iter().zip(&runs) {
-            bytes.extend_from_slice(piece(shard, (row * run, (row + 1) * run)));
-        }
-    }
-    Ok(bytes)
+    (0..members).map(|member| bytes.get(end(member)..end(member + 1)).unwrap_or_default()).collect()
 }

@@ -139,6 +139,10 @@ impl<'a> Call<'a> {
         if let Attr::Ints(values) = self.attr(position) { Ok(values) } else { self.wrong(position) }
     }
 
+    pub fn list(&self, position: usize) -> Result<&'a [i64], RuleError> {
+        if let Attr::List(values) = self.attr(position) { Ok(values) } else { self.wrong(position) }
+    }
+
     pub fn dtype(&self, position: usize) -> Result<Dtype, RuleError> {
         match self.optional_dtype(position) {
             Some(dtype) => Ok(dtype),

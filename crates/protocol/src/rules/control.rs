@@ -20,6 +20,9 @@ static RULES: Table<Rule> = &[
     (Op::AllGather, all_gather),
     (Op::Send, send),
     (Op::Receive, receive),
+    (Op::ReduceScatter, reduce_scatter),
+    (Op::AllToAll, all_to_all),
+    (Op::Broadcast, broadcast),
 ];
 
 pub(super) fn infer(call: &Call<'_>) -> Inferred {
@@ -69,15 +72,55 @@ fn distribute(call: &Call<'_>) -> Inferred {
 }
 
 fn all_gather(call: &Call<'_>) -> Inferred {
-    let (shard, sizes) = (call.tensor(0)?, call.dims(2)?);
-    let dim = wrap_dim(call.integer(1)?, shard.dims.len())?;
-    let total = sizes.iter().fold(0_i64, |total, &size| total.saturating_add(size));
-    if shard.dims.is_empty() || sizes.iter().any(|size| *size < 0) {
-        return Err(RuleError::runtime(format!("all_gather: sizes {sizes} of {shard}")));
-    }
+    let shard = call.tensor(0)?;
+    let (dim, total) = cut(call, shard, 1, 2)?;
     one(Meta::new(shard.dtype, with_size(&shard.dims, dim, total)))
 }
 
+/// Checks the form. The result is each member's own piece, and a rule does not know for whom it is asked.
+fn reduce_scatter(call: &Call<'_>) -> Inferred {
+    let whole = call.tensor(0)?;
+    let (dim, total) = cut(call, whole, 2, 3)?;
+    if whole.dims.get(dim) != Some(&total) {
+        let sizes = call.list(3)?;
+        return Err(RuleError::runtime(format!("reduce_scatter: sizes {sizes:?} of {whole}")));
+    }
+    one_of_several(call)
+}
+
+/// Checks the form, as [`reduce_scatter`] does.
+fn all_to_all(call: &Call<'_>) -> Inferred {
+    let piece = call.tensor(0)?;
+    let (_, _) = cut(call, piece, 1, 2)?;
+    let (to, total) = cut(call, piece, 3, 4)?;
+    let sizes = call.list(4)?;
+    if piece.dims.get(to) != Some(&total) {
+        return Err(RuleError::runtime(format!("all_to_all: sizes {sizes:?} of {piece}")));
+    }
+    one_of_several(call)
+}
+
+fn one_of_several(call: &Call<'_>) -> Inferred {
+    Err(RuleError::runtime(format!("{}: only a member knows its piece", call.info.name)))
+}
+
+/// The dimension of the attribute `dim`, and what the sizes of `sizes`, one a member, add up to.
+fn cut(call: &Call<'_>, value: &Meta, dim: usize, sizes: usize) -> Result<(usize, i64), RuleError> {
+    let (members, sizes) = (call.list(0)?, call.list(sizes)?);
+    let dim = wrap_dim(call.integer(dim)?, value.dims.len())?;
+    let total = sizes.iter().fold(0_i64, |total, &size| total.saturating_add(size));
+    let fits = sizes.len() == members.len() && sizes.iter().all(|size| *size >= 0);
+    if value.dims.is_empty() || !fits {
+        let name = call.info.name;
+        return Err(RuleError::runtime(format!("{name}: sizes {sizes:?} of {value}")));
+    }
+    Ok((dim, total))
+}
+
 fn receive(call: &Call<'_>) -> Inferred {
+    one(Meta::new(call.dtype(3)?, *call.dims(2)?))
+}
+
+fn broadcast(call: &Call<'_>) -> Inferred {
     one(Meta::new(call.dtype(3)?, *call.dims(2)?))
 }

@@ -5,7 +5,7 @@ use super::{
     literal::{parse_bool, parse_float, parse_scalar},
     scan::Scanner,
 };
-use crate::wire::{FRAME_WORDS_MAX, PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX, has_payload};
+use crate::wire::{FRAME_WORDS_MAX, LIST_MAX, PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX, has_payload};
 use crate::{Attr, AttrInfo, AttrKind, Dims, Dtype, Id, Instruction, Op, Operand, OperandKind};
 
 /// An id's number has 56 bits beside its output's eight.
@@ -250,7 +250,8 @@ fn value(scanner: &mut Scanner<'_>, row: &AttrInfo) -> Result<Attr, ParseError> 
     let start = scanner.position();
     match row.kind {
         AttrKind::Text => return Ok(Attr::Text(scanner.quoted(TEXT_BYTES_MAX)?.into())),
-        AttrKind::Ints => return ints(scanner).map(Attr::Ints),
+        AttrKind::Ints => return ints(scanner),
+        AttrKind::List => return list(scanner),
         AttrKind::Bool
         | AttrKind::Int
         | AttrKind::Float
@@ -275,29 +276,50 @@ fn value(scanner: &mut Scanner<'_>, row: &AttrInfo) -> Result<Attr, ParseError> 
             let attr = index.and_then(|index| u8::try_from(index).ok()).map(Attr::Choice);
             (attr, format!("one of {}", words.join(", ")))
         }
-        AttrKind::Text | AttrKind::Ints => (None, "a value".to_owned()),
+        AttrKind::Text | AttrKind::Ints | AttrKind::List => (None, "a value".to_owned()),
     };
     attr.ok_or_else(|| scanner.error(start, expected))
 }
 
-/// `[0,1]`
-fn ints(scanner: &mut Scanner<'_>) -> Result<Dims, ParseError> {
-    let start = scanner.position();
-    let expected = "a list of at most 8 integers: [0,1]";
+/// `[0,1]`, as a shape has it.
+fn ints(scanner: &mut Scanner<'_>) -> Result<Attr, ParseError> {
     let mut dims = Dims::EMPTY;
+    let expected = "a list of at most 8 integers: [0,1]";
+    integers(scanner, expected, &mut |value| dims.push(value))?;
+    Ok(Attr::Ints(dims))
+}
+
+/// The same form, and longer.
+fn list(scanner: &mut Scanner<'_>) -> Result<Attr, ParseError> {
+    let mut values = Vec::new();
+    let expected = format!("a list of at most {LIST_MAX} integers: [0,1]");
+    integers(scanner, &expected, &mut |value| {
+        values.push(value);
+        values.len() <= LIST_MAX
+    })?;
+    Ok(Attr::List(values.into()))
+}
+
+/// `[0,1]`; `push` says whether a number was still allowed.
+fn integers(
+    scanner: &mut Scanner<'_>,
+    expected: &str,
+    push: &mut dyn FnMut(i64) -> bool,
+) -> Result<(), ParseError> {
+    let start = scanner.position();
     if !scanner.take("[") {
         return Err(scanner.error(start, expected));
     }
     if scanner.take("]") {
-        return Ok(dims);
+        return Ok(());
     }
     loop {
         let value = scanner.run(|c| c == '-' || c.is_ascii_digit()).parse();
-        if !value.is_ok_and(|value| dims.push(value)) {
+        if !value.is_ok_and(&mut *push) {
             return Err(scanner.error(start, expected));
         }
         if scanner.take("]") {
-            return Ok(dims);
+            return Ok(());
         }
         if !scanner.take(",") {
             return Err(scanner.error(start, expected));

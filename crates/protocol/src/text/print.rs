@@ -102,14 +102,17 @@ fn write_attr(out: &mut fmt::Formatter<'_>, attr: &Attr, row: &AttrInfo) -> fmt:
             Some(word) => out.write_str(word),
             None => write!(out, "{index}"),
         },
-        Attr::Ints(dims) => {
-            out.write_str("[")?;
-            for (position, value) in dims.iter().enumerate() {
-                write!(out, "{}{value}", if position == 0 { "" } else { "," })?;
-            }
-            out.write_str("]")
-        }
+        Attr::Ints(dims) => write_integers(out, dims.as_slice()),
+        Attr::List(values) => write_integers(out, values),
     }
+}
+
+fn write_integers(out: &mut fmt::Formatter<'_>, values: &[i64]) -> fmt::Result {
+    out.write_str("[")?;
+    for (position, value) in values.iter().enumerate() {
+        write!(out, "{}{value}", if position == 0 { "" } else { "," })?;
+    }
+    out.write_str("]")
 }
 
 fn choice_word(row: &AttrInfo, index: u8) -> Option<&'static str> {
@@ -121,6 +124,7 @@ fn choice_word(row: &AttrInfo, index: u8) -> Option<&'static str> {
         | AttrKind::Scalar
         | AttrKind::Dtype
         | AttrKind::Ints
+        | AttrKind::List
         | AttrKind::Text => None,
     }
 }

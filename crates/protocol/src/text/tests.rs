@@ -130,6 +130,15 @@ fn mistakes_name_the_column() {
         "%3 = sum %1 dim=[0,x]",
         "column 17: expected a list of at most 8 integers: [0,1], found `[0,x]`",
     );
+    check(
+        "%3 = all_reduce %1 group=[0,x] fold=sum tag=1",
+        "column 26: expected a list of at most 4096 integers: [0,1], found `[0,x]`",
+    );
+    check(
+        &format!("%3 = all_reduce %1 group=[{}0] fold=sum tag=1", "0,".repeat(4096)),
+        "column 26: expected a list of at most 4096 integers: [0,1], found \
+         `[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0`",
+    );
     check("%3 = add %1 %2 @no", "column 16: expected a signal that is known, found `@no`");
     check("%3 = add %1 %2 @0", "column 16: expected a signal that is known, found `@0`");
     check("%3 = add %1 %2 ~1 ~2", "column 19: expected one source position, found `~2`");

@@ -132,6 +132,7 @@ fn attr(reader: &mut Reader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
         AttrKind::Scalar => Attr::Scalar(reader.scalar()?),
         AttrKind::Dtype => Attr::Dtype(reader.dtype()?),
         AttrKind::Ints => Attr::Ints(reader.dims()?),
+        AttrKind::List => Attr::List(reader.list()?),
         AttrKind::Text => Attr::Text(reader.text(TEXT_BYTES_MAX)?.into()),
         AttrKind::Choice(words) => Attr::Choice(choice(reader, words)?),
     })

@@ -1,9 +1,9 @@
 //! Instruction to words.
 
 use super::{
-    EncodeError, FRAME_WORDS_MAX, IMMEDIATE, NONE, PAYLOAD_BYTES_MAX, SLOT_LIMIT, TEXT_BYTES_MAX,
-    consumable, has_payload,
-    words::{push_bytes, push_dims, push_i64, push_scalar, push_u64},
+    EncodeError, FRAME_WORDS_MAX, IMMEDIATE, LIST_MAX, NONE, PAYLOAD_BYTES_MAX, SLOT_LIMIT,
+    TEXT_BYTES_MAX, consumable, has_payload,
+    words::{push_bytes, push_dims, push_i64, push_list, push_scalar, push_u64},
 };
 use crate::{Attr, AttrInfo, Id, Instruction, OpInfo, Operand, OperandKind};
 
@@ -201,6 +201,12 @@ fn append_attr(
         Attr::Scalar(value) => push_scalar(out, *value),
         Attr::Dtype(value) => out.push(u32::from(value.code())),
         Attr::Ints(dims) => push_dims(out, dims),
+        Attr::List(values) => {
+            if values.len() > LIST_MAX {
+                return Err(EncodeError::ListTooLong { op: info.name, count: values.len() });
+            }
+            push_list(out, values);
+        }
         Attr::Choice(index) => out.push(u32::from(*index)),
         Attr::Text(text) => {
             if text.len() > TEXT_BYTES_MAX {

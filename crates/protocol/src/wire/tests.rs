@@ -114,6 +114,9 @@ fn refusals_name_the_word() {
     assert_eq!(refusal(&signal), "word 6: text is not UTF-8");
     let signal = [0x0006_0b05, 0, 0, 0, 0, 4097];
     assert_eq!(refusal(&signal), "word 5: byte length of 4097 is over the limit");
+    let gather = |count: u32| refusal(&[0x0007_0c02, 0, 0, 1, 2, count, 0]);
+    assert_eq!(gather(4097), "word 5: length of a list of 4097 is over the limit");
+    assert_eq!(gather(4096), "word 7: the words end inside a frame");
 }
 
 #[test]
@@ -147,6 +150,13 @@ fn what_has_no_binary_form_leaves_no_words() {
     check(&signal, "signal: name holds a value that does not fit");
     signal.attrs[1] = Attr::Text("x".repeat(4097).into());
     check(&signal, "signal: a text of 4097 bytes, the limit is 4096");
+    let mut reduce = Instruction::new(Op::AllReduce);
+    reduce.outputs.push(Id::slot(1));
+    reduce.operands.push(Operand::Value(Id::slot(0)));
+    reduce.attrs.extend([Attr::List(vec![0; 4096].into()), Attr::Choice(0), Attr::Int(1)]);
+    assert_eq!(words(&reduce).len(), 3 + 2 + 1 + 2 * 4096 + 1 + 2);
+    reduce.attrs[0] = Attr::List(vec![0; 4097].into());
+    check(&reduce, "all_reduce: a list of 4097, the limit is 4096");
 }
 
 proptest! {

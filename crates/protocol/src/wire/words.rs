@@ -1,6 +1,6 @@
 //! The pieces that words are made of, written and read: 64-bit numbers, byte strings, scalars.
 
-use super::{WireError, WireReason, words_of};
+use super::{LIST_MAX, WireError, WireReason, words_of};
 use crate::{Dims, Dtype, Scalar, meta::DIMS_MAX};
 
 /// The low half of a 64-bit number.
@@ -34,9 +34,14 @@ pub fn scalar_words(scalar: Scalar) -> [u32; 3] {
 
 /// Appends a count and the numbers.
 pub(crate) fn push_dims(out: &mut Vec<u32>, dims: &Dims) {
-    out.push(u32::try_from(dims.len()).unwrap_or(0));
-    for &size in dims.iter() {
-        push_i64(out, size);
+    push_list(out, dims.as_slice());
+}
+
+/// Appends a count and the numbers. The caller has checked the count against its limit.
+pub(super) fn push_list(out: &mut Vec<u32>, values: &[i64]) {
+    out.push(u32::try_from(values.len()).unwrap_or(u32::MAX));
+    for &value in values {
+        push_i64(out, value);
     }
 }
 
@@ -132,6 +137,24 @@ impl<'a> Reader<'a> {
             let _ = dims.push(self.i64()?);
         }
         Ok(dims)
+    }
+
+    /// A count of at most [`LIST_MAX`] and the numbers. Nothing is allocated before they are all known to be there.
+    pub(crate) fn list(&mut self) -> Result<Box<[i64]>, WireError> {
+        let count = self.word()?;
+        let length = usize::try_from(count).unwrap_or(usize::MAX);
+        if length > LIST_MAX {
+            return Err(self.error(WireReason::Limit("length of a list", count.into())));
+        }
+        let end = self.position + 2 * length;
+        let Some(words) = self.words.get(self.position..end) else {
+            return Err(WireError { word: self.words.len(), reason: WireReason::Truncated });
+        };
+        self.position = end;
+        let (pairs, _) = words.as_chunks::<2>();
+        let number =
+            |&[low, high]: &[u32; 2]| (u64::from(low) | u64::from(high) << 32).cast_signed();
+        Ok(pairs.iter().map(number).collect())
     }
 
     /// A view of a byte string of at most `bytes_max` bytes.

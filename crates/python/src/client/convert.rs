@@ -265,6 +265,7 @@ pub(crate) fn attr_object<'py>(
         Attr::Scalar(scalar) => scalar_object(py, *scalar)?,
         Attr::Dtype(dtype) => Bound::new(py, PyDtype(*dtype))?.into_any(),
         Attr::Ints(dims) => PyTuple::new(py, dims.as_slice())?.into_any(),
+        Attr::List(values) => PyTuple::new(py, &**values)?.into_any(),
         Attr::Text(text) => text.as_ref().into_pyobject(py)?.into_any(),
         Attr::Choice(index) => match kind {
             AttrKind::Choice(words) => {
@@ -276,6 +277,7 @@ pub(crate) fn attr_object<'py>(
             | AttrKind::Scalar
             | AttrKind::Dtype
             | AttrKind::Ints
+            | AttrKind::List
             | AttrKind::Text => py.None().into_bound(py),
         },
     })
@@ -294,6 +296,7 @@ pub(crate) fn attr_of(object: &Bound<'_, PyAny>, info: &gt_protocol::AttrInfo) -
         AttrKind::Scalar => object.extract::<ScalarArg>()?.attr(),
         AttrKind::Dtype => object.extract::<DtypeArg>()?.attr(),
         AttrKind::Ints => object.extract::<DimsArg>()?.attr(),
+        AttrKind::List => Attr::List(object.extract::<Vec<i64>>()?.into()),
         AttrKind::Text => Attr::Text(object.extract::<String>()?.into()),
         AttrKind::Choice(words) => choice(object.extract()?, words, info.name)?,
     })

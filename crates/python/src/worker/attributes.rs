@@ -92,6 +92,7 @@ fn object(
             None => py.None(),
         },
         Attr::Ints(dims) => PyTuple::new(py, dims.as_slice())?.into_any().unbind(),
+        Attr::List(values) => PyTuple::new(py, &**values)?.into_any().unbind(),
         Attr::Choice(index) => match kind {
             AttrKind::Choice(words) => match words.get(usize::from(*index)) {
                 Some(word) => PyString::intern(py, word).into_any().unbind(),
@@ -103,6 +104,7 @@ fn object(
             | AttrKind::Scalar
             | AttrKind::Dtype
             | AttrKind::Ints
+            | AttrKind::List
             | AttrKind::Text => py.None(),
         },
         Attr::Text(text) => PyString::new(py, text).into_any().unbind(),

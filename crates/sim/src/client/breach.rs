@@ -126,6 +126,7 @@ fn any_attr(kind: AttrKind, random: &mut Random) -> Attr {
             let list: Vec<i64> = (0..random.index(5)).map(|_| any_int(random)).collect();
             Attr::Ints(Dims::new(&list).unwrap_or(Dims::EMPTY))
         }
+        AttrKind::List => Attr::List((0..random.index(12)).map(|_| any_int(random)).collect()),
         AttrKind::Text => Attr::Text("nonsense".into()),
         AttrKind::Choice(words) => {
             Attr::Choice(u8::try_from(random.index(words.len())).unwrap_or(0))

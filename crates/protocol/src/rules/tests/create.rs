@@ -206,6 +206,24 @@ fn control_and_collectives() {
             "all_gather f32[] group=[0,1] dim=0 sizes=[1,1]",
             "RuntimeError: all_gather: sizes [1, 1] of f32[]",
         ),
+        (
+            "all_gather f32[2] group=[0,1,2] dim=0 sizes=[1,1]",
+            "RuntimeError: all_gather: sizes [1, 1] of f32[2]",
+        ),
+        (
+            "reduce_scatter f32[3] group=[0,1] dim=0 sizes=[2,2]",
+            "RuntimeError: reduce_scatter: sizes [2, 2] of f32[3]",
+        ),
+        (
+            "reduce_scatter f32[3] group=[0,1] dim=0 sizes=[2,1]",
+            "RuntimeError: reduce_scatter: only a member knows its piece",
+        ),
+        (
+            "all_to_all f32[2,3] group=[0,1] from_dim=0 from_sizes=[2,1] to_dim=1 to_sizes=[2,2]",
+            "RuntimeError: all_to_all: sizes [2, 2] of f32[2,3]",
+        ),
+        ("broadcast group=[0,1,4] root=1 size=[2,3] dtype=bf16", "bf16[2,3]"),
+        ("broadcast f32[2,3] group=[0,1] root=0 size=[2,3] dtype=f32", "f32[2,3]"),
         ("send f32[2] peer=1", ""),
         ("receive peer=1 size=[2,3] dtype=i8", "i8[2,3]"),
     ]);

@@ -98,6 +98,7 @@ fn attr(info: &AttrInfo, given: &[&str]) -> Attr {
         AttrKind::Scalar => Attr::Scalar(scalar(value)),
         AttrKind::Dtype => Attr::Dtype(Dtype::from_short(value).expect("a dtype")),
         AttrKind::Ints => Attr::Ints(dims(value.trim_matches(['[', ']']))),
+        AttrKind::List => Attr::List(dims(value.trim_matches(['[', ']'])).as_slice().into()),
         AttrKind::Text => Attr::Text(value.into()),
         AttrKind::Choice(choices) => {
             let index = choices.iter().position(|word| *word == value).expect("a choice");
@@ -117,6 +118,7 @@ fn default(info: &AttrInfo) -> Attr {
         AttrKind::Scalar => Attr::Scalar(Scalar::Int(0)),
         AttrKind::Dtype => Attr::Dtype(Dtype::F32),
         AttrKind::Ints => Attr::Ints(Dims::EMPTY),
+        AttrKind::List => Attr::List([].into()),
         AttrKind::Text => Attr::Text("".into()),
         AttrKind::Choice(_) => Attr::Choice(0),
     }

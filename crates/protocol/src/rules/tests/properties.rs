@@ -26,6 +26,10 @@ fn any_scalar() -> impl Strategy<Value = Scalar> {
     ]
 }
 
+fn any_list() -> impl Strategy<Value = Box<[i64]>> {
+    prop::collection::vec(any_size(), 0..12).prop_map(Into::into)
+}
+
 fn any_attr() -> impl Strategy<Value = Attr> {
     prop_oneof![
         Just(Attr::Absent),
@@ -35,6 +39,7 @@ fn any_attr() -> impl Strategy<Value = Attr> {
         any_scalar().prop_map(Attr::Scalar),
         any_dtype().prop_map(Attr::Dtype),
         any_dims().prop_map(Attr::Ints),
+        any_list().prop_map(Attr::List),
         (0_u8..4).prop_map(Attr::Choice),
         Just(Attr::Text("".into())),
     ]
@@ -49,6 +54,7 @@ fn fitting_attr(info: AttrInfo) -> BoxedStrategy<Attr> {
         AttrKind::Scalar => any_scalar().prop_map(Attr::Scalar).boxed(),
         AttrKind::Dtype => any_dtype().prop_map(Attr::Dtype).boxed(),
         AttrKind::Ints => any_dims().prop_map(Attr::Ints).boxed(),
+        AttrKind::List => any_list().prop_map(Attr::List).boxed(),
         AttrKind::Text => Just(Attr::Text("".into())).boxed(),
         AttrKind::Choice(words) => {
             let count = u8::try_from(words.len()).expect("few words");

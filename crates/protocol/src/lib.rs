@@ -17,7 +17,6 @@ pub mod placement;
 mod released;
 pub mod rules;
 pub mod scope;
-pub mod sharding;
 pub mod text;
 pub mod wire;
 

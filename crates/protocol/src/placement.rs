@@ -1,141 +1,168 @@
 //! Where the pieces of a value are: over which workers, and which part of it each one holds.
+//!
+//! A [`Layout`] is a [`Mesh`] of workers in one, two or three dimensions and one [`Placement`] for each of them. Two
+//! mesh dimensions never cut the same tensor dimension: such a layout is one cut over a mesh of one dimension.
 
+mod mesh;
+mod pieces;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use mesh::{MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh};
+pub use pieces::{Interval, Intervals, Pieces};
+pub use text::LayoutError;
+
+use crate::Dims;
 use smallvec::SmallVec;
-use std::fmt;
 use std::sync::Arc;
 
-/// A half-open range of indexes along one dimension.
+/// How partial results become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Interval {
-    pub start: i64,
-    pub end: i64,
+pub enum Fold {
+    Sum,
+    Max,
+    Min,
+    Prod,
 }
 
-impl Interval {
-    pub fn len(self) -> i64 {
-        self.end - self.start
-    }
-
-    pub fn is_empty(self) -> bool {
-        self.end <= self.start
-    }
-}
-
-/// Which indexes of the cut dimension each member of the mesh holds. A member may hold none, or several intervals.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Pieces(Arc<[SmallVec<[Interval; 1]>]>);
-
-impl Pieces {
-    /// `size` indexes over `members`, in order; the first `size % members` hold one more than the others.
-    pub fn even(size: i64, members: usize) -> Self {
-        let count = i64::try_from(members).unwrap_or(1).max(1);
-        let (base, extra) = (size / count, size % count);
-        let mut start = 0;
-        let cut = (0..count).map(|member| {
-            let end = start + base + i64::from(member < extra);
-            let interval = Interval { start, end };
-            start = end;
-            SmallVec::from_elem(interval, 1)
-        });
-        Self(cut.collect())
-    }
-
-    /// How many indexes each member holds.
-    pub fn sizes(&self) -> impl Iterator<Item = i64> + '_ {
-        self.0.iter().map(|intervals| intervals.iter().map(|interval| interval.len().max(0)).sum())
-    }
-
-    /// The intervals of each member.
-    pub fn iter(&self) -> impl Iterator<Item = &[Interval]> + '_ {
-        self.0.iter().map(SmallVec::as_slice)
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+impl Fold {
+    /// The place in the choice of a collective's `fold`.
+    pub const fn choice(self) -> u8 {
+        match self {
+            Self::Sum => 0,
+            Self::Max => 1,
+            Self::Min => 2,
+            Self::Prod => 3,
+        }
     }
 }
 
-/// How a value lies over a mesh of one dimension.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// How a value lies along one dimension of a mesh.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// Every member holds all of it.
+    #[default]
     Replicate,
     /// Member k holds piece k of dimension `dim`.
     Shard { dim: usize, pieces: Pieces },
+    /// Every member holds a contribution of the whole shape; their fold is the value.
+    Partial(Fold),
 }
 
-/// An arrangement of workers, by index. Meshes of one member are where unsharded values live.
+impl Placement {
+    /// The tensor dimension that is cut.
+    pub fn cut(&self) -> Option<usize> {
+        match self {
+            Self::Shard { dim, .. } => Some(*dim),
+            Self::Replicate | Self::Partial(_) => None,
+        }
+    }
+
+    pub fn is_partial(&self) -> bool {
+        matches!(self, Self::Partial(_))
+    }
+}
+
+/// One placement for each dimension of a mesh.
+pub type Placements = SmallVec<[Placement; 2]>;
+
+/// A mesh and the placements on it. Cheap to copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Mesh(Arc<[u32]>);
+pub struct Layout(Arc<Parts>);
 
-impl Mesh {
-    pub fn new(members: &[u32]) -> Self {
-        Self(members.into())
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Parts {
+    mesh: Mesh,
+    placements: Placements,
+    single: Option<u32>,
+}
+
+impl Layout {
+    /// Placements beyond the mesh's dimensions are dropped, absent ones replicate.
+    pub fn new(mesh: Mesh, mut placements: Placements) -> Self {
+        placements.resize(mesh.rank(), Placement::Replicate);
+        let single = mesh.single();
+        Self(Arc::new(Parts { mesh, placements, single }))
     }
 
-    pub fn members(&self) -> &[u32] {
-        &self.0
+    /// All of it on every member.
+    pub fn replicated(mesh: Mesh) -> Self {
+        Self::new(mesh, Placements::new())
     }
 
-    pub fn len(&self) -> usize {
-        self.0.len()
+    /// All of it on one worker.
+    pub fn on(worker: u32) -> Self {
+        Self::replicated(Mesh::line(&[worker]))
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn mesh(&self) -> &Mesh {
+        &self.0.mesh
     }
 
-    /// The only member, where there is just one.
+    pub fn placements(&self) -> &[Placement] {
+        &self.0.placements
+    }
+
+    /// The only worker that holds it, where there is just one.
+    #[inline]
     pub fn single(&self) -> Option<u32> {
-        match *self.0 {
-            [only] => Some(only),
-            _ => None,
+        self.0.single
+    }
+
+    /// Whether every member holds all of it.
+    pub fn is_whole(&self) -> bool {
+        self.placements().iter().all(|placement| *placement == Placement::Replicate)
+    }
+
+    pub fn is_partial(&self) -> bool {
+        self.placements().iter().any(Placement::is_partial)
+    }
+
+    /// The mesh dimension that cuts tensor dimension `dim`, and how.
+    pub fn cut_of(&self, dim: usize) -> Option<(usize, &Pieces)> {
+        self.placements().iter().enumerate().find_map(|(axis, placement)| match placement {
+            Placement::Shard { dim: cut, pieces } if *cut == dim => Some((axis, pieces)),
+            Placement::Shard { .. } | Placement::Replicate | Placement::Partial(_) => None,
+        })
+    }
+
+    /// Which indexes of dimension `dim` (of `size`) the member at `place` holds.
+    pub fn held(&self, place: usize, dim: usize, size: i64) -> Intervals {
+        match self.cut_of(dim) {
+            Some((axis, pieces)) => pieces.of(self.mesh().coordinate(place, axis)),
+            None => Interval { start: 0, end: size }.into(),
         }
     }
-}
 
-/// A mesh and the placement on it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Layout {
-    pub mesh: Mesh,
-    pub placement: Placement,
-}
-
-/// `shard(0)@[0,1]`
-impl fmt::Display for Layout {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.placement {
-            Placement::Replicate => out.write_str("replicate@[")?,
-            Placement::Shard { dim, .. } => write!(out, "shard({dim})@[")?,
-        }
-        for (position, member) in self.mesh.members().iter().enumerate() {
-            write!(out, "{}{member}", if position == 0 { "" } else { "," })?;
-        }
-        out.write_str("]")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Pieces;
-
-    #[test]
-    fn uneven_and_empty_pieces_cover_the_dimension_once() {
-        for (size, members, expected) in
-            [(7, 2, vec![4, 3]), (1, 2, vec![1, 0]), (0, 3, vec![0, 0, 0]), (8, 3, vec![3, 3, 2])]
-        {
-            let pieces = Pieces::even(size, members);
-            assert_eq!(pieces.sizes().collect::<Vec<_>>(), expected);
-            let mut next = 0;
-            for intervals in pieces.iter() {
-                assert_eq!(intervals[0].start, next);
-                next = intervals[0].end;
+    /// The shape of the piece that the member at `place` holds.
+    pub fn local_dims(&self, dims: &Dims, place: usize) -> Dims {
+        let mut local = *dims;
+        for (axis, placement) in self.placements().iter().enumerate() {
+            if let Placement::Shard { dim, pieces } = placement
+                && let Some(size) = local.as_mut_slice().get_mut(*dim)
+            {
+                *size = pieces.size(self.mesh().coordinate(place, axis));
             }
-            assert_eq!(next, size);
         }
+        local
+    }
+
+    /// How many members hold the same piece, by the dimensions that replicate.
+    pub fn copies(&self) -> usize {
+        let axes = self.placements().iter().zip(self.mesh().shape());
+        axes.filter(|(placement, _)| **placement == Placement::Replicate)
+            .map(|(_, &size)| size)
+            .product()
+    }
+
+    /// The same with `placement` along mesh dimension `axis`.
+    #[must_use]
+    pub fn with(&self, axis: usize, placement: Placement) -> Self {
+        let mut placements = self.0.placements.clone();
+        if let Some(place) = placements.get_mut(axis) {
+            *place = placement;
+        }
+        Self::new(self.0.mesh.clone(), placements)
     }
 }

@@ -15,6 +15,7 @@ mod random;
 mod reduce;
 mod scatter;
 mod shape;
+pub mod spread;
 #[cfg(test)]
 mod tests;
 mod update;

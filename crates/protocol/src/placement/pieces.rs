@@ -1,0 +1,185 @@
+//! Which indexes of a cut dimension each member holds.
+
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A half-open range of indexes along one dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Interval {
+    pub start: i64,
+    pub end: i64,
+}
+
+impl Interval {
+    pub fn len(self) -> i64 {
+        (self.end - self.start).max(0)
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.end <= self.start
+    }
+
+    /// What both hold.
+    pub fn meet(self, other: Self) -> Option<Self> {
+        let both = Self { start: self.start.max(other.start), end: self.end.min(other.end) };
+        (!both.is_empty()).then_some(both)
+    }
+}
+
+/// The intervals of one member, in the order in which they stand in its piece.
+pub type Intervals = SmallVec<[Interval; 1]>;
+
+impl From<Interval> for Intervals {
+    fn from(interval: Interval) -> Self {
+        SmallVec::from_elem(interval, 1)
+    }
+}
+
+/// Which indexes of the cut dimension each member holds. A member may hold none, or several intervals.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pieces(Arc<[Intervals]>);
+
+impl Pieces {
+    pub fn new(intervals: impl IntoIterator<Item = Intervals>) -> Self {
+        Self(intervals.into_iter().collect())
+    }
+
+    /// `size` indexes over `members`, in order; the first `size % members` hold one more than the others.
+    pub fn even(size: i64, members: usize) -> Self {
+        Self::blocked(size, 1, members)
+    }
+
+    /// `size` indexes are `blocks` equal blocks, each cut over the members: a fused projection of query, key and value
+    /// is cut on heads inside each of the three. One block where they do not divide the size.
+    pub fn blocked(size: i64, blocks: i64, members: usize) -> Self {
+        let blocks = if blocks > 0 && size % blocks == 0 { blocks } else { 1 };
+        let count = i64::try_from(members).unwrap_or(1).max(1);
+        let block = size / blocks;
+        let (base, extra) = (block / count, block % count);
+        let piece = |member: i64| {
+            let start = member * base + member.min(extra);
+            let end = start + base + i64::from(member < extra);
+            let at = |of: i64| Interval { start: of * block + start, end: of * block + end };
+            joined((0..blocks).map(at))
+        };
+        Self((0..count).map(piece).collect())
+    }
+
+    /// How many indexes the member holds.
+    pub fn size(&self, member: usize) -> i64 {
+        self.0.get(member).map_or(0, |intervals| length(intervals))
+    }
+
+    /// How many indexes each member holds.
+    pub fn sizes(&self) -> impl Iterator<Item = i64> + '_ {
+        self.0.iter().map(|intervals| length(intervals))
+    }
+
+    /// The intervals of one member.
+    pub fn of(&self, member: usize) -> Intervals {
+        self.0.get(member).cloned().unwrap_or_default()
+    }
+
+    /// The intervals of each member.
+    pub fn iter(&self) -> impl Iterator<Item = &[Interval]> + '_ {
+        self.0.iter().map(SmallVec::as_slice)
+    }
+
+    /// Indexes of all members together.
+    pub fn total(&self) -> i64 {
+        self.sizes().sum()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the pieces one after the other are the dimension: each member holds one interval at most, in order.
+    pub fn in_order(&self) -> bool {
+        let mut next = 0;
+        self.0.iter().all(|intervals| match intervals.as_slice() {
+            [] => true,
+            [only] => {
+                let follows = only.is_empty() || only.start == next;
+                next = if only.is_empty() { next } else { only.end };
+                follows
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether every index of a dimension of `size` is held exactly once.
+    pub fn cover(&self, size: i64) -> bool {
+        let mut all: Vec<Interval> =
+            self.0.iter().flatten().copied().filter(|one| !one.is_empty()).collect();
+        all.sort_unstable_by_key(|interval| interval.start);
+        let mut next = 0;
+        all.iter().all(|interval| {
+            let follows = interval.start == next;
+            next = interval.end;
+            follows
+        }) && next == size
+    }
+
+    /// Every index stands for `factor` ones: a dimension that is merged with those after it.
+    #[must_use]
+    pub fn scaled(&self, factor: i64) -> Self {
+        self.mapped(|interval| {
+            Some(Interval { start: interval.start * factor, end: interval.end * factor })
+        })
+        .unwrap_or_else(|| self.clone())
+    }
+
+    /// Every `divisor` indexes become one; `None` where a piece ends inside of them.
+    pub fn divided(&self, divisor: i64) -> Option<Self> {
+        if divisor <= 0 {
+            return None;
+        }
+        self.mapped(|Interval { start, end }| {
+            let whole = start % divisor == 0 && end % divisor == 0;
+            whole.then_some(Interval { start: start / divisor, end: end / divisor })
+        })
+    }
+
+    /// What each member holds of `start..end`, which becomes `0..end - start`.
+    #[must_use]
+    pub fn window(&self, window: Interval) -> Self {
+        let part = |intervals: &Intervals| {
+            let parts = intervals.iter().filter_map(|interval| interval.meet(window));
+            joined(parts.map(|part| Interval {
+                start: part.start - window.start,
+                end: part.end - window.start,
+            }))
+        };
+        Self(self.0.iter().map(part).collect())
+    }
+
+    fn mapped(&self, change: impl Fn(Interval) -> Option<Interval>) -> Option<Self> {
+        let changed: Option<Arc<[Intervals]>> = self
+            .0
+            .iter()
+            .map(|intervals| intervals.iter().map(|&one| change(one)).collect())
+            .collect();
+        changed.map(Self)
+    }
+}
+
+fn length(intervals: &[Interval]) -> i64 {
+    intervals.iter().map(|interval| interval.len()).sum()
+}
+
+/// Neighbours that touch become one; empty ones go, so that equal pieces are equal values.
+fn joined(intervals: impl Iterator<Item = Interval>) -> Intervals {
+    let mut joined = Intervals::new();
+    for interval in intervals.filter(|interval| !interval.is_empty()) {
+        match joined.last_mut() {
+            Some(last) if last.end == interval.start => last.end = interval.end,
+            Some(_) | None => joined.push(interval),
+        }
+    }
+    joined
+}

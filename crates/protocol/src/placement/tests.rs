@@ -1,0 +1,102 @@
+use super::{Fold, Layout, Mesh, Pieces, Placement};
+use crate::Dims;
+use proptest::prelude::*;
+
+#[test]
+fn uneven_and_empty_pieces_cover_the_dimension_once() {
+    for (size, members, expected) in
+        [(7, 2, vec![4, 3]), (1, 2, vec![1, 0]), (0, 3, vec![0, 0, 0]), (8, 3, vec![3, 3, 2])]
+    {
+        let pieces = Pieces::even(size, members);
+        assert_eq!(pieces.sizes().collect::<Vec<_>>(), expected);
+        assert!(pieces.cover(size));
+        assert!(pieces.in_order());
+    }
+}
+
+#[test]
+fn blocks_are_cut_one_by_one() {
+    let pieces = Pieces::blocked(12, 3, 2);
+    assert_eq!(pieces.to_string(), "0:2+4:6+8:10|2:4+6:8+10:12");
+    assert!(pieces.cover(12) && !pieces.in_order());
+    assert_eq!(pieces.scaled(4).divided(4).unwrap(), pieces);
+    assert!(pieces.scaled(3).divided(2).is_some() && Pieces::even(6, 2).divided(2).is_none());
+}
+
+#[test]
+fn a_layout_reads_as_it_is_written() {
+    let dims = Dims::new(&[7, 12, 4]).unwrap();
+    for text in [
+        "replicate@[0]",
+        "shard(0)@[0,1]",
+        "shard(0),replicate@[[0,1],[2,3]]",
+        "partial(sum),shard(1)[0:2+4:6+8:10|2:4+6:8+10:12]@[[3,1],[0,2]]",
+        "replicate,partial(max),shard(2)@[[[0,1],[2,3]],[[4,5],[6,7]]]",
+        "shard(0)[0:1||1:7]@[2,1,0]",
+    ] {
+        let layout = Layout::parse(text, &dims).unwrap();
+        assert_eq!(layout.to_string(), text);
+    }
+    let blocked = Layout::parse("shard(1,blocks=3)@[0,1]", &dims).unwrap();
+    assert_eq!(blocked.local_dims(&dims, 1).as_slice(), [7, 6, 4]);
+}
+
+#[test]
+fn what_is_no_layout_says_why() {
+    let dims = Dims::new(&[7, 12]).unwrap();
+    for (text, part) in [
+        ("shard(0)", "`@`"),
+        ("shard(2)@[0,1]", "dimension 2 of a tensor of shape [7, 12]"),
+        ("shard(0),shard(0)@[[0,1],[2,3]]", "cut twice"),
+        ("shard(0),replicate@[0,1]", "more placements"),
+        ("shard(0)@[[0,1],[2,3]]", "1 placements"),
+        ("shard(0)@[[0,1],[2]]", "no mesh"),
+        ("shard(0)@[0,0]", "no mesh"),
+        ("shard(0)@[]", "no mesh"),
+        ("shard(0)@[[0,1]", "brackets"),
+        ("shard(1,blocks=5)@[0,1]", "5 blocks"),
+        ("shard(0)[0:3|4:7]@[0,1]", "each of 7 indexes once"),
+        ("partial(mean)@[0]", "none of"),
+        ("shard(0)@[0,x]", "no worker"),
+    ] {
+        let error = Layout::parse(text, &dims).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_mesh_knows_its_lines() {
+    let mesh = Mesh::new(&[2, 3], &[5, 4, 3, 2, 1, 0]).unwrap();
+    let lines =
+        |axis| mesh.lines(axis).map(|line| mesh.workers(&line).to_vec()).collect::<Vec<_>>();
+    assert_eq!(lines(0), [[5, 2], [4, 1], [3, 0]]);
+    assert_eq!(lines(1), [[5, 4, 3], [2, 1, 0]]);
+    assert_eq!((mesh.coordinate(4, 0), mesh.coordinate(4, 1)), (1, 1));
+}
+
+fn placement(members: usize) -> impl Strategy<Value = Placement> {
+    prop_oneof![
+        Just(Placement::Replicate),
+        Just(Placement::Partial(Fold::Prod)),
+        (0_usize..2, 1_i64..4).prop_map(move |(dim, blocks)| Placement::Shard {
+            dim,
+            pieces: Pieces::blocked(12, blocks, members),
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_layout_is_read_back(first in placement(2), second in placement(3)) {
+        prop_assume!(first.cut().is_none() || first.cut() != second.cut());
+        let mesh = Mesh::new(&[2, 3], &[0, 7, 2, 3, 9, 5]).unwrap();
+        let layout = Layout::new(mesh, [first, second].into_iter().collect());
+        let dims = Dims::new(&[12, 12]).unwrap();
+        prop_assert_eq!(Layout::parse(&layout.to_string(), &dims).unwrap(), layout);
+    }
+
+    #[test]
+    fn no_text_harms(text in "[a-z(),@\\[\\]0-9:|+=]{0,40}") {
+        let _ = Layout::parse(&text, &Dims::new(&[3, 4]).unwrap());
+    }
+}

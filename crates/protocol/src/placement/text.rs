@@ -1,0 +1,238 @@
+//! Layouts as text: `shard(0)@[0,1]`, `shard(0),replicate@[[0,1],[2,3]]`, `partial(sum)@[4,5]`.
+//!
+//! Pieces that are not even are written out, member by member: `shard(0)[0:3|3:7]@[0,1]`; a member's several intervals
+//! are joined by `+`. When reading, `shard(1,blocks=3)` stands for the pieces of three blocks.
+
+use super::{
+    Fold, Interval, Intervals, Layout, MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh, Pieces, Placement,
+    Placements,
+};
+use crate::Dims;
+use smallvec::SmallVec;
+use std::fmt::{self, Write};
+
+/// A text that is no layout of a tensor of the given shape: what was expected, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("layout {text:?}: {what}")]
+pub struct LayoutError {
+    pub text: String,
+    pub what: String,
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (axis, placement) in self.placements().iter().enumerate() {
+            if axis > 0 {
+                out.write_char(',')?;
+            }
+            write!(out, "{placement}")?;
+        }
+        write!(out, "@{}", self.mesh())
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replicate => out.write_str("replicate"),
+            Self::Partial(fold) => write!(out, "partial({fold})"),
+            Self::Shard { dim, pieces } => {
+                write!(out, "shard({dim})")?;
+                if *pieces == Pieces::even(pieces.total(), pieces.len()) {
+                    return Ok(());
+                }
+                write!(out, "[{pieces}]")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Fold {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Sum => "sum",
+            Self::Max => "max",
+            Self::Min => "min",
+            Self::Prod => "prod",
+        })
+    }
+}
+
+/// `0:3|3:7`
+impl fmt::Display for Pieces {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (member, intervals) in self.iter().enumerate() {
+            if member > 0 {
+                out.write_char('|')?;
+            }
+            for (position, Interval { start, end }) in intervals.iter().enumerate() {
+                write!(out, "{}{start}:{end}", if position == 0 { "" } else { "+" })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `[0,1]`, `[[0,1],[2,3]]`
+impl fmt::Display for Mesh {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let opens = |place: usize, axis: usize| {
+            (axis..self.rank()).all(|inner| self.coordinate(place, inner) == 0)
+        };
+        for (place, member) in self.members().iter().enumerate() {
+            let opening = (0..self.rank()).filter(|&axis| opens(place, axis)).count();
+            if place > 0 {
+                out.write_str("]".repeat(opening).as_str())?;
+                out.write_char(',')?;
+            }
+            write!(out, "{}{member}", "[".repeat(opening))?;
+        }
+        out.write_str("]".repeat(self.rank()).as_str())
+    }
+}
+
+impl Layout {
+    /// The layout that `text` describes for a tensor of shape `dims`.
+    ///
+    /// # Errors
+    /// What is wrong with it: a peer's text is never trusted.
+    pub fn parse(text: &str, dims: &Dims) -> Result<Self, LayoutError> {
+        parse(text, dims).map_err(|what| LayoutError { text: text.to_owned(), what })
+    }
+}
+
+fn parse(text: &str, dims: &Dims) -> Result<Layout, String> {
+    let (placements, mesh) = text.split_once('@').ok_or("`@` and the workers are missing")?;
+    let mesh = parse_mesh(mesh)?;
+    let mut list = Placements::new();
+    for word in split_outside(placements) {
+        if list.len() == mesh.rank() {
+            return Err(format!("more placements than the {} dimensions of the mesh", mesh.rank()));
+        }
+        list.push(parse_placement(word, dims, mesh.size(list.len()))?);
+    }
+    if list.len() != mesh.rank() {
+        return Err(format!("{} placements for a mesh of {} dimensions", list.len(), mesh.rank()));
+    }
+    for (axis, placement) in list.iter().enumerate() {
+        let twice = list.iter().take(axis).any(|earlier| earlier.cut() == placement.cut());
+        if let (Some(dim), true) = (placement.cut(), twice) {
+            return Err(format!(
+                "dimension {dim} is cut twice; cut it once over a mesh of one dimension"
+            ));
+        }
+    }
+    Ok(Layout::new(mesh, list))
+}
+
+/// The words between commas that stand in no bracket.
+fn split_outside(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    text.split(move |letter: char| {
+        match letter {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        letter == ',' && depth == 0
+    })
+}
+
+fn parse_placement(word: &str, dims: &Dims, members: usize) -> Result<Placement, String> {
+    match word.trim() {
+        "replicate" => return Ok(Placement::Replicate),
+        "partial(sum)" => return Ok(Placement::Partial(Fold::Sum)),
+        "partial(max)" => return Ok(Placement::Partial(Fold::Max)),
+        "partial(min)" => return Ok(Placement::Partial(Fold::Min)),
+        "partial(prod)" => return Ok(Placement::Partial(Fold::Prod)),
+        _ => {}
+    }
+    let unknown =
+        || format!("`{word}` is none of replicate, shard(DIM) and partial(sum|max|min|prod)");
+    let (inside, rest) = word
+        .trim()
+        .strip_prefix("shard(")
+        .and_then(|rest| rest.split_once(')'))
+        .ok_or_else(unknown)?;
+    let (dim, blocks) = match inside.split_once(",blocks=") {
+        Some((dim, blocks)) => (dim, Some(number(blocks)?)),
+        None => (inside, None),
+    };
+    let rank = i64::try_from(dims.len()).unwrap_or(0);
+    let dim = number(dim)?;
+    let place = usize::try_from(if dim < 0 { dim + rank } else { dim });
+    let size = place.as_ref().ok().and_then(|&place| dims.get(place));
+    let (Ok(place), Some(&size)) = (place, size) else {
+        return Err(format!("dimension {dim} of a tensor of shape {dims}"));
+    };
+    let pieces = match (rest, blocks) {
+        ("", None) => Pieces::even(size, members),
+        ("", Some(blocks)) if blocks > 0 && size % blocks == 0 => {
+            Pieces::blocked(size, blocks, members)
+        }
+        ("", Some(blocks)) => {
+            return Err(format!("{blocks} blocks do not divide dimension {place} of size {size}"));
+        }
+        (list, _) => parse_pieces(list, size, members)?,
+    };
+    Ok(Placement::Shard { dim: place, pieces })
+}
+
+fn parse_pieces(list: &str, size: i64, members: usize) -> Result<Pieces, String> {
+    let inside = list.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let inside = inside.ok_or_else(|| format!("`{list}` is no list of pieces"))?;
+    let piece = |member: &str| -> Result<Intervals, String> {
+        let parts = member.split('+').filter(|part| !part.is_empty());
+        parts
+            .map(|part| {
+                let (start, end) =
+                    part.split_once(':').ok_or_else(|| format!("`{part}` is no START:END"))?;
+                Ok(Interval { start: number(start)?, end: number(end)? })
+            })
+            .collect()
+    };
+    let intervals: Vec<Intervals> = inside.split('|').map(piece).collect::<Result<_, _>>()?;
+    let pieces = Pieces::new(intervals);
+    if pieces.len() != members {
+        return Err(format!("{} pieces for {members} workers", pieces.len()));
+    }
+    if !pieces.cover(size) {
+        return Err(format!("the pieces [{pieces}] do not hold each of {size} indexes once"));
+    }
+    Ok(pieces)
+}
+
+fn parse_mesh(text: &str) -> Result<Mesh, String> {
+    let text = text.trim();
+    let rank = text.bytes().take_while(|&byte| byte == b'[').count();
+    if !(1..=MESH_DIMS_MAX).contains(&rank) {
+        return Err(format!("workers stand in one to {MESH_DIMS_MAX} brackets"));
+    }
+    let words = text.split(['[', ']', ',']).map(str::trim).filter(|word| !word.is_empty());
+    let mut members: SmallVec<[u32; 8]> = SmallVec::new();
+    for word in words {
+        if members.len() == MESH_MEMBERS_MAX {
+            return Err(format!("more than {MESH_MEMBERS_MAX} workers"));
+        }
+        members.push(word.parse().map_err(|_| format!("`{word}` is no worker"))?);
+    }
+    // Members of the first innermost list, of the first list of those, and so on: the sizes from the last one on.
+    let mut shape: SmallVec<[usize; MESH_DIMS_MAX]> = SmallVec::new();
+    let mut held = 1;
+    for depth in 1..=rank {
+        let close = "]".repeat(depth);
+        let first = text.split_once(close.as_str()).map_or("", |(first, _)| first);
+        let words = first.split(['[', ']', ',']).filter(|word| !word.trim().is_empty()).count();
+        shape.insert(0, words / held);
+        held = words.max(1);
+    }
+    let mesh = Mesh::new(&shape, &members)
+        .ok_or("the workers are no mesh: unequal rows, or a worker twice")?;
+    // The text of the mesh is the judge of brackets in odd places.
+    let same = mesh.to_string() == text.replace(' ', "");
+    if same { Ok(mesh) } else { Err("brackets do not match".to_owned()) }
+}
+
+fn number(text: &str) -> Result<i64, String> {
+    text.trim().parse().map_err(|_| format!("`{text}` is no number"))
+}

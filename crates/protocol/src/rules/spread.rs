@@ -1,0 +1,255 @@
+//! How operators run on pieces, one file a family: which operands must be cut or whole, and what the results then are.
+//!
+//! A [`Strategy`] speaks of one dimension of a mesh. A mesh of several dimensions takes one strategy for each: an
+//! operator on pieces is the same operator on smaller shapes. A strategy follows from an operand that is cut or partial
+//! already; the planner prices them. What no strategy covers is made whole first, which is slow and right.
+//!
+//! [`rewrite`] is for operators that need several steps where a dimension they fold is cut: a softmax is a maximum, a
+//! difference, an exponential, a sum and a quotient, each of which has strategies of its own.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "an operator without a rule here is gathered, which is slow and right"
+)]
+
+mod contract;
+mod elementwise;
+mod index;
+mod loss;
+mod normalize;
+mod random;
+mod reduce;
+mod rewrite;
+mod view;
+
+pub use rewrite::{Program, Source, Step, rewrite};
+
+use crate::placement::{Fold, Pieces, Placement, Placements};
+use crate::{Attr, Dims, Family, Meta, Op};
+use smallvec::{SmallVec, smallvec};
+
+/// What a rule knows of an operand: its metadata (none for a scalar or an absent one) and how it lies along the mesh
+/// dimension that is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct SpreadArg<'a> {
+    pub meta: Option<&'a Meta>,
+    pub placement: &'a Placement,
+}
+
+/// What [`strategies`] is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    pub op: Op,
+    pub args: &'a [SpreadArg<'a>],
+    pub attrs: &'a [Attr],
+    pub outputs: &'a [Meta],
+    /// Members along this dimension of the mesh.
+    pub members: usize,
+}
+
+/// What an instruction has on each member beside its operands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// Entry `entry` of the sizes in attribute `attr` is the size of the member's piece.
+    Size { attr: usize, entry: usize, pieces: Pieces },
+    /// Attributes `start` and `end` bound what the member holds of the range that they bound globally.
+    Window { start: usize, end: usize, pieces: Pieces },
+    /// Where the member's only interval begins is added to attribute `attr`, `factor` times.
+    Shift { attr: usize, factor: i64, pieces: Pieces },
+    /// Attribute `start` is where the member's only interval begins, `total` the size of the whole dimension: indices
+    /// outside of the interval count as zeros, those outside of the whole are errors.
+    Range { start: usize, total: usize, size: i64, pieces: Pieces },
+    /// A random box: attribute `global` holds the whole shape, entry `dim` of `start` the place of the piece in it.
+    Box { global: usize, start: usize, dim: usize, pieces: Pieces },
+    /// The operand is there on the first member only: a bias is added once.
+    First { operand: usize },
+}
+
+/// One way to run an operator along one dimension of a mesh.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strategy {
+    /// How each operand must lie.
+    pub needs: SmallVec<[Placement; 4]>,
+    /// How each result then lies.
+    pub gives: Placements,
+    pub locals: SmallVec<[Local; 1]>,
+}
+
+/// An operand that is cut: its position, the dimension, that dimension's size and the pieces.
+#[derive(Clone, Copy)]
+struct Lead<'a> {
+    position: usize,
+    dim: usize,
+    size: i64,
+    pieces: &'a Pieces,
+}
+
+/// Everything that follows from how the operands lie. The last one is always there: all whole.
+pub fn strategies(question: &Question<'_>) -> SmallVec<[Strategy; 4]> {
+    let mut found: SmallVec<[Strategy; 4]> = SmallVec::new();
+    for (position, arg) in question.args.iter().enumerate() {
+        let Some(meta) = arg.meta else { continue };
+        let strategy = match arg.placement {
+            Placement::Replicate => None,
+            Placement::Partial(fold) => question.partial(position, *fold),
+            Placement::Shard { dim, pieces } => meta
+                .dims
+                .get(*dim)
+                .and_then(|&size| question.follow(Lead { position, dim: *dim, size, pieces })),
+        };
+        if let Some(strategy) = strategy.filter(|strategy| !found.contains(strategy)) {
+            found.push(strategy);
+        }
+    }
+    found.push(question.whole());
+    found
+}
+
+/// How a result without operands is made in pieces of dimension `dim`; `None` where it is made whole and cut.
+pub fn made(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Strategy> {
+    match question.op.info().family {
+        Family::Random => random::made(question, dim, pieces),
+        Family::Create if question.op == Op::Full => {
+            let attr = question.op.info().attr_index("size")?;
+            let mut strategy = question.whole();
+            strategy.gives = smallvec![cut(dim, pieces)];
+            strategy.locals.push(Local::Size { attr, entry: dim, pieces: pieces.clone() });
+            Some(strategy)
+        }
+        _ => None,
+    }
+}
+
+/// Placement of a cut.
+fn cut(dim: usize, pieces: &Pieces) -> Placement {
+    Placement::Shard { dim, pieces: pieces.clone() }
+}
+
+fn normal(dim: i64, rank: usize) -> Option<usize> {
+    let rank_signed = i64::try_from(rank).ok()?;
+    let dim = if dim < 0 { dim + rank_signed } else { dim };
+    usize::try_from(dim).ok().filter(|&dim| dim < rank)
+}
+
+impl<'a> Question<'a> {
+    fn follow(&self, lead: Lead<'_>) -> Option<Strategy> {
+        match self.op.info().family {
+            Family::Elementwise | Family::Update => elementwise::follow(self, lead),
+            Family::Contract => contract::follow(self, lead),
+            Family::Reduce => reduce::follow(self, lead),
+            Family::Normalize => normalize::follow(self, lead),
+            Family::View => view::follow(self, lead),
+            Family::Index => index::follow(self, lead),
+            Family::Loss => loss::follow(self, lead),
+            Family::Random => random::follow(self, lead),
+            Family::Create | Family::Control | Family::Collective => None,
+        }
+    }
+
+    fn partial(&self, position: usize, fold: Fold) -> Option<Strategy> {
+        match self.op.info().family {
+            Family::Elementwise => elementwise::partial(self, position, fold),
+            Family::Contract => contract::partial(self, position, fold),
+            Family::Reduce => reduce::partial(self, fold),
+            Family::View => view::partial(self, fold),
+            Family::Update
+            | Family::Normalize
+            | Family::Index
+            | Family::Loss
+            | Family::Random
+            | Family::Create
+            | Family::Control
+            | Family::Collective => None,
+        }
+    }
+
+    /// All operands whole, and so are the results.
+    pub fn whole(&self) -> Strategy {
+        Strategy {
+            needs: self.args.iter().map(|_| Placement::Replicate).collect(),
+            gives: self.outputs.iter().map(|_| Placement::Replicate).collect(),
+            locals: SmallVec::new(),
+        }
+    }
+
+    fn meta(&self, position: usize) -> Option<&'a Meta> {
+        self.args.get(position)?.meta
+    }
+
+    fn rank(&self, position: usize) -> Option<usize> {
+        Some(self.meta(position)?.dims.len())
+    }
+
+    fn out_rank(&self) -> Option<usize> {
+        Some(self.outputs.first()?.dims.len())
+    }
+
+    fn attr(&self, name: &str) -> &'a Attr {
+        self.op
+            .info()
+            .attr_index(name)
+            .and_then(|index| self.attrs.get(index))
+            .unwrap_or(&Attr::Absent)
+    }
+
+    fn int(&self, name: &str) -> Option<i64> {
+        match self.attr(name) {
+            Attr::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn dim(&self, name: &str, rank: usize) -> Option<usize> {
+        normal(self.int(name)?, rank)
+    }
+
+    fn ints(&self, name: &str) -> Option<Dims> {
+        match self.attr(name) {
+            Attr::Ints(dims) => Some(*dims),
+            _ => None,
+        }
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        matches!(self.attr(name), Attr::Bool(true))
+    }
+
+    /// The strategy with these needs (absent ones whole) and gives.
+    fn answer(
+        &self,
+        needs: impl IntoIterator<Item = Placement>,
+        gives: impl IntoIterator<Item = Placement>,
+    ) -> Strategy {
+        let mut needs: SmallVec<[Placement; 4]> = needs.into_iter().collect();
+        needs.resize(self.args.len(), Placement::Replicate);
+        for (need, arg) in needs.iter_mut().zip(self.args) {
+            if arg.meta.is_none() {
+                *need = Placement::Replicate;
+            }
+        }
+        let mut gives: Placements = gives.into_iter().collect();
+        gives.resize(self.outputs.len(), Placement::Replicate);
+        Strategy { needs, gives, locals: SmallVec::new() }
+    }
+
+    /// Every value operand with a dimension of the lead's size as far from its end is cut there; the others stay whole.
+    fn aligned(&self, from_end: usize, lead: Lead<'_>) -> SmallVec<[Placement; 4]> {
+        let need = |arg: &SpreadArg<'_>| {
+            let meta = arg.meta?;
+            let dim = meta.dims.len().checked_sub(from_end)?;
+            (meta.dims.get(dim) == Some(&lead.size)).then(|| cut(dim, lead.pieces))
+        };
+        self.args.iter().map(|arg| need(arg).unwrap_or_default()).collect()
+    }
+
+    /// All operands are cut at the lead's dimension, where each must have the lead's size; so is every result at `to`.
+    fn alike(&self, lead: Lead<'_>, to: usize) -> Option<Strategy> {
+        let fits = |arg: &SpreadArg<'_>| {
+            arg.meta.is_none_or(|meta| meta.dims.get(lead.dim) == Some(&lead.size))
+        };
+        self.args.iter().all(fits).then(|| {
+            let needs = self.args.iter().map(|_| cut(lead.dim, lead.pieces));
+            self.answer(needs, self.outputs.iter().map(|_| cut(to, lead.pieces)))
+        })
+    }
+}

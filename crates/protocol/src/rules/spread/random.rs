@@ -1,0 +1,30 @@
+//! A number depends on its place in the whole tensor: each member draws its own box of it.
+
+use super::{Lead, Local, Question, Strategy, cut};
+use crate::placement::Pieces;
+use smallvec::smallvec;
+
+pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let mut strategy = question.alike(lead, lead.dim)?;
+    strategy.locals.push(random_box(question, lead.dim, lead.pieces)?);
+    Some(strategy)
+}
+
+pub(super) fn made(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Strategy> {
+    let attr = question.op.info().attr_index("size")?;
+    let mut strategy = question.whole();
+    strategy.gives = smallvec![cut(dim, pieces)];
+    strategy.locals = smallvec![
+        Local::Size { attr, entry: dim, pieces: pieces.clone() },
+        random_box(question, dim, pieces)?,
+    ];
+    Some(strategy)
+}
+
+/// Boxes have one interval a dimension.
+fn random_box(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Local> {
+    let info = question.op.info();
+    let (global, start) = (info.attr_index("global")?, info.attr_index("start")?);
+    let boxes = pieces.iter().all(|intervals| intervals.len() <= 1);
+    boxes.then(|| Local::Box { global, start, dim, pieces: pieces.clone() })
+}

@@ -1,0 +1,223 @@
+//! Views keep what can be kept: a cut dimension that stays, is merged with those after it, or is split.
+
+use super::{Lead, Local, Question, Strategy, cut};
+use crate::placement::{Fold, Interval, Intervals, Pieces, Placement};
+use crate::{Dims, Op};
+use smallvec::SmallVec;
+
+/// A merged dimension may be held in this many intervals; more of them cost more than they save.
+const INTERVALS_MAX: usize = 256;
+
+pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let rank = question.rank(0)?;
+    let to = question.outputs.first()?.dims;
+    match question.op {
+        Op::Reshape => {
+            let (dim, pieces) = regrouped(&question.meta(0)?.dims, &to, lead.dim, lead.pieces)?;
+            Some(resized(question, lead, dim, pieces))
+        }
+        Op::Expand => {
+            let dim = lead.dim + to.len().checked_sub(rank)?;
+            // A cut dimension of size 1 may be what is stretched.
+            let stays = to.get(dim) == Some(&lead.size);
+            stays.then(|| resized(question, lead, dim, lead.pieces.clone()))
+        }
+        Op::Permute => {
+            let dims = question.ints("dims")?;
+            let place = dims.iter().position(|&dim| super::normal(dim, rank) == Some(lead.dim))?;
+            question.alike(lead, place)
+        }
+        Op::Slice | Op::SliceScatter => {
+            if question.dim("dim", rank)? == lead.dim {
+                return window(question, lead);
+            }
+            question.alike(lead, lead.dim)
+        }
+        Op::Cat if question.dim("dim", rank)? == lead.dim => joined(question, lead),
+        Op::Cat => question.alike(lead, lead.dim),
+        Op::Select => {
+            let dim = question.dim("dim", rank)?;
+            let to = lead.dim.checked_sub(usize::from(dim < lead.dim))?;
+            if dim == lead.dim { None } else { question.alike(lead, to) }
+        }
+        Op::SelectScatter => {
+            let dim = question.dim("dim", rank)?;
+            if lead.position != 0 || dim == lead.dim {
+                return None;
+            }
+            let source = lead.dim - usize::from(dim < lead.dim);
+            let here = cut(lead.dim, lead.pieces);
+            Some(question.answer([here.clone(), cut(source, lead.pieces)], [here]))
+        }
+        Op::Stack => {
+            let dim = question.dim("dim", rank + 1)?;
+            question.alike(lead, lead.dim + usize::from(dim <= lead.dim))
+        }
+        Op::Flip => {
+            let flipped = question
+                .ints("dims")?
+                .iter()
+                .any(|&dim| super::normal(dim, rank) == Some(lead.dim));
+            if flipped { None } else { question.alike(lead, lead.dim) }
+        }
+        Op::Pad => {
+            // Pairs from the last dimension on.
+            let pad = question.ints("pad")?;
+            let first = 2 * (rank - 1 - lead.dim);
+            let padded = pad.iter().skip(first).take(2).any(|&size| size != 0);
+            if padded { None } else { question.alike(lead, lead.dim) }
+        }
+        Op::Repeat => {
+            let repeats = question.ints("repeats")?;
+            let dim = lead.dim + repeats.len().checked_sub(rank)?;
+            if repeats.get(dim) == Some(&1) { question.alike(lead, dim) } else { None }
+        }
+        _ => None,
+    }
+}
+
+/// Moving elements about is linear, and does not fold.
+pub(super) fn partial(question: &Question<'_>, fold: Fold) -> Option<Strategy> {
+    let all = question.args.iter().all(|arg| *arg.placement == Placement::Partial(fold));
+    // What a pad fills in would be folded once a member.
+    let moves = question.op != Op::Pad;
+    (all && moves).then(|| {
+        let partial = || Placement::Partial(fold);
+        let needs = question.args.iter().map(|_| partial());
+        question.answer(needs, [partial()])
+    })
+}
+
+/// The result's cut dimension has the member's size there.
+fn resized(question: &Question<'_>, lead: Lead<'_>, dim: usize, pieces: Pieces) -> Strategy {
+    let mut strategy = question.answer([cut(lead.dim, lead.pieces)], [cut(dim, &pieces)]);
+    strategy.locals.push(Local::Size { attr: 0, entry: dim, pieces });
+    strategy
+}
+
+/// A slice along the cut dimension stays where it is.
+fn window(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let info = question.op.info();
+    let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);
+    if question.int("step")? != 1 || lead.position != 0 {
+        return None;
+    }
+    let limit = |value: i64| value.clamp(0, lead.size);
+    let from = question.int("start")?;
+    let until = question.int("end")?;
+    let wrap = |value: i64| limit(if value < 0 { value.saturating_add(lead.size) } else { value });
+    let (from, until) = (wrap(from), wrap(until));
+    let part = lead.pieces.window(Interval { start: from, end: until.max(from) });
+    let whole = cut(lead.dim, lead.pieces);
+    let mut strategy = if question.op == Op::Slice {
+        question.answer([whole], [cut(lead.dim, &part)])
+    } else {
+        question.answer([whole.clone(), cut(lead.dim, &part)], [whole])
+    };
+    strategy.locals.push(Local::Window { start, end, pieces: lead.pieces.clone() });
+    Some(strategy)
+}
+
+/// Pieces one after the other: each member joins its own.
+fn joined(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let mut offset = 0;
+    let mut held: Vec<Intervals> = vec![Intervals::new(); question.members];
+    let mut needs: SmallVec<[Placement; 4]> = SmallVec::new();
+    for arg in question.args {
+        let size = *arg.meta?.dims.get(lead.dim)?;
+        let pieces = match arg.placement {
+            Placement::Shard { dim, pieces } if *dim == lead.dim => pieces.clone(),
+            _ => Pieces::even(size, question.members),
+        };
+        for (list, intervals) in held.iter_mut().zip(pieces.iter()) {
+            for Interval { start, end } in intervals {
+                list.push(Interval { start: start + offset, end: end + offset });
+            }
+        }
+        needs.push(cut(lead.dim, &pieces));
+        offset += size;
+    }
+    let pieces = Pieces::new(held);
+    Some(question.answer(needs, [cut(lead.dim, &pieces)]))
+}
+
+/// Where a cut of dimension `cut` goes when `from` is seen as `to`: the dimension there, and its pieces.
+fn regrouped(from: &Dims, to: &Dims, cut: usize, pieces: &Pieces) -> Option<(usize, Pieces)> {
+    if from.contains(&0) {
+        return None;
+    }
+    let (from_group, to_group) = group(from, to, cut)?;
+    let product = |dims: &[i64]| dims.iter().product::<i64>();
+    let flat = spread(
+        pieces,
+        product(from.get(from_group.start..cut)?),
+        *from.get(cut)?,
+        product(from.get(cut + 1..from_group.end)?),
+    )?;
+    to_group.clone().find_map(|dim| {
+        let size = *to.get(dim)?;
+        let outer = product(to.get(to_group.start..dim)?);
+        let inner = product(to.get(dim + 1..to_group.end)?);
+        let block = Interval { start: 0, end: size * inner };
+        let pieces = flat.window(block).divided(inner)?;
+        (pieces.cover(size) && spread(&pieces, outer, size, inner)? == flat)
+            .then_some((dim, pieces))
+    })
+}
+
+/// The pieces in units of the group's elements: `outer` blocks of `size`, each index of which is `inner` elements.
+fn spread(pieces: &Pieces, outer: i64, size: i64, inner: i64) -> Option<Pieces> {
+    let most = pieces.iter().map(<[Interval]>::len).max()?;
+    if usize::try_from(outer).ok()?.checked_mul(most)? > INTERVALS_MAX {
+        return None;
+    }
+    let blocks = |intervals: &[Interval]| {
+        let mut all = Intervals::new();
+        for block in 0..outer {
+            for Interval { start, end } in intervals {
+                let at = |index: i64| (block * size + index) * inner;
+                let next = Interval { start: at(*start), end: at(*end) };
+                match all.last_mut() {
+                    Some(last) if last.end == next.start => last.end = next.end,
+                    Some(_) | None if next.is_empty() => {}
+                    Some(_) | None => all.push(next),
+                }
+            }
+        }
+        all
+    };
+    Some(Pieces::new(pieces.iter().map(blocks)))
+}
+
+type Range = std::ops::Range<usize>;
+
+/// The shortest runs of dimensions around `cut` that hold the same elements in both shapes.
+fn group(from: &Dims, to: &Dims, cut: usize) -> Option<(Range, Range)> {
+    let (mut from_end, mut to_end) = (0, 0);
+    while from_end < from.len() {
+        let (from_start, to_start) = (from_end, to_end);
+        let mut left = *from.get(from_end)?;
+        from_end += 1;
+        let mut right = 1;
+        loop {
+            if left == right && (to_end > to_start || left == 1) {
+                break;
+            }
+            if left <= right {
+                left *= from.get(from_end)?;
+                from_end += 1;
+            } else {
+                right *= to.get(to_end)?;
+                to_end += 1;
+            }
+        }
+        if (from_start..from_end).contains(&cut) {
+            // Dimensions of size 1 that follow belong to nobody; a cut one may need a place to go.
+            if to_end == to_start {
+                to_end = (to_end + 1).min(to.len());
+            }
+            return (to_end > to_start).then_some((from_start..from_end, to_start..to_end));
+        }
+    }
+    None
+}

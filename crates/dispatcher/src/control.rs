@@ -3,10 +3,12 @@
 use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink, WorkerIndex};
 use crate::failure::Failure;
-use crate::handle::{Handle, Value};
+use crate::handle::{Handle, Shards, Value};
+use crate::motion::Mover;
 use crate::planted;
 use gt_protocol::message::Message;
-use gt_protocol::placement::Placement;
+use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
+use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Attr, Id, Instruction, Op, Operand};
 use smallvec::{SmallVec, smallvec};
 
@@ -83,16 +85,16 @@ impl Dispatcher {
     ) -> Result<(), Fault> {
         let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
         match state.take(slot) {
-            Handle::Live(value) => self.free_value(session, &value, sink),
+            Handle::Live(value) => self.free_value(&value, sink),
             Handle::Failed(_) => {}
             Handle::Free => return Err(Fault::UnknownSlot { op: Op::Free, slot: u64::from(slot) }),
         }
         Ok(())
     }
 
-    pub(crate) fn free_value(&mut self, session: SessionId, value: &Value, sink: &mut dyn Sink) {
-        for (&worker, &slot) in value.layout.mesh.members().iter().zip(&value.slots) {
-            self.free_slots(session, worker, &[slot], sink);
+    pub(crate) fn free_value(&mut self, value: &Value, sink: &mut dyn Sink) {
+        for (worker, slot) in value.held() {
+            self.free_slots(worker, &[slot], sink);
         }
     }
 
@@ -118,14 +120,27 @@ impl Dispatcher {
             self.trace_plain(session, instruction, sink);
         }
         self.planning = value.number;
-        let mesh = value.layout.mesh.clone();
-        let sharded = matches!(value.layout.placement, Placement::Shard { .. });
-        let slots = if sharded { self.gather(session, slot, &mesh, sink) } else { value.slots };
-        let (Some(&worker), Some(&held)) = (mesh.members().first(), slots.first()) else {
+        let value_is_partial = value.shards.layout.is_partial();
+        let mut mover = Mover::new(self, session, sink);
+        let (from, target) = match read_from(&value.shards.layout) {
+            None => (value.shards, None),
+            Some(target) => {
+                let brought = mover.redistribute(value.meta, &value.shards, &target);
+                (Shards { layout: target, slots: brought.slots }, Some(brought.owned))
+            }
+        };
+        let gathered = target == Some(true);
+        let Some((worker, held)) = from.held().next() else {
             return Err(Fault::UnknownSlot { op: Op::Read, slot: u64::from(slot) });
         };
-        if sharded && planted::FREE_EARLY {
-            self.free_members(session, &mesh, &slots, sink);
+        // What was partial is whole now, for the next reader too.
+        let remembered = gathered && value_is_partial;
+        if remembered {
+            mover.replace(slot, from.clone());
+        }
+        let temporary = gathered && !remembered;
+        if temporary && planted::FREE_EARLY {
+            mover.free_shards(&from);
         }
         let kind = RequestKind::Read { value: value.number };
         let request = self.open_request(session, number, smallvec![worker], kind);
@@ -136,8 +151,8 @@ impl Dispatcher {
             *first = Attr::Int(request);
         }
         self.send(session, worker, &word, sink);
-        if sharded && !planted::FREE_EARLY {
-            self.free_members(session, &mesh, &slots, sink);
+        if temporary && !planted::FREE_EARLY {
+            Mover::new(self, session, sink).free_shards(&from);
         }
         Ok(())
     }
@@ -158,7 +173,7 @@ impl Dispatcher {
             }
         };
         self.planning = value.number;
-        for (&worker, &held) in value.layout.mesh.members().iter().zip(&value.slots) {
+        for (worker, held) in value.shards.held() {
             let mut word = self.word(Op::Chunk);
             word.operands.push(Operand::Value(Id::slot(held)));
             word.attrs.clone_from(&instruction.attrs);
@@ -236,6 +251,47 @@ impl Dispatcher {
         request
     }
 
+    /// The layout that `distribute` asks for: a text, or one dimension over all workers.
+    fn asked_layout(
+        &self,
+        instruction: &Instruction<'_>,
+        value: &Value,
+    ) -> Result<Layout, RuleError> {
+        let mistake =
+            |class, text: String| RuleError { class, text: format!("distribute: {text}") };
+        let dims = &value.meta.dims;
+        let alive = self.alive();
+        if let Attr::Text(text) = instruction.attr("layout") {
+            let layout = Layout::parse(text, dims)
+                .map_err(|error| mistake(ErrorClass::Value, error.to_string()))?;
+            let absent = layout.mesh().members().iter().find(|worker| !alive.contains(worker));
+            return match absent {
+                Some(worker) => Err(mistake(
+                    ErrorClass::Value,
+                    format!("worker {worker} of layout {layout} is not connected; workers {alive:?} are"),
+                )),
+                None => Ok(layout),
+            };
+        }
+        if alive.is_empty() {
+            return Err(mistake(ErrorClass::Runtime, "no worker is connected".to_owned()));
+        }
+        let mesh = Mesh::line(&alive);
+        let rank = i64::try_from(dims.len()).unwrap_or(0);
+        let Attr::Int(asked) = *instruction.attr("dim") else {
+            return Ok(Layout::replicated(mesh));
+        };
+        let dim = usize::try_from(if asked < 0 { asked + rank } else { asked }).ok();
+        let Some((dim, &size)) = dim.and_then(|dim| Some((dim, dims.get(dim)?))) else {
+            return Err(mistake(
+                ErrorClass::Index,
+                format!("dimension {asked} of a tensor of shape {dims}"),
+            ));
+        };
+        let pieces = Pieces::even(size, mesh.len());
+        Ok(Layout::new(mesh, [Placement::Shard { dim, pieces }].into_iter().collect()))
+    }
+
     fn distribute(
         &mut self,
         session: SessionId,
@@ -259,26 +315,21 @@ impl Dispatcher {
             }
             Handle::Live(value) => value,
         };
-        let rank = i64::try_from(value.meta.dims.len()).unwrap_or(0);
-        let dim = match instruction.attrs.first() {
-            Some(Attr::Int(dim)) => {
-                let dim = if *dim < 0 { *dim + rank } else { *dim };
-                let dim = usize::try_from(dim).ok().filter(|&dim| dim < value.meta.dims.len());
-                Some(dim.ok_or(Fault::Attribute { op, name: "dim" })?)
-            }
-            _ => None,
-        };
         let moved = self.moved_bytes;
-        let Some(shards) = self.spread_out(session, source, dim, sink) else {
-            return Err(Fault::UnknownSlot { op, slot: u64::from(source) });
+        let layout = match self.asked_layout(instruction, &value) {
+            Ok(layout) => layout,
+            Err(error) => {
+                self.fail(session, instruction, number, &error, sink);
+                return Ok(());
+            }
         };
-        if let Some(state) = self.sessions.get_mut(&session) {
-            let layout = shards.layout;
-            state.define(
-                target,
-                Value { meta: value.meta, number, output: 0, layout, slots: shards.slots },
-            );
-        }
+        self.grant_wishes(session, instruction, sink);
+        let value = self.value_mut(session, source).cloned().unwrap_or(value);
+        let mut mover = Mover::new(self, session, sink);
+        let brought = mover.redistribute(value.meta, &value.shards, &layout);
+        let brought = mover.own(value.meta, &layout, brought);
+        let shards = Shards { layout, slots: brought };
+        self.define_values(session, instruction, number, [(value.meta, shards)]);
         self.trace_line(session, instruction, number, moved, sink);
         Ok(())
     }
@@ -302,4 +353,16 @@ fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
 
 fn answer_failed(session: SessionId, request: u64, failure: &Failure, sink: &mut dyn Sink) {
     sink.session(session, &Message::FailedReply { request, failure: failure.message(session) });
+}
+
+/// Where a value is brought together to be read: on its first member. Nothing where that holds it all.
+fn read_from(layout: &Layout) -> Option<Layout> {
+    if layout.is_whole() {
+        return None;
+    }
+    let mesh = layout.mesh();
+    if layout.is_partial() {
+        return Some(Layout::replicated(mesh.clone()));
+    }
+    mesh.members().first().map(|&first| Layout::on(first))
 }

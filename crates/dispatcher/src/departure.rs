@@ -4,10 +4,11 @@ use crate::Dispatcher;
 use crate::control::RequestKind;
 use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::failure::{Cause, Failure};
+use crate::handle::{Shards, Value};
 use crate::planted;
 use crate::worker::Worker;
 use gt_protocol::message::{self, FailureClass, Message};
-use gt_protocol::placement::{Layout, Mesh, Placement};
+use gt_protocol::placement::{Layout, Mesh};
 use gt_protocol::{Id, Op};
 use smallvec::SmallVec;
 
@@ -17,7 +18,7 @@ impl Dispatcher {
         let Some(state) = self.sessions.remove(&session) else { return };
         self.requests.retain(|_, request| request.session != session);
         for (_, value) in state.values().filter(|_| !planted::LEAK_ON_LEAVE) {
-            self.free_value(session, value, sink);
+            self.free_value(value, sink);
         }
     }
 
@@ -33,7 +34,7 @@ impl Dispatcher {
         for session in &sessions {
             let orphans = self.forget_worker(*session, index, &text);
             for (worker, slot) in orphans {
-                self.free_slots(*session, worker, &[slot], sink);
+                self.free_slots(worker, &[slot], sink);
             }
             sink.session(*session, &Message::WorkerLeft { index, reason: message::clip(reason) });
         }
@@ -80,30 +81,31 @@ impl Dispatcher {
         let Some(state) = self.sessions.get_mut(&session) else { return orphans };
         let touched: Vec<u32> = state
             .values()
-            .filter(|(_, value)| value.layout.mesh.members().contains(&index))
+            .filter(|(_, value)| value.held().any(|(worker, _)| worker == index))
             .map(|(slot, _)| slot)
             .collect();
         for slot in touched {
-            let Some(value) = state.value(slot).cloned() else { continue };
-            let kept: SmallVec<[(u32, u32); 2]> = value
-                .layout
-                .mesh
-                .members()
-                .iter()
-                .copied()
-                .zip(value.slots.iter().copied())
-                .filter(|(worker, _)| *worker != index)
-                .collect();
-            let replicated = value.layout.placement == Placement::Replicate;
-            if replicated && !kept.is_empty() {
-                let members: SmallVec<[u32; 8]> = kept.iter().map(|(worker, _)| *worker).collect();
-                if let Some(value) = state.value_mut(slot) {
-                    value.layout =
-                        Layout { mesh: Mesh::new(&members), placement: Placement::Replicate };
-                    value.slots = kept.iter().map(|(_, slot)| *slot).collect();
-                }
+            let Some(value) = state.value_mut(slot) else { continue };
+            orphans.extend(forget_copies(value, index));
+            if !value.shards.held().any(|(worker, _)| worker == index) {
                 continue;
             }
+            let kept: SmallVec<[(u32, u32); 2]> =
+                value.shards.held().filter(|(worker, _)| *worker != index).collect();
+            if value.shards.layout.is_whole() && !kept.is_empty() {
+                let members: SmallVec<[u32; 8]> = kept.iter().map(|(worker, _)| *worker).collect();
+                value.shards = Shards {
+                    layout: Layout::replicated(Mesh::line(&members)),
+                    slots: kept.iter().map(|(_, slot)| *slot).collect(),
+                };
+                continue;
+            }
+            if let Some(copy) = value.copies.pop() {
+                value.shards = copy;
+                orphans.extend(kept);
+                continue;
+            }
+            let value = value.clone();
             let site = state.site_of(value.number);
             let cause = Cause {
                 number: value.number,
@@ -117,4 +119,13 @@ impl Dispatcher {
         }
         orphans
     }
+}
+
+/// Copies with a piece on that worker are no copies any more; what is left of them.
+fn forget_copies(value: &mut Value, index: WorkerIndex) -> Vec<(u32, u32)> {
+    let (lost, kept): (Vec<Shards>, Vec<Shards>) = std::mem::take(&mut value.copies)
+        .into_iter()
+        .partition(|copy| copy.on(index).is_some());
+    value.copies = kept;
+    lost.iter().flat_map(Shards::held).filter(|(worker, _)| *worker != index).collect()
 }

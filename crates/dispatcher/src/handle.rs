@@ -5,15 +5,52 @@ use gt_protocol::Meta;
 use gt_protocol::placement::Layout;
 use smallvec::SmallVec;
 
+/// Slots of a value: one on each member of its layout's mesh, in the mesh's order.
+pub(crate) type Slots = SmallVec<[u32; 2]>;
+
+/// A value's pieces: how they lie, and the slot on each member.
+#[derive(Clone, Debug)]
+pub(crate) struct Shards {
+    pub layout: Layout,
+    pub slots: Slots,
+}
+
+impl Shards {
+    /// Each member with its slot.
+    pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.layout.mesh().members().iter().copied().zip(self.slots.iter().copied())
+    }
+
+    /// The slot on `worker`, if it is a member.
+    pub fn on(&self, worker: u32) -> Option<u32> {
+        self.slots.get(self.layout.mesh().place(worker)?).copied()
+    }
+}
+
 /// A value that exists (or will, once the workers get there).
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub meta: Meta,
     pub number: u64,
     pub output: u8,
-    pub layout: Layout,
-    /// The slot on each member of the layout's mesh.
-    pub slots: SmallVec<[u32; 2]>,
+    pub shards: Shards,
+    /// The same value once more, elsewhere or otherwise: what a neighbouring mesh has fetched already.
+    pub copies: Vec<Shards>,
+    /// How it is to lie from its first use on: a value that a client is still sending is on one worker.
+    pub wish: Option<Layout>,
+}
+
+impl Value {
+    /// The only worker that holds it, where it is whole there and stays there.
+    #[inline]
+    pub fn single(&self) -> Option<u32> {
+        if self.wish.is_some() { None } else { self.shards.layout.single() }
+    }
+
+    /// Every worker that holds a piece, with its slot.
+    pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.shards.held().chain(self.copies.iter().flat_map(Shards::held))
+    }
 }
 
 /// A client's slot.

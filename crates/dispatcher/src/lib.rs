@@ -8,12 +8,12 @@
 //! order give the same outputs. The core never looks inside tensor bytes.
 
 mod answers;
-mod collect;
 mod control;
 mod departure;
 mod event;
 mod failure;
 mod handle;
+mod motion;
 mod plan;
 mod planted;
 mod scope;
@@ -46,6 +46,7 @@ pub struct Dispatcher {
     /// Words of the instruction that is being planned.
     scratch: Vec<u32>,
     moved_bytes: u64,
+    prices: plan::Prices,
 }
 
 impl Dispatcher {
@@ -165,7 +166,7 @@ impl Dispatcher {
 
     /// Where a client's value lies, as the trace prints it; `None` for an unknown slot.
     pub fn layout_of(&self, session: SessionId, slot: u32) -> Option<String> {
-        self.sessions.get(&session)?.value(slot).map(|value| value.layout.to_string())
+        self.sessions.get(&session)?.value(slot).map(|value| value.shards.layout.to_string())
     }
 
     /// What a session's signal means, as its client wrote it; `None` where nothing was configured.

@@ -3,19 +3,24 @@
 //! A value on one worker is the common case and takes the short way (`local`). Where an operand is spread over several
 //! workers, `spread` asks the sharding rules; without an answer everything is made whole first.
 
+mod choose;
+mod cost;
 mod local;
+mod member;
+mod scoped;
 mod spread;
 mod words;
 
+pub use cost::Prices;
+
 use crate::Dispatcher;
-use crate::collect::Shards;
 use crate::event::{Fault, SessionId, Sink, TraceNotes};
 use crate::failure::{Cause, Failure};
-use crate::handle::{Handle, Value};
+use crate::handle::{Handle, Shards, Slots, Value};
 use crate::planted;
 use crate::session::Session;
 use gt_protocol::message::Message;
-use gt_protocol::placement::{Layout, Mesh, Placement};
+use gt_protocol::placement::Layout;
 use gt_protocol::rules::{Arg, ErrorClass, Outputs, RuleError, infer};
 use gt_protocol::{Id, Instruction, Meta, Operand};
 use smallvec::SmallVec;
@@ -71,6 +76,9 @@ impl Dispatcher {
         outputs: &[Meta],
         sink: &mut dyn Sink,
     ) {
+        if let Some(scope) = self.scope_of(session, instruction) {
+            return self.plan_scoped(session, instruction, number, outputs, &scope, sink);
+        }
         let worker = match place {
             Place::One(worker) => Some(*worker),
             Place::Nowhere => self.home(session),
@@ -79,7 +87,9 @@ impl Dispatcher {
         match worker {
             Some(worker) => self.plan_local(session, instruction, number, outputs, worker, sink),
             None if matches!(place, Place::Several) => {
-                self.plan_spread(session, instruction, number, outputs, sink);
+                self.grant_wishes(session, instruction, sink);
+                let Some(mesh) = self.common_mesh(session, instruction) else { return };
+                self.plan_spread(session, instruction, number, outputs, &mesh, sink);
             }
             None => self.fail(session, instruction, number, &no_worker(), sink),
         }
@@ -141,14 +151,14 @@ impl Dispatcher {
         session: SessionId,
         instruction: &Instruction<'_>,
         number: u64,
-        results: impl IntoIterator<Item = (Meta, Layout, SmallVec<[u32; 2]>)>,
+        results: impl IntoIterator<Item = (Meta, Shards)>,
     ) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        for (output, (id, (meta, layout, slots))) in
-            (0..).zip(instruction.outputs.iter().zip(results))
-        {
+        for (output, (id, (meta, shards))) in (0..).zip(instruction.outputs.iter().zip(results)) {
             if let Some(slot) = id.as_slot() {
-                state.define(slot, Value { meta, number, output, layout, slots });
+                let value =
+                    Value { meta, number, output, shards, copies: Vec::new(), wish: None };
+                state.define(slot, value);
             }
         }
     }
@@ -188,10 +198,15 @@ impl Dispatcher {
         sink.trace(session, &line, &TraceNotes::default());
     }
 
-    /// The pieces of a live value.
-    pub(crate) fn shards_of(&self, session: SessionId, slot: u32) -> Option<Shards> {
+    pub(crate) fn value_mut(&mut self, session: SessionId, slot: u32) -> Option<&mut Value> {
+        self.sessions.get_mut(&session)?.value_mut(slot)
+    }
+
+    /// The slots of a copy that lies so.
+    pub(crate) fn copy_of(&self, session: SessionId, slot: u32, layout: &Layout) -> Option<Slots> {
         let value = self.sessions.get(&session)?.value(slot)?;
-        Some(Shards { layout: value.layout.clone(), slots: value.slots.clone() })
+        let copy = value.copies.iter().find(|copy| copy.layout == *layout)?;
+        Some(copy.slots.clone())
     }
 }
 
@@ -214,7 +229,7 @@ fn in_numbers<'a>(
             Some(Handle::Live(value)) => {
                 let gap = if results.is_empty() { "" } else { " " };
                 // Writing to a string cannot fail.
-                let _ = write!(results, "{gap}{} {}", value.meta, value.layout);
+                let _ = write!(results, "{gap}{} {}", value.meta, value.shards.layout);
             }
             Some(Handle::Failed(failure)) => error = Some(failure.cause().text.clone()),
             Some(Handle::Free) | None => {}
@@ -272,7 +287,7 @@ fn find(state: &Session, instruction: &Instruction<'_>) -> Result<Place, Fault> 
             }
             Handle::Failed(failure) => return Ok(Place::Failed(failure.clone())),
             Handle::Live(value) => {
-                place = match (place, value.layout.mesh.single()) {
+                place = match (place, value.single()) {
                     (Place::Nowhere, Some(worker)) => Place::One(worker),
                     (Place::One(one), Some(worker)) if one == worker => Place::One(one),
                     _ => Place::Several,
@@ -297,25 +312,6 @@ fn infer_outputs(state: &Session, instruction: &Instruction<'_>) -> Result<Outpu
         })
         .collect();
     infer(instruction.op, &args, &instruction.attrs)
-}
-
-/// Metadata of the operands, nothing for scalars and absent ones.
-pub(crate) fn metas_of(
-    state: &Session,
-    instruction: &Instruction<'_>,
-) -> SmallVec<[Option<Meta>; 4]> {
-    let meta = |operand: &Operand| match operand {
-        Operand::Value(id) => {
-            id.as_slot().and_then(|slot| state.value(slot)).map(|value| value.meta)
-        }
-        Operand::Absent | Operand::Scalar(_) => None,
-    };
-    instruction.operands.iter().map(meta).collect()
-}
-
-/// One worker holds it all.
-pub(crate) fn on_one(worker: u32) -> Layout {
-    Layout { mesh: Mesh::new(&[worker]), placement: Placement::Replicate }
 }
 
 /// The part of a number that travels to a worker.

@@ -43,6 +43,11 @@ impl Session {
         self.scopes.by_signal.get(&signal).map(|(scope, _)| scope)
     }
 
+    /// Whether any signal has a meaning.
+    pub fn is_scoped(&self) -> bool {
+        !self.scopes.by_signal.is_empty()
+    }
+
     /// The instruction `configure`.
     pub fn configure(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
         let fault = |name| Fault::Attribute { op: Op::Configure, name };

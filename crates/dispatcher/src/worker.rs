@@ -61,6 +61,17 @@ impl Dispatcher {
         self.worker_mut(index).map_or(0, Worker::take_slot)
     }
 
+    pub(crate) fn take_tag(&mut self) -> i64 {
+        let tag = self.next_tag;
+        self.next_tag = self.next_tag.wrapping_add(1);
+        tag
+    }
+
+    /// Bytes that travel from worker to worker.
+    pub(crate) fn count_moved(&mut self, bytes: u64) {
+        self.moved_bytes = self.moved_bytes.saturating_add(bytes);
+    }
+
     /// An instruction of the plan's own, for the number that is being planned.
     pub(crate) fn word(&self, op: Op) -> Instruction<'static> {
         let mut word = Instruction::new(op);
@@ -117,7 +128,6 @@ impl Dispatcher {
     /// Frees slots on a worker. No word on whose they are: a slot is the worker's, whatever the session.
     pub(crate) fn free_slots(
         &mut self,
-        _session: SessionId,
         index: WorkerIndex,
         slots: &[u32],
         sink: &mut dyn crate::Sink,

@@ -3,6 +3,8 @@
 use super::low_half;
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
+use crate::handle::Shards;
+use gt_protocol::placement::Layout;
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Id, Instruction, Meta, wire};
 use smallvec::{SmallVec, smallvec};
@@ -26,18 +28,19 @@ impl Dispatcher {
         }
         let slots: SmallVec<[u32; 4]> = outputs.iter().map(|_| self.take_slot(worker)).collect();
         let Some(state) = self.sessions.get(&session) else { return };
-        let held = |slot: u32| state.value(slot).and_then(|value| value.slots.first());
+        let held = |slot: u32| state.value(slot).and_then(|value| value.shards.slots.first());
         wire::rebind(&mut words, instruction, low_half(number), slots.iter().copied(), |slot| {
             held(slot).copied().unwrap_or(u32::MAX)
         });
         let first = instruction.values().next().and_then(Id::as_slot);
         let layout = first
             .and_then(|slot| state.value(slot))
-            .map_or_else(|| super::on_one(worker), |value| value.layout.clone());
+            .map_or_else(|| Layout::on(worker), |value| value.shards.layout.clone());
         self.send_words(session, worker, &words, sink);
         self.scratch = words;
-        let results =
-            outputs.iter().zip(slots).map(|(meta, slot)| (*meta, layout.clone(), smallvec![slot]));
+        let results = outputs.iter().zip(slots).map(|(meta, slot)| {
+            (*meta, Shards { layout: layout.clone(), slots: smallvec![slot] })
+        });
         self.define_values(session, instruction, number, results);
     }
 }

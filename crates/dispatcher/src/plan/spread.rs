@@ -1,324 +1,432 @@
-//! The long way: operands on several workers. Bring every operand to what the sharding rule needs, run on each member,
-//! fold what is partial.
+//! The long way: operands on several workers. Bring every operand to where and how the chosen strategy needs it, and
+//! run on each member. What is partial stays so until something needs it whole.
 
+use super::choose::{Asked, Choice, Lies, choose};
 use super::low_half;
-use super::metas_of;
-use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
-use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
-use gt_protocol::sharding::{Finish, Give, Need, Question, ShardArg, Spread, spread};
+use crate::handle::{Shards, Slots};
+use crate::motion::{Brought, Mover};
+use crate::{Dispatcher, planted};
+use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
+use gt_protocol::rules::spread::{Program, Question, Source, SpreadArg, made, rewrite};
+use gt_protocol::rules::{Arg, RuleError, infer};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
 use smallvec::SmallVec;
 
-/// Metadata, layout and slots of each result.
-type Placed = SmallVec<[(Meta, Layout, SmallVec<[u32; 2]>); 2]>;
-
-/// An operand as the members of the mesh will see it.
-enum Brought {
-    /// A scalar or an absent operand: the same for all.
-    Plain(Operand),
-    /// One slot a member; freed afterwards where it was made for this instruction only.
-    Slots { slots: SmallVec<[u32; 2]>, temporary: bool },
+/// An operand of a plan.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Absent,
+    Scalar(Scalar),
+    Value(Held),
 }
 
+/// A value that a plan works on.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub meta: Meta,
+    pub shards: Shards,
+    /// The session's slot for it; nothing for what the plan made itself.
+    pub slot: Option<u32>,
+}
+
+/// What one step of a plan runs.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'r> {
+    pub op: Op,
+    pub attrs: &'r [Attr],
+    pub outputs: &'r [Meta],
+    pub payload: &'r [u8],
+    pub consumes: u16,
+}
+
+/// A result of a step.
+pub(super) type Placed = SmallVec<[(Meta, Shards); 2]>;
+
 impl Dispatcher {
+    /// Plans an instruction on `mesh`.
     pub(super) fn plan_spread(
         &mut self,
         session: SessionId,
         instruction: &Instruction<'_>,
         number: u64,
         outputs: &[Meta],
+        mesh: &Mesh,
         sink: &mut dyn Sink,
     ) {
-        let Some(mesh) = self.common_mesh(session, instruction) else { return };
-        let plan = self.rule(session, instruction, outputs, &mesh);
-        let pieces = plan.as_ref().map(|plan| Pieces::even(plan.size, mesh.len()));
-        let mut brought: SmallVec<[Brought; 4]> = SmallVec::new();
-        for (position, operand) in instruction.operands.iter().enumerate() {
-            let Operand::Value(id) = *operand else {
-                brought.push(Brought::Plain(*operand));
-                continue;
-            };
-            let slot = id.as_slot().unwrap_or(u32::MAX);
-            let need = plan.as_ref().and_then(|plan| plan.needs.get(position));
-            brought.push(match (need, &pieces) {
-                (Some(Need::Cut(dim)), Some(pieces)) => {
-                    self.bring_cut(session, slot, &mesh, *dim, pieces, sink)
-                }
-                _ => self.bring_whole(session, slot, &mesh, sink),
-            });
-        }
-        let slots =
-            self.run_on_members(session, instruction, number, &mesh, plan.as_ref(), &brought, sink);
-        let results = match (&plan, pieces) {
-            (Some(plan), Some(pieces)) => {
-                self.settle(session, outputs, &mesh, plan, &pieces, slots, sink)
-            }
-            _ => whole_results(outputs, &mesh, slots),
+        let operands = self.given(session, instruction);
+        let run = Run {
+            op: instruction.op,
+            attrs: &instruction.attrs,
+            outputs,
+            payload: instruction.payload,
+            consumes: instruction.consumes,
         };
-        self.define_values(session, instruction, number, results);
-        for operand in brought {
-            if let Brought::Slots { slots, temporary: true } = operand {
-                self.free_members(session, &mesh, &slots, sink);
-            }
+        let placed = Mover::new(self, session, sink).run(run, operands, mesh);
+        match placed {
+            Ok(placed) => self.define_values(session, instruction, number, placed),
+            Err(error) => self.fail(session, instruction, number, &error, sink),
         }
     }
 
-    /// The largest mesh among the operands (the first of that size).
-    fn common_mesh(&self, session: SessionId, instruction: &Instruction<'_>) -> Option<Mesh> {
-        let state = self.sessions.get(&session)?;
-        let mut chosen: Option<Mesh> = None;
-        for id in instruction.values() {
-            let Some(value) = id.as_slot().and_then(|slot| state.value(slot)) else { continue };
-            if chosen.as_ref().is_none_or(|mesh| value.layout.mesh.len() > mesh.len()) {
-                chosen = Some(value.layout.mesh.clone());
-            }
-        }
-        chosen
-    }
-
-    /// The sharding rule's answer for operands that are cut on `mesh`.
-    fn rule(
+    fn given(
         &self,
         session: SessionId,
         instruction: &Instruction<'_>,
-        outputs: &[Meta],
-        mesh: &Mesh,
-    ) -> Option<Spread> {
-        let state = self.sessions.get(&session)?;
-        let metas = metas_of(state, instruction);
-        let args: SmallVec<[ShardArg<'_>; 4]> = instruction
-            .operands
-            .iter()
-            .zip(&metas)
-            .map(|(operand, meta)| {
-                let cut = match operand {
-                    Operand::Value(id) => id
-                        .as_slot()
-                        .and_then(|slot| state.value(slot))
-                        .filter(|value| value.layout.mesh == *mesh)
-                        .and_then(|value| match &value.layout.placement {
-                            Placement::Shard { dim, .. } => Some(*dim),
-                            Placement::Replicate => None,
-                        }),
-                    Operand::Absent | Operand::Scalar(_) => None,
-                };
-                ShardArg { meta: meta.as_ref(), cut }
-            })
-            .collect();
-        spread(&Question {
-            op: instruction.op,
-            args: &args,
-            attrs: &instruction.attrs,
-            outputs,
-            members: mesh.len(),
-        })
-    }
-
-    fn bring_whole(
-        &mut self,
-        session: SessionId,
-        slot: u32,
-        mesh: &Mesh,
-        sink: &mut dyn Sink,
-    ) -> Brought {
-        let Some(shards) = self.shards_of(session, slot) else {
-            return Brought::Plain(Operand::Absent);
+    ) -> SmallVec<[Given; 4]> {
+        let value = |id: &Id| {
+            let slot = id.as_slot()?;
+            let value = self.sessions.get(&session)?.value(slot)?;
+            Some(Held { meta: value.meta, shards: value.shards.clone(), slot: Some(slot) })
         };
-        let already = shards.layout.mesh == *mesh;
-        match shards.layout.placement {
-            Placement::Replicate if already => {
-                Brought::Slots { slots: shards.slots, temporary: false }
-            }
-            // A parameter stays replicated once it has been needed so.
-            Placement::Replicate => {
-                let slots = self.replicate(session, slot, mesh, sink);
-                Brought::Slots { slots, temporary: false }
-            }
-            Placement::Shard { .. } => {
-                let slots = self.gather(session, slot, mesh, sink);
-                Brought::Slots { slots, temporary: true }
-            }
-        }
-    }
-
-    fn bring_cut(
-        &mut self,
-        session: SessionId,
-        slot: u32,
-        mesh: &Mesh,
-        dim: usize,
-        pieces: &Pieces,
-        sink: &mut dyn Sink,
-    ) -> Brought {
-        let Some(shards) = self.shards_of(session, slot) else {
-            return Brought::Plain(Operand::Absent);
+        let given = |operand: &Operand| match operand {
+            Operand::Absent => Given::Absent,
+            Operand::Scalar(scalar) => Given::Scalar(*scalar),
+            Operand::Value(id) => value(id).map_or(Given::Absent, Given::Value),
         };
-        let wanted = Placement::Shard { dim, pieces: pieces.clone() };
-        if shards.layout.mesh == *mesh && shards.layout.placement == wanted {
-            return Brought::Slots { slots: shards.slots, temporary: false };
-        }
-        let whole = self.bring_whole(session, slot, mesh, sink);
-        let Brought::Slots { slots, temporary } = whole else { return whole };
-        let cut = self.cut_whole(session, mesh, &slots, dim, pieces, sink);
-        if temporary {
-            self.free_members(session, mesh, &slots, sink);
-        }
-        Brought::Slots { slots: cut, temporary: true }
+        instruction.operands.iter().map(given).collect()
     }
 
-    /// Runs the instruction on each member; the results' slots, one list an output.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one instruction's whole plan; a struct would only rename it"
-    )]
-    fn run_on_members(
-        &mut self,
+    /// The mesh of the instruction's operands: the largest (the first of that size).
+    pub(super) fn common_mesh(
+        &self,
         session: SessionId,
         instruction: &Instruction<'_>,
-        number: u64,
+    ) -> Option<Mesh> {
+        let state = self.sessions.get(&session)?;
+        let mut chosen: Option<&Mesh> = None;
+        for id in instruction.values() {
+            let Some(value) = id.as_slot().and_then(|slot| state.value(slot)) else { continue };
+            let mesh = value.shards.layout.mesh();
+            if chosen.is_none_or(|other| mesh.len() > other.len()) {
+                chosen = Some(mesh);
+            }
+        }
+        chosen.cloned()
+    }
+}
+
+impl Mover<'_> {
+    /// Runs one operator on `mesh`: by several steps where it folds what is cut, else by one.
+    pub(super) fn run(
+        &mut self,
+        run: Run<'_>,
+        operands: SmallVec<[Given; 4]>,
         mesh: &Mesh,
-        plan: Option<&Spread>,
-        brought: &[Brought],
-        sink: &mut dyn Sink,
-    ) -> SmallVec<[SmallVec<[u32; 2]>; 2]> {
-        let mut slots: SmallVec<[SmallVec<[u32; 2]>; 2]> =
-            instruction.outputs.iter().map(|_| SmallVec::new()).collect();
-        let sizes = plan.map(|plan| Pieces::even(plan.size, mesh.len()));
-        let sizes: SmallVec<[i64; 8]> = sizes.iter().flat_map(Pieces::sizes).collect();
-        for (member, &worker) in mesh.members().iter().enumerate() {
-            let mut planned = Instruction::new(plan.map_or(instruction.op, |plan| plan.op));
-            planned.tag = low_half(number);
-            planned.payload = instruction.payload;
-            planned.attrs = match plan {
-                Some(plan) => local_attrs(plan, sizes.get(member).copied().unwrap_or(0)),
-                None => instruction.attrs.clone(),
+    ) -> Result<Placed, RuleError> {
+        let lies: SmallVec<[Lies; 4]> = operands.iter().map(|given| lies(given, mesh)).collect();
+        if let Some(program) = rewritten(run, &lies, mesh) {
+            return self.run_program(run, &program, &operands, mesh);
+        }
+        let asked =
+            Asked { op: run.op, attrs: run.attrs, outputs: run.outputs, prices: &self.core.prices };
+        let choice = choose(&asked, mesh, &lies);
+        Ok(self.run_one(run, operands, mesh, &choice))
+    }
+
+    fn run_program(
+        &mut self,
+        run: Run<'_>,
+        program: &Program,
+        operands: &[Given],
+        mesh: &Mesh,
+    ) -> Result<Placed, RuleError> {
+        let mut made: Vec<Placed> = Vec::new();
+        for step in &program.steps {
+            let given: SmallVec<[Given; 4]> =
+                step.operands.iter().map(|source| self.resolve(*source, operands, &made)).collect();
+            let args: SmallVec<[Arg<'_>; 4]> = given
+                .iter()
+                .map(|given| match given {
+                    Given::Absent => Arg::Absent,
+                    Given::Scalar(scalar) => Arg::Scalar(*scalar),
+                    Given::Value(held) => Arg::Value(&held.meta),
+                })
+                .collect();
+            let outputs = infer(step.op, &args, &step.attrs)?;
+            let run = Run {
+                op: step.op,
+                attrs: &step.attrs,
+                outputs: &outputs,
+                payload: &[],
+                consumes: 0,
             };
-            for (position, operand) in brought.iter().enumerate() {
-                planned.operands.push(match operand {
-                    Brought::Plain(operand) => *operand,
-                    Brought::Slots { slots, temporary } => {
-                        if !temporary {
-                            planned.consumes |= instruction.consumes & (1_u16 << position.min(15));
-                        }
-                        Operand::Value(Id::slot(slots.get(member).copied().unwrap_or(u32::MAX)))
+            let placed = self.run(run, given, mesh)?;
+            made.push(placed);
+        }
+        let mut results = Placed::new();
+        for (source, wanted) in program.results.iter().zip(run.outputs) {
+            let Given::Value(held) = self.resolve(*source, operands, &made) else { continue };
+            results.push(self.finished(held, *wanted, mesh)?);
+        }
+        for (_, shards) in made.into_iter().flatten() {
+            self.free_shards(&shards);
+        }
+        Ok(results)
+    }
+
+    /// A result of a program in slots of its own, in the dtype and shape that the instruction promised.
+    fn finished(
+        &mut self,
+        held: Held,
+        wanted: Meta,
+        mesh: &Mesh,
+    ) -> Result<(Meta, Shards), RuleError> {
+        let (op, attr) = if held.meta.dtype == wanted.dtype {
+            (Op::Reshape, Attr::Ints(wanted.dims))
+        } else {
+            (Op::Cast, Attr::Dtype(wanted.dtype))
+        };
+        let outputs = [Meta::new(wanted.dtype, held.meta.dims)];
+        let run = Run { op, attrs: &[attr], outputs: &outputs, payload: &[], consumes: 0 };
+        let mut placed = self.run(run, SmallVec::from_iter([Given::Value(held)]), mesh)?;
+        placed.pop().ok_or_else(super::no_worker)
+    }
+
+    fn resolve(&self, source: Source, operands: &[Given], made: &[Placed]) -> Given {
+        match source {
+            Source::Absent => Given::Absent,
+            Source::Scalar(scalar) => Given::Scalar(scalar),
+            Source::Operand(position) => match operands.get(position) {
+                // An earlier step may have made it whole for good.
+                Some(Given::Value(held)) => Given::Value(self.refreshed(held)),
+                Some(given) => given.clone(),
+                None => Given::Absent,
+            },
+            Source::Step(step, output) => made
+                .get(step)
+                .and_then(|placed| placed.get(output))
+                .map_or(Given::Absent, |(meta, shards)| {
+                    Given::Value(Held { meta: *meta, shards: shards.clone(), slot: None })
+                }),
+        }
+    }
+
+    fn refreshed(&self, held: &Held) -> Held {
+        let state = self.core.sessions.get(&self.session);
+        let value = held.slot.and_then(|slot| state?.value(slot));
+        match value {
+            Some(value) => Held { shards: value.shards.clone(), ..held.clone() },
+            None => held.clone(),
+        }
+    }
+
+    /// One instruction on each member.
+    fn run_one(
+        &mut self,
+        run: Run<'_>,
+        operands: SmallVec<[Given; 4]>,
+        mesh: &Mesh,
+        choice: &Choice,
+    ) -> Placed {
+        let mut brought: SmallVec<[Option<Brought>; 4]> = SmallVec::new();
+        for (given, need) in operands.iter().zip(&choice.needs) {
+            brought.push(match given {
+                Given::Value(held) if is_named_once(held, &operands) => {
+                    let held = self.refreshed(held);
+                    Some(self.bring(&held, need))
+                }
+                // The other operand still needs it as it lies.
+                Given::Value(held) => Some(self.redistribute(held.meta, &held.shards, need)),
+                Given::Absent | Given::Scalar(_) => None,
+            });
+        }
+        let mut results: SmallVec<[Slots; 2]> =
+            run.outputs.iter().map(|_| Slots::new()).collect();
+        for (place, &worker) in mesh.members().iter().enumerate() {
+            let mut word = self.core.word(run.op);
+            word.payload = run.payload;
+            word.attrs = super::member::local_attrs(run, choice, mesh, place);
+            for (position, (given, brought)) in operands.iter().zip(&brought).enumerate() {
+                word.operands.push(match (given, brought) {
+                    (Given::Scalar(scalar), _) => Operand::Scalar(*scalar),
+                    (_, Some(_)) if super::member::withheld(choice, mesh, place, position) => {
+                        Operand::Absent
                     }
+                    (_, Some(brought)) => {
+                        if !brought.owned {
+                            word.consumes |= run.consumes & (1_u16 << position.min(15));
+                        }
+                        let slot = brought.slots.get(place).copied().unwrap_or(u32::MAX);
+                        Operand::Value(Id::slot(slot))
+                    }
+                    (_, None) => Operand::Absent,
                 });
             }
-            for list in &mut slots {
-                let slot = self.take_slot(worker);
+            for list in &mut results {
+                let slot = self.core.take_slot(worker);
                 list.push(slot);
-                planned.outputs.push(Id::slot(slot));
+                word.outputs.push(Id::slot(slot));
             }
-            self.send(session, worker, &planned, sink);
+            self.send(worker, &word);
+        }
+        for (brought, need) in brought.iter().zip(&choice.needs) {
+            if let Some(brought) = brought {
+                self.discard(need, brought);
+            }
+        }
+        run.outputs
+            .iter()
+            .zip(results)
+            .zip(&choice.gives)
+            .map(|((meta, slots), layout)| (*meta, Shards { layout: layout.clone(), slots }))
+            .collect()
+    }
+
+    /// An operand as the instruction needs it. What is made whole once stays whole.
+    fn bring(&mut self, held: &Held, need: &Layout) -> Brought {
+        let Some(slot) = held.slot else {
+            return self.redistribute(held.meta, &held.shards, need);
+        };
+        let from = &held.shards;
+        if from.layout == *need {
+            return self.redistribute(held.meta, from, need);
+        }
+        let copy = self.core.copy_of(self.session, slot, need);
+        if let Some(slots) = copy {
+            return Brought { slots, owned: false };
+        }
+        if need.is_whole() && (from.layout.is_whole() || from.layout.is_partial()) {
+            return Brought { slots: self.make_whole(held.meta, from, slot, need), owned: false };
+        }
+        if from.layout.is_partial() && from.layout.mesh() == need.mesh() {
+            // The fold is remembered too: it is smaller, and the next reader needs no other.
+            let brought = self.redistribute(held.meta, from, need);
+            if brought.owned {
+                let shards = Shards { layout: need.clone(), slots: brought.slots.clone() };
+                self.replace(slot, shards);
+            }
+            return Brought { owned: false, ..brought };
+        }
+        self.redistribute(held.meta, from, need)
+    }
+
+    /// Whole on every member of `need`, and remembered so.
+    fn make_whole(&mut self, meta: Meta, from: &Shards, slot: u32, need: &Layout) -> Slots {
+        if from.layout.is_whole() && need.mesh().contains(from.layout.mesh()) {
+            return self.replicate(meta, from, slot, need);
+        }
+        let brought = self.redistribute(meta, from, need);
+        if !brought.owned {
+            return brought.slots;
+        }
+        let shards = Shards { layout: need.clone(), slots: brought.slots.clone() };
+        if from.layout.mesh() == need.mesh() {
+            self.replace(slot, shards);
+        } else if let Some(value) = self.core.value_mut(self.session, slot) {
+            value.copies.push(shards);
+        }
+        brought.slots
+    }
+
+    /// A whole value becomes whole on more workers; those that hold it keep their slots.
+    fn replicate(&mut self, meta: Meta, from: &Shards, slot: u32, need: &Layout) -> Slots {
+        let Some((source, held)) = from.held().next() else { return Slots::new() };
+        let mut slots = Slots::new();
+        for &member in need.mesh().members() {
+            let here = from.on(member);
+            slots.push(match here {
+                Some(slot) => slot,
+                None => self.transfer(source, held, member, meta),
+            });
+        }
+        if !planted::REPLICA_FORGOTTEN
+            && let Some(value) = self.core.value_mut(self.session, slot)
+        {
+            value.shards = Shards { layout: need.clone(), slots: slots.clone() };
         }
         slots
     }
 
-    /// Folds partial results and finishes means; metadata, layout and slots of each result.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one instruction's whole plan; a struct would only rename it"
-    )]
-    fn settle(
-        &mut self,
-        session: SessionId,
-        outputs: &[Meta],
-        mesh: &Mesh,
-        plan: &Spread,
-        pieces: &Pieces,
-        slots: SmallVec<[SmallVec<[u32; 2]>; 2]>,
-        sink: &mut dyn Sink,
-    ) -> Placed {
-        let mut results: Placed = SmallVec::new();
-        for ((meta, give), mut slots) in outputs.iter().zip(&plan.gives).zip(slots) {
-            let placement = match give {
-                Give::Cut(dim) => Placement::Shard { dim: *dim, pieces: pieces.clone() },
-                Give::Whole => Placement::Replicate,
-                Give::Partial(fold) => {
-                    slots = self.all_reduce(session, mesh, &slots, *fold, meta.bytes(), sink);
-                    Placement::Replicate
-                }
-            };
-            results.push((*meta, Layout { mesh: mesh.clone(), placement }, slots));
-        }
-        match plan.finish {
-            Finish::Nothing => {}
-            Finish::DivideBy(count) => {
-                for (_, _, slots) in &mut results {
-                    let divisor = |_: usize| Operand::Scalar(Scalar::Float(count));
-                    *slots = self.divide(session, mesh, slots, divisor, sink);
-                }
-            }
-            Finish::DivideByOutput1 => {
-                let divisors =
-                    results.get(1).map(|(_, _, slots)| slots.clone()).unwrap_or_default();
-                if let Some((_, _, slots)) = results.first_mut() {
-                    let divisor = |member: usize| {
-                        let slot = divisors.get(member).copied().unwrap_or(u32::MAX);
-                        Operand::Value(Id::slot(slot))
-                    };
-                    *slots = self.divide(session, mesh, slots, divisor, sink);
-                }
-            }
-        }
-        results
-    }
-
-    /// `slots / divisor` on each member; the dividend is freed.
-    fn divide(
-        &mut self,
-        session: SessionId,
-        mesh: &Mesh,
-        slots: &[u32],
-        divisor: impl Fn(usize) -> Operand,
-        sink: &mut dyn Sink,
-    ) -> SmallVec<[u32; 2]> {
-        let mut quotients = SmallVec::new();
-        for (member, (&worker, &slot)) in mesh.members().iter().zip(slots).enumerate() {
-            let quotient = self.take_slot(worker);
-            let mut word = self.word(Op::Div);
-            word.consumes = 1;
-            word.outputs.push(Id::slot(quotient));
-            word.operands.push(Operand::Value(Id::slot(slot)));
-            word.operands.push(divisor(member));
-            self.send(session, worker, &word, sink);
-            quotients.push(quotient);
-        }
-        self.free_members(session, mesh, slots, sink);
-        quotients
-    }
-
-    pub(crate) fn free_members(
-        &mut self,
-        session: SessionId,
-        mesh: &Mesh,
-        slots: &[u32],
-        sink: &mut dyn Sink,
-    ) {
-        for (&worker, &slot) in mesh.members().iter().zip(slots) {
-            self.free_slots(session, worker, &[slot], sink);
-        }
+    /// The session's value lies otherwise from now on.
+    pub(crate) fn replace(&mut self, slot: u32, shards: Shards) {
+        let Some(value) = self.core.value_mut(self.session, slot) else { return };
+        let old = std::mem::replace(&mut value.shards, shards);
+        self.free_shards(&old);
     }
 }
 
-/// The rule's attributes with the piece's size in place of the global one.
-fn local_attrs(plan: &Spread, size: i64) -> SmallVec<[Attr; 2]> {
-    let mut attrs = plan.attrs.clone();
-    if let Some((position, dim)) = plan.local_size
-        && let Some(Attr::Ints(dims)) = attrs.get_mut(position)
-        && let Some(place) = dims.as_mut_slice().get_mut(dim)
-    {
-        *place = size;
-    }
-    attrs
+fn is_named_once(held: &Held, operands: &[Given]) -> bool {
+    let same = |given: &&Given| matches!(given, Given::Value(other) if other.slot == held.slot);
+    held.slot.is_none() || operands.iter().filter(same).count() == 1
 }
 
-fn whole_results(
-    outputs: &[Meta],
-    mesh: &Mesh,
-    slots: SmallVec<[SmallVec<[u32; 2]>; 2]>,
-) -> Placed {
-    let layout = Layout { mesh: mesh.clone(), placement: Placement::Replicate };
-    outputs.iter().zip(slots).map(|(meta, slots)| (*meta, layout.clone(), slots)).collect()
+/// How an operand lies, seen from `mesh`.
+fn lies(given: &Given, mesh: &Mesh) -> Lies {
+    let Given::Value(held) = given else {
+        return Lies { meta: None, placements: Placements::new(), elsewhere: false };
+    };
+    let layout = &held.shards.layout;
+    let same_shape = layout.mesh().shape() == mesh.shape();
+    let here = layout.mesh() == mesh;
+    let placements = if same_shape && !(layout.is_partial() && !here) {
+        layout.placements().iter().cloned().collect()
+    } else {
+        Placements::from_elem(Placement::Replicate, mesh.rank())
+    };
+    let elsewhere = !here && !(layout.is_whole() && layout.mesh().contains(mesh));
+    Lies { meta: Some(held.meta), placements, elsewhere }
+}
+
+/// The steps in place of an operator that folds what some dimension of the mesh cuts.
+fn rewritten(run: Run<'_>, operands: &[Lies], mesh: &Mesh) -> Option<Program> {
+    (0..mesh.rank()).filter(|&axis| mesh.size(axis) > 1).find_map(|axis| {
+        let args: SmallVec<[SpreadArg<'_>; 4]> = operands
+            .iter()
+            .map(|lies| SpreadArg {
+                meta: lies.meta.as_ref(),
+                placement: lies.placements.get(axis).unwrap_or(&Placement::Replicate),
+            })
+            .collect();
+        rewrite(&Question {
+            op: run.op,
+            args: &args,
+            attrs: run.attrs,
+            outputs: run.outputs,
+            members: mesh.size(axis),
+        })
+    })
+}
+
+/// How a result without operands is made in pieces: the cut along each mesh dimension, or nothing where it is made
+/// whole and cut afterwards.
+pub(super) fn made_as(run: Run<'_>, layout: &Layout) -> Option<Choice> {
+    let mut locals = SmallVec::new();
+    for (axis, placement) in layout.placements().iter().enumerate() {
+        let Placement::Shard { dim, pieces } = placement else { continue };
+        let question = Question {
+            op: run.op,
+            args: &[],
+            attrs: run.attrs,
+            outputs: run.outputs,
+            members: layout.mesh().size(axis),
+        };
+        let strategy = made(&question, *dim, pieces)?;
+        locals.extend(strategy.locals.into_iter().map(|local| (axis, local)));
+    }
+    if layout.is_partial() {
+        return None;
+    }
+    Some(Choice { needs: SmallVec::new(), gives: SmallVec::from_iter([layout.clone()]), locals })
+}
+
+impl Mover<'_> {
+    /// A result without operands, made as `layout` says.
+    pub(super) fn create(&mut self, run: Run<'_>, layout: &Layout) -> Result<Placed, RuleError> {
+        let mesh = layout.mesh().clone();
+        if let Some(choice) = made_as(run, layout) {
+            return Ok(self.run_one(run, SmallVec::new(), &mesh, &choice));
+        }
+        let whole = self.run(run, SmallVec::new(), &mesh)?;
+        let mut cut = Placed::new();
+        for (meta, shards) in whole {
+            let brought = self.redistribute(meta, &shards, layout);
+            if brought.owned {
+                self.free_shards(&shards);
+            }
+            cut.push((meta, Shards { layout: layout.clone(), slots: brought.slots }));
+        }
+        Ok(cut)
+    }
+
 }

@@ -4,7 +4,7 @@
 use super::low_half;
 use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink};
-use crate::handle::{Handle, Value};
+use crate::handle::{Handle, Shards, Value};
 use crate::session::Session;
 use gt_protocol::placement::Layout;
 use gt_protocol::{Meta, Op, wire};
@@ -41,6 +41,9 @@ impl Dispatcher {
     ) -> Option<()> {
         let Self { sessions, workers, .. } = self;
         let state = sessions.get_mut(&session)?;
+        if state.is_scoped() {
+            return None;
+        }
         let [_, tag, flags, rest @ ..] = &mut *words else { return None };
         let (defined, rest) = rest.split_at_mut_checked(outputs.len())?;
         let operands = rest.get_mut(..op.info().operands.len())?;
@@ -53,13 +56,15 @@ impl Dispatcher {
         }
         for word in operands {
             if *word < wire::SLOT_LIMIT {
-                *word = *state.value(*word)?.slots.first()?;
+                *word = *state.value(*word)?.shards.slots.first()?;
             }
         }
         let number = state.number(*tag);
         (*tag, *flags) = (low_half(number), *flags & 0xffff);
         let held = worker.take_slot();
-        let value = Value { meta: *meta, number, output: 0, layout, slots: smallvec![held] };
+        let shards = Shards { layout, slots: smallvec![held] };
+        let value =
+            Value { meta: *meta, number, output: 0, shards, copies: Vec::new(), wish: None };
         state.define(*slot, value);
         *slot = held;
         sink.words(index, words);
@@ -72,11 +77,11 @@ fn common(state: &Session, operands: &[u32]) -> Option<(u32, Layout)> {
     let mut found: Option<(u32, &Layout)> = None;
     for &word in operands.iter().filter(|&&word| word < wire::SLOT_LIMIT) {
         let Handle::Live(value) = state.handle(word) else { return None };
-        let worker = value.layout.mesh.single()?;
+        let worker = value.single()?;
         match found {
             Some((other, _)) if other != worker => return None,
             Some(_) => {}
-            None => found = Some((worker, &value.layout)),
+            None => found = Some((worker, &value.shards.layout)),
         }
     }
     found.map(|(worker, layout)| (worker, layout.clone()))

@@ -1,0 +1,91 @@
+//! What one member of a mesh gets of an instruction: sizes of its piece, where it begins, operands that only the first
+//! member has.
+
+use super::choose::Choice;
+use super::spread::Run;
+use gt_protocol::placement::{Interval, Mesh, Pieces};
+use gt_protocol::rules::spread::Local;
+use gt_protocol::{Attr, Dims, Meta};
+use smallvec::SmallVec;
+
+/// The attributes that the member at `place` of the mesh gets.
+pub(super) fn local_attrs(
+    run: Run<'_>,
+    choice: &Choice,
+    mesh: &Mesh,
+    place: usize,
+) -> SmallVec<[Attr; 2]> {
+    let mut attrs: SmallVec<[Attr; 2]> = run.attrs.iter().cloned().collect();
+    for (axis, local) in &choice.locals {
+        apply(&mut attrs, local, mesh.coordinate(place, *axis), run.outputs);
+    }
+    attrs
+}
+
+/// Whether the member at `place` goes without that operand.
+pub(super) fn withheld(choice: &Choice, mesh: &Mesh, place: usize, operand: usize) -> bool {
+    choice.locals.iter().any(|(axis, local)| {
+        *local == Local::First { operand } && mesh.coordinate(place, *axis) != 0
+    })
+}
+
+fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs: &[Meta]) {
+    match local {
+        Local::Size { attr, entry, pieces } => set_entry(attrs, *attr, *entry, pieces.size(member)),
+        Local::Window { start, end, pieces } => {
+            let held = pieces.of(member);
+            let total = pieces.total();
+            for (attr, default) in [(*start, 0), (*end, total)] {
+                let bound = match attrs.get(attr) {
+                    Some(Attr::Int(bound)) if *bound < 0 => bound.saturating_add(total),
+                    Some(Attr::Int(bound)) => *bound,
+                    _ => default,
+                };
+                let before = |one: &Interval| one.end.min(bound.max(one.start)) - one.start;
+                let local = held.iter().map(before).sum();
+                set(attrs, attr, Attr::Int(local));
+            }
+        }
+        Local::Shift { attr, factor, pieces } => {
+            if let Some(Attr::Int(value)) = attrs.get_mut(*attr) {
+                *value = value.saturating_add(factor.saturating_mul(begin(pieces, member)));
+            }
+        }
+        Local::Range { start, total, size, pieces } => {
+            set(attrs, *start, Attr::Int(begin(pieces, member)));
+            set(attrs, *total, Attr::Int(*size));
+        }
+        Local::Box { global, start, dim, pieces } => {
+            let Some(whole) = outputs.first().map(|meta| meta.dims) else { return };
+            if !matches!(attrs.get(*start), Some(Attr::Ints(_))) {
+                let zeros: SmallVec<[i64; 8]> = whole.iter().map(|_| 0).collect();
+                set(attrs, *global, Attr::Ints(whole));
+                set(attrs, *start, Attr::Ints(Dims::new(&zeros).unwrap_or(Dims::EMPTY)));
+            }
+            set_entry(attrs, *start, *dim, begin(pieces, member));
+        }
+        Local::First { .. } => {}
+    }
+}
+
+/// Where the member's interval begins; an empty one begins at the end, so that it lies inside.
+fn begin(pieces: &Pieces, member: usize) -> i64 {
+    pieces.of(member).first().map_or_else(|| pieces.total(), |interval| interval.start)
+}
+
+fn set(attrs: &mut SmallVec<[Attr; 2]>, at: usize, value: Attr) {
+    if attrs.len() <= at {
+        attrs.resize(at + 1, Attr::Absent);
+    }
+    if let Some(attr) = attrs.get_mut(at) {
+        *attr = value;
+    }
+}
+
+fn set_entry(attrs: &mut SmallVec<[Attr; 2]>, at: usize, entry: usize, value: i64) {
+    if let Some(Attr::Ints(dims)) = attrs.get_mut(at)
+        && let Some(place) = dims.as_mut_slice().get_mut(entry)
+    {
+        *place = value;
+    }
+}

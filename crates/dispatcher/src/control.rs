@@ -251,45 +251,44 @@ impl Dispatcher {
         request
     }
 
-    /// The layout that `distribute` asks for: a text, or one dimension over all workers.
+    /// The layout that `distribute` asks for: a text, or one dimension over all workers. The workers that it names may
+    /// have left meanwhile, which is no fault of the client's.
     fn asked_layout(
         &self,
         instruction: &Instruction<'_>,
         value: &Value,
-    ) -> Result<Layout, RuleError> {
-        let mistake =
-            |class, text: String| RuleError { class, text: format!("distribute: {text}") };
+    ) -> Result<Result<Layout, RuleError>, Fault> {
+        let op = instruction.op;
+        let mistake = |text: String| {
+            Ok(Err(RuleError { class: ErrorClass::Runtime, text: format!("distribute: {text}") }))
+        };
         let dims = &value.meta.dims;
         let alive = self.alive();
         if let Attr::Text(text) = instruction.attr("layout") {
-            let layout = Layout::parse(text, dims)
-                .map_err(|error| mistake(ErrorClass::Value, error.to_string()))?;
+            let layout =
+                Layout::parse(text, dims).map_err(|_| Fault::Attribute { op, name: "layout" })?;
             let absent = layout.mesh().members().iter().find(|worker| !alive.contains(worker));
             return match absent {
-                Some(worker) => Err(mistake(
-                    ErrorClass::Value,
-                    format!("worker {worker} of layout {layout} is not connected; workers {alive:?} are"),
+                Some(worker) => mistake(format!(
+                    "worker {worker} of layout {layout} is not connected; {alive:?} are"
                 )),
-                None => Ok(layout),
+                None => Ok(Ok(layout)),
             };
         }
         if alive.is_empty() {
-            return Err(mistake(ErrorClass::Runtime, "no worker is connected".to_owned()));
+            return mistake("no worker is connected to the dispatcher".to_owned());
         }
         let mesh = Mesh::line(&alive);
         let rank = i64::try_from(dims.len()).unwrap_or(0);
         let Attr::Int(asked) = *instruction.attr("dim") else {
-            return Ok(Layout::replicated(mesh));
+            return Ok(Ok(Layout::replicated(mesh)));
         };
         let dim = usize::try_from(if asked < 0 { asked + rank } else { asked }).ok();
         let Some((dim, &size)) = dim.and_then(|dim| Some((dim, dims.get(dim)?))) else {
-            return Err(mistake(
-                ErrorClass::Index,
-                format!("dimension {asked} of a tensor of shape {dims}"),
-            ));
+            return Err(Fault::Attribute { op, name: "dim" });
         };
         let pieces = Pieces::even(size, mesh.len());
-        Ok(Layout::new(mesh, [Placement::Shard { dim, pieces }].into_iter().collect()))
+        Ok(Ok(Layout::new(mesh, [Placement::Shard { dim, pieces }].into_iter().collect())))
     }
 
     fn distribute(
@@ -315,8 +314,8 @@ impl Dispatcher {
             }
             Handle::Live(value) => value,
         };
-        let moved = self.moved_bytes;
-        let layout = match self.asked_layout(instruction, &value) {
+        let moved_before = self.moved_bytes;
+        let layout = match self.asked_layout(instruction, &value)? {
             Ok(layout) => layout,
             Err(error) => {
                 self.fail(session, instruction, number, &error, sink);
@@ -330,7 +329,7 @@ impl Dispatcher {
         let brought = mover.own(value.meta, &layout, brought);
         let shards = Shards { layout, slots: brought };
         self.define_values(session, instruction, number, [(value.meta, shards)]);
-        self.trace_line(session, instruction, number, moved, sink);
+        self.trace_line(session, instruction, number, moved_before, sink);
         Ok(())
     }
 }

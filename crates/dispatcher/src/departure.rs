@@ -123,9 +123,8 @@ impl Dispatcher {
 
 /// Copies with a piece on that worker are no copies any more; what is left of them.
 fn forget_copies(value: &mut Value, index: WorkerIndex) -> Vec<(u32, u32)> {
-    let (lost, kept): (Vec<Shards>, Vec<Shards>) = std::mem::take(&mut value.copies)
-        .into_iter()
-        .partition(|copy| copy.on(index).is_some());
+    let (lost, kept): (Vec<Shards>, Vec<Shards>) =
+        std::mem::take(&mut value.copies).into_iter().partition(|copy| copy.on(index).is_some());
     value.copies = kept;
     lost.iter().flat_map(Shards::held).filter(|(worker, _)| *worker != index).collect()
 }

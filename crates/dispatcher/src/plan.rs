@@ -76,7 +76,7 @@ impl Dispatcher {
         outputs: &[Meta],
         sink: &mut dyn Sink,
     ) {
-        if let Some(scope) = self.scope_of(session, instruction) {
+        if let Some(scope) = self.layout_scope(session, instruction) {
             return self.plan_scoped(session, instruction, number, outputs, &scope, sink);
         }
         let worker = match place {
@@ -111,7 +111,7 @@ impl Dispatcher {
     }
 
     /// Marks the results as failed, with this instruction as the root cause, and says so to the client.
-    fn fail(
+    pub(crate) fn fail(
         &mut self,
         session: SessionId,
         instruction: &Instruction<'_>,
@@ -146,7 +146,7 @@ impl Dispatcher {
     }
 
     /// Enters the results of an instruction into the session's table.
-    fn define_values(
+    pub(crate) fn define_values(
         &mut self,
         session: SessionId,
         instruction: &Instruction<'_>,
@@ -156,8 +156,7 @@ impl Dispatcher {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         for (output, (id, (meta, shards))) in (0..).zip(instruction.outputs.iter().zip(results)) {
             if let Some(slot) = id.as_slot() {
-                let value =
-                    Value { meta, number, output, shards, copies: Vec::new(), wish: None };
+                let value = Value { meta, number, output, shards, copies: Vec::new(), wish: None };
                 state.define(slot, value);
             }
         }

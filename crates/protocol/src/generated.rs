@@ -3432,7 +3432,10 @@ static TABLE: &[OpInfo] = &[
         aten: "",
         family: Family::Control,
         operands: &[OperandInfo { name: "self", kind: OperandKind::Required }],
-        attrs: &[AttrInfo { name: "dim", kind: AttrKind::Int, optional: true, appended: false }],
+        attrs: &[
+            AttrInfo { name: "dim", kind: AttrKind::Int, optional: true, appended: false },
+            AttrInfo { name: "layout", kind: AttrKind::Text, optional: true, appended: true },
+        ],
         outputs: 1,
         dtype: DtypeRule::Family,
         index: "",

@@ -218,7 +218,8 @@ impl Client {
             Step::Distribute { source, dim } => {
                 let mut instruction = Instruction::new(Op::Distribute);
                 instruction.operands.push(self.operand(Term::Value(source)));
-                instruction.attrs.push(dim.map_or(Attr::Absent, Attr::Int));
+                let dim = dim.map_or(Attr::Absent, Attr::Int);
+                instruction.attrs.extend([dim, Attr::Absent]);
                 self.define(instruction, evaluated, words);
             }
             Step::Free(ids) => {

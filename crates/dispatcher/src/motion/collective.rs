@@ -33,8 +33,7 @@ impl Mover<'_> {
         meta: Meta,
     ) -> Slots {
         let tag = Attr::Int(self.core.take_tag());
-        let attrs =
-            [group(line), Attr::Choice(fold.choice()), dim_attr(dim), sizes(pieces), tag];
+        let attrs = [group(line), Attr::Choice(fold.choice()), dim_attr(dim), sizes(pieces), tag];
         self.count(line, meta.bytes());
         self.together(line, Op::ReduceScatter, &attrs)
     }
@@ -63,8 +62,7 @@ impl Mover<'_> {
         meta: Meta,
     ) -> Slots {
         let tag = Attr::Int(self.core.take_tag());
-        let attrs =
-            [group(line), dim_attr(from), sizes(held), dim_attr(to), sizes(wanted), tag];
+        let attrs = [group(line), dim_attr(from), sizes(held), dim_attr(to), sizes(wanted), tag];
         self.count(line, meta.bytes());
         self.together(line, Op::AllToAll, &attrs)
     }

@@ -10,7 +10,7 @@ pub(crate) type Box = SmallVec<[Intervals; 4]>;
 
 /// Shape of a piece.
 pub(crate) fn dims_of(held: &Box) -> Dims {
-    let sizes: SmallVec<[i64; 8]> = held.iter().map(|intervals| length(intervals)).collect();
+    let sizes: SmallVec<[i64; 8]> = held.iter().map(length).collect();
     Dims::new(&sizes).unwrap_or(Dims::EMPTY)
 }
 

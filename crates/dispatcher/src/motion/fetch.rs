@@ -33,7 +33,14 @@ impl Mover<'_> {
     }
 
     /// One member's piece.
-    fn fetch_one(&mut self, meta: Meta, from: &Shards, worker: u32, place: usize, wanted: &Box) -> u32 {
+    fn fetch_one(
+        &mut self,
+        meta: Meta,
+        from: &Shards,
+        worker: u32,
+        place: usize,
+        wanted: &Box,
+    ) -> u32 {
         let parts = parts(meta, from, worker, place, wanted);
         let mut arrived: SmallVec<[u32; 4]> = SmallVec::new();
         for part in &parts {
@@ -128,7 +135,13 @@ fn parts(meta: Meta, from: &Shards, worker: u32, place: usize, wanted: &Box) -> 
 }
 
 /// A member that holds all of `wanted`: the worker itself, the member at the same place, or the first.
-fn holder(meta: Meta, from: &Shards, own: Option<usize>, place: usize, wanted: &Box) -> Option<usize> {
+fn holder(
+    meta: Meta,
+    from: &Shards,
+    own: Option<usize>,
+    place: usize,
+    wanted: &Box,
+) -> Option<usize> {
     let holds = |at: usize| {
         held(&from.layout, &meta.dims, at).iter().zip(wanted).all(|(have, want)| {
             have == want

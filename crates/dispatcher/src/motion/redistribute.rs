@@ -28,7 +28,7 @@ impl Mover<'_> {
             let gathered = self.along_axes(meta, from, &whole);
             let source = Shards { layout: whole, slots: gathered.slots.clone() };
             let brought = self.redistribute(meta, &source, to);
-            return self.kept(meta, &source, gathered, to, brought);
+            return self.kept(meta, &source, &gathered, to, brought);
         }
         self.fetch(meta, from, to)
     }
@@ -38,7 +38,7 @@ impl Mover<'_> {
         &mut self,
         meta: Meta,
         source: &Shards,
-        gathered: Brought,
+        gathered: &Brought,
         to: &Layout,
         brought: Brought,
     ) -> Brought {
@@ -46,7 +46,7 @@ impl Mover<'_> {
             return brought;
         }
         let brought = Brought::owned(self.own(meta, to, brought));
-        self.discard(&source.layout, &gathered);
+        self.discard(&source.layout, gathered);
         brought
     }
 
@@ -99,9 +99,10 @@ impl Mover<'_> {
                     self.reduce_scatter(&line, *fold, *dim, pieces, whole)
                 }
                 (Placement::Partial(fold), _) => self.all_reduce(&line, *fold, whole),
-                (Placement::Shard { dim, pieces }, Placement::Shard { dim: to, pieces: wanted }) => {
-                    self.all_to_all(&line, (*dim, pieces), (*to, wanted), whole)
-                }
+                (
+                    Placement::Shard { dim, pieces },
+                    Placement::Shard { dim: to, pieces: wanted },
+                ) => self.all_to_all(&line, (*dim, pieces), (*to, wanted), whole),
                 (Placement::Shard { dim, pieces }, _) => {
                     let slots = self.all_gather(&line, *dim, pieces, whole);
                     self.in_order(&mesh.workers(&places), slots, *dim, pieces)
@@ -227,16 +228,13 @@ impl Pass {
     /// What the placement along `axis` becomes in this pass; `None` where this pass leaves it.
     fn step(self, layout: &Layout, to: &Layout, axis: usize) -> Option<Placement> {
         let (have, want) = (placement(layout, axis), placement(to, axis));
-        let cut_elsewhere = |dim: usize| {
-            layout.cut_of(dim).is_some_and(|(other, _)| other != axis)
-        };
+        let cut_elsewhere = |dim: usize| layout.cut_of(dim).is_some_and(|(other, _)| other != axis);
         match (self, &have, &want) {
             (Self::Fold, Placement::Partial(_), Placement::Shard { dim, pieces })
                 if pieces.in_order() && !cut_elsewhere(*dim) =>
             {
                 Some(want)
             }
-            (Self::Fold, Placement::Partial(_), _) => Some(Placement::Replicate),
             (Self::Narrow, Placement::Replicate, Placement::Shard { dim, .. })
                 if !cut_elsewhere(*dim) =>
             {
@@ -246,14 +244,12 @@ impl Pass {
                 Self::Widen,
                 Placement::Shard { dim: from, pieces: held },
                 Placement::Shard { dim, pieces },
-            ) if from != dim
-                && held.in_order()
-                && pieces.in_order()
-                && !cut_elsewhere(*dim) =>
-            {
+            ) if from != dim && held.in_order() && pieces.in_order() && !cut_elsewhere(*dim) => {
                 Some(want)
             }
-            (Self::Widen, Placement::Shard { .. }, _) => Some(Placement::Replicate),
+            (Self::Fold, Placement::Partial(_), _) | (Self::Widen, Placement::Shard { .. }, _) => {
+                Some(Placement::Replicate)
+            }
             (Self::Cut, Placement::Replicate, Placement::Shard { .. })
             | (Self::Split, Placement::Replicate, Placement::Partial(_)) => Some(want),
             _ => None,

@@ -61,9 +61,7 @@ pub(crate) fn choose(asked: &Asked<'_>, mesh: &Mesh, operands: &[Lies]) -> Choic
                 outputs: asked.outputs,
                 members,
             };
-            let price = |strategy: &Strategy| {
-                price(asked, mesh, axis, operands, strategy, work)
-            };
+            let price = |strategy: &Strategy| price(asked, mesh, axis, operands, strategy, work);
             cheapest(strategies(&question), &needs, &gives, price)
         };
         for (list, need) in needs.iter_mut().zip(strategy.needs) {
@@ -89,9 +87,7 @@ fn cheapest(
     price: impl Fn(&Strategy) -> f64,
 ) -> Strategy {
     let fallback = offers.pop().unwrap_or_default();
-    offers.retain(|offer| {
-        fits(&offer.needs, needs) && fits(&offer.gives, gives)
-    });
+    offers.retain(|offer| fits(&offer.needs, needs) && fits(&offer.gives, gives));
     if offers.is_empty() {
         return fallback;
     }
@@ -138,18 +134,21 @@ fn price(
             cost += asked.prices.change(give, &Placement::Replicate, meta.bytes(), members);
         }
     }
-    let spread = strategy.needs.iter().chain(&strategy.gives).any(|placement| {
-        placement.cut().is_some() || placement.is_partial()
-    });
+    let spread = strategy
+        .needs
+        .iter()
+        .chain(&strategy.gives)
+        .any(|placement| placement.cut().is_some() || placement.is_partial());
     let parts = u32::try_from(if spread { members } else { 1 }).unwrap_or(1);
     cost + work / f64::from(parts.max(1))
 }
 
 /// Bytes of an operand over the pieces of the other mesh dimensions.
 fn share(meta: &Meta, placements: &[Placement], mesh: &Mesh, axis: usize) -> u64 {
-    let others = placements.iter().enumerate().filter(|(other, placement)| {
-        *other != axis && placement.cut().is_some()
-    });
+    let others = placements
+        .iter()
+        .enumerate()
+        .filter(|(other, placement)| *other != axis && placement.cut().is_some());
     let pieces: usize = others.map(|(other, _)| mesh.size(other)).product();
     meta.bytes() / u64::try_from(pieces.max(1)).unwrap_or(1)
 }

@@ -3,25 +3,25 @@
 use gt_protocol::placement::Placement;
 use gt_protocol::{Family, Meta, Op};
 
-/// Prices of one cluster: defaults until a probe has measured them.
+/// Prices of one cluster in microseconds: defaults until a probe has measured them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
     /// One message between two workers.
-    pub message_us: f64,
+    pub message: f64,
     /// One byte between two workers.
-    pub byte_us: f64,
+    pub byte: f64,
     /// One floating-point operation of a product.
-    pub flop_us: f64,
+    pub flop: f64,
     /// One byte that a kernel reads or writes.
-    pub touch_us: f64,
+    pub touch: f64,
     /// One kernel.
-    pub kernel_us: f64,
+    pub kernel: f64,
 }
 
 impl Default for Prices {
     fn default() -> Self {
         // Two processes of one host: 2 GB/s, 10 us; a core of 20 GFLOP/s and 5 GB/s.
-        Self { message_us: 10.0, byte_us: 5e-4, flop_us: 5e-5, touch_us: 2e-4, kernel_us: 2.0 }
+        Self { message: 10.0, byte: 5e-4, flop: 5e-5, touch: 2e-4, kernel: 2.0 }
     }
 }
 
@@ -42,15 +42,15 @@ impl Prices {
             return 0.0;
         }
         let members = real(u64::try_from(members).unwrap_or(2));
-        let share = real(bytes) * (members - 1.0) / members * self.byte_us;
+        let share = real(bytes) * (members - 1.0) / members * self.byte;
         match (have, want) {
-            (Placement::Partial(_), Placement::Shard { .. }) => self.message_us + share,
-            (Placement::Partial(_), _) => 2.0 * (self.message_us + share),
+            (Placement::Partial(_), Placement::Shard { .. }) => self.message + share,
+            (Placement::Partial(_), _) => 2.0 * (self.message + share),
             (Placement::Shard { .. }, Placement::Shard { .. }) => {
-                2.0 * self.message_us + share / members.max(1.0)
+                2.0 * self.message + share / members.max(1.0)
             }
-            (Placement::Shard { .. }, _) => self.message_us + share,
-            (Placement::Replicate, _) => self.kernel_us,
+            (Placement::Shard { .. }, _) => self.message + share,
+            (Placement::Replicate, _) => self.kernel,
         }
     }
 
@@ -58,21 +58,21 @@ impl Prices {
     pub fn fetch(&self, want: &Placement, bytes: u64, members: usize) -> f64 {
         let members = real(u64::try_from(members).unwrap_or(1));
         let copies = if want.cut().is_some() { 1.0 } else { members };
-        members * self.message_us + copies * real(bytes) * self.byte_us
+        members * self.message + copies * real(bytes) * self.byte
     }
 
     /// A whole operator on one worker.
     pub fn work(&self, op: Op, operands: &[Option<Meta>], outputs: &[Meta]) -> f64 {
         let touched: u64 = operands.iter().flatten().chain(outputs).map(Meta::bytes).sum();
-        let memory = real(touched) * self.touch_us;
+        let memory = real(touched) * self.touch;
         if op.info().family != Family::Contract {
-            return memory + self.kernel_us;
+            return memory + self.kernel;
         }
         let inner = operands.first().copied().flatten();
         let inner = inner.and_then(|meta| meta.dims.last().copied()).unwrap_or(1);
         let results: u64 =
             outputs.iter().filter_map(|meta| u64::try_from(meta.elements()).ok()).sum();
         let flops = 2.0 * real(results) * real(u64::try_from(inner).unwrap_or(1));
-        (flops * self.flop_us).max(memory) + self.kernel_us
+        (flops * self.flop).max(memory) + self.kernel
     }
 }

@@ -38,9 +38,10 @@ impl Dispatcher {
             .map_or_else(|| Layout::on(worker), |value| value.shards.layout.clone());
         self.send_words(session, worker, &words, sink);
         self.scratch = words;
-        let results = outputs.iter().zip(slots).map(|(meta, slot)| {
-            (*meta, Shards { layout: layout.clone(), slots: smallvec![slot] })
-        });
+        let results = outputs
+            .iter()
+            .zip(slots)
+            .map(|(meta, slot)| (*meta, Shards { layout: layout.clone(), slots: smallvec![slot] }));
         self.define_values(session, instruction, number, results);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 impl Dispatcher {
     /// What the instruction's signal means, where that says anything of layouts.
-    pub(super) fn scope_of(
+    pub(super) fn layout_scope(
         &self,
         session: SessionId,
         instruction: &Instruction<'_>,
@@ -152,11 +152,11 @@ impl Dispatcher {
         (scope, mesh): (&Scope, &Mesh),
         sink: &mut dyn Sink,
     ) {
-        let stored_out_in = match instruction.op {
-            Op::Linear => true,
-            Op::Matmul => false,
-            _ => return,
-        };
+        if !matches!(instruction.op, Op::Linear | Op::Matmul) {
+            return;
+        }
+        // A layer's weight is stored [out, in]; the scope speaks of [in, out].
+        let stored_out_in = instruction.op == Op::Linear;
         let Some(slot) = instruction.values().nth(1).and_then(Id::as_slot) else { return };
         let Some(value) = self.value_mut(session, slot) else { return };
         if value.meta.dims.len() != 2 || !value.shards.layout.is_whole() || mesh.len() < 2 {

@@ -2,14 +2,13 @@
 //! run on each member. What is partial stays so until something needs it whole.
 
 use super::choose::{Asked, Choice, Lies, choose};
-use super::low_half;
 use crate::event::{SessionId, Sink};
 use crate::handle::{Shards, Slots};
 use crate::motion::{Brought, Mover};
 use crate::{Dispatcher, planted};
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
-use gt_protocol::rules::spread::{Program, Question, Source, SpreadArg, made, rewrite};
-use gt_protocol::rules::{Arg, RuleError, infer};
+use gt_protocol::rules::spread::{Program, Question, Source, SpreadArg, Step, made, rewrite};
+use gt_protocol::rules::{Arg, Outputs, RuleError, infer};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
 use smallvec::SmallVec;
 
@@ -62,18 +61,14 @@ impl Dispatcher {
             payload: instruction.payload,
             consumes: instruction.consumes,
         };
-        let placed = Mover::new(self, session, sink).run(run, operands, mesh);
+        let placed = Mover::new(self, session, sink).run(run, &operands, mesh);
         match placed {
             Ok(placed) => self.define_values(session, instruction, number, placed),
             Err(error) => self.fail(session, instruction, number, &error, sink),
         }
     }
 
-    fn given(
-        &self,
-        session: SessionId,
-        instruction: &Instruction<'_>,
-    ) -> SmallVec<[Given; 4]> {
+    fn given(&self, session: SessionId, instruction: &Instruction<'_>) -> SmallVec<[Given; 4]> {
         let value = |id: &Id| {
             let slot = id.as_slot()?;
             let value = self.sessions.get(&session)?.value(slot)?;
@@ -111,12 +106,12 @@ impl Mover<'_> {
     pub(super) fn run(
         &mut self,
         run: Run<'_>,
-        operands: SmallVec<[Given; 4]>,
+        operands: &[Given],
         mesh: &Mesh,
     ) -> Result<Placed, RuleError> {
         let lies: SmallVec<[Lies; 4]> = operands.iter().map(|given| lies(given, mesh)).collect();
         if let Some(program) = rewritten(run, &lies, mesh) {
-            return self.run_program(run, &program, &operands, mesh);
+            return self.run_program(run, &program, operands, mesh);
         }
         let asked =
             Asked { op: run.op, attrs: run.attrs, outputs: run.outputs, prices: &self.core.prices };
@@ -135,15 +130,7 @@ impl Mover<'_> {
         for step in &program.steps {
             let given: SmallVec<[Given; 4]> =
                 step.operands.iter().map(|source| self.resolve(*source, operands, &made)).collect();
-            let args: SmallVec<[Arg<'_>; 4]> = given
-                .iter()
-                .map(|given| match given {
-                    Given::Absent => Arg::Absent,
-                    Given::Scalar(scalar) => Arg::Scalar(*scalar),
-                    Given::Value(held) => Arg::Value(&held.meta),
-                })
-                .collect();
-            let outputs = infer(step.op, &args, &step.attrs)?;
+            let outputs = infer_step(step, &given)?;
             let run = Run {
                 op: step.op,
                 attrs: &step.attrs,
@@ -151,7 +138,7 @@ impl Mover<'_> {
                 payload: &[],
                 consumes: 0,
             };
-            let placed = self.run(run, given, mesh)?;
+            let placed = self.run(run, &given, mesh)?;
             made.push(placed);
         }
         let mut results = Placed::new();
@@ -179,7 +166,7 @@ impl Mover<'_> {
         };
         let outputs = [Meta::new(wanted.dtype, held.meta.dims)];
         let run = Run { op, attrs: &[attr], outputs: &outputs, payload: &[], consumes: 0 };
-        let mut placed = self.run(run, SmallVec::from_iter([Given::Value(held)]), mesh)?;
+        let mut placed = self.run(run, &[Given::Value(held)], mesh)?;
         placed.pop().ok_or_else(super::no_worker)
     }
 
@@ -215,14 +202,14 @@ impl Mover<'_> {
     fn run_one(
         &mut self,
         run: Run<'_>,
-        operands: SmallVec<[Given; 4]>,
+        operands: &[Given],
         mesh: &Mesh,
         choice: &Choice,
     ) -> Placed {
         let mut brought: SmallVec<[Option<Brought>; 4]> = SmallVec::new();
         for (given, need) in operands.iter().zip(&choice.needs) {
             brought.push(match given {
-                Given::Value(held) if is_named_once(held, &operands) => {
+                Given::Value(held) if is_named_once(held, operands) => {
                     let held = self.refreshed(held);
                     Some(self.bring(&held, need))
                 }
@@ -231,8 +218,7 @@ impl Mover<'_> {
                 Given::Absent | Given::Scalar(_) => None,
             });
         }
-        let mut results: SmallVec<[Slots; 2]> =
-            run.outputs.iter().map(|_| Slots::new()).collect();
+        let mut results: SmallVec<[Slots; 2]> = run.outputs.iter().map(|_| Slots::new()).collect();
         for (place, &worker) in mesh.members().iter().enumerate() {
             let mut word = self.core.word(run.op);
             word.payload = run.payload;
@@ -346,6 +332,18 @@ impl Mover<'_> {
     }
 }
 
+fn infer_step(step: &Step, given: &[Given]) -> Result<Outputs, RuleError> {
+    let args: SmallVec<[Arg<'_>; 4]> = given
+        .iter()
+        .map(|given| match given {
+            Given::Absent => Arg::Absent,
+            Given::Scalar(scalar) => Arg::Scalar(*scalar),
+            Given::Value(held) => Arg::Value(&held.meta),
+        })
+        .collect();
+    infer(step.op, &args, &step.attrs)
+}
+
 fn is_named_once(held: &Held, operands: &[Given]) -> bool {
     let same = |given: &&Given| matches!(given, Given::Value(other) if other.slot == held.slot);
     held.slot.is_none() || operands.iter().filter(same).count() == 1
@@ -359,12 +357,13 @@ fn lies(given: &Given, mesh: &Mesh) -> Lies {
     let layout = &held.shards.layout;
     let same_shape = layout.mesh().shape() == mesh.shape();
     let here = layout.mesh() == mesh;
-    let placements = if same_shape && !(layout.is_partial() && !here) {
+    let placements = if same_shape && (here || !layout.is_partial()) {
         layout.placements().iter().cloned().collect()
     } else {
         Placements::from_elem(Placement::Replicate, mesh.rank())
     };
-    let elsewhere = !here && !(layout.is_whole() && layout.mesh().contains(mesh));
+    let is_here = here || layout.is_whole() && layout.mesh().contains(mesh);
+    let elsewhere = !is_here;
     Lies { meta: Some(held.meta), placements, elsewhere }
 }
 
@@ -415,9 +414,9 @@ impl Mover<'_> {
     pub(super) fn create(&mut self, run: Run<'_>, layout: &Layout) -> Result<Placed, RuleError> {
         let mesh = layout.mesh().clone();
         if let Some(choice) = made_as(run, layout) {
-            return Ok(self.run_one(run, SmallVec::new(), &mesh, &choice));
+            return Ok(self.run_one(run, &[], &mesh, &choice));
         }
-        let whole = self.run(run, SmallVec::new(), &mesh)?;
+        let whole = self.run(run, &[], &mesh)?;
         let mut cut = Placed::new();
         for (meta, shards) in whole {
             let brought = self.redistribute(meta, &shards, layout);
@@ -428,5 +427,4 @@ impl Mover<'_> {
         }
         Ok(cut)
     }
-
 }

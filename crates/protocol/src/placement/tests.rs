@@ -53,7 +53,7 @@ fn what_is_no_layout_says_why() {
         ("shard(0)@[[0,1],[2]]", "no mesh"),
         ("shard(0)@[0,0]", "no mesh"),
         ("shard(0)@[]", "no mesh"),
-        ("shard(0),replicate@[[0,1],[2,3]", "brackets"),
+        ("shard(0)@[0,1]]", "brackets"),
         ("shard(1,blocks=5)@[0,1]", "5 blocks"),
         ("shard(0)[0:3|4:7]@[0,1]", "each of 7 indexes once"),
         ("partial(mean)@[0]", "none of"),

@@ -8,6 +8,7 @@ use super::tensor::{Tensor, as_arg, assign, cast, fill, set_size_class};
 use super::{
     backward, errors, read, runtime, saved, signal, spawn, tape, trace, update, upload, views,
 };
+use gt_protocol::placement::Layout;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -443,16 +444,25 @@ fn unread_failures(py: Python<'_>) -> Vec<String> {
     runtime::unread(py).iter().map(|failed| errors::describe(py, failed)).collect()
 }
 
-/// The same tensor spread over all workers: cut along `dim`, or whole on each.
+/// The same tensor spread over workers: as the text of a layout says, or over all of them, cut along `dim` or whole.
 #[pyfunction]
-#[pyo3(signature = (tensor, dim=None))]
+#[pyo3(signature = (tensor, dim=None, layout=None))]
 fn distribute<'py>(
     py: Python<'py>,
     tensor: &Bound<'py, Tensor>,
     dim: Option<i64>,
+    layout: Option<&str>,
 ) -> PyResult<Bound<'py, Tensor>> {
     let var = &tensor.get().var;
-    let rank = var.meta(py).dims.len();
+    let meta = var.meta(py);
+    let rank = meta.dims.len();
+    if let Some(text) = layout {
+        let layout = Layout::parse(text, &meta.dims).map_err(|error| {
+            errors::mistake(py, ErrorClass::Value, &format!("distribute: {error}"))
+        })?;
+        let attrs = smallvec![Attr::Absent, Attr::Text(layout.to_string().into())];
+        return emit::tensor(py, Op::Distribute, &[Arg::Var(var)], attrs);
+    }
     let dim = match dim {
         None => Attr::Absent,
         Some(_) if rank == 0 => {
@@ -464,7 +474,7 @@ fn distribute<'py>(
         }
         Some(dim) => Attr::Int(i64::try_from(views::dim_of(py, dim, rank)?).unwrap_or(0)),
     };
-    emit::tensor(py, Op::Distribute, &[Arg::Var(var)], smallvec![dim])
+    emit::tensor(py, Op::Distribute, &[Arg::Var(var)], smallvec![dim, Attr::Absent])
 }
 
 /// A row as Python sees it.

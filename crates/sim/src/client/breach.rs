@@ -49,7 +49,7 @@ impl Client {
             Breach::TooManyValues => instruction.outputs[0] = Id::slot((1 << 24) - 1),
             Breach::NoSuchDim => {
                 instruction.op = Op::Distribute;
-                instruction.attrs.push(Attr::Int(9));
+                instruction.attrs.extend([Attr::Int(9), Attr::Absent]);
             }
             Breach::Nonsense => return,
             Breach::Garbage => {

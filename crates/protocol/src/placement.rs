@@ -79,9 +79,14 @@ struct Parts {
 }
 
 impl Layout {
-    /// Placements beyond the mesh's dimensions are dropped, absent ones replicate.
+    /// Placements beyond the mesh's dimensions are dropped, absent ones replicate; so does what one member holds alone.
     pub fn new(mesh: Mesh, mut placements: Placements) -> Self {
         placements.resize(mesh.rank(), Placement::Replicate);
+        for (axis, placement) in placements.iter_mut().enumerate() {
+            if mesh.size(axis) == 1 {
+                *placement = Placement::Replicate;
+            }
+        }
         let single = mesh.single();
         Self(Arc::new(Parts { mesh, placements, single }))
     }

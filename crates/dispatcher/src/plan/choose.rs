@@ -68,7 +68,7 @@ pub(crate) fn choose(asked: &Asked<'_>, mesh: &Mesh, operands: &[Lies]) -> Choic
             list.push(need);
         }
         for (list, give) in gives.iter_mut().zip(strategy.gives) {
-            list.push(if members < 2 && give.is_partial() { Placement::Replicate } else { give });
+            list.push(give);
         }
         locals.extend(strategy.locals.into_iter().map(|local| (axis, local)));
     }

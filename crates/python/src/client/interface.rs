@@ -458,7 +458,7 @@ fn distribute<'py>(
     let rank = meta.dims.len();
     if let Some(text) = layout {
         let layout = Layout::parse(text, &meta.dims).map_err(|error| {
-            errors::mistake(py, ErrorClass::Value, &format!("distribute: {error}"))
+            errors::mistake(py, ErrorClass::Value, format!("distribute: {error}"))
         })?;
         let attrs = smallvec![Attr::Absent, Attr::Text(layout.to_string().into())];
         return emit::tensor(py, Op::Distribute, &[Arg::Var(var)], attrs);

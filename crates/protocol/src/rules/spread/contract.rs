@@ -34,6 +34,9 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
 
 fn linear(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let last = question.rank(0)?.checked_sub(1)?;
+    if question.rank(1)? != 2 {
+        return None;
+    }
     let at = |dim: usize| cut(dim, lead.pieces);
     Some(match (lead.position, lead.dim) {
         (0, dim) if dim < last => question.answer([at(dim)], [at(dim)]),

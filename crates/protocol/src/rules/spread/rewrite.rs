@@ -36,6 +36,7 @@ pub struct Program {
 pub fn rewrite(question: &Question<'_>) -> Option<Program> {
     match question.op {
         Op::Mean => mean(question),
+        Op::Sum => half_sum(question),
         Op::Var => var(question),
         Op::Logsumexp => logsumexp(question),
         Op::Argmax | Op::Argmin | Op::MaxDim | Op::MinDim => position(question),
@@ -84,9 +85,8 @@ impl Program {
 
     /// Half precision is computed in single precision, as the kernels do.
     fn widened(&mut self, question: &Question<'_>, operand: Source, position: usize) -> Source {
-        let half = |dtype| matches!(dtype, Dtype::F16 | Dtype::Bf16);
         match question.meta(position) {
-            Some(meta) if half(meta.dtype) => {
+            Some(meta) if is_half(meta.dtype) => {
                 self.push(Op::Cast, [operand], [Attr::Dtype(Dtype::F32)])
             }
             Some(_) | None => operand,
@@ -131,9 +131,31 @@ fn mean(question: &Question<'_>) -> Option<Program> {
         return None;
     }
     let mut program = Program::default();
-    let sum = program.push(Op::Sum, [Source::Operand(0)], question.attrs.iter().cloned());
+    let mut attrs: SmallVec<[Attr; 2]> = question.attrs.iter().cloned().collect();
+    if is_half(question.outputs.first()?.dtype) {
+        *attrs.get_mut(question.op.info().attr_index("dtype")?)? = Attr::Dtype(Dtype::F32);
+    }
+    let sum = program.push(Op::Sum, [Source::Operand(0)], attrs);
     let mean = program.pair(Op::Div, sum, number(count_of(question, 0, &dims)?));
     Some(program.yields([mean]))
+}
+
+/// Pieces in half precision are summed and folded in single precision: it is rounded once.
+fn half_sum(question: &Question<'_>) -> Option<Program> {
+    let dims = reduce::folded(question)?;
+    let dtype = question.outputs.first()?.dtype;
+    if !is_cut(question, 0, &dims) || !is_half(dtype) {
+        return None;
+    }
+    let mut program = Program::default();
+    let keepdim = Attr::Bool(question.flag("keepdim"));
+    let attrs = [list(&dims), keepdim, Attr::Dtype(Dtype::F32)];
+    let sum = program.push(Op::Sum, [Source::Operand(0)], attrs);
+    Some(program.yields([sum]))
+}
+
+fn is_half(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F16 | Dtype::Bf16)
 }
 
 /// Squares about the mean of the whole: variances of pieces do not average.

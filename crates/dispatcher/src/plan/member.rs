@@ -31,7 +31,16 @@ pub(super) fn withheld(choice: &Choice, mesh: &Mesh, place: usize, operand: usiz
 
 fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs: &[Meta]) {
     match local {
-        Local::Size { attr, entry, pieces } => set_entry(attrs, *attr, *entry, pieces.size(member)),
+        Local::Size { attr, entry, pieces } => {
+            // Sizes left to be worked out (-1) are the whole's: of an empty piece none could be.
+            if let (Some(Attr::Ints(sizes)), Some(whole)) = (attrs.get_mut(*attr), outputs.first())
+            {
+                for (size, known) in sizes.as_mut_slice().iter_mut().zip(whole.dims.iter()) {
+                    *size = if *size < 0 { *known } else { *size };
+                }
+            }
+            set_entry(attrs, *attr, *entry, pieces.size(member));
+        }
         Local::Window { start, end, pieces } => {
             let held = pieces.of(member);
             let total = pieces.total();

@@ -1,7 +1,6 @@
 //! Operators that fold a cut dimension in several steps, each of which has a strategy.
 
-use super::{Question, reduce};
-use crate::placement::Placement;
+use super::{Question, SpreadArg, reduce};
 use crate::{Attr, Dims, Dtype, Op, Scalar};
 use smallvec::SmallVec;
 
@@ -99,10 +98,14 @@ impl Program {
     }
 }
 
-/// Whether one of `dims` of the operand at `position` is cut.
+/// Whether one of `dims` of the operand at `position` is cut. Where they hold nothing there is no extreme to begin with:
+/// one instruction on the gathered value knows what becomes of nothing.
 fn is_cut(question: &Question<'_>, position: usize, dims: &[usize]) -> bool {
-    let placement = question.args.get(position).map(|arg| arg.placement);
-    placement.and_then(Placement::cut).is_some_and(|cut| dims.contains(&cut))
+    let Some(SpreadArg { meta: Some(meta), placement }) = question.args.get(position) else {
+        return false;
+    };
+    let empty = dims.iter().any(|&dim| meta.dims.get(dim) == Some(&0));
+    !empty && placement.cut().is_some_and(|cut| dims.contains(&cut))
 }
 
 fn list(dims: &[usize]) -> Attr {

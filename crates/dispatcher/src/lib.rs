@@ -169,6 +169,13 @@ impl Dispatcher {
         self.sessions.get(&session)?.value(slot).map(|value| value.shards.layout.to_string())
     }
 
+    /// How the remembered copies of a client's value lie, beside the value itself.
+    pub fn copies_of(&self, session: SessionId, slot: u32) -> Vec<String> {
+        let value = self.sessions.get(&session).and_then(|state| state.value(slot));
+        let copies = value.map(|value| value.copies.as_slice()).unwrap_or_default();
+        copies.iter().map(|copy| copy.layout.to_string()).collect()
+    }
+
     /// What a session's signal means, as its client wrote it; `None` where nothing was configured.
     pub fn scope_of(&self, session: SessionId, signal: u32) -> Option<String> {
         self.sessions.get(&session)?.scope(signal).map(ToString::to_string)

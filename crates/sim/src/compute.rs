@@ -3,7 +3,7 @@
 //!
 //! `encode` is the client's side and `decode` the worker's; only the instruction travels between them.
 
-use crate::kernels::elementwise::{self, Binary};
+use crate::kernels::elementwise::{self, Binary, Unary};
 use crate::kernels::index::{self, Reduction};
 use crate::kernels::reduce::{self, Fold};
 use crate::kernels::{Arg, Refusal, normalize, product, view};
@@ -15,17 +15,19 @@ use smallvec::{SmallVec, smallvec};
 pub enum Compute {
     Full { dims: Vec<usize>, value: i64, dtype: Dtype },
     Arange { start: i64, end: i64, step: i64, dtype: Dtype },
-    Neg,
+    Unary(Unary),
     Cast(Dtype),
     Binary(Binary),
     Where,
+    MaskedFill,
     Sgd,
     Matmul,
     Linear,
     Reduce { fold: Fold, dims: Option<Vec<i64>>, keepdim: bool },
     MaxDim { dim: i64, keepdim: bool },
     Cumsum { dim: i64 },
-    Softmax { dim: i64 },
+    Softmax { dim: i64, log: bool },
+    SoftmaxBackward { dim: i64, log: bool },
     LayerNorm { normalized: Vec<usize> },
     LayerNormBackward { normalized: Vec<usize> },
     Reshape(Vec<i64>),
@@ -45,6 +47,9 @@ pub enum Compute {
     MseLossBackward(Reduction),
 }
 
+/// Of a layer norm: none of it is left in whole numbers, on whole values and on pieces alike.
+const EPS: f64 = 1e-5;
+
 type Attrs = SmallVec<[Attr; 2]>;
 
 impl Compute {
@@ -58,10 +63,11 @@ impl Compute {
                 Ok(vec![Tensor::from_fn(dims, *dtype, |_| element)])
             }
             Self::Arange { start, end, step, dtype } => one(arange([*start, *end, *step], *dtype)),
-            Self::Neg => one(elementwise::neg(args)),
+            Self::Unary(kind) => one(elementwise::unary(*kind, args)),
             Self::Cast(dtype) => one(elementwise::cast(args, *dtype)),
             Self::Binary(kind) => one(elementwise::binary(*kind, args)),
             Self::Where => one(elementwise::select(args)),
+            Self::MaskedFill => one(elementwise::masked_fill(args)),
             Self::Sgd => elementwise::sgd(args),
             Self::Matmul => one(product::matmul(x()?, args[1].tensor()?)),
             Self::Linear => one(product::linear(args)),
@@ -70,8 +76,11 @@ impl Compute {
             }
             Self::MaxDim { dim, keepdim } => reduce::max_dim(x()?, *dim, *keepdim),
             Self::Cumsum { dim } => one(reduce::cumsum(x()?, *dim)),
-            Self::Softmax { dim } => one(normalize::softmax(x()?, *dim)),
-            Self::LayerNorm { normalized } => normalize::layer_norm(args, normalized),
+            Self::Softmax { dim, log } => one(normalize::softmax(x()?, *dim, *log)),
+            Self::SoftmaxBackward { dim, log } => {
+                one(normalize::softmax_backward(x()?, args[1].tensor()?, *dim, *log))
+            }
+            Self::LayerNorm { normalized } => normalize::layer_norm(args, normalized, EPS),
             Self::LayerNormBackward { normalized } => {
                 normalize::layer_norm_backward(args, normalized)
             }
@@ -112,10 +121,11 @@ impl Compute {
                 Op::Arange,
                 smallvec![scalar(*start), scalar(*end), scalar(*step), Attr::Dtype(*dtype)],
             ),
-            Self::Neg => (Op::Neg, smallvec![]),
+            Self::Unary(kind) => (unary_op(*kind), smallvec![]),
             Self::Cast(dtype) => (Op::Cast, smallvec![Attr::Dtype(*dtype)]),
             Self::Binary(kind) => (binary_op(*kind), smallvec![]),
             Self::Where => (Op::Where, smallvec![]),
+            Self::MaskedFill => (Op::MaskedFill, smallvec![]),
             Self::Sgd => (Op::Sgd, sgd_attrs()),
             Self::Matmul => (Op::Matmul, smallvec![]),
             Self::Linear => (Op::Linear, smallvec![]),
@@ -133,9 +143,16 @@ impl Compute {
                 (Op::MaxDim, smallvec![int(*dim), Attr::Bool(*keepdim)])
             }
             Self::Cumsum { dim } => (Op::Cumsum, smallvec![int(*dim), Attr::Absent]),
-            Self::Softmax { dim } => (Op::Softmax, smallvec![int(*dim), Attr::Absent]),
+            Self::Softmax { dim, log } => {
+                let op = if *log { Op::LogSoftmax } else { Op::Softmax };
+                (op, smallvec![int(*dim), Attr::Absent])
+            }
+            Self::SoftmaxBackward { dim, log } => {
+                let op = if *log { Op::LogSoftmaxBackward } else { Op::SoftmaxBackward };
+                (op, smallvec![int(*dim)])
+            }
             Self::LayerNorm { normalized } => {
-                (Op::LayerNorm, smallvec![sizes(normalized), Attr::Float(1e-5)])
+                (Op::LayerNorm, smallvec![sizes(normalized), Attr::Float(EPS)])
             }
             Self::LayerNormBackward { normalized } => {
                 (Op::LayerNormBackward, smallvec![sizes(normalized)])
@@ -186,7 +203,14 @@ static DECODERS: &[(Op, Decoder)] = &[
         let [start, end, step] = [whole(0)?, whole(1)?, whole(2)?];
         Some(Compute::Arange { start, end, step, dtype: dtype(attrs, 3)? })
     }),
-    (Op::Neg, |_| Some(Compute::Neg)),
+    (Op::Neg, |_| Some(Compute::Unary(Unary::Neg))),
+    (Op::Exp, |_| Some(Compute::Unary(Unary::Exp))),
+    (Op::Log, |_| Some(Compute::Unary(Unary::Log))),
+    (Op::Sqrt, |_| Some(Compute::Unary(Unary::Sqrt))),
+    (Op::Rsqrt, |_| Some(Compute::Unary(Unary::Rsqrt))),
+    (Op::Square, |_| Some(Compute::Unary(Unary::Square))),
+    (Op::Isnan, |_| Some(Compute::Unary(Unary::Isnan))),
+    (Op::Isinf, |_| Some(Compute::Unary(Unary::Isinf))),
     (Op::Cast, |attrs| Some(Compute::Cast(dtype(attrs, 0)?))),
     (Op::Add, |_| Some(Compute::Binary(Binary::Add))),
     (Op::Sub, |_| Some(Compute::Binary(Binary::Sub))),
@@ -194,7 +218,11 @@ static DECODERS: &[(Op, Decoder)] = &[
     (Op::Div, |_| Some(Compute::Binary(Binary::Div))),
     (Op::Lt, |_| Some(Compute::Binary(Binary::Lt))),
     (Op::Eq, |_| Some(Compute::Binary(Binary::Eq))),
+    (Op::Maximum, |_| Some(Compute::Binary(Binary::Maximum))),
+    (Op::Minimum, |_| Some(Compute::Binary(Binary::Minimum))),
+    (Op::LogicalOr, |_| Some(Compute::Binary(Binary::LogicalOr))),
     (Op::Where, |_| Some(Compute::Where)),
+    (Op::MaskedFill, |_| Some(Compute::MaskedFill)),
     (Op::Sgd, |attrs| (attrs == sgd_attrs().as_slice()).then_some(Compute::Sgd)),
     (Op::Matmul, |_| Some(Compute::Matmul)),
     (Op::Linear, |_| Some(Compute::Linear)),
@@ -204,7 +232,14 @@ static DECODERS: &[(Op, Decoder)] = &[
     (Op::Amin, |attrs| reduction_of(Fold::Amin, attrs)),
     (Op::MaxDim, |attrs| Some(Compute::MaxDim { dim: int(attrs, 0)?, keepdim: flag(attrs, 1)? })),
     (Op::Cumsum, |attrs| Some(Compute::Cumsum { dim: int(attrs, 0)? })),
-    (Op::Softmax, |attrs| Some(Compute::Softmax { dim: int(attrs, 0)? })),
+    (Op::Softmax, |attrs| Some(Compute::Softmax { dim: int(attrs, 0)?, log: false })),
+    (Op::LogSoftmax, |attrs| Some(Compute::Softmax { dim: int(attrs, 0)?, log: true })),
+    (Op::SoftmaxBackward, |attrs| {
+        Some(Compute::SoftmaxBackward { dim: int(attrs, 0)?, log: false })
+    }),
+    (Op::LogSoftmaxBackward, |attrs| {
+        Some(Compute::SoftmaxBackward { dim: int(attrs, 0)?, log: true })
+    }),
     (Op::LayerNorm, |attrs| Some(Compute::LayerNorm { normalized: sizes(attrs, 0)? })),
     (Op::LayerNormBackward, |attrs| {
         Some(Compute::LayerNormBackward { normalized: sizes(attrs, 0)? })
@@ -256,6 +291,22 @@ fn binary_op(kind: Binary) -> Op {
         Binary::Div => Op::Div,
         Binary::Lt => Op::Lt,
         Binary::Eq => Op::Eq,
+        Binary::Maximum => Op::Maximum,
+        Binary::Minimum => Op::Minimum,
+        Binary::LogicalOr => Op::LogicalOr,
+    }
+}
+
+fn unary_op(kind: Unary) -> Op {
+    match kind {
+        Unary::Neg => Op::Neg,
+        Unary::Exp => Op::Exp,
+        Unary::Log => Op::Log,
+        Unary::Sqrt => Op::Sqrt,
+        Unary::Rsqrt => Op::Rsqrt,
+        Unary::Square => Op::Square,
+        Unary::Isnan => Op::Isnan,
+        Unary::Isinf => Op::Isinf,
     }
 }
 

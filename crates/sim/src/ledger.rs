@@ -8,11 +8,36 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 struct Entry {
     id: Id,
-    /// Workers that hold a piece; none where the value has failed.
+    /// Workers that hold a piece, by layout: the value's own and those of its copies; none where it has failed.
+    lies: Vec<Lie>,
+    live: bool,
+}
+
+/// One layout of a value.
+#[derive(Debug)]
+struct Lie {
     members: Vec<u32>,
     /// Each member holds all of it.
-    replicated: bool,
-    live: bool,
+    whole: bool,
+}
+
+impl Lie {
+    fn parse(layout: &str) -> Self {
+        let whole = !layout.contains("shard(") && !layout.contains("partial(");
+        Self { members: members(layout), whole }
+    }
+
+    /// Whether it is still complete without that worker.
+    fn survives(&self, worker: u32) -> bool {
+        let elsewhere = self.members.iter().any(|&member| member != worker);
+        self.whole && elsewhere || !self.members.contains(&worker)
+    }
+}
+
+impl Entry {
+    fn members(&self) -> impl Iterator<Item = u32> + '_ {
+        self.lies.iter().flat_map(|lie| lie.members.iter().copied())
+    }
 }
 
 /// Where a number's value and its operands have been.
@@ -80,10 +105,8 @@ impl Ledger {
     /// A value that was given up.
     pub fn worker_left(&mut self, index: u32, dispatcher: &Dispatcher) -> Result<(), String> {
         for (&session, account) in &mut self.accounts {
-            let copied = |entry: &Entry| {
-                let elsewhere = entry.members.iter().any(|&member| member != index);
-                entry.live && (entry.replicated && elsewhere || !entry.members.contains(&index))
-            };
+            let copied =
+                |entry: &Entry| entry.live && entry.lies.iter().any(|lie| lie.survives(index));
             let slots: Vec<(u32, bool)> =
                 account.slots.iter().map(|(&slot, entry)| (slot, copied(entry))).collect();
             for (slot, copied) in slots {
@@ -102,7 +125,7 @@ impl Ledger {
 
     pub fn totals(&self) -> Totals {
         let entries = || self.accounts.values().flat_map(|account| account.slots.values());
-        let pieces = entries().map(|entry| entry.members.len()).sum();
+        let pieces = entries().map(|entry| entry.members().count()).sum();
         Totals { values: entries().filter(|entry| entry.live).count(), pieces }
     }
 
@@ -153,7 +176,7 @@ impl Account {
         self.origins.push(origin);
         for (output, id) in (0..).zip(&instruction.outputs) {
             let named = Id::number(number, output);
-            let entry = Entry { id: named, members: Vec::new(), replicated: false, live: false };
+            let entry = Entry { id: named, lies: Vec::new(), live: false };
             self.slots.insert(id.as_slot().unwrap_or(u32::MAX), entry);
         }
     }
@@ -161,18 +184,18 @@ impl Account {
     fn refresh(&mut self, slot: u32, session: SessionId, dispatcher: &Dispatcher) {
         let Some(entry) = self.slots.get_mut(&slot) else { return };
         let layout = dispatcher.layout_of(session, slot);
+        let copies = dispatcher.copies_of(session, slot);
         entry.live = layout.is_some();
-        entry.replicated = layout.as_deref().is_some_and(|layout| layout.starts_with("replicate"));
-        entry.members = layout.as_deref().map(members).unwrap_or_default();
+        entry.lies = layout.iter().chain(&copies).map(|layout| Lie::parse(layout)).collect();
         let place = usize::try_from(entry.id.parts().0).unwrap_or(usize::MAX);
         if let Some(origin) = self.origins.get_mut(place) {
-            origin.holders.extend(&entry.members);
+            origin.holders.extend(entry.members());
         }
     }
 }
 
-/// The workers in `shard(0)@[0,1]`.
+/// The workers in `shard(0),replicate@[[0,1],[2,3]]`.
 fn members(layout: &str) -> Vec<u32> {
-    let (_, list) = layout.split_once("@[").unwrap_or_default();
-    list.trim_end_matches(']').split(',').filter_map(|member| member.parse().ok()).collect()
+    let (_, mesh) = layout.split_once('@').unwrap_or_default();
+    mesh.split(['[', ']', ',']).filter_map(|member| member.parse().ok()).collect()
 }

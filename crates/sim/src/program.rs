@@ -6,6 +6,7 @@ mod operators;
 
 use crate::compute::Compute;
 use crate::kernels::DTYPES;
+use crate::kernels::elementwise::Unary;
 use crate::oracle::{Evaluated, Oracle, Outcome, Step, Term, count};
 use crate::random::Random;
 use crate::tensor::{PRIME, Tensor, narrow, wide};
@@ -207,7 +208,7 @@ impl Scene<'_> {
         let terms = if self.random.percent(50) { [a, b] } else { [b, a] }.map(Term::Value);
         Some(match self.random.below(4) {
             0 => (Step::Distribute { source: a, dim: None }, Some(self.oracle.copy_of(a))),
-            1 => self.computed(Compute::Neg, vec![Term::Value(a)]),
+            1 => self.computed(Compute::Unary(Unary::Neg), vec![Term::Value(a)]),
             2 => self.computed(Compute::Matmul, terms.to_vec()),
             _ => self.computed(Compute::MaxDim { dim: 0, keepdim: false }, vec![Term::Value(a)]),
         })

@@ -1,5 +1,6 @@
 //! Element by element.
 
+use super::functions::{exponential, inverse_root, logarithm, root};
 use super::{Arg, Refusal, broadcast, is_float, promoted};
 use crate::tensor::{PRIME, Tensor, element_of, inverse};
 use gt_protocol::Dtype;
@@ -12,6 +13,21 @@ pub enum Binary {
     Div,
     Lt,
     Eq,
+    Maximum,
+    Minimum,
+    LogicalOr,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unary {
+    Neg,
+    Exp,
+    Log,
+    Sqrt,
+    Rsqrt,
+    Square,
+    Isnan,
+    Isinf,
 }
 
 fn zip(args: &[Arg<'_>], dtype: Dtype, element: impl Fn(&[u64]) -> u64) -> Result<Tensor, Refusal> {
@@ -34,10 +50,10 @@ fn zip(args: &[Arg<'_>], dtype: Dtype, element: impl Fn(&[u64]) -> u64) -> Resul
 pub fn binary(kind: Binary, args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
     let common = promoted(args);
     let dtype = match kind {
-        Binary::Add | Binary::Sub | Binary::Mul => common,
+        Binary::Add | Binary::Sub | Binary::Mul | Binary::Maximum | Binary::Minimum => common,
         Binary::Div if is_float(common) => common,
         Binary::Div => Dtype::F32,
-        Binary::Lt | Binary::Eq => Dtype::Bool,
+        Binary::Lt | Binary::Eq | Binary::LogicalOr => Dtype::Bool,
     };
     zip(args, dtype, |elements| {
         let (a, b) = (elements[0], elements[1]);
@@ -48,16 +64,45 @@ pub fn binary(kind: Binary, args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
             Binary::Div => a * inverse(b),
             Binary::Lt => u64::from(a < b),
             Binary::Eq => u64::from(a == b),
+            Binary::Maximum => a.max(b),
+            Binary::Minimum => a.min(b),
+            Binary::LogicalOr => u64::from(a != 0 || b != 0),
         }
     })
 }
 
-pub fn neg(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
-    let dtype = args[0].tensor()?.dtype;
-    if dtype == Dtype::Bool {
+pub fn unary(kind: Unary, args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
+    let own = args[0].tensor()?.dtype;
+    if own == Dtype::Bool && kind == Unary::Neg {
         return Err(Refusal::Form("the negative of a bool"));
     }
-    zip(args, dtype, |elements| PRIME - elements[0])
+    let dtype = match kind {
+        Unary::Neg | Unary::Square => own,
+        Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt if is_float(own) => own,
+        Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt => Dtype::F32,
+        Unary::Isnan | Unary::Isinf => Dtype::Bool,
+    };
+    zip(args, dtype, |elements| {
+        let a = elements[0];
+        match kind {
+            Unary::Neg => PRIME - a,
+            Unary::Exp => exponential(a),
+            Unary::Log => logarithm(a),
+            Unary::Sqrt => root(a),
+            Unary::Rsqrt => inverse_root(a),
+            Unary::Square => a * a,
+            // Every element of the field is a number.
+            Unary::Isnan | Unary::Isinf => 0,
+        }
+    })
+}
+
+pub fn masked_fill(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
+    if args[1].tensor()?.dtype != Dtype::Bool {
+        return Err(Refusal::Form("the mask is no bool"));
+    }
+    let dtype = args[0].tensor()?.dtype;
+    zip(args, dtype, |elements| elements[if elements[1] == 1 { 2 } else { 0 }])
 }
 
 pub fn cast(args: &[Arg<'_>], dtype: Dtype) -> Result<Tensor, Refusal> {

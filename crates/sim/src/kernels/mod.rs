@@ -4,6 +4,7 @@
 //! planner or the sharding may be used here: the oracle would repeat their mistakes.
 
 pub mod elementwise;
+mod functions;
 pub mod index;
 pub mod normalize;
 pub mod product;

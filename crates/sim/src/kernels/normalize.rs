@@ -1,22 +1,59 @@
-//! Stand-ins for softmax and layer norm: other formulas, without roots and exponentials, that hang on the same
-//! elements in the same way.
+//! Softmax and layer norm by their formulas, over the field's stand-ins for exponentials and roots.
 
+use super::functions::{exponential, inverse_root, logarithm};
 use super::reduce::folded;
 use super::{Arg, Refusal, is_float, wrap};
-use crate::tensor::{PRIME, Tensor};
+use crate::tensor::{PRIME, Tensor, element_of, inverse};
+use gt_protocol::Scalar;
 
-/// Each element times the sum along `dim`.
-pub fn softmax(operand: &Tensor, dim: i64) -> Result<Tensor, Refusal> {
+/// `exp(x - most) / sum`, or with `log` its logarithm: `x - most - log(sum)`.
+pub fn softmax(operand: &Tensor, dim: i64, log: bool) -> Result<Tensor, Refusal> {
     let dim = wrap(dim, operand.rank())?;
     if !is_float(operand.dtype) {
         return Err(Refusal::Form("a softmax of whole numbers"));
     }
-    let sums = sum_over(operand, &[dim]);
-    Ok(Tensor::from_fn(&operand.dims, operand.dtype, |index| operand.at(index) * sums.at(index)))
+    let most = folded(operand, &[dim], |inner| inner.max().unwrap_or(0));
+    let away = each(operand, |index| operand.at(index) + PRIME - most.at(index));
+    let powers = each(operand, |index| exponential(away.at(index)));
+    let sums = sum_over(&powers, &[dim]);
+    Ok(if log {
+        each(operand, |index| away.at(index) + PRIME - logarithm(sums.at(index)))
+    } else {
+        each(operand, |index| powers.at(index) * inverse(sums.at(index)))
+    })
 }
 
-/// `((x * r) + m) * weight + bias`, where m is the sum and r the sum of squares over the normalized dimensions.
-pub fn layer_norm(args: &[Arg<'_>], normalized: &[usize]) -> Result<Vec<Tensor>, Refusal> {
+/// `out * (grad - sum(grad * out))`, or with `log` `grad - exp(out) * sum(grad)`.
+pub fn softmax_backward(
+    grad: &Tensor,
+    out: &Tensor,
+    dim: i64,
+    log: bool,
+) -> Result<Tensor, Refusal> {
+    let dim = wrap(dim, out.rank())?;
+    if grad.dims != out.dims || grad.dtype != out.dtype || !is_float(out.dtype) {
+        return Err(Refusal::Form("a gradient of another shape"));
+    }
+    if log {
+        let sums = sum_over(grad, &[dim]);
+        return Ok(each(out, |index| {
+            grad.at(index) + PRIME - exponential(out.at(index)) * sums.at(index) % PRIME
+        }));
+    }
+    let products = each(out, |index| grad.at(index) * out.at(index));
+    let sums = sum_over(&products, &[dim]);
+    Ok(each(out, |index| {
+        let away = grad.at(index) + PRIME - sums.at(index);
+        away % PRIME * out.at(index)
+    }))
+}
+
+/// `(x - mean) * rstd * weight + bias`; mean and rstd are results too.
+pub fn layer_norm(
+    args: &[Arg<'_>],
+    normalized: &[usize],
+    eps: f64,
+) -> Result<Vec<Tensor>, Refusal> {
     let input = args[0].tensor()?;
     let (weight, bias) = (args[1].optional(), args[2].optional());
     let dims = normalized_dims(input, normalized)?;
@@ -25,20 +62,19 @@ pub fn layer_norm(args: &[Arg<'_>], normalized: &[usize]) -> Result<Vec<Tensor>,
             return Err(Refusal::Form("a parameter of another shape"));
         }
     }
-    let mean = sum_over(input, &dims);
-    let squares = Tensor {
-        data: input.data.iter().map(|element| element * element % PRIME).collect(),
-        ..input.clone()
-    };
-    let rstd = sum_over(&squares, &dims);
-    let output = Tensor::from_fn(&input.dims, input.dtype, |index| {
-        let plain = (input.at(index) * rstd.at(index) + mean.at(index)) % PRIME;
+    let mean = mean_over(input, &dims);
+    let away = each(input, |index| input.at(index) + PRIME - mean.at(index));
+    let variance = mean_over(&each(input, |index| away.at(index) * away.at(index)), &dims);
+    let eps = element_of(Scalar::Float(eps));
+    let rstd = each(&variance, |index| inverse_root(variance.at(index) + eps));
+    let output = each(input, |index| {
+        let plain = away.at(index) * rstd.at(index) % PRIME;
         plain * weight.map_or(1, |weight| weight.at(index)) + bias.map_or(0, |bias| bias.at(index))
     });
     Ok(vec![output, mean, rstd])
 }
 
-/// For the input something of every operand; for the parameters sums over the rows.
+/// Gradients for the input and for both parameters; those are sums over the rows.
 pub fn layer_norm_backward(args: &[Arg<'_>], normalized: &[usize]) -> Result<Vec<Tensor>, Refusal> {
     let [grad, input, mean, rstd] =
         [args[0].tensor()?, args[1].tensor()?, args[2].tensor()?, args[3].tensor()?];
@@ -48,13 +84,18 @@ pub fn layer_norm_backward(args: &[Arg<'_>], normalized: &[usize]) -> Result<Vec
         return Err(Refusal::Form("a gradient of another shape"));
     }
     let rows: Vec<usize> = (0..input.rank() - dims.len()).collect();
-    let for_input = Tensor::from_fn(&input.dims, input.dtype, |index| {
-        let own = (grad.at(index) * rstd.at(index) + input.at(index) * mean.at(index)) % PRIME;
-        own * weight.map_or(1, |weight| weight.at(index))
+    let normal =
+        each(input, |index| (input.at(index) + PRIME - mean.at(index)) % PRIME * rstd.at(index));
+    let weighted =
+        each(input, |index| grad.at(index) * weight.map_or(1, |weight| weight.at(index)));
+    let level = mean_over(&weighted, &dims);
+    let slope = mean_over(&each(input, |index| weighted.at(index) * normal.at(index)), &dims);
+    let for_input = each(input, |index| {
+        let tilt = normal.at(index) * slope.at(index) % PRIME;
+        (weighted.at(index) + PRIME - level.at(index) + PRIME - tilt) % PRIME * rstd.at(index)
     });
-    let product =
-        Tensor::from_fn(&input.dims, input.dtype, |index| grad.at(index) * input.at(index));
-    let mut for_parameters = [sum_over(&product, &rows), sum_over(grad, &rows)];
+    let products = each(input, |index| grad.at(index) * normal.at(index));
+    let mut for_parameters = [sum_over(&products, &rows), sum_over(grad, &rows)];
     for parameter in &mut for_parameters {
         parameter.dims = normalized.to_vec();
     }
@@ -71,4 +112,16 @@ fn normalized_dims(input: &Tensor, normalized: &[usize]) -> Result<Vec<usize>, R
 
 fn sum_over(operand: &Tensor, dims: &[usize]) -> Tensor {
     folded(operand, dims, |inner| inner.fold(0, |sum, element| (sum + element) % PRIME))
+}
+
+fn mean_over(operand: &Tensor, dims: &[usize]) -> Tensor {
+    let count: usize = dims.iter().filter_map(|&dim| operand.dims.get(dim)).product();
+    let share = inverse(u64::try_from(count).unwrap_or(0));
+    let sums = sum_over(operand, dims);
+    each(&sums, |index| sums.at(index) * share)
+}
+
+/// A tensor like `operand`, each element from its index.
+fn each(operand: &Tensor, element: impl FnMut(&[usize]) -> u64) -> Tensor {
+    Tensor::from_fn(&operand.dims, operand.dtype, element)
 }

@@ -7,6 +7,9 @@ use crate::tensor::{Tensor, from_dims, narrow, wide};
 pub fn reshape(operand: &Tensor, sizes: &[i64]) -> Result<Tensor, Refusal> {
     let known: i64 = sizes.iter().filter(|&&size| size != -1).product();
     let count = wide(operand.data.len());
+    if known == 0 && sizes.contains(&-1) {
+        return Err(Refusal::Form("a size that any number would be"));
+    }
     let missing = count.checked_div(known).unwrap_or(0);
     let sizes: Vec<i64> =
         sizes.iter().map(|&size| if size == -1 { missing } else { size }).collect();

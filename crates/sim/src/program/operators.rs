@@ -2,7 +2,7 @@
 
 use super::{Drawn, Scene, upload};
 use crate::compute::Compute;
-use crate::kernels::elementwise::Binary;
+use crate::kernels::elementwise::{Binary, Unary};
 use crate::kernels::index::Reduction;
 use crate::kernels::is_float;
 use crate::kernels::reduce::Fold;
@@ -18,7 +18,7 @@ impl Scene<'_> {
         let a = self.any()?;
         let shape = self.oracle.shape(a)?.clone();
         let compute = match self.random.below(12) {
-            0 => return Some(self.computed(Compute::Neg, vec![Term::Value(a)])),
+            0 => return Some(self.computed(Compute::Unary(Unary::Neg), vec![Term::Value(a)])),
             1 => {
                 let dtype = self.dtype();
                 return Some(self.computed(Compute::Cast(dtype), vec![Term::Value(a)]));
@@ -134,8 +134,7 @@ impl Scene<'_> {
         let shape = self.oracle.shape(a)?.clone();
         let rank = shape.rank();
         if self.random.percent(30) {
-            let dim = self.dim(rank);
-            return Some(self.computed(Compute::Softmax { dim }, vec![Term::Value(a)]));
+            return Some(self.soft_maximum(a, &shape));
         }
         let from = rank.checked_sub(1 + usize::from(rank > 2 && self.random.percent(30)))?;
         let normalized = shape.dims[from..].to_vec();
@@ -164,6 +163,17 @@ impl Scene<'_> {
             }
             (Err(drawn), _) | (_, Err(drawn)) => Some(drawn),
         }
+    }
+
+    fn soft_maximum(&mut self, a: Id, shape: &Tensor) -> Drawn {
+        let (dim, log) = (self.dim(shape.rank()), self.random.percent(40));
+        if self.random.percent(50) {
+            return self.computed(Compute::Softmax { dim, log }, vec![Term::Value(a)]);
+        }
+        let terms = self.like(&shape.dims, shape.dtype).map(|grad| [grad, a].map(Term::Value));
+        either(
+            terms.map(|terms| self.computed(Compute::SoftmaxBackward { dim, log }, terms.to_vec())),
+        )
     }
 
     pub(super) fn view(&mut self) -> Option<Drawn> {

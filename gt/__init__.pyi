@@ -36,7 +36,13 @@ from gt.autograd import inference_mode as inference_mode
 from gt.autograd import is_grad_enabled as is_grad_enabled
 from gt.autograd import no_grad as no_grad
 from gt.autograd import set_grad_enabled as set_grad_enabled
+from gt.config import ShardConfig as ShardConfig
+from gt.config import SignalConfig as SignalConfig
+from gt.config import get_config as get_config
+from gt.config import load_config as load_config
+from gt.config import register_config as register_config
 from gt.devices import device as device
+from gt.errors import ConfigError as ConfigError
 from gt.errors import ConnectionLost as ConnectionLost
 from gt.errors import DtypeError as DtypeError
 from gt.errors import Error as Error

@@ -33,6 +33,8 @@ pub(crate) struct Runtime {
     pub announced: Option<HashSet<u32>>,
     /// How many workers the embedded dispatcher starts.
     pub workers: Option<u32>,
+    /// Whether the configuration has been read since the connection was opened.
+    begun: bool,
     slots: Slots,
     words: Vec<u32>,
 }
@@ -74,6 +76,7 @@ impl Runtime {
             sites: Sites::default(),
             announced: None,
             workers: None,
+            begun: false,
             slots: Slots::default(),
             words: Vec::new(),
         }
@@ -239,7 +242,7 @@ pub(crate) fn release(slot: u32, epoch_of_value: u32) {
 /// without waiting.
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
     loop {
-        let fits = {
+        let missing = {
             let mut state = RUNTIME.get_mut(py);
             let runtime = state.get_or_insert_with(Runtime::new);
             if forked() {
@@ -247,31 +250,54 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
             }
             let room = runtime.door.as_mut().map(|door| door.has_room());
             match room {
-                None => None,
-                Some(true) => {
+                None => Missing::Connection,
+                Some(true) if runtime.begun => {
                     runtime.flush_pending(py);
                     return Ok(());
                 }
+                Some(true) => {
+                    runtime.begun = true;
+                    Missing::Configuration
+                }
                 Some(false) => {
                     runtime.pump();
-                    Some(runtime.answers.closed.clone())
+                    match runtime.answers.closed.clone() {
+                        Some(reason) => return Err(errors::connection_lost(py, &reason)),
+                        None => Missing::Room,
+                    }
                 }
             }
         };
-        match fits {
-            None if !OPENING.swap(true, Ordering::AcqRel) => {
+        match missing {
+            Missing::Connection if !OPENING.swap(true, Ordering::AcqRel) => {
                 let opened = spawn::open_default(py);
                 OPENING.store(false, Ordering::Release);
                 opened?;
             }
-            Some(Some(reason)) => return Err(errors::connection_lost(py, &reason)),
+            Missing::Configuration => {
+                let begun = py
+                    .import("gt.config.scopes")
+                    .and_then(|scopes| scopes.call_method0("session_begins"));
+                if let Err(error) = begun {
+                    with(py, |runtime| runtime.begun = false);
+                    return Err(error);
+                }
+            }
             // The ring is full, or another thread opens the connection.
-            None | Some(None) => {
+            Missing::Connection | Missing::Room => {
                 py.detach(|| std::thread::sleep(FULL_NAP));
                 py.check_signals()?;
             }
         }
     }
+}
+
+/// What an instruction still waits for.
+enum Missing {
+    Connection,
+    /// It is read once a session, at the first operation, which may ask workers itself.
+    Configuration,
+    Room,
 }
 
 /// Puts a new connection in place of the current one.
@@ -288,6 +314,7 @@ pub(crate) fn install(py: Python<'_>, door: Box<dyn Door>, announce_sites: bool)
         PENDING.get_mut(py).clear();
         runtime.slots = Slots::default();
         runtime.answers = Answers::default();
+        runtime.begun = false;
         runtime.announced = announce_sites.then(HashSet::new);
         runtime.door.replace(door)
     });

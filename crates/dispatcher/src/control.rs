@@ -4,7 +4,7 @@ use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink, WorkerIndex};
 use crate::failure::Failure;
 use crate::handle::{Handle, Value};
-use crate::planted;
+use crate::{planted, worker};
 use gt_protocol::message::Message;
 use gt_protocol::placement::Placement;
 use gt_protocol::{Attr, Id, Instruction, Op, Operand};
@@ -81,19 +81,15 @@ impl Dispatcher {
         slot: u32,
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
-        let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
-        match state.take(slot) {
-            Handle::Live(value) => self.free_value(session, &value, sink),
+        let Self { sessions, workers, .. } = self;
+        let state = sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
+        match state.handle(slot) {
+            Handle::Live(value) => worker::free_value(workers, value, sink),
             Handle::Failed(_) => {}
             Handle::Free => return Err(Fault::UnknownSlot { op: Op::Free, slot: u64::from(slot) }),
         }
+        state.clear(slot);
         Ok(())
-    }
-
-    pub(crate) fn free_value(&mut self, session: SessionId, value: &Value, sink: &mut dyn Sink) {
-        for (&worker, &slot) in value.layout.mesh.members().iter().zip(&value.slots) {
-            self.free_slots(session, worker, &[slot], sink);
-        }
     }
 
     fn read(

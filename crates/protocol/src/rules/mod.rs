@@ -17,6 +17,7 @@ mod scatter;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod unchanged;
 mod update;
 mod view;
 
@@ -25,6 +26,7 @@ use crate::op::Family;
 use crate::{Attr, Dtype, Meta, Op, Scalar};
 use call::Call;
 use smallvec::SmallVec;
+pub use unchanged::keeps_metadata;
 
 /// What a rule knows of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -281,8 +281,8 @@ pub(crate) fn release(slot: u32, epoch_of_value: u32) {
     }
 }
 
-/// Connects if that has not been done, and waits until an instruction fits. After it, one instruction may be sent
-/// without waiting.
+/// Connects if that has not been done, and waits until an instruction fits and every free before it has been sent. After
+/// it, one instruction may be sent without waiting.
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
     loop {
         let missing = {
@@ -291,7 +291,7 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
             if forked() {
                 return Err(errors::after_fork());
             }
-            if runtime.has_room(py) {
+            if runtime.has_room(py) && PENDING.get(py).is_empty() {
                 return Ok(());
             }
             let room = runtime.door.as_mut().map(|door| door.has_room());

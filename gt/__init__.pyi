@@ -94,6 +94,7 @@ from gt.session import distribute as distribute
 from gt.session import gpu_workers as gpu_workers
 from gt.session import init as init
 from gt.session import is_connected as is_connected
+from gt.session import parallelize as parallelize
 from gt.session import synchronize as synchronize
 from gt.serialization import FileFormatError as FileFormatError
 from gt.serialization import load as load

@@ -26,11 +26,8 @@ NAME_BYTES_MAX = 4096  # what a text in an instruction may have
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The id of the innermost scope, 0 outside of all: gt._core asks for it.
-_current: ContextVar[int] = ContextVar("gt.signal", default=0)
 # The open scopes of enter(), innermost last: name, and the id around it.
 _entered: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("gt.signal.entered", default=())
-_core.set_signal_source(_current.get)
 
 
 class context:  # noqa: N801 - used like a function
@@ -56,8 +53,8 @@ class context:  # noqa: N801 - used like a function
         self._around: list[int] = []
 
     def __enter__(self) -> None:
-        around = _current.get()
-        _current.set(scopes.signal_in(around, self._name, self._backward))
+        around = scopes.current.get()
+        scopes.current.set(scopes.signal_in(around, self._name, self._backward))
         self._around.append(around)
 
     def __exit__(
@@ -66,7 +63,7 @@ class context:  # noqa: N801 - used like a function
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _current.set(self._around.pop())
+        scopes.current.set(self._around.pop())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, each call of which is made in the scope."""
@@ -101,8 +98,8 @@ class inner:  # noqa: N801 - as context
         self._choose, self._around = choose, 0
 
     def __enter__(self) -> None:
-        self._around = _current.get()
-        _current.set(self._choose(self._around))
+        self._around = scopes.current.get()
+        scopes.current.set(self._choose(self._around))
 
     def __exit__(
         self,
@@ -110,7 +107,7 @@ class inner:  # noqa: N801 - as context
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _current.set(self._around)
+        scopes.current.set(self._around)
 
 
 def part(kind: str) -> inner:
@@ -121,8 +118,8 @@ def part(kind: str) -> inner:
 def enter(name: str, backward: str | None = None) -> None:
     """Open a scope that `exit(name)` closes, where a `with` block does not fit."""
     _check(name, backward)
-    around = _current.get()
-    _current.set(scopes.signal_in(around, name, backward))
+    around = scopes.current.get()
+    scopes.current.set(scopes.signal_in(around, name, backward))
     _entered.set((*_entered.get(), (name, around)))
 
 
@@ -137,7 +134,7 @@ def exit(name: str) -> None:
         innermost = f"{open_scopes[-1][0]!r} is the innermost" if open_scopes else "none is open"
         raise InvalidValue(f"signal.exit({name!r}): {innermost}")
     _entered.set(open_scopes[:-1])
-    _current.set(open_scopes[-1][1])
+    scopes.current.set(open_scopes[-1][1])
 
 
 def tensor(x: Tensor, name: str) -> Tensor:

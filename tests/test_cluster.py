@@ -250,7 +250,7 @@ def test_no_payload_between_workers_passes_the_dispatcher(tmp_path: Path) -> Non
         whole = gt.distribute(x)
         assert (x + whole).sum().item() == LARGE * (LARGE - 1)
         gt.disconnect()
-        cluster.server.terminate()  # before the workers: it says at its end what came from those it has
+        cluster.server.terminate()  # before the workers: it tells of those that are there
         cluster.server.wait(timeout=20)
         cluster.stop()
         moved = [

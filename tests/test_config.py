@@ -1,5 +1,6 @@
 """What users write to lay out tensors: YAML, register_config, and what the dispatcher gets."""
 
+import json
 import os
 import re
 import subprocess
@@ -10,11 +11,18 @@ import pytest
 from cluster import Cluster
 
 import gt
-from gt.config import scopes
+from gt.config import document, scopes
 from gt.config.layout import placement
+from gt.config.rules import STYLES
 from gt.tools import log
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def without_a_session():
+    """Nobody counts workers here: other tests' session ends, the next operation opens another."""
+    gt.disconnect()
 
 
 @pytest.fixture
@@ -36,7 +44,7 @@ def meaning(*names):
     signal = 0
     for name in names:
         signal = scopes.signal_in(signal, name)
-    return scopes._state.by_signal[signal].meaning.text(None)
+    return scopes.state.by_signal[signal].meaning.text(None)
 
 
 def run(code, log_file=None, check=True, **settings):
@@ -238,6 +246,22 @@ def test_a_scope_that_does_not_fit_the_one_around(written):
         gt.signal.enter("b")
     with gt.signal.context("b"):
         assert meaning("b") == "mesh=dp:2,tp:2"
+
+
+@pytest.mark.fast
+def test_the_schema_knows_every_key():
+    schema = json.loads((ROOT / "docs/layouts.schema.json").read_text(encoding="utf-8"))
+    kinds = schema["$defs"]
+    rule = kinds["rule"]["anyOf"][-1]
+    for part, keys in [
+        (kinds["signal"], document.ENTRY_KEYS),
+        (kinds["shard"], document.SHARD_KEYS),
+        (rule, document.RULE_KEYS),
+    ]:
+        assert sorted(part["properties"]) == sorted(keys)
+        assert part["additionalProperties"] is False
+    assert rule["properties"]["style"]["enum"] == list(STYLES)
+    assert schema["properties"].keys() == {document.PARAMETERS}
 
 
 # ---- from Python ----
@@ -447,11 +471,11 @@ print(asyncio.run(awaited(y)).tolist())
 def test_gradients_of_an_inner_scope_are_inside_of_the_outers(written):
     gt.load_config(written("a: {backward: b}\nb: {workers: [1], backward: a}\nc: {compile: true}"))
     with gt.signal.context("a"), gt.signal.context("c"):
-        scope = scopes._state.by_signal[gt.signal._current.get()]
+        scope = scopes.state.by_signal[scopes.current.get()]
         gradients = scope.gradients
         assert (gradients.name, gradients.around.name, gradients.around.around.name) == tuple("cba")
         assert gradients.meaning.text(None) == "workers=[1] compile=true"
         assert gradients.gradients is None
     with gt.signal.context("a", backward="other"):
-        scope = scopes._state.by_signal[gt.signal._current.get()]
+        scope = scopes.state.by_signal[scopes.current.get()]
         assert scope.gradients.name == "other"

@@ -93,7 +93,17 @@ def read(path: str) -> Document:
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 ({error.reason})", "save it as UTF-8", file=path) from error
-    return _Reader(path).document(text)
+    return parse(text, path)
+
+
+def parse(text: str, file: str) -> Document:
+    """What a text says, as far as it can be understood, and its mistakes in order.
+
+    Args:
+        text: YAML.
+        file: what mistakes call it.
+    """
+    return _Reader(file).document(text)
 
 
 class _Reader:
@@ -207,7 +217,9 @@ class _Reader:
             pattern=pattern.value,
             style=style if isinstance(style, str) else None,
             shard=_made(ShardConfig, shard),
-            place=f"{self.file}:{line}:{column}",
+            file=self.file,
+            line=line,
+            column=column,
         )
 
     # ---- nodes ----

@@ -31,7 +31,7 @@ class Rule:
         pattern: the path, without the root's name or with `model.` before it.
         style: `colpar`, `rowpar`, `vocab` or `replicate`; else `shard` says it.
         shard: workers, mesh, placements (of the parameter as it is stored) and blocks.
-        place: where it is written.
+        file: where it is written, or the call that was made; with line and column of a file.
 
     Raises:
         ConfigError: it says nothing, or two things.
@@ -40,7 +40,9 @@ class Rule:
     pattern: str
     style: str | None
     shard: ShardConfig
-    place: str
+    file: str
+    line: int | None = None
+    column: int | None = None
 
     def __post_init__(self) -> None:
         if not self.pattern or not all(self.pattern.split(".")):
@@ -90,8 +92,8 @@ class Rule:
         cuts = [dim for dim in map(cut_dim, placements) if dim is not None]
         for dim in cuts:
             if not -rank <= dim < rank:
-                raise ConfigError(
-                    f"{self.place}: {name} has {rank} dimensions and no dimension {dim}",
+                raise self.mistake(
+                    f"{name} has {rank} dimensions and no dimension {dim}",
                     f"write shard({-rank}) to shard({rank - 1})" if rank else "write replicate",
                 )
         return ShardConfig(
@@ -100,6 +102,10 @@ class Rule:
             placements=placements,
             blocks=shard.blocks if cuts else None,
         )
+
+    def mistake(self, text: str, remedy: str) -> ConfigError:
+        """A mistake with the place of this rule."""
+        return ConfigError(text, remedy, file=self.file, line=self.line, column=self.column)
 
     def _styled_dim(self, rank: int, weight: str) -> int | None:
         """The dimension that the style cuts, of the parameter as it is stored."""

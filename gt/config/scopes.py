@@ -3,7 +3,7 @@
 A scope is a signal's name together with the scope around it, so the same name in two stages is two
 scopes with ids of their own. What an inner scope does not say it has from the one around it; here
 that is resolved, and the dispatcher gets one line of text for each scope (`configure`). Reading
-files is in document.py, the context variable in gt/signal.py.
+files is in document.py, what users open scopes with in gt/signal.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 from gt import _core
@@ -20,7 +21,12 @@ from gt.config.rules import Rule
 from gt.errors import ConfigError
 
 AUTO_SHARD = "auto_shard"  # the signal of uploads under GT_AUTO_SHARD=1
-PARTS = ("transposed", "bias", "whole")
+
+# The rules by path, or nothing: a module's call looks whether there are any, so it is one load.
+# Modules compare by identity.
+rules_in_force: list[tuple[Rule, ...]] = []
+# The id of the innermost scope, 0 outside of all; gt._core asks for it once there is any scope.
+current: ContextVar[int] = ContextVar("gt.signal", default=0)
 
 
 # ---- what users call ----
@@ -42,12 +48,12 @@ def register_config(name: str, config: SignalConfig | None) -> None:
             f"register_config({name!r}): {config!r} is no configuration",
             "pass SignalConfig(shard=ShardConfig(axis=…, workers=[…]))",
         )
-    registered = dict(_state.registered)
+    registered = dict(state.registered)
     registered.pop(name, None)
     if config is not None:
         file = f"register_config({name!r})"
         registered[name] = document.Entry(config=config, file=file, marks={})
-    _state.change(registered=registered)
+    state.change(registered=registered)
 
 
 def load_config(path: str) -> None:
@@ -60,7 +66,7 @@ def load_config(path: str) -> None:
         ConfigError: the file is not there, or says something that cannot be meant: with line and
             column, before anything changes.
     """
-    _state.change(loaded=document.load(str(path)))
+    state.change(loaded=document.load(str(path)))
 
 
 def get_config() -> dict[str, SignalConfig]:
@@ -71,12 +77,12 @@ def get_config() -> dict[str, SignalConfig]:
     """
     if not _core.is_connected():
         read_environment()
-    return {name: entry.config for name, entry in _state.entries().items()}
+    return {name: entry.config for name, entry in state.entries().items()}
 
 
 def rules() -> tuple[Rule, ...]:
     """The rules by parameter path; of those that match a parameter the last holds."""
-    return _state.rules
+    return state.rules
 
 
 # ---- what the session calls ----
@@ -97,28 +103,33 @@ def read_environment() -> None:
             if error.line is not None:
                 raise
             raise ConfigError(f"GT_CONFIG={path}: {error.text}", error.remedy) from error
-    if named != _state.named:
-        _state.change(named=named)
-        for scope in list(_state.by_signal.values()):
+    if named != state.named:
+        state.change(named=named)
+        for scope in list(state.by_signal.values()):
             scope.opened()  # before the file was known; where it does not fit, nothing has run yet
     automatic = None
     if environment.flag("GT_AUTO_SHARD"):
         automatic = _automatic()
-    if automatic is not None or _state.automatic is not None:
+    if automatic is not None or state.automatic is not None:
         _core.set_upload_signal(automatic)
 
 
 def session_begins() -> None:
     """Called once a session, at its first operation, with the connection open."""
     read_environment()
-    _state.warned = frozenset()
-    _state.warn_of_absent_workers()
+    state.warned = frozenset()
+    state.warn_of_absent_workers()
 
 
 def _automatic() -> int:
-    if _state.automatic is None:
-        _state.automatic = _core.signal_new(AUTO_SHARD, None, "axis=0")
-    return _state.automatic
+    if state.automatic is None:
+        state.automatic = _new_signal(AUTO_SHARD, None, "axis=0")
+    return state.automatic
+
+
+def _new_signal(name: str, backward: int | None, text: str) -> int:
+    _core.set_signal_source(current.get)
+    return _core.signal_new(name, backward, text)
 
 
 # ---- scopes ----
@@ -272,7 +283,10 @@ class _State:
             self.loaded = self.loaded if loaded is None else loaded
             self.named = self.named if named is None else named
             self._resolve_all()
-            self.rules = self.named.rules + self.loaded.rules
+            rules = self.named.rules + self.loaded.rules
+            if rules != self.rules:
+                self.rules = rules
+                rules_in_force[:] = [rules] if rules else []
         if _core.is_connected():
             self.warn_of_absent_workers()
 
@@ -330,7 +344,7 @@ class _State:
             found = self.scopes.get(key)
             if found is None:
                 found = Scope(
-                    signal=_core.signal_new(name, None, ""),
+                    signal=_new_signal(name, None, ""),
                     name=name,
                     around=around,
                     backward=backward,
@@ -363,29 +377,32 @@ class _State:
 
 
 _EMPTY = document.Document(entries={}, rules=(), mistakes=())
-_state = _State()
+state = _State()
 
 
 def signal_in(around: int, name: str, backward: str | None = None) -> int:
     """The id of the scope `name` in the scope with the id `around` (0: in none)."""
-    return _state.scope(_state.by_signal.get(around), name, backward).opened()
+    found = state.scopes.get((around, name, backward, None, False))  # without the lock: it is hot
+    if found is None:
+        found = state.scope(state.by_signal.get(around), name, backward)
+    return found.opened()
 
 
 def signal_of_part(signal: int, kind: str) -> int:
     """The id of a scope's part (see Meaning.part); the scope's own where it lays nothing out."""
-    scope = _state.by_signal.get(signal)
+    scope = state.by_signal.get(signal)
     if scope is None or scope.part is not None:
         return signal
     if scope.meaning.axis is None and not scope.meaning.placements:
         return signal
-    return _state.scope(scope.around, scope.name, scope.backward, kind).signal
+    return state.scope(scope.around, scope.name, scope.backward, kind).signal
 
 
 def signal_of_layout(name: str, shard: ShardConfig) -> int:
     """The id of a scope outside of all others that means this layout and nothing else."""
     text = Meaning().inner(SignalConfig(shard=shard)).text(None)
-    with _state.lock:
-        known = _state.layouts.get((name, text))
+    with state.lock:
+        known = state.layouts.get((name, text))
         if known is None:
-            known = _state.layouts[name, text] = _core.signal_new(name, None, text)
+            known = state.layouts[name, text] = _new_signal(name, None, text)
     return known

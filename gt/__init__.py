@@ -48,8 +48,16 @@ from gt.autograd import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
+from gt.config import (  # noqa: E402
+    ShardConfig,
+    SignalConfig,
+    get_config,
+    load_config,
+    register_config,
+)
 from gt.devices import device  # noqa: E402
 from gt.errors import (  # noqa: E402
+    ConfigError,
     ConnectionLost,
     DtypeError,
     Error,

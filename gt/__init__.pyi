@@ -36,7 +36,13 @@ from gt.autograd import inference_mode as inference_mode
 from gt.autograd import is_grad_enabled as is_grad_enabled
 from gt.autograd import no_grad as no_grad
 from gt.autograd import set_grad_enabled as set_grad_enabled
+from gt.config import ShardConfig as ShardConfig
+from gt.config import SignalConfig as SignalConfig
+from gt.config import get_config as get_config
+from gt.config import load_config as load_config
+from gt.config import register_config as register_config
 from gt.devices import device as device
+from gt.errors import ConfigError as ConfigError
 from gt.errors import ConnectionLost as ConnectionLost
 from gt.errors import DtypeError as DtypeError
 from gt.errors import Error as Error
@@ -88,6 +94,7 @@ from gt.session import distribute as distribute
 from gt.session import gpu_workers as gpu_workers
 from gt.session import init as init
 from gt.session import is_connected as is_connected
+from gt.session import parallelize as parallelize
 from gt.session import synchronize as synchronize
 from gt.serialization import FileFormatError as FileFormatError
 from gt.serialization import load as load

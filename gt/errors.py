@@ -8,6 +8,7 @@ here by their names); here stand only the classes.
 import builtins
 
 __all__ = [
+    "ConfigError",
     "ConnectionLost",
     "DtypeError",
     "Error",
@@ -60,6 +61,34 @@ class WorkerError(Error, RuntimeError):
 
 class OutOfMemoryError(WorkerError):
     """A worker's device had no memory for an instruction's result."""
+
+
+class ConfigError(Error, ValueError):
+    """A layout that cannot be meant, as a file or a program writes it; names the place.
+
+    Args:
+        text: what is wrong.
+        remedy: what to write instead.
+        key: the key of the entry that is at fault, where the place is not known yet.
+        file: the file, or the call that was made.
+        line: from 1 on.
+        column: from 1 on.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        remedy: str = "",
+        *,
+        key: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        place = ":".join(str(part) for part in (file, line, column) if part is not None)
+        super().__init__("".join((f"{place}: " if place else "", text, remedy and f"; {remedy}")))
+        self.text, self.remedy, self.key = text, remedy, key
+        self.file, self.line, self.column = file, line, column
 
 
 class ConnectionLost(Error, builtins.ConnectionError):

@@ -5,11 +5,18 @@ import contextlib
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from gt import _core, config
 from gt._core import Tensor
+from gt.config import ShardConfig
 from gt.errors import ConnectionLost, Error
+
+if TYPE_CHECKING:
+    from gt.nn import Module
+
+Laid = TypeVar("Laid", bound="Module")
 
 __all__ = [
     "connect",
@@ -18,6 +25,7 @@ __all__ = [
     "gpu_workers",
     "init",
     "is_connected",
+    "parallelize",
     "synchronize",
 ]
 
@@ -84,6 +92,33 @@ def distribute(tensor: Tensor, dim: int | None = None) -> Tensor:
             None replicates.
     """
     return _core.distribute(tensor, dim)
+
+
+def parallelize(
+    module: Laid, rules: Mapping[str, str | Sequence[str] | ShardConfig] | None = None
+) -> Laid:
+    """Lay out a module's parameters by rules of their paths; its code needs no signals for that.
+
+    The rules of GT_CONFIG and `gt.load_config` act by themselves when the module is first called;
+    this is for doing it now, and for rules that stand in the program.
+
+    Args:
+        module: whose parameters are meant; `model.` in a pattern may stand for the module itself.
+        rules: pattern to layout, of those that match a parameter the last holds, these after those
+            of files. A pattern is a dotted path of a parameter or module, `*` a name or a part of
+            one, `**` any number of names. A layout is `colpar`, `rowpar`, `vocab` or `replicate`,
+            `shard(d)` of the parameter as it is stored, a list of placements for the dimensions of
+            a mesh, or a ShardConfig.
+
+    Returns:
+        The module. A pattern that means nothing in it is a warning.
+
+    Raises:
+        ConfigError: a layout that cannot be meant, or a dimension that a parameter does not have.
+    """
+    from gt.nn import placing
+
+    return placing.parallelize(module, rules)
 
 
 def register_exit() -> None:

@@ -2,46 +2,125 @@
 
 A signal never changes a result; it may be taken away again. Instructions carry the scope that they
 were made in, and a trace shows it: `@name`. Each thread and each asynchronous task has its own.
+What a name means is said in a YAML file or by `gt.register_config` (gt/config).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
 from contextvars import ContextVar
+from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 from gt import _core
 from gt._core import Tensor
+from gt.config import scopes
 from gt.errors import InvalidType, InvalidValue
 
 __all__ = ["context", "enter", "exit", "tensor"]
 
 NAME_BYTES_MAX = 4096  # what a text in an instruction may have
 
-# The id of the innermost scope, 0 outside of all: gt._core asks for it.
-_current: ContextVar[int] = ContextVar("gt.signal", default=0)
+P = ParamSpec("P")
+R = TypeVar("R")
+
 # The open scopes of enter(), innermost last: name, and the id around it.
 _entered: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("gt.signal.entered", default=())
 
 
-@contextmanager
-def context(name: str, backward: str | None = None) -> Iterator[None]:
-    """Name the instructions that are made in a `with` block.
+class context:  # noqa: N801 - used like a function
+    """Name the instructions that are made in a `with` block, or in each call of a function.
+
+    Inside of another scope a name is a scope of its own: what the configuration does not say of it
+    holds as it does around it.
 
     Args:
         name: of the scope, as in the configuration.
-        backward: the scope of the block's gradients, if not the same.
+        backward: the scope of the block's gradients, if not the same (or as the configuration
+            says).
+
+    Raises:
+        ConfigError: what the configuration says of it does not fit the scope around.
     """
-    around = _current.get()
-    _current.set(_id(name, backward))
-    try:
-        yield
-    finally:
-        _current.set(around)
+
+    __slots__ = ("_around", "_backward", "_name")
+
+    def __init__(self, name: str, backward: str | None = None) -> None:
+        _check(name, backward)
+        self._name, self._backward = name, backward
+        self._around: list[int] = []
+
+    def __enter__(self) -> None:
+        around = scopes.current.get()
+        scopes.current.set(scopes.signal_in(around, self._name, self._backward))
+        self._around.append(around)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        scopes.current.set(self._around.pop())
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, each call of which is made in the scope."""
+        name, backward = self._name, self._backward
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: P.args, **kwargs: P.kwargs) -> object:
+                with context(name, backward):
+                    return await function(*args, **kwargs)
+
+            return awaited  # type: ignore[return-value] # R is the coroutine
+
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+            with context(name, backward):
+                return function(*args, **kwargs)
+
+        return called
+
+
+class inner:  # noqa: N801 - as context
+    """The scope that `choose` makes of the one around, for GT's own modules.
+
+    Args:
+        choose: the id of the scope from the id of the one around (0: none).
+    """
+
+    __slots__ = ("_around", "_choose")
+
+    def __init__(self, choose: Callable[[int], int]) -> None:
+        self._choose, self._around = choose, 0
+
+    def __enter__(self) -> None:
+        self._around = scopes.current.get()
+        scopes.current.set(self._choose(self._around))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        scopes.current.set(self._around)
+
+
+def part(kind: str) -> inner:
+    """For a parameter that a module stores in another way than [in, out] (scopes.Meaning.part)."""
+    return inner(lambda around: scopes.signal_of_part(around, kind))
 
 
 def enter(name: str, backward: str | None = None) -> None:
     """Open a scope that `exit(name)` closes, where a `with` block does not fit."""
-    _entered.set((*_entered.get(), (name, _current.get())))
-    _current.set(_id(name, backward))
+    _check(name, backward)
+    around = scopes.current.get()
+    scopes.current.set(scopes.signal_in(around, name, backward))
+    _entered.set((*_entered.get(), (name, around)))
 
 
 def exit(name: str) -> None:
@@ -55,7 +134,7 @@ def exit(name: str) -> None:
         innermost = f"{open_scopes[-1][0]!r} is the innermost" if open_scopes else "none is open"
         raise InvalidValue(f"signal.exit({name!r}): {innermost}")
     _entered.set(open_scopes[:-1])
-    _current.set(open_scopes[-1][1])
+    scopes.current.set(open_scopes[-1][1])
 
 
 def tensor(x: Tensor, name: str) -> Tensor:
@@ -66,11 +145,9 @@ def tensor(x: Tensor, name: str) -> Tensor:
         return _core.call("reshape", x, size=tuple(x.shape))
 
 
-def _id(name: str, backward: str | None) -> int:
+def _check(name: str, backward: str | None) -> None:
     for given in (name, backward):
         if given is not None and not isinstance(given, str):
             raise InvalidType(f"a signal's name is a string, not {type(given).__name__}")
         if given is not None and not 0 < len(given.encode()) <= NAME_BYTES_MAX:
             raise InvalidValue(f"a signal's name has 1 to {NAME_BYTES_MAX} bytes")
-    _core.set_signal_source(_current.get)
-    return _core.signal_id(name, None if backward is None else _core.signal_id(backward))

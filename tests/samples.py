@@ -464,6 +464,7 @@ def _losses() -> dict[str, list[Sample]]:
         given(5, low=0.5, high=2),
     )
     images, targets = given(2, 5, 3, low=-3, high=-0.1), indexes(2, 3, below=5)
+    nothing = (given(0, 5, 3), indexes(0, 3, below=5), weight)  # an empty piece of a batch
     x, y = given(3, 4), given(3, 4, seed=1)
 
     def total(picks: Given, weights: Given | None) -> Given:
@@ -476,10 +477,10 @@ def _losses() -> dict[str, list[Sample]]:
 
     cases = [(scores, target, weight), (scores, target, None), (images, targets, weight)]
     return {
-        "nll_loss": [Sample(case, (way, 2)) for case in cases for way in ways],
+        "nll_loss": [Sample(case, (way, 2)) for case in (*cases, nothing) for way in ways],
         "nll_loss_backward": [
             Sample((gradient(way, t.values.shape), s, t, w, total(t, w)), (way, 2))
-            for s, t, w in cases
+            for s, t, w in (*cases, nothing)
             for way in ways
         ],
         "mse_loss": [Sample((x, y), (way,)) for way in ways]

@@ -250,6 +250,8 @@ def test_no_payload_between_workers_passes_the_dispatcher(tmp_path: Path) -> Non
         whole = gt.distribute(x)
         assert (x + whole).sum().item() == LARGE * (LARGE - 1)
         gt.disconnect()
+        cluster.server.terminate()  # before the workers: it tells of those that are there
+        cluster.server.wait(timeout=20)
         cluster.stop()
         moved = [
             line for line in path.read_text(encoding="utf-8").splitlines() if " moved " in line

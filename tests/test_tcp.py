@@ -46,10 +46,9 @@ def test_long_values(cluster: Cluster) -> None:
     np.testing.assert_array_equal((gt.tensor(array) + 1).numpy(), array + 1)
 
 
-def test_a_local_door_that_cannot_be_opened(
+def test_a_dispatcher_of_this_host_behind_a_forwarded_port_opens_its_local_door(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # By a forwarded port the dispatcher seems to be on this host: here it is, and the door opens.
     monkeypatch.delenv("GT_NO_RING")
     with CuttingProxy(("127.0.0.1", int(cluster.port))) as proxy:
         gt.connect(proxy.address)

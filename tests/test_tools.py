@@ -210,6 +210,59 @@ def test_version():
     assert done.stdout.startswith("gt ")
 
 
+# ---- gt config check ----
+
+MISTAKEN = """\
+pp_stage0: {workers: [0, 1, 2, 3]}
+pp_stage0_colpar:
+  shard: {axis: 1, workers: [0, 1]}
+pp_stage1: {workers: [4, 5, 6]}
+pp_stage1_rowpar:
+  mesh: {dp: 2, tp: 2}
+head: {shard: {axsi: 0}, workers: [1, 1]}
+parameters:
+  "*.up": {style: colpar, workers: [9]}
+"""
+
+
+def test_a_file_of_layouts_is_checked(tmp_path):
+    file = tmp_path / "layouts.yaml"
+    file.write_text(MISTAKEN, encoding="utf-8")
+    done = tool("config", "check", file, "--workers", "6")
+    assert done.returncode == 1
+    assert done.stderr == ""
+    found = [line.replace(str(file), "FILE") for line in done.stdout.splitlines()]
+    expected = [
+        "FILE:3:20: warning: pp_stage0_colpar names the workers [0, 1] and pp_stage0 around it ",
+        "FILE:4:13: warning: pp_stage1 names worker 6, and there are 6; it runs on those that ",
+        "FILE:6:3: error: inside of pp_stage1: the mesh dp 2 x tp 2 has 4 places and there are 3 ",
+        "FILE:7:16: error: unknown key 'axsi'; did you mean axis?",
+        "FILE:7:35: error: worker 1 stands twice; name it once",
+        "FILE:9:3: warning: *.up names worker 9, and there are 6; it runs on those that there are",
+        "FILE: 5 signals, 1 rules, 3 errors, 3 warnings",
+    ]
+    assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "says"),
+    [
+        ("a: {workers: [0]}", 0, "-: 1 signals, 0 rules, 0 errors, 0 warnings"),
+        ("a:\n\tb: 1", 1, "-:2:1: error: a tab; YAML is indented with spaces"),
+        ("", 0, "-: 0 signals, 0 rules, 0 errors, 0 warnings"),
+    ],
+)
+def test_a_check_reads_standard_input(given, code, says):
+    done = tool("config", "check", "-", given=given)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (code, says)
+
+
+def test_a_check_of_no_file():
+    done = tool("config", "check", "not/there.yaml")
+    assert done.returncode == 1
+    assert "not/there.yaml: No such file" in done.stderr
+
+
 # ---- gt.signal ----
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import gt
+from gt import signal
 from gt._core import Tensor
 from gt.errors import NotSupported
 from gt.nn import functional, init
@@ -77,9 +78,10 @@ class MultiheadAttention(Module):
             shapes = {**dict.fromkeys(shapes), "in_proj_weight": (3 * embed_dim, embed_dim)}
         shapes["in_proj_bias"] = (3 * embed_dim,) if bias else None
         for name, shape in shapes.items():
-            value = (
-                None if shape is None else Parameter(gt.empty(*shape, device=device, dtype=dtype))
-            )
+            value = None
+            if shape is not None:
+                with signal.part("bias" if name == "in_proj_bias" else "transposed"):
+                    value = Parameter(gt.empty(*shape, device=device, dtype=dtype))
             self.register_parameter(name, value)
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self._reset_parameters()
@@ -88,10 +90,12 @@ class MultiheadAttention(Module):
         for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
             weight = self._parameters[name]
             if weight is not None:
-                init.xavier_uniform_(weight)
+                with signal.part("transposed"):
+                    init.xavier_uniform_(weight)
         for bias in (self.in_proj_bias, self.out_proj.bias):
             if bias is not None:
-                init.zeros_(bias)
+                with signal.part("bias"):
+                    init.zeros_(bias)
 
     def forward(
         self,

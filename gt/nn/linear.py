@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import gt
+from gt import signal
 from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.module import Module
@@ -48,19 +49,23 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(gt.empty(out_features, in_features, device=device, dtype=dtype))
+        with signal.part("transposed"):
+            self.weight = Parameter(gt.empty(out_features, in_features, device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(gt.empty(out_features, device=device, dtype=dtype))
+            with signal.part("bias"):
+                self.bias = Parameter(gt.empty(out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw both from the uniform distribution within 1 / sqrt(in_features)."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        with signal.part("transposed"):
+            init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
-            init.uniform_(self.bias, -bound, bound)
+            with signal.part("bias"):
+                init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.linear(input, self.weight, self.bias)

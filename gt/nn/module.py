@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import gt
 from gt._core import Tensor
+from gt.config.rules import Rule
+from gt.config.scopes import rules_in_force
 from gt.devices import check_device
 from gt.nn import listing, state
 from gt.nn.hooks import HookHandle, Hooks, call_hooked
@@ -33,6 +35,7 @@ class Module:
     _transient: set[str]  # buffers that state_dict leaves out
     _pre_hooks: Hooks
     _hooks: Hooks
+    _laid_out: tuple[Rule, ...] = ()  # the rules by which parameters here and below are laid out
 
     def __init__(self) -> None:
         for name, value in (
@@ -56,6 +59,10 @@ class Module:
     forward: Callable[..., Any] = _no_forward
 
     def _call(self, *args: object, **kwargs: object) -> object:
+        if rules_in_force and rules_in_force[0] is not self._laid_out:
+            from gt.nn import placing
+
+            placing.lay_out(self, rules_in_force[0], mark=rules_in_force[0])
         if not self._pre_hooks and not self._hooks:
             return self.forward(*args, **kwargs)
         return call_hooked(self, args, kwargs)

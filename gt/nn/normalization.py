@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import gt
+from gt import signal
 from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.module import Module
@@ -40,16 +41,20 @@ class LayerNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            made = gt.empty(*self.normalized_shape, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if made is None else Parameter(made))
+            made = None
+            if wanted:
+                with signal.part("whole"):
+                    made = Parameter(gt.empty(*self.normalized_shape, device=device, dtype=dtype))
+            self.register_parameter(name, made)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Weight one, bias zero."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        with signal.part("whole"):
+            if self.weight is not None:
+                init.ones_(self.weight)
+            if self.bias is not None:
+                init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -85,7 +90,9 @@ class RMSNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:
-            self.weight = Parameter(gt.empty(*self.normalized_shape, device=device, dtype=dtype))
+            with signal.part("whole"):
+                value = gt.empty(*self.normalized_shape, device=device, dtype=dtype)
+            self.weight = Parameter(value)
         else:
             self.register_parameter("weight", None)
         self.reset_parameters()
@@ -93,7 +100,8 @@ class RMSNorm(Module):
     def reset_parameters(self) -> None:
         """Weight one."""
         if self.weight is not None:
-            init.ones_(self.weight)
+            with signal.part("whole"):
+                init.ones_(self.weight)
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.rms_norm(input, self.normalized_shape, self.weight, self.eps)

@@ -63,6 +63,11 @@ def _parser() -> argparse.ArgumentParser:
     picture = commands.add_parser("visualize", help="draw an instruction log as a time line")
     picture.add_argument("file", help="the log, or - for standard input")
     picture.add_argument("-o", "--output", default="timeline.svg", help="a .svg or .png file")
+    layouts = commands.add_parser("config", help="look at a file of layouts (GT_CONFIG)")
+    asked = layouts.add_subparsers(dest="question", required=True, metavar="QUESTION")
+    check = asked.add_parser("check", help="its mistakes, with line and column")
+    check.add_argument("file", help="the YAML file, or - for standard input")
+    check.add_argument("--workers", type=int, metavar="N", help="how many workers there will be")
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -84,6 +89,10 @@ def _run(options: argparse.Namespace) -> int:
         from gt.tools import timeline
 
         return timeline.draw(options.file, options.output)
+    if options.command == "config":
+        from gt.tools import config_check
+
+        return config_check.run(options.file, workers=options.workers)
     print(f"gt {_version()}")
     return 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -84,8 +86,10 @@ def _layer_norm_backward(
 
 def _flat(self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Classes in dimension 1 and all behind it in one, as torch's kernel for images has it."""
-    batch, classes = self.shape[:2]  # [n, c, ...] -> [n, c, 1, d]
-    return self.reshape(batch, classes, 1, -1), target.reshape(batch, 1, -1)
+    batch, classes, *rest = self.shape
+    pixels = math.prod(rest)  # not -1: a piece may be empty
+    # [n, c, ...] -> [n, c, 1, d]
+    return self.reshape(batch, classes, 1, pixels), target.reshape(batch, 1, pixels)
 
 
 def _nll_loss(

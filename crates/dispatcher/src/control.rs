@@ -5,7 +5,7 @@ use crate::event::{Fault, SessionId, Sink, WorkerIndex};
 use crate::failure::Failure;
 use crate::handle::{Handle, Shards, Value};
 use crate::motion::Mover;
-use crate::planted;
+use crate::{planted, worker};
 use gt_protocol::message::Message;
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
 use gt_protocol::rules::{ErrorClass, RuleError};
@@ -83,19 +83,15 @@ impl Dispatcher {
         slot: u32,
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
-        let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
-        match state.take(slot) {
-            Handle::Live(value) => self.free_value(&value, sink),
+        let Self { sessions, workers, .. } = self;
+        let state = sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
+        match state.handle(slot) {
+            Handle::Live(value) => worker::free_value(workers, value, sink),
             Handle::Failed(_) => {}
             Handle::Free => return Err(Fault::UnknownSlot { op: Op::Free, slot: u64::from(slot) }),
         }
+        state.clear(slot);
         Ok(())
-    }
-
-    pub(crate) fn free_value(&mut self, value: &Value, sink: &mut dyn Sink) {
-        for (worker, slot) in value.held() {
-            self.free_slots(worker, &[slot], sink);
-        }
     }
 
     fn read(

@@ -5,8 +5,8 @@ use crate::control::RequestKind;
 use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::failure::{Cause, Failure};
 use crate::handle::{Shards, Value};
-use crate::planted;
 use crate::worker::Worker;
+use crate::{planted, worker};
 use gt_protocol::message::{self, FailureClass, Message};
 use gt_protocol::placement::{Layout, Mesh};
 use gt_protocol::{Id, Op};
@@ -18,7 +18,7 @@ impl Dispatcher {
         let Some(state) = self.sessions.remove(&session) else { return };
         self.requests.retain(|_, request| request.session != session);
         for (_, value) in state.values().filter(|_| !planted::LEAK_ON_LEAVE) {
-            self.free_value(value, sink);
+            worker::free_value(&mut self.workers, value, sink);
         }
     }
 

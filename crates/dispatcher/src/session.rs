@@ -148,24 +148,21 @@ impl Session {
 
     pub fn define_failed(&mut self, id: Id, failure: Failure) {
         let Some(slot) = id.as_slot() else { return };
-        self.take(slot);
+        self.clear(slot);
         if let Some(handle) = self.place(slot) {
             *handle = Handle::Failed(failure);
         }
     }
 
-    /// Removes what `slot` stands for.
-    pub fn take(&mut self, slot: u32) -> Handle {
-        let Some(place) = usize::try_from(slot).ok().and_then(|place| self.handles.get_mut(place))
-        else {
-            return Handle::Free;
-        };
-        let handle = std::mem::take(place);
-        if let Handle::Live(value) = &handle {
+    /// Forgets what `slot` stands for. In its place, not taken out of it: a value is large, and every one ends here.
+    pub fn clear(&mut self, slot: u32) {
+        let place = usize::try_from(slot).ok().and_then(|place| self.handles.get_mut(place));
+        let Some(handle) = place else { return };
+        if let Handle::Live(value) = handle {
             self.live_values -= 1;
             self.live_bytes = self.live_bytes.saturating_sub(value.meta.bytes());
         }
-        handle
+        *handle = Handle::Free;
     }
 
     /// Keeps a root cause for reads that come later.

@@ -1,5 +1,6 @@
 //! What the dispatcher knows of a worker: whether it lives, and which of its slots are taken.
 
+use crate::handle::Value;
 use crate::plan::low_half;
 use crate::{Dispatcher, SessionId, WorkerIndex};
 use gt_protocol::{Attr, Instruction, Op};
@@ -125,20 +126,29 @@ impl Dispatcher {
         true
     }
 
-    /// Frees slots on a worker. No word on whose they are: a slot is the worker's, whatever the session.
     pub(crate) fn free_slots(
         &mut self,
         index: WorkerIndex,
         slots: &[u32],
         sink: &mut dyn crate::Sink,
     ) {
-        let Some(worker) = self.worker_mut(index) else { return };
-        if slots.is_empty() || !worker.alive {
-            return;
-        }
-        for &slot in slots {
-            worker.return_slot(slot);
-        }
-        sink.free(index, slots);
+        free_on(&mut self.workers, index, slots, sink);
+    }
+}
+
+/// Frees slots on a worker. No word on whose they are: a slot is the worker's, whatever the session.
+fn free_on(workers: &mut [Worker], index: WorkerIndex, slots: &[u32], sink: &mut dyn crate::Sink) {
+    let worker = usize::try_from(index).ok().and_then(|place| workers.get_mut(place));
+    let Some(worker) = worker.filter(|worker| worker.alive && !slots.is_empty()) else { return };
+    for &slot in slots {
+        worker.return_slot(slot);
+    }
+    sink.free(index, slots);
+}
+
+/// Frees a value's slots on all workers that hold it.
+pub(crate) fn free_value(workers: &mut [Worker], value: &Value, sink: &mut dyn crate::Sink) {
+    for (worker, slot) in value.held() {
+        free_on(workers, worker, &[slot], sink);
     }
 }

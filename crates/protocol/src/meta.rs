@@ -7,7 +7,7 @@ use std::fmt;
 pub const DIMS_MAX: usize = 8;
 
 /// A short list of integers held in place: a shape, or the dimensions an attribute names.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Eq)]
 pub struct Dims {
     length: u8,
     values: [i64; DIMS_MAX],
@@ -53,10 +53,22 @@ impl Dims {
 
     /// The product of the sizes (1 for a scalar), or `None` when it does not fit.
     pub fn elements(&self) -> Option<i64> {
-        if self.as_slice().contains(&0) {
-            return Some(0);
-        }
-        self.as_slice().iter().try_fold(1_i64, |product, &size| product.checked_mul(size))
+        let product = self.iter().try_fold(1_i64, |product, &size| product.checked_mul(size));
+        if product.is_none() && self.contains(&0) { Some(0) } else { product }
+    }
+}
+
+/// By the places in use, in a loop: for the few that they are a call to `memcmp` takes longer.
+impl PartialEq for Dims {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.length == other.length && self.iter().zip(other.iter()).all(|(mine, its)| mine == its)
+    }
+}
+
+impl std::hash::Hash for Dims {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
     }
 }
 

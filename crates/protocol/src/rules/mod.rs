@@ -18,6 +18,7 @@ mod shape;
 pub mod spread;
 #[cfg(test)]
 mod tests;
+mod unchanged;
 mod update;
 mod view;
 
@@ -26,6 +27,7 @@ use crate::op::Family;
 use crate::{Attr, Dtype, Meta, Op, Scalar};
 use call::Call;
 use smallvec::SmallVec;
+pub use unchanged::keeps_metadata;
 
 /// What a rule knows of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -146,6 +146,23 @@ impl Var {
         self.0.get_mut(py)
     }
 
+    /// Shows `look` the value, the edge, and whether this is a leaf that accumulates a gradient; `None` for a view. `look`
+    /// calls nothing of Python's.
+    pub(super) fn glance<R>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&Arc<Value>, Option<&Edge>, bool) -> R,
+    ) -> Option<R> {
+        let state = self.0.get(py);
+        match (&state.alias, &state.value) {
+            (None, Some(value)) => Some(look(value, state.edge.as_ref(), state.leaf)),
+            (Some(alias), _) if alias.path.is_none() && alias.view.is_none() => {
+                Some(look(&alias.storage.value(py), state.edge.as_ref(), state.leaf))
+            }
+            (Some(_), _) | (None, None) => None,
+        }
+    }
+
     /// The current value and edge, taken again where the memory has been written.
     pub(crate) fn resolve(self: &Arc<Self>, py: Python<'_>) -> PyResult<Resolved> {
         {
@@ -505,7 +522,7 @@ impl Var {
     }
 
     /// Whether `edge` still is where this variable's gradient goes.
-    pub(crate) fn comes_from(&self, py: Python<'_>, node: &Arc<tape::Node>, output: u8) -> bool {
+    pub(crate) fn comes_from(&self, py: Python<'_>, node: &Arc<tape::Node>, output: usize) -> bool {
         matches!(&self.0.get(py).edge, Some(Edge::Node(mine, place)) if Arc::ptr_eq(mine, node) && *place == output)
     }
 

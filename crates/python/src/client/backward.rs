@@ -219,7 +219,7 @@ struct Pending {
 /// Where a wanted gradient is found.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
-    Node(u64, u8),
+    Node(u64, usize),
     Leaf(usize),
 }
 
@@ -261,7 +261,7 @@ impl Pass {
     /// A gradient arrives at an edge.
     fn add(&mut self, py: Python<'_>, edge: &Edge, grad: Arc<Var>) -> PyResult<()> {
         let (node, output) = match edge {
-            Edge::Node(node, output) => (node, usize::from(*output)),
+            Edge::Node(node, output) => (node, *output),
             Edge::Leaf(leaf) => return self.add_to_leaf(py, leaf, grad),
             Edge::Nowhere => return Ok(()),
         };

@@ -56,7 +56,10 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(describe, module)?)?;
     module.add_function(wrap_pyfunction!(gpu_workers, module)?)?;
     module.add_function(wrap_pyfunction!(signal::set_signal_source, module)?)?;
-    module.add_function(wrap_pyfunction!(signal::signal_id, module)?)?;
+    module.add_function(wrap_pyfunction!(signal::signal_new, module)?)?;
+    module.add_function(wrap_pyfunction!(signal::signal_configure, module)?)?;
+    module.add_function(wrap_pyfunction!(signal::set_upload_signal, module)?)?;
+    module.add_function(wrap_pyfunction!(worker_count, module)?)?;
     module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;
     module.add_function(wrap_pyfunction!(stats, module)?)?;
     module.add_function(wrap_pyfunction!(worker_stats, module)?)?;
@@ -423,6 +426,17 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         rows.push(dict);
     }
     Ok(rows)
+}
+
+/// How many workers the session's dispatcher has; asks it where it is elsewhere.
+#[pyfunction]
+fn worker_count(py: Python<'_>) -> PyResult<usize> {
+    let counters = runtime::with(py, |runtime| runtime.door.as_ref().map(|door| door.counters()));
+    let known = counters.unwrap_or_default().into_iter().find(|(name, _)| *name == "workers");
+    match known {
+        Some((_, workers)) => Ok(usize::try_from(workers).unwrap_or(usize::MAX)),
+        None => Ok(read::worker_stats(py)?.len()),
+    }
 }
 
 /// Where a tensor lies: `shard(0)@[0,1]`.

@@ -34,6 +34,7 @@ mod tensor;
 mod trace;
 mod update;
 mod upload;
+mod usual;
 mod value;
 mod views;
 mod write;

@@ -9,6 +9,7 @@ use super::{errors, spawn};
 use gt_protocol::{Attr, Instruction, Meta, Op};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -24,6 +25,18 @@ const READ_PARK: Duration = Duration::from_millis(100);
 /// Slots freed in one instruction.
 const FREE_BATCH: usize = 512;
 
+/// Words before the operands: operator and length, source position, flags, the result's slot.
+pub(crate) const SHORT_HEADER: usize = 4;
+/// An instruction with neither attributes nor a list: header, operands, a scalar in each of three places.
+pub(crate) type ShortWords = SmallVec<[u32; 24]>;
+
+/// An instruction that has been sent by its words.
+pub(crate) struct Sent {
+    pub slot: u32,
+    pub site: u32,
+    pub signal: u16,
+}
+
 pub(crate) struct Runtime {
     pub door: Option<Box<dyn Door>>,
     pub answers: Answers,
@@ -33,6 +46,8 @@ pub(crate) struct Runtime {
     pub announced: Option<HashSet<u32>>,
     /// How many workers the embedded dispatcher starts.
     pub workers: Option<u32>,
+    /// Whether the configuration has been read since the connection was opened.
+    begun: bool,
     slots: Slots,
     words: Vec<u32>,
 }
@@ -74,6 +89,7 @@ impl Runtime {
             sites: Sites::default(),
             announced: None,
             workers: None,
+            begun: false,
             slots: Slots::default(),
             words: Vec::new(),
         }
@@ -131,17 +147,40 @@ impl Runtime {
         door.send_inferred(instruction, outputs, &mut self.answers).map_err(PyRuntimeError::new_err)
     }
 
-    /// Sends an encoded instruction.
-    pub(crate) fn send_words(
+    /// Sends an instruction with one result, of this metadata, and without attributes. Its words are there but for the
+    /// first [`SHORT_HEADER`]; the connection has room.
+    pub(crate) fn send_short(
         &mut self,
+        py: Python<'_>,
         op: Op,
-        words: &mut [u32],
-        outputs: &[Meta],
-    ) -> PyResult<()> {
+        consumes: u16,
+        words: &mut ShortWords,
+        meta: &Meta,
+    ) -> PyResult<Sent> {
+        let (slot, site, signal) = (self.take_slot(), self.site(py), self.signal(py));
+        let length = u32::try_from(words.len()).unwrap_or(0);
+        let code = u32::from(op.info().code) | (length << 16);
+        let flags = u32::from(consumes) | (u32::from(signal) << 16);
+        if let Some(header) = words.first_chunk_mut() {
+            *header = [code, site, flags, slot];
+        }
         let Some(door) = self.door.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
-        door.send_words(op, words, outputs, &mut self.answers).map_err(PyRuntimeError::new_err)
+        let sent = door.send_words(op, words, std::slice::from_ref(meta), &mut self.answers);
+        sent.map_err(PyRuntimeError::new_err)?;
+        Ok(Sent { slot, site, signal })
+    }
+
+    /// Whether one instruction may be sent at once. Sends what is to be freed before it.
+    #[inline]
+    pub(crate) fn has_room(&mut self, py: Python<'_>) -> bool {
+        let room =
+            !forked() && self.begun && self.door.as_mut().is_some_and(|door| door.has_room());
+        if room && !PENDING.get(py).is_empty() {
+            self.flush_pending(py);
+        }
+        room
     }
 
     /// Takes in what has come, without waiting.
@@ -170,18 +209,23 @@ impl Runtime {
         }
     }
 
+    #[cold]
     fn flush_pending(&mut self, py: Python<'_>) {
         let mut pending = PENDING.get_mut(py);
         while !pending.is_empty() && self.door.as_mut().is_some_and(|door| door.has_room()) {
             let keep = pending.len().saturating_sub(FREE_BATCH);
-            let Some(door) = self.door.as_mut() else { return };
-            let slots = pending.get(keep..).unwrap_or_default();
-            // A slot that the dispatcher does not know is a bug of ours; the stream says so at the next instruction.
-            if door.release(slots, &mut self.answers).is_err() {
-                debug_assert!(false, "freed a slot twice");
-            }
-            self.slots.free.extend(pending.drain(keep..));
+            self.free(pending.get(keep..).unwrap_or_default());
+            pending.truncate(keep);
         }
+    }
+
+    fn free(&mut self, slots: &[u32]) {
+        let Some(door) = self.door.as_mut() else { return };
+        // A slot that the dispatcher does not know is a bug of ours; the stream says so at the next instruction.
+        if door.release(slots, &mut self.answers).is_err() {
+            debug_assert!(false, "freed a slot twice");
+        }
+        self.slots.free.extend_from_slice(slots);
     }
 }
 
@@ -222,56 +266,81 @@ pub(crate) fn release(slot: u32, epoch_of_value: u32) {
     }
     // SAFETY: destructors of Python objects and of what they own run with the GIL held.
     let py = unsafe { Python::assume_attached() };
+    // SAFETY: as above. Where the state is in use further up the stack, the next instruction sends the free.
+    let mut state = unsafe { RUNTIME.try_get_mut() };
+    let runtime = state.as_deref_mut().and_then(Option::as_mut);
+    if let Some(runtime) = runtime
+        && runtime.has_room(py)
+    {
+        runtime.free(&[slot]);
+        return;
+    }
     // SAFETY: as above.
     if let Some(mut pending) = unsafe { PENDING.try_get_mut() } {
         pending.push(slot);
     }
-    // SAFETY: as above. Where the state is in use further up the stack, the next instruction sends the free.
-    if let Some(mut runtime) = unsafe { RUNTIME.try_get_mut() }
-        && let Some(runtime) = runtime.as_mut()
-        && !forked()
-    {
-        runtime.flush_pending(py);
-    }
 }
 
-/// Connects if that has not been done, and waits until an instruction fits. After it, one instruction may be sent
-/// without waiting.
+/// Connects if that has not been done, and waits until an instruction fits and every free before it has been sent. After
+/// it, one instruction may be sent without waiting.
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
     loop {
-        let fits = {
+        let missing = {
             let mut state = RUNTIME.get_mut(py);
             let runtime = state.get_or_insert_with(Runtime::new);
             if forked() {
                 return Err(errors::after_fork());
             }
+            if runtime.has_room(py) && PENDING.get(py).is_empty() {
+                return Ok(());
+            }
             let room = runtime.door.as_mut().map(|door| door.has_room());
             match room {
-                None => None,
+                None => Missing::Connection,
+                Some(true) if runtime.begun => Missing::Room,
                 Some(true) => {
-                    runtime.flush_pending(py);
-                    return Ok(());
+                    runtime.begun = true;
+                    Missing::Configuration
                 }
                 Some(false) => {
                     runtime.pump();
-                    Some(runtime.answers.closed.clone())
+                    match runtime.answers.closed.clone() {
+                        Some(reason) => return Err(errors::connection_lost(py, &reason)),
+                        None => Missing::Room,
+                    }
                 }
             }
         };
-        match fits {
-            None if !OPENING.swap(true, Ordering::AcqRel) => {
+        match missing {
+            Missing::Connection if !OPENING.swap(true, Ordering::AcqRel) => {
                 let opened = spawn::open_default(py);
                 OPENING.store(false, Ordering::Release);
                 opened?;
             }
-            Some(Some(reason)) => return Err(errors::connection_lost(py, &reason)),
+            Missing::Configuration => {
+                let begun = py
+                    .import("gt.config.scopes")
+                    .and_then(|scopes| scopes.call_method0("session_begins"));
+                if let Err(error) = begun {
+                    with(py, |runtime| runtime.begun = false);
+                    return Err(error);
+                }
+            }
             // The ring is full, or another thread opens the connection.
-            None | Some(None) => {
+            Missing::Connection | Missing::Room => {
                 py.detach(|| std::thread::sleep(FULL_NAP));
                 py.check_signals()?;
             }
         }
     }
+}
+
+/// What an instruction still waits for.
+enum Missing {
+    Connection,
+    /// It is read once a session, at the first operation, which may ask workers itself.
+    Configuration,
+    Room,
 }
 
 /// Puts a new connection in place of the current one.
@@ -288,6 +357,7 @@ pub(crate) fn install(py: Python<'_>, door: Box<dyn Door>, announce_sites: bool)
         PENDING.get_mut(py).clear();
         runtime.slots = Slots::default();
         runtime.answers = Answers::default();
+        runtime.begun = false;
         runtime.announced = announce_sites.then(HashSet::new);
         runtime.door.replace(door)
     });

@@ -51,7 +51,6 @@ impl Saved {
                 self.node.inputs.get(position).and_then(|input| input.edge.clone())
             }
             Place::Output(output) => {
-                let output = u8::try_from(output).unwrap_or(u8::MAX);
                 value.meta.dtype.is_float().then(|| Edge::Node(Arc::clone(&self.node), output))
             }
         };
@@ -108,9 +107,7 @@ fn modified(
     let maker = match place {
         Place::Operand(position) => {
             match node.inputs.get(position).and_then(|input| input.edge.as_ref()) {
-                Some(Edge::Node(maker, output)) => {
-                    Some((tape::function_name(maker.op), usize::from(*output)))
-                }
+                Some(Edge::Node(maker, output)) => Some((tape::function_name(maker.op), *output)),
                 Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
             }
         }

@@ -1,37 +1,55 @@
-//! Signals: which named scope of the user's program an instruction comes from.
+//! Signals: which named scope of the user's program an instruction comes from, and what the dispatcher knows of it.
 //!
 //! The scope is a Python context variable, so that each thread and each asynchronous task has its own. It is read only
-//! once a program has used a signal at all; until then an instruction pays one load.
+//! once a program has used a signal at all; until then an instruction pays one load. What a scope means is found out in
+//! gt/config/scopes.py; here its text is kept and sent before the first instruction that carries the id.
 
 use super::gil_cell::GilCell;
 use super::runtime::{self, Runtime};
-use gt_protocol::{Attr, Instruction, Op};
+use gt_protocol::scope::Scope;
+use gt_protocol::{Attr, Dims, Instruction, Op};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use smallvec::smallvec;
 use std::cell::Cell;
-use std::collections::HashMap;
 
 /// Scopes of a process: the instruction's header has 16 bits for them, and 0 is none.
 const SIGNALS_MAX: usize = (1 << 16) - 1;
 
-/// A scope's name, and the scope of its gradients where that is another.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// A scope: one for each name in each scope around it.
 struct Signal {
     name: String,
+    /// The scope of its gradients, where that is another.
     backward: Option<u16>,
+    /// What it means, as the instruction `configure` says it; empty where it means nothing.
+    text: String,
+    /// What the dispatcher of the connection `epoch` has of it.
+    told: Told,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Told {
+    name: bool,
+    /// It has a meaning there, be it the present one or an earlier one.
+    meaning: bool,
+    /// That meaning is `text`.
+    current: bool,
 }
 
 #[derive(Default)]
 struct Signals {
     /// Signal with id k + 1.
     known: Vec<Signal>,
-    ids: HashMap<Signal, u16>,
     /// `get` of the context variable with the current id.
     source: Option<Py<PyAny>>,
-    /// Ids whose names the dispatcher of the connection `epoch` has.
-    announced: Vec<bool>,
     epoch: u32,
+    uploads: Option<Uploads>,
+}
+
+/// The scope of what looks like a batch: uploads outside of all scopes with the largest leading size so far.
+struct Uploads {
+    signal: u16,
+    rows: i64,
 }
 
 static SIGNALS: GilCell<Option<Signals>> = GilCell::new(None);
@@ -49,26 +67,66 @@ pub(crate) fn set_override(signal: Option<u16>) -> Option<u16> {
 /// The scope of the gradients of what stands in `signal`.
 pub(crate) fn backward_of(py: Python<'_>, signal: u16) -> u16 {
     let signals = SIGNALS.get(py);
-    let known =
-        signals.as_ref().and_then(|signals| signals.known.get(usize::from(signal).checked_sub(1)?));
+    let known = signals.as_ref().and_then(|signals| signals.known.get(place(signal)?));
     known.and_then(|known| known.backward).unwrap_or(signal)
 }
 
+fn place(signal: u16) -> Option<usize> {
+    usize::from(signal).checked_sub(1)
+}
+
 impl Runtime {
-    /// The scope of the instruction that is being made; its name goes to the dispatcher first.
+    /// The scope of the instruction that is being made; its name and its meaning go to the dispatcher first.
     pub(crate) fn signal(&mut self, py: Python<'_>) -> u16 {
         let mut state = SIGNALS.get_mut(py);
         let Some(signals) = state.as_mut() else { return 0 };
-        let id = OVERRIDE.get().unwrap_or_else(|| signals.current(py));
-        if id != 0
-            && let Some(name) = signals.unannounced(id)
-        {
-            let mut word = Instruction::new(Op::Signal);
-            word.attrs = smallvec![Attr::Int(i64::from(id)), Attr::Text(name.into())];
-            // A name that does not arrive costs a word in the log, nothing else.
-            drop(self.send(&word));
+        let signal = OVERRIDE.get().unwrap_or_else(|| signals.current(py));
+        self.announce(signals, signal);
+        signal
+    }
+
+    /// [`Self::signal`] of an upload, which has a scope of its own where the user asked for that.
+    pub(crate) fn signal_of_upload(&mut self, py: Python<'_>, dims: Dims) -> u16 {
+        let signal = self.signal(py);
+        let mut state = SIGNALS.get_mut(py);
+        let Some(signals) = state.as_mut() else { return signal };
+        let Some(uploads) = &mut signals.uploads else { return signal };
+        let rows = dims.as_slice().first().copied().unwrap_or(0);
+        if signal != 0 || rows < uploads.rows.max(1) {
+            return signal;
         }
-        id
+        uploads.rows = rows;
+        let batch = uploads.signal;
+        self.announce(signals, batch);
+        batch
+    }
+
+    /// Sends what the dispatcher does not have yet of a scope, and of the scope of its gradients.
+    fn announce(&mut self, signals: &mut Signals, signal: u16) {
+        signals.follow_connection();
+        let backward = signals.get_mut(signal).and_then(|known| known.backward);
+        for signal in [backward.unwrap_or(0), signal] {
+            let Some(known) = signals.get_mut(signal) else { continue };
+            let id = Attr::Int(i64::from(signal));
+            if !known.told.name {
+                known.told.name = true;
+                self.tell(Op::Signal, id.clone(), &known.name);
+            }
+            if !known.told.current {
+                known.told.current = true;
+                if known.told.meaning || !known.text.is_empty() {
+                    self.tell(Op::Configure, id, &known.text);
+                }
+                known.told.meaning = !known.text.is_empty();
+            }
+        }
+    }
+
+    fn tell(&mut self, op: Op, signal: Attr, text: &str) {
+        let mut word = Instruction::new(op);
+        word.attrs = smallvec![signal, Attr::Text(text.into())];
+        // What does not arrive costs a word in the log or a layout, never a result; the next instruction fails as well.
+        drop(self.send(&word));
     }
 }
 
@@ -79,22 +137,41 @@ impl Signals {
         said.and_then(|id| id.extract().ok()).unwrap_or(0)
     }
 
-    /// The name of a scope that the dispatcher does not have yet.
-    fn unannounced(&mut self, id: u16) -> Option<String> {
+    fn get_mut(&mut self, signal: u16) -> Option<&mut Signal> {
+        self.known.get_mut(place(signal)?)
+    }
+
+    /// A new connection's dispatcher knows nothing.
+    fn follow_connection(&mut self) {
         if self.epoch != runtime::epoch() {
             self.epoch = runtime::epoch();
-            self.announced.clear();
+            self.known.iter_mut().for_each(|known| known.told = Told::default());
+            self.uploads.iter_mut().for_each(|uploads| uploads.rows = 0);
         }
-        let place = usize::from(id).checked_sub(1)?;
-        if self.announced.len() <= place {
-            self.announced.resize(place + 1, false);
-        }
-        let told = self.announced.get_mut(place)?;
-        if std::mem::replace(told, true) {
-            return None;
-        }
-        self.known.get(place).map(|signal| signal.name.clone())
     }
+
+    /// Changes a signal that is known.
+    fn configure(&mut self, signal: u16, backward: Option<u16>, text: String) -> PyResult<()> {
+        check(&text)?;
+        let exists = backward.is_none_or(|backward| self.get_mut(backward).is_some());
+        match self.get_mut(signal).filter(|_| exists) {
+            Some(known) => {
+                known.told.current &= known.text == text;
+                known.text = text;
+                known.backward = backward;
+                Ok(())
+            }
+            None => Err(PyValueError::new_err(format!("no signal has the id {signal}"))),
+        }
+    }
+}
+
+/// Whether a text is what the dispatcher will take; anything else is a mistake of gt/config.
+fn check(text: &str) -> PyResult<()> {
+    let parsed = text.parse::<Scope>();
+    parsed
+        .map(drop)
+        .map_err(|error| PyValueError::new_err(format!("{text:?} is no scope: {error}")))
 }
 
 /// The function that says in which scope (an id, 0 for none) the caller is.
@@ -103,23 +180,49 @@ pub(crate) fn set_signal_source(py: Python<'_>, source: Py<PyAny>) {
     SIGNALS.get_mut(py).get_or_insert_default().source = Some(source);
 }
 
-/// The id of a scope: the same for the same name and scope of gradients.
+/// A new scope of this name: its id.
 #[pyfunction]
-#[pyo3(signature = (name, backward=None))]
-pub(crate) fn signal_id(py: Python<'_>, name: String, backward: Option<u16>) -> PyResult<u16> {
+#[pyo3(signature = (name, backward, text))]
+pub(crate) fn signal_new(
+    py: Python<'_>,
+    name: String,
+    backward: Option<u16>,
+    text: String,
+) -> PyResult<u16> {
     let mut state = SIGNALS.get_mut(py);
     let signals = state.get_or_insert_default();
-    let signal = Signal { name, backward };
-    if let Some(id) = signals.ids.get(&signal) {
-        return Ok(*id);
-    }
     if signals.known.len() >= SIGNALS_MAX {
         return Err(PyValueError::new_err(format!(
             "more than {SIGNALS_MAX} signals in one process"
         )));
     }
-    signals.known.push(signal.clone());
-    let id = u16::try_from(signals.known.len()).unwrap_or(0);
-    signals.ids.insert(signal, id);
-    Ok(id)
+    let told = Told::default();
+    signals.known.push(Signal { name, backward: None, text: String::new(), told });
+    let signal = u16::try_from(signals.known.len()).unwrap_or(0);
+    signals.configure(signal, backward, text)?;
+    Ok(signal)
+}
+
+/// Gives a scope another meaning; the dispatcher hears of it before the next instruction in it.
+#[pyfunction]
+#[pyo3(signature = (signal, backward, text))]
+pub(crate) fn signal_configure(
+    py: Python<'_>,
+    signal: u16,
+    backward: Option<u16>,
+    text: String,
+) -> PyResult<()> {
+    SIGNALS.get_mut(py).get_or_insert_default().configure(signal, backward, text)
+}
+
+/// The scope of uploads that look like a batch; None for none.
+#[pyfunction]
+#[pyo3(signature = (signal))]
+pub(crate) fn set_upload_signal(py: Python<'_>, signal: Option<u16>) {
+    let mut state = SIGNALS.get_mut(py);
+    let signals = state.get_or_insert_default();
+    let unchanged = signals.uploads.as_ref().map(|uploads| uploads.signal) == signal;
+    if !unchanged {
+        signals.uploads = signal.map(|signal| Uploads { signal, rows: 0 });
+    }
 }

@@ -49,27 +49,38 @@ impl Sites {
 
     /// Id of the innermost position outside GT; 0 if there is none.
     pub(crate) fn current(&mut self, py: Python<'_>) -> u32 {
-        // SAFETY: the GIL is held (`py`); the frame is borrowed from the thread state and its code is a new reference,
-        // which `Py` owns. Frames from PyFrame_GetBack are new references and are released below.
+        // SAFETY: the GIL is held (`py`); the frame is borrowed from the thread state, where it stays while its code calls.
         unsafe {
-            let mut frame = ffi::PyEval_GetFrame();
+            let frame = ffi::PyEval_GetFrame();
             if frame.is_null() {
                 return 0;
             }
+            let (code, offset) = position_of(py, frame);
+            match self.cached(&code, offset) {
+                Some(site) => site,
+                None => self.search(py, frame),
+            }
+        }
+    }
+
+    /// Looks from `frame` on outwards.
+    #[cold]
+    unsafe fn search(&mut self, py: Python<'_>, frame: *mut ffi::PyFrameObject) -> u32 {
+        // SAFETY: the caller holds the GIL and lends the frame. Frames from `frame_back` are new references, which are
+        // released below.
+        unsafe {
+            let mut frame = frame;
             ffi::Py_INCREF(frame.cast());
             loop {
-                let code: Py<PyAny> =
-                    Bound::from_owned_ptr(py, ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>())
-                        .unbind();
-                let offset = offset_of(frame);
+                let (code, offset) = position_of(py, frame);
                 // Only positions outside GT are in the cache, so a hit needs no look at the file.
                 if let Some(site) = self.cached(&code, offset) {
                     ffi::Py_DECREF(frame.cast());
                     return site;
                 }
-                if !self.is_internal(py, &code) {
+                if !self.is_internal(&code) {
                     ffi::Py_DECREF(frame.cast());
-                    return self.intern(code, offset);
+                    return self.intern(code.unbind(), offset);
                 }
                 let back = frame_back(frame);
                 ffi::Py_DECREF(frame.cast());
@@ -81,21 +92,20 @@ impl Sites {
         }
     }
 
-    fn is_internal(&mut self, py: Python<'_>, code: &Py<PyAny>) -> bool {
+    fn is_internal(&mut self, code: &Bound<'_, PyAny>) -> bool {
         let address = code.as_ptr().addr();
         if let Some((_, internal)) = self.internal.get(&address) {
             return *internal;
         }
-        let name =
-            code.bind(py).getattr("co_filename").map(|name| name.to_string()).unwrap_or_default();
+        let name = code.getattr("co_filename").map(|name| name.to_string()).unwrap_or_default();
         let internal = !self.package.is_empty() && name.starts_with(&self.package);
         if self.internal.len() < SITES_MAX {
-            self.internal.insert(address, (code.clone_ref(py), internal));
+            self.internal.insert(address, (code.clone().unbind(), internal));
         }
         internal
     }
 
-    fn cached(&self, code: &Py<PyAny>, offset: c_int) -> Option<u32> {
+    fn cached(&self, code: &Bound<'_, PyAny>, offset: c_int) -> Option<u32> {
         let address = code.as_ptr().addr();
         let cached = self.cache.get(place_of(address, offset))?;
         (cached.code == address && cached.offset == offset && cached.site != 0)
@@ -183,6 +193,15 @@ fn addr2line() -> Option<Addr2Line> {
     let address = (*FOUND.get_or_init(|| symbol(c"PyCode_Addr2Line").map(<*mut _>::addr)))?;
     // SAFETY: CPython exports PyCode_Addr2Line with this signature in all versions we support.
     Some(unsafe { std::mem::transmute::<usize, Addr2Line>(address) })
+}
+
+/// The frame's code and where in it the frame is.
+unsafe fn position_of(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> (Bound<'_, PyAny>, c_int) {
+    // SAFETY: the caller holds the GIL and a reference to the frame; the code is a new reference.
+    unsafe {
+        let code = Bound::from_owned_ptr(py, ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>());
+        (code, offset_of(frame))
+    }
 }
 
 /// Where the frame is: the instruction's offset, or the negated line number where that is not to be had.

@@ -20,7 +20,7 @@ const RING_WORDS: u32 = 1 << 16;
 /// Words of a ring between two workers: a few pieces of a large transfer in flight.
 const PEER_WORDS: u32 = 1 << 18;
 
-/// What gt/config.py read from the environment.
+/// What gt/config/environment.py read from the environment.
 #[derive(FromPyObject)]
 pub(crate) struct Options {
     #[pyo3(attribute)]
@@ -52,6 +52,8 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
         py.import("gt.session")?.call_method1("connect", (address,))?;
         return Ok(());
     }
+    // A mistake in it is told before anything starts.
+    py.import("gt.config.scopes")?.call_method0("read_environment")?;
     let wanted = runtime::with(py, |runtime| runtime.workers).or(options.workers);
     let count = wanted.unwrap_or(options.gpus).max(1);
     let links = start_workers(&options, count).map_err(|error| {

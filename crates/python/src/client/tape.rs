@@ -1,6 +1,7 @@
 //! The tape: what the backward pass needs to know of an instruction. Client only; nothing of it travels.
 
 use super::alias::{Var, Watched};
+use super::emit::Vars;
 use super::gil_cell::GilCell;
 use super::runtime;
 use super::storage::{Attrs, Step};
@@ -16,18 +17,22 @@ use std::sync::{Arc, Weak};
 /// One recorded instruction.
 pub(crate) struct Node {
     pub op: Op,
-    pub attrs: SmallVec<[Attr; 2]>,
-    pub inputs: SmallVec<[Input; 3]>,
-    pub outputs: SmallVec<[Meta; 2]>,
+    pub attrs: Vec<Attr>,
+    pub inputs: Inputs,
+    pub outputs: SmallVec<[Meta; 1]>,
     /// Order of recording: gradients are computed in the reverse of it.
     pub sequence: u64,
     pub site: u32,
     pub signal: u16,
     /// What the row's `saves` keeps; `None` once a backward pass has freed it.
-    pub saved: GilCell<Option<SmallVec<[SavedValue; 2]>>>,
+    pub saved: GilCell<Option<SavedValues>>,
     /// Variables that keep the gradient of an output (`retain_grad`).
-    pub retained: GilCell<Vec<(u8, Weak<Var>)>>,
+    pub retained: GilCell<Vec<(usize, Weak<Var>)>>,
 }
+
+// Short ones in place: a node is written out at every recorded instruction.
+pub(crate) type Inputs = SmallVec<[Input; 2]>;
+pub(crate) type SavedValues = SmallVec<[SavedValue; 2]>;
 
 /// An operand as the tape keeps it.
 pub(crate) struct Input {
@@ -55,7 +60,7 @@ pub(crate) enum Place {
 #[derive(Clone)]
 pub(crate) enum Edge {
     /// Output `.1` of a recorded instruction.
-    Node(Arc<Node>, u8),
+    Node(Arc<Node>, usize),
     /// A leaf, whose `.grad` accumulates.
     Leaf(Arc<Var>),
     /// A view that was taken under `no_grad`: it requires grad as what it is a view of does, but gradients end there.
@@ -75,17 +80,13 @@ pub(crate) fn set_grad_enabled(enabled: bool) -> bool {
     GRAD_ENABLED.replace(enabled)
 }
 
-pub(crate) fn next_sequence() -> u64 {
+fn next_sequence() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The node recorded last, while it lives: where `gt.debug.print_tape()` begins.
 static LAST: GilCell<Weak<Node>> = GilCell::new(Weak::new());
-
-pub(crate) fn remember(py: Python<'_>, node: &Arc<Node>) {
-    *LAST.get_mut(py) = Arc::downgrade(node);
-}
 
 pub(crate) fn last(py: Python<'_>) -> Option<Arc<Node>> {
     LAST.get(py).upgrade()
@@ -102,18 +103,68 @@ pub(crate) fn link(
     let (site, signal) = runtime::with(py, |runtime| (runtime.site(py), runtime.signal(py)));
     let inputs =
         inputs.into_iter().map(|(edge, meta)| Input { edge, meta: Some(meta), scalar: None });
-    let node = Node {
-        op,
-        attrs,
-        inputs: inputs.collect(),
-        outputs: SmallVec::from_elem(output, 1),
-        sequence: next_sequence(),
-        site,
-        signal,
-        saved: GilCell::new(Some(SmallVec::new())),
-        retained: GilCell::new(Vec::new()),
-    };
-    Edge::Node(Arc::new(node), 0)
+    let recording =
+        Recording { op, attrs: attrs.into_vec(), inputs: inputs.collect(), site, signal };
+    Edge::Node(Arc::new(recording.node(SmallVec::from_elem(output, 1))), 0)
+}
+
+/// What is known of an instruction that goes onto the tape.
+pub(crate) struct Recording {
+    pub op: Op,
+    pub attrs: Vec<Attr>,
+    pub inputs: Inputs,
+    pub site: u32,
+    pub signal: u16,
+}
+
+impl Recording {
+    fn node(self, outputs: SmallVec<[Meta; 1]>) -> Node {
+        let Self { op, attrs, inputs, site, signal } = self;
+        Node {
+            op,
+            attrs,
+            inputs,
+            outputs,
+            sequence: next_sequence(),
+            site,
+            signal,
+            saved: GilCell::new(Some(SavedValues::new())),
+            retained: GilCell::new(Vec::new()),
+        }
+    }
+
+    /// Puts it onto the tape with what is `saved` of its operands and (bit k of `outputs`) of its results: their
+    /// variables.
+    pub(crate) fn record(
+        self,
+        py: Python<'_>,
+        mut saved: SavedValues,
+        values: SmallVec<[Arc<Value>; 2]>,
+        outputs: u16,
+    ) -> Vars {
+        let node = Arc::new(self.node(values.iter().map(|value| value.meta).collect()));
+        let mut vars = Vars::new();
+        for (position, value) in values.into_iter().enumerate() {
+            let keeps = outputs & (1_u16 << position.min(15)) != 0;
+            vars.push(node.result(py, position, value, keeps.then_some(&mut saved)));
+        }
+        node.close(py, saved);
+        vars
+    }
+
+    /// [`Self::record`] for one result.
+    pub(crate) fn record_one(
+        self,
+        py: Python<'_>,
+        mut saved: SavedValues,
+        value: Arc<Value>,
+        keeps: bool,
+    ) -> Arc<Var> {
+        let node = Arc::new(self.node(SmallVec::from_buf([value.meta])));
+        let var = node.result(py, 0, value, keeps.then_some(&mut saved));
+        node.close(py, saved);
+        var
+    }
 }
 
 /// Records view operators, the first of something of `meta` whose gradient goes to `edge`.
@@ -150,8 +201,33 @@ pub(crate) fn function_name(op: Op) -> String {
 }
 
 impl Node {
+    /// The variable of a result, which `saved` keeps where it is asked to.
+    fn result(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        position: usize,
+        value: Arc<Value>,
+        saved: Option<&mut SavedValues>,
+    ) -> Arc<Var> {
+        let float = value.meta.dtype.is_float();
+        let edge = float.then(|| Edge::Node(Arc::clone(self), position));
+        let Some(saved) = saved else { return Var::new(value, edge) };
+        let var = Var::new(Arc::clone(&value), edge);
+        let watched = var.watched(py);
+        saved.push(SavedValue { place: Place::Output(position), value, watched });
+        var
+    }
+
+    /// Ends its recording.
+    fn close(self: &Arc<Self>, py: Python<'_>, saved: SavedValues) {
+        if !saved.is_empty() {
+            *self.saved.get_mut(py) = Some(saved);
+        }
+        *LAST.get_mut(py) = Arc::downgrade(self);
+    }
+
     /// Takes what was saved; where nothing was, a second pass may follow.
-    pub(crate) fn free_saved(&self, py: Python<'_>) -> Option<SmallVec<[SavedValue; 2]>> {
+    pub(crate) fn free_saved(&self, py: Python<'_>) -> Option<SavedValues> {
         let mut saved = self.saved.get_mut(py);
         let kept = saved.as_ref().is_some_and(|saved| !saved.is_empty());
         if kept { saved.take() } else { None }

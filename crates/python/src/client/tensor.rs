@@ -63,10 +63,17 @@ fn binary(
     reflected: bool,
 ) -> PyResult<Py<PyAny>> {
     let py = slf.py();
-    let Some(other) = operand(other)? else { return Ok(py.NotImplemented()) };
-    let (mine, its) = (Arg::Var(&slf.get().var), as_arg(&other));
+    let mine = Arg::Var(&slf.get().var);
+    let given;
+    let its = if let Ok(tensor) = other.cast::<Tensor>() {
+        Arg::Var(&tensor.get().var)
+    } else {
+        let Some(operand) = operand(other)? else { return Ok(py.NotImplemented()) };
+        given = operand;
+        as_arg(&given)
+    };
     let args = if reflected { [its, mine] } else { [mine, its] };
-    Ok(Tensor::wrap(py, emit::pair(py, op, args)?)?.into_any().unbind())
+    Ok(Tensor::wrap(py, emit::one(py, op, &args)?)?.into_any().unbind())
 }
 
 /// `x op= y`: the result must fit into x.

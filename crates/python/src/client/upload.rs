@@ -38,7 +38,7 @@ pub(crate) fn from_bytes<'py>(
         let slot = runtime.take_slot();
         let mut word = Instruction::new(Op::Upload);
         word.tag = runtime.site(py);
-        word.signal = runtime.signal(py);
+        word.signal = runtime.signal_of_upload(py, dims);
         word.outputs.push(Id::slot(slot));
         word.attrs = smallvec![Attr::Ints(dims), Attr::Dtype(dtype)];
         word.payload = first;

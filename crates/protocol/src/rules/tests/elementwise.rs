@@ -1,7 +1,8 @@
 //! Elementwise operators, and promotion against a table that `PyTorch` printed.
 
 use super::{check, check_all};
-use crate::{Dtype, Scalar, dtype::Promotion};
+use crate::rules::keeps_metadata;
+use crate::{Dtype, Op, Scalar, dtype::Promotion};
 
 #[test]
 fn shapes_broadcast() {
@@ -298,4 +299,33 @@ fn promotion_is_that_of_pytorch() {
 #[test]
 fn promotion_without_operands_is_the_default() {
     assert_eq!(Promotion::default().dtype(), Dtype::F32);
+}
+
+/// Comparisons give bools, bitwise operators refuse floats, a condition is a bool, attributes may decide.
+#[test]
+fn which_operators_keep_float_metadata() {
+    let keeps = |name| keeps_metadata(Op::from_name(name).expect("an operator"));
+    for name in ["add", "sub", "mul", "div", "pow", "maximum", "neg", "exp", "relu", "lerp"] {
+        assert!(keeps(name), "{name}");
+    }
+    for name in [
+        "eq",
+        "lt",
+        "logical_and",
+        "isnan",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "bitwise_not",
+        "where",
+        "masked_fill",
+        "cast",
+        "gelu",
+        "matmul",
+        "sum",
+        "cat",
+        "reshape",
+    ] {
+        assert!(!keeps(name), "{name}");
+    }
 }

@@ -1,7 +1,7 @@
 //! What holds for every operator and any input.
 
 use crate::op::OperandKind;
-use crate::rules::{Arg, infer, promote};
+use crate::rules::{Arg, infer, keeps_metadata, promote};
 use crate::{Attr, AttrInfo, AttrKind, Dims, Dtype, Meta, Op, Scalar};
 use proptest::prelude::*;
 
@@ -141,6 +141,19 @@ proptest! {
         attrs in prop::collection::vec(any_attr(), 0..8),
     ) {
         check_never_panics(op, &held, &attrs)?;
+    }
+
+    /// What is known from samples holds for every shape.
+    #[test]
+    fn what_keeps_metadata_keeps_it(
+        dtype in any_dtype().prop_filter("a float", |dtype| dtype.is_float()),
+        sizes in prop::collection::vec(0_i64..6, 0..=8),
+    ) {
+        let meta = Meta::new(dtype, Dims::new(&sizes).expect("at most eight"));
+        for info in Op::table().iter().filter(|info| keeps_metadata(info.op)) {
+            let results = infer(info.op, &vec![Arg::Value(&meta); info.operands.len()], &[]);
+            prop_assert_eq!(results.as_deref(), Ok(&[meta][..]), "{}", info.name);
+        }
     }
 
     #[test]

@@ -1,4 +1,7 @@
-"""Settings from the environment, read where a session begins; nothing else looks at os.environ."""
+"""Settings from the environment, read where a session begins; nothing else looks at os.environ.
+
+What a file of layouts says is read in document.py, not here.
+"""
 
 import os
 import pathlib
@@ -59,7 +62,7 @@ def session_options() -> SessionOptions:
     """The settings of this moment: variables may be set before or after `import gt`."""
     workers = whole_number("GT_WORKERS")
     cores = len(os.sched_getaffinity(0))
-    here = str(pathlib.Path(__file__).resolve().parent.parent)
+    here = str(pathlib.Path(__file__).resolve().parent.parent.parent)
     inherited = os.environ.get("PYTHONPATH", "")
     return SessionOptions(
         workers=workers,
@@ -78,3 +81,8 @@ def session_options() -> SessionOptions:
 def token() -> str | None:
     """The token that a dispatcher off this host asks for."""
     return os.environ.get("GT_TOKEN") or None
+
+
+def layout_file() -> str | None:
+    """The file of layouts that GT_CONFIG names, relative to the working directory."""
+    return os.environ.get("GT_CONFIG") or None

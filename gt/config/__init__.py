@@ -1,0 +1,32 @@
+"""Configuration: environment.py reads variables, the other files what users say about layouts.
+
+layout.py is what one signal means, document.py reads it from YAML, rules.py is what parameters are
+laid out by their path, scopes.py is what holds at a place of the program. Nothing here emits.
+"""
+
+from gt.config.environment import (
+    SessionOptions,
+    backend,
+    flag,
+    gpu_count,
+    session_options,
+    token,
+    whole_number,
+)
+from gt.config.layout import ShardConfig, SignalConfig
+from gt.config.scopes import get_config, load_config, register_config
+
+__all__ = [
+    "SessionOptions",
+    "ShardConfig",
+    "SignalConfig",
+    "backend",
+    "flag",
+    "get_config",
+    "gpu_count",
+    "load_config",
+    "register_config",
+    "session_options",
+    "token",
+    "whole_number",
+]

@@ -1,0 +1,408 @@
+"""What holds at a place of the program: configurations by signal, and scopes inside each other.
+
+A scope is a signal's name together with the scope around it, so the same name in two stages is two
+scopes with ids of their own. What an inner scope does not say it has from the one around it; here
+that is resolved, and the dispatcher gets one line of text for each scope (`configure`). Reading
+files is in document.py, what users open scopes with in gt/signal.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+
+from gt import _core
+from gt.config import document, environment
+from gt.config.layout import ShardConfig, SignalConfig, cut_dim, ordered, signal_name
+from gt.config.rules import Rule
+from gt.errors import ConfigError
+
+AUTO_SHARD = "auto_shard"  # the signal of uploads under GT_AUTO_SHARD=1
+
+# The rules by path, or nothing: a module's call looks whether there are any, so it is one load.
+# Modules compare by identity.
+rules_in_force: list[tuple[Rule, ...]] = []
+# The id of the innermost scope, 0 outside of all; gt._core asks for it once there is any scope.
+current: ContextVar[int] = ContextVar("gt.signal", default=0)
+
+
+# ---- what users call ----
+
+
+def register_config(name: str, config: SignalConfig | None) -> None:
+    """Say what a signal means; comes before `load_config` and GT_CONFIG. None takes it back.
+
+    Args:
+        name: of the signal.
+        config: `SignalConfig(shard=ShardConfig(axis=…, workers=[…]), backward=…, compile=…)`.
+
+    Raises:
+        ConfigError: it contradicts a scope that it stands in.
+    """
+    signal_name(name, "the name")
+    if config is not None and not isinstance(config, SignalConfig):
+        raise ConfigError(
+            f"register_config({name!r}): {config!r} is no configuration",
+            "pass SignalConfig(shard=ShardConfig(axis=…, workers=[…]))",
+        )
+    registered = dict(state.registered)
+    registered.pop(name, None)
+    if config is not None:
+        file = f"register_config({name!r})"
+        registered[name] = document.Entry(config=config, file=file, marks={})
+    state.change(registered=registered)
+
+
+def load_config(path: str) -> None:
+    """Take the layouts of a YAML file, in place of those of an earlier `load_config`.
+
+    Args:
+        path: relative to the working directory.
+
+    Raises:
+        ConfigError: the file is not there, or says something that cannot be meant: with line and
+            column, before anything changes.
+    """
+    state.change(loaded=document.load(str(path)))
+
+
+def get_config() -> dict[str, SignalConfig]:
+    """What each signal means: of `register_config`, `load_config` and GT_CONFIG, in this order.
+
+    Raises:
+        ConfigError: GT_CONFIG names a file that cannot be read.
+    """
+    if not _core.is_connected():
+        read_environment()
+    return {name: entry.config for name, entry in state.entries().items()}
+
+
+def rules() -> tuple[Rule, ...]:
+    """The rules by parameter path; of those that match a parameter the last holds."""
+    return state.rules
+
+
+# ---- what the session calls ----
+
+
+def read_environment() -> None:
+    """Read the file of GT_CONFIG, as it is now; nothing runs before that.
+
+    Raises:
+        ConfigError: it is not there, or says something that cannot be meant.
+    """
+    path = environment.layout_file()
+    named = _EMPTY
+    if path is not None:
+        try:
+            named = document.load(path)
+        except ConfigError as error:
+            if error.line is not None:
+                raise
+            raise ConfigError(f"GT_CONFIG={path}: {error.text}", error.remedy) from error
+    if named != state.named:
+        state.change(named=named)
+        for scope in list(state.by_signal.values()):
+            scope.opened()  # before the file was known; where it does not fit, nothing has run yet
+    automatic = None
+    if environment.flag("GT_AUTO_SHARD"):
+        automatic = _automatic()
+    if automatic is not None or state.automatic is not None:
+        _core.set_upload_signal(automatic)
+
+
+def session_begins() -> None:
+    """Called once a session, at its first operation, with the connection open."""
+    read_environment()
+    state.warned = frozenset()
+    state.warn_of_absent_workers()
+
+
+def _automatic() -> int:
+    if state.automatic is None:
+        state.automatic = _new_signal(AUTO_SHARD, None, "axis=0")
+    return state.automatic
+
+
+def _new_signal(name: str, backward: int | None, text: str) -> int:
+    _core.set_signal_source(current.get)
+    return _core.signal_new(name, backward, text)
+
+
+# ---- scopes ----
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meaning:
+    """What holds in a scope, with all that it has from the scopes around it."""
+
+    workers: tuple[int, ...] | None = None
+    axis: int | None = None
+    replicated: bool = False
+    mesh: Mapping[str, int] = field(default_factory=dict)
+    placements: tuple[str, ...] = ()
+    blocks: int | None = None
+    compile: bool = False
+
+    def text(self, backward: int | None) -> str:
+        """As the instruction `configure` says it; empty where nothing is said."""
+        words = []
+        if self.workers is not None:
+            words.append(f"workers=[{','.join(map(str, self.workers))}]")
+        if self.axis is not None:
+            words.append(f"axis={self.axis}")
+        if self.replicated:
+            words.append("replicated=true")
+        if self.mesh:
+            words.append("mesh=" + ",".join(f"{name}:{size}" for name, size in self.mesh.items()))
+        if self.placements:
+            words.append("placements=" + ",".join(self.placements))
+        if self.blocks is not None:
+            words.append(f"blocks={self.blocks}")
+        if self.compile:
+            words.append("compile=true")
+        if words and backward is not None:
+            words.insert(len(words) - self.compile, f"backward={backward}")
+        return " ".join(words)
+
+    def inner(self, config: SignalConfig) -> Meaning:
+        """What holds in a scope inside of this one.
+
+        Workers, mesh and `compile` come from around where the inner scope does not name its own
+        (a mesh does not survive other workers). The layout comes from around only where the inner
+        scope names neither a layout nor workers: bare `workers:` leaves it to the planner.
+
+        Raises:
+            ConfigError: what it says does not fit what comes from around.
+        """
+        shard = config.shard or ShardConfig()
+        own_workers = None if config.workers is None else tuple(config.workers)
+        mesh = self.mesh if shard.mesh is None and own_workers is None else shard.mesh or {}
+        compiled = self.compile if config.compile is None else config.compile
+        made = replace(self, workers=own_workers or self.workers, mesh=dict(mesh), compile=compiled)
+        says = (shard.axis, shard.replicated, shard.placements, shard.blocks, shard.mesh)
+        if own_workers is not None or any(value is not None for value in says):
+            placements = ordered(shard.placements, mesh) if shard.placements is not None else ()
+            made = replace(
+                made,
+                axis=shard.axis,
+                replicated=bool(shard.replicated),
+                placements=placements,
+                blocks=shard.blocks,
+            )
+        # checks the product of the mesh against workers that come from around
+        SignalConfig(workers=made.workers, shard=ShardConfig(mesh=made.mesh or None))
+        return made
+
+    def part(self, kind: str) -> Meaning:
+        """What holds for a parameter that a module stores in another way than [in, out].
+
+        Args:
+            kind: `transposed` for a weight [out, in], `bias` for [out], `whole` for what each
+                worker needs all of.
+        """
+        moved = {
+            "transposed": {0: 1, 1: 0, -1: -2, -2: -1},
+            "bias": {1: 0, -1: 0},
+            "whole": {},
+        }[kind]
+        if self.axis is not None:
+            dim = moved.get(self.axis)
+            made = replace(self, axis=dim, replicated=dim is None)
+        else:
+            dims = [
+                None if (dim := cut_dim(word)) is None else moved.get(dim)
+                for word in self.placements
+            ]
+            wishes = ["replicate" if dim is None else f"shard({dim})" for dim in dims]
+            made = replace(self, placements=tuple(wishes))
+        cuts = made.axis is not None or any(word != "replicate" for word in made.placements)
+        return made if cuts else replace(made, blocks=None)
+
+
+@dataclass(kw_only=True)
+class Scope:
+    """A signal in the scope around it."""
+
+    signal: int
+    name: str
+    around: Scope | None
+    backward: str | None
+    """The name that the program gave; the configuration may give another."""
+    part: str | None
+    of_gradients: bool
+    meaning: Meaning = field(default_factory=Meaning)
+    gradients: Scope | None = None
+    mistake: ConfigError | None = None
+    """Why the configuration does not fit here."""
+
+    def opened(self) -> int:
+        """Its id, for instructions.
+
+        Raises:
+            ConfigError: the configuration does not fit here.
+        """
+        if self.mistake is not None:
+            raise self.mistake
+        return self.signal
+
+
+class _State:
+    """All configurations and all scopes of this process."""
+
+    def __init__(self) -> None:
+        self.registered: Mapping[str, document.Entry] = {}
+        self.loaded = self.named = _EMPTY
+        self.rules: tuple[Rule, ...] = ()
+        self.scopes: dict[tuple[int, str, str | None, str | None, bool], Scope] = {}
+        self.by_signal: dict[int, Scope] = {}
+        self.layouts: dict[tuple[str, str], int] = {}
+        self.automatic: int | None = None
+        self.warned: frozenset[tuple[str, int]] = frozenset()
+        self.lock = threading.RLock()
+
+    def entries(self) -> dict[str, document.Entry]:
+        return {**self.named.entries, **self.loaded.entries, **self.registered}
+
+    def change(
+        self,
+        *,
+        registered: Mapping[str, document.Entry] | None = None,
+        loaded: document.Document | None = None,
+        named: document.Document | None = None,
+    ) -> None:
+        """Put configurations in place of others.
+
+        A scope that the new ones do not fit says so when it is opened again.
+        """
+        with self.lock:
+            self.registered = self.registered if registered is None else registered
+            self.loaded = self.loaded if loaded is None else loaded
+            self.named = self.named if named is None else named
+            self._resolve_all()
+            rules = self.named.rules + self.loaded.rules
+            if rules != self.rules:
+                self.rules = rules
+                rules_in_force[:] = [rules] if rules else []
+        if _core.is_connected():
+            self.warn_of_absent_workers()
+
+    def _resolve_all(self) -> None:
+        entries, done = self.entries(), 0
+        # Scopes around others come first. Gradients may have scopes that are new, at the end.
+        while done < len(self.by_signal):
+            scopes = list(self.by_signal.values())[done:]
+            done += len(scopes)
+            for scope in scopes:
+                self._resolve(scope, entries)
+
+    def _resolve(self, scope: Scope, entries: Mapping[str, document.Entry]) -> None:
+        """Find out what holds in a scope, and tell gt._core."""
+        entry = entries.get(scope.name)
+        around = scope.around.meaning if scope.around else Meaning()
+        meaning, scope.mistake = around, None
+        if entry is not None:
+            try:
+                meaning = around.inner(entry.config)
+            except ConfigError as error:
+                scope.mistake = entry.mistake(error)
+        scope.meaning = meaning if scope.part is None else meaning.part(scope.part)
+        scope.gradients = self._gradients(scope, entry)
+        backward = scope.gradients.signal if scope.gradients else None
+        _core.signal_configure(scope.signal, backward, scope.meaning.text(backward))
+
+    def _gradients(self, scope: Scope, entry: document.Entry | None) -> Scope | None:
+        """The scope of the gradients: what is not said of it holds as in the scope itself.
+
+        Where only the scope around has one, that of its gradients takes its place around.
+        """
+        if scope.of_gradients:
+            return None
+        name = scope.backward or (entry.config.backward if entry else None)
+        if name is not None:
+            return self.scope(scope, name, of_gradients=True)
+        if scope.around is not None and scope.around.gradients is not None:
+            around = scope.around.gradients
+            return self.scope(around, scope.name, part=scope.part, of_gradients=True)
+        return None
+
+    def scope(
+        self,
+        around: Scope | None,
+        name: str,
+        backward: str | None = None,
+        part: str | None = None,
+        *,
+        of_gradients: bool = False,
+    ) -> Scope:
+        """The scope of this name in the one around it."""
+        key = (around.signal if around else 0, name, backward, part, of_gradients)
+        with self.lock:
+            found = self.scopes.get(key)
+            if found is None:
+                found = Scope(
+                    signal=_new_signal(name, None, ""),
+                    name=name,
+                    around=around,
+                    backward=backward,
+                    part=part,
+                    of_gradients=of_gradients,
+                )
+                # Entered before it is resolved, so that ids rise from outer to inner scopes.
+                self.scopes[key] = self.by_signal[found.signal] = found
+                self._resolve(found, self.entries())
+            return found
+
+    def warn_of_absent_workers(self) -> None:
+        """One warning of all the workers that are named and not there."""
+        named = [(name, entry.config.workers or ()) for name, entry in self.entries().items()]
+        named += [(rule.pattern, rule.shard.workers or ()) for rule in self.rules]
+        if not any(workers for _, workers in named):
+            return
+        count = _core.worker_count()
+        absent = [(name, index) for name, workers in named for index in workers if index >= count]
+        new = [pair for pair in absent if pair not in self.warned]
+        self.warned |= frozenset(absent)
+        if new:
+            indexes = ", ".join(map(str, sorted({index for _, index in new})))
+            names = ", ".join(dict.fromkeys(name for name, _ in new))
+            warnings.warn(
+                f"there are {count} workers, and no worker {indexes}: {names} "
+                "run on those that there are",
+                stacklevel=2,
+            )
+
+
+_EMPTY = document.Document(entries={}, rules=(), mistakes=())
+state = _State()
+
+
+def signal_in(around: int, name: str, backward: str | None = None) -> int:
+    """The id of the scope `name` in the scope with the id `around` (0: in none)."""
+    found = state.scopes.get((around, name, backward, None, False))  # without the lock: it is hot
+    if found is None:
+        found = state.scope(state.by_signal.get(around), name, backward)
+    return found.opened()
+
+
+def signal_of_part(signal: int, kind: str) -> int:
+    """The id of a scope's part (see Meaning.part); the scope's own where it lays nothing out."""
+    scope = state.by_signal.get(signal)
+    if scope is None or scope.part is not None:
+        return signal
+    if scope.meaning.axis is None and not scope.meaning.placements:
+        return signal
+    return state.scope(scope.around, scope.name, scope.backward, kind).signal
+
+
+def signal_of_layout(name: str, shard: ShardConfig) -> int:
+    """The id of a scope outside of all others that means this layout and nothing else."""
+    text = Meaning().inner(SignalConfig(shard=shard)).text(None)
+    with state.lock:
+        known = state.layouts.get((name, text))
+        if known is None:
+            known = state.layouts[name, text] = _new_signal(name, None, text)
+    return known

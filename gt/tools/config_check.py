@@ -1,0 +1,92 @@
+"""`gt config check`: the mistakes in a file of layouts, all at once, and what may not be meant."""
+
+import sys
+from collections.abc import Iterator
+
+from gt.config import document
+from gt.config.scopes import Meaning
+from gt.errors import ConfigError
+
+
+def run(file: str, *, workers: int | None) -> int:
+    """Print `file:line:column: error: …` and `warning: …` lines, and one with the sums.
+
+    Args:
+        file: a path, or `-` for standard input.
+        workers: how many there are; indexes from there on are warned of.
+
+    Returns:
+        1 where anything is an error, else 0.
+    """
+    found = document.parse(sys.stdin.read(), "-") if file == "-" else document.read(file)
+    errors = [*found.mistakes, *_misfits(found)]
+    notes = [*_disagreements(found)]
+    if workers is not None:
+        notes += _absent(found, workers)
+    said = [("error", one) for one in errors] + [("warning", one) for one in notes]
+    said.sort(key=lambda pair: (pair[1].line or 0, pair[1].column or 0))
+    for kind, one in said:
+        place = ":".join(str(part) for part in (one.file, one.line, one.column) if part is not None)
+        print(f"{place}: {kind}: {one.text}; {one.remedy}")
+    sums = f"{len(found.entries)} signals, {len(found.rules)} rules"
+    print(f"{file}: {sums}, {len(errors)} errors, {len(notes)} warnings")
+    return 1 if errors else 0
+
+
+def _inside(name: str, found: document.Document) -> str | None:
+    """The entry that a name's scope stands in, by its name: `stage0_colpar` in `stage0`."""
+    around = [other for other in found.entries if name.startswith(f"{other}_")]
+    return max(around, key=len, default=None)
+
+
+def _misfits(found: document.Document) -> Iterator[ConfigError]:
+    """Entries that do not fit the one they stand in."""
+    for name, entry in found.entries.items():
+        outer = _inside(name, found)
+        if outer is None:
+            continue
+        try:
+            Meaning().inner(found.entries[outer].config).inner(entry.config)
+        except ConfigError as error:
+            yield entry.mistake(
+                ConfigError(f"inside of {outer}: {error.text}", error.remedy, key=error.key)
+            )
+
+
+def _disagreements(found: document.Document) -> Iterator[ConfigError]:
+    for name, entry in found.entries.items():
+        outer = _inside(name, found)
+        workers = entry.config.workers
+        if outer is None or workers is None:
+            continue
+        around = found.entries[outer].config.workers
+        if around is not None and list(around) != list(workers):
+            yield entry.mistake(
+                ConfigError(
+                    f"{name} names the workers {list(workers)} and {outer} around it "
+                    f"{list(around)}",
+                    "leave them out here to have those around",
+                    key="workers",
+                )
+            )
+
+
+def _absent(found: document.Document, count: int) -> Iterator[ConfigError]:
+    for name, entry in found.entries.items():
+        absent = [index for index in entry.config.workers or () if index >= count]
+        if absent:
+            yield entry.mistake(_no_worker(name, absent, count))
+    for rule in found.rules:
+        absent = [index for index in rule.shard.workers or () if index >= count]
+        if absent:
+            said = _no_worker(rule.pattern, absent, count)
+            yield rule.mistake(said.text, said.remedy)
+
+
+def _no_worker(name: str, absent: list[int], count: int) -> ConfigError:
+    indexes = ", ".join(map(str, absent))
+    return ConfigError(
+        f"{name} names worker {indexes}, and there are {count}",
+        "it runs on those that there are",
+        key="workers",
+    )

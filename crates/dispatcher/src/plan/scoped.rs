@@ -159,14 +159,16 @@ impl Dispatcher {
         let stored_out_in = instruction.op == Op::Linear;
         let Some(slot) = instruction.values().nth(1).and_then(Id::as_slot) else { return };
         let Some(value) = self.value_mut(session, slot) else { return };
-        if value.meta.dims.len() != 2 || !value.shards.layout.is_whole() || mesh.len() < 2 {
+        if value.meta.dims.len() != 2 || !value.shards.layout.is_whole() {
             return;
         }
         let dims = value.meta.dims;
+        let members = value.shards.layout.mesh().members();
+        let elsewhere = members.iter().all(|&worker| mesh.place(worker).is_none());
         let wishes = wishes(scope, mesh, 2);
         let turned = wishes.map(|wish| wish.map(|dim| if stored_out_in { 1 - dim } else { dim }));
         let layout = laid(scope, mesh, &dims, turned);
-        if !layout.is_whole() {
+        if !layout.is_whole() || elsewhere {
             self.lay(session, slot, &layout, sink);
         }
     }

@@ -21,6 +21,8 @@ struct Signal {
     name: String,
     /// The scope of its gradients, where that is another.
     backward: Option<u16>,
+    /// What its gradients carry, once there have been any.
+    gradients: Option<u16>,
     /// What it means, as the instruction `configure` says it; empty where it means nothing.
     text: String,
     /// What the dispatcher of the connection `epoch` has of it.
@@ -64,11 +66,11 @@ pub(crate) fn set_override(signal: Option<u16>) -> Option<u16> {
     OVERRIDE.replace(signal)
 }
 
-/// The scope of the gradients of what stands in `signal`.
+/// The scope of the gradients of what stands in `signal`. They run where the scope (or its `backward`) says; how it
+/// lays out what is created and the weights of products is for the forward pass: a gradient's factors are no weights.
 pub(crate) fn backward_of(py: Python<'_>, signal: u16) -> u16 {
-    let signals = SIGNALS.get(py);
-    let known = signals.as_ref().and_then(|signals| signals.known.get(place(signal)?));
-    known.and_then(|known| known.backward).unwrap_or(signal)
+    let mut state = SIGNALS.get_mut(py);
+    state.as_mut().map_or(signal, |signals| signals.gradients_of(signal))
 }
 
 fn place(signal: u16) -> Option<usize> {
@@ -131,6 +133,34 @@ impl Runtime {
 }
 
 impl Signals {
+    fn gradients_of(&mut self, signal: u16) -> u16 {
+        let named = self.get_mut(signal).and_then(|known| known.backward).unwrap_or(signal);
+        let Some(known) = self.get_mut(named) else { return named };
+        if let Some(gradients) = known.gradients {
+            return gradients;
+        }
+        let text = where_only(&known.text);
+        if text == known.text {
+            return named;
+        }
+        let name = known.name.clone();
+        let made = self.add(name, text).unwrap_or(named);
+        if let Some(known) = self.get_mut(named) {
+            known.gradients = Some(made);
+        }
+        made
+    }
+
+    /// A new signal's id; `None` where the header of an instruction has no room for it.
+    fn add(&mut self, name: String, text: String) -> Option<u16> {
+        if self.known.len() >= SIGNALS_MAX {
+            return None;
+        }
+        let told = Told::default();
+        self.known.push(Signal { name, backward: None, gradients: None, text, told });
+        u16::try_from(self.known.len()).ok()
+    }
+
     /// What the context variable says; 0 where it says nothing that is a scope.
     fn current(&self, py: Python<'_>) -> u16 {
         let said = self.source.as_ref().and_then(|source| source.bind(py).call0().ok());
@@ -157,6 +187,7 @@ impl Signals {
         match self.get_mut(signal).filter(|_| exists) {
             Some(known) => {
                 known.told.current &= known.text == text;
+                known.gradients = None;
                 known.text = text;
                 known.backward = backward;
                 Ok(())
@@ -164,6 +195,13 @@ impl Signals {
             None => Err(PyValueError::new_err(format!("no signal has the id {signal}"))),
         }
     }
+}
+
+/// Of a scope's text: where it runs.
+fn where_only(text: &str) -> String {
+    let Ok(scope) = text.parse::<Scope>() else { return text.to_owned() };
+    let Scope { workers, mesh, backward, compile, .. } = scope;
+    Scope { workers, mesh, backward, compile, ..Scope::default() }.to_string()
 }
 
 /// Whether a text is what the dispatcher will take; anything else is a mistake of gt/config.
@@ -191,14 +229,9 @@ pub(crate) fn signal_new(
 ) -> PyResult<u16> {
     let mut state = SIGNALS.get_mut(py);
     let signals = state.get_or_insert_default();
-    if signals.known.len() >= SIGNALS_MAX {
-        return Err(PyValueError::new_err(format!(
-            "more than {SIGNALS_MAX} signals in one process"
-        )));
-    }
-    let told = Told::default();
-    signals.known.push(Signal { name, backward: None, text: String::new(), told });
-    let signal = u16::try_from(signals.known.len()).unwrap_or(0);
+    let signal = signals.add(name, String::new()).ok_or_else(|| {
+        PyValueError::new_err(format!("more than {SIGNALS_MAX} signals in one process"))
+    })?;
     signals.configure(signal, backward, text)?;
     Ok(signal)
 }

@@ -338,9 +338,11 @@ def full_like(
     layout: object = None,
     memory_format: object = None,
 ) -> Tensor:
-    """A tensor of `input`'s shape and dtype filled with `fill_value`."""
+    """A tensor of `input`'s shape and dtype filled with `fill_value`, laid out as `input` is."""
+    check_device(device)
     chosen = input.dtype if dtype is None else dtype
-    return full(input.shape, fill_value, dtype=chosen, device=device, requires_grad=requires_grad)
+    out = call("full_like", input, size=input.shape, value=fill_value, dtype=chosen)
+    return finish(out, requires_grad)
 
 
 def zeros_like(

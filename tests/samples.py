@@ -185,6 +185,8 @@ def _gradients() -> dict[str, list[Sample]]:
 def _creation() -> dict[str, list[Sample]]:
     every = (*_ANY, "bool")
     return {
+        "full_like": [Sample((given(2, 3),), ((2, 3), 1, d)) for d in every]
+        + [Sample((given(4),), ((), 2.5, "float32"))],
         "full": [Sample((), ((2, 3), 1, d)) for d in every] + [Sample((), ((), 2.5, "float32"))],
         "arange": [
             Sample((), (0, 5, 1, "int64")),

@@ -185,7 +185,7 @@ def new_full(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of `size` filled with `fill_value`, of this dtype."""
-    out = call("full", size=tuple(size), value=fill_value, dtype=dtype or self.dtype)
+    out = call("full_like", self, size=tuple(size), value=fill_value, dtype=dtype or self.dtype)
     return out.requires_grad_() if requires_grad else out
 
 

@@ -8,7 +8,7 @@ gradient("embedding", weight=lambda g, s: embedding_weight(g, s), indices=None)
 gradient("embedding_backward", grad=refused("embedding_dense_backward"), indices=None)
 gradient(
     "gather",
-    self=lambda g, s: call("scatter_add", zeros(s, "self"), s.index, g, dim=s.dim),
+    self=lambda g, s: call("scatter_add", zeros(g, s, "self"), s.index, g, dim=s.dim),
     index=None,
 )
 gradient(
@@ -25,7 +25,7 @@ gradient(
 )
 gradient(
     "index_select",
-    self=lambda g, s: call("index_add", zeros(s, "self"), s.index, g, dim=s.dim),
+    self=lambda g, s: call("index_add", zeros(g, s, "self"), s.index, g, dim=s.dim),
     index=None,
 )
 gradient(
@@ -36,7 +36,7 @@ gradient(
 )
 gradient(
     "index",
-    self=lambda g, s: call("index_put", zeros(s, "self"), g, *s.indices, accumulate=True),
+    self=lambda g, s: call("index_put", zeros(g, s, "self"), g, *s.indices, accumulate=True),
     indices=None,
 )
 gradient(
@@ -60,7 +60,7 @@ def embedding_weight(g: Tensor, s: Saved) -> Tensor:
     if s.padding_idx is not None:
         padded = (s.indices == s.padding_idx % count).reshape((*s.indices.shape, 1))
         g = g.masked_fill(padded, 0.0)
-    return call("index_put", zeros(s, "weight"), g, s.indices, accumulate=True)
+    return call("index_put", zeros(g, s, "weight"), g, s.indices, accumulate=True)
 
 
 def fit(g: Tensor, shape: Shape) -> Tensor:
@@ -79,4 +79,4 @@ def overwritten(g: Tensor, s: Saved) -> Tensor:
 def at_index(g: Tensor, s: Saved) -> Tensor:
     if g.ndim == 0:
         return g
-    return call("scatter", zeros(s, "self"), s.out1, g, dim=s.dim)
+    return call("scatter", zeros(g, s, "self"), s.out1, g, dim=s.dim)

@@ -30,7 +30,7 @@ def nll_self(g: Tensor, s: Saved) -> Tensor:
     if _core.is_grad_enabled():
         return nll_scattered(g, s)
     shape = s.shape_of("self")
-    shaped = call("full", size=(), value=0, dtype=s.dtype_of("self")).expand(shape)
+    shaped = call("full_like", g, size=(), value=0, dtype=s.dtype_of("self")).expand(shape)
     reduction = {"reduction": s.reduction, "ignore_index": s.ignore_index}
     return call("nll_loss_backward", g, shaped, s.target, s.weight, s.out1, **reduction)
 
@@ -45,7 +45,7 @@ def nll_scattered(g: Tensor, s: Saved) -> Tensor:
     factor = call("where", ignored, 0.0, -(g * weight))
     shape = (*s.target.shape[:dim], 1, *s.target.shape[dim:])
     factor = factor.expand(s.target.shape).reshape(shape)
-    return call("scatter", zeros(s, "self"), index.reshape(shape), factor, dim=dim)
+    return call("scatter", zeros(g, s, "self"), index.reshape(shape), factor, dim=dim)
 
 
 def mse_self(g: Tensor, s: Saved, this: Tensor, other: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ def extreme_at_index(g: Tensor, s: Saved) -> Tensor:
     if not shape:
         return g
     index = keep(s.out1, shape, s.dim)
-    return call("scatter", zeros(s, "self"), index, keep(g, shape, s.dim), dim=s.dim)
+    return call("scatter", zeros(g, s, "self"), index, keep(g, shape, s.dim), dim=s.dim)
 
 
 def var_backward(g: Tensor, s: Saved) -> Tensor:

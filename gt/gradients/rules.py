@@ -31,14 +31,14 @@ def gradient(op: str, **rules: Rule | None) -> None:
     GRADIENTS[op] = tuple(rules.values())
 
 
-def zeros(s: Saved, operand: str, k: int = 0) -> Tensor:
-    """Zeros of an operand's shape and dtype."""
-    return call("full", size=s.shape_of(operand, k), value=0, dtype=s.dtype_of(operand, k))
+def zeros(g: Tensor, s: Saved, operand: str, k: int = 0) -> Tensor:
+    """Zeros of an operand's shape and dtype, where the gradient is."""
+    return call("full_like", g, size=s.shape_of(operand, k), value=0, dtype=s.dtype_of(operand, k))
 
 
 def zero(g: Tensor, s: Saved) -> Tensor:
     """The gradient of a step function: zero everywhere."""
-    return call("full", size=g.shape, value=0, dtype=g.dtype)
+    return call("full_like", g, size=g.shape, value=0, dtype=g.dtype)
 
 
 def same(g: Tensor, s: Saved) -> Tensor:

@@ -6,25 +6,27 @@ from gt.gradients.rules import Saved, Shape, gradient, same, sum_to, zeros
 gradient("reshape", self=lambda g, s: g.reshape(s.shape_of("self")))
 gradient("permute", self=lambda g, s: g.permute(inverse(s.dims)))
 gradient("expand", self=lambda g, s: sum_to(g, s.shape_of("self")))
-gradient("slice", self=lambda g, s: call("slice_scatter", zeros(s, "self"), g, **span(s)))
+gradient("slice", self=lambda g, s: call("slice_scatter", zeros(g, s, "self"), g, **span(s)))
 gradient(
     "select",
-    self=lambda g, s: call("select_scatter", zeros(s, "self"), g, dim=s.dim, index=s.index),
+    self=lambda g, s: call("select_scatter", zeros(g, s, "self"), g, dim=s.dim, index=s.index),
 )
-gradient("diagonal", self=lambda g, s: call("diagonal_scatter", zeros(s, "self"), g, **corner(s)))
+gradient(
+    "diagonal", self=lambda g, s: call("diagonal_scatter", zeros(g, s, "self"), g, **corner(s))
+)
 gradient(
     "slice_scatter",
-    self=lambda g, s: call("slice_scatter", g, zeros(s, "src"), **span(s)),
+    self=lambda g, s: call("slice_scatter", g, zeros(g, s, "src"), **span(s)),
     src=lambda g, s: call("slice", g, **span(s)),
 )
 gradient(
     "select_scatter",
-    self=lambda g, s: call("select_scatter", g, zeros(s, "src"), dim=s.dim, index=s.index),
+    self=lambda g, s: call("select_scatter", g, zeros(g, s, "src"), dim=s.dim, index=s.index),
     src=lambda g, s: call("select", g, dim=s.dim, index=s.index),
 )
 gradient(
     "diagonal_scatter",
-    self=lambda g, s: call("diagonal_scatter", g, zeros(s, "src"), **corner(s)),
+    self=lambda g, s: call("diagonal_scatter", g, zeros(g, s, "src"), **corner(s)),
     src=lambda g, s: call("diagonal", g, **corner(s)),
 )
 gradient("flip", self=lambda g, s: g.flip(s.dims))
@@ -62,7 +64,7 @@ def cat_backward(g: Tensor, s: Saved, k: int) -> Tensor:
     """The piece of the k-th tensor; an empty vector, allowed anywhere, takes no place."""
     dim, shape = s.dim % g.ndim, s.shape_of("tensors", k)
     if len(shape) != g.ndim:
-        return zeros(s, "tensors", k)
+        return zeros(g, s, "tensors", k)
     before = [s.shape_of("tensors", i) for i in range(k)]
     start = sum(shape[dim] for shape in before if len(shape) == g.ndim)
     return call("slice", g, dim=dim, start=start, end=start + shape[dim], step=1)

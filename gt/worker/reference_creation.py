@@ -30,6 +30,10 @@ def _full(size: Size, value: Number, dtype: str) -> Array:
     return cast(np.full(size, value), dtype)
 
 
+def _full_like(like: Array, size: Size, value: Number, dtype: str) -> Array:
+    return _full(size, value, dtype)
+
+
 def _arange(start: Number, end: Number, step: Number, dtype: str) -> Array:
     count = max(int(np.ceil((float(end) - float(start)) / float(step))), 0)
     exact = np.float64 if is_float(dtype) else np.int64

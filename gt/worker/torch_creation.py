@@ -136,6 +136,12 @@ def _full(device: torch.device, size: Size, value: Number, dtype: torch.dtype) -
     return torch.full(size, value, dtype=dtype, device=device)
 
 
+def _full_like(
+    device: torch.device, like: Tensor, size: Size, value: Number, dtype: torch.dtype
+) -> Tensor:
+    return torch.full(size, value, dtype=dtype, device=device)
+
+
 def _arange(
     device: torch.device, start: Number, end: Number, step: Number, dtype: torch.dtype
 ) -> Tensor:
@@ -157,6 +163,7 @@ def kernels(device: torch.device) -> dict[str, Kernel]:
     random = Random(device)
     return {
         "full": functools.partial(_full, device),
+        "full_like": functools.partial(_full_like, device),
         "arange": functools.partial(_arange, device),
         "eye": functools.partial(_eye, device),
         "linspace": functools.partial(_linspace, device),

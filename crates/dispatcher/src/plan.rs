@@ -22,7 +22,7 @@ use crate::session::Session;
 use gt_protocol::message::Message;
 use gt_protocol::placement::Layout;
 use gt_protocol::rules::{Arg, ErrorClass, Outputs, RuleError, infer};
-use gt_protocol::{Id, Instruction, Meta, Operand};
+use gt_protocol::{Id, Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 use std::fmt::Write;
 
@@ -86,6 +86,9 @@ impl Dispatcher {
         };
         match worker {
             Some(worker) => self.plan_local(session, instruction, number, outputs, worker, sink),
+            None if matches!(place, Place::Several) && instruction.op == Op::FullLike => {
+                self.plan_alike(session, instruction, number, outputs, sink);
+            }
             None if matches!(place, Place::Several) => {
                 self.grant_wishes(session, instruction, sink);
                 let Some(mesh) = self.common_mesh(session, instruction) else { return };

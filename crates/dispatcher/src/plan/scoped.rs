@@ -40,6 +40,9 @@ impl Dispatcher {
         if instruction.values().next().is_none() {
             return self.plan_created(session, instruction, number, outputs, (scope, &mesh), sink);
         }
+        if instruction.op == Op::FullLike {
+            return self.plan_alike(session, instruction, number, outputs, sink);
+        }
         self.lay_weight(session, instruction, (scope, &mesh), sink);
         let alone = mesh.single().filter(|&worker| {
             let state = self.sessions.get(&session);
@@ -105,6 +108,29 @@ impl Dispatcher {
             payload: instruction.payload,
             consumes: 0,
         };
+        match Mover::new(self, session, sink).create(run, &layout) {
+            Ok(placed) => self.define_values(session, instruction, number, placed),
+            Err(error) => self.fail(session, instruction, number, &error, sink),
+        }
+    }
+
+    /// `full_like`: made where its operand is, and as that lies where the shape is the same. Nothing moves.
+    pub(super) fn plan_alike(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        number: u64,
+        outputs: &[Meta],
+        sink: &mut dyn Sink,
+    ) {
+        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let Some(value) = self.value_mut(session, slot) else { return };
+        let like = value.wish.clone().unwrap_or_else(|| value.shards.layout.clone());
+        let same = outputs.first().is_some_and(|meta| meta.dims == value.meta.dims);
+        let layout =
+            if same && !like.is_partial() { like } else { Layout::replicated(like.mesh().clone()) };
+        let run =
+            Run { op: Op::Full, attrs: &instruction.attrs, outputs, payload: &[], consumes: 0 };
         match Mover::new(self, session, sink).create(run, &layout) {
             Ok(placed) => self.define_values(session, instruction, number, placed),
             Err(error) => self.fail(session, instruction, number, &error, sink),

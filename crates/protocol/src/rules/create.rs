@@ -7,6 +7,7 @@ use crate::{Dtype, Meta, Op, Scalar};
 
 static RULES: Table<Rule> = &[
     (Op::Full, full),
+    (Op::FullLike, full),
     (Op::Arange, arange),
     (Op::Eye, eye),
     (Op::Linspace, linspace),

@@ -187,7 +187,7 @@ fn ones_like(py: Python<'_>, root: &Arc<Var>) -> PyResult<Arc<Var>> {
         ));
     }
     let attrs = [Attr::Ints(meta.dims), Attr::Scalar(Scalar::Float(1.0)), Attr::Dtype(meta.dtype)];
-    emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)
+    emit::only(emit::emit(py, Op::FullLike, &[Arg::Var(root)], attrs.into_iter().collect())?)
 }
 
 fn checked_seed(

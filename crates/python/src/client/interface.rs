@@ -59,6 +59,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(signal::signal_configure, module)?)?;
     module.add_function(wrap_pyfunction!(signal::set_upload_signal, module)?)?;
     module.add_function(wrap_pyfunction!(worker_count, module)?)?;
+    module.add_function(wrap_pyfunction!(has_begun, module)?)?;
     module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;
     module.add_function(wrap_pyfunction!(stats, module)?)?;
     module.add_function(wrap_pyfunction!(worker_stats, module)?)?;
@@ -425,6 +426,12 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         rows.push(dict);
     }
     Ok(rows)
+}
+
+/// Whether the session's first operation has been made.
+#[pyfunction]
+fn has_begun(py: Python<'_>) -> bool {
+    runtime::has_begun(py)
 }
 
 /// How many workers the session's dispatcher has; asks it where it is elsewhere.

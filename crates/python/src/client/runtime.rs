@@ -343,6 +343,11 @@ enum Missing {
     Room,
 }
 
+/// Whether the session's first operation has been made, and the configuration read for it.
+pub(crate) fn has_begun(py: Python<'_>) -> bool {
+    with(py, |runtime| runtime.door.is_some() && runtime.begun)
+}
+
 /// Puts a new connection in place of the current one.
 pub(crate) fn install(py: Python<'_>, door: Box<dyn Door>, announce_sites: bool) {
     watch_forks();

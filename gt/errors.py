@@ -15,10 +15,12 @@ __all__ = [
     "IndexOutOfRange",
     "InvalidType",
     "InvalidValue",
+    "NoWorker",
     "NotDifferentiable",
     "NotSupported",
     "OutOfMemoryError",
     "ShapeError",
+    "UnreadFailureWarning",
     "WorkerError",
 ]
 
@@ -93,3 +95,11 @@ class ConfigError(Error, ValueError):
 
 class ConnectionLost(Error, builtins.ConnectionError):
     """The dispatcher cannot be reached any more; the session's tensors are gone."""
+
+
+class NoWorker(ConnectionLost):
+    """No worker has joined the dispatcher within the limit; the session is as it was."""
+
+
+class UnreadFailureWarning(RuntimeWarning):
+    """An instruction failed and nobody has read its result: told by the session's next read."""

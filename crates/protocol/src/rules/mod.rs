@@ -25,6 +25,7 @@ use crate::dtype::Promotion;
 use crate::op::Family;
 use crate::{Attr, Dtype, Meta, Op, Scalar};
 use call::Call;
+pub use call::describe;
 use smallvec::SmallVec;
 pub use unchanged::keeps_metadata;
 

@@ -8,6 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+use std::ffi::CString;
 
 /// The class `name` of gt.errors.
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
@@ -67,6 +68,11 @@ pub(crate) fn connection_lost(py: Python<'_>, reason: &str) -> PyErr {
     raise(py, "ConnectionLost", format!("the connection to the dispatcher is gone: {reason}"))
 }
 
+/// Nothing executes what the dispatcher is sent.
+pub(crate) fn no_worker(py: Python<'_>, text: String) -> PyErr {
+    raise(py, "NoWorker", text)
+}
+
 /// No connection came about.
 pub(crate) fn unreachable(py: Python<'_>, reason: &str) -> PyErr {
     raise(py, "ConnectionLost", format!("gt.connect: {reason}"))
@@ -77,6 +83,17 @@ pub(crate) fn after_fork() -> PyErr {
         "gt was used before this process was forked; its connection belongs to the parent. \
          Use the 'spawn' start method, or touch gt only in the parent",
     )
+}
+
+/// A warning at the line of the instruction that failed.
+pub(crate) fn warn(py: Python<'_>, site: u32, text: &str) -> PyResult<()> {
+    let category = class(py, "UnreadFailureWarning")?.into_any();
+    let text = CString::new(text.replace('\0', " "))?;
+    let place = runtime::with(py, |runtime| runtime.sites.place(py, site));
+    let Some((file, line)) = place else { return PyErr::warn(py, &category, &text, 1) };
+    let file = CString::new(file)?;
+    // Without a registry: it would show the second failure of a line never, and each is told only once anyhow.
+    PyErr::warn_explicit(py, &category, &text, &file, line, None, None)
 }
 
 /// A mistake of the user's that no rule sees, with `PyTorch`'s class and text.

@@ -14,6 +14,7 @@ __all__ = [
     "Error",
     "IndexOutOfRange",
     "InvalidType",
+    "InvalidUse",
     "InvalidValue",
     "NoWorker",
     "NotDifferentiable",
@@ -21,6 +22,7 @@ __all__ = [
     "OutOfMemoryError",
     "ShapeError",
     "UnreadFailureWarning",
+    "UnsupportedDtype",
     "WorkerError",
 ]
 
@@ -51,6 +53,14 @@ class InvalidType(Error, TypeError):
 
 class NotSupported(Error, NotImplementedError):
     """Something that PyTorch has and GT does not, or not for these operands."""
+
+
+class UnsupportedDtype(DtypeError, NotSupported):
+    """An element type that the operation is not made for, in PyTorch neither."""
+
+
+class InvalidUse(Error, RuntimeError):
+    """What PyTorch refuses for other reasons than shapes and element types."""
 
 
 class NotDifferentiable(Error, RuntimeError):

@@ -50,6 +50,9 @@ SHAPES: list[Wrong] = [
     (lambda m: m.zeros(2, 3).gather(0, m.zeros(2, dtype=m.int64)), "; gather f32[2,3] i64[2]"),
     (lambda m: m.zeros(2, 3).split([1, 2, 3]), ""),
     (lambda m: m.zeros(2, requires_grad=True).backward(), ""),
+    (lambda m: m.ones(2).item(), ""),
+    (lambda m: bool(m.ones(2)), ""),
+    (lambda m: bool(m.ones(0)), ""),
 ]
 
 DTYPES: list[Wrong] = [
@@ -97,11 +100,24 @@ def check_at_the_call(wrong: Callable[..., object], suffix: str) -> None:
 @pytest.mark.parametrize(("wrong", "suffix"), SHAPES, ids=range(len(SHAPES)))
 def test_shapes_at_the_call(wrong: Callable[..., object], suffix: str) -> None:
     check_at_the_call(wrong, suffix)
+    assert isinstance(raised(lambda: wrong(gt)), (gt.ShapeError, IndexError, ValueError))
 
 
 @pytest.mark.parametrize(("wrong", "suffix"), DTYPES, ids=range(len(DTYPES)))
 def test_dtypes_at_the_call(wrong: Callable[..., object], suffix: str) -> None:
     check_at_the_call(wrong, suffix)
+    if suffix:
+        assert isinstance(raised(lambda: wrong(gt)), gt.DtypeError)
+
+
+def test_what_is_wrong_with_a_gradient_is_neither_shape_nor_dtype() -> None:
+    x, y = gt.ones(2, requires_grad=True), gt.ones(2)
+    loss = (x * x).sum()
+    loss.backward()
+    assert type(raised(loss.backward)) is gt.errors.InvalidUse
+    assert type(raised(lambda: y.sum().backward())) is gt.errors.NotDifferentiable
+    assert type(raised(lambda: gt.autograd.grad(x.sum(), y))) is gt.errors.NotDifferentiable
+    assert type(raised(lambda: x.add_(1))) is gt.errors.InvalidUse
 
 
 def test_a_mistake_at_the_call_leaves_the_session_usable() -> None:

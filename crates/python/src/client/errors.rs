@@ -27,18 +27,27 @@ fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
 /// A mistake found at the user's line.
 pub(crate) fn of_rule(py: Python<'_>, error: &RuleError) -> PyErr {
     let name = match error.class {
-        ErrorClass::Runtime => "ShapeError",
+        ErrorClass::Runtime => "InvalidUse",
+        ErrorClass::Shape => "ShapeError",
+        ErrorClass::Dtype => "DtypeError",
         ErrorClass::Index => "IndexOutOfRange",
         ErrorClass::Value => "InvalidValue",
         ErrorClass::Type => "InvalidType",
-        ErrorClass::NotImplemented => "NotSupported",
+        ErrorClass::UnsupportedDtype => "UnsupportedDtype",
     };
     raise(py, name, error.text.clone())
+}
+
+/// A gradient that does not exist.
+pub(crate) fn not_differentiable(py: Python<'_>, text: impl Into<String>) -> PyErr {
+    raise(py, "NotDifferentiable", text.into())
 }
 
 /// A failure on a worker, raised at the first read: it names the line of the original operation.
 pub(crate) fn of_failure(py: Python<'_>, failed: &Failed) -> PyErr {
     let name = match failed.class {
+        FailureClass::Shape => "ShapeError",
+        FailureClass::Dtype => "DtypeError",
         FailureClass::Index => "IndexOutOfRange",
         FailureClass::Value => "InvalidValue",
         FailureClass::Type => "InvalidType",

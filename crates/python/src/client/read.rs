@@ -82,13 +82,12 @@ pub(crate) fn item(py: Python<'_>, var: &Arc<Var>) -> PyResult<Py<PyAny>> {
 }
 
 /// The only element, for `float(x)` and `int(x)`.
-pub(crate) fn single(py: Python<'_>, var: &Arc<Var>, what: &str) -> PyResult<Py<PyAny>> {
-    let count = var.meta(py).elements();
-    if count != 1 {
+pub(crate) fn single(py: Python<'_>, var: &Arc<Var>) -> PyResult<Py<PyAny>> {
+    if var.meta(py).elements() != 1 {
         return Err(errors::mistake(
             py,
-            ErrorClass::Runtime,
-            format!("a Tensor with {count} elements cannot be converted to Scalar ({what})"),
+            ErrorClass::Value,
+            "only one element tensors can be converted to Python scalars",
         ));
     }
     item(py, var)

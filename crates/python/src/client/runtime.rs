@@ -193,11 +193,10 @@ impl Runtime {
     /// Whether one instruction may be sent at once. Sends what is to be freed before it.
     #[inline]
     pub(crate) fn has_room(&mut self, py: Python<'_>) -> bool {
-        let room =
-            !forked()
-                && self.begun
-                && self.answers.closed.is_none()
-                && self.door.as_mut().is_some_and(|door| door.has_room());
+        let room = !forked()
+            && self.begun
+            && self.answers.closed.is_none()
+            && self.door.as_mut().is_some_and(|door| door.has_room());
         if room && !PENDING.get(py).is_empty() {
             self.flush_pending(py);
         }

@@ -61,8 +61,10 @@ from gt.errors import (  # noqa: E402
     ConnectionLost,
     DtypeError,
     Error,
+    NoWorker,
     OutOfMemoryError,
     ShapeError,
+    UnreadFailureWarning,
     WorkerError,
 )
 

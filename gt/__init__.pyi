@@ -46,8 +46,10 @@ from gt.errors import ConfigError as ConfigError
 from gt.errors import ConnectionLost as ConnectionLost
 from gt.errors import DtypeError as DtypeError
 from gt.errors import Error as Error
+from gt.errors import NoWorker as NoWorker
 from gt.errors import OutOfMemoryError as OutOfMemoryError
 from gt.errors import ShapeError as ShapeError
+from gt.errors import UnreadFailureWarning as UnreadFailureWarning
 from gt.errors import WorkerError as WorkerError
 from gt import _kernels as _kernels
 from gt import client as client

@@ -26,5 +26,13 @@ def get_worker_stats() -> list[dict[str, int]]:
 
 
 def stats() -> dict[str, int]:
-    """Counters of the connection to the dispatcher; empty where there is none."""
+    """Counters of the session; empty where there is none.
+
+    Returns:
+        `workers` of the dispatcher, `values` that this session holds, `instructions` with results
+        that it has sent. Where the dispatcher is part of this program, it says more: `sessions`,
+        `bytes` of all values, open `requests`, `worker_slots` in use, `moved_bytes` between
+        workers; and its own `values`, all emitted. Elsewhere these are for the dispatcher's own
+        people (its log); `get_worker_stats()` asks the workers themselves.
+    """
     return _core.stats()

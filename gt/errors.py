@@ -14,11 +14,15 @@ __all__ = [
     "Error",
     "IndexOutOfRange",
     "InvalidType",
+    "InvalidUse",
     "InvalidValue",
+    "NoWorker",
     "NotDifferentiable",
     "NotSupported",
     "OutOfMemoryError",
     "ShapeError",
+    "UnreadFailureWarning",
+    "UnsupportedDtype",
     "WorkerError",
 ]
 
@@ -49,6 +53,14 @@ class InvalidType(Error, TypeError):
 
 class NotSupported(Error, NotImplementedError):
     """Something that PyTorch has and GT does not, or not for these operands."""
+
+
+class UnsupportedDtype(DtypeError, NotSupported):
+    """An element type that the operation is not made for, in PyTorch neither."""
+
+
+class InvalidUse(Error, RuntimeError):
+    """What PyTorch refuses for other reasons than shapes and element types."""
 
 
 class NotDifferentiable(Error, RuntimeError):
@@ -93,3 +105,11 @@ class ConfigError(Error, ValueError):
 
 class ConnectionLost(Error, builtins.ConnectionError):
     """The dispatcher cannot be reached any more; the session's tensors are gone."""
+
+
+class NoWorker(ConnectionLost):
+    """No worker has joined the dispatcher within the limit; the session is as it was."""
+
+
+class UnreadFailureWarning(RuntimeWarning):
+    """An instruction failed and nobody has read its result: told by the session's next read."""

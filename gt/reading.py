@@ -49,12 +49,12 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
 
 
 def formatted(self: Tensor, spec: str) -> str:
-    """`f"{x:.3f}"` for a tensor of one element."""
-    if self.ndim == 0 and spec:
+    """`f"{x:.3f}"`: the number of a 0-d tensor, whose class is Tensor itself; else `str(x)`."""
+    if self.ndim == 0 and type(self) is Tensor:
         return format(self.item(), spec)
     if not spec:
-        return repr(self)
-    raise InvalidType("unsupported format string passed to Tensor.__format__")
+        return str(self)
+    raise InvalidType(f"unsupported format string passed to {type(self).__name__}.__format__")
 
 
 def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:

@@ -41,19 +41,21 @@ def init() -> None:
     _core.init()
 
 
-def connect(address: str) -> None:
+def connect(address: str, *, worker_seconds: float = 60.0) -> None:
     """Connect to a dispatcher; tensors of an earlier session are void from here on.
 
     Args:
         address: `host:port`, or `unix:/path/of/socket`. A dispatcher on this host is then spoken to
             through shared memory, unless GT_NO_RING=1 asks to stay on TCP.
+        worker_seconds: how long the first read (or synchronize, or an operation when the connection
+            is full) waits for a worker to join where there is none; then it raises `gt.NoWorker`.
 
     Raises:
         ConnectionLost: nothing answers there within three seconds, it is no GT dispatcher, or it
             refuses (another version, a missing or wrong token in GT_TOKEN).
     """
     verbose, ring = config.flag("GT_VERBOSE"), not config.flag("GT_NO_RING")
-    _core.connect(address, config.token(), verbose, ring)
+    _core.connect(address, config.token(), verbose, ring, worker_seconds)
     register_exit()
 
 
@@ -71,7 +73,8 @@ def synchronize() -> None:
     """Wait until everything emitted so far has run.
 
     Raises:
-        Error: the first failure that no read has raised.
+        Error: the first failure that nobody has been told of.
+        NoWorker: the dispatcher has no worker, and none has joined within `connect`'s limit.
     """
     _core.synchronize()
 
@@ -144,7 +147,7 @@ def _failures() -> list[str]:
     found = _core.unread_failures()
     if _core.is_connected() and not isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
         try:
-            with _at_most(EXIT_SECONDS["embedded" if _core.stats() else "elsewhere"]):
+            with _at_most(EXIT_SECONDS["embedded" if "sessions" in _core.stats() else "elsewhere"]):
                 _core.synchronize()
         except (ConnectionLost, KeyboardInterrupt, TimeoutError):
             pass

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from cluster import Cluster
+from cluster import Cluster, until
 
 import gt
 from gt import nn
@@ -50,6 +50,9 @@ SHAPES: list[Wrong] = [
     (lambda m: m.zeros(2, 3).gather(0, m.zeros(2, dtype=m.int64)), "; gather f32[2,3] i64[2]"),
     (lambda m: m.zeros(2, 3).split([1, 2, 3]), ""),
     (lambda m: m.zeros(2, requires_grad=True).backward(), ""),
+    (lambda m: m.ones(2).item(), ""),
+    (lambda m: bool(m.ones(2)), ""),
+    (lambda m: bool(m.ones(0)), ""),
 ]
 
 DTYPES: list[Wrong] = [
@@ -82,9 +85,9 @@ def line_after() -> int:
     return frame.f_back.f_lineno + 1
 
 
-def called(op: str, line: int) -> str:
-    """The part of the text that names the operation and this file's line."""
-    return f"\n  in `{op}`, called at {__file__}:{line}"
+def called(failed: str, line: int) -> str:
+    """The part of the text that names the operation with its operands, and this file's line."""
+    return f"; {failed}\n  in `{failed.split(maxsplit=1)[0]}`, called at {__file__}:{line}"
 
 
 def check_at_the_call(wrong: Callable[..., object], suffix: str) -> None:
@@ -97,11 +100,24 @@ def check_at_the_call(wrong: Callable[..., object], suffix: str) -> None:
 @pytest.mark.parametrize(("wrong", "suffix"), SHAPES, ids=range(len(SHAPES)))
 def test_shapes_at_the_call(wrong: Callable[..., object], suffix: str) -> None:
     check_at_the_call(wrong, suffix)
+    assert isinstance(raised(lambda: wrong(gt)), (gt.ShapeError, IndexError, ValueError))
 
 
 @pytest.mark.parametrize(("wrong", "suffix"), DTYPES, ids=range(len(DTYPES)))
 def test_dtypes_at_the_call(wrong: Callable[..., object], suffix: str) -> None:
     check_at_the_call(wrong, suffix)
+    if suffix:
+        assert isinstance(raised(lambda: wrong(gt)), gt.DtypeError)
+
+
+def test_what_is_wrong_with_a_gradient_is_neither_shape_nor_dtype() -> None:
+    x, y = gt.ones(2, requires_grad=True), gt.ones(2)
+    loss = (x * x).sum()
+    loss.backward()
+    assert type(raised(loss.backward)) is gt.errors.InvalidUse
+    assert type(raised(lambda: y.sum().backward())) is gt.errors.NotDifferentiable
+    assert type(raised(lambda: gt.autograd.grad(x.sum(), y))) is gt.errors.NotDifferentiable
+    assert type(raised(lambda: x.add_(1))) is gt.errors.InvalidUse
 
 
 def test_a_mistake_at_the_call_leaves_the_session_usable() -> None:
@@ -118,7 +134,7 @@ def test_gather_out_of_range_is_raised_at_the_read() -> None:
     error = raised(picked.tolist)
     theirs = raised(lambda: torch.zeros(3).gather(0, torch.tensor([5])))
     assert isinstance(error, gt.WorkerError)
-    assert str(error) == f"{theirs}{called('gather', line)}"
+    assert str(error) == f"{theirs}{called('gather f32[3] i64[1]', line)}"
 
 
 def test_embedding_out_of_range_is_pytorchs_index_error() -> None:
@@ -129,7 +145,7 @@ def test_embedding_out_of_range_is_pytorchs_index_error() -> None:
     theirs = raised(lambda: torch.nn.functional.embedding(torch.tensor([7]), torch.ones(3, 2)))
     assert isinstance(error, IndexError)
     assert isinstance(theirs, IndexError)
-    assert str(error) == f"{theirs}{called('embedding', line)}"
+    assert str(error) == f"{theirs}{called('embedding f32[3,2] i64[1]', line)}"
 
 
 def test_index_select_out_of_range_is_pytorchs_index_error() -> None:
@@ -139,7 +155,7 @@ def test_index_select_out_of_range_is_pytorchs_index_error() -> None:
     error = raised(rows.tolist)
     theirs = raised(lambda: torch.ones(3, 2).index_select(0, torch.tensor([7])))
     assert isinstance(error, IndexError)
-    assert str(error) == f"{theirs}{called('index_select', line)}"
+    assert str(error) == f"{theirs}{called('index_select f32[3,2] i64[1]', line)}"
 
 
 @pytest.mark.parametrize("read", ["item", "tolist", "numpy", "__repr__", "__bool__", "__float__"])
@@ -147,7 +163,7 @@ def test_every_read_raises(read: str) -> None:
     line = line_after()
     lost = gt.zeros(1).gather(0, gt.tensor([5]))
     for _ in range(2):
-        assert str(raised(getattr(lost, read))).endswith(called("gather", line))
+        assert str(raised(getattr(lost, read))).endswith(called("gather f32[1] i64[1]", line))
 
 
 def test_dependents_inherit_the_root_cause() -> None:
@@ -159,7 +175,7 @@ def test_dependents_inherit_the_root_cause() -> None:
     for dependent in (third, second, first):
         error = raised(dependent.tolist)
         assert str(error).startswith("index 9 is out of bounds for dimension 0 with size 3")
-        assert str(error).endswith(called("gather", line))
+        assert str(error).endswith(called("gather f32[3] i64[1]", line))
     assert gt.ones(2).tolist() == [1.0, 1.0]
 
 
@@ -182,7 +198,9 @@ def test_the_line_in_a_modules_forward_is_named() -> None:
     total = model(gt.tensor([7]))
     error = raised(total.item)
     assert isinstance(error, gt.Error)
-    assert str(error) == "index out of range in self" + called("embedding", model.line)
+    assert str(error) == "index out of range in self" + called(
+        "embedding f32[3,4] i64[1]", model.line
+    )
 
 
 def test_a_failing_gradient_names_the_forwards_line() -> None:
@@ -202,9 +220,10 @@ def test_a_tensor_that_no_memory_holds() -> None:
     line = line_after()
     huge = gt.full((TOO_LARGE,), 1.0)
     error = raised(huge.sum().item)
-    assert isinstance(error, gt.WorkerError)
-    assert "allocate" in str(error)
-    assert str(error).endswith(called("full", line))
+    theirs = raised(lambda: torch.full((TOO_LARGE,), 1.0))
+    assert isinstance(error, gt.OutOfMemoryError)
+    assert isinstance(error, type(theirs))
+    assert str(error) == f"{theirs}{called('full', line)}"
     assert gt.ones(2).tolist() == [1.0, 1.0]
 
 
@@ -214,9 +233,10 @@ def test_synchronize_raises_what_nobody_has_read() -> None:
     line = line_after()
     lost = gt.zeros(2).gather(0, index)
     del index
-    assert str(raised(gt.synchronize)).endswith(called("gather", line))
+    assert str(raised(gt.synchronize)).endswith(called("gather f32[2] i64[1]", line))
     gt.synchronize()  # once is enough
-    assert str(raised(lost.tolist)).endswith(called("gather", line))
+    assert gt.ones(1).tolist() == [1.0]  # and no warning either, which would be an error here
+    assert str(raised(lost.tolist)).endswith(called("gather f32[2] i64[1]", line))
 
 
 def test_synchronize_is_silent_about_a_failure_that_was_read() -> None:
@@ -225,14 +245,61 @@ def test_synchronize_is_silent_about_a_failure_that_was_read() -> None:
     gt.synchronize()
 
 
+def test_the_next_read_warns_of_what_nobody_has_read() -> None:
+    index = gt.tensor([4])
+    line = line_after()
+    lost = gt.zeros(2).gather(0, index)
+    lost_too = gt.zeros(2, 3).index_select(0, index) + 1
+    with pytest.warns(gt.UnreadFailureWarning) as warned:
+        assert gt.ones(1).item() == 1.0
+    texts = [str(one.message) for one in warned]
+    assert [(one.filename, one.lineno) for one in warned] == [
+        (__file__, line),
+        (__file__, line + 1),
+    ]
+    assert texts[0] == (
+        "a failure that nobody has read: index 4 is out of bounds for dimension 0 with size 2"
+        + called("gather f32[2] i64[1]", line)
+    )
+    assert texts[1].endswith(called("index_select f32[2,3] i64[1]", line + 1))
+    gt.synchronize()  # told once
+    assert gt.ones(1).item() == 1.0
+    raised(lost.tolist)
+    raised(lost_too.tolist)
+
+
+def test_two_failures_of_one_line_are_two_warnings() -> None:
+    index = gt.tensor([4])
+    lost = [gt.zeros(2).gather(0, index) for _ in range(2)]
+    with pytest.warns(gt.UnreadFailureWarning) as warned:
+        gt.ones(1).item()
+    assert len(warned) == len(lost)
+
+
+def test_a_read_that_fails_warns_of_nothing_and_is_warned_of_no_more() -> None:
+    index = gt.tensor([4])
+    lost, other = gt.zeros(2).gather(0, index), gt.zeros(3).gather(0, index)
+    assert "size 3" in str(raised(other.tolist))
+    with pytest.warns(gt.UnreadFailureWarning, match="size 2") as warned:
+        gt.ones(1).item()
+    assert len(warned) == 1
+    raised(lost.tolist)
+
+
 def program(code: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-c", f"import gt\n{code}"], capture_output=True, text=True, timeout=60
     )
 
 
-GATHER = "index 4 is out of bounds for dimension 0 with size 2\n  in `gather`, called at <string>:2"
-SELECT = "index out of range in self\n  in `index_select`, called at <string>:3"
+GATHER = (
+    "index 4 is out of bounds for dimension 0 with size 2; gather f32[2] i64[1]\n"
+    "  in `gather`, called at <string>:2"
+)
+SELECT = (
+    "index out of range in self; index_select f32[2] i64[1]\n"
+    "  in `index_select`, called at <string>:3"
+)
 LOST = "a = gt.zeros(2).gather(0, gt.tensor([4]))\n"
 LOST_TOO = "b = gt.zeros(2).index_select(0, gt.tensor([9]))\n"
 UNREAD = "gt: a failure that nobody has read:\n"
@@ -253,7 +320,7 @@ def test_dependents_of_an_unread_failure_are_not_printed() -> None:
 
 
 def test_several_unread_failures_are_printed_in_their_order() -> None:
-    ended = program(f"{LOST}{LOST_TOO}gt.ones(1).item()")
+    ended = program(f"{LOST}{LOST_TOO}")
     assert ended.stderr == f"{UNREAD}{GATHER}\n{UNREAD}{SELECT}\n"
 
 
@@ -274,23 +341,186 @@ def test_a_forked_child_ends_without_a_word() -> None:
     assert (ended.stdout, ended.stderr) == ("[2.0, 2.0]\n", "")
 
 
-NUMPY_WORKER = f"""
-huge = gt.full(({TOO_LARGE},), 1.0)
-try: huge.sum().item()
-except gt.OutOfMemoryError as error: print(str(error).splitlines()[1].split(",")[0])
-try: gt.ones(3).gather(0, gt.tensor([5])).tolist()
-except IndexError as error: print(error)
-print(gt.ones(2).tolist())
+WARNED = "UnreadFailureWarning: a failure that nobody has read: "
+
+
+def test_what_a_read_has_warned_of_is_not_printed_at_the_end() -> None:
+    ended = program(f"{LOST}gt.ones(1).item()")
+    assert ended.stderr == f"<string>:2: {WARNED}{GATHER}\n"
+
+
+def test_of_very_many_unread_failures_the_latest_are_told_and_the_others_counted() -> None:
+    ended = program(f"for _ in range(70):\n    {LOST}")
+    assert ended.stderr.count(UNREAD) == 65
+    assert f"{UNREAD}6 earlier ones, whose texts were not kept\n" in ended.stderr
+
+
+SPREAD = """
+gt.gpu_workers(2)
+x, index = gt.ones(6, 4), gt.full((6, 4), 9, dtype=gt.int64)
+lost = gt.distribute(x, dim=0).gather(1, gt.distribute(index, dim=0))
+try: lost.tolist()
+except gt.Error as error: print(error)
 """
 
 
-def test_a_numpy_worker_reports_the_same_way() -> None:
-    with Cluster(1) as cluster:
-        client = cluster.client(NUMPY_WORKER)
+def test_of_pieces_the_whole_tensors_shapes_are_named() -> None:
+    ended = program(SPREAD)
+    assert ended.stderr == ""
+    assert ended.stdout == (
+        "index 9 is out of bounds for dimension 1 with size 4; gather f32[6,4] i64[6,4]\n"
+        "  in `gather`, called at <string>:5\n"
+    )
+
+
+LOST_WORKERS = """
+gt.gpu_workers(2)
+x = gt.distribute(gt.ones(6, 4), dim=0)
+w = gt.full((3,), 2.0)
+v = w * 3
+y = x - 2
+total = (y + v.sum()).sum()
+gt.synchronize()
+import os
+from pathlib import Path
+for task in Path("/proc/self/task").glob("*/children"):
+    for worker in task.read_text().split(): os.kill(int(worker), 9)
+for lost in (w, v, y, total):
+    try: lost.tolist()
+    except gt.WorkerError as error: print(str(error).splitlines()[1])
+"""
+
+
+def test_of_a_lost_worker_the_users_own_operator_and_line_are_named() -> None:
+    ended = program(LOST_WORKERS)
+    assert ended.stdout == (
+        "  in `full`, called at <string>:5\n"
+        "  in `mul`, called at <string>:6\n"
+        "  in `sub`, called at <string>:7\n"
+        "  in `sum`, called at <string>:8\n"
+    )
+    assert ended.stderr == ""
+
+
+CONNECTED = f"""
+def show(read):
+    try: read()
+    except gt.Error as error: print(type(error).__name__, error)
+huge = gt.full(({TOO_LARGE},), 1.0)
+show(huge.sum().item)
+show(gt.ones(3).gather(0, gt.tensor([5])).tolist)
+show(gt.ones(3, 2).index_select(0, gt.tensor([-4])).tolist)
+show(gt.nn.functional.embedding(gt.tensor([7]), gt.ones(3, 2)).tolist)
+print(gt.ones(2).tolist())
+"""
+SAID = """WorkerError index 5 is out of bounds for dimension 0 with size 3; gather f32[3] i64[1]
+  in `gather`, called at <string>:9
+IndexOutOfRange index out of range in self; index_select f32[3,2] i64[1]
+  in `index_select`, called at <string>:10
+IndexOutOfRange index out of range in self; embedding f32[3,2] i64[1]
+  in `embedding`, called at <string>:11
+[1.0, 1.0]
+"""
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_workers_of_a_dispatcher_report_the_same_way(backend: str) -> None:
+    with Cluster(1, backend=backend) as cluster:
+        client = cluster.client(CONNECTED)
         out, errors = client.communicate(timeout=60)
-    first, *middle, last = out.splitlines()
     assert errors == ""
-    assert first == "  in `full`"
-    assert "out of bounds" in middle[0]
-    assert middle[1].startswith("  in `gather`, called at <string>:")
-    assert last == "[1.0, 1.0]"
+    first, second, rest = out.split("\n", maxsplit=2)
+    assert first.startswith("OutOfMemoryError ")
+    assert first.endswith("; full")
+    assert second == "  in `full`, called at <string>:7"
+    assert rest == SAID
+
+
+NO_WORKER = """
+gt.connect({address!r}, worker_seconds=0.1)
+x = gt.ones(2)
+for wait in (x.tolist, gt.synchronize):
+    try: wait()
+    except gt.NoWorker as error: print(error)
+print(input())
+print((x + 1).tolist())
+"""
+
+
+def test_where_no_worker_joins_reading_and_waiting_end_and_the_session_goes_on() -> None:
+    with Cluster(0) as cluster:
+        client = cluster.client(NO_WORKER.format(address=cluster.address))
+        texts = [client.stdout.readline() for _ in range(2)]
+        cluster.add_worker()
+        cluster.wait_for_workers()
+        out, errors = client.communicate("now\n", timeout=60)
+    assert (out, errors) == ("now\n[2.0, 2.0]\n", "")
+    for text in texts:
+        assert text.startswith(f"dispatcher at {cluster.address}, by shared memory: ")
+        assert "no worker has joined it within 0.1 s" in text
+
+
+ALL_GONE = """
+x = gt.ones(2)
+print(x.tolist(), flush=True)
+input()
+for read in (x.tolist, gt.ones(3).tolist):
+    try: read()
+    except gt.WorkerError as error: print(error)
+gt.synchronize()
+"""
+
+
+def test_where_all_workers_are_gone_reading_and_waiting_end() -> None:
+    with Cluster(1) as cluster:
+        client = cluster.client(ALL_GONE)
+        assert client.stdout.readline() == "[1.0, 1.0]\n"
+        cluster.kill_worker(0)
+        until(lambda: "worker 0 is gone" in cluster.log)
+        out, errors = client.communicate("now\n", timeout=60)
+    first, place, second, other = out.splitlines()
+    assert errors == ""
+    assert first.startswith("worker 0 is gone (")
+    assert place == "  in `full`, called at <string>:4"
+    assert second == "no worker is connected to the dispatcher"
+    assert other == "  in `full`, called at <string>:7"
+
+
+DISPATCHER_GONE = """
+x = gt.ones(2)
+print(x.tolist(), flush=True)
+input()
+try: x.tolist()
+except gt.ConnectionLost as error: print(error)
+try: x + 1
+except gt.ConnectionLost as error: print(error)
+"""
+
+
+@pytest.mark.parametrize("way", ["ring", "tcp"])
+def test_once_it_is_known_that_the_dispatcher_is_gone_emitting_raises(way: str) -> None:
+    with Cluster(1) as cluster:
+        client = cluster.client(DISPATCHER_GONE, **({"GT_NO_RING": "1"} if way == "tcp" else {}))
+        assert client.stdout.readline() == "[1.0, 1.0]\n"
+        cluster.server.kill()
+        cluster.server.wait()
+        out, errors = client.communicate("now\n", timeout=60)
+    assert errors == ""
+    at_the_read, at_the_emit = out.splitlines()
+    assert at_the_read.startswith("the connection to the dispatcher is gone: ")
+    assert at_the_emit == at_the_read
+
+
+COUNTED = """
+x = gt.ones(2) + 1
+x.tolist()
+print(gt.debug.stats())
+"""
+
+
+@pytest.mark.parametrize("ring", ["0", "1"])
+def test_a_connected_session_counts_what_it_knows(ring: str) -> None:
+    with Cluster(1) as cluster:
+        cluster.wait_for_workers()
+        printed = cluster.run(COUNTED, GT_NO_RING=ring)
+    assert printed == "{'workers': 1, 'values': 1, 'instructions': 2}\n"

@@ -145,3 +145,49 @@ def test_in_place_gives_the_same_bits(name: str) -> None:
                 assert actual[0].data_ptr() in [one.data_ptr() for one in taken]
                 tried += 1
     assert tried > 0
+
+
+def _floats(*size: int) -> Given:
+    return Given(np.zeros(size), "float32")
+
+
+def _ints(*numbers: int) -> Given:
+    return Given(np.array(numbers), "int64")
+
+
+_OUTSIDE: list[tuple[str, list[object], list[object]]] = [
+    ("gather", [_floats(3), _ints(1, 5)], [0]),
+    ("gather", [_floats(3), _ints(-1)], [0]),
+    ("gather", [_floats(2, 3), Given(np.array([[0, 1], [0, 7]]), "int64")], [-1]),
+    ("gather", [_floats(), _ints(5)], [0]),
+    ("scatter", [_floats(3), _ints(5), _floats(1)], [0]),
+    ("scatter_add", [_floats(3), _ints(-2), _floats(1)], [0]),
+    ("index_select", [_floats(3), _ints(5)], [0]),
+    ("index_select", [_floats(3, 2), _ints(-1)], [0]),
+    ("index_select", [_floats(2, 3, 4), _ints(5)], [1]),
+    ("index_select", [_floats(2, 3, 4), _ints(5)], [-3]),
+    ("index_add", [_floats(3), _ints(5), _floats(1)], [0]),
+    ("index_add", [_floats(3, 2), _ints(-1), _floats(1, 2)], [0]),
+    ("index", [_floats(3, 4), [_ints(1), _ints(9)]], []),
+    ("index", [_floats(3, 4), [None, _ints(-5)]], []),
+    ("index_put", [_floats(3), _floats(1), [_ints(5)]], [False]),
+    ("index_put", [_floats(3), _floats(1), [_ints(-5)]], [True]),
+    ("embedding", [_floats(3, 2), _ints(5)], [None]),
+    ("embedding", [_floats(3, 2), _ints(-1)], [None]),
+    ("nll_loss", [_floats(2, 3), _ints(1, 7), None], ["mean", -100]),
+    ("nll_loss", [_floats(2, 3), _ints(1, -3), None], ["none", -100]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "attrs"), _OUTSIDE, ids=[f"{row[0]}-{i}" for i, row in enumerate(_OUTSIDE)]
+)
+def test_an_index_outside_is_pytorchs_mistake(
+    name: str, operands: list[object], attrs: list[object]
+) -> None:
+    with torch.inference_mode(), pytest.raises(Exception) as theirs:  # noqa: PT011
+        _run(kernels.TORCH, name, [_torch_value(one) for one in operands], attrs)
+    with reference.quiet(), pytest.raises(theirs.type) as ours:
+        _run(reference.NUMPY, name, [_numpy_value(one) for one in operands], attrs)
+    assert ours.type is theirs.type
+    assert str(ours.value) == str(theirs.value)

@@ -413,3 +413,38 @@ def test_a_session_after_another() -> None:
         code = ONE_AFTER_THE_OTHER.replace("ADDRESS", repr(cluster.address))
         lines = cluster.run(code).splitlines()
     assert lines == ["False", "True", *REFUSED, "[2.0, 2.0]"]
+
+
+@pytest.mark.parametrize("convert", [float, int, complex], ids=["float", "int", "complex"])
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_python_number_of_several_elements_or_none(
+    convert: Callable[[object], object], count: int
+) -> None:
+    check_raises(lambda m: convert(m.ones(count)))
+
+
+FORMATTED: list[Callable[..., str]] = [
+    lambda m: f"{m.tensor(1.5)}",
+    lambda m: f"{m.tensor(1.5, requires_grad=True)}",
+    lambda m: f"{m.tensor(1.5):.3f}",
+    lambda m: f"{m.tensor(3):5d}",
+    lambda m: f"{m.tensor(True)}",
+    lambda m: f"{m.tensor(1.5, dtype=m.bfloat16):g}",
+    lambda m: f"{m.tensor([1.5])}",
+    lambda m: f"{m.nn.Parameter(m.tensor(2.0))}",
+    lambda m: f"{m.nn.Parameter(m.ones(2))}",
+    lambda m: "%s %.2f" % (m.tensor(1.5), m.tensor(1.5)),  # noqa: UP031 - what is tested
+]
+
+
+@pytest.mark.parametrize("show", FORMATTED, ids=range(len(FORMATTED)))
+def test_a_tensor_in_a_formatted_string(show: Callable[..., str]) -> None:
+    assert show(gt) == show(torch)
+
+
+def test_a_format_that_does_not_fit() -> None:
+    check_raises(lambda m: f"{m.ones(2):.3f}")
+    check_raises(lambda m: f"{m.tensor([1.5]):.3f}")
+    check_raises(lambda m: f"{m.nn.Parameter(m.ones(2)):.3f}")
+    check_raises(lambda m: f"{m.nn.Parameter(m.tensor(1.0)):.3f}")
+    check_raises(lambda m: f"{m.tensor(1.5):d}")

@@ -75,7 +75,7 @@ def get_config() -> dict[str, SignalConfig]:
     Raises:
         ConfigError: GT_CONFIG names a file that cannot be read.
     """
-    if not _core.is_connected():
+    if not _core.has_begun():
         read_environment()
     return {name: entry.config for name, entry in state.entries().items()}
 
@@ -116,8 +116,8 @@ def read_environment() -> None:
 
 def session_begins() -> None:
     """Called once a session, at its first operation, with the connection open."""
-    read_environment()
     state.warned = frozenset()
+    read_environment()
     state.warn_of_absent_workers()
 
 
@@ -287,7 +287,7 @@ class _State:
             if rules != self.rules:
                 self.rules = rules
                 rules_in_force[:] = [rules] if rules else []
-        if _core.is_connected():
+        if _core.has_begun():
             self.warn_of_absent_workers()
 
     def _resolve_all(self) -> None:

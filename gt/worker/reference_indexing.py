@@ -116,10 +116,29 @@ def _stack(tensors: list[Array], dim: int) -> Array:
     return marked(np.stack(parts, dim), narrowed(0, name))
 
 
+def _first_outside(index: Index, low: int, high: int) -> int | None:
+    """The first number that is not in low ... high - 1."""
+    wrong = index[(index < low) | (index >= high)]
+    return int(wrong.flat[0]) if wrong.size else None
+
+
+def _check_along(index: Index, dim: int, of: Array) -> None:
+    """PyTorch's mistake where `index` names no place along `dim`."""
+    size = of.shape[dim] if of.ndim else 1
+    wrong = _first_outside(index, 0, size)
+    if wrong is not None:
+        place = dim % max(of.ndim, 1)
+        raise RuntimeError(f"index {wrong} is out of bounds for dimension {place} with size {size}")
+
+
+def _check_rows(index: Index, size: int) -> None:
+    if _first_outside(index, 0, size) is not None:
+        raise IndexError("index out of range in self")
+
+
 def _embedding(weight: Array, indices: Index, padding_idx: int | None) -> Array:
     del padding_idx  # It concerns the gradient only.
-    if indices.size and (indices.min() < 0 or indices.max() >= weight.shape[0]):
-        raise IndexError("index out of range in self")
+    _check_rows(indices, weight.shape[0])
     return marked(weight[indices], weight)
 
 
@@ -148,12 +167,14 @@ def _corner(src: Array, index: Index) -> Array:
 
 
 def _gather(self: Array, index: Index, dim: int) -> Array:
+    _check_along(index, dim, self)
     if self.ndim == 0:
         return marked(np.full(index.shape, self), self)
     return marked(np.array(self[_grid(index, dim)]), self)
 
 
 def _scatter(self: Array, index: Index, src: Array | Number, dim: int) -> Array:
+    _check_along(index, dim, self)
     part = _corner(src, index) if isinstance(src, np.ndarray) else src
     return _written(self, _grid(index, dim), part)
 
@@ -165,10 +186,16 @@ def _added(self: Array, index: Places, src: Array) -> Array:
 
 
 def _scatter_add(self: Array, index: Index, src: Array, dim: int) -> Array:
+    _check_along(index, dim, self)
     return _added(self, _grid(index, dim), _corner(src, index))
 
 
 def _index_select(self: Array, index: Index, dim: int) -> Array:
+    size = self.shape[dim] if self.ndim else 1
+    wrong = _first_outside(index, 0, size)
+    if wrong is not None and self.ndim > 1 and dim % self.ndim:  # another kernel of torch's
+        raise RuntimeError(f"INDICES element is out of DATA bounds, id={wrong} axis_dim={size}")
+    _check_rows(index, size)
     if self.ndim == 0:
         return marked(np.array(self), self)
     return marked(np.take(np.asarray(self), index.reshape(-1), axis=dim), self)
@@ -177,25 +204,36 @@ def _index_select(self: Array, index: Index, dim: int) -> Array:
 def _index_add(self: Array, index: Index, source: Array, dim: int) -> Array:
     if self.ndim == 0:
         return _index_add(self.reshape(1), index, source.reshape(-1), 0).reshape(())
+    if self.ndim == 1:
+        _check_rows(index, self.shape[0])
+    _check_along(index, dim, self)
     place: list[object] = [slice(None)] * self.ndim
     place[dim] = index.reshape(-1)
     return _added(self, tuple(place), source)
 
 
-def _places(indices: list[Array | None]) -> Places:
+def _places(self: Array, indices: list[Array | None]) -> Places:
+    """An index for numpy, once it is known to name places of `self`."""
+    given = [dim for dim, index in enumerate(indices) if index is not None]
+    for place, dim in enumerate(given):  # PyTorch's text counts the indexed dimensions only
+        size, index = self.shape[dim], indices[dim]
+        wrong = None if index is None else _first_outside(index, -size, size)
+        if wrong is not None:
+            text = f"index {wrong} is out of bounds for dimension {place} with size {size}"
+            raise IndexError(text)
     return tuple(slice(None) if index is None else index for index in indices)
 
 
 def _index(self: Array, indices: list[Array | None]) -> Array:
-    return marked(np.array(self[_places(indices)]), self)
+    return marked(np.array(self[_places(self, indices)]), self)
 
 
 def _index_put(
     self: Array, values: Array | Number, indices: list[Array | None], accumulate: bool
 ) -> Array:
     if accumulate:
-        return _added(self, _places(indices), np.asarray(cast(values, dtype_name(self))))
-    return _written(self, _places(indices), values)
+        return _added(self, _places(self, indices), np.asarray(cast(values, dtype_name(self))))
+    return _written(self, _places(self, indices), values)
 
 
 def _tril(self: Array, diagonal: int) -> Array:

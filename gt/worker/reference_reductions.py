@@ -212,6 +212,9 @@ def _nll_loss(
     self: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
 ) -> tuple[Array, Array]:
     name, x = dtype_name(self), _classes_last(self)
+    wrong = (target != ignore_index) & ((target < 0) | (target >= x.shape[-1]))
+    if np.any(wrong):
+        raise IndexError(f"Target {np.asarray(target)[wrong].flat[0]} is out of bounds.")
     weights = _weights(target, weight, x.shape[-1], ignore_index)
     known = np.where(target == ignore_index, 0, target)
     picked = np.take_along_axis(x, np.asarray(known)[..., None], axis=-1)[..., 0]

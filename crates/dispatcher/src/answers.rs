@@ -3,7 +3,7 @@
 use crate::Dispatcher;
 use crate::control::RequestKind;
 use crate::event::{SessionId, Sink, WorkerIndex};
-use crate::failure::{Cause, Failure};
+use crate::failure::{Cause, Failure, of_users};
 use crate::planted;
 use gt_protocol::Op;
 use gt_protocol::message::{self, Message, Reply, Stats};
@@ -86,12 +86,10 @@ impl Dispatcher {
         }
         let op = failure.op.unwrap_or(Op::Synchronize);
         let site = state.site_of(number);
-        let text = failure.text.to_owned();
-        state.remember(Failure::new(Cause { number, class: failure.class, op, site, text }));
-        sink.session(
-            session,
-            &Message::Failure(message::Failure { number, tag: site, ..*failure }),
-        );
+        let text = state.operands.in_text(number, failure);
+        let cause =
+            state.remember(Failure::new(Cause { number, class: failure.class, op, site, text }));
+        sink.session(session, &Message::Failure(cause.message(session)));
     }
 
     fn failed_reply(&mut self, request: u64, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
@@ -99,10 +97,17 @@ impl Dispatcher {
         let Some(open) = self.requests.remove(&key) else { return };
         let low = u32::try_from(failure.number & 0xffff_ffff).unwrap_or(0);
         let number = self.session_number(open.session, low);
-        let tag = self.sessions.get(&open.session).map_or(0, |state| {
-            state.cause(number).map_or_else(|| state.site_of(number), |cause| cause.site)
-        });
-        let failure = message::Failure { number, tag, ..*failure };
+        let Some(state) = self.sessions.get(&open.session) else { return };
+        let known = state.causes().find(|cause| cause.cause().number == number);
+        let failure = match known {
+            Some(cause) => cause.message(open.session),
+            None => message::Failure {
+                number,
+                op: failure.op.and_then(of_users),
+                tag: state.site_of(number),
+                ..*failure
+            },
+        };
         sink.session(open.session, &Message::FailedReply { request: open.number, failure });
     }
 }

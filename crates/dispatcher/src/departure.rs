@@ -59,7 +59,7 @@ impl Dispatcher {
                 session: session.0,
                 number: value,
                 class: FailureClass::WorkerLost,
-                op: Some(Op::Read),
+                op: None,
                 tag,
                 text: message::clip(text),
             };

@@ -1,9 +1,17 @@
 //! Failed instructions as values: the root cause that a handle carries.
 
 use crate::SessionId;
-use gt_protocol::Op;
+use crate::session::Session;
 use gt_protocol::message::{self, FailureClass};
+use gt_protocol::rules::{Arg, describe};
+use gt_protocol::{Family, Instruction, Meta, Op, Operand, Scalar};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Instructions over several workers whose operands are kept for the text of a failure that is still to come: about
+/// 1 MB a session. Of older ones the text shows the operands as the worker had them.
+const SPREAD_KEPT: usize = 4096;
 
 /// Why a value does not exist. Dependents share the root cause.
 #[derive(Clone, Debug)]
@@ -35,9 +43,73 @@ impl Failure {
             session: session.0,
             number: cause.number,
             class: cause.class,
-            op: Some(cause.op),
+            op: of_users(cause.op),
             tag: cause.site,
             text: message::clip(&cause.text),
         }
     }
+}
+
+/// The operator, unless only plans use it: then it says nothing to a user, and the client names the instruction's own.
+pub(crate) fn of_users(op: Op) -> Option<Op> {
+    (op.info().family != Family::Collective).then_some(op)
+}
+
+/// An operand as its client sees it, whatever the workers hold of it.
+#[derive(Debug)]
+enum Seen {
+    Absent,
+    Scalar(Scalar),
+    Value(Meta),
+}
+
+/// Operands of instructions that several workers execute: there a worker sees pieces, and operators of the plan.
+#[derive(Debug, Default)]
+pub(crate) struct Operands(VecDeque<(u64, Op, SmallVec<[Seen; 2]>)>);
+
+impl Operands {
+    /// `reason; gather f32[2,3] i64[2,3]` for what a worker said of its part in instruction `number`.
+    pub(crate) fn in_text(&self, number: u64, said: &message::Failure<'_>) -> String {
+        let place = self.0.binary_search_by_key(&number, |(number, ..)| *number);
+        let Some((_, op, seen)) = place.ok().and_then(|place| self.0.get(place)) else {
+            return said.text.to_owned();
+        };
+        let suffix = said.op.and_then(|op| said.text.rfind(&format!("; {}", op.info().name)));
+        let reason = said.text.get(..suffix.unwrap_or(said.text.len())).unwrap_or_default();
+        let args: SmallVec<[Arg<'_>; 4]> = seen
+            .iter()
+            .map(|operand| match operand {
+                Seen::Absent => Arg::Absent,
+                Seen::Scalar(scalar) => Arg::Scalar(*scalar),
+                Seen::Value(meta) => Arg::Value(meta),
+            })
+            .collect();
+        format!("{reason}; {}", describe(*op, &args))
+    }
+}
+
+/// Keeps the operands of the instruction that `state` numbered last, unless one worker holds them all whole.
+pub(crate) fn note_operands(state: &mut Session, instruction: &Instruction<'_>) {
+    let value = |id: gt_protocol::Id| id.as_slot().and_then(|slot| state.value(slot));
+    let mut holders =
+        instruction.values().filter_map(value).map(|value| value.layout.mesh.single());
+    let Some(first) = holders.next() else { return };
+    if first.is_some() && holders.all(|holder| holder == first) {
+        return;
+    }
+    let seen = instruction
+        .operands
+        .iter()
+        .map(|operand| match operand {
+            Operand::Absent => Seen::Absent,
+            Operand::Scalar(scalar) => Seen::Scalar(*scalar),
+            Operand::Value(id) => value(*id).map_or(Seen::Absent, |value| Seen::Value(value.meta)),
+        })
+        .collect();
+    let number = state.next_number().saturating_sub(1);
+    let kept = &mut state.operands.0;
+    if kept.len() == SPREAD_KEPT {
+        kept.pop_front();
+    }
+    kept.push_back((number, instruction.op, seen));
 }

@@ -93,7 +93,7 @@ impl Dispatcher {
             | Family::View
             | Family::Index
             | Family::Loss
-            | Family::Update => self.define(session, instruction, None, sink),
+            | Family::Update => self.define_noted(session, instruction, None, sink),
         }
     }
 
@@ -120,8 +120,23 @@ impl Dispatcher {
             | Family::View
             | Family::Index
             | Family::Loss
-            | Family::Update => self.define(session, instruction, Some(outputs), sink),
+            | Family::Update => self.define_noted(session, instruction, Some(outputs), sink),
         }
+    }
+
+    /// Defines an instruction's results, and keeps what the text of its failure needs.
+    fn define_noted(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        known: Option<&[Meta]>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        self.define(session, instruction, known, sink)?;
+        if let Some(state) = self.sessions.get_mut(&session) {
+            failure::note_operands(state, instruction);
+        }
+        Ok(())
     }
 
     /// Frees values of a session: what a `free` instruction does, for a caller that has the slots at hand.

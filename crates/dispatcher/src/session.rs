@@ -1,7 +1,7 @@
 //! One client's table of handles, its numbers and its failures.
 
 use crate::event::Fault;
-use crate::failure::{Cause, Failure};
+use crate::failure::{Cause, Failure, Operands};
 use crate::handle::{Handle, Value};
 use crate::scope::Scopes;
 use gt_protocol::{Id, Op};
@@ -25,6 +25,7 @@ pub(crate) struct Session {
     /// Source position of number n at n modulo [`SITES_KEPT`].
     sites: Vec<u32>,
     failures: VecDeque<Failure>,
+    pub operands: Operands,
     pub home: Option<u32>,
     pub signals: BTreeMap<u32, Box<str>>,
     pub site_names: BTreeMap<u32, Box<str>>,
@@ -40,6 +41,7 @@ impl Session {
             next_number: 0,
             sites: Vec::new(),
             failures: VecDeque::new(),
+            operands: Operands::default(),
             home: None,
             signals: BTreeMap::new(),
             site_names: BTreeMap::new(),
@@ -176,7 +178,12 @@ impl Session {
 
     /// The root cause with this number, if it is still kept.
     pub fn cause(&self, number: u64) -> Option<&Cause> {
-        self.failures.iter().rev().map(Failure::cause).find(|cause| cause.number == number)
+        self.causes().map(Failure::cause).find(|cause| cause.number == number)
+    }
+
+    /// Root causes that are still kept, the latest first.
+    pub fn causes(&self) -> impl Iterator<Item = &Failure> {
+        self.failures.iter().rev()
     }
 
     /// Gives a signal or site its name.

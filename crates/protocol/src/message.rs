@@ -106,10 +106,14 @@ pub enum FailureClass {
     Protocol,
     /// Our own mistake.
     Internal,
+    /// Operands whose shapes do not fit.
+    Shape,
+    /// Operands whose dtypes do not fit.
+    Dtype,
 }
 
 impl FailureClass {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Runtime,
         Self::Index,
         Self::Value,
@@ -120,6 +124,8 @@ impl FailureClass {
         Self::Quota,
         Self::Protocol,
         Self::Internal,
+        Self::Shape,
+        Self::Dtype,
     ];
 
     /// The wire's number.
@@ -135,6 +141,8 @@ impl FailureClass {
             Self::Quota => 7,
             Self::Protocol => 8,
             Self::Internal => 9,
+            Self::Shape => 10,
+            Self::Dtype => 11,
         }
     }
 
@@ -150,7 +158,9 @@ impl From<ErrorClass> for FailureClass {
             ErrorClass::Index => Self::Index,
             ErrorClass::Value => Self::Value,
             ErrorClass::Type => Self::Type,
-            ErrorClass::NotImplemented => Self::NotImplemented,
+            ErrorClass::Shape => Self::Shape,
+            ErrorClass::Dtype => Self::Dtype,
+            ErrorClass::UnsupportedDtype => Self::NotImplemented,
         }
     }
 }

@@ -134,6 +134,9 @@ impl Pump {
         self.outbox.add_session(session, Outbound::new(link.target, link.leash));
         let mut client = Client::new(session, name, Inbound::new(link.source), Instant::now());
         client.waits_for_worker = self.workers.is_empty();
+        for &index in self.workers.keys() {
+            self.outbox.session(session, &Message::WorkerJoined { index });
+        }
         self.sleeper.watch(&client.inbound);
         self.clients.push(client);
     }

@@ -4,6 +4,7 @@ use crate::collective::Peers;
 use crate::table::{Held, NoValue, Table};
 use crate::{Cause, Engine, Fault, Input, Values, reuse};
 use gt_protocol::message::{self, FailureClass, Message, REPLY_BYTES_MAX, Reply, Stats};
+use gt_protocol::rules::{Arg, describe};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
 use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
@@ -145,9 +146,31 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    pub(crate) fn cause_of(&self, instruction: &Instruction<'_>, fault: Fault) -> Cause {
+    pub(crate) fn cause_of(&self, instruction: &Instruction<'_>, mut fault: Fault) -> Cause {
         let (session, tag, op) = (self.session, instruction.tag, Some(instruction.op));
+        if computes(instruction.op) && fault.class != FailureClass::Protocol {
+            fault.text.push_str("; ");
+            fault.text.push_str(&self.described(instruction));
+        }
         Cause { session, tag, op, fault }
+    }
+
+    /// The operator with its operands as they are here: `gather f32[3] i64[1]`.
+    #[cold]
+    fn described(&self, instruction: &Instruction<'_>) -> String {
+        let operands: SmallVec<[Arg<'_>; 4]> = instruction
+            .operands
+            .iter()
+            .map(|operand| match operand {
+                Operand::Absent => Arg::Absent,
+                Operand::Scalar(scalar) => Arg::Scalar(*scalar),
+                Operand::Value(id) => match self.table.held(*id) {
+                    Ok(held) => Arg::Value(&held.meta),
+                    Err(_) => Arg::Absent,
+                },
+            })
+            .collect();
+        describe(instruction.op, &operands)
     }
 
     fn compute(&mut self, instruction: &Instruction<'_>, next: &[u32]) -> Result<(), NoValue> {
@@ -332,6 +355,11 @@ impl<E: Engine> Machine<E> {
         }
         Ok(())
     }
+}
+
+/// Whether an operator's operands are the user's, so that a failure's text names them.
+fn computes(op: Op) -> bool {
+    !matches!(op.info().family, Family::Control | Family::Collective)
 }
 
 /// The operand whose buffer was used again, where it is just one.

@@ -51,17 +51,7 @@ impl<'a> Call<'a> {
     #[cold]
     pub fn explain(&self, error: &mut RuleError) {
         error.text.push_str("; ");
-        error.text.push_str(self.info.name);
-        for operand in self.operands {
-            error.text.push(' ');
-            let _infallible = match operand {
-                Arg::Absent => write!(error.text, "_"),
-                Arg::Value(meta) => write!(error.text, "{meta}"),
-                Arg::Scalar(Scalar::Bool(value)) => write!(error.text, "{value}"),
-                Arg::Scalar(Scalar::Int(value)) => write!(error.text, "{value}"),
-                Arg::Scalar(Scalar::Float(value)) => write!(error.text, "{value:?}"),
-            };
-        }
+        error.text.push_str(&describe(self.op, self.operands));
     }
 
     /// The operand at `position`, which must be a tensor.
@@ -168,4 +158,21 @@ impl<'a> Call<'a> {
         let name = self.info.attrs.get(position).map_or("", |attr| attr.name);
         Err(self.malformed(&format!("attribute '{name}' is {:?}", self.attr(position))))
     }
+}
+
+/// An operator and its operands as every error's text ends with them: `matmul f32[2,3] f32[4,5]`.
+#[cold]
+pub fn describe(op: Op, operands: &[Arg<'_>]) -> String {
+    let mut text = op.info().name.to_owned();
+    for operand in operands {
+        // Writing to a string cannot fail.
+        let _ = match operand {
+            Arg::Absent => write!(text, " _"),
+            Arg::Value(meta) => write!(text, " {meta}"),
+            Arg::Scalar(Scalar::Bool(value)) => write!(text, " {value}"),
+            Arg::Scalar(Scalar::Int(value)) => write!(text, " {value}"),
+            Arg::Scalar(Scalar::Float(value)) => write!(text, " {value:?}"),
+        };
+    }
+    text
 }

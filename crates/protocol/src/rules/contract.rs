@@ -102,7 +102,7 @@ fn check_ranks(name: &str, a: &Meta, b: &Meta) -> Result<(), RuleError> {
     if !a.dims.is_empty() && !b.dims.is_empty() {
         return Ok(());
     }
-    Err(RuleError::runtime(format!(
+    Err(RuleError::shape(format!(
         "both arguments to {name} need to be at least 1D, but they are {}D and {}D",
         a.dims.len(),
         b.dims.len()
@@ -115,13 +115,13 @@ fn check_product_dtype(kernel: Kernel, a: &Meta, b: &Meta) -> Result<(), RuleErr
     }
     let (first, second) = (a.dtype.scalar_type_name(), b.dtype.scalar_type_name());
     Err(match kernel {
-        Kernel::Dot => RuleError::runtime(format!(
+        Kernel::Dot => RuleError::dtype(format!(
             "dot : expected both vectors to have same dtype, but found {first} and {second}"
         )),
-        Kernel::MatrixVector => RuleError::runtime(format!(
+        Kernel::MatrixVector => RuleError::dtype(format!(
             "addmv input tensors must have the same dtype, but got {second}, {first}, and {second}"
         )),
-        Kernel::Matrix => RuleError::runtime(format!(
+        Kernel::Matrix => RuleError::dtype(format!(
             "expected m1 and m2 to have the same dtype, but got: {} != {}",
             a.dtype.cpp_name(),
             b.dtype.cpp_name()
@@ -153,7 +153,7 @@ impl Kernel {
     fn mismatch(self, product: &str, a: &Dims, b: &Dims) -> RuleError {
         let (columns, rows) = (size_before_end(a, 0), shape::product(before_end(a, 1)));
         let (inner, outer) = (size_before_end(b, 1), size_before_end(b, 0));
-        RuleError::runtime(match self {
+        RuleError::shape(match self {
             Self::Dot => format!(
                 "inconsistent tensor size, expected tensor {a} and src {b} to have the same number of elements, but \
                  got {columns} and {outer} elements respectively"
@@ -203,14 +203,14 @@ fn linear(call: &Call<'_>) -> Inferred {
     let bias = call.optional_tensor(2)?;
     check_ranks("linear", input, weight)?;
     if weight.dims.len() > 2 {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "t() expects a tensor with <= 2 dimensions, but self is {}D",
             weight.dims.len()
         )));
     }
     let vector = weight.dims.len() == 1;
     if vector && bias.is_some_and(|bias| !(input.dims.len() == 1 && bias.dims.is_empty())) {
-        return Err(RuleError::runtime("addmm: mat2 must be a matrix, got 1-D tensor"));
+        return Err(RuleError::shape("addmm: mat2 must be a matrix, got 1-D tensor"));
     }
     if let Some(bias) = bias {
         check_bias_dtype(input, weight, bias)?;
@@ -242,7 +242,7 @@ fn check_bias_dtype(input: &Meta, weight: &Meta, bias: &Meta) -> Result<(), Rule
             return Ok(());
         }
         let (first, second) = (first.dtype.scalar_type_name(), second.dtype.scalar_type_name());
-        Err(RuleError::runtime(format!(
+        Err(RuleError::dtype(format!(
             "{name} and mat2 must have the same dtype, but got {first} and {second}"
         )))
     };

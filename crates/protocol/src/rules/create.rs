@@ -33,7 +33,7 @@ fn eye(call: &Call<'_>) -> Inferred {
     let [rows, columns] = call.integers()?;
     for (name, size) in [("n", rows), ("m", columns)] {
         if size < 0 {
-            return Err(RuleError::runtime(format!(
+            return Err(RuleError::shape(format!(
                 "{name} must be greater or equal to 0, got {size}"
             )));
         }
@@ -69,7 +69,7 @@ fn arange(call: &Call<'_>) -> Inferred {
         "upper bound and lower bound inconsistent with step sign".to_owned()
     } else {
         let length = arange_length(dtype, start, end, step)
-            .ok_or_else(|| RuleError::runtime("invalid size, possible overflow?"))?;
+            .ok_or_else(|| RuleError::shape("invalid size, possible overflow?"))?;
         return one(Meta::new(dtype, shape::dims([length])?));
     };
     Err(RuleError::runtime(mistake))

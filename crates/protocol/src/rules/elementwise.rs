@@ -115,7 +115,7 @@ fn check_kernel(op: Op, common: Dtype) -> Result<(), RuleError> {
     };
     match kernel {
         None => Ok(()),
-        Some(text) if text.contains(' ') => Err(RuleError::not_implemented(text)),
+        Some(text) if text.contains(' ') => Err(RuleError::unsupported_dtype(text)),
         Some(kernel) => Err(RuleError::kernel(kernel, common)),
     }
 }
@@ -132,11 +132,11 @@ fn dtype_of(operand: Option<&Arg<'_>>) -> Option<Dtype> {
 fn sub(call: &Call<'_>) -> Inferred {
     let bool_at = |position| dtype_of(call.operands.get(position)) == Some(Dtype::Bool);
     match (bool_at(0), bool_at(1)) {
-        (true, true) => Err(RuleError::not_implemented(
+        (true, true) => Err(RuleError::unsupported_dtype(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` \
              operator instead.",
         )),
-        (true, false) | (false, true) => Err(RuleError::not_implemented(
+        (true, false) | (false, true) => Err(RuleError::unsupported_dtype(
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
              use the `~` or `logical_not()` operator instead.",
         )),
@@ -179,7 +179,7 @@ fn cast(call: &Call<'_>) -> Inferred {
 fn condition(call: &Call<'_>) -> Inferred {
     let condition = call.tensor(0)?;
     if condition.dtype != Dtype::Bool && condition.dtype != Dtype::U8 {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::dtype(format!(
             "where expected condition to be a boolean tensor, but got a tensor with dtype {}",
             condition.dtype.scalar_type_name()
         )));
@@ -224,13 +224,13 @@ fn masked_fill(call: &Call<'_>) -> Inferred {
     if let Some(Arg::Value(value)) = call.operands.get(2)
         && !value.dims.is_empty()
     {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
             value.dims.len()
         )));
     }
     if mask.dtype != Dtype::Bool {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::dtype(format!(
             "masked_fill_ only supports boolean masks, but got mask with dtype {}",
             mask.dtype.cpp_name()
         )));
@@ -249,7 +249,7 @@ fn lerp(call: &Call<'_>) -> Inferred {
             return Ok(());
         }
         let (expected, found) = (start.dtype.cpp_name(), meta.dtype.cpp_name());
-        Err(RuleError::runtime(format!(
+        Err(RuleError::dtype(format!(
             "expected dtype {expected} for `{name}` but got dtype {found}"
         )))
     };

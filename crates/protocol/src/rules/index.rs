@@ -34,7 +34,7 @@ fn check_embedding_indices(indices: &Meta, argument: u8, function: &str) -> Resu
     if is_index(indices.dtype) {
         return Ok(());
     }
-    Err(RuleError::runtime(format!(
+    Err(RuleError::dtype(format!(
         "Expected tensor for argument #{argument} 'indices' to have one of the following scalar types: Long, Int; but \
          got torch.{}Tensor instead (while checking arguments for {function})",
         indices.dtype.scalar_type_name()
@@ -44,7 +44,7 @@ fn check_embedding_indices(indices: &Meta, argument: u8, function: &str) -> Resu
 fn embedding(call: &Call<'_>) -> Inferred {
     let [weight, indices] = call.tensors()?;
     let [_, width] = *weight.dims.as_slice() else {
-        return Err(RuleError::runtime("'weight' must be 2-D"));
+        return Err(RuleError::shape("'weight' must be 2-D"));
     };
     check_embedding_indices(indices, 1, "embedding")?;
     let dims = shape::dims(indices.dims.iter().copied().chain([width]))?;
@@ -60,12 +60,12 @@ fn embedding_backward(call: &Call<'_>) -> Inferred {
     };
     let (count, elements) = (indices.elements(), grad.elements());
     if count.checked_mul(width) != Some(elements) {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "shape '[{count}, {width}]' is invalid for input of size {elements}"
         )));
     }
     if rows < 0 {
-        return Err(RuleError::runtime("zeros: Dimension size must be non-negative."));
+        return Err(RuleError::shape("zeros: Dimension size must be non-negative."));
     }
     one(Meta::new(grad.dtype, shape::dims([rows, width])?))
 }
@@ -79,17 +79,17 @@ fn gather(call: &Call<'_>) -> Inferred {
         return output;
     }
     if !is_index(index.dtype) {
-        return Err(RuleError::runtime("gather(): Expected dtype int32/int64 for index"));
+        return Err(RuleError::dtype("gather(): Expected dtype int32/int64 for index"));
     }
     if index.dims.len().max(1) != rank.max(1) {
-        return Err(RuleError::runtime(
+        return Err(RuleError::shape(
             "Index tensor must have the same number of dimensions as input tensor",
         ));
     }
     let larger =
         |other: &usize| *other != dim && size(&index.dims, *other) > size(&operand.dims, *other);
     if let Some(other) = (0..rank).find(larger) {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "Size does not match at dimension {other} expected index {} to be no larger than self {} apart from \
              dimension {dim}",
             index.dims, operand.dims
@@ -106,17 +106,15 @@ fn index_select(call: &Call<'_>) -> Inferred {
     }
     let count = size(&index.dims, 0);
     if operand.dims.is_empty() && count != 1 {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "index_select(): Index to scalar can have only 1 value, got {count} value(s)"
         )));
     }
     if !is_index(index.dtype) {
-        return Err(RuleError::runtime("index_select(): Expected dtype int32 or int64 for index"));
+        return Err(RuleError::dtype("index_select(): Expected dtype int32 or int64 for index"));
     }
     if size(&operand.dims, dim) == 0 && count > 0 {
-        return Err(RuleError::runtime(
-            "index_select(): self indexing axis dim should be positive",
-        ));
+        return Err(RuleError::shape("index_select(): self indexing axis dim should be positive"));
     }
     one(Meta::new(operand.dtype, with_size(&operand.dims, dim, count)))
 }
@@ -157,7 +155,7 @@ fn shared_shape(dims: &Dims, indices: &[Arg<'_>]) -> Result<Dims, RuleError> {
     for index in indices {
         let Arg::Value(index) = index else { continue };
         if index.dtype == Dtype::Bool || index.dtype == Dtype::U8 {
-            return Err(RuleError::runtime(
+            return Err(RuleError::shape(
                 "the size of indexing with a mask is data-dependent; take the mask's indices first",
             ));
         }
@@ -187,7 +185,7 @@ fn shared_shape(dims: &Dims, indices: &[Arg<'_>]) -> Result<Dims, RuleError> {
 fn triangle(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     if operand.dims.len() < 2 {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "{}: input tensor must have at least 2 dimensions",
             call.info.name
         )));
@@ -206,10 +204,10 @@ fn topk(call: &Call<'_>) -> Inferred {
     let [count, dim] = call.integers()?;
     let dim = wrap_dim(dim, operand.dims.len())?;
     if !(0..=size(&operand.dims, dim)).contains(&count) {
-        return Err(RuleError::runtime("selected index k out of range"));
+        return Err(RuleError::shape("selected index k out of range"));
     }
     if operand.dtype == Dtype::Bool {
-        return Err(RuleError::not_implemented("topk does not support bool dtypes on CPU"));
+        return Err(RuleError::unsupported_dtype("topk does not support bool dtypes on CPU"));
     }
     let dims = with_size(&operand.dims, dim, count);
     several(&[Meta::new(operand.dtype, dims), Meta::new(Dtype::I64, dims)])

@@ -54,7 +54,7 @@ fn check_classes(scores: &Meta, target: &Meta, weight: Option<&Meta>) -> Result<
             let shape = &weight.dims;
             format!("all {classes} classes or no classes but got weight tensor of shape: {shape}")
         };
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "weight tensor should be defined either for {which}"
         )));
     }
@@ -77,7 +77,7 @@ fn check_target_dtype(target: &Meta) -> Result<(), RuleError> {
     if target.dtype == Dtype::I64 || target.dtype == Dtype::U8 {
         return Ok(());
     }
-    Err(RuleError::runtime(format!(
+    Err(RuleError::dtype(format!(
         "expected target dtype to be Long or Byte, but got {}",
         target.dtype.scalar_type_name()
     )))
@@ -94,7 +94,7 @@ fn check_targets(scores: &Dims, batch: i64, inner: &[i64], target: &Dims) -> Res
     if target.get(1..) == Some(inner) {
         return Ok(());
     }
-    Err(RuleError::runtime(match inner.len() {
+    Err(RuleError::shape(match inner.len() {
         0 => "0D or 1D target tensor expected, multi-target not supported".to_owned(),
         2 if target.len() != 3 => format!(
             "only batches of spatial targets supported (3D tensors) but got targets of dimension: {}",
@@ -112,7 +112,7 @@ fn check_single_target(target: &Dims) -> Result<(), RuleError> {
         [count] => Err(RuleError::value(format!(
             "For 1D input, 1D target must have size 1, but got target size: {count}"
         ))),
-        _ => Err(RuleError::runtime("0D or 1D target tensor expected, multi-target not supported")),
+        _ => Err(RuleError::shape("0D or 1D target tensor expected, multi-target not supported")),
     }
 }
 
@@ -121,7 +121,7 @@ fn nll_loss_backward(call: &Call<'_>) -> Inferred {
     check_classes(scores, target, call.optional_tensor(3)?)?;
     let total = call.tensor(4)?;
     if product(&total.dims) != 1 {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "expected total_weight to be a  single element tensor, got: {} ({} elements)",
             total.dims,
             product(&total.dims)
@@ -130,7 +130,7 @@ fn nll_loss_backward(call: &Call<'_>) -> Inferred {
     let each = scores.dims.len() > 1 && unreduced(call)?;
     if each && grad.dims != target.dims {
         let (rank, expected) = (target.dims.len(), size(&target.dims, 0));
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "Expected a tensor of dimension {rank} and tensor.size[0] == {expected} but got: dimension {} and \
              tensor.size[0] = {}",
             grad.dims.len(),
@@ -138,7 +138,7 @@ fn nll_loss_backward(call: &Call<'_>) -> Inferred {
         )));
     }
     if !each && product(&grad.dims) != 1 {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "Expected a single element grad_output tensor, but got: {}",
             grad.dims
         )));

@@ -26,6 +26,7 @@ use crate::dtype::Promotion;
 use crate::op::Family;
 use crate::{Attr, Dtype, Meta, Op, Scalar};
 use call::Call;
+pub use call::describe;
 use smallvec::SmallVec;
 pub use unchanged::keeps_metadata;
 
@@ -37,14 +38,31 @@ pub enum Arg<'a> {
     Scalar(Scalar),
 }
 
-/// The Python exception class that `PyTorch` raises for a mistake.
+/// The class of a mistake: what it is about, so that the Python exception class that `PyTorch` raises follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
+    /// What concerns neither shapes nor dtypes.
     Runtime,
+    Shape,
+    Dtype,
     Index,
     Value,
     Type,
-    NotImplemented,
+    /// A dtype for which `PyTorch` has no kernel.
+    UnsupportedDtype,
+}
+
+impl ErrorClass {
+    /// `PyTorch`'s class.
+    pub const fn python(self) -> &'static str {
+        match self {
+            Self::Runtime | Self::Shape | Self::Dtype => "RuntimeError",
+            Self::Index => "IndexError",
+            Self::Value => "ValueError",
+            Self::Type => "TypeError",
+            Self::UnsupportedDtype => "NotImplementedError",
+        }
+    }
 }
 
 /// A user's mistake: `PyTorch`'s class, and a text that begins with `PyTorch`'s.
@@ -143,6 +161,14 @@ impl RuleError {
         Self::new(ErrorClass::Runtime, text)
     }
 
+    fn shape(text: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Shape, text)
+    }
+
+    fn dtype(text: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Dtype, text)
+    }
+
     fn index(text: impl Into<String>) -> Self {
         Self::new(ErrorClass::Index, text)
     }
@@ -155,20 +181,20 @@ impl RuleError {
         Self::new(ErrorClass::Type, text)
     }
 
-    fn not_implemented(text: impl Into<String>) -> Self {
-        Self::new(ErrorClass::NotImplemented, text)
+    fn unsupported_dtype(text: impl Into<String>) -> Self {
+        Self::new(ErrorClass::UnsupportedDtype, text)
     }
 
     /// A kernel that has no version for a dtype.
     fn kernel(kernel: &str, dtype: Dtype) -> Self {
-        Self::not_implemented(format!(
+        Self::unsupported_dtype(format!(
             "\"{kernel}\" not implemented for '{}'",
             dtype.scalar_type_name()
         ))
     }
 
     fn mixed(expected: Dtype, found: Dtype) -> Self {
-        Self::runtime(format!(
+        Self::dtype(format!(
             "expected scalar type {} but found {}",
             expected.scalar_type_name(),
             found.scalar_type_name()

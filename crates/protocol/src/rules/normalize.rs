@@ -41,7 +41,7 @@ fn softmax_backward(call: &Call<'_>, name: &str) -> Inferred {
     let [grad, out] = call.tensors()?;
     wrap_dim(call.integer(0)?, grad.dims.len())?;
     if grad.dims != out.dims {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "Expected tensor for argument #1 'grad' to have same size as tensor for argument #2 'output'; but {} does \
              not equal {} (while checking arguments for {name})",
             grad.dims, out.dims
@@ -83,13 +83,13 @@ fn check_parameter(
     normalized: &Dims,
 ) -> Result<(), RuleError> {
     if normalized.is_empty() {
-        return Err(RuleError::runtime(
+        return Err(RuleError::shape(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got \
              normalized_shape = []",
         ));
     }
     match parameter {
-        Some(parameter) if parameter.dims != *normalized => Err(RuleError::runtime(format!(
+        Some(parameter) if parameter.dims != *normalized => Err(RuleError::shape(format!(
             "Expected {name} to be of same shape as normalized_shape, but got {name} of shape {} and normalized_shape \
              = {normalized}",
             parameter.dims
@@ -105,7 +105,7 @@ fn check_normalized(input: &Dims, normalized: &Dims) -> Result<usize, RuleError>
     }
     let expected = normalized.to_string();
     let expected = expected.trim_matches(['[', ']']);
-    Err(RuleError::runtime(format!(
+    Err(RuleError::shape(format!(
         "Given normalized_shape={normalized}, expected input with shape [*, {expected}], but got input of size{input}"
     )))
 }
@@ -121,7 +121,7 @@ fn parameter_dtype(
     if first == input || (half && first == Dtype::F32) {
         return Ok(first);
     }
-    Err(RuleError::runtime(if first == Dtype::F32 {
+    Err(RuleError::dtype(if first == Dtype::F32 {
         "mixed dtype (CPU): all inputs must share same datatype."
     } else {
         "mixed dtype (CPU): expect parameter to have scalar type of Float"
@@ -140,7 +140,7 @@ fn layer_norm_backward(call: &Call<'_>) -> Inferred {
     let rows = shape::product(input.dims.get(..kept).unwrap_or_default());
     let counted = [mean, rstd].iter().all(|meta| shape::product(&meta.dims) == rows);
     if grad.dims != input.dims || !counted {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "layer_norm_backward: grad {grad}, mean {mean} and rstd {rstd} are not those of input {input}"
         )));
     }

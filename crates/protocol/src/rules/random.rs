@@ -116,7 +116,7 @@ fn dropout(call: &Call<'_>) -> Inferred {
         )));
     }
     if !operand.dtype.is_float() {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::dtype(format!(
             "result type Float can't be cast to the desired output type {}",
             operand.dtype.scalar_type_name()
         )));

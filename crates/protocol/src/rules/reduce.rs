@@ -82,7 +82,7 @@ fn result_dtype(
         Kind::Mean => {
             let (result, which) = asked.map_or((operand, "Input"), |dtype| (dtype, "Optional"));
             if !result.is_float() {
-                return Err(RuleError::not_implemented(format!(
+                return Err(RuleError::unsupported_dtype(format!(
                     "mean(): could not infer output dtype. {which} dtype must be either a floating point or complex \
                      dtype. Got: {}",
                     result.scalar_type_name()
@@ -91,12 +91,12 @@ fn result_dtype(
             result
         }
         Kind::Variance if !operand.is_float() => {
-            return Err(RuleError::not_implemented(
+            return Err(RuleError::unsupported_dtype(
                 "std and var only support floating point and complex dtypes",
             ));
         }
         Kind::Position if operand == Dtype::Bool => {
-            return Err(RuleError::not_implemented(format!(
+            return Err(RuleError::unsupported_dtype(format!(
                 "{name}(): does not support bool input"
             )));
         }
@@ -126,7 +126,7 @@ fn reduced_dims(call: &Call<'_>, kind: Kind, operand: &Meta) -> Result<Option<Di
             if list.is_empty() && rank > 0 && !call.boolean(1)? && operand.elements() > 0 =>
         {
             let kept = vec![1; rank];
-            Err(RuleError::runtime(format!(
+            Err(RuleError::shape(format!(
                 "output with shape [] doesn't match the broadcast shape {kept:?}"
             )))
         }
@@ -171,7 +171,7 @@ fn check_elements(
         return Err(if position {
             RuleError::index(text)
         } else {
-            RuleError::runtime(text + " Specify the reduction dim with the 'dim' argument.")
+            RuleError::shape(text + " Specify the reduction dim with the 'dim' argument.")
         });
     };
     if let (Kind::Extremum, Attr::Ints(list)) = (kind, call.attr(0)) {

@@ -12,7 +12,7 @@ pub(super) fn scatter(call: &Call<'_>) -> Inferred {
     let dim = wrap_dim(call.integer(0)?, target.dims.len())?;
     let empty = index.dims.contains(&0);
     if !empty && !is_index(index.dtype) {
-        return Err(RuleError::runtime("scatter(): Expected dtype int32/int64 for index"));
+        return Err(RuleError::dtype("scatter(): Expected dtype int32/int64 for index"));
     }
     let source = match call.operands.get(2) {
         Some(Arg::Scalar(value)) if call.op == Op::Scatter => {
@@ -22,7 +22,7 @@ pub(super) fn scatter(call: &Call<'_>) -> Inferred {
         Some(Arg::Value(_) | Arg::Scalar(_) | Arg::Absent) | None => {
             let source = call.tensor(2)?;
             if source.dtype != target.dtype {
-                return Err(RuleError::runtime(
+                return Err(RuleError::dtype(
                     "scatter(): Expected self.dtype to be equal to src.dtype",
                 ));
             }
@@ -43,7 +43,7 @@ fn check_scatter(
 ) -> Result<(), RuleError> {
     let rank = target.len().max(1);
     if rank != index.len().max(1) {
-        return Err(RuleError::runtime(
+        return Err(RuleError::shape(
             "Index tensor must have the same number of dimensions as self tensor",
         ));
     }
@@ -59,7 +59,7 @@ fn check_scatter(
             }
         }
         if source.len().max(1) != index.len().max(1) {
-            return Err(RuleError::runtime(
+            return Err(RuleError::shape(
                 "Index tensor must have the same number of dimensions as src tensor",
             ));
         }
@@ -71,7 +71,7 @@ fn check_scatter(
     let of_source = source
         .map(|source| format!(" and to be no larger size than src {source}"))
         .unwrap_or_default();
-    Err(RuleError::runtime(format!(
+    Err(RuleError::shape(format!(
         "Expected index {index} to be no larger than self {target} apart from dimension {dim}{of_source}"
     )))
 }
@@ -88,13 +88,13 @@ pub(super) fn index_add(call: &Call<'_>) -> Inferred {
         )));
     }
     if !is_index(index.dtype) {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::dtype(format!(
             "index_add_(): Expected dtype int32/int64 for index but got: {}",
             index.dtype.scalar_type_name()
         )));
     }
     if target.dtype != source.dtype {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::dtype(format!(
             "index_add_(): self ({}) and source ({}) must have the same scalar type",
             target.dtype.scalar_type_name(),
             source.dtype.scalar_type_name()
@@ -113,13 +113,13 @@ fn check_slices(target: &Meta, index: &Meta, source: &Meta, dim: usize) -> Resul
         )));
     }
     if dim > 0 && dim >= source.dims.len() {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "index_add_(): Indexing dim {dim} is out of bounds of the source tensor with dim {}",
             source.dims.len()
         )));
     }
     if indices != slices {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "index_add_(): Number of indices ({indices}) should be equal to source.size(dim): ({slices}), for dim: {dim}"
         )));
     }
@@ -128,7 +128,7 @@ fn check_slices(target: &Meta, index: &Meta, source: &Meta, dim: usize) -> Resul
     if source.dims.len() == target.dims.len() && (0..target.dims.len()).all(same) {
         return Ok(());
     }
-    Err(RuleError::runtime(format!(
+    Err(RuleError::shape(format!(
         "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} \
          source.shape = {}",
         target.dims, source.dims
@@ -139,13 +139,13 @@ pub(super) fn index_put(call: &Call<'_>) -> Inferred {
     let [target, values] = call.tensors()?;
     let part = indexed(&target.dims, call.operands_from(2))?;
     if !shape::expands_to(&values.dims, &part) {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "shape mismatch: value tensor of shape {} cannot be broadcast to indexing result of shape {part}",
             values.dims
         )));
     }
     if values.dtype != target.dtype {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::dtype(format!(
             "Index put requires the source and destination dtypes match, got {} for the destination and {} for the \
              source.",
             target.dtype.scalar_type_name(),

@@ -33,7 +33,7 @@ impl DimSet {
         for &dim in list {
             let dim = wrap_dim(dim, rank)?;
             if !set.insert(dim) {
-                return Err(RuleError::runtime(format!(
+                return Err(RuleError::shape(format!(
                     "dim {dim} appears multiple times in the list of dims"
                 )));
             }
@@ -74,7 +74,7 @@ pub(super) fn dims(sizes: impl IntoIterator<Item = i64>) -> Result<Dims, RuleErr
 
 #[cold]
 pub(super) fn too_many_dims() -> RuleError {
-    RuleError::runtime(format!("a tensor has at most {DIMS_MAX} dimensions"))
+    RuleError::shape(format!("a tensor has at most {DIMS_MAX} dimensions"))
 }
 
 /// The size along `dim`; a scalar has size 1.
@@ -129,7 +129,7 @@ fn broadcast_unequal(result: &mut Dims, other: &Dims) -> Result<(), RuleError> {
             (a, 1) => a,
             (a, b) => {
                 let dim = rank.saturating_sub(from_end.saturating_add(1));
-                return Err(RuleError::runtime(format!(
+                return Err(RuleError::shape(format!(
                     "The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {dim}"
                 )));
             }
@@ -162,7 +162,7 @@ pub(super) fn cannot_expand(
     target: &Dims,
 ) -> RuleError {
     let Some(lead) = target.len().checked_sub(sizes.len()) else {
-        return RuleError::runtime(format!(
+        return RuleError::shape(format!(
             "expand(torch.{}Tensor{{{sizes}}}, size={target}): the number of sizes provided ({}) must be greater or \
              equal to the number of dimensions in the tensor ({})",
             dtype.scalar_type_name(),
@@ -176,7 +176,7 @@ pub(super) fn cannot_expand(
     let (dim, size, goal) = wrong.map_or((0, 1, 1), |(position, (&size, &goal))| {
         (lead.saturating_add(position), size, goal)
     });
-    RuleError::runtime(format!(
+    RuleError::shape(format!(
         "The expanded size of the tensor ({goal}) must match the existing size ({size}) at non-singleton dimension \
          {dim}.  Target sizes: {target}.  Tensor sizes: {sizes}"
     ))
@@ -199,14 +199,14 @@ pub(super) fn check_size(dims: &Dims) -> Result<(), RuleError> {
 #[cold]
 fn impossible_size(dims: &Dims) -> RuleError {
     if let Some(size) = dims.iter().find(|size| **size < 0) {
-        return RuleError::runtime(format!(
+        return RuleError::shape(format!(
             "Trying to create tensor with negative dimension {size}: {dims}"
         ));
     }
     if dims.contains(&0) {
-        return RuleError::runtime("Stride calculation overflowed");
+        return RuleError::shape("Stride calculation overflowed");
     }
-    RuleError::runtime(format!("Storage size calculation overflowed with sizes={dims}"))
+    RuleError::shape(format!("Storage size calculation overflowed with sizes={dims}"))
 }
 
 /// A number that is stored in a tensor, not computed with, must fit its dtype.

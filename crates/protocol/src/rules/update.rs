@@ -21,7 +21,7 @@ pub(super) fn infer(call: &Call<'_>) -> Inferred {
         if state.dims != param.dims {
             let name = call.info.operands.get(position).map_or("", |info| info.name);
             let what = if name == "grad" { "gradient" } else { name };
-            return Err(RuleError::runtime(format!(
+            return Err(RuleError::shape(format!(
                 "attempting to assign a {what} of size '{}' to a tensor of size '{}'. Please ensure that the {what} \
                  and the tensor are the same size",
                 state.dims, param.dims

@@ -37,10 +37,10 @@ fn reshaped(operand: &Meta, target: &Dims) -> Result<Dims, RuleError> {
     for (dim, &size) in target.iter().enumerate() {
         if size == -1 {
             if inferred.replace(dim).is_some() {
-                return Err(RuleError::runtime("only one dimension can be inferred"));
+                return Err(RuleError::shape("only one dimension can be inferred"));
             }
         } else if size < 0 {
-            return Err(RuleError::runtime(format!(
+            return Err(RuleError::shape(format!(
                 "invalid shape dimension {size} at index {dim} of shape {target}"
             )));
         } else {
@@ -49,13 +49,13 @@ fn reshaped(operand: &Meta, target: &Dims) -> Result<Dims, RuleError> {
     }
     let elements = operand.elements();
     let invalid =
-        || RuleError::runtime(format!("shape '{target}' is invalid for input of size {elements}"));
+        || RuleError::shape(format!("shape '{target}' is invalid for input of size {elements}"));
     let known = known.ok_or_else(invalid)?;
     let Some(dim) = inferred else {
         return if known == elements { Ok(*target) } else { Err(invalid()) };
     };
     if known == 0 && elements == 0 {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "cannot reshape tensor of 0 elements into shape {target} because the unspecified dimension size -1 can be \
              any value and is ambiguous"
         )));
@@ -70,7 +70,7 @@ fn permute(call: &Call<'_>) -> Inferred {
     let (operand, order) = (call.tensor(0)?, call.dims(0)?);
     let rank = operand.dims.len();
     if order.len() != rank {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired \
              ordering of dimensions i.e. input.dim() = {rank} is not equal to len(dims) = {}",
             order.len()
@@ -81,7 +81,7 @@ fn permute(call: &Call<'_>) -> Inferred {
     for &dim in order.iter() {
         let dim = wrap_dim(dim, rank)?;
         if !seen.insert(dim) || !dims.push(size(&operand.dims, dim)) {
-            return Err(RuleError::runtime("permute(): duplicate dims are not allowed."));
+            return Err(RuleError::shape("permute(): duplicate dims are not allowed."));
         }
     }
     one(Meta::new(operand.dtype, dims))
@@ -95,9 +95,9 @@ fn expand(call: &Call<'_>) -> Inferred {
     for (dim, place) in kept {
         let Some(own) = dim.checked_sub(lead) else {
             if operand.dims.is_empty() {
-                return Err(RuleError::runtime("numel: integer multiplication overflow"));
+                return Err(RuleError::shape("numel: integer multiplication overflow"));
             }
-            return Err(RuleError::runtime(format!(
+            return Err(RuleError::shape(format!(
                 "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {dim}"
             )));
         };
@@ -121,7 +121,7 @@ fn sliced(call: &Call<'_>, dims: &Dims) -> Result<Dims, RuleError> {
     }
     let dim = wrap_dim(dim, dims.len())?;
     if step <= 0 {
-        return Err(RuleError::runtime("slice step must be positive"));
+        return Err(RuleError::shape("slice step must be positive"));
     }
     let size = size(dims, dim).max(0);
     let from_front = |bound: i64| if bound < 0 { bound.saturating_add(size) } else { bound };
@@ -161,7 +161,7 @@ fn diagonal_of(call: &Call<'_>, sizes: &Dims) -> Result<Dims, RuleError> {
     let [offset, dim1, dim2] = call.integers()?;
     let [first, second] = [wrap_dim(dim1, sizes.len())?, wrap_dim(dim2, sizes.len())?];
     if first == second {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "diagonal dimensions cannot be identical {dim1}, {dim2}"
         )));
     }
@@ -194,7 +194,7 @@ fn diagonal_scatter(call: &Call<'_>) -> Inferred {
 fn written(call: &Call<'_>, part: Dims) -> Inferred {
     let [target, source] = call.tensors()?;
     if source.dims != part {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "expected src to have a size equal to the slice of self. src size = {}, slice size = {part}",
             source.dims
         )));
@@ -212,10 +212,10 @@ fn pad(call: &Call<'_>) -> Inferred {
     let (operand, pad, value) = (call.tensor(0)?, call.dims(0)?, call.float(1)?);
     let rank = operand.dims.len();
     if pad.len() % 2 != 0 {
-        return Err(RuleError::runtime("Padding length must be divisible by 2"));
+        return Err(RuleError::shape("Padding length must be divisible by 2"));
     }
     if pad.len() / 2 > rank {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "Padding length should be less than or equal to two times the input dimension but got padding length {} \
              and input of dimension {rank}",
             pad.len()
@@ -225,7 +225,7 @@ fn pad(call: &Call<'_>) -> Inferred {
     for (size, pair) in dims.as_mut_slice().iter_mut().rev().zip(pad.chunks(2)) {
         let cropped = pair.iter().fold(*size, |size, side| size.saturating_add(*side.min(&0)));
         if cropped < 0 {
-            return Err(RuleError::runtime("narrow(): length must be non-negative."));
+            return Err(RuleError::shape("narrow(): length must be non-negative."));
         }
         *size = pair.iter().fold(cropped, |size, side| size.saturating_add(*side.max(&0)));
     }
@@ -238,7 +238,7 @@ fn pad(call: &Call<'_>) -> Inferred {
 fn repeat(call: &Call<'_>) -> Inferred {
     let (operand, repeats) = (call.tensor(0)?, call.dims(0)?);
     let Some(lead) = repeats.len().checked_sub(operand.dims.len()) else {
-        return Err(RuleError::runtime(
+        return Err(RuleError::shape(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
         ));
     };
@@ -256,7 +256,7 @@ fn cat(call: &Call<'_>) -> Inferred {
     }
     for position in 0..call.operands.len() {
         if call.tensor(position)?.dims.is_empty() {
-            return Err(RuleError::runtime(format!(
+            return Err(RuleError::shape(format!(
                 "zero-dimensional tensor (at position {position}) cannot be concatenated"
             )));
         }
@@ -282,7 +282,7 @@ fn cat(call: &Call<'_>) -> Inferred {
 
 fn joined(whole: &Dims, part: &Dims, dim: usize, position: usize) -> Result<Dims, RuleError> {
     if whole.len() != part.len() {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "Tensors must have same number of dimensions: got {} and {}",
             whole.len(),
             part.len()
@@ -290,7 +290,7 @@ fn joined(whole: &Dims, part: &Dims, dim: usize, position: usize) -> Result<Dims
     }
     let mut pairs = whole.iter().zip(part.iter()).enumerate();
     if let Some((_, (expected, got))) = pairs.find(|(other, (a, b))| *other != dim && a != b) {
-        return Err(RuleError::runtime(format!(
+        return Err(RuleError::shape(format!(
             "Sizes of tensors must match except in dimension {dim}. Expected size {expected} but got size {got} for \
              tensor number {position} in the list."
         )));
@@ -300,14 +300,14 @@ fn joined(whole: &Dims, part: &Dims, dim: usize, position: usize) -> Result<Dims
 
 fn stack(call: &Call<'_>) -> Inferred {
     if call.operands.is_empty() {
-        return Err(RuleError::runtime("stack expects a non-empty TensorList"));
+        return Err(RuleError::shape("stack expects a non-empty TensorList"));
     }
     let first = &call.tensor(0)?.dims;
     let dim = wrap_dim(call.integer(0)?, first.len().saturating_add(1))?;
     for position in 1..call.operands.len() {
         let other = &call.tensor(position)?.dims;
         if other != first {
-            return Err(RuleError::runtime(format!(
+            return Err(RuleError::shape(format!(
                 "stack expects each tensor to be equal size, but got {first} at entry 0 and {other} at entry {position}"
             )));
         }

@@ -2,10 +2,13 @@
 
 use gt_protocol::message::{Failure, FailureClass, Message, Stats};
 use gt_protocol::{Dims, Dtype, Op};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Unread failures that are kept for `gt.synchronize()`; older ones have been counted.
+/// Unread failures that are kept to be told; of earlier ones only their count is.
 const FAILURES_KEPT: usize = 64;
+/// Instructions whose operator is kept for a failure that is still to come: as many as the dispatcher keeps source
+/// positions of (128 KiB).
+const OPS_KEPT: usize = 1 << 16;
 
 /// A failed instruction, as the client heard of it.
 #[derive(Clone, Debug)]
@@ -41,10 +44,17 @@ pub(crate) struct Piece {
 pub(crate) struct Answers {
     open: BTreeMap<u64, Answer>,
     unread: VecDeque<Failed>,
-    /// Numbers of failures that a read has raised.
+    /// Unread failures that were too many to be kept.
+    forgotten: u64,
+    /// Losses of workers that have been reported since the last one joined.
+    losses: Vec<String>,
     next_request: u64,
-    /// Reasons of workers that left since the last look.
-    pub departures: Vec<String>,
+    /// Operator of number n at n modulo [`OPS_KEPT`]: plans fail with operators of their own.
+    ops: Vec<Op>,
+    /// How many instructions with results were sent: the next one's number.
+    numbered: u64,
+    /// Workers that the dispatcher has, as far as it has said so.
+    pub workers: BTreeSet<u32>,
     /// Set when the dispatcher said good-bye.
     pub closed: Option<String>,
 }
@@ -72,13 +82,69 @@ impl Answers {
         self.open.remove(&request);
     }
 
+    /// Counts an instruction that is being sent, as the dispatcher will.
+    #[inline]
+    pub(crate) fn number(&mut self, op: Op) {
+        if op.info().outputs == 0 {
+            return;
+        }
+        let place = usize::try_from(self.numbered).unwrap_or(0) % OPS_KEPT;
+        match self.ops.get_mut(place) {
+            Some(kept) => *kept = op,
+            None => self.ops.push(op),
+        }
+        self.numbered += 1;
+    }
+
+    /// How many instructions with results were sent in this session.
+    pub(crate) fn numbered(&self) -> u64 {
+        self.numbered
+    }
+
+    /// The operator that the user called, of a number that is not too long ago.
+    fn op_of(&self, number: u64) -> Option<Op> {
+        let age = usize::try_from(self.numbered.checked_sub(number)?).ok()?;
+        let place = usize::try_from(number).ok()? % OPS_KEPT;
+        if (1..=OPS_KEPT).contains(&age) { self.ops.get(place).copied() } else { None }
+    }
+
+    /// A failure with the user's operator.
+    fn own(&self, failure: &Failure<'_>) -> Failed {
+        let named = failure.class != FailureClass::Protocol;
+        Failed {
+            number: failure.number,
+            class: failure.class,
+            op: self.op_of(failure.number).filter(|_| named).or(failure.op),
+            site: failure.tag,
+            text: failure.text.to_owned(),
+        }
+    }
+
+    /// Whether a failure only repeats that a worker is gone: all collectives under way fail with it, and one is told.
+    fn knows_loss(&mut self, failure: &Failure<'_>) -> bool {
+        if failure.class != FailureClass::WorkerLost {
+            return false;
+        }
+        let reason = failure.text.split("; ").next().unwrap_or_default();
+        let known = self.losses.iter().any(|loss| loss == reason);
+        if !known && self.losses.len() < FAILURES_KEPT {
+            self.losses.push(reason.to_owned());
+        }
+        known
+    }
+
     /// The oldest failure that nobody has read.
     pub(crate) fn take_first_unread(&mut self) -> Option<Failed> {
         self.unread.pop_front()
     }
 
-    pub(crate) fn take_unread(&mut self) -> Vec<Failed> {
-        self.unread.drain(..).collect()
+    /// Every failure that nobody has read, and how many more there were.
+    pub(crate) fn take_unread(&mut self) -> (Vec<Failed>, u64) {
+        (self.unread.drain(..).collect(), std::mem::take(&mut self.forgotten))
+    }
+
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
     }
 
     /// A failure that has been raised is not reported again.
@@ -110,22 +176,30 @@ impl Answers {
                     piece.stats.push(*stats);
                 }
             }
+            Message::Failure(failure) if self.knows_loss(failure) => {}
             Message::Failure(failure) => {
                 if self.unread.len() == FAILURES_KEPT {
                     self.unread.pop_front();
+                    self.forgotten += 1;
                 }
-                self.unread.push_back(own(failure));
+                let failed = self.own(failure);
+                self.unread.push_back(failed);
             }
             Message::FailedReply { request, failure } => {
                 if self.open.contains_key(request) {
-                    self.open.insert(*request, Answer::Failed(own(failure)));
+                    let failed = self.own(failure);
+                    self.open.insert(*request, Answer::Failed(failed));
                 }
             }
-            Message::WorkerLeft { index, reason } => {
-                self.departures.push(format!("worker {index} left: {reason}"));
+            Message::WorkerJoined { index } => {
+                self.losses.clear();
+                self.workers.insert(*index);
+            }
+            Message::WorkerLeft { index, .. } => {
+                self.workers.remove(index);
             }
             Message::Goodbye { reason } => self.closed = Some((*reason).to_owned()),
-            Message::WorkerJoined { .. } | Message::StatsRequest { .. } => {}
+            Message::StatsRequest { .. } => {}
         }
     }
 
@@ -158,15 +232,5 @@ impl Piece {
         if let Some(place) = self.bytes.get_mut(offset..offset.saturating_add(bytes.len())) {
             place.copy_from_slice(bytes);
         }
-    }
-}
-
-fn own(failure: &Failure<'_>) -> Failed {
-    Failed {
-        number: failure.number,
-        class: failure.class,
-        op: failure.op,
-        site: failure.tag,
-        text: failure.text.to_owned(),
     }
 }

@@ -152,9 +152,8 @@ pub(crate) fn pass(
     let mut work = Pass::new(py, targets, keep)?;
     for (position, (root, seed)) in roots.iter().enumerate() {
         let Some(edge) = root.edge(py)?.filter(|edge| !matches!(edge, Edge::Nowhere)) else {
-            return Err(errors::mistake(
+            return Err(errors::not_differentiable(
                 py,
-                ErrorClass::Runtime,
                 format!(
                     "element {position} of tensors does not require grad and does not have a grad_fn"
                 ),
@@ -182,7 +181,7 @@ fn ones_like(py: Python<'_>, root: &Arc<Var>) -> PyResult<Arc<Var>> {
     if meta.elements() != 1 {
         return Err(errors::mistake(
             py,
-            ErrorClass::Runtime,
+            ErrorClass::Shape,
             "grad can be implicitly created only for scalar outputs",
         ));
     }
@@ -202,7 +201,7 @@ fn checked_seed(
     }
     Err(errors::mistake(
         py,
-        ErrorClass::Runtime,
+        ErrorClass::Shape,
         format!(
             "Mismatch in shape: grad_output[{position}] has a shape of torch.Size({given}) and output[{position}] \
              has a shape of torch.Size({wanted})."
@@ -240,9 +239,8 @@ impl Pass {
                 Some(Edge::Node(node, output)) => Target::Node(node.sequence, output),
                 Some(Edge::Leaf(leaf)) => Target::Leaf(Arc::as_ptr(&leaf).addr()),
                 Some(Edge::Nowhere) | None => {
-                    return Err(errors::mistake(
+                    return Err(errors::not_differentiable(
                         py,
-                        ErrorClass::Runtime,
                         "One of the differentiated Tensors does not require grad",
                     ));
                 }
@@ -416,7 +414,7 @@ fn fit(py: Python<'_>, grad: Arc<Var>, wanted: &Meta, op: Op) -> PyResult<Arc<Va
         if op.info().family != Family::Elementwise {
             return Err(errors::mistake(
                 py,
-                ErrorClass::Runtime,
+                ErrorClass::Shape,
                 format!(
                     "Function {}Backward returned an invalid gradient - got {} but expected shape compatible with {}",
                     op.info().name,

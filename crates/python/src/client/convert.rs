@@ -158,7 +158,7 @@ fn of_sequence(sequence: &Bound<'_, PyAny>) -> PyResult<DimsArg> {
         if !dims.push(integer(&item?)?) {
             return Err(errors::mistake(
                 sequence.py(),
-                ErrorClass::Runtime,
+                ErrorClass::Shape,
                 format!("gt's tensors have at most {} dimensions", gt_protocol::meta::DIMS_MAX),
             ));
         }

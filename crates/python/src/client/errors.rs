@@ -8,6 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+use std::ffi::CString;
 
 /// The class `name` of gt.errors.
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
@@ -26,18 +27,27 @@ fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
 /// A mistake found at the user's line.
 pub(crate) fn of_rule(py: Python<'_>, error: &RuleError) -> PyErr {
     let name = match error.class {
-        ErrorClass::Runtime => "ShapeError",
+        ErrorClass::Runtime => "InvalidUse",
+        ErrorClass::Shape => "ShapeError",
+        ErrorClass::Dtype => "DtypeError",
         ErrorClass::Index => "IndexOutOfRange",
         ErrorClass::Value => "InvalidValue",
         ErrorClass::Type => "InvalidType",
-        ErrorClass::NotImplemented => "NotSupported",
+        ErrorClass::UnsupportedDtype => "UnsupportedDtype",
     };
     raise(py, name, error.text.clone())
+}
+
+/// A gradient that does not exist.
+pub(crate) fn not_differentiable(py: Python<'_>, text: impl Into<String>) -> PyErr {
+    raise(py, "NotDifferentiable", text.into())
 }
 
 /// A failure on a worker, raised at the first read: it names the line of the original operation.
 pub(crate) fn of_failure(py: Python<'_>, failed: &Failed) -> PyErr {
     let name = match failed.class {
+        FailureClass::Shape => "ShapeError",
+        FailureClass::Dtype => "DtypeError",
         FailureClass::Index => "IndexOutOfRange",
         FailureClass::Value => "InvalidValue",
         FailureClass::Type => "InvalidType",
@@ -67,6 +77,11 @@ pub(crate) fn connection_lost(py: Python<'_>, reason: &str) -> PyErr {
     raise(py, "ConnectionLost", format!("the connection to the dispatcher is gone: {reason}"))
 }
 
+/// Nothing executes what the dispatcher is sent.
+pub(crate) fn no_worker(py: Python<'_>, text: String) -> PyErr {
+    raise(py, "NoWorker", text)
+}
+
 /// No connection came about.
 pub(crate) fn unreachable(py: Python<'_>, reason: &str) -> PyErr {
     raise(py, "ConnectionLost", format!("gt.connect: {reason}"))
@@ -77,6 +92,17 @@ pub(crate) fn after_fork() -> PyErr {
         "gt was used before this process was forked; its connection belongs to the parent. \
          Use the 'spawn' start method, or touch gt only in the parent",
     )
+}
+
+/// A warning at the line of the instruction that failed.
+pub(crate) fn warn(py: Python<'_>, site: u32, text: &str) -> PyResult<()> {
+    let category = class(py, "UnreadFailureWarning")?.into_any();
+    let text = CString::new(text.replace('\0', " "))?;
+    let place = runtime::with(py, |runtime| runtime.sites.place(py, site));
+    let Some((file, line)) = place else { return PyErr::warn(py, &category, &text, 1) };
+    let file = CString::new(file)?;
+    // Without a registry: it would show the second failure of a line never, and each is told only once anyhow.
+    PyErr::warn_explicit(py, &category, &text, &file, line, None, None)
 }
 
 /// A mistake of the user's that no rule sees, with `PyTorch`'s class and text.

@@ -94,7 +94,7 @@ fn same_dtype(py: Python<'_>, target: &Meta, value: &Meta) -> PyResult<()> {
     }
     Err(errors::mistake(
         py,
-        ErrorClass::Runtime,
+        ErrorClass::Dtype,
         format!(
             "Index put requires the source and destination dtypes match, got {} for the destination and {} for the \
              source.",

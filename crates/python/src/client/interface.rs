@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyTuple};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Fills the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -60,6 +61,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(signal::signal_configure, module)?)?;
     module.add_function(wrap_pyfunction!(signal::set_upload_signal, module)?)?;
     module.add_function(wrap_pyfunction!(worker_count, module)?)?;
+    module.add_function(wrap_pyfunction!(has_begun, module)?)?;
     module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;
     module.add_function(wrap_pyfunction!(stats, module)?)?;
     module.add_function(wrap_pyfunction!(worker_stats, module)?)?;
@@ -347,20 +349,29 @@ fn init(py: Python<'_>) -> PyResult<()> {
 
 /// Connects to a dispatcher process; tensors of an earlier session are void from here on.
 #[pyfunction]
-#[pyo3(signature = (address, token=None, verbose=false, ring=true))]
+#[pyo3(signature = (address, token=None, verbose=false, ring=true, worker_seconds=None))]
 fn connect(
     py: Python<'_>,
     address: String,
     token: Option<String>,
     verbose: bool,
     ring: bool,
+    worker_seconds: Option<f64>,
 ) -> PyResult<()> {
+    let hope = match worker_seconds.map(Duration::try_from_secs_f64) {
+        None => runtime::WORKER_WAIT,
+        Some(Ok(limit)) => limit,
+        Some(Err(_)) => {
+            let text = "connect: worker_seconds must be a number of seconds from 0 on";
+            return Err(errors::mistake(py, ErrorClass::Value, text));
+        }
+    };
     let door = py.detach(|| super::connect::dial(&address, token.as_deref(), ring));
     let door = door.map_err(|error| errors::unreachable(py, &error.to_string()))?;
     if verbose {
         spawn::announce_start(py, &door.describe())?;
     }
-    runtime::install(py, door, true);
+    runtime::install(py, door, true, Some(hope));
     Ok(())
 }
 
@@ -398,12 +409,14 @@ fn gpu_workers(py: Python<'_>, count: u32) -> PyResult<()> {
     spawn::choose_workers(py, count)
 }
 
-/// Counters of the connection.
+/// Counters of the session, and where the dispatcher is part of this program, of the dispatcher.
 #[pyfunction]
 fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let counters = runtime::with(py, |runtime| {
         runtime.pump();
-        runtime.door.as_ref().map(|door| door.counters()).unwrap_or_default()
+        let own = runtime.own_counters(py);
+        let told = runtime.door.as_ref().map(|door| door.counters());
+        told.map(|told| own.into_iter().chain(told).collect::<Vec<_>>()).unwrap_or_default()
     });
     let dict = PyDict::new(py);
     for (name, value) in counters {
@@ -426,6 +439,12 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         rows.push(dict);
     }
     Ok(rows)
+}
+
+/// Whether the session's first operation has been made.
+#[pyfunction]
+fn has_begun(py: Python<'_>) -> bool {
+    runtime::has_begun(py)
 }
 
 /// How many workers the session's dispatcher has; asks it where it is elsewhere.
@@ -455,7 +474,13 @@ fn unread_failures(py: Python<'_>) -> Vec<String> {
     if runtime::with(py, |runtime| runtime.door.is_none()) {
         return Vec::new();
     }
-    runtime::unread(py).iter().map(|failed| errors::describe(py, failed)).collect()
+    let (failures, more) = runtime::unread(py);
+    let mut texts: Vec<String> =
+        failures.iter().map(|failed| errors::describe(py, failed)).collect();
+    if more > 0 {
+        texts.insert(0, format!("{more} earlier ones, whose texts were not kept"));
+    }
+    texts
 }
 
 /// The same tensor spread over workers: as the text of a layout says, or over all of them, cut along `dim` or whole.

@@ -82,7 +82,7 @@ impl Tensor {
             0 | 1 => Self::wrap(py, views::permute(py, &slf.get().var, identity(rank))?),
             _ => Err(super::errors::mistake(
                 py,
-                gt_protocol::rules::ErrorClass::Runtime,
+                gt_protocol::rules::ErrorClass::Shape,
                 format!("t() expects a tensor with <= 2 dimensions, but self is {rank}D"),
             )),
         }

@@ -40,7 +40,10 @@ fn elements(py: Python<'_>, var: &Arc<Var>, start: i64, count: i64) -> PyResult<
         runtime.send(&word).map(|()| request)
     })?;
     match runtime::wait(py, request)? {
-        Answer::Read(piece) => Ok(piece),
+        Answer::Read(piece) => {
+            warn_of_unread(py)?;
+            Ok(piece)
+        }
         Answer::Failed(failed) => {
             runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
             Err(errors::of_failure(py, &failed))
@@ -51,6 +54,27 @@ fn elements(py: Python<'_>, var: &Arc<Var>, start: i64, count: i64) -> PyResult<
     }
 }
 
+/// Warns of each failure that no read has raised; it counts as told from here on. A read that fails itself leaves the
+/// others to the next one: a warning that is an error (`-W error`) would stand in for the failure that was asked for.
+fn warn_of_unread(py: Python<'_>) -> PyResult<()> {
+    if !runtime::with(py, |runtime| runtime.answers.has_unread()) {
+        return Ok(());
+    }
+    let (failures, more) = runtime::unread(py);
+    if more > 0 {
+        errors::warn(
+            py,
+            0,
+            &format!("{more} failures that nobody has read were too many to be kept"),
+        )?;
+    }
+    for failed in &failures {
+        let text = format!("a failure that nobody has read: {}", errors::describe(py, failed));
+        errors::warn(py, failed.site, &text)?;
+    }
+    Ok(())
+}
+
 /// The first element as a Python number.
 pub(crate) fn item(py: Python<'_>, var: &Arc<Var>) -> PyResult<Py<PyAny>> {
     let piece = elements(py, var, 0, 1)?;
@@ -58,13 +82,12 @@ pub(crate) fn item(py: Python<'_>, var: &Arc<Var>) -> PyResult<Py<PyAny>> {
 }
 
 /// The only element, for `float(x)` and `int(x)`.
-pub(crate) fn single(py: Python<'_>, var: &Arc<Var>, what: &str) -> PyResult<Py<PyAny>> {
-    let count = var.meta(py).elements();
-    if count != 1 {
+pub(crate) fn single(py: Python<'_>, var: &Arc<Var>) -> PyResult<Py<PyAny>> {
+    if var.meta(py).elements() != 1 {
         return Err(errors::mistake(
             py,
-            ErrorClass::Runtime,
-            format!("a Tensor with {count} elements cannot be converted to Scalar ({what})"),
+            ErrorClass::Value,
+            "only one element tensors can be converted to Python scalars",
         ));
     }
     item(py, var)

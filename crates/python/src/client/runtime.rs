@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Once, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a thread naps while a ring is full: the worker has thousands of instructions to go.
 const FULL_NAP: Duration = Duration::from_micros(50);
@@ -22,6 +22,9 @@ const FULL_NAP: Duration = Duration::from_micros(50);
 const READ_SPIN: Duration = Duration::from_micros(150);
 /// How long a read parks before it looks for signals and dead peers.
 const READ_PARK: Duration = Duration::from_millis(100);
+/// How long a session waits for its dispatcher's first worker, unless `gt.connect` says otherwise: a worker with torch
+/// starts in 3 to 10 s, on a busy machine in 30 s.
+pub(crate) const WORKER_WAIT: Duration = Duration::from_mins(1);
 /// Slots freed in one instruction.
 const FREE_BATCH: usize = 512;
 
@@ -48,8 +51,19 @@ pub(crate) struct Runtime {
     pub workers: Option<u32>,
     /// Whether the configuration has been read since the connection was opened.
     begun: bool,
+    /// How long to wait for a dispatcher's first worker, and since when; `None` once there was one, or where the workers
+    /// are this program's own.
+    pub hope: Option<Hope>,
     slots: Slots,
     words: Vec<u32>,
+}
+
+/// That a worker will join.
+#[derive(Clone, Copy)]
+pub(crate) struct Hope {
+    pub limit: Duration,
+    /// The first time that something had to wait.
+    pub since: Option<Instant>,
 }
 
 thread_local! {
@@ -90,6 +104,7 @@ impl Runtime {
             announced: None,
             workers: None,
             begun: false,
+            hope: None,
             slots: Slots::default(),
             words: Vec::new(),
         }
@@ -132,6 +147,7 @@ impl Runtime {
         let Some(door) = self.door.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
+        self.answers.number(instruction.op);
         door.send(instruction, &mut self.answers).map_err(PyRuntimeError::new_err)
     }
 
@@ -144,6 +160,7 @@ impl Runtime {
         let Some(door) = self.door.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
+        self.answers.number(instruction.op);
         door.send_inferred(instruction, outputs, &mut self.answers).map_err(PyRuntimeError::new_err)
     }
 
@@ -167,6 +184,7 @@ impl Runtime {
         let Some(door) = self.door.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
+        self.answers.number(op);
         let sent = door.send_words(op, words, std::slice::from_ref(meta), &mut self.answers);
         sent.map_err(PyRuntimeError::new_err)?;
         Ok(Sent { slot, site, signal })
@@ -175,8 +193,10 @@ impl Runtime {
     /// Whether one instruction may be sent at once. Sends what is to be freed before it.
     #[inline]
     pub(crate) fn has_room(&mut self, py: Python<'_>) -> bool {
-        let room =
-            !forked() && self.begun && self.door.as_mut().is_some_and(|door| door.has_room());
+        let room = !forked()
+            && self.begun
+            && self.answers.closed.is_none()
+            && self.door.as_mut().is_some_and(|door| door.has_room());
         if room && !PENDING.get(py).is_empty() {
             self.flush_pending(py);
         }
@@ -207,6 +227,35 @@ impl Runtime {
                 door.lost(index, &reason, &mut self.answers);
             }
         }
+    }
+
+    /// Whether the dispatcher has had no worker for as long as this session waits for one; its text.
+    fn hopeless(&mut self) -> Option<String> {
+        let hope = self.hope.as_mut()?;
+        if !self.answers.workers.is_empty() {
+            self.hope = None;
+            return None;
+        }
+        let since = *hope.since.get_or_insert_with(Instant::now);
+        if since.elapsed() < hope.limit {
+            return None;
+        }
+        let place = self.door.as_ref().map(|door| door.describe()).unwrap_or_default();
+        Some(format!(
+            "{place}: no worker has joined it within {} s. Start one (`python -m gt.worker --host HOST -p PORT`)",
+            hope.limit.as_secs_f64(),
+        ))
+    }
+
+    /// What a session holds and has sent, as far as its client knows without asking.
+    pub(crate) fn own_counters(&self, py: Python<'_>) -> [(&'static str, u64); 3] {
+        let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
+        let free = count(self.slots.free.len() + PENDING.get_mut(py).len());
+        [
+            ("workers", count(self.answers.workers.len())),
+            ("values", u64::from(self.slots.next).saturating_sub(free)),
+            ("instructions", self.answers.numbered()),
+        ]
     }
 
     #[cold]
@@ -297,17 +346,20 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
             let room = runtime.door.as_mut().map(|door| door.has_room());
             match room {
                 None => Missing::Connection,
-                Some(true) if runtime.begun => Missing::Room,
-                Some(true) => {
+                Some(true) if runtime.answers.closed.is_none() && runtime.begun => Missing::Room,
+                Some(true) if runtime.answers.closed.is_none() => {
                     runtime.begun = true;
                     Missing::Configuration
                 }
-                Some(false) => {
+                Some(_) => {
                     runtime.pump();
-                    match runtime.answers.closed.clone() {
-                        Some(reason) => return Err(errors::connection_lost(py, &reason)),
-                        None => Missing::Room,
+                    if let Some(reason) = runtime.answers.closed.clone() {
+                        return Err(errors::connection_lost(py, &reason));
                     }
+                    if let Some(reason) = runtime.hopeless() {
+                        return Err(errors::no_worker(py, reason));
+                    }
+                    Missing::Room
                 }
             }
         };
@@ -343,8 +395,20 @@ enum Missing {
     Room,
 }
 
+/// Whether the session's first operation has been made, and the configuration read for it.
+pub(crate) fn has_begun(py: Python<'_>) -> bool {
+    with(py, |runtime| runtime.door.is_some() && runtime.begun)
+}
+
 /// Puts a new connection in place of the current one.
-pub(crate) fn install(py: Python<'_>, door: Box<dyn Door>, announce_sites: bool) {
+///
+/// `hope` where the workers are not this program's own: how long to wait for the first.
+pub(crate) fn install(
+    py: Python<'_>,
+    door: Box<dyn Door>,
+    announce_sites: bool,
+    hope: Option<Duration>,
+) {
     watch_forks();
     let old = with(py, |runtime| {
         if FORKED.swap(false, Ordering::Relaxed) {
@@ -359,6 +423,7 @@ pub(crate) fn install(py: Python<'_>, door: Box<dyn Door>, announce_sites: bool)
         runtime.answers = Answers::default();
         runtime.begun = false;
         runtime.announced = announce_sites.then(HashSet::new);
+        runtime.hope = hope.map(|limit| Hope { limit, since: None });
         runtime.door.replace(door)
     });
     close(old);
@@ -406,6 +471,10 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
             }
             if let Some(reason) = runtime.answers.closed.clone() {
                 return Err(errors::connection_lost(py, &reason));
+            }
+            if let Some(reason) = runtime.hopeless() {
+                runtime.answers.forget(request);
+                return Err(errors::no_worker(py, reason));
             }
             let inboxes = runtime.door.as_ref().map(|door| door.inboxes()).unwrap_or_default();
             (inboxes, RECEIVED.load(Ordering::Acquire))
@@ -462,8 +531,8 @@ fn listen(inbox: &SharedInbox, received: u64, words: &mut Vec<u32>, park: Durati
     false
 }
 
-/// Failures that nobody has read.
-pub(crate) fn unread(py: Python<'_>) -> Vec<Failed> {
+/// Failures that nobody has read, and how many more there were than are kept. They count as told from here on.
+pub(crate) fn unread(py: Python<'_>) -> (Vec<Failed>, u64) {
     with(py, |runtime| {
         runtime.pump();
         runtime.answers.take_unread()

@@ -134,10 +134,15 @@ impl Sites {
 
     /// `train.py:42` and the full path's form, for a known id.
     pub(crate) fn name(&self, py: Python<'_>, site: u32) -> Option<String> {
+        let (file, line) = self.place(py, site)?;
+        Some(format!("{file}:{line}"))
+    }
+
+    /// File and line of a known id.
+    pub(crate) fn place(&self, py: Python<'_>, site: u32) -> Option<(String, c_int)> {
         let known = self.known.get(usize::try_from(site).ok()?.checked_sub(1)?)?;
         let file = known.code.bind(py).getattr("co_filename").ok()?.to_string();
-        let line = line_of(&known.code, known.offset)?;
-        Some(format!("{file}:{line}"))
+        Some((file, line_of(&known.code, known.offset)?))
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
         use super::door::Door;
         announce_start(py, &door.describe())?;
     }
-    runtime::install(py, Box::new(door), announce);
+    runtime::install(py, Box::new(door), announce, None);
     py.import("gt.session")?.call_method0("register_exit")?;
     Ok(())
 }

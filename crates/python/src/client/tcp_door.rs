@@ -131,7 +131,8 @@ impl TcpDoor {
 
 impl Door for TcpDoor {
     fn has_room(&mut self) -> bool {
-        self.shared.lock().outgoing.len() < OUTGOING_WORDS_MAX
+        let state = self.shared.lock();
+        state.closed.is_none() && state.outgoing.len() < OUTGOING_WORDS_MAX
     }
 
     fn send(

@@ -124,7 +124,7 @@ fn check_result(py: Python<'_>, old: &Meta, new: &Meta) -> PyResult<()> {
     if old.dims != new.dims {
         return Err(errors::mistake(
             py,
-            ErrorClass::Runtime,
+            ErrorClass::Shape,
             format!(
                 "output with shape {} doesn't match the broadcast shape {}",
                 old.dims, new.dims
@@ -136,7 +136,7 @@ fn check_result(py: Python<'_>, old: &Meta, new: &Meta) -> PyResult<()> {
     }
     Err(errors::mistake(
         py,
-        ErrorClass::Runtime,
+        ErrorClass::Dtype,
         format!(
             "result type {} can't be cast to the desired output type {}",
             new.dtype.scalar_type_name(),
@@ -386,13 +386,13 @@ impl Tensor {
         match slf.get().var.meta(py).elements() {
             0 => Err(errors::mistake(
                 py,
-                ErrorClass::Runtime,
+                ErrorClass::Shape,
                 "Boolean value of Tensor with no values is ambiguous",
             )),
             1 => read::item(py, &slf.get().var)?.bind(py).is_truthy(),
             _ => Err(errors::mistake(
                 py,
-                ErrorClass::Runtime,
+                ErrorClass::Shape,
                 "Boolean value of Tensor with more than one value is ambiguous",
             )),
         }
@@ -400,13 +400,13 @@ impl Tensor {
 
     fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let item = read::single(py, &slf.get().var, "float")?;
+        let item = read::single(py, &slf.get().var)?;
         py.get_type::<pyo3::types::PyFloat>().call1((item,))
     }
 
     fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let item = read::single(py, &slf.get().var, "int")?;
+        let item = read::single(py, &slf.get().var)?;
         py.get_type::<pyo3::types::PyInt>().call1((item,))
     }
 
@@ -429,7 +429,7 @@ impl Tensor {
         if meta.elements() != 1 {
             return Err(errors::mistake(
                 py,
-                ErrorClass::Runtime,
+                ErrorClass::Shape,
                 format!("a Tensor with {} elements cannot be converted to Scalar", meta.elements()),
             ));
         }
@@ -536,7 +536,7 @@ impl Tensor {
             if mine != its {
                 return Err(errors::mistake(
                     py,
-                    ErrorClass::Runtime,
+                    ErrorClass::Shape,
                     format!(
                         "assigned grad has data of a different shape or type: {its} for a tensor of {mine}"
                     ),

@@ -119,7 +119,7 @@ pub(crate) fn from_array<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, 
     let dims = Dims::new(&shape).ok_or_else(|| {
         errors::mistake(
             py,
-            ErrorClass::Runtime,
+            ErrorClass::Shape,
             format!(
                 "gt's tensors have at most {} dimensions, got {}",
                 gt_protocol::meta::DIMS_MAX,

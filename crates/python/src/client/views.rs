@@ -53,7 +53,7 @@ pub(crate) fn view(py: Python<'_>, var: &Arc<Var>, dims: Dims) -> PyResult<Arc<V
     let Some(strides) = regrouped(&meta.dims, &var.strides(py), &result.dims) else {
         return Err(errors::mistake(
             py,
-            ErrorClass::Runtime,
+            ErrorClass::Shape,
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across \
              two contiguous subspaces). Use .reshape(...) instead.",
         ));
@@ -140,7 +140,7 @@ fn sized(py: Python<'_>, var: &Arc<Var>, dims: &[i64], strides: &[i64]) -> PyRes
     let too_many = || {
         errors::mistake(
             py,
-            ErrorClass::Runtime,
+            ErrorClass::Shape,
             format!("gt's tensors have at most {} dimensions", gt_protocol::meta::DIMS_MAX),
         )
     };

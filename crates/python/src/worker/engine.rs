@@ -16,6 +16,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 
+/// How torch's allocator for the host's memory says that there is none: by its words, for the class is the same as any other's.
+const ALLOCATOR_TEXTS: [&str; 2] =
+    ["DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"];
+
 /// Python objects as values, kernels as operators.
 #[derive(Debug)]
 pub struct PythonEngine {
@@ -88,7 +92,9 @@ impl PythonEngine {
     #[cold]
     fn fault(&self, py: Python<'_>, error: &PyErr) -> Fault {
         let out_of_memory = error.matches(py, &self.out_of_memory).unwrap_or(false);
-        let class = if out_of_memory || error.is_instance_of::<PyMemoryError>(py) {
+        let text = error.value(py).to_string();
+        let refused = ALLOCATOR_TEXTS.iter().any(|words| text.contains(words));
+        let class = if out_of_memory || refused || error.is_instance_of::<PyMemoryError>(py) {
             FailureClass::OutOfMemory
         } else if error.is_instance_of::<PyIndexError>(py) {
             FailureClass::Index
@@ -101,7 +107,6 @@ impl PythonEngine {
         } else {
             FailureClass::Runtime
         };
-        let text = error.value(py).to_string();
         // What follows is torch's C++ stack.
         let end = text.find("\nException raised from").unwrap_or(text.len());
         Fault::new(class, text.get(..end).unwrap_or_default())

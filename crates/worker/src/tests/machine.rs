@@ -103,7 +103,7 @@ fn a_failure_is_told_once_and_inherited() {
     };
     assert_eq!(first, inherited);
     assert_eq!((first.session, first.tag, first.op), (9, 1002, Some(Op::Add)));
-    assert_eq!(first.fault.text, "sizes 4 and 3 do not match");
+    assert_eq!(first.fault.text, "sizes 4 and 3 do not match; add i64[4] i64[3]");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn wrong_instructions_are_answered() {
         ),
         (
             vec![op(Op::Eye, &[0], &[], &[Attr::Int(1), Attr::Int(1), Attr::Dtype(Dtype::I64)])],
-            "no eye",
+            "no eye; eye",
         ),
     ];
     for (steps, text) in rows {

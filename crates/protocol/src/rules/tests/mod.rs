@@ -26,7 +26,7 @@ fn check(line: &str, expected: &str) {
             let (text, suffix) = error.text.rsplit_once("; ").expect("a suffix");
             let name = line.split(' ').next().expect("an operator");
             assert!(suffix.starts_with(name), "{line}: {}", error.text);
-            format!("{:?}Error: {text}", error.class)
+            format!("{}: {text}", error.class.python())
         }
     };
     assert_eq!(got, expected, "{line}");
@@ -127,13 +127,32 @@ fn default(info: &AttrInfo) -> Attr {
 #[test]
 fn the_suffix_names_operator_and_operands() {
     let error = outcome("matmul f32[2,3] f32[4,5]").expect_err("sizes differ");
-    assert_eq!(error.class, ErrorClass::Runtime);
+    assert_eq!(error.class, ErrorClass::Shape);
     assert_eq!(
         error.text,
         "mm: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5); matmul f32[2,3] f32[4,5]"
     );
     let error = outcome("where bool[2] 1 f32[3]").expect_err("shapes differ");
     assert!(error.text.ends_with("; where bool[2] 1 f32[3]"), "{}", error.text);
+}
+
+#[test]
+fn the_class_says_what_the_mistake_is_about() {
+    for (line, class) in [
+        ("add f32[2] f32[3]", ErrorClass::Shape),
+        ("reshape f32[6] size=[4]", ErrorClass::Shape),
+        ("matmul f32[2,2] f64[2,2]", ErrorClass::Dtype),
+        ("matmul f32[1,2,2] f64[1,2,2]", ErrorClass::Dtype),
+        ("gather f32[2,3] f32[2,3]", ErrorClass::Dtype),
+        ("embedding f32[3,4] f32[2]", ErrorClass::Dtype),
+        ("where f32[2] f32[2] f32[2]", ErrorClass::Dtype),
+        ("mean i64[2]", ErrorClass::UnsupportedDtype),
+        ("bitwise_and f32[2] f32[2]", ErrorClass::UnsupportedDtype),
+        ("sum f32[2] dim=[3]", ErrorClass::Index),
+        ("clamp f32[2]", ErrorClass::Runtime),
+    ] {
+        assert_eq!(outcome(line).expect_err(line).class, class, "{line}");
+    }
 }
 
 #[test]

@@ -1,0 +1,201 @@
+"""Mini-GPT: a real GPT whose parts are named by signals; sharding_config.yaml says where they run.
+
+`python examples/tuning_demo/model.py` prints its stages and its number of parameters.
+"""
+
+import argparse
+import re
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import gt
+from gt import nn
+from gt.nn import functional
+
+config = {
+    "num_layers": 8,  # 32 make the "512 M" model of 506 million parameters
+    "hidden_size": 1024,
+    "num_heads": 16,
+    "intermediate_size": 4096,
+    "vocab_size": 50257,
+}
+CONTEXT = 1024  # the longest sequence
+TEXT_BYTES = 2_000_000
+STAGE = re.compile(r"pp_stage(\d+)")
+
+
+def matrix(rows: int, columns: int) -> nn.Parameter:
+    """A weight [rows, columns] for `x @ weight`, normally distributed."""
+    return nn.Parameter(nn.init.normal_(gt.empty(rows, columns), std=0.02))
+
+
+def stage_count() -> int:
+    """How many stages the configuration names: pp_stage0, pp_stage1, ...; one without it."""
+    named = {int(match[1]) for name in gt.get_config() if (match := STAGE.fullmatch(name))}
+    count = 0
+    while count in named:
+        count += 1
+    return max(count, 1)
+
+
+class Attention(nn.Module):
+    """Causal attention; QKV is column parallel and cut on heads, the output row parallel.
+
+    Args:
+        hidden: Width.
+        heads: Number of heads.
+        stage: The name of the pipeline stage.
+    """
+
+    def __init__(self, hidden: int, heads: int, stage: str) -> None:
+        super().__init__()
+        self.heads, self.stage = heads, stage
+        with gt.signal.context(f"{stage}_colpar"):
+            # Each head's q, k and v stand together: a cut of the columns gives workers whole heads.
+            self.qkv_weight = matrix(hidden, 3 * hidden)
+        with gt.signal.context(f"{stage}_rowpar"):
+            self.out_weight = matrix(hidden, hidden)
+
+    def forward(self, x: gt.Tensor) -> gt.Tensor:
+        batch, length, hidden = x.shape
+        with gt.signal.context(f"{self.stage}_colpar"):
+            qkv = x @ self.qkv_weight  # [b, t, d] -> [b, t, 3d], cut on heads
+        qkv = qkv.reshape(batch, length, self.heads, 3, hidden // self.heads)
+        q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # [b, h, t, k] each
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = y.transpose(1, 2).reshape(batch, length, hidden)  # [b, h, t, k] -> [b, t, d]
+        with gt.signal.context(f"{self.stage}_rowpar"):
+            return y @ self.out_weight
+
+
+class Mlp(nn.Module):
+    """Up, GELU, down: column parallel, then row parallel."""
+
+    def __init__(self, hidden: int, intermediate: int, stage: str) -> None:
+        super().__init__()
+        self.stage = stage
+        with gt.signal.context(f"{stage}_colpar"):
+            self.up_weight = matrix(hidden, intermediate)
+        with gt.signal.context(f"{stage}_rowpar"):
+            self.down_weight = matrix(intermediate, hidden)
+
+    def forward(self, x: gt.Tensor) -> gt.Tensor:
+        with gt.signal.context(f"{self.stage}_colpar"):
+            x = x @ self.up_weight
+        x = functional.gelu(x)
+        with gt.signal.context(f"{self.stage}_rowpar"):
+            return x @ self.down_weight
+
+
+class Block(nn.Module):
+    """One layer: attention and MLP, each behind a norm and around itself."""
+
+    def __init__(self, sizes: dict[str, int], stage: str) -> None:
+        super().__init__()
+        hidden = sizes["hidden_size"]
+        self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.attention = Attention(hidden, sizes["num_heads"], stage)
+        self.mlp = Mlp(hidden, sizes["intermediate_size"], stage)
+
+    def forward(self, x: gt.Tensor) -> gt.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class MiniGPT(nn.Module):
+    """Embeddings, layers spread evenly over the stages, head.
+
+    Args:
+        sizes: As `config`.
+        stages: How many; as many as the configuration names if not given.
+    """
+
+    def __init__(self, sizes: dict[str, int], stages: int | None = None) -> None:
+        super().__init__()
+        self.stages = stages or stage_count()
+        layers, hidden, vocab = sizes["num_layers"], sizes["hidden_size"], sizes["vocab_size"]
+        if layers < self.stages:
+            raise ValueError(f"{layers} layers cannot be spread over {self.stages} stages")
+        with gt.signal.context("pp_stage0"):
+            self.tokens, self.positions = matrix(vocab, hidden), matrix(CONTEXT, hidden)
+        self.blocks = nn.ModuleList()
+        for stage, count in enumerate(self.layers_of_stages(layers)):
+            with gt.signal.context(f"pp_stage{stage}"):
+                self.blocks.extend(Block(sizes, f"pp_stage{stage}") for _ in range(count))
+        last = f"pp_stage{self.stages - 1}"
+        with gt.signal.context(last):
+            self.norm = nn.LayerNorm(hidden)
+            with gt.signal.context(f"{last}_colpar"):
+                self.head = matrix(hidden, vocab)
+
+    def layers_of_stages(self, layers: int) -> list[int]:
+        """How many layers each stage has; the first ones have one more where it does not divide."""
+        return [
+            layers // self.stages + (stage < layers % self.stages) for stage in range(self.stages)
+        ]
+
+    def forward(self, tokens: gt.Tensor) -> gt.Tensor:
+        """Scores [b, t, v] of the token that follows each of `tokens` [b, t]."""
+        with gt.signal.context("pp_stage0"):
+            x = functional.embedding(tokens, self.tokens)  # [b, t] -> [b, t, d]
+            x = x + self.positions[: tokens.shape[1]]
+        first = 0
+        for stage, count in enumerate(self.layers_of_stages(len(self.blocks))):
+            if stage > 0:
+                # The boundary: what x is used for next lies on the next stage's workers.
+                with gt.signal.context(f"stage{stage - 1}_to_stage{stage}"):
+                    x = x  # noqa: PLW0127 - emits nothing: the move belongs to its first use there
+            with gt.signal.context(f"pp_stage{stage}"):
+                for block in self.blocks[first : first + count]:
+                    x = block(x)
+            first += count
+        last = f"pp_stage{self.stages - 1}"
+        with gt.signal.context(last):
+            x = self.norm(x)
+            with gt.signal.context(f"{last}_colpar"):
+                return x @ self.head  # [b, t, d] -> [b, t, v], the vocabulary cut
+
+    def loss(self, tokens: gt.Tensor, targets: gt.Tensor) -> gt.Tensor:
+        """Mean cross-entropy of `targets` [b, t], computed where the scores are."""
+        scores = self(tokens)
+        with gt.signal.context(f"pp_stage{self.stages - 1}"):
+            return functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
+
+    def describe(self) -> str:
+        """Stages and the number of parameters, one line."""
+        count = sum(parameter.numel() for parameter in self.parameters())
+        layers = self.layers_of_stages(len(self.blocks))
+        return f"Mini-GPT: {count:,} parameters; layers of each stage: {layers}"
+
+
+def batches(sizes: dict[str, int], *, batch: int, length: int, steps: int) -> Iterator[np.ndarray]:
+    """Pieces [b, t + 1] of the standard library's source, a byte a token; the same in every run."""
+    text = b"".join(
+        path.read_bytes() for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    )[:TEXT_BYTES]
+    tokens = np.minimum(np.frombuffer(text, np.uint8), sizes["vocab_size"] - 1).astype(np.int64)
+    generator = np.random.default_rng(0)
+    for _ in range(steps):
+        starts = generator.integers(0, len(tokens) - length - 1, size=(batch, 1))
+        yield tokens[starts + np.arange(length + 1)]
+
+
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Options for other sizes than `config`."""
+    for name, default in config.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, metavar="N")
+
+
+def sizes_of(arguments: argparse.Namespace) -> dict[str, int]:
+    """What those options say."""
+    return {name: getattr(arguments, name) for name in config}
+
+
+if __name__ == "__main__":
+    given = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_sizes(given)
+    print(MiniGPT(sizes_of(given.parse_args())).describe())
+    gt.disconnect()  # nobody waits for the values

@@ -1,0 +1,119 @@
+"""examples/tuning_demo: each command of its README with tiny sizes; the layout changes no loss."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gt.tools import config_check
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMO = ROOT / "examples/tuning_demo"
+LAYOUT = DEMO / "sharding_config.yaml"
+SIZES = {
+    "num-layers": 4, "hidden-size": 32, "num-heads": 4, "intermediate-size": 64, "vocab-size": 131,
+    "batch-size": 8, "seq-len": 16, "steps": 3,
+}  # fmt: skip
+TINY = [f"--{name}={size}" for name, size in SIZES.items()]
+STEP = re.compile(r"^step (\d+) loss (\d+\.\d+) \d+\.\d\d s$", re.MULTILINE)
+
+
+def run(script, *words, **settings):
+    """What a script of the demo prints, run from the repository's root."""
+    done = subprocess.run(
+        [sys.executable, f"examples/tuning_demo/{script}", *words],
+        cwd=ROOT,
+        env=os.environ | {"GT_BACKEND": "numpy"} | settings,
+        capture_output=True,
+        text=True,
+        timeout=55,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def losses(printed):
+    found = STEP.findall(printed)
+    assert [int(step) for step, _ in found] == [0, 1, 2], printed
+    return [float(loss) for _, loss in found]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """The losses of one worker without a layout."""
+    printed = run("train_simple.py", "--workers", "1", *TINY, GT_CONFIG="")
+    assert "layers of each stage: [4]" in printed
+    return losses(printed)
+
+
+def test_it_learns_without_a_layout(plain):
+    assert plain[0] == pytest.approx(4.87, abs=0.05)  # ln 131: nothing is known yet
+    assert plain[2] < plain[0] - 0.05
+
+
+def test_t6a_eight_workers_by_the_file_alone(plain):
+    printed = run("train_simple.py", *TINY)
+    assert "layers of each stage: [1, 1, 1, 1]" in printed
+    assert losses(printed) == pytest.approx(plain, rel=1e-4)
+
+
+def two_stages(text):
+    """TP 4 x PP 2, by editing the workers of two stages and taking two away."""
+    text = text.replace("[2, 3]", "[4, 5, 6, 7]").replace("[0, 1]", "[0, 1, 2, 3]")
+    return re.sub(r"^pp_stage[23]:\n(  .*\n)*", "", text, flags=re.MULTILINE)
+
+
+def eight_stages(text):
+    """TP 1 x PP 8."""
+    del text
+    return "".join(f"pp_stage{stage}:\n  workers: [{stage}]\n" for stage in range(8))
+
+
+@pytest.mark.parametrize(
+    ("edit", "stages"), [(two_stages, [2, 2]), (eight_stages, [1] * 8)], ids=["tp4_pp2", "tp1_pp8"]
+)
+def test_t2_other_layouts_by_editing_the_file(edit, stages, tmp_path, capsys):
+    file = tmp_path / "layout.yaml"
+    file.write_text(edit(LAYOUT.read_text(encoding="utf-8")), encoding="utf-8")
+    assert config_check.run(str(file), workers=8) == 0
+    assert capsys.readouterr().out.endswith("0 errors, 0 warnings\n")
+    layers = f"--num-layers={sum(stages)}"
+    printed = run("train_simple.py", *TINY, layers, GT_CONFIG=str(file))
+    assert f"layers of each stage: {stages}" in printed
+    without = run("train_simple.py", *TINY, layers, "--workers=1", GT_CONFIG="")
+    assert losses(printed) == pytest.approx(losses(without), rel=1e-4)
+
+
+def test_t4a_the_order_of_the_schedules(plain):
+    """Both orders, the same losses; the phases of 1F1B as four stages and eight parts have them."""
+    words = [*TINY, "--microbatches=8"]
+    printed = run("train.py", *words, "--workers=8")
+    assert "no dispatcher at localhost:12345: starting 8 workers" in printed
+    assert "1F1B on stage 0: warm-up 3, steady 5, cool-down 3" in printed
+    assert "order: F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7\n" in printed
+    assert losses(printed) == pytest.approx(plain, rel=1e-4)
+    whole = run("train.py", *words, "--workers=1", "--schedule=gpipe", GT_CONFIG="")
+    assert "order: F0 F1 F2 F3 F4 F5 F6 F7 B0 B1 B2 B3 B4 B5 B6 B7\n" in whole
+    assert losses(whole) == losses(printed)
+
+
+def test_t6c_launch_starts_trains_and_ends(plain):
+    words = ["--workers", "8", *TINY, "--microbatches", "4"]
+    printed = run("launch.py", *words)
+    assert re.search(r"^dispatcher at 127\.0\.0\.1:\d+, 8 workers$", printed, re.MULTILINE)
+    assert "using the dispatcher at 127.0.0.1:" in printed
+    assert "layers of each stage: [1, 1, 1, 1]" in printed
+    assert losses(printed) == pytest.approx(plain, rel=1e-4)
+
+
+def test_t1a_the_model_has_its_size():
+    assert "204,673,024 parameters" in run("model.py", "--num-layers", "8", GT_CONFIG="")
+
+
+def test_the_shipped_layout_has_no_mistakes(capsys):
+    assert config_check.run(str(LAYOUT), workers=8) == 0
+    assert capsys.readouterr().out.endswith("12 signals, 0 rules, 0 errors, 0 warnings\n")

@@ -92,7 +92,7 @@ impl Operands {
 pub(crate) fn note_operands(state: &mut Session, instruction: &Instruction<'_>) {
     let value = |id: gt_protocol::Id| id.as_slot().and_then(|slot| state.value(slot));
     let mut holders =
-        instruction.values().filter_map(value).map(|value| value.layout.mesh.single());
+        instruction.values().filter_map(value).map(|value| value.shards.layout.single());
     let Some(first) = holders.next() else { return };
     if first.is_some() && holders.all(|holder| holder == first) {
         return;

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import os
 import pathlib
 import struct
@@ -299,6 +301,97 @@ def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
         data += worker.door.read(_READ_MS)
         found = {answer.request: answer for answer in answers(data)}
     return [found[request] for request in sizes]
+
+
+@pytest.fixture
+def four() -> Iterator[list[Worker]]:
+    all_four = [Worker(index) for index in range(4)]
+    for one, other in itertools.combinations(all_four, 2):
+        one.door.introduce(other.door)
+    yield all_four
+    for worker in all_four:
+        worker.end()
+
+
+def _shards(dtype: torch.dtype, members: int, size: int) -> list[torch.Tensor]:
+    torch.manual_seed(3)
+    if dtype is torch.bool:
+        return [torch.rand(size) < 0.5 for _ in range(members)]
+    if dtype.is_floating_point:
+        return [torch.randn(size).to(dtype) for _ in range(members)]
+    low = 0 if dtype is torch.uint8 else -100
+    return [torch.randint(low, 100, (size,)).to(dtype) for _ in range(members)]
+
+
+def _folded(fold: str, shards: list[torch.Tensor]) -> torch.Tensor:
+    """By torch, in order; half precision is rounded once, at the end."""
+    function = {"sum": torch.add, "prod": torch.mul, "max": torch.maximum, "min": torch.minimum}
+    wide = torch.float32 if shards[0].dtype in (torch.float16, torch.bfloat16) else shards[0].dtype
+    return functools.reduce(function[fold], [one.to(wide) for one in shards]).to(shards[0].dtype)
+
+
+def _numbers(tensor: torch.Tensor) -> bytes:
+    return tensor.flatten().contiguous().view(torch.uint8).numpy().tobytes()
+
+
+def test_every_dtype_folds_as_torch_does(four: list[Worker]) -> None:
+    """In one hop and in two, on all members alike."""
+    tag = 0
+    for (code, dtype), size in itertools.product(enumerate(kernels.DTYPES), (3, 9_001)):
+        shards = _shards(dtype, len(four), size)
+        for fold in ("sum", "max", "min", "prod"):
+            if dtype is torch.bool and fold == "sum":
+                continue
+            tag += 1
+            for worker, shard in zip(four, shards, strict=True):
+                worker.write(
+                    *_uploaded(0, shard, code),
+                    op("all_reduce", (1,), (0,), ((0, 1, 2, 3), fold, tag)),
+                    read(1, size, tag),
+                    op("free", (), (0, 1)),
+                )
+            expected = _numbers(_folded(fold, shards))
+            for worker in four:
+                (answer,) = _whole(worker, {tag: len(expected)})
+                assert answer.data == expected, (dtype, size, fold)
+
+
+def test_pieces_change_hands(four: list[Worker]) -> None:
+    """Each collective with uneven and empty pieces, larger than a slab, against torch."""
+    whole = torch.randn(1_000, 700, generator=torch.Generator().manual_seed(5))
+    rows, columns = (400, 0, 599, 1), (0, 350, 1, 349)
+    members = (0, 1, 2, 3)
+    f32 = kernels.DTYPES.index(torch.float32)
+    by_rows, by_columns = whole.split(rows), whole.split(columns, dim=1)
+    scattered = (whole * 4).split(columns, dim=1)
+    for place, worker in enumerate(four):
+        worker.write(
+            *_uploaded(0, by_rows[place], f32),
+            op("all_to_all", (1,), (0,), (members, 0, rows, 1, columns, 21)),
+            op("all_gather", (2,), (0,), (members, 0, rows, 22)),
+            op("all_gather", (3,), (1,), (members, 1, columns, 23)),
+            op("reduce_scatter", (4,), (2,), (members, "sum", 1, columns, 24)),
+            op("broadcast", (5,), (2 if place == 3 else None,), (members, 3, whole.shape, f32, 25)),
+        )
+    for place, worker in enumerate(four):
+        wanted = [by_columns[place], whole, whole, scattered[place], whole]
+        for slot, value in enumerate(wanted, 1):
+            numbers = value.flatten()
+            for start in {0, numbers.numel() // 2, max(0, numbers.numel() - 2_000)}:
+                window = numbers[start : start + 2_000]
+                worker.write(op("read", (), (slot,), (9, start, window.numel())))
+                (answer,) = _whole(worker, {9: 4 * window.numel()})
+                assert answer.data == _numbers(window), (place, slot, start)
+
+
+def _uploaded(slot: int, value: torch.Tensor, dtype: int) -> list[bytes]:
+    data = _numbers(value.contiguous())
+    pieces = [data[start : start + 32_768] for start in range(0, len(data), 32_768)] or [b""]
+    size = tuple(value.shape)
+    steps = [op("upload", (slot,), (), (size, dtype), payload=pieces[0])]
+    for place, piece in enumerate(pieces[1:], 1):
+        steps.append(op("chunk", (), (slot,), (place * 32_768,), payload=piece))
+    return steps
 
 
 def test_failures_and_losses_reach_the_others(workers: list[Worker]) -> None:

@@ -47,7 +47,5 @@ class Backend(Generic[Value]):
     write: Callable[[Value, int, bytes], None] | None
     # (value) -> number of its dtype, size.
     meta: Callable[[Value], tuple[int, tuple[int, ...]]]
-    # (number of the dtype, "sum" | "max" | "min" | "prod", shards) -> their fold, in this order.
-    fold: Callable[[int, str, list[bytes]], bytes]
     synchronize: Callable[[], None]
     set_threads: Callable[[int], None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -74,7 +73,6 @@ def backend(device: torch.device | None = None) -> Backend[Tensor]:
         length=operator.attrgetter("nbytes"),
         write=None if on_host else _write,
         meta=_meta,
-        fold=_fold,
         synchronize=_no_wait if on_host else torch.cuda.synchronize,
         set_threads=torch.set_num_threads,
     )
@@ -92,26 +90,6 @@ def _write(value: Tensor, offset: int, data: bytes) -> None:
 
 def _meta(value: Tensor) -> tuple[int, tuple[int, ...]]:
     return DTYPES.index(value.dtype), tuple(value.shape)
-
-
-def _fold(dtype: int, fold: str, shards: list[bytes]) -> bytes:
-    if not shards[0]:
-        return b""
-    parts = [torch.frombuffer(bytearray(shard), dtype=DTYPES[dtype]) for shard in shards]
-    # Half precision is rounded once, at the end, as a kernel on one device does.
-    wide = torch.float32 if DTYPES[dtype] in (torch.float16, torch.bfloat16) else DTYPES[dtype]
-    total = parts[0].to(wide)
-    for part in parts[1:]:
-        total = _FOLDS[fold](total, part.to(wide))
-    return total.to(DTYPES[dtype]).view(torch.uint8).numpy().tobytes()
-
-
-_FOLDS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "sum": torch.add,
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "prod": torch.mul,
-}
 
 
 def _no_wait() -> None:

@@ -22,9 +22,7 @@ from gt.worker.reference_values import (
     Array,
     Bfloat16,
     dtype_name,
-    narrowed,
     storage,
-    widened,
 )
 
 NUMPY: dict[str, Kernel] = {
@@ -51,7 +49,6 @@ def backend() -> Backend[Array]:
         length=_length,
         write=None,
         meta=_meta,
-        fold=_fold,
         synchronize=_no_wait,
         set_threads=_one_thread,
     )
@@ -82,23 +79,6 @@ def _length(value: Array) -> int:
 
 def _meta(value: Array) -> tuple[int, tuple[int, ...]]:
     return DTYPES.index(dtype_name(value)), value.shape
-
-
-def _fold(dtype: int, fold: str, shards: list[bytes]) -> bytes:
-    name = DTYPES[dtype]
-    parts = [widened(from_bytes(shard, name, (-1,))) for shard in shards]
-    total = parts[0]
-    for part in parts[1:]:
-        total = _FOLDS[fold](total, part)
-    return np.asarray(narrowed(total, name)).tobytes()
-
-
-_FOLDS: dict[str, np.ufunc] = {
-    "sum": np.add,
-    "max": np.maximum,
-    "min": np.minimum,
-    "prod": np.multiply,
-}
 
 
 def _no_wait() -> None:

@@ -5,7 +5,7 @@ use crate::kernels::{Arg, Refusal};
 use crate::tensor::{PRIME, Tensor, elements, from_dims, to_bytes, to_dims};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
-use gt_worker::{Engine, Fault, Fold, Input, Values};
+use gt_worker::{Buffers, Engine, Fault, Fold, Input, Places, Values};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -131,9 +131,33 @@ impl Engine for Toy {
         Ok(())
     }
 
-    fn fold(&mut self, dtype: Dtype, fold: Fold, shards: &[&[u8]]) -> Result<Vec<u8>, Fault> {
+    fn with_buffers(
+        &mut self,
+        places: Places<'_, Stored>,
+        work: &mut dyn FnMut(Buffers<'_>),
+    ) -> Result<(), Fault> {
+        let (operand, result) = match places {
+            Places::Operand(operand) => (operand.read()?.to_bytes(), None),
+            Places::Result(result) => (Vec::new(), Some(result)),
+            Places::Both(operand, result) => (operand.read()?.to_bytes(), Some(result)),
+            Places::One(both) => {
+                let mut bytes = both.read()?.to_bytes();
+                work(Buffers::One(&mut bytes));
+                return self.write(both, 0, &bytes);
+            }
+        };
+        let Some(result) = result else {
+            work(Buffers::Two(&operand, &mut []));
+            return Ok(());
+        };
+        let mut bytes = result.read()?.to_bytes();
+        work(Buffers::Two(&operand, &mut bytes));
+        self.write(result, 0, &bytes)
+    }
+
+    fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
         let shards: Vec<Vec<u64>> = shards.iter().map(|shard| elements(dtype, shard)).collect();
-        let Some((first, others)) = shards.split_first() else { return Ok(Vec::new()) };
+        let Some((first, others)) = shards.split_first() else { return };
         let mut folded = first.clone();
         for shard in others {
             for (a, &b) in folded.iter_mut().zip(shard) {
@@ -145,7 +169,7 @@ impl Engine for Toy {
                 };
             }
         }
-        Ok(to_bytes(dtype, &folded))
+        out.copy_from_slice(&to_bytes(dtype, &folded));
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {

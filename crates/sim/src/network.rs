@@ -2,6 +2,7 @@
 
 use crate::random::Random;
 use crate::worker::Freight;
+use gt_worker::Stream;
 use std::collections::BTreeMap;
 
 /// Ticks of the slowest link's ordinary delay.
@@ -25,7 +26,7 @@ pub enum Cargo {
     /// Part of a stream of frames; cut anywhere.
     Words(Vec<u32>),
     Parcel {
-        tag: u64,
+        stream: Stream,
         freight: Freight,
     },
     /// The other end is gone.

@@ -1,41 +1,35 @@
-//! A simulated worker: the real machine, a queue of words before it, and exchanges that take time.
+//! A simulated worker: the real machine, a queue of words before it, and messages between workers that take time.
 //!
-//! The machine's [`Peers`] returns when everything has arrived, and there are no threads here to wait in. So an
-//! instruction that exchanges is *attempted*: at an exchange whose parcels are not there, the parcels it sends are
-//! noted, the attempt is broken off and its results are freed; when the parcels have come, it is attempted anew with
-//! the answers known so far. Machines are deterministic, so that each attempt gets one exchange further.
+//! The machine waits inside a collective until everything has arrived, and there are no threads here to wait in. So a
+//! collective is *attempted*: where it would wait, the attempt is broken off, the messages that it has sent are noted and
+//! its results are freed; when something has come, it is attempted anew. Machines are deterministic, so that each
+//! attempt gets as far as the last one and then further.
 
 use crate::engine::Toy;
 use gt_protocol::message::{self, Failure, Message};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST};
 use gt_protocol::{Family, Instruction, Op, Operand};
-use gt_worker::{Cause, Machine, Parcel, PeerLost, Peers, Received, Replies};
+use gt_worker::{Cause, Front, Machine, PeerLost, Peers, Progress, Replies, Stream};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What one worker sends another, as it travels.
+/// A message from one worker to another.
 #[derive(Clone, Debug)]
 pub enum Freight {
     Bytes(Vec<u8>),
-    /// The words of a failure message.
+    /// The sender's part has failed: the words of a failure message.
     Failure(Vec<u32>),
 }
 
 impl Freight {
-    fn pack(parcel: &Parcel<'_>) -> Self {
-        match parcel {
-            Parcel::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
-            Parcel::Failure(cause) => {
-                let mut words = Vec::new();
-                if let Err(error) = message::encode(&Message::Failure(cause.message()), &mut words)
-                {
-                    unreachable!("a cause has no binary form: {error}");
-                }
-                Self::Failure(words)
-            }
+    fn failure(cause: &Cause) -> Self {
+        let mut words = Vec::new();
+        if let Err(error) = message::encode(&Message::Failure(cause.message()), &mut words) {
+            unreachable!("a cause has no binary form: {error}");
         }
+        Self::Failure(words)
     }
 
-    fn unpack(self) -> Received {
+    fn unpack(self) -> Result<Vec<u8>, Cause> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             Self::Failure(words) => match message::decode(&words) {
@@ -51,8 +45,8 @@ impl Freight {
 pub struct Effects {
     /// To the dispatcher.
     pub words: Vec<u32>,
-    /// To other workers: whom, tag, what.
-    pub parcels: Vec<(u32, u64, Freight)>,
+    /// To other workers: whom, which message, what.
+    pub parcels: Vec<(u32, Stream, Freight)>,
     pub progress: bool,
     /// What must not happen to a worker.
     pub violation: Option<String>,
@@ -64,27 +58,25 @@ pub struct SimWorker {
     /// Words that the dispatcher has sent.
     inbox: Vec<u32>,
     waiting: Option<Waiting>,
-    mail: BTreeMap<(u64, u32), VecDeque<Freight>>,
+    mail: Mail,
     gone: BTreeSet<u32>,
+    /// Tags of collectives that have failed here: what still comes under them is for nobody.
+    ended: BTreeSet<u64>,
+    /// Something has come since the last attempt.
+    stirred: bool,
     /// Ticks for a turn: some workers are slow.
     pub ticks: u64,
     pub exchanges: u64,
 }
 
-/// An instruction in the middle of an exchange.
+/// Messages that have come, by sender.
+type Mail = BTreeMap<(u32, Stream), VecDeque<Result<Vec<u8>, Cause>>>;
+
+/// A collective that has begun, and what it has sent so far.
 struct Waiting {
     frame: Vec<u32>,
-    /// How its earlier exchanges ended.
-    history: Vec<Result<Vec<Received>, PeerLost>>,
-    asked: Asked,
-}
-
-/// What an exchange waits for.
-#[derive(Clone, Debug)]
-struct Asked {
-    tag: u64,
-    from: Vec<u32>,
-    to: Vec<u32>,
+    tag: Option<u64>,
+    sent: BTreeSet<(u32, Stream)>,
 }
 
 impl SimWorker {
@@ -96,8 +88,10 @@ impl SimWorker {
             machine,
             inbox: Vec::new(),
             waiting: None,
-            mail: BTreeMap::new(),
+            mail: Mail::new(),
             gone: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            stirred: false,
             ticks,
             exchanges: 0,
         }
@@ -107,12 +101,17 @@ impl SimWorker {
         self.inbox.extend_from_slice(words);
     }
 
-    pub fn receive_parcel(&mut self, from: u32, tag: u64, freight: Freight) {
-        self.mail.entry((tag, from)).or_default().push_back(freight);
+    pub fn receive_parcel(&mut self, from: u32, stream: Stream, freight: Freight) {
+        if !self.ended.contains(&stream.tag) {
+            self.mail.entry((from, stream)).or_default().push_back(freight.unpack());
+            let awaited = self.waiting.as_ref().and_then(|waiting| waiting.tag);
+            self.stirred |= awaited == Some(stream.tag);
+        }
     }
 
     pub fn peer_gone(&mut self, peer: u32) {
         self.gone.insert(peer);
+        self.stirred = true;
     }
 
     /// Words not yet executed.
@@ -132,7 +131,7 @@ impl SimWorker {
 
     pub fn describe(&self) -> String {
         match &self.waiting {
-            Some(waiting) => format!("worker {} waits for {:?}", self.index, waiting.asked),
+            Some(waiting) => format!("worker {} waits in {:x?}", self.index, waiting.frame),
             None => format!("worker {}: {} words", self.index, self.inbox.len()),
         }
     }
@@ -140,15 +139,12 @@ impl SimWorker {
     /// Executes up to `frames_max` instructions, or the exchange that it waits in once that can go on.
     pub fn turn(&mut self, frames_max: usize) -> Effects {
         let mut effects = Effects::default();
-        if let Some(mut waiting) = self.waiting.take() {
-            match self.arrived(&waiting.asked) {
-                None => {
-                    self.waiting = Some(waiting);
-                    return effects;
-                }
-                Some(result) => waiting.history.push(result),
+        if let Some(waiting) = self.waiting.take() {
+            if !self.stirred {
+                self.waiting = Some(waiting);
+                return effects;
             }
-            self.attempt(waiting.frame, waiting.history, &mut effects);
+            self.attempt(waiting, &mut effects);
             return effects;
         }
         let (length, exchanges) = self.next_frames(frames_max);
@@ -158,7 +154,7 @@ impl SimWorker {
         let frames: Vec<u32> = self.inbox.drain(..length).collect();
         if exchanges {
             self.exchanges += 1;
-            self.attempt(frames, Vec::new(), &mut effects);
+            self.attempt(Waiting { frame: frames, tag: None, sent: BTreeSet::new() }, &mut effects);
         } else {
             effects.progress = true;
             self.run(&frames, &mut effects);
@@ -187,44 +183,40 @@ impl SimWorker {
     }
 
     fn run(&mut self, frames: &[u32], effects: &mut Effects) {
-        let mut peers = Replay { history: &[], next: 0, asked: None, parcels: Vec::new() };
         let mut outbox = Outbox::default();
-        self.execute(frames, &mut outbox, &mut peers, effects);
+        let mut peers = Attempt::new(&self.mail, &self.gone, BTreeSet::new());
+        execute(&mut self.machine, frames, &mut outbox, &mut peers, effects);
         effects.words.append(&mut outbox.0);
     }
 
-    fn execute(
-        &mut self,
-        frames: &[u32],
-        outbox: &mut Outbox,
-        peers: &mut Replay<'_>,
-        effects: &mut Effects,
-    ) {
-        match self.machine.run(frames, outbox, peers) {
-            Ok(length) if length == frames.len() => {}
-            other => effects.violation = Some(format!("worker {} stopped: {other:?}", self.index)),
-        }
-    }
-
-    fn attempt(
-        &mut self,
-        frame: Vec<u32>,
-        history: Vec<Result<Vec<Received>, PeerLost>>,
-        effects: &mut Effects,
-    ) {
-        effects.progress = true;
-        let mut peers = Replay { history: &history, next: 0, asked: None, parcels: Vec::new() };
+    fn attempt(&mut self, waiting: Waiting, effects: &mut Effects) {
+        let Waiting { frame, sent, .. } = waiting;
+        self.stirred = false;
         let mut outbox = Outbox::default();
-        self.execute(&frame, &mut outbox, &mut peers, effects);
-        let Replay { asked, parcels, .. } = peers;
-        let Some(asked) = asked else {
-            effects.words.append(&mut outbox.0);
+        let mut peers = Attempt::new(&self.mail, &self.gone, sent);
+        execute(&mut self.machine, &frame, &mut outbox, &mut peers, effects);
+        let Attempt { sent, parcels, read, failed, off, tag, .. } = peers;
+        effects.progress = !off || !parcels.is_empty();
+        effects.parcels = parcels;
+        if off {
+            self.take_back(&frame, effects);
+            self.waiting = Some(Waiting { frame, tag, sent });
             return;
-        };
-        effects.parcels =
-            parcels.into_iter().map(|(peer, freight)| (peer, asked.tag, freight)).collect();
-        self.take_back(&frame, effects);
-        self.waiting = Some(Waiting { frame, history, asked });
+        }
+        effects.words.append(&mut outbox.0);
+        for key in read.into_keys() {
+            let emptied = self.mail.get_mut(&key).is_some_and(|mail| {
+                mail.pop_front();
+                mail.is_empty()
+            });
+            if emptied {
+                self.mail.remove(&key);
+            }
+        }
+        if let Some(tag) = failed {
+            self.ended.insert(tag);
+            self.mail.retain(|(_, stream), _| stream.tag != tag);
+        }
     }
 
     /// Frees what the attempt has left in its results' slots.
@@ -240,29 +232,18 @@ impl SimWorker {
             self.run(&words, effects);
         }
     }
+}
 
-    /// How the exchange ends, if everything is there or will never come.
-    fn arrived(&mut self, asked: &Asked) -> Option<Result<Vec<Received>, PeerLost>> {
-        let here =
-            |peer: &u32| self.mail.get(&(asked.tag, *peer)).is_some_and(|mail| !mail.is_empty());
-        let lost = |peer: &&u32| self.gone.contains(*peer) && !here(peer);
-        let unreachable = asked.to.iter().find(|peer| self.gone.contains(*peer));
-        if let Some(&peer) = asked.from.iter().find(lost).or(unreachable) {
-            return Some(Err(PeerLost(peer)));
-        }
-        if !asked.from.iter().all(here) {
-            return None;
-        }
-        let mut received = Vec::new();
-        for peer in &asked.from {
-            let key = (asked.tag, *peer);
-            let mail = self.mail.get_mut(&key)?;
-            received.push(mail.pop_front()?.unpack());
-            if mail.is_empty() {
-                self.mail.remove(&key);
-            }
-        }
-        Some(Ok(received))
+fn execute(
+    machine: &mut Machine<Toy>,
+    frames: &[u32],
+    outbox: &mut Outbox,
+    peers: &mut Attempt<'_>,
+    effects: &mut Effects,
+) {
+    match machine.run(frames, outbox, peers) {
+        Ok(length) if length == frames.len() => {}
+        other => effects.violation = Some(format!("a worker stopped: {other:?}")),
     }
 }
 
@@ -277,32 +258,92 @@ impl Replies for Outbox {
     }
 }
 
-/// Exchanges that have ended before, and the first that has not.
-struct Replay<'a> {
-    history: &'a [Result<Vec<Received>, PeerLost>],
-    next: usize,
-    asked: Option<Asked>,
-    parcels: Vec<(u32, Freight)>,
+/// One attempt at a collective: what has come so far, and what went out in this attempt and in those before.
+struct Attempt<'a> {
+    mail: &'a Mail,
+    gone: &'a BTreeSet<u32>,
+    sent: BTreeSet<(u32, Stream)>,
+    parcels: Vec<(u32, Stream, Freight)>,
+    /// How much of each first message has been read; it stays where it is until the attempt is the last.
+    read: BTreeMap<(u32, Stream), usize>,
+    tag: Option<u64>,
+    failed: Option<u64>,
+    off: bool,
 }
 
-impl Peers for Replay<'_> {
-    fn exchange(
-        &mut self,
-        tag: u64,
-        parcels: &[(u32, Parcel<'_>)],
-        from: &[u32],
-    ) -> Result<Vec<Received>, PeerLost> {
-        if self.asked.is_none() {
-            if let Some(result) = self.history.get(self.next) {
-                self.next += 1;
-                return result.clone();
-            }
-            let to = parcels.iter().map(|(peer, _)| *peer).collect();
-            self.asked = Some(Asked { tag, from: from.to_vec(), to });
-            self.parcels =
-                parcels.iter().map(|(peer, parcel)| (*peer, Freight::pack(parcel))).collect();
+impl<'a> Attempt<'a> {
+    fn new(mail: &'a Mail, gone: &'a BTreeSet<u32>, sent: BTreeSet<(u32, Stream)>) -> Self {
+        let (parcels, read) = (Vec::new(), BTreeMap::new());
+        Self { mail, gone, sent, parcels, read, tag: None, failed: None, off: false }
+    }
+
+    /// Sends a message, unless an earlier attempt has.
+    fn put(&mut self, peer: u32, stream: Stream, freight: Freight) -> Result<(), PeerLost> {
+        if self.sent.contains(&(peer, stream)) {
+            return Ok(());
         }
-        Err(PeerLost(u32::MAX))
+        if self.gone.contains(&peer) {
+            return Err(PeerLost(peer));
+        }
+        self.sent.insert((peer, stream));
+        self.parcels.push((peer, stream, freight));
+        Ok(())
+    }
+}
+
+impl Peers for Attempt<'_> {
+    fn begin(&mut self, tag: u64) {
+        self.tag = Some(tag);
+    }
+
+    fn end(&mut self, tag: u64, well: bool) {
+        self.failed = (!well && !self.off).then_some(tag);
+    }
+
+    fn poll(&mut self) {}
+
+    fn push(
+        &mut self,
+        peer: u32,
+        stream: Stream,
+        progress: Progress,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Option<usize>, PeerLost> {
+        if progress.to < progress.total {
+            return Ok(None); // Messages travel whole here.
+        }
+        let mut bytes = vec![0; progress.total];
+        fill(&mut bytes);
+        self.put(peer, stream, Freight::Bytes(bytes)).map(|()| Some(progress.total))
+    }
+
+    fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost> {
+        self.put(peer, stream, Freight::failure(cause)).map(|()| true)
+    }
+
+    fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
+        let first = self.mail.get(&(peer, stream)).and_then(VecDeque::front);
+        let read = self.read.get(&(peer, stream));
+        match (first, read) {
+            (None, _) if self.gone.contains(&peer) => Err(PeerLost(peer)),
+            (None, _) => Ok(Front::Nothing),
+            (Some(Err(cause)), _) => Ok(Front::Failure(cause)),
+            (Some(Ok(bytes)), Some(&read)) if read == bytes.len() => Ok(Front::Nothing),
+            (Some(Ok(bytes)), read) => {
+                let total = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                let rest = bytes.get(read.copied().unwrap_or(0)..).unwrap_or_default();
+                Ok(Front::Bytes { total, bytes: rest })
+            }
+        }
+    }
+
+    fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
+        *self.read.entry((peer, stream)).or_default() += bytes;
+    }
+
+    fn wait(&mut self, _from: Option<u32>, _to: Option<u32>) -> bool {
+        self.off = true;
+        false
     }
 }
 

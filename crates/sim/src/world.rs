@@ -216,8 +216,8 @@ impl World {
             Happening::Arrive { route: Route::Peer(from, to), cargo } => {
                 if let Some(post) = self.posts.get_mut(&to) {
                     match cargo {
-                        Cargo::Parcel { tag, freight } => {
-                            post.worker.receive_parcel(from, tag, freight);
+                        Cargo::Parcel { stream, freight } => {
+                            post.worker.receive_parcel(from, stream, freight);
                         }
                         Cargo::Closed => post.worker.peer_gone(from),
                         Cargo::Words(_) => return Err("words between workers".to_owned()),
@@ -414,10 +414,10 @@ impl World {
         if let Some(violation) = effects.violation {
             return Err(violation);
         }
-        for (peer, tag, freight) in effects.parcels {
+        for (peer, stream, freight) in effects.parcels {
             self.exchanges += 1;
             if self.posts.contains_key(&peer) {
-                self.network.send(Route::Peer(index, peer), Cargo::Parcel { tag, freight });
+                self.network.send(Route::Peer(index, peer), Cargo::Parcel { stream, freight });
             }
         }
         if !effects.words.is_empty() {

@@ -3,6 +3,7 @@
 //!
 //! The map:
 //! - [`ring`]: [`create`] a sealed memfd, then one [`Producer`] and one [`Consumer`] attach to it.
+//! - [`slab`]: slots of bytes that one side fills and the other reads where they lie: tensors.
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
 //!
@@ -24,6 +25,7 @@ pub mod control;
 pub mod descriptors;
 pub mod ring;
 pub mod scheduling;
+pub mod slab;
 
 pub use control::{ControlKind, ControlRecord, receive_record, send_record};
 pub use descriptors::{
@@ -34,3 +36,4 @@ pub use ring::{
     CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, WAIT_MAX, create,
 };
 pub use scheduling::{die_with_parent, set_short_slice, set_timer_slack_1us, yield_now};
+pub use slab::{HEAD_WORDS, PIECE_BYTES_MAX, Piece, SlabReader, SlabWriter};

@@ -17,7 +17,7 @@
 
 mod consumer;
 mod mapping;
-mod park;
+pub(crate) mod park;
 mod producer;
 
 use std::io;
@@ -29,6 +29,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 pub use consumer::Consumer;
+pub(crate) use mapping::{Line, check_seals, to_usize};
 pub use producer::Producer;
 
 /// The smallest ring: one page of words, so that hysteresis of a quarter still means many groups.
@@ -59,7 +60,7 @@ pub enum RingError {
         /// Seals that must be there.
         needed: u32,
     },
-    /// The file is not a header page and a power of two of words within the limits.
+    /// The file is no header page with a power of two of words within the limits (or, for a slab, its slots).
     #[error("ring descriptor of {bytes} bytes: not a header and an allowed power of two of words")]
     Size {
         /// Size of the file.
@@ -86,7 +87,7 @@ pub enum RingError {
 }
 
 impl RingError {
-    fn system(call: &'static str) -> impl FnOnce(Errno) -> Self {
+    pub(crate) fn system(call: &'static str) -> impl FnOnce(Errno) -> Self {
         move |errno| Self::System { call, source: errno.into() }
     }
 }
@@ -100,18 +101,22 @@ pub fn create(capacity_words: u32) -> Result<OwnedFd, RingError> {
         return Err(RingError::Capacity { requested: capacity_words });
     }
     let capacity = capacity_words.max(CAPACITY_WORDS_MIN).next_power_of_two();
-    let fd = memfd()?;
-    rustix::fs::ftruncate(&fd, mapping::bytes_of(capacity))
-        .map_err(RingError::system("ftruncate"))?;
+    sealed_memfd("gt-ring", mapping::bytes_of(capacity))
+}
+
+/// Memory of so many bytes that nobody can resize.
+pub(crate) fn sealed_memfd(name: &str, bytes: u64) -> Result<OwnedFd, RingError> {
+    let fd = memfd(name)?;
+    rustix::fs::ftruncate(&fd, bytes).map_err(RingError::system("ftruncate"))?;
     rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(RingError::system("fcntl_add_seals"))?;
     Ok(fd)
 }
 
 /// Kernels before 6.3 do not know `NOEXEC_SEAL`; hardened newer ones demand it.
-fn memfd() -> Result<OwnedFd, RingError> {
+fn memfd(name: &str) -> Result<OwnedFd, RingError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    match rustix::fs::memfd_create("gt-ring", flags | MemfdFlags::NOEXEC_SEAL) {
-        Err(Errno::INVAL) => rustix::fs::memfd_create("gt-ring", flags),
+    match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
         made => made,
     }
     .map_err(RingError::system("memfd_create"))

@@ -1,106 +1,167 @@
 //! What the workers of a group do together: every member meets the same instruction, and a failed operand travels to
 //! the others in the place of its bytes, so that nobody waits for it.
 
+mod exchange;
 mod group;
-mod pieces;
+mod region;
 
 use crate::machine::{Machine, first_value, unsigned};
-use crate::reuse::with_size;
+use crate::peers::{Peers, Stream};
+use crate::reuse::{self, with_size};
 use crate::table::NoValue;
-use crate::{Cause, Engine, Fault, Fold};
-use group::{Group, all_bytes};
-use gt_protocol::message::FailureClass;
-use gt_protocol::{Attr, Instruction, Meta, Op};
-use pieces::{Pieces, overlaps};
+use crate::{Cause, Engine, Fault, Fold, Places};
+use exchange::{Broken, Exchange, Source, tell};
+use group::Group;
+use gt_protocol::{Attr, Id, Instruction, Meta, Op};
+use region::{Region, overlaps};
 use std::rc::Rc;
 
-/// Up to here a reduction goes in one hop, every shard to everyone: below it the second hop's wait costs more than the
-/// bytes it saves.
+/// Up to here a reduction among three and more goes in one hop, every shard to everyone: below it the second hop's wait
+/// costs more than the bytes it saves. Between two it saves none.
 const ONE_HOP_BYTES_MAX: usize = 16 * 1024;
 
-/// What one worker sends another: a value's bytes, or why there are none.
-#[derive(Clone, Copy, Debug)]
-pub enum Parcel<'a> {
-    Bytes(&'a [u8]),
-    Failure(&'a Cause),
+/// What one collective is: what it does, to which operand, and what comes out.
+struct Task<'g> {
+    exchange: Exchange<'g>,
+    operand: Option<Id>,
+    result: Option<Meta>,
 }
-
-/// What arrives.
-pub type Received = Result<Vec<u8>, Cause>;
-
-/// A worker that nobody can reach any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("worker {0} is gone")]
-pub struct PeerLost(pub u32);
-
-/// The other workers.
-pub trait Peers {
-    /// Sends the parcels and returns one from each of `from`, in this order, all under `tag`. It takes in what arrives
-    /// while it sends, whoever it is from: two workers that send each other more than the way between them holds must
-    /// not wait for each other.
-    fn exchange(
-        &mut self,
-        tag: u64,
-        parcels: &[(u32, Parcel<'_>)],
-        from: &[u32],
-    ) -> Result<Vec<Received>, PeerLost>;
-}
-
-impl From<PeerLost> for Fault {
-    fn from(lost: PeerLost) -> Self {
-        Self::new(FailureClass::WorkerLost, lost.to_string())
-    }
-}
-
-/// Bytes of a value, row-major, and what it is.
-type Whole = (Vec<u8>, Meta);
 
 impl<E: Engine> Machine<E> {
     pub(crate) fn collective(
         &mut self,
         instruction: &Instruction<'_>,
+        next: &[u32],
         peers: &mut impl Peers,
     ) -> Result<(), NoValue> {
         self.table.check_vacant(&instruction.outputs)?;
-        let op = instruction.op;
-        if op == Op::Send {
-            return self.send(instruction, peers);
-        }
-        let (bytes, meta) = if op == Op::Receive {
-            self.receive(instruction, peers)?
+        let tag = unsigned(instruction, "tag")?;
+        let group = if matches!(instruction.op, Op::Send | Op::Receive) {
+            Group::pair(self.index, self.peer(instruction)?)
         } else {
-            let group = Group::new(instruction, self.index)?;
-            if op == Op::AllReduce {
-                self.all_reduce(instruction, &group, peers)?
-            } else if op == Op::AllGather {
-                self.all_gather(instruction, &group, peers)?
-            } else if op == Op::ReduceScatter {
-                self.reduce_scatter(instruction, &group, peers)?
-            } else if op == Op::AllToAll {
-                self.all_to_all(instruction, &group, peers)?
-            } else {
-                self.broadcast(instruction, &group, peers)?
+            Group::new(instruction, self.index)?
+        };
+        peers.begin(tag);
+        let done = self.execute_together(instruction, next, tag, &group, peers);
+        peers.end(tag, done.is_ok());
+        done
+    }
+
+    fn execute_together(
+        &mut self,
+        instruction: &Instruction<'_>,
+        next: &[u32],
+        tag: u64,
+        group: &Group,
+        peers: &mut impl Peers,
+    ) -> Result<(), NoValue> {
+        let reused = self.reused(instruction, next);
+        let prepared = self.task(instruction, tag, group).and_then(|task| {
+            let value = match task.result.filter(|_| reused.is_none()) {
+                Some(meta) => Some(self.allocate(&meta)?),
+                None => None,
+            };
+            Ok((task, value))
+        });
+        let (mut task, mut value) = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => {
+                let cause = self.cause(instruction, &why);
+                peers.end(tag, false);
+                for peer in listeners(instruction, group) {
+                    tell(peer, Stream { tag, hop: 0 }, &cause, peers);
+                }
+                return Err(why);
             }
         };
-        let expected = meta.bytes();
-        if u64::try_from(bytes.len()).ok() != Some(expected) {
-            let text = format!("{} bytes arrived for a {meta}", bytes.len());
-            return Err(Fault::protocol(text).into());
+        let exchange = &mut task.exchange;
+        let mut outcome = Ok(());
+        let mut body = |buffers: crate::Buffers<'_>| outcome = exchange.run::<E>(buffers, peers);
+        let shown = match (reused, task.operand, &mut value) {
+            (Some(id), _, _) => {
+                let held = self.table.held_mut(id)?;
+                self.engine.with_buffers(Places::One(&mut held.value), &mut body)
+            }
+            (None, Some(id), Some(value)) => {
+                let held = self.table.held(id)?;
+                self.engine.with_buffers(Places::Both(&held.value, value), &mut body)
+            }
+            (None, Some(id), None) => {
+                let held = self.table.held(id)?;
+                self.engine.with_buffers(Places::Operand(&held.value), &mut body)
+            }
+            (None, None, Some(value)) => self.engine.with_buffers(Places::Result(value), &mut body),
+            (None, None, None) => Ok(()),
+        };
+        let outcome = shown.map_err(Broken::Fault).and(outcome);
+        if let Err(broken) = outcome {
+            if let Some(id) = reused {
+                // It is half overwritten, and nobody asks for it any more.
+                self.table.consume(id);
+            }
+            return Err(self.break_off(instruction, &task.exchange, broken, tag, peers));
         }
-        let mut value = self.allocate(&meta)?;
-        self.engine.write(&mut value, 0, &bytes)?;
-        if let Some(&id) = instruction.outputs.first() {
-            self.table.put(id, value, meta);
+        match (instruction.outputs.first(), reused, value, task.result) {
+            (Some(&id), Some(from), _, _) => self.table.hand_over(from, id),
+            (Some(&id), None, Some(value), Some(meta)) => self.table.put(id, value, meta),
+            (_, _, _, _) => {}
         }
         Ok(())
     }
 
-    /// Bytes and metadata of the operand, and a copy of why there are none.
-    fn shard(&mut self, instruction: &Instruction<'_>) -> Result<Whole, NoValue> {
-        let held = self.table.held(first_value(instruction)?)?;
-        let mut shard = Vec::new();
-        self.engine.with_bytes(&held.value, &mut |bytes| shard.extend_from_slice(bytes))?;
-        Ok((shard, held.meta))
+    /// Tells the others why our part ends here, unless they have told us.
+    fn break_off(
+        &self,
+        instruction: &Instruction<'_>,
+        exchange: &Exchange<'_>,
+        broken: Broken,
+        tag: u64,
+        peers: &mut impl Peers,
+    ) -> NoValue {
+        peers.end(tag, false);
+        let why = match broken {
+            Broken::Off => return Fault::protocol("broken off").into(),
+            Broken::Failed(cause) => NoValue::Failed(Rc::new(cause)),
+            Broken::Fault(fault) => fault.into(),
+        };
+        exchange.tell(&self.cause(instruction, &why), peers);
+        why
+    }
+
+    /// The operand of a reduction, if its buffer can be the result's.
+    fn reused(&self, instruction: &Instruction<'_>, next: &[u32]) -> Option<Id> {
+        if instruction.op != Op::AllReduce {
+            return None;
+        }
+        let id = instruction.values().next()?;
+        let meta = self.table.held(id).ok()?.meta;
+        let in_place = self.engine.in_place(instruction.op);
+        let reusable = reuse::reusable(&self.table, instruction, in_place, next, &[meta]);
+        (reusable & 1 != 0).then_some(id)
+    }
+
+    fn task<'g>(
+        &self,
+        instruction: &Instruction<'_>,
+        tag: u64,
+        group: &'g Group,
+    ) -> Result<Task<'g>, NoValue> {
+        let op = instruction.op;
+        if op == Op::Send {
+            self.send(instruction, tag, group)
+        } else if op == Op::Receive {
+            Ok(receive(announced(instruction)?, 1, tag, group))
+        } else if op == Op::AllReduce {
+            self.all_reduce(instruction, tag, group)
+        } else if op == Op::AllGather {
+            self.all_gather(instruction, tag, group)
+        } else if op == Op::ReduceScatter {
+            self.reduce_scatter(instruction, tag, group)
+        } else if op == Op::AllToAll {
+            self.all_to_all(instruction, tag, group)
+        } else {
+            self.broadcast(instruction, tag, group)
+        }
     }
 
     /// Why our part of a collective fails, as the others are to hear it.
@@ -111,36 +172,6 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    fn send(
-        &mut self,
-        instruction: &Instruction<'_>,
-        peers: &mut impl Peers,
-    ) -> Result<(), NoValue> {
-        let peer = self.peer(instruction)?;
-        let tag = unsigned(instruction, "tag")?;
-        let shard = self.shard(instruction);
-        let cause = shard.as_ref().err().map(|why| self.cause(instruction, why));
-        let parcel = match (&shard, &cause) {
-            (Err(_), Some(cause)) => Parcel::Failure(cause),
-            (Ok((bytes, _)), _) => Parcel::Bytes(bytes),
-            (Err(_), None) => Parcel::Bytes(&[]),
-        };
-        peers.exchange(tag, &[(peer, parcel)], &[]).map_err(Fault::from)?;
-        shard.map(|_| ())
-    }
-
-    fn receive(
-        &mut self,
-        instruction: &Instruction<'_>,
-        peers: &mut impl Peers,
-    ) -> Result<Whole, NoValue> {
-        let meta = announced(instruction)?;
-        let peer = self.peer(instruction)?;
-        let tag = unsigned(instruction, "tag")?;
-        let mut received = all_bytes(peers.exchange(tag, &[], &[peer]).map_err(Fault::from)?)?;
-        Ok((received.pop().unwrap_or_default(), meta))
-    }
-
     fn peer(&self, instruction: &Instruction<'_>) -> Result<u32, Fault> {
         let peer = unsigned(instruction, "peer")?;
         match u32::try_from(peer) {
@@ -149,165 +180,180 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    fn all_reduce(
-        &mut self,
+    fn operand(&self, instruction: &Instruction<'_>) -> Result<(Id, Meta), NoValue> {
+        let id = first_value(instruction)?;
+        Ok((id, self.table.held(id)?.meta))
+    }
+
+    fn send<'g>(
+        &self,
         instruction: &Instruction<'_>,
-        group: &Group,
-        peers: &mut impl Peers,
-    ) -> Result<Whole, NoValue> {
+        tag: u64,
+        group: &'g Group,
+    ) -> Result<Task<'g>, NoValue> {
+        let (id, meta) = self.operand(instruction)?;
+        Ok(Task { result: None, ..to_all(id, meta, tag, group) })
+    }
+
+    fn broadcast<'g>(
+        &self,
+        instruction: &Instruction<'_>,
+        tag: u64,
+        group: &'g Group,
+    ) -> Result<Task<'g>, NoValue> {
+        let meta = announced(instruction)?;
+        let root = group.place(instruction, "root")?;
+        if root != group.me {
+            return Ok(receive(meta, root, tag, group));
+        }
+        let (id, held) = self.operand(instruction)?;
+        if held != meta {
+            let text = format!("a {held} where a {meta} was announced");
+            return Err(Fault::protocol(text).into());
+        }
+        let mut task = to_all(id, meta, tag, group);
+        task.exchange.keep(Region::whole(&meta), Region::whole(&meta));
+        Ok(task)
+    }
+
+    fn all_reduce<'g>(
+        &self,
+        instruction: &Instruction<'_>,
+        tag: u64,
+        group: &'g Group,
+    ) -> Result<Task<'g>, NoValue> {
         let fold = fold_of(instruction)?;
-        let (own, meta) = self.prepare(instruction, group, peers, Ok)?;
-        if own.len() <= ONE_HOP_BYTES_MAX {
-            let received = group.share(Parcel::Bytes(&own), peers)?;
-            let folded = self.fold(&meta, fold, &group.in_order(&received, &own))?;
-            return Ok((folded, meta));
+        let (id, meta) = self.operand(instruction)?;
+        let whole = Region::whole(&meta);
+        if whole.len() <= ONE_HOP_BYTES_MAX || group.len() == 2 {
+            let mut task = to_all(id, meta, tag, group);
+            task.exchange.fold(fold, whole, whole);
+            return Ok(task);
         }
         // Each member folds one piece of all shards and shares it: every element is still folded once, in the group's
         // order, so that all members hold the same bits, and the same as in one hop.
-        let cuts = even_cuts(&own, &meta, group.len());
-        let mine = cuts.get(group.me).copied().unwrap_or_default();
-        // A member that failed has told all, and all stop here. A lost one may have told some only, and a fold that
-        // fails is nobody else's knowledge: then the second hop carries the failure.
-        let folded = match group.scatter(&cuts, peers) {
-            Ok(received) => self.fold(&meta, fold, &group.in_order(&received, mine)),
-            Err(NoValue::Failed(cause)) => return Err(NoValue::Failed(cause)),
-            Err(NoValue::Fault(lost)) => Err(lost),
-        };
-        let folded = match folded {
-            Ok(folded) => folded,
-            Err(fault) => {
-                let cause = self.cause_of(instruction, fault.clone());
-                group.share(Parcel::Failure(&cause), peers)?;
-                return Err(fault.into());
-            }
-        };
-        let received = group.share(Parcel::Bytes(&folded), peers)?;
-        Ok((group.in_order(&received, &folded).concat(), meta))
+        let element = usize::try_from(meta.dtype.size()).unwrap_or(1);
+        let pieces = Region::even(whole.len(), element, group.len());
+        let mine = group.own(&pieces, whole);
+        let mut exchange = Exchange::new(group, tag, meta);
+        exchange.fold(fold, mine, mine);
+        for (place, peer) in group.others() {
+            let piece = pieces.get(place).copied().unwrap_or(whole);
+            exchange.send(peer, 0, Source::Operand, piece);
+            exchange.send(peer, 1, Source::Folded, mine);
+            exchange.receive(peer, 1, piece);
+        }
+        Ok(Task { exchange, operand: Some(id), result: Some(meta) })
     }
 
-    fn all_gather(
-        &mut self,
+    fn all_gather<'g>(
+        &self,
         instruction: &Instruction<'_>,
-        group: &Group,
-        peers: &mut impl Peers,
-    ) -> Result<Whole, NoValue> {
-        let sizes = group.sizes(instruction, "sizes")?;
-        let dim = dim_of(instruction, "dim")?;
-        let prepare = |(own, meta): Whole| {
-            let result = resized(&meta, dim, sizes.iter().sum())?;
-            Ok((own, result, Pieces::new(&result, dim, sizes)?))
-        };
-        let (own, result, pieces) = self.prepare(instruction, group, peers, prepare)?;
-        let received = group.share(Parcel::Bytes(&own), peers)?;
-        Ok((pieces.joined(&group.in_order(&received, &own))?, result))
+        tag: u64,
+        group: &'g Group,
+    ) -> Result<Task<'g>, NoValue> {
+        let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
+        let (id, meta) = self.operand(instruction)?;
+        let own = group.own(sizes, 0);
+        if meta.dims.get(dim) != Some(&own) {
+            return Err(Fault::protocol(format!("a {meta} in place of {own} along {dim}")).into());
+        }
+        let result = resized(&meta, dim, sizes.iter().sum())?;
+        let pieces = Region::pieces(&result, dim, sizes)?;
+        let mut task = Task { result: Some(result), ..to_all(id, meta, tag, group) };
+        gather(&mut task.exchange, Region::whole(&meta), &pieces, group);
+        Ok(task)
     }
 
-    fn reduce_scatter(
-        &mut self,
+    fn reduce_scatter<'g>(
+        &self,
         instruction: &Instruction<'_>,
-        group: &Group,
-        peers: &mut impl Peers,
-    ) -> Result<Whole, NoValue> {
+        tag: u64,
+        group: &'g Group,
+    ) -> Result<Task<'g>, NoValue> {
         let fold = fold_of(instruction)?;
-        let sizes = group.sizes(instruction, "sizes")?;
-        let dim = dim_of(instruction, "dim")?;
-        let prepare = |(own, meta): Whole| {
-            let result = resized(&meta, dim, sizes.get(group.me).copied().unwrap_or(0))?;
-            Ok((Pieces::new(&meta, dim, sizes)?.cut(&own), result))
-        };
-        let (cut, result) = self.prepare(instruction, group, peers, prepare)?;
-        let received = group.scatter(&cut, peers)?;
-        let mine = cut.get(group.me).map_or(&[][..], Vec::as_slice);
-        let folded = self.fold(&result, fold, &group.in_order(&received, mine))?;
-        Ok((folded, result))
+        let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
+        let (id, meta) = self.operand(instruction)?;
+        let pieces = Region::pieces(&meta, dim, sizes)?;
+        let result = resized(&meta, dim, group.own(sizes, 0))?;
+        let mut exchange = Exchange::new(group, tag, result);
+        scatter(&mut exchange, &pieces, group);
+        exchange.fold(fold, group.own(&pieces, Region::whole(&meta)), Region::whole(&result));
+        Ok(Task { exchange, operand: Some(id), result: Some(result) })
     }
 
-    fn all_to_all(
-        &mut self,
+    fn all_to_all<'g>(
+        &self,
         instruction: &Instruction<'_>,
-        group: &Group,
-        peers: &mut impl Peers,
-    ) -> Result<Whole, NoValue> {
+        tag: u64,
+        group: &'g Group,
+    ) -> Result<Task<'g>, NoValue> {
         let (from, from_sizes) =
             (dim_of(instruction, "from_dim")?, group.sizes(instruction, "from_sizes")?);
         let (to, to_sizes) =
             (dim_of(instruction, "to_dim")?, group.sizes(instruction, "to_sizes")?);
+        let (id, meta) = self.operand(instruction)?;
         // Along one and the same dimension two members exchange what lies in both their intervals.
         let (sent, arriving) = if from == to {
             (overlaps(from_sizes, group.me, to_sizes), overlaps(to_sizes, group.me, from_sizes))
         } else {
             (to_sizes.to_vec(), from_sizes.to_vec())
         };
-        let prepare = |(own, meta): Whole| {
-            let whole = resized(&meta, from, from_sizes.iter().sum())?;
-            let result = resized(&whole, to, to_sizes.get(group.me).copied().unwrap_or(0))?;
-            let pieces = Pieces::new(&result, from, &arriving)?;
-            Ok((Pieces::new(&meta, to, &sent)?.cut(&own), result, pieces))
-        };
-        let (cut, result, pieces) = self.prepare(instruction, group, peers, prepare)?;
-        let received = group.scatter(&cut, peers)?;
-        let mine = cut.get(group.me).map_or(&[][..], Vec::as_slice);
-        Ok((pieces.joined(&group.in_order(&received, mine))?, result))
+        let whole = resized(&meta, from, from_sizes.iter().sum())?;
+        let result = resized(&whole, to, group.own(to_sizes, 0))?;
+        let pieces = Region::pieces(&meta, to, &sent)?;
+        let mut exchange = Exchange::new(group, tag, result);
+        scatter(&mut exchange, &pieces, group);
+        let own = group.own(&pieces, Region::whole(&meta));
+        gather(&mut exchange, own, &Region::pieces(&result, from, &arriving)?, group);
+        Ok(Task { exchange, operand: Some(id), result: Some(result) })
     }
+}
 
-    fn broadcast(
-        &mut self,
-        instruction: &Instruction<'_>,
-        group: &Group,
-        peers: &mut impl Peers,
-    ) -> Result<Whole, NoValue> {
-        let meta = announced(instruction)?;
-        let root = unsigned(instruction, "root")?;
-        let Some(root) = group.place(root) else {
-            return Err(Fault::protocol(format!("the root {root} is not in its group")).into());
-        };
-        if root != group.me {
-            return Ok((group.hear(root, peers)?, meta));
-        }
-        let shard = self.shard(instruction).and_then(|(bytes, held)| {
-            if held == meta {
-                return Ok(bytes);
-            }
-            Err(Fault::protocol(format!("a {held} where a {meta} was announced")).into())
-        });
-        match shard {
-            Ok(bytes) => {
-                group.tell(Parcel::Bytes(&bytes), peers)?;
-                Ok((bytes, meta))
-            }
-            Err(why) => {
-                group.tell(Parcel::Failure(&self.cause(instruction, &why)), peers)?;
-                Err(why)
-            }
-        }
+/// Who waits for something of ours.
+fn listeners(instruction: &Instruction<'_>, group: &Group) -> Vec<u32> {
+    let is_root = || group.place(instruction, "root").is_ok_and(|root| root == group.me);
+    if instruction.op == Op::Receive || (instruction.op == Op::Broadcast && !is_root()) {
+        return Vec::new();
     }
+    group.others().map(|(_, member)| member).collect()
+}
 
-    /// What `prepare` makes of our shard; where there is none, the others hear why, in the place where they wait for it.
-    fn prepare<T>(
-        &mut self,
-        instruction: &Instruction<'_>,
-        group: &Group,
-        peers: &mut impl Peers,
-        prepare: impl FnOnce(Whole) -> Result<T, Fault>,
-    ) -> Result<T, NoValue> {
-        let prepared = self.shard(instruction).and_then(|shard| Ok(prepare(shard)?));
-        match prepared {
-            Ok(prepared) => Ok(prepared),
-            Err(why) => {
-                let cause = self.cause(instruction, &why);
-                group.share(Parcel::Failure(&cause), peers)?;
-                Err(why)
-            }
-        }
+/// Our whole operand to every other member.
+fn to_all(id: Id, meta: Meta, tag: u64, group: &Group) -> Task<'_> {
+    let mut exchange = Exchange::new(group, tag, meta);
+    for (_, peer) in group.others() {
+        exchange.send(peer, 0, Source::Operand, Region::whole(&meta));
     }
+    Task { exchange, operand: Some(id), result: Some(meta) }
+}
 
-    fn fold(&mut self, meta: &Meta, fold: Fold, shards: &[&[u8]]) -> Result<Vec<u8>, Fault> {
-        let lengths: Vec<usize> = shards.iter().map(|shard| shard.len()).collect();
-        if lengths.iter().any(|length| Some(length) != lengths.first()) {
-            return Err(Fault::protocol(format!("shards of {lengths:?} bytes to fold")));
-        }
-        self.engine.fold(meta.dtype, fold, shards)
+/// A whole value from one member.
+fn receive(meta: Meta, place: usize, tag: u64, group: &Group) -> Task<'_> {
+    let mut exchange = Exchange::new(group, tag, meta);
+    if let Some(&peer) = group.members.get(place) {
+        exchange.receive(peer, 0, Region::whole(&meta));
     }
+    Task { exchange, operand: None, result: Some(meta) }
+}
+
+/// Piece k of our operand to member k.
+fn scatter(exchange: &mut Exchange<'_>, pieces: &[Region], group: &Group) {
+    for (place, peer) in group.others() {
+        if let Some(&piece) = pieces.get(place) {
+            exchange.send(peer, 0, Source::Operand, piece);
+        }
+    }
+}
+
+/// Piece k of the result from member k, and `own` as ours.
+fn gather(exchange: &mut Exchange<'_>, own: Region, pieces: &[Region], group: &Group) {
+    for (place, peer) in group.others() {
+        if let Some(&piece) = pieces.get(place) {
+            exchange.receive(peer, 0, piece);
+        }
+    }
+    exchange.keep(own, group.own(pieces, own));
 }
 
 /// What `receive` and `broadcast` say that will arrive.
@@ -337,12 +383,4 @@ fn resized(meta: &Meta, dim: usize, size: i64) -> Result<Meta, Fault> {
         Some(dims) => Ok(Meta::new(meta.dtype, dims)),
         None => Err(Fault::protocol(format!("dim {dim} of a {meta}"))),
     }
-}
-
-/// One piece a member, cut between elements.
-fn even_cuts<'a>(bytes: &'a [u8], meta: &Meta, members: usize) -> Vec<&'a [u8]> {
-    let size = usize::try_from(meta.dtype.size()).unwrap_or(1);
-    let elements = bytes.len() / size;
-    let end = |member: usize| elements * member / members * size;
-    (0..members).map(|member| bytes.get(end(member)..end(member + 1)).unwrap_or_default()).collect()
 }

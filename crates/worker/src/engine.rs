@@ -24,6 +24,51 @@ pub enum Fold {
     Product,
 }
 
+/// Whose bytes a collective needs.
+#[derive(Debug)]
+pub enum Places<'a, V> {
+    Operand(&'a V),
+    Result(&'a mut V),
+    Both(&'a V, &'a mut V),
+    /// The operand becomes the result.
+    One(&'a mut V),
+}
+
+/// Bytes of an operand and of a result.
+#[derive(Debug)]
+pub enum Buffers<'a> {
+    Two(&'a [u8], &'a mut [u8]),
+    /// The same memory is both.
+    One(&'a mut [u8]),
+}
+
+impl Buffers<'_> {
+    pub const fn operand(&self) -> &[u8] {
+        match self {
+            Self::Two(operand, _) => operand,
+            Self::One(both) => both,
+        }
+    }
+
+    pub const fn result(&self) -> &[u8] {
+        match self {
+            Self::Two(_, result) => result,
+            Self::One(both) => both,
+        }
+    }
+
+    pub const fn result_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Two(_, result) => result,
+            Self::One(both) => both,
+        }
+    }
+
+    pub const fn is_one(&self) -> bool {
+        matches!(self, Self::One(_))
+    }
+}
+
 impl Fold {
     /// The word of this index in the attribute's list, `sum|max|min|prod`.
     pub fn from_choice(index: u8) -> Option<Self> {
@@ -67,8 +112,18 @@ pub trait Engine {
     fn with_bytes(&mut self, value: &Self::Value, show: &mut dyn FnMut(&[u8]))
     -> Result<(), Fault>;
 
-    /// Folds shards of one dtype and length, in the order given.
-    fn fold(&mut self, dtype: Dtype, fold: Fold, shards: &[&[u8]]) -> Result<Vec<u8>, Fault>;
+    /// Shows the bytes of values, row-major, in place where they lie so: of an operand to be read, of a result to be
+    /// written. What is written is the value's when this returns.
+    fn with_buffers(
+        &mut self,
+        places: Places<'_, Self::Value>,
+        work: &mut dyn FnMut(Buffers<'_>),
+    ) -> Result<(), Fault>;
+
+    /// Folds shards of one dtype and length, in the order given, into `out`, which is as long.
+    fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
+        crate::fold(dtype, fold, shards, out);
+    }
 
     /// Returns when everything before has run.
     fn synchronize(&mut self) -> Result<(), Fault>;

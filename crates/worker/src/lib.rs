@@ -9,13 +9,16 @@
 mod collective;
 mod engine;
 mod failure;
+mod fold;
 mod machine;
+mod peers;
 mod reuse;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use collective::{Parcel, PeerLost, Peers, Received};
-pub use engine::{Engine, Fold, Input, Values};
+pub use engine::{Buffers, Engine, Fold, Input, Places, Values};
 pub use failure::{Cause, Fault};
+pub use fold::fold;
 pub use machine::{Machine, Replies, Stop};
+pub use peers::{Front, PeerLost, Peers, Progress, Stream};

@@ -1,6 +1,6 @@
 //! One instruction after the other: what a worker does with the words it is sent.
 
-use crate::collective::Peers;
+use crate::peers::Peers;
 use crate::table::{Held, NoValue, Table};
 use crate::{Cause, Engine, Fault, Input, Values, reuse};
 use gt_protocol::message::{self, FailureClass, Message, REPLY_BYTES_MAX, Reply, Stats};
@@ -112,7 +112,7 @@ impl<E: Engine> Machine<E> {
     ) -> Result<(), NoValue> {
         match instruction.op.info().family {
             Family::Control => self.control(instruction, replies),
-            Family::Collective => self.collective(instruction, peers),
+            Family::Collective => self.collective(instruction, next, peers),
             Family::Create if instruction.op == Op::Upload => self.upload(instruction),
             Family::Create
             | Family::Random

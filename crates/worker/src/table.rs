@@ -158,6 +158,13 @@ impl<V> Table<V> {
         }
     }
 
+    /// Moves a value into a vacant slot; its own counts as consumed.
+    pub fn hand_over(&mut self, from: Id, to: Id) {
+        let Some(slot) = self.slots.get_mut(index(from)) else { return };
+        let moved = std::mem::replace(slot, Slot::Consumed);
+        self.fill(to, moved);
+    }
+
     /// Empties a slot; false where there was nothing.
     #[must_use]
     pub fn free(&mut self, id: Id) -> bool {

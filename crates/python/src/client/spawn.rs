@@ -3,7 +3,7 @@
 use super::embedded::{Embedded, Link, Log, ring_inbox};
 use super::runtime;
 use gt_transport::{
-    Consumer, ControlKind, ControlRecord, Producer, create, send_record, socket_pair,
+    Consumer, ControlKind, ControlRecord, Producer, create, send_record, slab, socket_pair,
 };
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,8 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Words of a worker's ring: 256 KiB stay in the second-level cache and hold some ten thousand instructions.
 const RING_WORDS: u32 = 1 << 16;
-/// Words of a ring between two workers: a few pieces of a large transfer in flight.
-const PEER_WORDS: u32 = 1 << 18;
 
 /// What gt/config/environment.py read from the environment.
 #[derive(FromPyObject)]
@@ -179,13 +177,13 @@ fn with_inherited<R>(
     started
 }
 
-/// Gives two workers a ring in each direction.
+/// Gives two workers a slab in each direction.
 fn introduce(
     (first, first_control): (usize, &OwnedFd),
     (second, second_control): (usize, &OwnedFd),
 ) -> Result<(), StartError> {
-    let forth = create(PEER_WORDS)?;
-    let back = create(PEER_WORDS)?;
+    let forth = slab::create()?;
+    let back = slab::create()?;
     let record = |index: usize| ControlRecord {
         kind: ControlKind::Peer,
         index: u32::try_from(index).unwrap_or(u32::MAX),

@@ -47,9 +47,10 @@ impl WorkerDoor {
         self.far = None;
     }
 
-    /// Gives two workers rings to each other.
+    /// Gives two workers slabs to each other.
     fn introduce(&self, other: &Self) -> PyResult<()> {
-        let (there, back) = (ring()?, ring()?);
+        let slab = || gt_transport::slab::create().map_err(connection);
+        let (there, back) = (slab()?, slab()?);
         self.tell(other.index, &there, &back)?;
         other.tell(self.index, &back, &there)
     }

@@ -7,13 +7,13 @@ use super::kernels::{Kernel, Kernels};
 use super::vectorcall::Caller;
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Family, Instruction, Meta, Op};
-use gt_worker::{Engine, Fault, Fold, Input, Values};
+use gt_worker::{Buffers, Engine, Fault, Input, Places, Values};
 use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyNotImplementedError, PyTypeError, PyValueError,
 };
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use smallvec::SmallVec;
 
 /// How torch's allocator for the host's memory says that there is none: by its words, for the class is the same as any other's.
@@ -47,8 +47,6 @@ struct Functions {
     write: Option<Py<PyAny>>,
     /// (value) -> (the dtype's number, size).
     meta: Py<PyAny>,
-    /// (the dtype's number, fold's name, list of bytes) -> bytes.
-    fold: Py<PyAny>,
     synchronize: Py<PyAny>,
 }
 
@@ -68,7 +66,6 @@ impl PythonEngine {
                 length: function("length")?,
                 write: backend.getattr("write")?.extract()?,
                 meta: function("meta")?,
-                fold: function("fold")?,
                 synchronize: function("synchronize")?,
             },
         })
@@ -79,6 +76,49 @@ impl PythonEngine {
         let contiguous = self.caller.call(py, &self.functions.contiguous, &[value.as_ptr()])?;
         let (address, length) = self.place(py, &contiguous)?;
         Ok((address, length, contiguous))
+    }
+
+    /// Shows the bytes of a value to be written. One that lies in the host's memory shows them there, after it has become
+    /// contiguous; of another they are copied out (if they are to be `read` too) and back.
+    fn with_memory(
+        &self,
+        py: Python<'_>,
+        value: &mut Py<PyAny>,
+        read: bool,
+        work: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), Fault> {
+        let fault = |error: PyErr| self.fault(py, &error);
+        if let Some(write) = &self.functions.write {
+            let mut copy = self.copied(py, value, read).map_err(fault)?;
+            work(&mut copy);
+            let written = write.call1(py, (&*value, 0, PyBytes::new(py, &copy)));
+            return written.map(drop).map_err(fault);
+        }
+        let (address, length, contiguous) = self.span(py, value).map_err(fault)?;
+        if length == 0 {
+            work(&mut []);
+            return Ok(());
+        }
+        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the call. The
+        // machine gives a value to be written to whose memory nothing else shares, or `contiguous` is a copy made just now.
+        work(unsafe {
+            std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(address), length)
+        });
+        *value = contiguous;
+        Ok(())
+    }
+
+    /// A value's bytes, or as many zeros.
+    fn copied(&self, py: Python<'_>, value: &Py<PyAny>, read: bool) -> PyResult<Vec<u8>> {
+        if !read {
+            let length = self.caller.call(py, &self.functions.length, &[value.as_ptr()])?;
+            return Ok(vec![0; length.extract(py)?]);
+        }
+        let (address, length, contiguous) = self.span(py, value)?;
+        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until they are copied.
+        let copy = unsafe { memory(address, length) }.to_vec();
+        drop(contiguous);
+        Ok(copy)
     }
 
     fn place(&self, py: Python<'_>, contiguous: &Py<PyAny>) -> PyResult<(usize, usize)> {
@@ -131,6 +171,9 @@ impl Engine for PythonEngine {
     }
 
     fn in_place(&self, op: Op) -> u16 {
+        if op == Op::AllReduce {
+            return 1;
+        }
         let rows = self.kernels.of(op).map(|kernel| kernel.in_place.as_slice());
         rows.unwrap_or_default().iter().fold(0, |mask, row| mask | row.overwrites)
     }
@@ -196,32 +239,42 @@ impl Engine for PythonEngine {
         Python::attach(|py| {
             let (address, length, contiguous) =
                 self.span(py, value).map_err(|error| self.fault(py, &error))?;
-            if length == 0 {
-                show(&[]);
-            } else {
-                // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the
-                // call; values are only written to by this engine, which is borrowed here.
-                show(unsafe {
-                    std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length)
-                });
-            }
+            // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the call;
+            // values are only written to by this engine, which is borrowed here.
+            show(unsafe { memory(address, length) });
             drop(contiguous);
             Ok(())
         })
     }
 
-    fn fold(&mut self, dtype: Dtype, fold: Fold, shards: &[&[u8]]) -> Result<Vec<u8>, Fault> {
-        let name = match fold {
-            Fold::Sum => "sum",
-            Fold::Max => "max",
-            Fold::Min => "min",
-            Fold::Product => "prod",
-        };
-        Python::attach(|py| {
-            let folded = self.functions.fold.call1(py, (dtype.code(), name, shards.to_vec()));
-            let folded = folded.and_then(|folded| folded.extract::<Vec<u8>>(py));
-            folded.map_err(|error| self.fault(py, &error))
-        })
+    fn with_buffers(
+        &mut self,
+        places: Places<'_, Self::Value>,
+        work: &mut dyn FnMut(Buffers<'_>),
+    ) -> Result<(), Fault> {
+        let py = attached();
+        match places {
+            Places::Operand(operand) => {
+                self.with_bytes(operand, &mut |bytes| work(Buffers::Two(bytes, &mut [])))
+            }
+            Places::Result(result) => self.with_memory(py, result, false, &mut |bytes| {
+                work(Buffers::Two(&[], bytes));
+            }),
+            Places::Both(operand, result) => {
+                let (address, length, contiguous) =
+                    self.span(py, operand).map_err(|error| self.fault(py, &error))?;
+                // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the
+                // call. The result was allocated by this engine for this call: its memory is nobody else's.
+                let bytes = unsafe { memory(address, length) };
+                let shown =
+                    self.with_memory(py, result, false, &mut |to| work(Buffers::Two(bytes, to)));
+                drop(contiguous);
+                shown
+            }
+            Places::One(both) => {
+                self.with_memory(py, both, true, &mut |bytes| work(Buffers::One(bytes)))
+            }
+        }
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {
@@ -230,6 +283,18 @@ impl Engine for PythonEngine {
             done.map(drop).map_err(|error| self.fault(py, &error))
         })
     }
+}
+
+/// The bytes at an address; of none there need be no address.
+///
+/// # Safety
+/// They are there, and nobody writes to them, as long as the result is in use.
+unsafe fn memory<'a>(address: usize, length: usize) -> &'a [u8] {
+    if length == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's.
+    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length) }
 }
 
 /// The interpreter, without asking whether this thread is attached to it.

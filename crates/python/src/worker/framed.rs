@@ -3,7 +3,7 @@
 //! A dropped link ends the worker: its values could be kept, but nobody has asked for a resume yet.
 
 use super::engine::PythonEngine;
-use super::peers::RingPeers;
+use super::peers::WorkerPeers;
 use super::process::connection;
 use gt_protocol::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader};
 use gt_protocol::message::{self, Message};
@@ -27,7 +27,7 @@ pub fn serve_frames(
 ) -> PyResult<()> {
     machine.set_index(index);
     let (_nobody, events) = mpsc::channel();
-    let mut peers = RingPeers::new(events);
+    let mut peers = WorkerPeers::new(events);
     let mut answers = Framed::new(stream.try_clone().map_err(connection)?);
     let mut words: Vec<u32> = Vec::new();
     loop {

@@ -2,7 +2,7 @@
 
 use super::engine::PythonEngine;
 use gt_protocol::message::{self, Message};
-use gt_worker::{Machine, Parcel, PeerLost, Peers, Received, Replies};
+use gt_worker::{Cause, Front, Machine, PeerLost, Peers, Progress, Replies, Stream};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -77,13 +77,31 @@ impl Replies for Answers {
 struct Nobody;
 
 impl Peers for Nobody {
-    fn exchange(
+    fn begin(&mut self, _tag: u64) {}
+    fn end(&mut self, _tag: u64, _well: bool) {}
+    fn poll(&mut self) {}
+
+    fn push(
         &mut self,
-        _tag: u64,
-        parcels: &[(u32, Parcel<'_>)],
-        from: &[u32],
-    ) -> Result<Vec<Received>, PeerLost> {
-        let wanted = parcels.iter().map(|(peer, _)| peer).chain(from);
-        wanted.copied().next().map_or(Ok(Vec::new()), |peer| Err(PeerLost(peer)))
+        peer: u32,
+        _stream: Stream,
+        _progress: Progress,
+        _fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Option<usize>, PeerLost> {
+        Err(PeerLost(peer))
+    }
+
+    fn fail(&mut self, peer: u32, _stream: Stream, _cause: &Cause) -> Result<bool, PeerLost> {
+        Err(PeerLost(peer))
+    }
+
+    fn front(&self, peer: u32, _stream: Stream) -> Result<Front<'_>, PeerLost> {
+        Err(PeerLost(peer))
+    }
+
+    fn release(&mut self, _peer: u32, _stream: Stream, _bytes: usize) {}
+
+    fn wait(&mut self, _from: Option<u32>, _to: Option<u32>) -> bool {
+        false
     }
 }

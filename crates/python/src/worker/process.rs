@@ -4,7 +4,7 @@
 //! of file, whatever the loop is doing. So no wait in here needs a time limit of its own.
 
 use super::engine::PythonEngine;
-use super::peers::{Event, RingPeers};
+use super::peers::{Event, WorkerPeers};
 use gt_protocol::message::{self, Message, REPLY_BYTES_MAX};
 use gt_transport::{
     Consumer, ControlKind, Producer, receive_record, set_short_slice, set_timer_slack_1us,
@@ -65,7 +65,7 @@ pub fn serve_control(
     let (sender, events) = mpsc::channel();
     let watcher = std::thread::Builder::new().name("gt-control".to_owned());
     watcher.spawn(move || watch(&control, &sender)).map_err(connection)?;
-    serve(py, &mut machine, setup, &mut RingPeers::new(events))
+    serve(py, &mut machine, setup, &mut WorkerPeers::new(events))
 }
 
 struct Setup {
@@ -130,7 +130,7 @@ fn serve(
     py: Python<'_>,
     machine: &mut Machine<PythonEngine>,
     setup: Setup,
-    peers: &mut RingPeers,
+    peers: &mut WorkerPeers,
 ) -> PyResult<()> {
     let Setup { mut words, answers, .. } = setup;
     let mut answers = RingReplies { ring: answers, frame: Vec::new() };

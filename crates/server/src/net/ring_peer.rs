@@ -14,10 +14,6 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 
-/// Words of a ring between two workers: 1 MiB, so that a shard moves in few pieces, and 56 of them (8 workers) stay
-/// small beside what the workers hold.
-const PEER_RING_WORDS: u32 = 1 << 18;
-
 /// Serves a peer that was welcomed on `socket`, until one side closes. `life_line` is the TCP connection by which it
 /// came, if it did.
 pub(crate) async fn serve(
@@ -89,7 +85,7 @@ fn attach(member: &Member, name: String, link: Link, socket: Rc<OwnedFd>) {
             net.tell(Tidings::Client { session: SessionId(session), name, link });
         }
         Identity::Worker(index) => {
-            // Before the core hears of the worker: no collective may come before the rings that it needs.
+            // Before the core hears of the worker: no collective may come before the slabs that it needs.
             introduce(net, index, &WorkerSocket::Ring(socket));
             tracing::info!("worker {index} ({name:?}) is connected by rings");
             net.tell(Tidings::Worker { index, link });
@@ -97,7 +93,7 @@ fn attach(member: &Member, name: String, link: Link, socket: Rc<OwnedFd>) {
     }
 }
 
-/// Connects a new worker with all others: rings where both can map them, else word that there are none.
+/// Connects a new worker with all others: slabs where both can map them, else word that there are none.
 pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) {
     let others: Vec<(u32, WorkerSocket)> = {
         let mut registry = net.registry.borrow_mut();
@@ -139,8 +135,8 @@ fn gone(socket: &OwnedFd, index: u32) -> Outcome {
 }
 
 fn pair(one: (u32, &OwnedFd), two: (u32, &OwnedFd)) -> Outcome {
-    let there = gt_transport::create(PEER_RING_WORDS)?;
-    let back = gt_transport::create(PEER_RING_WORDS)?;
+    let there = gt_transport::slab::create()?;
+    let back = gt_transport::slab::create()?;
     let tell = |socket: &OwnedFd, index, write: &OwnedFd, read: &OwnedFd| {
         let record = ControlRecord { kind: ControlKind::Peer, index, value: 0 };
         let descriptors: [BorrowedFd<'_>; 2] = [write.as_fd(), read.as_fd()];

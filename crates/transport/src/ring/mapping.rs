@@ -28,8 +28,8 @@ const _: () = assert!(size_of::<usize>() >= size_of::<u32>());
 /// 128 bytes apart: adjacent-line prefetch makes 64 bytes one false-sharing unit of two.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(super) struct Line {
-    pub(super) word: AtomicU32,
+pub(crate) struct Line {
+    pub(crate) word: AtomicU32,
 }
 
 /// The first bytes of the memfd. Counters only grow, wrapping; a position is a counter modulo capacity.
@@ -153,6 +153,16 @@ fn mapped_bytes(capacity: u32) -> usize {
 
 /// The capacity of a ring behind a descriptor that may come from a hostile peer.
 fn checked_capacity(fd: BorrowedFd<'_>) -> Result<u32, RingError> {
+    check_seals(fd)?;
+    // After the seals: only now can the size no longer change. A memfd on huge pages, whose faults
+    // may SIGBUS, never passes: header plus words is not a multiple of a huge page.
+    let status = rustix::fs::fstat(fd).map_err(RingError::system("fstat"))?;
+    let bytes = u64::try_from(status.st_size).unwrap_or(0);
+    capacity_of(bytes).ok_or(RingError::Size { bytes })
+}
+
+/// Whether nobody can resize the memory behind a descriptor any more.
+pub(crate) fn check_seals(fd: BorrowedFd<'_>) -> Result<(), RingError> {
     let found = match rustix::fs::fcntl_get_seals(fd) {
         Ok(found) => found,
         Err(Errno::INVAL) => SealFlags::empty(), // Not a memfd: it cannot have seals.
@@ -161,11 +171,7 @@ fn checked_capacity(fd: BorrowedFd<'_>) -> Result<u32, RingError> {
     if !found.contains(SEALS) {
         return Err(RingError::Seals { found: found.bits(), needed: SEALS.bits() });
     }
-    // After the seals: only now can the size no longer change. A memfd on huge pages, whose faults
-    // may SIGBUS, never passes: header plus words is not a multiple of a huge page.
-    let status = rustix::fs::fstat(fd).map_err(RingError::system("fstat"))?;
-    let bytes = u64::try_from(status.st_size).unwrap_or(0);
-    capacity_of(bytes).ok_or(RingError::Size { bytes })
+    Ok(())
 }
 
 fn capacity_of(bytes: u64) -> Option<u32> {
@@ -176,7 +182,7 @@ fn capacity_of(bytes: u64) -> Option<u32> {
 }
 
 #[allow(clippy::as_conversions, reason = "usize has at least 32 bits, asserted above")]
-pub(super) const fn to_usize(words: u32) -> usize {
+pub(crate) const fn to_usize(words: u32) -> usize {
     words as usize
 }
 

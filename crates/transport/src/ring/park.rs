@@ -8,22 +8,22 @@ use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags, Timespec};
 
 /// Either side runs.
-pub(super) const RUNNING: u32 = 0;
+pub(crate) const RUNNING: u32 = 0;
 /// The consumer sleeps on a futex at its parked word.
-pub(super) const PARKED_ON_FUTEX: u32 = 1;
+pub(crate) const PARKED_ON_FUTEX: u32 = 1;
 /// The consumer sleeps in epoll over many rings; only the bell wakes it.
-pub(super) const PARKED_ON_BELL: u32 = 2;
+pub(crate) const PARKED_ON_BELL: u32 = 2;
 
 /// Why a sleep is over. The other side may be hostile, so `Woken` alone means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sleep {
+pub(crate) enum Sleep {
     Woken,
     Interrupted,
     TimedOut,
 }
 
 /// Sleeps while `word` is `expected`.
-pub(super) fn sleep_on(word: &AtomicU32, expected: u32, timeout: Duration) -> Sleep {
+pub(crate) fn sleep_on(word: &AtomicU32, expected: u32, timeout: Duration) -> Sleep {
     let Ok(timeout) = Timespec::try_from(timeout) else {
         return Sleep::TimedOut; // Unreachable below WAIT_MAX.
     };
@@ -40,12 +40,12 @@ pub(super) fn sleep_on(word: &AtomicU32, expected: u32, timeout: Duration) -> Sl
 /// Marks the sleeper as running and wakes it; true if this call was the one that did.
 /// Zeroing first makes a sleeper that is not yet in the kernel fall through, and keeps every
 /// further publication free of system calls while the sleeper takes its 20-50 us to start.
-pub(super) fn claim_wake(word: &AtomicU32, seen: u32) -> bool {
+pub(crate) fn claim_wake(word: &AtomicU32, seen: u32) -> bool {
     word.compare_exchange(seen, RUNNING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// Wakes whoever sleeps on `word`; at most one does.
-pub(super) fn wake(word: &AtomicU32) {
+pub(crate) fn wake(word: &AtomicU32) {
     let woken = futex::wake(word, Flags::empty(), 1);
     debug_assert!(woken.is_ok(), "futex wake: {woken:?}");
 }

@@ -23,7 +23,7 @@ pub const SMALL: u32 = 1024;
 pub const FOREVER: Duration = WAIT_MAX;
 pub const NEVER_SPIN: Duration = Duration::ZERO;
 /// Far above any wake-up on a loaded machine.
-const HANG: Duration = Duration::from_mins(1);
+pub const HANG: Duration = Duration::from_mins(1);
 
 /// Both ends of a ring and its memory as a file.
 pub fn ring(capacity: u32) -> (Producer, Consumer, Memory) {

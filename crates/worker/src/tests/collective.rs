@@ -1,57 +1,122 @@
 #![allow(clippy::disallowed_methods, reason = "a collective needs its members side by side")]
 
 use super::*;
-use std::collections::BTreeMap;
-use std::sync::mpsc::{self, Receiver, Sender};
+use crate::Front;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
 
-type Post = (u32, u64, Received);
+/// Bytes of a piece, and pieces on the way from one worker to another: so few that every way is full all the time.
+const PIECE_BYTES: usize = 24;
+const PIECES_MAX: usize = 2;
 
-/// Workers in threads, joined by channels.
-struct Channels {
-    index: u32,
-    to: Vec<Sender<Post>>,
-    from: Receiver<Post>,
-    waiting: BTreeMap<(u32, u64), Vec<Received>>,
+#[derive(Clone, Debug)]
+struct Piece {
+    stream: Stream,
+    total: u64,
+    part: Result<Vec<u8>, Cause>,
+    read: usize,
 }
 
-impl Peers for Channels {
-    fn exchange(
-        &mut self,
-        tag: u64,
-        parcels: &[(u32, Parcel<'_>)],
-        from: &[u32],
-    ) -> Result<Vec<Received>, PeerLost> {
-        for (peer, parcel) in parcels {
-            let received = match parcel {
-                Parcel::Bytes(bytes) => Ok(bytes.to_vec()),
-                Parcel::Failure(cause) => Err((*cause).clone()),
-            };
-            self.to[*peer as usize]
-                .send((self.index, tag, received))
-                .map_err(|_| PeerLost(*peer))?;
+type Way = VecDeque<Piece>;
+
+/// The ways between workers in threads, by sender and receiver.
+type Ways = Arc<Mutex<BTreeMap<(u32, u32), Way>>>;
+
+struct Threads {
+    index: u32,
+    ways: Ways,
+    /// What has been taken off the ways, by sender.
+    here: BTreeMap<u32, Way>,
+    ended: BTreeSet<u64>,
+}
+
+impl Threads {
+    fn put(&self, peer: u32, piece: Piece) -> bool {
+        let mut ways = self.ways.lock().unwrap();
+        let way = ways.entry((self.index, peer)).or_default();
+        let room = way.len() < PIECES_MAX;
+        if room {
+            way.push_back(piece);
         }
-        let mut all = Vec::new();
-        for &peer in from {
-            while self.waiting.get(&(peer, tag)).is_none_or(Vec::is_empty) {
-                let (sender, tag, received) = self.from.recv().map_err(|_| PeerLost(peer))?;
-                self.waiting.entry((sender, tag)).or_default().push(received);
+        room
+    }
+}
+
+impl Peers for Threads {
+    fn begin(&mut self, _tag: u64) {}
+
+    fn end(&mut self, tag: u64, well: bool) {
+        if !well {
+            self.ended.insert(tag);
+        }
+    }
+
+    fn poll(&mut self) {
+        let mut ways = self.ways.lock().unwrap();
+        for (&(from, to), way) in ways.iter_mut() {
+            if to == self.index {
+                let here = self.here.entry(from).or_default();
+                here.extend(way.drain(..));
+                here.retain(|piece| !self.ended.contains(&piece.stream.tag));
             }
-            all.push(self.waiting.get_mut(&(peer, tag)).unwrap().remove(0));
         }
-        Ok(all)
+    }
+
+    fn push(
+        &mut self,
+        peer: u32,
+        stream: Stream,
+        progress: Progress,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Option<usize>, PeerLost> {
+        let length = PIECE_BYTES.min(progress.to - progress.from);
+        let mut bytes = vec![0; length];
+        fill(&mut bytes);
+        let total = u64::try_from(progress.total).unwrap();
+        let piece = Piece { stream, total, part: Ok(bytes), read: 0 };
+        Ok(self.put(peer, piece).then_some(length))
+    }
+
+    fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost> {
+        Ok(self.put(peer, Piece { stream, total: 0, part: Err(cause.clone()), read: 0 }))
+    }
+
+    fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
+        let here = self.here.get(&peer).into_iter().flatten();
+        let Some(piece) = here.into_iter().find(|piece| piece.stream == stream) else {
+            return Ok(Front::Nothing);
+        };
+        Ok(match &piece.part {
+            Ok(bytes) => Front::Bytes { total: piece.total, bytes: &bytes[piece.read..] },
+            Err(cause) => Front::Failure(cause),
+        })
+    }
+
+    fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
+        let here = self.here.get_mut(&peer).unwrap();
+        let place = here.iter().position(|piece| piece.stream == stream).unwrap();
+        here[place].read += bytes;
+        if here[place].part.as_ref().is_ok_and(|all| all.len() == here[place].read) {
+            here.remove(place);
+        }
+    }
+
+    fn wait(&mut self, _from: Option<u32>, _to: Option<u32>) -> bool {
+        std::thread::yield_now();
+        true
     }
 }
 
 /// Runs one program a worker and returns their answers.
 fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
-    let (to, from): (Vec<_>, Vec<_>) = programs.iter().map(|_| mpsc::channel()).unzip();
+    let ways = Ways::default();
     let workers: Vec<_> = (0..)
-        .zip(from)
         .zip(programs)
-        .map(|((index, from), program)| {
-            let (to, words) = (to.clone(), words(program));
+        .map(|(index, program)| {
+            let (ways, words) = (Arc::clone(&ways), words(program));
             std::thread::spawn(move || {
-                let mut peers = Channels { index, to, from, waiting: BTreeMap::new() };
+                let mut peers =
+                    Threads { index, ways, here: BTreeMap::new(), ended: BTreeSet::new() };
                 let mut machine = Machine::new(ToyEngine::default());
                 machine.set_index(index);
                 let mut answers = Answers::default();
@@ -60,7 +125,6 @@ fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
             })
         })
         .collect();
-    drop(to);
     workers.into_iter().map(|worker| worker.join().unwrap()).collect()
 }
 
@@ -84,6 +148,25 @@ fn every_member_folds_in_the_same_order_in_one_hop_and_in_two() {
         let expected = vec![(3 + 2) * 3 + 3; usize::try_from(size).unwrap()];
         for answers in together(&programs) {
             assert_eq!(answers, [answer(9, &expected)]);
+        }
+    }
+}
+
+#[test]
+fn an_operand_that_nobody_reads_again_becomes_the_result() {
+    // By its `free` in the same words: then the fold goes over the operand, while its bytes still go out.
+    for members in 2..=4_i64 {
+        let group: Vec<i64> = (0..members).collect();
+        for size in [5, 3_001] {
+            let program = |number| {
+                vec![full(0, size, number), all_reduce(1, 0, &group), free(&[0]), read(1, 9, size)]
+            };
+            let programs: Vec<_> = (1..=members).map(program).collect();
+            let sum = (2..=members).fold(1, |sum, number| sum * 3 + number);
+            let expected = vec![sum; usize::try_from(size).unwrap()];
+            for answers in together(&programs) {
+                assert_eq!(answers, [answer(9, &expected)], "{members} members");
+            }
         }
     }
 }
@@ -338,7 +421,7 @@ fn values_are_sent_and_failures_too() {
     let answers = together(&[first, second]);
     let [Answer::Failure(cause)] = &answers[0][..] else { panic!("{:?}", answers[0]) };
     let [Answer::Failure(short), rest @ ..] = &answers[1][..] else { panic!("{:?}", answers[1]) };
-    assert_eq!(short.fault.text, "24 bytes arrived for a i64[4]");
+    assert_eq!(short.fault.text, "24 bytes arrived, 32 are a part of a i64[4]");
     assert_eq!(rest, [answer(1, &[7; 3]), Answer::FailedReply(2, cause.clone())]);
 }
 

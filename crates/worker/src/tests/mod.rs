@@ -7,11 +7,13 @@
 )]
 
 mod collective;
+mod fold;
 mod machine;
 mod random;
 
 use crate::{
-    Cause, Engine, Fault, Fold, Input, Machine, Parcel, PeerLost, Peers, Received, Replies, Values,
+    Buffers, Cause, Engine, Fault, Fold, Front, Input, Machine, PeerLost, Peers, Places, Progress,
+    Replies, Stream, Values,
 };
 use gt_protocol::message::{FailureClass, Message};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -139,7 +141,7 @@ impl Engine for ToyEngine {
         match op {
             _ if self.never_in_place => 0,
             Op::Add | Op::Mul => 0b11,
-            Op::Sub | Op::Neg => 0b1,
+            Op::Sub | Op::Neg | Op::AllReduce => 0b1,
             _ => 0,
         }
     }
@@ -165,7 +167,35 @@ impl Engine for ToyEngine {
         Ok(())
     }
 
-    fn fold(&mut self, _dtype: Dtype, fold: Fold, shards: &[&[u8]]) -> Result<Vec<u8>, Fault> {
+    fn with_buffers(
+        &mut self,
+        places: Places<'_, Toy>,
+        work: &mut dyn FnMut(Buffers<'_>),
+    ) -> Result<(), Fault> {
+        match places {
+            Places::Operand(operand) => {
+                work(Buffers::Two(&bytes_of(&operand.numbers.borrow()), &mut []));
+            }
+            Places::Result(result) => {
+                let mut bytes = bytes_of(&result.numbers.borrow());
+                work(Buffers::Two(&[], &mut bytes));
+                result.numbers.replace(numbers_of(&bytes));
+            }
+            Places::Both(operand, result) => {
+                let mut bytes = bytes_of(&result.numbers.borrow());
+                work(Buffers::Two(&bytes_of(&operand.numbers.borrow()), &mut bytes));
+                result.numbers.replace(numbers_of(&bytes));
+            }
+            Places::One(both) => {
+                let mut bytes = bytes_of(&both.numbers.borrow());
+                work(Buffers::One(&mut bytes));
+                both.numbers.replace(numbers_of(&bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn fold(_dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
         let shards: Vec<Vec<i64>> = shards.iter().map(|shard| numbers_of(shard)).collect();
         let join = |left: i64, right: &i64| match fold {
             // Not associative on purpose: the order shows.
@@ -180,7 +210,7 @@ impl Engine for ToyEngine {
                 column(place).skip(1).fold(shards[0][place], |left, right| join(left, &right))
             })
             .collect();
-        Ok(bytes_of(&folded))
+        out.copy_from_slice(&bytes_of(&folded));
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {
@@ -231,14 +261,32 @@ impl Replies for Answers {
 struct Nobody;
 
 impl Peers for Nobody {
-    fn exchange(
+    fn begin(&mut self, _tag: u64) {}
+    fn end(&mut self, _tag: u64, _well: bool) {}
+    fn poll(&mut self) {}
+
+    fn push(
         &mut self,
-        _tag: u64,
-        parcels: &[(u32, Parcel<'_>)],
-        from: &[u32],
-    ) -> Result<Vec<Received>, PeerLost> {
-        let first = parcels.iter().map(|(peer, _)| peer).chain(from).next();
-        first.map_or(Ok(Vec::new()), |peer| Err(PeerLost(*peer)))
+        peer: u32,
+        _stream: Stream,
+        _progress: Progress,
+        _fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Option<usize>, PeerLost> {
+        Err(PeerLost(peer))
+    }
+
+    fn fail(&mut self, peer: u32, _stream: Stream, _cause: &Cause) -> Result<bool, PeerLost> {
+        Err(PeerLost(peer))
+    }
+
+    fn front(&self, peer: u32, _stream: Stream) -> Result<Front<'_>, PeerLost> {
+        Err(PeerLost(peer))
+    }
+
+    fn release(&mut self, _peer: u32, _stream: Stream, _bytes: usize) {}
+
+    fn wait(&mut self, _from: Option<u32>, _to: Option<u32>) -> bool {
+        false
     }
 }
 

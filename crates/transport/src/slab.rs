@@ -1,0 +1,256 @@
+//! A slab: slots of bytes in a sealed memfd, from one writer to one reader, for what is too large for a word ring.
+//!
+//! The writer fills a slot where it lies, straight from wherever the bytes are, and publishes it with a few words of
+//! head; the reader reads it where it lies and gives it back. So bytes are copied once on either side, and both sides
+//! are at work at once.
+//!
+//! Layout: one page of header, then [`SLOTS`] slots of [`SLOT_BYTES`]. A slot begins with a cache line (length and head);
+//! its bytes follow, aligned to that line. Who wakes whom is as in a word ring: a publication stores the tail, fences and
+//! loads the reader's parked word; a reader that parks stores that word, fences and re-reads the tail.
+//!
+//! The two sides trust each other with the bytes (they were introduced by somebody that both trust): a peer that breaks
+//! the protocol can give the other wrong bytes, and nothing else. Seals, size, counters and lengths are checked.
+
+mod mapping;
+
+use crate::ring::{RingError, park, sealed_memfd};
+use crate::scheduling::poll_until;
+use mapping::Mapping;
+use park::{PARKED_ON_FUTEX, RUNNING};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// Slots of a slab: enough that a side which is scheduled late finds work for as long as the other may be away.
+pub const SLOTS: u32 = 16;
+/// Bytes of a slot, its first line included: small enough that a piece is folded while it is in the second-level cache,
+/// large enough that the hand-over (a fence each side) is under 1 % of copying it. With [`SLOTS`] a slab has 1 MiB and a
+/// page, a pair of workers twice that: the most that a pair holds, and only once they have used it.
+pub const SLOT_BYTES: usize = 64 * 1024;
+/// Words of head in a slot.
+pub const HEAD_WORDS: usize = 8;
+/// Bytes that fit into one slot; a multiple of every element's size.
+pub const PIECE_BYTES_MAX: usize = SLOT_BYTES - mapping::LINE_BYTES;
+
+/// Slots that must be free before a writer that sleeps is woken: a wake-up for each one would be one for each piece.
+const RESUME_SLOTS: u32 = SLOTS / 4;
+
+/// Makes an empty slab.
+///
+/// # Errors
+/// [`RingError::System`] if the kernel refuses.
+pub fn create() -> Result<OwnedFd, RingError> {
+    sealed_memfd("gt-slab", mapping::FILE_BYTES)
+}
+
+/// The writing side; one a slab, used by one thread at a time.
+#[derive(Debug)]
+pub struct SlabWriter {
+    mapping: Mapping,
+    tail: u32,
+    /// As last read and found plausible; the true one is at least this far.
+    head: u32,
+    corrupt: bool,
+}
+
+/// The reading side; one a slab, used by one thread at a time.
+#[derive(Debug)]
+pub struct SlabReader {
+    mapping: Mapping,
+    head: u32,
+    tail: u32,
+    corrupt: bool,
+}
+
+/// What stands at the front of a slab.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    /// The words that the writer gave it.
+    pub head: [u32; HEAD_WORDS],
+    /// Its bytes, where they lie.
+    pub bytes: &'a [u8],
+}
+
+impl SlabWriter {
+    /// Attaches to a slab, going on where its counters are.
+    ///
+    /// # Errors
+    /// [`RingError`] when the descriptor is not a sealed slab, or its counters contradict each other.
+    #[allow(clippy::needless_pass_by_value, reason = "a slab's descriptor is used up by attaching")]
+    pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
+        let mapping = Mapping::new(fd.as_fd())?;
+        let (tail, head) = mapping.counters()?;
+        Ok(Self { mapping, tail, head, corrupt: false })
+    }
+
+    /// True after the reader's counter claimed the impossible; nothing is written from then on.
+    #[must_use]
+    pub fn is_corrupt(&self) -> bool {
+        self.corrupt
+    }
+
+    /// The bytes of the next slot, if one is free: [`PIECE_BYTES_MAX`] of them, to be filled before
+    /// [`publish`](Self::publish).
+    pub fn slot(&mut self) -> Option<&mut [u8]> {
+        if self.free() == 0 {
+            self.refresh();
+        }
+        if self.free() == 0 {
+            return None;
+        }
+        Some(self.mapping.bytes_mut(self.tail))
+    }
+
+    /// Publishes the first `length` bytes of the slot that [`slot`](Self::slot) gave; wakes the reader if it sleeps.
+    /// False, with nothing published, without a free slot or for a length beyond it.
+    pub fn publish(&mut self, head: &[u32; HEAD_WORDS], length: usize) -> bool {
+        let Ok(words) = u32::try_from(length) else { return false };
+        if length > PIECE_BYTES_MAX || self.free() == 0 {
+            return false;
+        }
+        self.mapping.set_head(self.tail, head, words);
+        self.tail = self.tail.wrapping_add(1);
+        self.mapping.header().tail.word.store(self.tail, Ordering::Release);
+        // Pairs with the fence in SlabReader::wait.
+        fence(Ordering::SeqCst);
+        let parked = &self.mapping.header().reader_parked.word;
+        if parked.load(Ordering::Relaxed) == PARKED_ON_FUTEX
+            && park::claim_wake(parked, PARKED_ON_FUTEX)
+        {
+            park::wake(parked);
+        }
+        true
+    }
+
+    /// Waits until a slot is free: polls and yields until `spin` is over, then sleeps until `timeout` is. True when one
+    /// is free. May return early with false, so callers loop and check the peer's life.
+    pub fn wait(&mut self, spin: Duration, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout.min(crate::WAIT_MAX);
+        let ready = || {
+            self.refresh();
+            self.free() > 0 || self.corrupt
+        };
+        if !poll_until(spin.min(timeout), ready) {
+            self.sleep(deadline);
+        }
+        self.refresh();
+        self.free() > 0
+    }
+
+    fn sleep(&mut self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let parked = &self.mapping.header().writer_parked.word;
+        parked.store(RESUME_SLOTS, Ordering::Relaxed);
+        // Pairs with the fence in SlabReader::release.
+        fence(Ordering::SeqCst);
+        let head = self.mapping.header().head.word.load(Ordering::Acquire);
+        if !left.is_zero() && self.tail.wrapping_sub(head) >= SLOTS {
+            let _ = park::sleep_on(parked, RESUME_SLOTS, left);
+        }
+        parked.store(RUNNING, Ordering::Relaxed);
+    }
+
+    fn free(&self) -> u32 {
+        if self.corrupt { 0 } else { SLOTS - self.tail.wrapping_sub(self.head) }
+    }
+
+    /// The true head lies between the last known one and the tail; anything else is a lie.
+    fn refresh(&mut self) {
+        let head = self.mapping.header().head.word.load(Ordering::Acquire);
+        if self.tail.wrapping_sub(head) > self.tail.wrapping_sub(self.head) {
+            self.corrupt = true;
+        } else {
+            self.head = head;
+        }
+    }
+}
+
+impl SlabReader {
+    /// Attaches to a slab, going on where its counters are.
+    ///
+    /// # Errors
+    /// [`RingError`] when the descriptor is not a sealed slab, or its counters contradict each other.
+    #[allow(clippy::needless_pass_by_value, reason = "a slab's descriptor is used up by attaching")]
+    pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
+        let mapping = Mapping::new(fd.as_fd())?;
+        let (tail, head) = mapping.counters()?;
+        Ok(Self { mapping, head, tail, corrupt: false })
+    }
+
+    /// True after the writer claimed the impossible; nothing is read from then on.
+    #[must_use]
+    pub fn is_corrupt(&self) -> bool {
+        self.corrupt
+    }
+
+    /// Looks whether more was published; true if a piece is there.
+    pub fn refresh(&mut self) -> bool {
+        let tail = self.mapping.header().tail.word.load(Ordering::Acquire);
+        let published = tail.wrapping_sub(self.head);
+        self.corrupt |= published > SLOTS || published < self.tail.wrapping_sub(self.head);
+        if !self.corrupt {
+            self.tail = tail;
+        }
+        self.has_piece()
+    }
+
+    /// The first piece of those that the last [`refresh`](Self::refresh) saw.
+    #[must_use]
+    pub fn front(&self) -> Option<Piece<'_>> {
+        if !self.has_piece() {
+            return None;
+        }
+        let (head, length) = self.mapping.head(self.head);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
+        let bytes = self.mapping.bytes(self.head).get(..length)?;
+        Some(Piece { head, bytes })
+    }
+
+    /// Gives the first piece's slot back; wakes the writer if it sleeps and enough are free.
+    pub fn release(&mut self) {
+        if !self.has_piece() {
+            return;
+        }
+        self.head = self.head.wrapping_add(1);
+        self.mapping.header().head.word.store(self.head, Ordering::Release);
+        // Pairs with the fence in SlabWriter::sleep.
+        fence(Ordering::SeqCst);
+        let parked = &self.mapping.header().writer_parked.word;
+        let wanted = parked.load(Ordering::Relaxed);
+        if wanted != RUNNING {
+            self.refresh();
+            let free = SLOTS - self.tail.wrapping_sub(self.head);
+            if free >= wanted.min(SLOTS) && park::claim_wake(parked_of(&self.mapping), wanted) {
+                park::wake(parked_of(&self.mapping));
+            }
+        }
+    }
+
+    /// Waits for a piece: polls and yields until `spin` is over, then sleeps until `timeout` is. True when one is there.
+    /// May return early with false, so callers loop and check the peer's life.
+    pub fn wait(&mut self, spin: Duration, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout.min(crate::WAIT_MAX);
+        let ready = || self.refresh() || self.corrupt;
+        if !poll_until(spin.min(timeout), ready) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.mapping.header().reader_parked.word.store(PARKED_ON_FUTEX, Ordering::Relaxed);
+            // Pairs with the fence in SlabWriter::publish: either it sees us parked, or we its tail.
+            fence(Ordering::SeqCst);
+            let idle = !self.refresh() && !self.corrupt;
+            let parked = &self.mapping.header().reader_parked.word;
+            if idle && !left.is_zero() {
+                let _ = park::sleep_on(parked, PARKED_ON_FUTEX, left);
+            }
+            parked.store(RUNNING, Ordering::Relaxed);
+        }
+        self.refresh()
+    }
+
+    fn has_piece(&self) -> bool {
+        !self.corrupt && self.tail != self.head
+    }
+}
+
+fn parked_of(mapping: &Mapping) -> &std::sync::atomic::AtomicU32 {
+    &mapping.header().writer_parked.word
+}

@@ -1,0 +1,164 @@
+//! The shared memory of a slab. All `unsafe` of the slab is in this file.
+
+#![allow(unsafe_code, reason = "memory shared with another process comes as a raw mapping")]
+
+use super::{HEAD_WORDS, SLOT_BYTES, SLOTS};
+use crate::ring::{Line, RingError, check_seals, to_usize};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::process::Pid;
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const HEADER_BYTES: usize = 4096;
+/// A slot's length and head stand in its first line; its bytes follow.
+pub(super) const LINE_BYTES: usize = 64;
+const MAPPED_BYTES: usize = HEADER_BYTES + to_usize(SLOTS) * SLOT_BYTES;
+/// Size of a slab's file.
+#[allow(clippy::as_conversions, reason = "usize has at most 64 bits")]
+pub(super) const FILE_BYTES: u64 = MAPPED_BYTES as u64;
+
+const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+const _: () = assert!(SLOTS.is_power_of_two(), "a slot's place is its counter's low bits");
+const _: () = assert!(size_of::<SlotHead>() <= LINE_BYTES);
+
+/// The first bytes of the memfd. Counters only grow, wrapping; a slot's place is a counter modulo [`SLOTS`].
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Header {
+    /// Slots published. Written by the writer only.
+    pub(super) tail: Line,
+    /// Slots given back. Written by the reader only.
+    pub(super) head: Line,
+    /// How the reader sleeps, 0 while it runs. The writer zeroes it when it wakes.
+    pub(super) reader_parked: Line,
+    /// Free slots that a sleeping writer waits for, 0 while it runs. The reader zeroes it.
+    pub(super) writer_parked: Line,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct SlotHead {
+    length: AtomicU32,
+    words: [AtomicU32; HEAD_WORDS],
+}
+
+/// A mapped slab, and which side of it we are is for its owner to know.
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    /// The process that mapped: in a forked child the range may by now belong to something else.
+    owner: Pid,
+}
+
+// SAFETY: the memory is shared with another process anyway; which thread holds the mapping makes no difference. It is
+// not Sync: one thread is one side of the slab.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps a slab after checking that no peer can resize it.
+    pub(super) fn new(fd: BorrowedFd<'_>) -> Result<Self, RingError> {
+        check_seals(fd)?;
+        // After the seals: only now can the size no longer change.
+        let status = rustix::fs::fstat(fd).map_err(RingError::system("fstat"))?;
+        let bytes = u64::try_from(status.st_size).unwrap_or(0);
+        if bytes != FILE_BYTES {
+            return Err(RingError::Size { bytes });
+        }
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a null hint lets the kernel choose a free range, so no existing memory is replaced. The file has
+        // MAPPED_BYTES bytes and the seals keep it so: no access in the range is a SIGBUS.
+        let base = unsafe {
+            rustix::mm::mmap(ptr::null_mut(), MAPPED_BYTES, protection, MapFlags::SHARED, fd, 0)
+        }
+        .map_err(RingError::system("mmap"))?;
+        let Some(base) = NonNull::new(base.cast::<u8>()) else {
+            return Err(RingError::system("mmap")(Errno::FAULT));
+        };
+        let mapping = Self { base, owner: rustix::process::getpid() };
+        // SAFETY: the range is exactly the mapping made above; DontFork changes nothing in this process.
+        unsafe { rustix::mm::madvise(base.as_ptr().cast(), MAPPED_BYTES, Advice::LinuxDontFork) }
+            .map_err(RingError::system("madvise"))?;
+        Ok(mapping)
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        // SAFETY: the mapping starts with a Header, page aligned, and lives as long as self. All fields are atomics, so
+        // writes by the other process are allowed behind a shared reference.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    /// Tail and head as the header has them, refused where no honest slab can be in that state.
+    pub(super) fn counters(&self) -> Result<(u32, u32), RingError> {
+        let tail = self.header().tail.word.load(Ordering::Acquire);
+        let head = self.header().head.word.load(Ordering::Acquire);
+        if tail.wrapping_sub(head) > SLOTS {
+            return Err(RingError::Counters { tail, head, capacity: SLOTS });
+        }
+        Ok((tail, head))
+    }
+
+    /// Head and length of the slot of a counter; the length is as the peer wrote it.
+    pub(super) fn head(&self, counter: u32) -> ([u32; HEAD_WORDS], u32) {
+        let slot = self.slot_head(counter);
+        let words = slot.words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        (words, slot.length.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_head(&self, counter: u32, head: &[u32; HEAD_WORDS], length: u32) {
+        let slot = self.slot_head(counter);
+        slot.length.store(length, Ordering::Relaxed);
+        for (word, value) in slot.words.iter().zip(head) {
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    /// The bytes of a published slot.
+    pub(super) fn bytes(&self, counter: u32) -> &[u8] {
+        // SAFETY: the bytes of a slot lie inside the mapping and live as long as self. The slot is published: by the
+        // protocol, which the introduced peer keeps to, it writes there again only after the slot was given back, and
+        // the reader gives it back by `&mut self` of its owner, after this borrow.
+        unsafe { std::slice::from_raw_parts(self.data(counter), SLOT_BYTES - LINE_BYTES) }
+    }
+
+    /// The bytes of a slot that is free.
+    pub(super) fn bytes_mut(&mut self, counter: u32) -> &mut [u8] {
+        // SAFETY: as in `bytes`; a free slot is the writer's alone until it publishes it, by `&mut self` of its owner.
+        unsafe { std::slice::from_raw_parts_mut(self.data(counter), SLOT_BYTES - LINE_BYTES) }
+    }
+
+    fn data(&self, counter: u32) -> *mut u8 {
+        // SAFETY: the line at the front of a slot is inside it.
+        unsafe { self.slot(counter).add(LINE_BYTES) }.as_ptr()
+    }
+
+    fn slot_head(&self, counter: u32) -> &SlotHead {
+        // SAFETY: a slot begins with its head, aligned to a page; all fields are atomics; it lives as long as self.
+        unsafe { self.slot(counter).cast::<SlotHead>().as_ref() }
+    }
+
+    fn slot(&self, counter: u32) -> NonNull<u8> {
+        let place = to_usize(counter & (SLOTS - 1));
+        // SAFETY: `place` is below SLOTS, so the slot lies inside the mapping.
+        unsafe { self.base.add(HEADER_BYTES + place * SLOT_BYTES) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if rustix::process::getpid() != self.owner {
+            return; // After fork: nothing of ours is mapped here (MADV_DONTFORK).
+        }
+        // SAFETY: exactly the range that new mapped, in the same process; self is going away, and all references into
+        // the range borrow from self.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), MAPPED_BYTES) };
+        debug_assert_eq!(unmapped, Ok(()), "munmap of a slab");
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Mapping").field("base", &self.base).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,240 @@
+//! Folding the shards of a group, element by element in the group's order.
+//!
+//! Loops over fixed-size chunks of bytes, so that the compiler makes vector instructions of them and no alignment is
+//! needed. Half precision is added in single precision and rounded once, at the end, as a kernel on one device does.
+
+use crate::Fold;
+use gt_protocol::Dtype;
+
+/// An element: read from bytes, folded in a type of its own that may be wider, written back.
+trait Element<const SIZE: usize> {
+    type Wide: Copy;
+    fn read(bytes: [u8; SIZE]) -> Self::Wide;
+    fn write(value: Self::Wide) -> [u8; SIZE];
+    fn sum(left: Self::Wide, right: Self::Wide) -> Self::Wide;
+    fn product(left: Self::Wide, right: Self::Wide) -> Self::Wide;
+    fn max(left: Self::Wide, right: Self::Wide) -> Self::Wide;
+    fn min(left: Self::Wide, right: Self::Wide) -> Self::Wide;
+}
+
+/// Folds `shards`, each as long as `out`, in their order into `out`. Integers wrap, a NaN stays, bools are numbers of
+/// one bit: their sum is "any".
+pub fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
+    match dtype {
+        Dtype::Bool => by_fold::<Bit, 1>(fold, shards, out),
+        Dtype::U8 => by_fold::<u8, 1>(fold, shards, out),
+        Dtype::I8 => by_fold::<i8, 1>(fold, shards, out),
+        Dtype::I16 => by_fold::<i16, 2>(fold, shards, out),
+        Dtype::I32 => by_fold::<i32, 4>(fold, shards, out),
+        Dtype::I64 => by_fold::<i64, 8>(fold, shards, out),
+        Dtype::F16 => by_fold::<Half, 2>(fold, shards, out),
+        Dtype::Bf16 => by_fold::<Brain, 2>(fold, shards, out),
+        Dtype::F32 => by_fold::<f32, 4>(fold, shards, out),
+        Dtype::F64 => by_fold::<f64, 8>(fold, shards, out),
+    }
+}
+
+fn by_fold<T: Element<SIZE>, const SIZE: usize>(fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
+    match fold {
+        Fold::Sum => all::<T, SIZE>(shards, out, T::sum),
+        Fold::Product => all::<T, SIZE>(shards, out, T::product),
+        Fold::Max => all::<T, SIZE>(shards, out, T::max),
+        Fold::Min => all::<T, SIZE>(shards, out, T::min),
+    }
+}
+
+/// Elements whose wide sums are kept at a time.
+const CHUNK: usize = 256;
+
+fn all<T: Element<SIZE>, const SIZE: usize>(
+    shards: &[&[u8]],
+    out: &mut [u8],
+    join: impl Fn(T::Wide, T::Wide) -> T::Wide,
+) {
+    let Some((first, others)) = shards.split_first() else { return };
+    if let [second] = others {
+        let pairs = elements::<SIZE>(first).iter().zip(elements::<SIZE>(second));
+        for (to, (&left, &right)) in out.as_chunks_mut::<SIZE>().0.iter_mut().zip(pairs) {
+            *to = T::write(join(T::read(left), T::read(right)));
+        }
+        return;
+    }
+    let mut start = 0;
+    for out in out.chunks_mut(CHUNK * SIZE) {
+        let end = start + out.len();
+        let mut sums = [T::read([0; SIZE]); CHUNK];
+        for (sum, &element) in sums.iter_mut().zip(part::<SIZE>(first, start, end)) {
+            *sum = T::read(element);
+        }
+        for other in others {
+            for (sum, &element) in sums.iter_mut().zip(part::<SIZE>(other, start, end)) {
+                *sum = join(*sum, T::read(element));
+            }
+        }
+        for (to, &sum) in out.as_chunks_mut::<SIZE>().0.iter_mut().zip(&sums) {
+            *to = T::write(sum);
+        }
+        start = end;
+    }
+}
+
+fn elements<const SIZE: usize>(bytes: &[u8]) -> &[[u8; SIZE]] {
+    bytes.as_chunks::<SIZE>().0
+}
+
+fn part<const SIZE: usize>(bytes: &[u8], start: usize, end: usize) -> &[[u8; SIZE]] {
+    elements(bytes.get(start..end).unwrap_or_default())
+}
+
+macro_rules! integer {
+    ($($type:ty, $size:literal;)*) => {$(
+        impl Element<$size> for $type {
+            type Wide = Self;
+            fn read(bytes: [u8; $size]) -> Self {
+                Self::from_le_bytes(bytes)
+            }
+            fn write(value: Self) -> [u8; $size] {
+                value.to_le_bytes()
+            }
+            fn sum(left: Self, right: Self) -> Self {
+                left.wrapping_add(right)
+            }
+            fn product(left: Self, right: Self) -> Self {
+                left.wrapping_mul(right)
+            }
+            fn max(left: Self, right: Self) -> Self {
+                Ord::max(left, right)
+            }
+            fn min(left: Self, right: Self) -> Self {
+                Ord::min(left, right)
+            }
+        }
+    )*};
+}
+
+integer! { u8, 1; i8, 1; i16, 2; i32, 4; i64, 8; }
+
+struct Bit;
+
+impl Element<1> for Bit {
+    type Wide = u8;
+    fn read([byte]: [u8; 1]) -> u8 {
+        u8::from(byte != 0)
+    }
+    fn write(value: u8) -> [u8; 1] {
+        [value]
+    }
+    fn sum(left: u8, right: u8) -> u8 {
+        left | right
+    }
+    fn product(left: u8, right: u8) -> u8 {
+        left & right
+    }
+    fn max(left: u8, right: u8) -> u8 {
+        left | right
+    }
+    fn min(left: u8, right: u8) -> u8 {
+        left & right
+    }
+}
+
+/// The larger of two, or the first that is no number.
+fn larger<T: PartialOrd + Copy>(left: T, right: T) -> T {
+    #[allow(
+        clippy::neg_cmp_op_on_partial_ord,
+        reason = "it is false for what is no number, and must be"
+    )]
+    let right_wins = !(left >= right) && is_number(&left);
+    if right_wins { right } else { left }
+}
+
+fn smaller<T: PartialOrd + Copy>(left: T, right: T) -> T {
+    #[allow(
+        clippy::neg_cmp_op_on_partial_ord,
+        reason = "it is false for what is no number, and must be"
+    )]
+    let right_wins = !(left <= right) && is_number(&left);
+    if right_wins { right } else { left }
+}
+
+fn is_number<T: PartialOrd>(value: &T) -> bool {
+    value.partial_cmp(value).is_some()
+}
+
+macro_rules! float {
+    ($($name:ty, $wide:ty, $size:literal, $read:expr, $write:expr;)*) => {$(
+        impl Element<$size> for $name {
+            type Wide = $wide;
+            fn read(bytes: [u8; $size]) -> $wide {
+                ($read)(bytes)
+            }
+            fn write(value: $wide) -> [u8; $size] {
+                ($write)(value)
+            }
+            fn sum(left: $wide, right: $wide) -> $wide {
+                left + right
+            }
+            fn product(left: $wide, right: $wide) -> $wide {
+                left * right
+            }
+            fn max(left: $wide, right: $wide) -> $wide {
+                larger(left, right)
+            }
+            fn min(left: $wide, right: $wide) -> $wide {
+                smaller(left, right)
+            }
+        }
+    )*};
+}
+
+struct Half;
+struct Brain;
+
+float! {
+    f32, f32, 4, f32::from_le_bytes, f32::to_le_bytes;
+    f64, f64, 8, f64::from_le_bytes, f64::to_le_bytes;
+    Half, f32, 2, |bytes| half_to_single(u16::from_le_bytes(bytes)), |value| single_to_half(value).to_le_bytes();
+    Brain, f32, 2, |bytes| f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16),
+        |value| single_to_brain(value).to_le_bytes();
+}
+
+/// 2^112: the difference of the two formats' exponent biases.
+const REBIAS: f32 = f32::from_bits((127 + 112) << 23);
+const SIGN: u32 = 0x8000_0000;
+
+/// Without branches: shifted into place, a half is too small by 2^112, subnormal or not.
+fn half_to_single(half: u16) -> f32 {
+    let bits = u32::from(half);
+    let magnitude = (bits & 0x7fff) << 13;
+    let scaled = (f32::from_bits(magnitude) * REBIAS).to_bits();
+    // Infinities and NaNs keep their largest exponent.
+    let scaled = if magnitude >= 0x0f80_0000 { magnitude | 0x7f80_0000 } else { scaled };
+    f32::from_bits(scaled | (bits & 0x8000) << 16)
+}
+
+/// Rounds to nearest, ties to even.
+pub(crate) fn single_to_half(single: f32) -> u16 {
+    let bits = single.to_bits();
+    let magnitude = bits & !SIGN;
+    // A number that is normal as a half: rebias, and round what is shifted out.
+    let odd = magnitude >> 13 & 1;
+    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
+    // One that is not: adding 0.5 leaves the rounded bits at the end of the fraction.
+    let small = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
+    let finite = if magnitude < 113 << 23 { small } else { normal };
+    let overflown = if magnitude >= 0x477f_f000 { 0x7c00 } else { finite };
+    let half = if magnitude > 0x7f80_0000 { 0x7e00 } else { overflown };
+    low(half | (bits & SIGN) >> 16)
+}
+
+/// Rounds to nearest, ties to even.
+pub(crate) fn single_to_brain(single: f32) -> u16 {
+    let bits = single.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    low(if bits & !SIGN > 0x7f80_0000 { bits >> 16 | 0x40 } else { rounded })
+}
+
+#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "the low half is meant")]
+const fn low(bits: u32) -> u16 {
+    bits as u16
+}

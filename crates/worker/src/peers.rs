@@ -1,0 +1,80 @@
+//! What a machine needs from whatever reaches other workers.
+
+use crate::{Cause, Fault};
+use gt_protocol::message::FailureClass;
+
+/// One message from a worker to another: the tag of its instruction, and which of that instruction's hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stream {
+    pub tag: u64,
+    pub hop: u32,
+}
+
+/// How far a message is: of its `total` bytes those `from` and up to `to` can be had now.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub total: usize,
+    pub from: usize,
+    pub to: usize,
+}
+
+/// What is here of a message.
+#[derive(Clone, Copy, Debug)]
+pub enum Front<'a> {
+    Nothing,
+    /// The next bytes, and how many the whole message has; none only where it has none.
+    Bytes {
+        total: u64,
+        bytes: &'a [u8],
+    },
+    /// The sender's part has failed, and this stands in the place of the rest.
+    Failure(&'a Cause),
+}
+
+/// A worker that nobody can reach any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("worker {0} is gone")]
+pub struct PeerLost(pub u32);
+
+/// The other workers. A message goes out and comes in piece by piece, so that one side works on what the other has
+/// sent so far. Nothing here waits but [`wait`](Self::wait).
+pub trait Peers {
+    /// An instruction with this tag begins. What comes under other tags is kept aside until its own turn: two workers
+    /// that send each other more than the way between them holds must not wait for each other.
+    fn begin(&mut self, tag: u64);
+
+    /// It is over. Unless it ended `well`, what still comes under the tag is for nobody.
+    fn end(&mut self, tag: u64, well: bool);
+
+    /// Takes note of what has come.
+    fn poll(&mut self);
+
+    /// Sends the next bytes of a message, as many as have room, which `fill` writes where they are to be; how many, or
+    /// `None` while there is no room. A message without bytes is sent by one call too.
+    fn push(
+        &mut self,
+        peer: u32,
+        stream: Stream,
+        progress: Progress,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Option<usize>, PeerLost>;
+
+    /// Ends a message with a failure; false while there is no room.
+    fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost>;
+
+    /// What is here of a message from `peer`, as of the last [`poll`](Self::poll).
+    fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost>;
+
+    /// Gives up the first `bytes` of what [`front`](Self::front) showed.
+    fn release(&mut self, peer: u32, stream: Stream, bytes: usize);
+
+    /// Waits a little for bytes from one worker or for room to another. False to break off at once, without a word to
+    /// anybody: so a simulator leaves an instruction that it will run again.
+    fn wait(&mut self, from: Option<u32>, to: Option<u32>) -> bool;
+}
+
+impl From<PeerLost> for Fault {
+    fn from(lost: PeerLost) -> Self {
+        Self::new(FailureClass::WorkerLost, lost.to_string())
+    }
+}

@@ -3,7 +3,9 @@
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, create, send_record, socket_pair,
 };
-use pyo3::exceptions::{PyConnectionError, PyTimeoutError};
+use gt_protocol::text::NoNames;
+use gt_protocol::{Id, Operand};
+use pyo3::exceptions::{PyConnectionError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -75,6 +77,34 @@ impl WorkerDoor {
         Ok(())
     }
 
+    /// Publishes the instructions of a trace's lines; their numbers are the worker's slots.
+    ///
+    /// Raises:
+    ///     `ValueError`: A line is no instruction.
+    fn instruct(&mut self, py: Python<'_>, lines: &str) -> PyResult<()> {
+        let refused = |line: &str, error: &dyn std::fmt::Display| {
+            PyValueError::new_err(format!("{line}: {error}"))
+        };
+        let (mut words, mut payload) = (Vec::new(), Vec::new());
+        for line in lines.lines() {
+            let parsed = gt_protocol::text::parse(line, &mut NoNames, &mut payload);
+            let Some(mut instruction) = parsed.map_err(|error| refused(line, &error))? else {
+                continue;
+            };
+            for id in &mut instruction.outputs {
+                *id = slot(*id);
+            }
+            for operand in &mut instruction.operands {
+                if let Operand::Value(id) = operand {
+                    *id = slot(*id);
+                }
+            }
+            gt_protocol::wire::encode(&instruction, &mut words)
+                .map_err(|error| refused(line, &error))?;
+        }
+        self.write(py, bytemuck::cast_slice(&words))
+    }
+
     /// The words that have come, at least one.
     ///
     /// Raises:
@@ -97,6 +127,11 @@ impl WorkerDoor {
         let record = ControlRecord { kind: ControlKind::Peer, index, value: 0 };
         send_record(self.control.as_fd(), &record, &[to.as_fd(), from.as_fd()]).map_err(connection)
     }
+}
+
+/// The slot of this number.
+fn slot(id: Id) -> Id {
+    Id::slot(u32::try_from(id.parts().0).unwrap_or(u32::MAX))
 }
 
 fn ring() -> PyResult<OwnedFd> {

@@ -23,6 +23,7 @@ class SessionOptions:
     threads: int | None
     cores: int
     instruction_log: str | None
+    prices: str | None
     verbose: bool
     address: str | None
 
@@ -73,6 +74,7 @@ def session_options() -> SessionOptions:
         threads=whole_number("GT_THREADS"),
         cores=cores,
         instruction_log=os.environ.get("GT_INSTRUCTION_LOG") or None,
+        prices=os.environ.get("GT_PRICES") or None,
         verbose=flag("GT_VERBOSE"),
         address=os.environ.get("GT_ADDRESS") or None,
     )

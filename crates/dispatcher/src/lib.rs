@@ -21,6 +21,7 @@ mod session;
 mod worker;
 
 pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
+pub use plan::{Prices, PricesError};
 
 use event::number_of;
 use failure::Failure;
@@ -46,7 +47,8 @@ pub struct Dispatcher {
     /// Words of the instruction that is being planned.
     scratch: Vec<u32>,
     moved_bytes: u64,
-    prices: plan::Prices,
+    prices: Prices,
+    plans: plan::Plans,
 }
 
 impl Dispatcher {
@@ -57,6 +59,12 @@ impl Dispatcher {
     /// Whether [`Sink::trace`] is called for each instruction.
     pub fn set_tracing(&mut self, tracing: bool) {
         self.tracing = tracing;
+    }
+
+    /// What work and traffic cost: the planner weighs layouts by it.
+    pub fn set_prices(&mut self, prices: Prices) {
+        self.prices = prices;
+        self.plans.forget();
     }
 
     /// Opens a session. Its first tensors live on the worker with the fewest sessions.

@@ -3,6 +3,7 @@
 //! A value on one worker is the common case and takes the short way (`local`). Where an operand is spread over several
 //! workers, `spread` asks the sharding rules; without an answer everything is made whole first.
 
+mod cache;
 mod choose;
 mod cost;
 mod local;
@@ -11,7 +12,8 @@ mod scoped;
 mod spread;
 mod words;
 
-pub use cost::Prices;
+pub(crate) use cache::Plans;
+pub use cost::{Prices, PricesError};
 
 use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink, TraceNotes};

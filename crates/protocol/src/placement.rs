@@ -15,6 +15,7 @@ pub use text::LayoutError;
 
 use crate::Dims;
 use smallvec::SmallVec;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// How partial results become one.
@@ -68,11 +69,26 @@ impl Placement {
 pub type Placements = SmallVec<[Placement; 2]>;
 
 /// A mesh and the placements on it. Cheap to copy.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Eq)]
 pub struct Layout(Arc<Parts>);
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+impl PartialEq for Layout {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+/// By the digest that was taken when it was made.
+impl Hash for Layout {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.digest.hash(state);
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
 struct Parts {
+    /// First, so that layouts that differ are found to differ at once.
+    digest: u64,
     mesh: Mesh,
     placements: Placements,
     single: Option<u32>,
@@ -88,7 +104,10 @@ impl Layout {
             }
         }
         let single = mesh.single();
-        Self(Arc::new(Parts { mesh, placements, single }))
+        let mut hasher = DefaultHasher::new();
+        (&mesh, &placements).hash(&mut hasher);
+        let digest = hasher.finish();
+        Self(Arc::new(Parts { digest, mesh, placements, single }))
     }
 
     /// All of it on every member.

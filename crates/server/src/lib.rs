@@ -28,14 +28,14 @@ pub use sleep::SleepError;
 pub use tokens::TokenFileError;
 
 use bell::Bell;
-use gt_dispatcher::Dispatcher;
+use gt_dispatcher::{Dispatcher, Prices, PricesError};
 use gt_transport::DescriptorError;
 use outbox::Outbox;
 use pump::Pump;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokens::Tokens;
 use tokio::sync::{mpsc, oneshot};
@@ -51,6 +51,8 @@ pub enum ServeError {
     Listen(#[from] ListenError),
     #[error("cannot write the instruction log {}: {source}", path.display())]
     Trace { path: PathBuf, source: io::Error },
+    #[error("cannot read the prices {}: {why}", path.display())]
+    Prices { path: PathBuf, why: String },
     #[error(transparent)]
     Bell(#[from] DescriptorError),
     #[error(transparent)]
@@ -89,6 +91,9 @@ pub fn run(options: &Options) -> Result<(), ServeError> {
     raise_descriptor_limit();
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(trace.is_some());
+    if let Some(path) = &options.prices {
+        dispatcher.set_prices(read_prices(path)?);
+    }
     let bell = Arc::new(Bell::new()?);
     // Without a limit: see `Tidings`.
     let (tidings, heard) = mpsc::unbounded_channel();
@@ -104,6 +109,12 @@ pub fn run(options: &Options) -> Result<(), ServeError> {
     let served = net::serve(start, options);
     core.join().map_err(|_| ServeError::Panic)??;
     Ok(served?)
+}
+
+fn read_prices(path: &Path) -> Result<Prices, ServeError> {
+    let failed = |why: String| ServeError::Prices { path: path.to_owned(), why };
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    text.parse().map_err(|error: PricesError| failed(error.to_string()))
 }
 
 fn open_trace(options: &Options) -> Result<Option<Trace>, ServeError> {

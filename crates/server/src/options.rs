@@ -21,6 +21,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --token-file FILE      a line `name token` for each user; nobody else may connect
   --log-level LEVEL      error, warn, info (default) or debug, on stderr
   --instruction-log FILE write a line for each instruction
+  --prices FILE          what work and traffic cost, for the planner: lines NAME=MICROSECONDS
   --log-payloads         keep payloads too, in FILE.d/
   -h, --help, --version
 ";
@@ -34,6 +35,7 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     pub log_level: Level,
     pub instruction_log: Option<PathBuf>,
+    pub prices: Option<PathBuf>,
     pub log_payloads: bool,
 }
 
@@ -73,6 +75,7 @@ impl Command {
             token_file: None,
             log_level: Level::INFO,
             instruction_log: None,
+            prices: None,
             log_payloads: false,
         };
         while let Some(argument) = parser.next()? {
@@ -84,6 +87,7 @@ impl Command {
                 Long("token-file") => options.token_file = Some(parser.value()?.into()),
                 Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
                 Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
+                Long("prices") => options.prices = Some(parser.value()?.into()),
                 Long("log-payloads") => options.log_payloads = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("version") => return Ok(Self::Version),

@@ -2,6 +2,8 @@
 
 use gt_protocol::placement::Placement;
 use gt_protocol::{Family, Meta, Op};
+use std::fmt;
+use std::str::FromStr;
 
 /// Prices of one cluster in microseconds: defaults until a probe has measured them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,6 +18,55 @@ pub struct Prices {
     pub touch: f64,
     /// One kernel.
     pub kernel: f64,
+}
+
+/// Names of the prices in a text, in order.
+const NAMES: [&str; 5] = ["message", "byte", "flop", "touch", "kernel"];
+
+/// A text that is no list of prices.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "line {line}: {text:?} is no price; a line is NAME=MICROSECONDS, with a name of {NAMES:?} and a number from 0 on"
+)]
+pub struct PricesError {
+    /// Counted from 1.
+    pub line: usize,
+    pub text: String,
+}
+
+/// One price a line; what stands after `#` is a comment. Prices that are absent have their default.
+impl FromStr for Prices {
+    type Err = PricesError;
+
+    fn from_str(text: &str) -> Result<Self, PricesError> {
+        let mut prices = Self::default();
+        for (number, line) in (1..).zip(text.lines()) {
+            let said = line.split('#').next().unwrap_or_default().trim();
+            if said.is_empty() {
+                continue;
+            }
+            let value = said.split_once('=').and_then(|(name, value)| {
+                let place = NAMES.iter().position(|known| *known == name.trim())?;
+                let value: f64 = value.trim().parse().ok()?;
+                (value.is_finite() && value >= 0.0).then_some((place, value))
+            });
+            let mut all = prices.all();
+            let Some((place, value)) =
+                value.and_then(|(place, value)| Some((all.get_mut(place)?, value)))
+            else {
+                return Err(PricesError { line: number, text: said.to_owned() });
+            };
+            **place = value;
+        }
+        Ok(prices)
+    }
+}
+
+impl fmt::Display for Prices {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut prices = *self;
+        NAMES.iter().zip(prices.all()).try_for_each(|(name, value)| writeln!(out, "{name}={value}"))
+    }
 }
 
 impl Default for Prices {
@@ -35,6 +86,11 @@ fn real(count: u64) -> f64 {
 }
 
 impl Prices {
+    fn all(&mut self) -> [&mut f64; 5] {
+        let Self { message, byte, flop, touch, kernel } = self;
+        [message, byte, flop, touch, kernel]
+    }
+
     /// An operand that lies as `have` along a mesh dimension of `members` is to lie as `want`. `bytes` are those of the
     /// value over the other dimensions' pieces.
     pub fn change(&self, have: &Placement, want: &Placement, bytes: u64, members: usize) -> f64 {
@@ -74,5 +130,24 @@ impl Prices {
             outputs.iter().filter_map(|meta| u64::try_from(meta.elements()).ok()).sum();
         let flops = 2.0 * real(results) * real(u64::try_from(inner).unwrap_or(1));
         (flops * self.flop).max(memory) + self.kernel
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Prices;
+
+    #[test]
+    fn prices_are_read_as_they_are_written() {
+        let prices = Prices { message: 3.5, byte: 0.0, ..Prices::default() };
+        assert_eq!(prices.to_string().parse(), Ok(prices));
+        let text = "# of a fast network\n message = 0.5 # us\n\nbyte=1e-5";
+        let read: Prices = text.parse().unwrap();
+        assert_eq!(read, Prices { message: 0.5, byte: 1e-5, ..Prices::default() });
+        for (text, line) in
+            [("mess=1", 1), ("byte=1\nflop=x", 2), ("touch=-1", 1), ("kernel=inf", 1)]
+        {
+            assert_eq!(text.parse::<Prices>().unwrap_err().line, line);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The long way: operands on several workers. Bring every operand to where and how the chosen strategy needs it, and
 //! run on each member. What is partial stays so until something needs it whole.
 
+use super::cache::{Key, Plan};
 use super::choose::{Asked, Choice, Lies, choose};
 use crate::event::{SessionId, Sink};
 use crate::handle::{Shards, Slots};
@@ -11,6 +12,7 @@ use gt_protocol::rules::spread::{Program, Question, Source, SpreadArg, Step, mad
 use gt_protocol::rules::{Arg, Outputs, RuleError, infer};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// An operand of a plan.
 #[derive(Clone, Debug)]
@@ -109,14 +111,28 @@ impl Mover<'_> {
         operands: &[Given],
         mesh: &Mesh,
     ) -> Result<Placed, RuleError> {
-        let lies: SmallVec<[Lies; 4]> = operands.iter().map(|given| lies(given, mesh)).collect();
-        if let Some(program) = rewritten(run, &lies, mesh) {
-            return self.run_program(run, &program, operands, mesh);
+        match self.plan(run, operands, mesh) {
+            Plan::Steps(program) => self.run_program(run, &program, operands, mesh),
+            Plan::One(choice) => Ok(self.run_one(run, operands, mesh, &choice)),
         }
-        let asked =
-            Asked { op: run.op, attrs: run.attrs, outputs: run.outputs, prices: &self.core.prices };
-        let choice = choose(&asked, mesh, &lies);
-        Ok(self.run_one(run, operands, mesh, &choice))
+    }
+
+    /// How to run it, as it was found before or found out now.
+    fn plan(&mut self, run: Run<'_>, operands: &[Given], mesh: &Mesh) -> Plan {
+        let key = Key::new(&run, operands, mesh);
+        if let Some(plan) = self.core.plans.get(&key) {
+            return plan;
+        }
+        let lies: SmallVec<[Lies; 4]> = operands.iter().map(|given| lies(given, mesh)).collect();
+        let plan = if let Some(program) = rewritten(run, &lies, mesh) {
+            Plan::Steps(Arc::new(program))
+        } else {
+            let Run { op, attrs, outputs, .. } = run;
+            let asked = Asked { op, attrs, outputs, prices: &self.core.prices };
+            Plan::One(Arc::new(choose(&asked, mesh, &lies)))
+        };
+        self.core.plans.keep(key, plan.clone());
+        plan
     }
 
     fn run_program(
@@ -142,12 +158,23 @@ impl Mover<'_> {
             made.push(placed);
         }
         let mut results = Placed::new();
+        let mut taken: SmallVec<[Source; 2]> = SmallVec::new();
         for (source, wanted) in program.results.iter().zip(run.outputs) {
             let Given::Value(held) = self.resolve(*source, operands, &made) else { continue };
-            results.push(self.finished(held, *wanted, mesh)?);
+            let as_it_is = held.meta == *wanted && !taken.contains(source);
+            if as_it_is && matches!(source, Source::Step(..)) {
+                taken.push(*source);
+                results.push((held.meta, held.shards));
+            } else {
+                results.push(self.finished(held, *wanted, mesh)?);
+            }
         }
-        for (_, shards) in made.into_iter().flatten() {
-            self.free_shards(&shards);
+        for (step, placed) in made.into_iter().enumerate() {
+            for (output, (_, shards)) in placed.into_iter().enumerate() {
+                if !taken.contains(&Source::Step(step, output)) {
+                    self.free_shards(&shards);
+                }
+            }
         }
         Ok(results)
     }

@@ -1,6 +1,7 @@
 //! An arrangement of workers.
 
 use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Dimensions of a mesh.
@@ -10,10 +11,22 @@ pub const MESH_MEMBERS_MAX: usize = 4096;
 
 /// Workers by index in one, two or three dimensions, the last one the fastest. Meshes of one member are where
 /// unsharded values live.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Eq)]
 pub struct Mesh(Arc<Parts>);
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+impl PartialEq for Mesh {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Hash for Mesh {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.0.shape, &self.0.members).hash(state);
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
 struct Parts {
     shape: SmallVec<[usize; MESH_DIMS_MAX]>,
     members: Box<[u32]>,

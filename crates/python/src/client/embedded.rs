@@ -2,7 +2,7 @@
 
 use super::answers::Answers;
 use super::door::{Door, Inbox, SharedInbox};
-use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, Message};
 use gt_protocol::text::{self, Names, PayloadText};
 use gt_protocol::{Instruction, Meta, Op, wire};
@@ -87,6 +87,11 @@ impl Embedded {
         core.set_tracing(log.is_some());
         let session = core.open_session();
         Self { core, session, links, scratch: Vec::new(), log, backend }
+    }
+
+    /// What work and traffic cost, for the planner.
+    pub(crate) fn set_prices(&mut self, prices: Prices) {
+        self.core.set_prices(prices);
     }
 
     fn split<'a>(&'a mut self, answers: &'a mut Answers) -> (&'a mut Dispatcher, Outputs<'a>) {

@@ -2,6 +2,7 @@
 
 use super::embedded::{Embedded, Link, Log, ring_inbox};
 use super::runtime;
+use gt_dispatcher::Prices;
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, create, send_record, slab, socket_pair,
 };
@@ -38,6 +39,8 @@ pub(crate) struct Options {
     #[pyo3(attribute)]
     instruction_log: Option<String>,
     #[pyo3(attribute)]
+    prices: Option<String>,
+    #[pyo3(attribute)]
     verbose: bool,
     #[pyo3(attribute)]
     address: Option<String>,
@@ -52,6 +55,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     }
     // A mistake in it is told before anything starts.
     py.import("gt.config.scopes")?.call_method0("read_environment")?;
+    let prices = options.prices.as_deref().map_or_else(|| Ok(Prices::default()), read_prices)?;
     let wanted = runtime::with(py, |runtime| runtime.workers).or(options.workers);
     let count = wanted.unwrap_or(options.gpus).max(1);
     let links = start_workers(&options, count).map_err(|error| {
@@ -62,7 +66,8 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
         Some(path) => Some(open_log(path)?),
     };
     let announce = log.is_some();
-    let door = Embedded::new(links, log, options.backend.clone());
+    let mut door = Embedded::new(links, log, options.backend.clone());
+    door.set_prices(prices);
     if options.verbose {
         use super::door::Door;
         announce_start(py, &door.describe())?;
@@ -70,6 +75,13 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     runtime::install(py, Box::new(door), announce, None);
     py.import("gt.session")?.call_method0("register_exit")?;
     Ok(())
+}
+
+/// The prices in the file that `GT_PRICES` names.
+fn read_prices(path: &str) -> PyResult<Prices> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| PyOSError::new_err(format!("GT_PRICES={path}: {error}")))?;
+    text.parse().map_err(|error| PyValueError::new_err(format!("GT_PRICES={path}, {error}")))
 }
 
 pub(crate) fn announce_start(py: Python<'_>, text: &str) -> PyResult<()> {

@@ -1,0 +1,113 @@
+//! What the planner takes for one instruction on cut operands: planned before (hit) and for the first time (miss), on
+//! meshes of one, two and three dimensions. Budgets: 2 us, 20 us, 20 us, 50 us (DESIGN section 4).
+
+#![allow(clippy::unwrap_used, reason = "a program that cannot go on says why by where it stops")]
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::message::Message;
+use gt_protocol::text::{NoNames, parse};
+use gt_protocol::{Id, Instruction};
+use std::hint::black_box;
+
+/// Counts words as a ring would take them.
+struct Ring(Vec<u32>);
+
+impl Sink for Ring {
+    fn worker(&mut self, _: WorkerIndex, instruction: &Instruction<'_>) {
+        self.0.clear();
+        gt_protocol::wire::encode(instruction, &mut self.0).unwrap();
+        black_box(&self.0);
+    }
+    fn free(&mut self, _: WorkerIndex, slots: &[u32]) {
+        black_box(slots);
+    }
+    fn worker_message(&mut self, _: WorkerIndex, _: &Message<'_>) {}
+    fn session(&mut self, _: SessionId, _: &Message<'_>) {}
+    fn trace(&mut self, _: SessionId, _: &Instruction<'_>, _: &TraceNotes<'_>) {}
+}
+
+fn instruction(line: &str) -> Instruction<'static> {
+    let mut payload = Vec::new();
+    let mut parsed = parse(line, &mut NoNames, &mut payload).unwrap().unwrap();
+    parsed.payload = &[];
+    let Instruction { op, tag, signal, consumes, outputs, operands, attrs, .. } = parsed;
+    Instruction { op, tag, signal, consumes, outputs, operands, attrs, payload: &[] }
+}
+
+/// A product of two cut matrices on such a mesh.
+struct Case {
+    dispatcher: Dispatcher,
+    session: SessionId,
+    ring: Ring,
+    product: Instruction<'static>,
+}
+
+impl Case {
+    fn new(workers: u32, layouts: [&str; 2]) -> Self {
+        let mut case = Self {
+            dispatcher: Dispatcher::new(),
+            session: SessionId(0),
+            ring: Ring(Vec::new()),
+            product: instruction("%4 = matmul %2 %3"),
+        };
+        for index in 0..workers {
+            case.dispatcher.handle(Event::WorkerJoined { index }, &mut case.ring);
+        }
+        case.session = case.dispatcher.open_session();
+        let [left, right] = layouts;
+        for line in [
+            "%0 = full size=[8,512,512] value=0 dtype=f32".to_owned(),
+            "%1 = full size=[8,512,512] value=0 dtype=f32".to_owned(),
+            format!("%2 = distribute %0 layout=\"{left}\""),
+            format!("%3 = distribute %1 layout=\"{right}\""),
+        ] {
+            case.emit(&instruction(&line));
+        }
+        case
+    }
+
+    fn emit(&mut self, instruction: &Instruction<'_>) {
+        self.dispatcher.instruction(self.session, instruction, &mut self.ring).unwrap();
+    }
+
+    fn product(&mut self) {
+        let product = std::mem::replace(&mut self.product, Instruction::new(gt_protocol::Op::Free));
+        self.emit(&product);
+        self.product = product;
+        let slot = Id::slot(4).as_slot().unwrap();
+        self.dispatcher.release(self.session, &[slot], &mut self.ring).unwrap();
+    }
+}
+
+fn plan(criterion: &mut Criterion) {
+    let cases = [
+        ("one", 2, ["shard(1)@[0,1]", "replicate@[0,1]"]),
+        ("two", 4, ["shard(0),shard(1)@[[0,1],[2,3]]", "shard(0),replicate@[[0,1],[2,3]]"]),
+        (
+            "three",
+            8,
+            [
+                "shard(0),shard(1),shard(2)@[[[0,1],[2,3]],[[4,5],[6,7]]]",
+                "shard(0),replicate,shard(1)@[[[0,1],[2,3]],[[4,5],[6,7]]]",
+            ],
+        ),
+    ];
+    for (name, workers, layouts) in cases {
+        let mut case = Case::new(workers, layouts);
+        criterion.bench_function(&format!("plan/hit/{name}"), |bencher| {
+            bencher.iter(|| case.product());
+        });
+        let case = std::cell::RefCell::new(Case::new(workers, layouts));
+        criterion.bench_function(&format!("plan/miss/{name}"), |bencher| {
+            bencher.iter_batched(
+                || case.borrow_mut().dispatcher.set_prices(Prices::default()),
+                |()| case.borrow_mut().product(),
+                BatchSize::PerIteration,
+            );
+        });
+    }
+}
+
+criterion_group!(benches, plan);
+criterion_main!(benches);

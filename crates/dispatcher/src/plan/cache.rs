@@ -1,0 +1,112 @@
+//! Plans that were made before: the same operator on operands of the same metadata, lying alike, is planned once.
+
+use super::choose::Choice;
+use super::spread::{Given, Run};
+use gt_protocol::placement::{Layout, Mesh};
+use gt_protocol::rules::spread::Program;
+use gt_protocol::{Attr, Family, Meta, Op};
+use smallvec::SmallVec;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// Plans kept; a program that makes more kinds of instructions than these starts over.
+const PLANS_MAX: usize = 1 << 14;
+
+/// How an operator runs.
+#[derive(Clone, Debug)]
+pub(super) enum Plan {
+    /// One instruction on each member.
+    One(Arc<Choice>),
+    /// Several steps, each planned for itself.
+    Steps(Arc<Program>),
+}
+
+/// Plans by what they were made for. Looked up only, never walked, so that no order of hashes is seen.
+#[derive(Default)]
+pub(crate) struct Plans {
+    #[allow(clippy::disallowed_types, reason = "looked up only: its order is never seen")]
+    known: std::collections::HashMap<Key, Plan, BuildHasherDefault<DefaultHasher>>,
+}
+
+/// An operand: nothing for scalars and absent ones, whose values no strategy depends on.
+type Lying = Option<(Meta, Layout)>;
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Key {
+    op: Op,
+    mesh: Mesh,
+    operands: SmallVec<[Lying; 4]>,
+    attrs: SmallVec<[Attr; 2]>,
+}
+
+// A float that is not a number equals nothing: its plan is made again.
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.op.info().code.hash(state);
+        self.mesh.len().hash(state);
+        self.operands.hash(state);
+        for attr in &self.attrs {
+            hash_attr(attr, state);
+        }
+    }
+}
+
+/// Attributes that tell most instructions of one operator apart; equality looks at all.
+fn hash_attr<H: Hasher>(attr: &Attr, state: &mut H) {
+    match attr {
+        Attr::Int(value) => value.hash(state),
+        Attr::Ints(value) => value.hash(state),
+        Attr::Bool(value) => value.hash(state),
+        Attr::Choice(value) => value.hash(state),
+        Attr::Absent
+        | Attr::Float(_)
+        | Attr::Scalar(_)
+        | Attr::Dtype(_)
+        | Attr::Text(_)
+        | Attr::List(_) => {}
+    }
+}
+
+impl Key {
+    pub fn new(run: &Run<'_>, operands: &[Given], mesh: &Mesh) -> Self {
+        let lying = |given: &Given| match given {
+            Given::Value(held) => Some((held.meta, held.shards.layout.clone())),
+            Given::Absent | Given::Scalar(_) => None,
+        };
+        // What a draw, a learning rate or a slope is changes no layout.
+        let attrs = match run.op.info().family {
+            Family::Random | Family::Update | Family::Elementwise => SmallVec::new(),
+            Family::Create
+            | Family::Contract
+            | Family::Reduce
+            | Family::Normalize
+            | Family::View
+            | Family::Index
+            | Family::Loss
+            | Family::Control
+            | Family::Collective => run.attrs.iter().cloned().collect(),
+        };
+        let operands = operands.iter().map(lying).collect();
+        Self { op: run.op, mesh: mesh.clone(), operands, attrs }
+    }
+}
+
+impl Plans {
+    pub(super) fn get(&self, key: &Key) -> Option<Plan> {
+        self.known.get(key).cloned()
+    }
+
+    pub(super) fn keep(&mut self, key: Key, plan: Plan) {
+        if self.known.len() >= PLANS_MAX {
+            self.known.clear();
+        }
+        self.known.insert(key, plan);
+    }
+
+    /// Forgets all: prices have changed.
+    pub fn forget(&mut self) {
+        self.known.clear();
+    }
+}

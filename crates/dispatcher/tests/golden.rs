@@ -1,0 +1,161 @@
+//! What the planner makes of programs, kept as files: each instruction of the client, and below it what each worker
+//! gets. `just golden` writes them anew; read the difference.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+
+use expect_test::{ExpectFile, expect_file};
+use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::message::Message;
+use gt_protocol::text::{Line, Names, PayloadText, parse};
+use gt_protocol::{Family, Instruction, Op};
+use std::fmt::Write;
+
+/// Signals are named by their ids: `@1` is written `@"1"` in a program.
+struct Numbers;
+
+impl Names for Numbers {
+    fn signal_name(&self, _id: u16) -> Option<&str> {
+        None
+    }
+
+    fn signal_id(&mut self, name: &str) -> Option<u16> {
+        name.parse().ok()
+    }
+}
+
+#[derive(Default)]
+struct Record {
+    lines: String,
+    collectives: usize,
+}
+
+impl Sink for Record {
+    fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
+        if matches!(instruction.op, Op::Free | Op::Session) {
+            return;
+        }
+        let mut shown = instruction.clone();
+        shown.tag = 0;
+        let of_group = shown.op.info().family == Family::Collective
+            && !matches!(shown.op, Op::Send | Op::Receive);
+        self.collectives += usize::from(of_group && worker == 0);
+        let line = Line { instruction: &shown, names: &Numbers, payload: PayloadText::Reference };
+        writeln!(self.lines, "    {worker}: {line}").unwrap();
+    }
+
+    fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>) {
+        writeln!(self.lines, "    {worker}: {}", message.name()).unwrap();
+    }
+
+    fn session(&mut self, _session: SessionId, message: &Message<'_>) {
+        writeln!(self.lines, "    to the client: {message:?}").unwrap();
+    }
+
+    fn trace(&mut self, _: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
+        let line = Line { instruction, names: &Numbers, payload: PayloadText::Reference };
+        let error =
+            notes.error.as_deref().map(|error| format!(" ERROR {error}")).unwrap_or_default();
+        let moved = match notes.moved_bytes {
+            0 => String::new(),
+            bytes => format!(" moved={bytes}"),
+        };
+        writeln!(self.lines, "# {line}  # {}{moved}{error}", notes.results).unwrap();
+    }
+}
+
+/// Each line's plan, the client's line first.
+fn planned(program: &str, workers: u32) -> Record {
+    let mut dispatcher = Dispatcher::new();
+    dispatcher.set_tracing(true);
+    // Small shapes, so that a file can be read: messages and kernels cost nothing, bytes and work do.
+    dispatcher.set_prices(Prices { message: 0.0, kernel: 0.0, ..Prices::default() });
+    let mut all = Record::default();
+    for index in 0..workers {
+        dispatcher.handle(Event::WorkerJoined { index }, &mut all);
+    }
+    let session = dispatcher.open_session();
+    for line in program.lines() {
+        let mut payload = Vec::new();
+        let Some(instruction) = parse(line.trim(), &mut Numbers, &mut payload).unwrap() else {
+            continue;
+        };
+        let mut record = Record::default();
+        dispatcher.instruction(session, &instruction, &mut record).unwrap();
+        // The trace comes last and is read first.
+        let (head, tail): (Vec<&str>, Vec<&str>) =
+            record.lines.lines().partition(|line| line.starts_with('#'));
+        for line in head.into_iter().chain(tail) {
+            writeln!(all.lines, "{line}").unwrap();
+        }
+        all.collectives += record.collectives;
+    }
+    all
+}
+
+fn check(program: &str, workers: u32, collectives: usize, file: &ExpectFile) {
+    let record = planned(program, workers);
+    file.assert_eq(&record.lines);
+    assert_eq!(record.collectives, collectives, "collectives that worker 0 takes part in");
+}
+
+/// Column-parallel up, row-parallel down: one all-reduce forward, one backward, and nothing else moves.
+#[test]
+fn a_block_of_two_layers_over_two_workers() {
+    let program = r#"
+        configure signal=1 text="workers=[0,1] axis=1"
+        configure signal=2 text="workers=[0,1] axis=0"
+        configure signal=3 text="workers=[0,1]"
+        %0 = normal size=[16,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
+        %1 = normal size=[8,16] dtype=f32 mean=0.0 std=1.0 seed=1 draw=1
+        %2 = normal size=[4,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=2 @"3"
+        %3 = linear %2 %0 _ @"1"
+        %4 = gelu %3 approximate=none @"1"
+        %5 = linear %4 %1 _ @"2"
+        %6 = add %2 %5
+        %7 = full_like %6 size=[4,8] value=1.0 dtype=f32
+        %8 = matmul %7 %1 @"3"
+        %9 = gelu_backward %8 %3 approximate=none @"3"
+        %10 = matmul %9 %0 @"3"
+        %11 = permute %9 dims=[1,0] @"3"
+        %12 = matmul %11 %2 @"3"
+        %13 = add %7 %10
+        %14 %15 = sgd %0! %12 _ lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false maximize=false first_step=true
+    "#;
+    check(program, 2, 2, &expect_file!["golden/two_layers.txt"]);
+}
+
+/// A batch cut over workers: gradients are sums over the pieces, folded once where the update needs them.
+#[test]
+fn a_cut_batch() {
+    let program = r"
+        %0 = normal size=[3,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
+        %1 = normal size=[7,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=1
+        %2 = distribute %1 dim=0
+        %3 = linear %2 %0 _
+        %4 = mean %3 dim=[0] keepdim=false
+        %5 = full_like %3 size=[7,3] value=1.0 dtype=f32
+        %6 = permute %5 dims=[1,0]
+        %7 = matmul %6 %2
+        %8 %9 = sgd %0! %7 _ lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false maximize=false first_step=true
+    ";
+    check(program, 2, 1, &expect_file!["golden/cut_batch.txt"]);
+}
+
+/// From layout to layout: cuts are local, the rest is one collective each; another mesh is reached point to point.
+#[test]
+fn from_layout_to_layout() {
+    let program = r#"
+        %0 = normal size=[4,6] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
+        %1 = distribute %0 layout="shard(0)@[0,1]"
+        %2 = distribute %1 layout="shard(1)@[0,1]"
+        %3 = distribute %2 layout="replicate@[0,1]"
+        %4 = distribute %3 layout="shard(0)[0:1|1:4]@[0,1]"
+        %5 = distribute %4 layout="shard(0),shard(1)@[[0,1],[2,3]]"
+        %6 = distribute %5 layout="shard(1)@[2,3]"
+        %7 = distribute %6 layout="partial(sum)@[2,3]"
+        %8 = distribute %7 layout="shard(0)@[2,3]"
+        %9 = distribute %3 layout="shard(1,blocks=3)@[0,1]"
+        %10 = distribute %9 layout="replicate@[0,1]"
+    "#;
+    check(program, 4, 5, &expect_file!["golden/layouts.txt"]);
+}

@@ -47,6 +47,8 @@ struct Functions {
     write: Option<Py<PyAny>>,
     /// (value) -> (the dtype's number, size).
     meta: Py<PyAny>,
+    /// (value) -> bytes of the memory in which it lies.
+    memory_bytes: Py<PyAny>,
     synchronize: Py<PyAny>,
 }
 
@@ -66,6 +68,7 @@ impl PythonEngine {
                 length: function("length")?,
                 write: backend.getattr("write")?.extract()?,
                 meta: function("meta")?,
+                memory_bytes: function("memory_bytes")?,
                 synchronize: function("synchronize")?,
             },
         })
@@ -188,6 +191,22 @@ impl Engine for PythonEngine {
                 _ => Err(Fault::new(FailureClass::Internal, format!("dtype {code}, {sizes:?}"))),
             }
         })
+    }
+
+    fn is_view(&mut self, result: &Self::Value, operand: &Self::Value) -> Result<bool, Fault> {
+        // A reshape that needs no copy begins where its operand does.
+        let py = attached();
+        let address = |value: &Self::Value| -> PyResult<usize> {
+            self.caller.call(py, &self.functions.address, &[value.as_ptr()])?.extract(py)
+        };
+        let same = address(result).and_then(|mine| Ok(mine == address(operand)?));
+        same.map_err(|error| self.fault(py, &error))
+    }
+
+    fn memory_bytes(&mut self, value: &Self::Value) -> Result<u64, Fault> {
+        let py = attached();
+        let told = self.caller.call(py, &self.functions.memory_bytes, &[value.as_ptr()]);
+        told.and_then(|told| told.extract(py)).map_err(|error| self.fault(py, &error))
     }
 
     fn allocate(&mut self, meta: &Meta) -> Result<Self::Value, Fault> {

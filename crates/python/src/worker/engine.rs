@@ -15,10 +15,20 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// How torch's allocator for the host's memory says that there is none: by its words, for the class is the same as any other's.
 const ALLOCATOR_TEXTS: [&str; 2] =
     ["DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"];
+
+/// Code of the operator that this process executes, or executed last; 0 before the first.
+static EXECUTING: AtomicU16 = AtomicU16::new(0);
+
+/// The name of the operator that this process's worker executes: what a backend's warning is about.
+#[pyfunction]
+pub fn executing_op() -> Option<&'static str> {
+    Op::from_code(EXECUTING.load(Ordering::Relaxed)).map(|op| op.info().name)
+}
 
 /// Python objects as values, kernels as operators.
 #[derive(Debug)]
@@ -169,6 +179,7 @@ impl Engine for PythonEngine {
         let Some(kernel) = self.kernels.of_mut(instruction.op) else {
             return Err(unknown(instruction.op));
         };
+        EXECUTING.store(instruction.op.info().code, Ordering::Relaxed);
         let result = run(py, self.caller, kernel, &self.dtypes, instruction, operands, reuse);
         result.map_err(|error| self.fault(py, &error))
     }

@@ -141,8 +141,10 @@ baddbmm = Tensor.baddbmm
 bernoulli = Tensor.bernoulli
 bincount = Tensor.bincount
 bitwise_and = Tensor.bitwise_and
+bitwise_left_shift = Tensor.bitwise_left_shift
 bitwise_not = Tensor.bitwise_not
 bitwise_or = Tensor.bitwise_or
+bitwise_right_shift = Tensor.bitwise_right_shift
 bitwise_xor = Tensor.bitwise_xor
 bmm = Tensor.bmm
 from gt.composite.joining import broadcast_shapes as broadcast_shapes
@@ -210,6 +212,7 @@ isnan = Tensor.isnan
 isneginf = Tensor.isneginf
 isposinf = Tensor.isposinf
 kthvalue = Tensor.kthvalue
+from gt.composite.normalization import layer_norm as layer_norm
 le = Tensor.le
 leaky_relu = Tensor.leaky_relu
 lerp = Tensor.lerp
@@ -266,6 +269,7 @@ remainder = Tensor.remainder
 repeat = Tensor.repeat
 repeat_interleave = Tensor.repeat_interleave
 reshape = Tensor.reshape
+from gt.composite.normalization import rms_norm as rms_norm
 roll = Tensor.roll
 round = Tensor.round
 from gt.composite.joining import row_stack as row_stack

@@ -51,7 +51,7 @@ def tensor(
 
 def as_tensor(data: Data, dtype: _core.dtype | None = None, device: object = None) -> Tensor:
     """`data` as a tensor; a tensor of that dtype stays itself."""
-    check_device(device)
+    check_device(device, "as_tensor")
     if isinstance(data, Tensor):
         return data if dtype is None else cast(data, dtype)
     return tensor(data, dtype=dtype)
@@ -175,7 +175,7 @@ def full(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size` filled with `fill_value`, by default of the number's dtype."""
-    check_device(device)
+    check_device(device, "full")
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     chosen = of_number(value) if dtype is None else dtype
     return finish(call("full", size=sizes((size,)), value=value, dtype=chosen), requires_grad)
@@ -191,7 +191,10 @@ def zeros(
     **named: Size,
 ) -> Tensor:
     """Zeros of a size, given as numbers, as one sequence, or as `size=`."""
+    check_device(device, "zeros")
     shape = shape_of(size, size_only(named, "zeros"))
+    if any(n < 0 for n in shape):
+        raise ShapeError("zeros: Dimension size must be non-negative.")
     chosen = get_default_dtype() if dtype is None else dtype
     return full(shape, 0, dtype=chosen, device=device, requires_grad=requires_grad)
 
@@ -206,6 +209,7 @@ def ones(
     **named: Size,
 ) -> Tensor:
     """Ones of a size, given as numbers, as one sequence, or as `size=`."""
+    check_device(device, "ones")
     shape = shape_of(size, size_only(named, "ones"))
     chosen = get_default_dtype() if dtype is None else dtype
     return full(shape, 1, dtype=chosen, device=device, requires_grad=requires_grad)
@@ -222,6 +226,7 @@ def empty(
     **named: Size,
 ) -> Tensor:
     """Zeros: a value that is not defined could not be made again."""
+    check_device(device, "empty")
     shape = shape_of(size, size_only(named, "empty"))
     chosen = get_default_dtype() if dtype is None else dtype
     return full(shape, 0, dtype=chosen, device=device, requires_grad=requires_grad)
@@ -247,7 +252,7 @@ def arange(
     pin_memory: bool = False,
 ) -> Tensor:
     """Values from `start` (0 if only one is given) up to, not including, `end`."""
-    check_device(device)
+    check_device(device, "arange")
     first, last = (0, start) if end is None else (start, end)
     whole = all(isinstance(x, int) for x in (first, last, step))
     chosen = dtype if dtype is not None else _core.int64 if whole else get_default_dtype()
@@ -265,7 +270,7 @@ def linspace(
     layout: object = None,
 ) -> Tensor:
     """`steps` evenly spaced values from `start` to `end`, both included."""
-    check_device(device)
+    check_device(device, "linspace")
     start, end = bounds("linspace", start, end, steps)
     chosen = get_default_dtype() if dtype is None else dtype
     out = call("linspace", start=start, end=end, steps=steps, dtype=chosen)
@@ -303,7 +308,7 @@ def logspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """`base` to the powers `linspace(start, end, steps)`; an integer dtype cuts both ends first."""
-    check_device(device)
+    check_device(device, "logspace")
     start, end = bounds("logspace", start, end, steps)
     chosen = get_default_dtype() if dtype is None else dtype
     exact = chosen if chosen.is_floating_point else _core.float64
@@ -323,7 +328,7 @@ def eye(
     layout: object = None,
 ) -> Tensor:
     """An n by m matrix with ones on the diagonal; square without `m`."""
-    check_device(device)
+    check_device(device, "eye")
     chosen = get_default_dtype() if dtype is None else dtype
     return finish(call("eye", n=n, m=n if m is None else m, dtype=chosen), requires_grad)
 
@@ -355,6 +360,7 @@ def zeros_like(
     memory_format: object = None,
 ) -> Tensor:
     """Zeros of `input`'s shape and dtype."""
+    check_device(device, "zeros_like")
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -368,6 +374,7 @@ def ones_like(
     memory_format: object = None,
 ) -> Tensor:
     """Ones of `input`'s shape and dtype."""
+    check_device(device, "ones_like")
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 

@@ -70,10 +70,18 @@ def _parsed(given: object) -> tuple[str, int | None]:
     return kind, int(number) if colon else None
 
 
-def check_device(given: object) -> None:
-    """Refuse what is a string and no device; what PyTorch calls a device is not looked at."""
+def check_device(given: object, function: str = "tensor") -> None:
+    """Refuse what names no device; what PyTorch calls a device is not looked at.
+
+    Args:
+        function: what was called, for the text.
+    """
     if isinstance(given, str):
         _parsed(given)
+    elif isinstance(given, (float, list, tuple, dict)):
+        raise InvalidType(
+            f"{function}(): argument 'device' must be torch.device, not {type(given).__name__}"
+        )
 
 
 def _device_of(self: Tensor) -> device:  # noqa: ARG001 - every tensor's
@@ -86,6 +94,11 @@ def _is_cuda(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
     return False
 
 
+def _number_of(self: Tensor) -> int:  # noqa: ARG001 - every tensor's
+    """-1, as of every tensor that is on no particular GPU."""
+    return -1
+
+
 _EVERYWHERE = device("gt")
 
 
@@ -93,3 +106,4 @@ def install() -> None:
     """Attach the properties to the tensor class."""
     setattr(Tensor, "device", property(_device_of))  # noqa: B010 - the stub calls it read-only
     setattr(Tensor, "is_cuda", property(_is_cuda))  # noqa: B010
+    setattr(Tensor, "get_device", _number_of)  # noqa: B010

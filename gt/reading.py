@@ -1,6 +1,7 @@
 """Values back to Python: numpy arrays, lists, formatting, copies. Reads wait for what they need."""
 
 from collections.abc import Iterator
+from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +78,30 @@ def deep_copy(self: Tensor, memo: dict[int, object]) -> Tensor:
     return twin
 
 
+def shallow_copy(self: Tensor) -> Tensor:
+    """A leaf of the same class that shares the values, as PyTorch's `copy.copy`."""
+    if type(self) is not Tensor:
+        return type(self)(self.detach(), requires_grad=self.requires_grad)
+    return self.detach().requires_grad_(self.requires_grad)
+
+
+def reduced(self: Tensor, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001 - all are alike
+    """What `pickle` writes down: class, bytes, dtype, size, requires_grad; the gradient is not."""
+    data = bytes(_core.read_bytes(self))
+    name = repr(self.dtype).removeprefix("gt.")
+    return rebuilt, (type(self), data, name, tuple(self.shape), self.requires_grad)
+
+
+def rebuilt(
+    kind: type[Tensor], data: bytes, dtype: str, shape: tuple[int, ...], requires_grad: bool
+) -> Tensor:
+    """The tensor that `reduced` took apart, in the session of whoever reads it."""
+    value = _core.from_bytes(data, shape, getattr(_core, dtype))
+    if kind is not Tensor:
+        return kind(value, requires_grad=requires_grad)
+    return value.requires_grad_(requires_grad)
+
+
 def install() -> None:
     """Attach the methods to the tensor class."""
     methods = {
@@ -85,7 +110,9 @@ def install() -> None:
         "__array__": to_array,
         "__iter__": iterate,
         "__format__": formatted,
+        "__copy__": shallow_copy,
         "__deepcopy__": deep_copy,
+        "__reduce_ex__": reduced,
     }
     for name, method in methods.items():
         setattr(Tensor, name, method)

@@ -524,3 +524,14 @@ def test_a_connected_session_counts_what_it_knows(ring: str) -> None:
         cluster.wait_for_workers()
         printed = cluster.run(COUNTED, GT_NO_RING=ring)
     assert printed == "{'workers': 1, 'values': 1, 'instructions': 2}\n"
+
+
+def test_what_torch_warns_of_is_a_line_of_the_workers_log_once_for_each_text() -> None:
+    ended = program(
+        "for n in (1, 1): print(gt.ones(n).var().item())\ngt.ones(1, 2).var(0).tolist()"
+    )
+    with pytest.warns(UserWarning, match="degrees of freedom") as warned:
+        torch.ones(1).var()
+    text = " ".join(str(warned[0].message).split())
+    assert ended.stdout == "nan\nnan\n"
+    assert ended.stderr == f"gt.worker: in `var`: UserWarning: {text}\n"

@@ -117,6 +117,24 @@ def test_numpy_agrees_with_torch(name: str, place: int) -> None:
     _check(name, SAMPLES[name][place])
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in _COMPUTED if _OPS[name]["family"] not in ("view", "update")]
+)
+def test_results_lie_in_memory_of_their_own_size(name: str) -> None:
+    """So much the worker counts for them; views with their operand, and of updates it asks."""
+    sides = [
+        (kernels.backend(), kernels.TORCH, _torch_value, _torch_attr),
+        (reference.backend(), reference.NUMPY, _numpy_value, lambda attr: attr),
+    ]
+    for backend, table, value, attribute in sides:
+        for sample in SAMPLES[name]:
+            with backend.guard():
+                operands = [value(one) for one in sample.operands]
+                results = _run(table, name, operands, [attribute(one) for one in sample.attrs])
+            for result in results:
+                assert backend.memory_bytes(result) == backend.length(result)
+
+
 @pytest.mark.parametrize("name", sorted(kernels.IN_PLACE))
 def test_in_place_gives_the_same_bits(name: str) -> None:
     """Overwriting an operand of the result's dtype and shape changes no bit of it."""

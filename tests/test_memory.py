@@ -121,21 +121,63 @@ def test_synchronize_sends_the_frees_that_waited_for_room() -> None:
     assert gt.debug.stats()["values"] == before
 
 
+@pytest.mark.parametrize("backend", ["pytorch", "numpy"])
+def test_memory_counts_once_and_as_long_as_a_value_lies_in_it(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Views and expanded values count nothing of their own; a reshape that has to copy does."""
+    if backend == "pytorch":
+        pytest.importorskip("torch")
+    gt.disconnect()
+    monkeypatch.setenv("GT_BACKEND", backend)
+    x = gt.ones(100, 50) + 0
+    full = 100 * 50 * 4
+
+    def worker_bytes() -> int:
+        (worker,) = gt.debug.get_worker_stats()
+        return worker["bytes"]
+
+    assert worker_bytes() == full
+    views = [x[3], x.t(), x.reshape(50, 100), x.expand(7, 100, 50), x[::2, 1:].t()[3]]
+    assert worker_bytes() == full
+    copy = x.t().reshape(-1)
+    assert worker_bytes() == 2 * full
+    del x, views[1:]
+    assert worker_bytes() == 2 * full  # a row keeps all of the matrix
+    del views[0]
+    assert worker_bytes() == full
+    del copy
+    zero = gt.zeros(()) + 0
+    many = zero.expand(1_000)
+    assert worker_bytes() == 4
+    del zero, many
+    assert worker_bytes() == 0
+    gt.disconnect()
+
+
 PEAK = """
 import sys
+from gt.demo.model import Sizes, char_gpt
 
-def train(lib, optimizer, batch):
-    torch_like = lib.nn
-    model = torch_like.Sequential(
-        torch_like.Linear(784, 512), torch_like.ReLU(),
-        torch_like.Linear(512, 512), torch_like.ReLU(),
-        torch_like.Linear(512, 10),
+def mlp(lib, batch):
+    nn = lib.nn
+    model = nn.Sequential(
+        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
     )
+    return model, lib.randn(batch, 784), lib.zeros(batch, dtype=lib.int64)
+
+def gpt(lib, batch):
+    sizes = Sizes(vocabulary=65, context=64, width=64, heads=4, layers=2)
+    model = lib.nn.Sequential(char_gpt(lib, sizes), lib.nn.Flatten(0, 1))
+    text = lib.zeros(batch, sizes.context, dtype=lib.int64)
+    return model, text, text.reshape(-1)
+
+def train(lib, make, optimizer, batch):
+    model, x, y = make(lib, batch)
     optimizer = getattr(lib.optim, optimizer)(model.parameters(), lr=1e-3)
-    x, y = lib.randn(batch, 784), lib.zeros(batch, dtype=lib.int64)
     for _ in range(3):
         optimizer.zero_grad()
-        loss = torch_like.functional.cross_entropy(model(x), y)
+        loss = lib.nn.functional.cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
     assert loss.item() > 0
@@ -157,16 +199,27 @@ def torch_peak(*how):
         peak = max(peak, live)
     return peak
 
-how = sys.argv[1], int(sys.argv[2])
+how = {"mlp": mlp, "gpt": gpt}[sys.argv[1]], sys.argv[2], int(sys.argv[3])
 print(gt_peak(*how), torch_peak(*how))
 """
 
 
-@pytest.mark.parametrize(("optimizer", "batch"), [("AdamW", 64), ("AdamW", 1024), ("SGD", 1024)])
-def test_a_training_step_needs_no_more_than_torch(optimizer: str, batch: int) -> None:
+@pytest.mark.parametrize(
+    ("model", "optimizer", "batch"),
+    [
+        ("mlp", "AdamW", 64),
+        ("mlp", "AdamW", 1024),
+        ("mlp", "SGD", 8),
+        ("mlp", "SGD", 64),
+        ("mlp", "SGD", 1024),
+        ("gpt", "SGD", 1),
+        ("gpt", "AdamW", 8),
+    ],
+)
+def test_a_training_step_needs_no_more_than_torch(model: str, optimizer: str, batch: int) -> None:
     """Peak bytes of live tensors on the worker beside what torch's allocator hands out."""
     pytest.importorskip("torch")
-    command = [sys.executable, "-c", PEAK, optimizer, str(batch)]
+    command = [sys.executable, "-c", PEAK, model, optimizer, str(batch)]
     settings = os.environ | {"GT_BACKEND": "pytorch", "GT_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=settings, check=False)
     assert done.returncode == 0, done.stderr

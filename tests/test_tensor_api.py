@@ -2,6 +2,7 @@
 
 import copy
 import operator
+import pickle
 import subprocess
 import sys
 import weakref
@@ -448,3 +449,148 @@ def test_a_format_that_does_not_fit() -> None:
     check_raises(lambda m: f"{m.nn.Parameter(m.ones(2)):.3f}")
     check_raises(lambda m: f"{m.nn.Parameter(m.tensor(1.0)):.3f}")
     check_raises(lambda m: f"{m.tensor(1.5):d}")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])
+def test_a_pickled_tensor_comes_back(dtype: str) -> None:
+    def pickled(m: object) -> object:
+        return pickle.loads(pickle.dumps(m.tensor([[0, 1], [2, 3]], dtype=getattr(m, dtype))))
+
+    ours, theirs = pickled(gt), pickled(torch)
+    assert ours.tolist() == theirs.tolist()
+    assert str(ours.dtype) == f"gt.{dtype}"
+
+
+def test_a_pickled_parameter_stays_one_and_leaves_its_gradient_behind() -> None:
+    weight = nn.Parameter(gt.ones(2), requires_grad=True)
+    (weight * 3).sum().backward()
+    back = pickle.loads(pickle.dumps(weight))
+    assert type(back) is nn.Parameter
+    assert (back.tolist(), back.requires_grad, back.grad) == ([1.0, 1.0], True, None)
+    frozen = pickle.loads(pickle.dumps(nn.Parameter(gt.ones(1), requires_grad=False)))
+    assert not frozen.requires_grad
+
+
+def test_a_pickled_tensor_is_read_by_another_program() -> None:
+    words = pickle.dumps({"x": gt.arange(3), "w": gt.ones(2, requires_grad=True)})
+    code = f"import pickle; print(pickle.loads({words!r}))"
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert printed == "{'x': tensor([0, 1, 2]), 'w': tensor([1., 1.], requires_grad=True)}\n"
+
+
+def test_a_shallow_copy_shares_its_values() -> None:
+    for m in (gt, torch):
+        x = m.ones(2)
+        twin = copy.copy(x)
+        x[0] = 5.0
+        assert (twin.tolist(), twin.requires_grad) == ([5.0, 1.0], False)
+        weight = m.nn.Parameter(m.ones(2))
+        other = copy.copy(weight)
+        assert type(other) is m.nn.Parameter
+        assert other.is_leaf
+        assert other.requires_grad
+        derived = copy.copy(weight * 2)
+        assert (derived.is_leaf, derived.requires_grad, derived.tolist()) == (True, True, [2, 2])
+
+
+def test_on_no_gpu_of_its_own() -> None:
+    assert gt.ones(2).get_device() == torch.ones(2).get_device() == -1
+
+
+def test_what_asks_for_a_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for ask in (gt.cuda.current_device, gt.cuda.get_device_name):
+        with pytest.raises(RuntimeError, match="No CUDA GPUs are available"):
+            ask()
+
+
+def test_norms_stand_beside_tensors() -> None:
+    values, weight = np.arange(6.0, dtype=np.float32).reshape(2, 3), [1.0, 2.0, 3.0]
+    for name in ("layer_norm", "rms_norm"):
+        ours, theirs = (
+            getattr(m, name)(m.tensor(values), (3,), m.tensor(weight)) for m in (gt, torch)
+        )
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
+
+
+WHOLE = {
+    "uint8": [0, 1, 200, 255],
+    "int8": [-128, -5, 100, 127],
+    "int32": [-(2**31), -5, 7, 2**31 - 1],
+    "int64": [-(2**63), -5, 2**62, 2**63 - 1],
+}
+COUNTS = [0, 1, 7, 8, 31, 62, 63, 64, 100]
+
+
+@pytest.mark.parametrize("dtype", WHOLE)
+@pytest.mark.parametrize("shift", [operator.lshift, operator.rshift])
+def test_shifts_equal_pytorchs(shift: Callable[..., object], dtype: str) -> None:
+    for count in [*COUNTS, -1]:
+        x, y = (m.tensor(WHOLE[dtype], dtype=getattr(m, dtype)) for m in (gt, torch))
+        check_value(shift(x, count), shift(y, count))
+        check_value(shift(x, gt.tensor([count % 128])), shift(y, torch.tensor([count % 128])))
+    check_value(shift(5, gt.tensor([0, 1])), shift(5, torch.tensor([0, 1])))
+    check_value(shift(gt.tensor([True]), 1), shift(torch.tensor([True]), 1))
+
+
+@pytest.mark.parametrize("shift", [operator.lshift, operator.rshift])
+def test_what_shifts_refuse(shift: Callable[..., object]) -> None:
+    check_raises(lambda m: shift(m.ones(2), 1))
+    check_raises(lambda m: shift(m.tensor([1, 2]), 1.5))
+    check_raises(lambda m: shift(m.tensor([1]), m.ones(1, dtype=m.float64)))
+    check_raises(lambda m: shift(m.tensor([True]), m.tensor([True])))
+
+
+def test_wrong_sizes_and_devices_of_factories() -> None:
+    check_raises(lambda m: m.zeros(-1))
+    check_raises(lambda m: m.zeros(2, -1))
+    for device in (3.5, [1], {}):
+        for name in ("ones", "zeros", "empty"):
+            check_raises(lambda m, name=name, device=device: getattr(m, name)(2, device=device))
+        check_raises(lambda m, device=device: m.tensor(1.0, device=device))
+        check_raises(lambda m, device=device: m.full((2,), 1.0, device=device))
+        check_raises(lambda m, device=device: m.zeros_like(m.ones(1), device=device))
+
+
+SCATTERED = [
+    ((3,), [0, 0], [2.0, 3.0], 0),
+    ((3, 4), [[0, 2], [2, 2]], [[2.0, 3.0], [5.0, 7.0]], 0),
+    ((3, 4), [[0, 3], [3, 3]], [[2.0, 3.0, 9.0], [5.0, 7.0, 9.0]], 1),
+    ((2, 3, 2), [[[1], [1]]], [[[2.0], [3.0]]], -2),
+    ((), 0, 4.0, 0),
+]
+
+
+@pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter")
+@pytest.mark.parametrize(("size", "index", "source", "dim"), SCATTERED, ids=range(len(SCATTERED)))
+def test_scatter_multiplies(size: object, index: object, source: object, dim: int) -> None:
+    def run(m: object, *, number: bool, whole: bool) -> object:
+        dtype = m.int32 if whole else m.float32
+        x = m.full(size, 2, dtype=dtype)
+        given = 3 if number else m.tensor(source, dtype=dtype)
+        return x.scatter(dim, m.tensor(index), given, reduce="multiply")
+
+    for number in (True, False):
+        for whole in (True, False):
+            ours, theirs = (run(m, number=number, whole=whole) for m in (gt, torch))
+            check_value(ours, theirs)
+
+
+def test_what_a_scatter_refuses() -> None:
+    check_raises(lambda m: m.ones(3).scatter(0, m.tensor([0]), 2.0, reduce="mean"))
+
+
+def test_an_embeddings_gradient_divided_by_how_often_its_row_is_named() -> None:
+    def gradient(m: object, padding: int | None) -> object:
+        table = m.nn.Embedding(4, 3, scale_grad_by_freq=True, padding_idx=padding)
+        table.weight = m.nn.Parameter(m.arange(12, dtype=m.float32).reshape(4, 3))
+        rows = table(m.tensor([[0, 1, 1], [3, 1, 0]]))
+        (rows * m.arange(18, dtype=m.float32).reshape(2, 3, 3)).sum().backward()
+        return rows, table.weight.grad
+
+    for padding in (None, 1):
+        ours, theirs = gradient(gt, padding), gradient(torch, padding)
+        check_value(ours[0], theirs[0])
+        np.testing.assert_allclose(ours[1].numpy(), theirs[1].numpy(), rtol=1e-6)

@@ -201,7 +201,7 @@ def test_a_failure_has_torchs_text_and_no_more() -> None:
     with pytest.raises(RuntimeError) as raised:
         torch.ones(2, 3).add(torch.ones(4))
     assert (first.kind, second.kind, first.tag) == (_FAILURE, _FAILED_REPLY, 41)
-    assert first.text == second.text == str(raised.value)
+    assert first.text == second.text == f"{raised.value}; add f32[2,3] f32[4]"
 
 
 def test_the_same_attributes_but_for_a_sign(machine: _core.LocalMachine) -> None:

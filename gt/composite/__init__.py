@@ -12,6 +12,7 @@ from gt.composite import (
     contractions,
     inplace,
     joining,
+    normalization,
     pointwise,
     reductions,
     selection,
@@ -30,6 +31,8 @@ REPLACED = frozenset({"div", "round", "scatter", "sort", "topk", "var"})
 # Functions of `gt` that no file's METHODS has: no methods in PyTorch, or methods of the class.
 FUNCTIONS: dict[str, object] = {
     "einsum": einsum,
+    "layer_norm": normalization.layer_norm,
+    "rms_norm": normalization.rms_norm,
     "tensordot": contractions.tensordot,
     "var_mean": reductions.var_mean,
     "std_mean": reductions.std_mean,
@@ -49,7 +52,7 @@ METHODS_ONLY = {
     "reshape_as", "expand_as", "type", "to", "type_as", "cpu", "cuda", "bool", "byte", "char",
     "short", "int", "long", "half", "bfloat16", "float", "double", "sum_to_size", "new_full",
     "new_zeros", "new_ones", "new_empty", "random_", "uniform_", "normal_", "bernoulli_",
-    "exponential_", "copy_",
+    "exponential_", "copy_", "__lshift__", "__rshift__", "__rlshift__", "__rrshift__",
 }  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number
-from gt.errors import DtypeError, InvalidType, ShapeError
+from gt.dtypes import result_type
+from gt.errors import DtypeError, InvalidType, ShapeError, UnsupportedDtype
 
 Operand: TypeAlias = Tensor | Number
 
@@ -195,6 +196,54 @@ def isclose(
     return close.logical_or(near)
 
 
+def shifted(self: Operand, other: Operand, kernel: str) -> tuple[Tensor, Tensor, _core.dtype]:
+    """Both as int64, broadcast, and the dtype of the result."""
+    dtype = result_type(self, other)
+    if dtype == _core.bool or dtype.is_floating_point:
+        raise UnsupportedDtype(f"\"{kernel}\" not implemented for '{SCALAR_TYPES[repr(dtype)]}'")
+    wide = [
+        call("cast", x, dtype=_core.int64)
+        if isinstance(x, Tensor)
+        else call("full", size=(), value=int(x), dtype=_core.int64)
+        for x in (self, other)
+    ]
+    return wide[0], wide[1], dtype
+
+
+def bitwise_left_shift(self: Operand, other: Operand) -> Tensor:
+    """self * 2**other, wrapped around; zero where `other` is no number of the dtype's bits."""
+    x, count, dtype = shifted(self, other, "lshift_cpu")
+    known = (count >= 0).logical_and(count < 8 * dtype.itemsize)
+    return call("cast", (x * 2 ** count.clamp(0, 63)) * known, dtype=dtype)
+
+
+def bitwise_right_shift(self: Operand, other: Operand) -> Tensor:
+    """self / 2**other, rounded down; only the sign is left where `other` is no number of bits."""
+    x, count, dtype = shifted(self, other, "rshift_cpu")
+    known = (count >= 0).logical_and(count < 63)
+    down = x.floor_divide(2 ** count.clamp(0, 62))
+    return call(
+        "cast", call("where", known, down, -call("cast", x < 0, dtype=_core.int64)), dtype=dtype
+    )
+
+
+def reflected_left_shift(self: Tensor, other: Operand) -> Tensor:
+    """other << self."""
+    return bitwise_left_shift(other, self)
+
+
+def reflected_right_shift(self: Tensor, other: Operand) -> Tensor:
+    """other >> self."""
+    return bitwise_right_shift(other, self)
+
+
+SCALAR_TYPES = {
+    "gt.bool": "Bool",
+    "gt.float16": "Half",
+    "gt.bfloat16": "BFloat16",
+    "gt.float32": "Float",
+    "gt.float64": "Double",
+}
 LARGEST = {
     0: 3.3895313892515355e38,  # bfloat16
     2: 65504.0,
@@ -202,6 +251,12 @@ LARGEST = {
     8: 1.7976931348623157e308,
 }
 METHODS: dict[str, Method] = {
+    "bitwise_left_shift": bitwise_left_shift,
+    "bitwise_right_shift": bitwise_right_shift,
+    "__lshift__": bitwise_left_shift,
+    "__rshift__": bitwise_right_shift,
+    "__rlshift__": reflected_left_shift,
+    "__rrshift__": reflected_right_shift,
     "subtract": Tensor.sub,
     "rsub": rsub,
     "multiply": Tensor.mul,

@@ -15,7 +15,7 @@ from gt.composite.common import Method, Number, broadcast_shapes, numpy_names, p
 from gt.composite.pointwise import isclose
 from gt.composite.reductions import topk
 from gt.draws import Generator, next_draw
-from gt.errors import DtypeError, InvalidValue, NotSupported, ShapeError
+from gt.errors import DtypeError, InvalidUse, InvalidValue, ShapeError
 
 
 def true_places(mask: Tensor) -> Tensor:
@@ -124,15 +124,45 @@ def scatter(
     value: Number | None = None,
     reduce: str | None = None,
 ) -> Tensor:
-    """`self` with `src` (a tensor or a number) written, or with reduce="add" added, at `index`."""
+    """`self` with `src` (a tensor or a number) written at `index`; or added, or multiplied, there.
+
+    Args:
+        reduce: "add" or "multiply" (which holds index times self's size along `dim` for a while).
+    """
     source = value if src is None else src
     if reduce is None:
         return call("scatter", self, index, source, dim=dim)
-    if reduce != "add":
-        raise NotSupported(f"scatter: reduce={reduce!r} is not supported, only 'add'")
+    if reduce not in {"add", "multiply"}:
+        raise InvalidUse("reduce argument must be either add or multiply.")
     if not isinstance(source, Tensor):
         source = call("full", size=index.shape, value=source, dtype=self.dtype)
+    if reduce == "multiply":
+        # Raises what is wrong, and gives the index's part of `source`; what it writes is not used.
+        call("scatter", self, index, source, dim=dim)
+        return multiplied(self, wrap(dim, self.ndim), index, source)
     return call("scatter_add", self, index, source, dim=dim)
+
+
+def multiplied(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """`self` times each element of `source` whose index names the place."""
+    if self.ndim == 0:
+        whole = multiplied(self.reshape((1,)), 0, index.reshape((-1,)), source.reshape((-1,)))
+        return whole.reshape(())
+    part = source
+    for place, size in enumerate(index.shape):
+        part = piece(part, place, 0, size)
+    names = index.movedim(dim, -1).unsqueeze(-1)  # [..., k, 1]
+    places = call("arange", start=0, end=self.shape[dim], step=1, dtype=_core.int64)
+    hit = names == places  # [..., k, n]
+    factors = call("where", hit, part.movedim(dim, -1).unsqueeze(-1), 1).prod(-2)  # [..., n]
+    factors = factors.movedim(-1, dim).to(self.dtype)
+    for place, size in enumerate(self.shape):  # the index may cover less in the other dimensions
+        if factors.shape[place] < size:
+            shape = [*factors.shape]
+            shape[place] = size - factors.shape[place]
+            rest = call("full", size=tuple(shape), value=1, dtype=self.dtype)
+            factors = call("cat", factors, rest, dim=place)
+    return self * factors
 
 
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:

@@ -19,7 +19,7 @@ class Embedding(Module):
         padding_idx: A row that starts as zeros and receives no gradient.
         max_norm: Longer rows are shortened to it when they are used.
         norm_type: The p of that length.
-        scale_grad_by_freq: Not supported.
+        scale_grad_by_freq: Divide each row's gradient by how often the input names it.
         sparse: Accepted: gradients are dense.
         device: Accepted and ignored.
         dtype: Of the weight.

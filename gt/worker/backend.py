@@ -39,7 +39,8 @@ class Backend(Generic[Value]):
     guard: Callable[[], AbstractContextManager[object]]
     # (size, dtype) -> a contiguous value, its elements not yet set.
     allocate: Callable[[tuple[int, ...], object], Value]
-    # The same elements, contiguous in the host's memory; then their address and length in bytes.
+    # The same elements, contiguous in the host's memory; then their address (of any value: that of
+    # its first element) and length in bytes.
     contiguous: Callable[[Value], Value]
     address: Callable[[Value], int]
     length: Callable[[Value], int]
@@ -47,5 +48,7 @@ class Backend(Generic[Value]):
     write: Callable[[Value, int, bytes], None] | None
     # (value) -> number of its dtype, size.
     meta: Callable[[Value], tuple[int, tuple[int, ...]]]
+    # (value) -> bytes of the memory in which it lies, all of it.
+    memory_bytes: Callable[[Value], int]
     synchronize: Callable[[], None]
     set_threads: Callable[[int], None]

@@ -73,6 +73,7 @@ def backend(device: torch.device | None = None) -> Backend[Tensor]:
         length=operator.attrgetter("nbytes"),
         write=None if on_host else _write,
         meta=_meta,
+        memory_bytes=_memory_bytes,
         synchronize=_no_wait if on_host else torch.cuda.synchronize,
         set_threads=torch.set_num_threads,
     )
@@ -86,6 +87,10 @@ def _write(value: Tensor, offset: int, data: bytes) -> None:
     piece = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     target = value.reshape(-1).view(torch.uint8)
     target[offset : offset + len(data)].copy_(piece)
+
+
+def _memory_bytes(value: Tensor) -> int:
+    return value.untyped_storage().nbytes()
 
 
 def _meta(value: Tensor) -> tuple[int, tuple[int, ...]]:

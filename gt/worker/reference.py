@@ -49,6 +49,7 @@ def backend() -> Backend[Array]:
         length=_length,
         write=None,
         meta=_meta,
+        memory_bytes=_memory_bytes,
         synchronize=_no_wait,
         set_threads=_one_thread,
     )
@@ -74,6 +75,12 @@ def _address(value: Array) -> int:
 
 
 def _length(value: Array) -> int:
+    return int(value.nbytes)
+
+
+def _memory_bytes(value: Array) -> int:
+    while isinstance(value.base, np.ndarray):
+        value = value.base
     return int(value.nbytes)
 
 

@@ -30,7 +30,7 @@ def _full(size: Size, value: Number, dtype: str) -> Array:
     return cast(np.full(size, value), dtype)
 
 
-def _full_like(like: Array, size: Size, value: Number, dtype: str) -> Array:
+def _full_like(_like: Array, size: Size, value: Number, dtype: str) -> Array:
     return _full(size, value, dtype)
 
 
@@ -185,7 +185,7 @@ def _adamw(
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     rows = (
-        _full, _arange, _eye, _linspace, _uniform, _normal, _randint, _bernoulli, _dropout, _sgd,
-        _adamw,
+        _full, _full_like, _arange, _eye, _linspace, _uniform, _normal, _randint, _bernoulli,
+        _dropout, _sgd, _adamw,
     )  # fmt: skip
     return {row.__name__.removeprefix("_"): row for row in rows}

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gt._core import run_on_descriptors, run_on_socket
+from gt.worker import warned
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,6 +54,7 @@ def choose(name: str) -> Backend[Tensor] | Backend[Array]:
 def run(start: Start) -> int:
     """Serves one dispatcher until it is gone."""
     _leave_terminal()
+    warned.install()
     backend = choose(start.backend)
     if start.threads is not None:
         backend.set_threads(start.threads)

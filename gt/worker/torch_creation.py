@@ -137,7 +137,7 @@ def _full(device: torch.device, size: Size, value: Number, dtype: torch.dtype) -
 
 
 def _full_like(
-    device: torch.device, like: Tensor, size: Size, value: Number, dtype: torch.dtype
+    device: torch.device, _like: Tensor, size: Size, value: Number, dtype: torch.dtype
 ) -> Tensor:
     return torch.full(size, value, dtype=dtype, device=device)
 

@@ -127,7 +127,9 @@ def _nll_loss_backward(
 
 def _mse_loss(self: Tensor, target: Tensor, reduction: str) -> Tensor:
     # torch's stub has the argument of torch.nn.functional.
-    return _nn.mse_loss(self, target, _REDUCTION[reduction])  # type: ignore[arg-type]
+    loss = _nn.mse_loss(self, target, _REDUCTION[reduction])  # type: ignore[arg-type]
+    # A sum or mean still lies in the memory of all its terms.
+    return loss if reduction == "none" else loss.clone()
 
 
 def _mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: str) -> Tensor:

@@ -104,6 +104,14 @@ impl Engine for Toy {
         Ok(Meta::new(tensor.dtype, to_dims(&tensor.dims)))
     }
 
+    fn is_view(&mut self, result: &Stored, operand: &Stored) -> Result<bool, Fault> {
+        Ok(Rc::ptr_eq(&result.overwritten, &operand.overwritten))
+    }
+
+    fn memory_bytes(&mut self, value: &Stored) -> Result<u64, Fault> {
+        self.meta(value).map(|meta| meta.bytes())
+    }
+
     fn allocate(&mut self, meta: &Meta) -> Result<Stored, Fault> {
         let dims = from_dims(&meta.dims);
         Ok(Stored::new(Tensor::from_fn(&dims, meta.dtype, |_| 0)))

@@ -97,6 +97,13 @@ pub trait Engine {
     /// What a value is; asked only where the shape rules cannot say (a mask's count of elements).
     fn meta(&mut self, value: &Self::Value) -> Result<Meta, Fault>;
 
+    /// Whether a result of `reshape` is its operand's memory; else it is a copy.
+    fn is_view(&mut self, result: &Self::Value, operand: &Self::Value) -> Result<bool, Fault>;
+
+    /// Bytes of the memory in which a value lies, all of it. Asked where they need not be those of its shape: of an
+    /// optimizer's results, of which one may only stand for a state that the step does not have.
+    fn memory_bytes(&mut self, value: &Self::Value) -> Result<u64, Fault>;
+
     /// A value whose bytes [`write`](Self::write) will fill.
     fn allocate(&mut self, meta: &Meta) -> Result<Self::Value, Fault>;
 

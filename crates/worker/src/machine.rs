@@ -232,14 +232,43 @@ impl<E: Engine> Machine<E> {
                 Some(meta) => *meta,
                 None => self.engine.meta(&value)?,
             };
-            match viewed(&self.table, instruction) {
-                Some((storage, overlapping)) => {
-                    self.table.put_alias(id, Held { value, meta, storage, overlapping });
-                }
-                None => self.table.put(id, value, meta),
+            if let Some((storage, overlapping)) = self.viewed(instruction, &value)? {
+                self.table.put_alias(id, Held { value, meta, storage, overlapping });
+                continue;
             }
+            let bytes = match instruction.op.info().family {
+                Family::Update => self.engine.memory_bytes(&value)?,
+                Family::Create
+                | Family::Random
+                | Family::Elementwise
+                | Family::Contract
+                | Family::Reduce
+                | Family::Normalize
+                | Family::View
+                | Family::Index
+                | Family::Loss
+                | Family::Control
+                | Family::Collective => meta.bytes(),
+            };
+            self.table.put_in(id, value, meta, bytes);
         }
         Ok(())
+    }
+
+    /// Memory that a result shares with operand 0, and whether its elements overlap there.
+    fn viewed(
+        &mut self,
+        instruction: &Instruction<'_>,
+        result: &E::Value,
+    ) -> Result<Option<(u32, bool)>, NoValue> {
+        let (true, Some(id)) = (reuse::aliases(instruction.op), instruction.values().next()) else {
+            return Ok(None);
+        };
+        let held = self.table.held(id)?;
+        if instruction.op == Op::Reshape && !self.engine.is_view(result, &held.value)? {
+            return Ok(None);
+        }
+        Ok(Some((held.storage, held.overlapping || instruction.op == Op::Expand)))
     }
 
     fn control(
@@ -369,15 +398,6 @@ fn only(instruction: &Instruction<'_>, reuse: u16) -> Option<Id> {
         Operand::Value(id) if reuse.is_power_of_two() => Some(*id),
         Operand::Value(_) | Operand::Scalar(_) | Operand::Absent => None,
     }
-}
-
-/// Memory that the result of a view shares with operand 0, and whether its elements overlap there.
-fn viewed<V>(table: &Table<V>, instruction: &Instruction<'_>) -> Option<(u32, bool)> {
-    if !reuse::aliases(instruction.op) {
-        return None;
-    }
-    let held = table.held(instruction.values().next()?).ok()?;
-    Some((held.storage, held.overlapping || instruction.op == Op::Expand))
 }
 
 fn answer_in_pieces(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies) {

@@ -68,7 +68,9 @@ impl<V> Default for Table<V> {
 }
 
 impl<V> Table<V> {
-    /// Live values, the bytes of their memory, and the most bytes there have been.
+    /// Live values, the bytes of their memory, and the most bytes there have been. Memory that several values share
+    /// counts once and in full, as long as one of them lives: a view counts nothing of its own and keeps all of what it
+    /// is a view of. What an engine holds besides values (temporaries, caches) does not count.
     pub fn counters(&self) -> (u64, u64, u64) {
         (self.values, self.bytes, self.bytes_peak)
     }
@@ -112,12 +114,17 @@ impl<V> Table<V> {
 
     /// Puts a value with memory of its own into a vacant slot.
     pub fn put(&mut self, id: Id, value: V, meta: Meta) {
-        let bytes = meta.bytes();
+        self.put_in(id, value, meta, meta.bytes());
+    }
+
+    /// Puts a value into a vacant slot that lies alone in so many bytes of memory.
+    pub fn put_in(&mut self, id: Id, value: V, meta: Meta, bytes: u64) {
         let storage = self.storage_new(bytes);
         // Saturating: the shapes are as an engine tells them, and these are counters only.
         self.bytes = self.bytes.saturating_add(bytes);
         self.bytes_peak = self.bytes_peak.max(self.bytes);
-        self.fill(id, Slot::Value(Held { value, meta, storage, overlapping: false }));
+        let overlapping = bytes < meta.bytes();
+        self.fill(id, Slot::Value(Held { value, meta, storage, overlapping }));
         self.values += 1;
     }
 

@@ -1,5 +1,6 @@
 """Layers, activations and losses as functions, with PyTorch's names and signatures."""
 
+from gt.composite.normalization import layer_norm, rms_norm
 from gt.nn.functional.activation import (
     elu,
     elu_,
@@ -27,7 +28,7 @@ from gt.nn.functional.activation import (
 )
 from gt.nn.functional.attention import scaled_dot_product_attention
 from gt.nn.functional.distance import cosine_similarity, normalize, pairwise_distance
-from gt.nn.functional.layer import dropout, embedding, layer_norm, linear, one_hot, pad, rms_norm
+from gt.nn.functional.layer import dropout, embedding, linear, one_hot, pad
 from gt.nn.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,

@@ -1,4 +1,4 @@
-"""Layers as functions: linear, embedding, normalisation, dropout, padding."""
+"""Layers as functions: linear, embedding, normalisation over groups, dropout, padding."""
 
 from __future__ import annotations
 
@@ -38,19 +38,32 @@ def embedding(
         padding_idx: A row that receives no gradient; negative counts from the end.
         max_norm: Rows that are used and longer than this are first shortened to it, in place.
         norm_type: The p of that length.
-        scale_grad_by_freq: Not supported.
+        scale_grad_by_freq: Divide each row's gradient by how often `input` names it.
         sparse: Accepted: gradients are dense.
     """
     del sparse
     if weight.ndim != 2:
         raise ShapeError("'weight' must be 2-D")
-    if scale_grad_by_freq:
-        raise NotSupported("embedding: scale_grad_by_freq is not supported")
     if max_norm is not None:
         _limit_rows(weight, max_norm, norm_type)
-    return _core.call(
+    rows = _core.call(
         "embedding", weight, input, padding_idx=row_index(padding_idx, weight.shape[0])
     )
+    return _scaled_by_count(rows, input, weight.shape[0]) if scale_grad_by_freq else rows
+
+
+def _scaled_by_count(rows: Tensor, input: Tensor, count: int) -> Tensor:
+    """`rows` as they are, whose gradients are divided by how often `input` names their index."""
+    if not rows.requires_grad:
+        return rows
+    index = input.reshape(-1)
+    times = gt.zeros(count, dtype=rows.dtype).scatter_add(
+        0, index.long(), gt.ones(index.shape[0], dtype=rows.dtype)
+    )
+    share = rows / times[input].unsqueeze(-1)  # [..., width]
+    # Zero with a gradient; what is not finite has none.
+    nothing = share - share.detach()
+    return rows.detach() + nothing.masked_fill(nothing != 0, 0.0)
 
 
 def row_index(padding_idx: int | None, rows: int) -> int | None:
@@ -70,54 +83,6 @@ def _limit_rows(weight: Tensor, max_norm: float, norm_type: float) -> None:
     with gt.no_grad():
         lengths = (weight.abs() ** norm_type).sum(dim=1, keepdim=True) ** (1 / norm_type)
         weight.mul_((max_norm / (lengths + 1e-7)).clamp(max=1.0))
-
-
-def layer_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """(input - mean) / sqrt(variance + eps) * weight + bias over the last dimensions."""
-    shape = tuple(normalized_shape)
-    output, _, _ = _core.call("layer_norm", input, weight, bias, normalized_shape=shape, eps=eps)
-    return output
-
-
-def rms_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    eps: float | None = None,
-) -> Tensor:
-    """input / sqrt(mean(input ** 2) + eps) * weight over the last dimensions.
-
-    Without `eps` it is the dtype's smallest step at 1.
-    """
-    shape = tuple(normalized_shape)
-    if not shape:
-        raise ShapeError(
-            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
-            "element, but got normalized_shape = []"
-        )
-    if weight is not None and weight.shape != shape:
-        raise ShapeError(
-            "Expected weight to be of same shape as normalized_shape, but got weight of shape "
-            f"{list(weight.shape)} and normalized_shape = {list(shape)}"
-        )
-    if input.shape[-len(shape) :] != shape:
-        raise ShapeError(
-            f"Given normalized_shape={list(shape)}, expected input with shape "
-            f"[*{', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
-        )
-    dims = tuple(range(-len(shape), 0))
-    wide = input.float() if input.dtype in (gt.float16, gt.bfloat16) else input
-    smallest = gt.finfo(wide.dtype).eps if eps is None else eps
-    scaled = wide * ((wide * wide).mean(dim=dims, keepdim=True) + smallest).rsqrt()
-    if weight is not None:
-        scaled = scaled * weight
-    return scaled.to(input.dtype)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -15,10 +15,20 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// How torch's allocator for the host's memory says that there is none: by its words, for the class is the same as any other's.
 const ALLOCATOR_TEXTS: [&str; 2] =
     ["DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"];
+
+/// Code of the operator that this process executes, or executed last; 0 before the first.
+static EXECUTING: AtomicU16 = AtomicU16::new(0);
+
+/// The name of the operator that this process's worker executes: what a backend's warning is about.
+#[pyfunction]
+pub fn executing_op() -> Option<&'static str> {
+    Op::from_code(EXECUTING.load(Ordering::Relaxed)).map(|op| op.info().name)
+}
 
 /// Python objects as values, kernels as operators.
 #[derive(Debug)]
@@ -47,6 +57,8 @@ struct Functions {
     write: Option<Py<PyAny>>,
     /// (value) -> (the dtype's number, size).
     meta: Py<PyAny>,
+    /// (value) -> bytes of the memory in which it lies.
+    memory_bytes: Py<PyAny>,
     synchronize: Py<PyAny>,
 }
 
@@ -66,6 +78,7 @@ impl PythonEngine {
                 length: function("length")?,
                 write: backend.getattr("write")?.extract()?,
                 meta: function("meta")?,
+                memory_bytes: function("memory_bytes")?,
                 synchronize: function("synchronize")?,
             },
         })
@@ -166,6 +179,7 @@ impl Engine for PythonEngine {
         let Some(kernel) = self.kernels.of_mut(instruction.op) else {
             return Err(unknown(instruction.op));
         };
+        EXECUTING.store(instruction.op.info().code, Ordering::Relaxed);
         let result = run(py, self.caller, kernel, &self.dtypes, instruction, operands, reuse);
         result.map_err(|error| self.fault(py, &error))
     }
@@ -188,6 +202,22 @@ impl Engine for PythonEngine {
                 _ => Err(Fault::new(FailureClass::Internal, format!("dtype {code}, {sizes:?}"))),
             }
         })
+    }
+
+    fn is_view(&mut self, result: &Self::Value, operand: &Self::Value) -> Result<bool, Fault> {
+        // A reshape that needs no copy begins where its operand does.
+        let py = attached();
+        let address = |value: &Self::Value| -> PyResult<usize> {
+            self.caller.call(py, &self.functions.address, &[value.as_ptr()])?.extract(py)
+        };
+        let same = address(result).and_then(|mine| Ok(mine == address(operand)?));
+        same.map_err(|error| self.fault(py, &error))
+    }
+
+    fn memory_bytes(&mut self, value: &Self::Value) -> Result<u64, Fault> {
+        let py = attached();
+        let told = self.caller.call(py, &self.functions.memory_bytes, &[value.as_ptr()]);
+        told.and_then(|told| told.extract(py)).map_err(|error| self.fault(py, &error))
     }
 
     fn allocate(&mut self, meta: &Meta) -> Result<Self::Value, Fault> {

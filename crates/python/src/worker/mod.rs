@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<local::LocalMachine>()?;
     module.add_class::<door::WorkerDoor>()?;
+    module.add_function(wrap_pyfunction!(engine::executing_op, module)?)?;
     module.add_function(wrap_pyfunction!(connect::run_on_socket, module)?)?;
     module.add_function(wrap_pyfunction!(process::run_on_descriptors, module)?)
 }

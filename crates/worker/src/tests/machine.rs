@@ -55,6 +55,37 @@ fn a_view_that_is_alone_is_overwritten() {
 }
 
 #[test]
+fn a_reshape_that_copies_has_memory_of_its_own() {
+    let (mut machine, allocations) = machine();
+    let copy = op(Op::Reshape, &[1], &[0], &[ints(&[2, 2, 1])]);
+    run(&mut machine, &[full(0, 4, 1), copy]);
+    assert_eq!((machine.stats(0).bytes, allocations.get()), (64, 2));
+    run(&mut machine, &[free(&[0])]);
+    assert_eq!(machine.stats(0).bytes, 32);
+}
+
+#[test]
+fn a_view_keeps_all_of_the_memory_and_counts_it_once() {
+    let (mut machine, _) = machine();
+    let view = op(Op::Reshape, &[1], &[0], &[ints(&[2, 2])]);
+    run(&mut machine, &[full(0, 4, 1), view]);
+    assert_eq!(machine.stats(0).bytes, 32);
+    run(&mut machine, &[free(&[0])]);
+    assert_eq!((machine.stats(0).bytes, machine.stats(0).bytes_peak), (32, 32));
+}
+
+#[test]
+fn what_stands_for_an_absent_state_counts_its_one_element() {
+    let (mut machine, _) = machine();
+    let mut attrs = vec![Attr::Float(0.0); 4];
+    attrs.extend([Attr::Bool(false), Attr::Bool(false), Attr::Bool(true)]);
+    let mut step = op(Op::Sgd, &[2, 3], &[0, 1], &attrs);
+    step.operands.push(Operand::Absent);
+    run(&mut machine, &[full(0, 4, 9), full(1, 4, 2), step, free(&[0, 1])]);
+    assert_eq!((machine.stats(0).bytes, machine.stats(0).bytes_peak), (32 + 8, 96 + 8));
+}
+
+#[test]
 fn an_operand_of_another_size_is_not_overwritten() {
     let (mut machine, _) = machine();
     let steps = [full(0, 4, 1), full(1, 1, 2), add(2, 1, 0), free(&[1]), read(2, 2, 4)];

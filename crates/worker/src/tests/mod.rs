@@ -127,7 +127,18 @@ impl Engine for ToyEngine {
                     let text = format!("shape {dims} is invalid");
                     return Err(Fault::new(FailureClass::Runtime, text));
                 }
-                Toy { numbers: Rc::clone(&value.numbers), dims: *dims }
+                if dims.len() == 3 {
+                    // As a reshape that no view can be.
+                    self.new_value(value.numbers.borrow().clone(), *dims)
+                } else {
+                    Toy { numbers: Rc::clone(&value.numbers), dims: *dims }
+                }
+            }
+            Op::Sgd => {
+                let param = self.elementwise(&operands[..2], reuse, |a, b| a - b)?;
+                // Without momentum there is no buffer: one zero in its shape stands for it.
+                let none = Toy { numbers: Rc::new(RefCell::new(vec![0])), dims: param.dims };
+                return Ok(Values::from_iter([param, none]));
             }
             other => {
                 let text = format!("no {}", other.info().name);
@@ -148,6 +159,14 @@ impl Engine for ToyEngine {
 
     fn meta(&mut self, value: &Toy) -> Result<Meta, Fault> {
         Ok(Meta::new(Dtype::I64, value.dims))
+    }
+
+    fn is_view(&mut self, result: &Toy, operand: &Toy) -> Result<bool, Fault> {
+        Ok(Rc::ptr_eq(&result.numbers, &operand.numbers))
+    }
+
+    fn memory_bytes(&mut self, value: &Toy) -> Result<u64, Fault> {
+        Ok(bytes_of(&value.numbers.borrow()).len().try_into().unwrap())
     }
 
     fn allocate(&mut self, meta: &Meta) -> Result<Toy, Fault> {

@@ -1,0 +1,46 @@
+"""What torch and numpy warn of while they execute: a line of the worker's log, once for each text.
+
+The log of a worker is its stderr. Where in the worker the warning arose says nothing to anybody, so
+the line names the operator instead.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TextIO
+
+from gt._core import executing_op
+
+# Texts that are remembered; a text with a number in it may differ each time.
+TEXTS_MAX = 1024
+
+
+class Log:
+    """Stands in for `warnings.showwarning`."""
+
+    def __init__(self) -> None:
+        self.told: set[str] = set()
+
+    def show(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,  # noqa: ARG002 - within torch or the worker
+        lineno: int,  # noqa: ARG002
+        file: TextIO | None = None,  # noqa: ARG002
+        line: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Writes the warning down unless its text has been written before."""
+        text = " ".join(str(message).split())
+        if text in self.told or len(self.told) == TEXTS_MAX:
+            return
+        self.told.add(text)
+        op = executing_op()
+        place = "" if op is None else f"in `{op}`: "
+        sys.stderr.write(f"gt.worker: {place}{category.__name__}: {text}\n")
+
+
+def install() -> None:
+    """From here on this process's warnings are lines of its log."""
+    warnings.showwarning = Log().show

@@ -1,10 +1,10 @@
 //! The dispatcher's end of a worker process, for tests: rings, and the socket that hands them over.
 
+use gt_protocol::text::NoNames;
+use gt_protocol::{Id, Operand};
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, create, send_record, socket_pair,
 };
-use gt_protocol::text::NoNames;
-use gt_protocol::{Id, Operand};
 use pyo3::exceptions::{PyConnectionError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -75,6 +75,20 @@ bench:
     cd benchmarks && python compare.py
     pytest benchmarks --benchmark-enable --timeout 600
 
+# Where a benchmark's time goes, by process and function: perf over a row of `benchmarks/compare.py --help`
+profile row="emit" rounds="300":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    command -v perf >/dev/null || { echo "perf is not installed (Debian: linux-perf)"; exit 1; }
+    mkdir -p target/profile
+    out="{{ justfile_directory() }}/target/profile/{{ row }}"
+    # cpu-clock: virtual machines have no counters of cycles
+    (cd benchmarks && perf record --quiet --event cpu-clock --freq 4999 -g --output "$out.data" python compare.py "{{ row }}" --rounds {{ rounds }})
+    perf report --input "$out.data" --stdio --no-children --call-graph none --sort pid,dso,symbol --percent-limit 0.3 2>/dev/null |
+        sed -e '/^#/d' -e '/^$/d' -e 's/[ -]*$//' | cut -c 1-150 >"$out.txt"
+    head -n 40 "$out.txt"
+    echo "all of it: $out.txt; who calls what: perf report --input $out.data"
+
 # Rust documentation, with warnings as errors, and the pages made from the table
 docs: gen
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
@@ -125,7 +139,7 @@ quick:
         cargo clippy --quiet --all-targets -p "gt-$crate" -- -D warnings
     done
     cargo nextest run -p gt-protocol -p gt-dispatcher
-    pytest tests -m fast
+    pytest -m fast $(grep -l 'mark\.fast' tests/test_*.py)
 
 # Everything of ci but the Python tests
 checks: check rust sim examples fuzz

@@ -348,7 +348,8 @@ def test_g8d_gt_config_is_read_at_the_first_operation(tmp_path):
         ("1", "workers=[0] backward=2"),  # ... outer
         ("4", "workers=[0] axis=1"),  # inner inside of back
         ("3", "workers=[0] axis=1 backward=4"),  # inner inside of outer
-        ("5", "axis=1"),  # inner alone
+        ("5", "axis=1"),  # inner alone; its gradients have no layout, so they say nothing
+        ("7", "workers=[0]"),  # the gradients of inner inside of back: where, not how
     ]
     entries = map(log.entry, file.read_text(encoding="utf-8").splitlines())
     products = [one.signal for one in entries if one and one.operator == "matmul"]

@@ -136,4 +136,4 @@ def test_t1a_the_model_has_its_size():
 
 def test_the_shipped_layout_has_no_mistakes(capsys):
     assert config_check.run(str(LAYOUT), workers=8) == 0
-    assert capsys.readouterr().out.endswith("12 signals, 0 rules, 0 errors, 0 warnings\n")
+    assert capsys.readouterr().out.endswith("13 signals, 0 rules, 0 errors, 0 warnings\n")

@@ -34,7 +34,8 @@ class context:  # noqa: N801 - used like a function
     """Name the instructions that are made in a `with` block, or in each call of a function.
 
     Inside of another scope a name is a scope of its own: what the configuration does not say of it
-    holds as it does around it.
+    holds as it does around it. A block that makes no instruction (`x = x`) is a boundary: the log
+    has a line of its name there, and what moves to other workers next is moved for it.
 
     Args:
         name: of the scope, as in the configuration.
@@ -50,12 +51,12 @@ class context:  # noqa: N801 - used like a function
     def __init__(self, name: str, backward: str | None = None) -> None:
         _check(name, backward)
         self._name, self._backward = name, backward
-        self._around: list[int] = []
+        self._around: list[tuple[int, int]] = []
 
     def __enter__(self) -> None:
         around = scopes.current.get()
         scopes.current.set(scopes.signal_in(around, self._name, self._backward))
-        self._around.append(around)
+        self._around.append((around, _core.signal_entered()))
 
     def __exit__(
         self,
@@ -63,7 +64,11 @@ class context:  # noqa: N801 - used like a function
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        scopes.current.set(self._around.pop())
+        around, entered = self._around.pop()
+        signal = scopes.current.get()
+        scopes.current.set(around)
+        if error is None:
+            _core.signal_left(signal, entered)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, each call of which is made in the scope."""

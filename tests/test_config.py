@@ -348,7 +348,8 @@ def test_g8d_gt_config_is_read_at_the_first_operation(tmp_path):
         ("1", "workers=[0] backward=2"),  # ... outer
         ("4", "workers=[0] axis=1"),  # inner inside of back
         ("3", "workers=[0] axis=1 backward=4"),  # inner inside of outer
-        ("5", "axis=1"),  # inner alone
+        ("5", "axis=1"),  # inner alone; its gradients have no layout, so they say nothing
+        ("7", "workers=[0]"),  # the gradients of inner inside of back: where, not how
     ]
     entries = map(log.entry, file.read_text(encoding="utf-8").splitlines())
     products = [one.signal for one in entries if one and one.operator == "matmul"]
@@ -427,13 +428,15 @@ batch, labels = gt.tensor(np.ones((6, 4), np.float32)), gt.tensor(np.arange(6))
 with gt.signal.context("layer"):
     small = gt.tensor(np.ones(5, np.float32))
 print((batch @ weight).sum().item(), labels.sum().item(), small.sum().item())
+print(gt._core.layout(batch))
 """
-    assert run(code, trace, GT_AUTO_SHARD="1").stdout == "72.0 15 5.0\n"
+    expected = "72.0 15 5.0\n"
+    assert run(code, trace, GT_AUTO_SHARD="1").stdout == f"{expected}shard(0)@[0,1]\n"
     assert [text for _, text in told(trace)] == ["axis=0"]
     entries = map(log.entry, trace.read_text(encoding="utf-8").splitlines())
     uploads = [one.signal for one in entries if one and one.operator == "upload"]
     assert uploads == ["auto_shard", "auto_shard", "auto_shard", "layer"]
-    assert run(code, trace).stdout == "72.0 15 5.0\n"
+    assert run(code, trace).stdout == f"{expected}replicate@[0]\n"
     assert told(trace) == []
 
 
@@ -465,6 +468,45 @@ print(asyncio.run(awaited(y)).tolist())
         ("full", "around"), ("mul", "plain"), ("mul", "plain"), ("add", "around"),
         ("div", "awaited"),
     ]  # fmt: skip
+
+
+def test_t5a_a_scope_without_instructions_is_a_boundary(tmp_path):
+    """`x = x` emits nothing, but grep finds the boundary where the program passed it."""
+    code = """
+import gt
+with gt.signal.context("before_anything"):
+    pass
+for _ in range(2):
+    with gt.signal.context("pp_stage0"):
+        with gt.signal.context("layer"):
+            x = gt.ones(2) + 1
+    with gt.signal.context("stage0_to_stage1"):
+        x = x
+    with gt.signal.context("pp_stage1"):
+        x = x * 2
+try:
+    with gt.signal.context("broken"):
+        raise KeyError
+except KeyError:
+    pass
+print(x.tolist())
+"""
+    trace = tmp_path / "trace.txt"
+    assert run(code, trace).stdout == "[4.0, 4.0]\n"
+    lines = trace.read_text(encoding="utf-8").splitlines()
+    found = [
+        (one.operator, one.signal) for line in lines if (one := log.entry(line)) and one.signal
+    ]
+    once = [("full", "layer"), ("add", "layer"), ("boundary", "stage0_to_stage1"),
+            ("mul", "pp_stage1")]  # fmt: skip
+    assert found == once * 2
+    (line, _) = [line for line in lines if "stage0_to_stage1" in line]
+    assert line.rstrip().endswith(" <string>:9")  # the with statement
+    checked = subprocess.run(
+        [sys.executable, "-m", "gt.tools", "trace", "--check", trace],
+        capture_output=True, text=True, check=True, timeout=50,
+    )  # fmt: skip
+    assert "0 lines wrong" in checked.stdout
 
 
 @pytest.mark.fast

@@ -8,10 +8,9 @@ import pytest
 
 import gt
 from gt import nn
-from gt.config import scopes
 from gt.config.layout import ShardConfig
 from gt.config.rules import Rule, rule_for
-from gt.nn.placing import _rule
+from gt.nn.placing import _rule, _text
 
 
 @pytest.mark.fast
@@ -67,7 +66,7 @@ def test_of_rules_that_match_the_last_holds():
         ("vocab", 2, "[out, in]", "shard(0)"),
         ("replicate", 2, "[out, in]", "replicate"),
         ("colpar", 0, "[in, out]", "replicate"),
-        ("shard(-1)", 2, "[out, in]", "shard(-1)"),
+        ("shard(-1)", 2, "[out, in]", "shard(1)"),
         (["replicate"], 2, "[out, in]", "replicate"),
     ],
 )
@@ -83,6 +82,27 @@ def test_a_style_cuts_along_the_tensor_parallel_dimension():
     ]:
         rule = Rule(pattern="p", style="vocab", shard=ShardConfig(mesh=mesh), file="here")
         assert rule.laid_out(2, weight="table", name="p").placements == expected
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("shard", "count", "expected"),
+    [
+        ({"placements": ["shard(0)"]}, 3, "shard(0)@[0,1,2]"),
+        ({"placements": ["shard(0)"], "blocks": 3}, 2, "shard(0,blocks=3)@[0,1]"),
+        ({"placements": ["replicate"], "workers": [1, 0]}, 2, "replicate@[1,0]"),
+        ({"placements": ["shard(1)"], "workers": [1, 5]}, 2, "shard(1)@[1]"),
+        ({"placements": ["shard(1)"], "workers": [5, 6]}, 2, "shard(1)@[0]"),
+        ({"placements": ["replicate", "shard(1)"], "mesh": {"dp": 2, "tp": 2}}, 4,
+         "replicate,shard(1)@[[0,1],[2,3]]"),
+        ({"placements": ["replicate", "shard(1)"], "mesh": {"dp": 2, "tp": 2}}, 3,
+         "shard(1)@[0,1,2]"),
+        ({"placements": ["shard(0)"] * 3, "mesh": {"a": 1, "b": 2, "c": 2}}, 4,
+         "shard(0),shard(0),shard(0)@[[[0,1],[2,3]]]"),
+    ],
+)  # fmt: skip
+def test_a_layout_as_an_instruction_says_it(shard, count, expected):
+    assert _text(ShardConfig(**shard), count) == expected
 
 
 PROGRAM = """
@@ -169,8 +189,6 @@ def test_parallelize_now():
     assert (model.weight.tolist(), model.weight.requires_grad) == (before, grads)
     model(gt.ones(2, 4)).sum().backward()
     assert model.weight.grad.tolist() == [[2.0] * 4] * 3
-    signal = scopes.signal_of_layout("weight", ShardConfig(placements=["shard(0)"]))
-    assert signal == scopes.signal_of_layout("weight", ShardConfig(placements=["shard(0)"]))
 
 
 def test_what_parallelize_says():

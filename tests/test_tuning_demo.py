@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gt.tools import config_check
+from gt.tools import config_check, log
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "examples/tuning_demo"
@@ -59,6 +59,26 @@ def test_t6a_eight_workers_by_the_file_alone(plain):
     printed = run("train_simple.py", *TINY)
     assert "layers of each stage: [1, 1, 1, 1]" in printed
     assert losses(printed) == pytest.approx(plain, rel=1e-4)
+
+
+def test_t3a_the_patterns_of_a_layer(tmp_path):
+    """On stage 1: x comes, and each layer's two row-parallel products are summed; no more moves."""
+    trace = tmp_path / "trace.txt"
+    run("train_simple.py", *TINY, "--num-layers=8", GT_INSTRUCTION_LOG=str(trace))
+    lines = trace.read_text(encoding="utf-8").splitlines()
+    first = next(place for place, line in enumerate(lines) if "@stage0_to_stage1" in line)
+    last = next(place for place, line in enumerate(lines) if "@stage1_to_stage2" in line)
+    forward = [one for line in lines[first:last] if (one := log.entry(line))]
+    products = [
+        (one.signal, re.search(r"\] (\S+@\S+)", one.notes)[1])
+        for one in forward
+        if one.operator == "matmul" and one.signal != "pp_stage1"
+    ]
+    column = ("pp_stage1_colpar", "shard(2)@[2,3]")
+    row = ("pp_stage1_rowpar", "partial(sum)@[2,3]")
+    assert products == [column, row] * 4  # QKV, output, up, down; two layers
+    moves = [one.operator for one in forward if "moved=" in one.notes]
+    assert moves == ["layer_norm", "add", "add", "add", "add"]
 
 
 def two_stages(text):
@@ -116,4 +136,4 @@ def test_t1a_the_model_has_its_size():
 
 def test_the_shipped_layout_has_no_mistakes(capsys):
     assert config_check.run(str(LAYOUT), workers=8) == 0
-    assert capsys.readouterr().out.endswith("12 signals, 0 rules, 0 errors, 0 warnings\n")
+    assert capsys.readouterr().out.endswith("13 signals, 0 rules, 0 errors, 0 warnings\n")

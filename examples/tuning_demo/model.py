@@ -120,7 +120,10 @@ class MiniGPT(nn.Module):
         if layers < self.stages:
             raise ValueError(f"{layers} layers cannot be spread over {self.stages} stages")
         with gt.signal.context("pp_stage0"):
-            self.tokens, self.positions = matrix(vocab, hidden), matrix(CONTEXT, hidden)
+            self.tokens = matrix(vocab, hidden)
+            with gt.signal.context("pp_stage0_positions"):
+                # Whole on every worker: of rows cut evenly a short sequence has all on the first.
+                self.positions = matrix(CONTEXT, hidden)
         self.blocks = nn.ModuleList()
         for stage, count in enumerate(self.layers_of_stages(layers)):
             with gt.signal.context(f"pp_stage{stage}"):

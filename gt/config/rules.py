@@ -96,10 +96,11 @@ class Rule:
                     f"{name} has {rank} dimensions and no dimension {dim}",
                     f"write shard({-rank}) to shard({rank - 1})" if rank else "write replicate",
                 )
+        counted = [None if (dim := cut_dim(word)) is None else dim % rank for word in placements]
         return ShardConfig(
             workers=shard.workers,
             mesh=shard.mesh,
-            placements=placements,
+            placements=["replicate" if dim is None else f"shard({dim})" for dim in counted],
             blocks=shard.blocks if cuts else None,
         )
 

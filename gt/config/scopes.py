@@ -259,7 +259,6 @@ class _State:
         self.rules: tuple[Rule, ...] = ()
         self.scopes: dict[tuple[int, str, str | None, str | None, bool], Scope] = {}
         self.by_signal: dict[int, Scope] = {}
-        self.layouts: dict[tuple[str, str], int] = {}
         self.automatic: int | None = None
         self.warned: frozenset[tuple[str, int]] = frozenset()
         self.lock = threading.RLock()
@@ -396,13 +395,3 @@ def signal_of_part(signal: int, kind: str) -> int:
     if scope.meaning.axis is None and not scope.meaning.placements:
         return signal
     return state.scope(scope.around, scope.name, scope.backward, kind).signal
-
-
-def signal_of_layout(name: str, shard: ShardConfig) -> int:
-    """The id of a scope outside of all others that means this layout and nothing else."""
-    text = Meaning().inner(SignalConfig(shard=shard)).text(None)
-    with state.lock:
-        known = state.layouts.get((name, text))
-        if known is None:
-            known = state.layouts[name, text] = _new_signal(name, None, text)
-    return known

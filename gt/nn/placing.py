@@ -5,14 +5,15 @@ The rules are in gt/config/rules.py; here they meet modules.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import gt
-from gt import signal
+from gt import _core
 from gt.config import scopes
-from gt.config.layout import ShardConfig, cut_dim, placement
+from gt.config.layout import ShardConfig, placement
 from gt.config.rules import STYLES, Rule, rule_for
 from gt.nn.attention import MultiheadAttention
 from gt.nn.embedding import Embedding
@@ -21,6 +22,7 @@ from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
 Laid = TypeVar("Laid", bound=Module)
+REPLICATE = "replicate"
 Layout = str | Sequence[str] | ShardConfig
 
 
@@ -52,24 +54,44 @@ def lay_out(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) 
     """
     found = list(_stored(module))
     layouts = [
-        (parameter, rule.pattern, rule.laid_out(parameter.ndim, weight=kind, name=path))
+        (parameter, rule.laid_out(parameter.ndim, weight=kind, name=path))
         for path, parameter, kind in found
         if (rule := rule_for(path, rules)) is not None
     ]
-    with gt.no_grad():
-        for parameter, pattern, layout in layouts:
-            _place(parameter, pattern, layout)
+    if layouts:
+        count = _core.worker_count()
+        with gt.no_grad():
+            for parameter, layout in layouts:
+                text = _text(layout, count)
+                parameter.data = _core.distribute(parameter.detach(), layout=text)
     for below in module.modules():
         object.__setattr__(below, "_laid_out", mark)
     return [path for path, _, _ in found]
 
 
-def _place(parameter: Parameter, name: str, layout: ShardConfig) -> None:
-    """The same value, laid out: by an instruction in a scope that means the layout."""
-    chosen = scopes.signal_of_layout(name, layout)
-    cuts = [dim for word in layout.placements or () if (dim := cut_dim(word)) is not None]
-    with signal.inner(lambda _: chosen):
-        parameter.data = gt.distribute(parameter.detach(), cuts[0] if cuts else None)
+def _text(layout: ShardConfig, count: int) -> str:
+    """A layout as an instruction says it, over the workers that there are."""
+    named = range(count) if layout.workers is None else layout.workers
+    workers = [index for index in named if index < count] or [0]
+    sizes = [*(layout.mesh or {}).values()]
+    words = [_word(word, layout.blocks) for word in layout.placements or ()]
+    if math.prod(sizes) != len(workers) or len(sizes) != len(words):
+        # a line of workers: what the mesh would have cut first
+        sizes, words = [], [next((word for word in words if word != REPLICATE), REPLICATE)]
+    return f"{','.join(words)}@{_nested(workers, sizes[1:])}"
+
+
+def _word(word: str, blocks: int | None) -> str:
+    return word if blocks is None or word == REPLICATE else f"{word[:-1]},blocks={blocks})"
+
+
+def _nested(workers: list[int], sizes: list[int]) -> str:
+    """`[[0,1],[2,3]]`: the rows of a mesh whose first size is left out."""
+    if not sizes:
+        return f"[{','.join(map(str, workers))}]"
+    row = math.prod(sizes)
+    rows = [workers[start : start + row] for start in range(0, len(workers), row)]
+    return f"[{','.join(_nested(one, sizes[1:]) for one in rows)}]"
 
 
 def _stored(module: Module) -> Iterator[tuple[str, Parameter, str]]:

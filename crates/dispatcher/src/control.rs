@@ -1,7 +1,7 @@
 //! Instructions that compute nothing: free, read, synchronize, names, distribute.
 
 use crate::Dispatcher;
-use crate::event::{Fault, SessionId, Sink, WorkerIndex};
+use crate::event::{Fault, SessionId, Sink, TraceNotes, WorkerIndex};
 use crate::failure::Failure;
 use crate::handle::{Handle, Shards, Value};
 use crate::motion::Mover;
@@ -57,6 +57,7 @@ impl Dispatcher {
             }
             Op::Signal | Op::Site => self.name(session, instruction),
             Op::Configure => self.configure(session, instruction, sink),
+            Op::Boundary => self.boundary(session, instruction, sink),
             Op::Distribute => self.distribute(session, instruction, sink),
             op => Err(Fault::NotForClients { op }),
         }
@@ -203,6 +204,24 @@ impl Dispatcher {
         }
         let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
         state.configure(instruction)
+    }
+
+    fn boundary(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
+        let signal = u32::from(instruction.signal);
+        state.pass(signal);
+        if self.tracing {
+            let signal = state.signals.get(&signal).map(AsRef::as_ref);
+            let site = state.site_names.get(&instruction.tag).map(AsRef::as_ref);
+            let notes = TraceNotes { signal, site, ..TraceNotes::default() };
+            sink.trace(session, instruction, &notes);
+        }
+        Ok(())
     }
 
     /// Asks every living worker; the answer waits for the last.

@@ -204,6 +204,12 @@ impl Dispatcher {
         self.sessions.get(&session)?.scope(signal).map(ToString::to_string)
     }
 
+    /// The name of the scope that a session's program has passed through last without an instruction.
+    pub fn boundary_of(&self, session: SessionId) -> Option<&str> {
+        let state = self.sessions.get(&session)?;
+        state.signals.get(&state.boundary()?).map(AsRef::as_ref)
+    }
+
     fn mark_failed(&mut self, session: SessionId, instruction: &Instruction<'_>, failure: Failure) {
         if let Some(state) = self.sessions.get_mut(&session) {
             let failure = state.remember(failure);

@@ -15,6 +15,8 @@ const TEXT_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct Scopes {
     by_signal: BTreeMap<u32, (Arc<Scope>, usize)>,
     text_bytes: usize,
+    /// The scope that the program has passed through last without an instruction.
+    boundary: Option<u32>,
 }
 
 impl Scopes {
@@ -46,6 +48,16 @@ impl Session {
     /// Whether any signal has a meaning.
     pub fn is_scoped(&self) -> bool {
         !self.scopes.by_signal.is_empty()
+    }
+
+    /// The signal that names what moves from one scope's workers to another's: `with signal.context("a_to_b"): x = x`.
+    pub fn boundary(&self) -> Option<u32> {
+        self.scopes.boundary
+    }
+
+    /// The instruction `boundary`, which carries this signal; in none it ends the last one.
+    pub fn pass(&mut self, signal: u32) {
+        self.scopes.boundary = Some(signal).filter(|&signal| signal != 0);
     }
 
     /// The instruction `configure`.
@@ -101,6 +113,15 @@ mod tests {
         ] {
             let expected = Fault::Attribute { op: Op::Configure, name };
             assert_eq!(configure(&mut session, signal, text), Err(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_boundary_holds() {
+        let mut session = Session::new();
+        for (passed, expected) in [(3, Some(3)), (5, Some(5)), (0, None)] {
+            session.pass(passed);
+            assert_eq!(session.boundary(), expected);
         }
     }
 

@@ -296,6 +296,8 @@ pub enum Op {
     Session,
     /// Says what a signal means, as `workers=[0,1] axis=1`; an empty text takes it back.
     Configure,
+    /// The program has passed through the scope that this carries without an instruction: it names what moves next.
+    Boundary,
     /// Between workers: the fold of all members' values, everywhere, in the group's order.
     AllReduce,
     /// Between workers: all pieces one after the other along `dim`, everywhere.
@@ -461,6 +463,7 @@ impl Op {
             0x0b07 => Op::Distribute,
             0x0b08 => Op::Session,
             0x0b09 => Op::Configure,
+            0x0b0a => Op::Boundary,
             0x0c01 => Op::AllReduce,
             0x0c02 => Op::AllGather,
             0x0c03 => Op::Send,
@@ -620,6 +623,7 @@ impl Op {
             "distribute" => Op::Distribute,
             "session" => Op::Session,
             "configure" => Op::Configure,
+            "boundary" => Op::Boundary,
             "all_reduce" => Op::AllReduce,
             "all_gather" => Op::AllGather,
             "send" => Op::Send,
@@ -779,13 +783,14 @@ impl Op {
             Op::Distribute => &TABLE[142],
             Op::Session => &TABLE[143],
             Op::Configure => &TABLE[144],
-            Op::AllReduce => &TABLE[145],
-            Op::AllGather => &TABLE[146],
-            Op::Send => &TABLE[147],
-            Op::Receive => &TABLE[148],
-            Op::ReduceScatter => &TABLE[149],
-            Op::AllToAll => &TABLE[150],
-            Op::Broadcast => &TABLE[151],
+            Op::Boundary => &TABLE[145],
+            Op::AllReduce => &TABLE[146],
+            Op::AllGather => &TABLE[147],
+            Op::Send => &TABLE[148],
+            Op::Receive => &TABLE[149],
+            Op::ReduceScatter => &TABLE[150],
+            Op::AllToAll => &TABLE[151],
+            Op::Broadcast => &TABLE[152],
         }
     }
 
@@ -3499,6 +3504,21 @@ static TABLE: &[OpInfo] = &[
         saves_operands: 0x0,
         saves_outputs: 0x0,
         doc: "Says what a signal means, as `workers=[0,1] axis=1`; an empty text takes it back.",
+    },
+    OpInfo {
+        op: Op::Boundary,
+        name: "boundary",
+        code: 0x0b0a,
+        aten: "",
+        family: Family::Control,
+        operands: &[],
+        attrs: &[],
+        outputs: 0,
+        dtype: DtypeRule::Family,
+        index: "",
+        saves_operands: 0x0,
+        saves_outputs: 0x0,
+        doc: "The program has passed through the scope that this carries without an instruction: it names what moves next.",
     },
     OpInfo {
         op: Op::AllReduce,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import gt
+from gt import signal
 from gt._core import Tensor
 from gt.nn.functional.layer import dropout
 
@@ -61,4 +62,5 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scale:
 
 def _causal(targets: int, sources: int) -> Tensor:
     """True where a source does not lie after its target."""
-    return gt.ones(targets, sources, dtype=gt.bool).tril()
+    with signal.part("whole"):  # no layout of the scope around is meant for it
+        return gt.ones(targets, sources, dtype=gt.bool).tril()

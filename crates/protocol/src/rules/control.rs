@@ -15,6 +15,7 @@ static RULES: Table<Rule> = &[
     (Op::Site, nothing),
     (Op::Session, nothing),
     (Op::Configure, nothing),
+    (Op::Boundary, nothing),
     (Op::Distribute, distribute),
     (Op::AllReduce, same),
     (Op::AllGather, all_gather),

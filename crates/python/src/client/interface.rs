@@ -60,6 +60,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(signal::signal_new, module)?)?;
     module.add_function(wrap_pyfunction!(signal::signal_configure, module)?)?;
     module.add_function(wrap_pyfunction!(signal::set_upload_signal, module)?)?;
+    module.add_function(wrap_pyfunction!(signal::signal_entered, module)?)?;
+    module.add_function(wrap_pyfunction!(signal::signal_left, module)?)?;
     module.add_function(wrap_pyfunction!(worker_count, module)?)?;
     module.add_function(wrap_pyfunction!(has_begun, module)?)?;
     module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;

@@ -59,6 +59,8 @@ static SIGNALS: GilCell<Option<Signals>> = GilCell::new(None);
 thread_local! {
     /// The scope that this thread's backward pass works for.
     static OVERRIDE: Cell<Option<u16>> = const { Cell::new(None) };
+    /// Instructions that this thread has made since the first scope.
+    static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Sets the scope of this thread's instructions, whatever the context variable says; returns the one before.
@@ -82,9 +84,22 @@ impl Runtime {
     pub(crate) fn signal(&mut self, py: Python<'_>) -> u16 {
         let mut state = SIGNALS.get_mut(py);
         let Some(signals) = state.as_mut() else { return 0 };
+        MADE.set(MADE.get().wrapping_add(1));
         let signal = OVERRIDE.get().unwrap_or_else(|| signals.current(py));
         self.announce(signals, signal);
         signal
+    }
+
+    /// Says that the program has passed through a scope without an instruction.
+    fn pass(&mut self, py: Python<'_>, signal: u16) {
+        let mut word = Instruction::new(Op::Boundary);
+        word.tag = self.site(py);
+        word.signal = signal;
+        if let Some(signals) = SIGNALS.get_mut(py).as_mut() {
+            self.announce(signals, signal);
+        }
+        // As in `tell`.
+        drop(self.send(&word));
     }
 
     /// [`Self::signal`] of an upload, which has a scope of its own where the user asked for that.
@@ -246,6 +261,24 @@ pub(crate) fn signal_configure(
     text: String,
 ) -> PyResult<()> {
     SIGNALS.get_mut(py).get_or_insert_default().configure(signal, backward, text)
+}
+
+/// How many instructions this thread has made, for [`signal_left`].
+#[pyfunction]
+pub(crate) fn signal_entered() -> u64 {
+    MADE.get()
+}
+
+/// A scope is left that was entered after so many instructions. Where none has been made since, it is a boundary, and
+/// the dispatcher hears of it: what moves next bears its name.
+#[pyfunction]
+pub(crate) fn signal_left(py: Python<'_>, signal: u16, entered: u64) -> PyResult<()> {
+    if MADE.get() != entered || !runtime::has_begun(py) {
+        return Ok(());
+    }
+    runtime::prepare(py)?;
+    runtime::with(py, |runtime| runtime.pass(py, signal));
+    Ok(())
 }
 
 /// The scope of uploads that look like a batch; None for none.

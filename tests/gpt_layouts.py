@@ -1,7 +1,7 @@
 """A character GPT trained under one layout; prints its losses and the bytes that moved as JSON.
 
-`python tests/gpt_layouts.py NAME --config FILE [--steps N] [--dtype float32|float64]`; NAME is one of
-LAYOUTS, whose YAML is written to FILE.
+`python tests/gpt_layouts.py NAME --config FILE [--steps N] [--dtype float32|float64]`; NAME is
+one of LAYOUTS, whose YAML is written to FILE.
 """
 
 import argparse

@@ -66,12 +66,17 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs:
         }
         Local::Box { global, start, dim, pieces } => {
             let Some(whole) = outputs.first().map(|meta| meta.dims) else { return };
+            // The whole may be a box of something larger itself.
             if !matches!(attrs.get(*start), Some(Attr::Ints(_))) {
                 let zeros: SmallVec<[i64; 8]> = whole.iter().map(|_| 0).collect();
                 set(attrs, *global, Attr::Ints(whole));
                 set(attrs, *start, Attr::Ints(Dims::new(&zeros).unwrap_or(Dims::EMPTY)));
             }
-            set_entry(attrs, *start, *dim, begin(pieces, member));
+            if let Some(Attr::Ints(dims)) = attrs.get_mut(*start)
+                && let Some(place) = dims.as_mut_slice().get_mut(*dim)
+            {
+                *place += begin(pieces, member);
+            }
         }
         Local::First { .. } => {}
     }

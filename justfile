@@ -52,9 +52,10 @@ rust:
 python *args:
     pytest {{ args }}
 
-# Simulator: a range of seeds, each a cluster with faults, compared bit for bit with the oracle
+# Simulator: a range of seeds, each a cluster with faults and a program with layouts, compared bit for bit with the oracle
 sim seeds="0..2000":
     cargo run --release --quiet -p gt-sim -- --range {{ seeds }}
+    cargo run --release --quiet -p gt-sim -- --programs {{ seeds }}
 
 # Eight mistakes planted in the core, one build each: the simulator must find every one
 planted:

@@ -179,7 +179,7 @@ def batches(sizes: dict[str, int], *, batch: int, length: int, steps: int) -> It
     text = b"".join(
         path.read_bytes() for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     )[:TEXT_BYTES]
-    tokens = np.minimum(np.frombuffer(text, np.uint8), sizes["vocab_size"] - 1).astype(np.int64)
+    tokens = np.minimum(np.frombuffer(text, np.uint8).astype(np.int64), sizes["vocab_size"] - 1)
     generator = np.random.default_rng(0)
     for _ in range(steps):
         starts = generator.integers(0, len(tokens) - length - 1, size=(batch, 1))

@@ -81,25 +81,27 @@ impl Dispatcher {
         let Some(state) = self.sessions.get_mut(&session) else { return orphans };
         let touched: Vec<u32> = state
             .values()
-            .filter(|(_, value)| value.held().any(|(worker, _)| worker == index))
+            .filter(|(_, value)| {
+                value.held().any(|(worker, _)| worker == index) || wished_on(value, index)
+            })
             .map(|(slot, _)| slot)
             .collect();
         for slot in touched {
             let Some(value) = state.value_mut(slot) else { continue };
+            if wished_on(value, index) {
+                // It stays where it is: a part of what was wished for is no layout.
+                value.wish = None;
+            }
             orphans.extend(forget_copies(value, index));
             if !value.shards.held().any(|(worker, _)| worker == index) {
                 continue;
             }
-            let kept: SmallVec<[(u32, u32); 2]> =
-                value.shards.held().filter(|(worker, _)| *worker != index).collect();
-            if value.shards.layout.is_whole() && !kept.is_empty() {
-                let members: SmallVec<[u32; 8]> = kept.iter().map(|(worker, _)| *worker).collect();
-                value.shards = Shards {
-                    layout: Layout::replicated(Mesh::line(&members)),
-                    slots: kept.iter().map(|(_, slot)| *slot).collect(),
-                };
+            if let Some(left) = remaining(&value.shards, index) {
+                value.shards = left;
                 continue;
             }
+            let kept: SmallVec<[(u32, u32); 2]> =
+                value.shards.held().filter(|(worker, _)| *worker != index).collect();
             if let Some(copy) = value.copies.pop() {
                 value.shards = copy;
                 orphans.extend(kept);
@@ -121,10 +123,34 @@ impl Dispatcher {
     }
 }
 
-/// Copies with a piece on that worker are no copies any more; what is left of them.
+/// Whether the value is to lie on that worker from its first use on.
+fn wished_on(value: &Value, index: WorkerIndex) -> bool {
+    value.wish.as_ref().is_some_and(|layout| layout.mesh().place(index).is_some())
+}
+
+/// What is still whole without that worker.
+fn remaining(shards: &Shards, index: WorkerIndex) -> Option<Shards> {
+    let kept: SmallVec<[(u32, u32); 2]> =
+        shards.held().filter(|(worker, _)| *worker != index).collect();
+    if !shards.layout.is_whole() || kept.is_empty() {
+        return None;
+    }
+    let members: SmallVec<[u32; 8]> = kept.iter().map(|(worker, _)| *worker).collect();
+    let layout = Layout::replicated(Mesh::line(&members));
+    Some(Shards { layout, slots: kept.iter().map(|(_, slot)| *slot).collect() })
+}
+
+/// Copies that lose a piece are no copies any more, but for whole ones; what is left of the others.
 fn forget_copies(value: &mut Value, index: WorkerIndex) -> Vec<(u32, u32)> {
-    let (lost, kept): (Vec<Shards>, Vec<Shards>) =
-        std::mem::take(&mut value.copies).into_iter().partition(|copy| copy.on(index).is_some());
-    value.copies = kept;
-    lost.iter().flat_map(Shards::held).filter(|(worker, _)| *worker != index).collect()
+    let mut orphans = Vec::new();
+    for copy in std::mem::take(&mut value.copies) {
+        if copy.on(index).is_none() {
+            value.copies.push(copy);
+        } else if let Some(left) = remaining(&copy, index) {
+            value.copies.push(left);
+        } else {
+            orphans.extend(copy.held().filter(|(worker, _)| *worker != index));
+        }
+    }
+    orphans
 }

@@ -2,12 +2,14 @@
 
 mod answers;
 mod breach;
+mod script;
 
 pub use answers::Evidence;
 pub use breach::Breach;
+pub use script::{Line, Script};
 
-use crate::oracle::{Evaluated, Oracle, Outcome, Step, Term};
-use crate::program::{Drawn, Pursuit, Scene, makes, palette};
+use crate::oracle::{Evaluated, Oracle, Outcome, Step, Target, Term};
+use crate::program::{Cluster, Drawn, Pursuit, Scene, makes, palette};
 use crate::random::Random;
 use crate::tensor::{Tensor, to_dims, wide};
 use gt_protocol::message::{self, Message};
@@ -43,11 +45,16 @@ pub struct Client {
     sizes: Vec<usize>,
     mistakes: u64,
     spread: u64,
+    cluster: Cluster,
+    /// The signal that instructions carry.
+    signal: u16,
     fresh: Option<Id>,
     pursuit: Option<Pursuit>,
     pub oracle: Oracle,
     /// Steps still to be taken.
     remaining: u64,
+    /// What it does instead of drawing its steps, and what it has done.
+    script: Script,
     breach: Option<Breach>,
     /// What it emits is nonsense by now: its answers mean nothing.
     deaf: bool,
@@ -73,6 +80,7 @@ impl Client {
     pub fn new(
         index: usize,
         random: &mut Random,
+        workers: u32,
         steps: Option<u64>,
         breach: Option<Breach>,
     ) -> Self {
@@ -80,13 +88,18 @@ impl Client {
         let sizes = palette(&mut random);
         let drawn = random.between(20, 200);
         let spread = [0, 30, 80][random.index(3)];
+        let layouts = [0, 30, 80][random.index(3)];
+        let cluster = Cluster::new(&mut random, workers, layouts);
         let first_request = u64::try_from(index).unwrap_or(0) * REQUESTS_PER_CLIENT;
         Self {
             sizes,
             mistakes: random.below(7),
             remaining: steps.unwrap_or(drawn),
+            script: Script::default(),
             random,
             spread,
+            cluster,
+            signal: 0,
             fresh: None,
             pursuit: None,
             oracle: Oracle::default(),
@@ -109,7 +122,7 @@ impl Client {
 
     /// Has nothing to say any more.
     pub fn finished(&self) -> bool {
-        self.closed || self.remaining == 0
+        self.closed || self.remaining == 0 && self.script.is_over()
     }
 
     pub fn unanswered(&self) -> usize {
@@ -135,8 +148,12 @@ impl Client {
         let mut words = Vec::new();
         let steps = self.random.between(1, 6);
         for _ in 0..steps {
-            if self.remaining == 0 || self.unanswered() >= PENDING_MAX {
+            if self.unanswered() >= PENDING_MAX {
                 break;
+            }
+            if self.remaining == 0 {
+                self.read_again(&mut words);
+                continue;
             }
             self.remaining -= 1;
             match self.breach {
@@ -162,6 +179,9 @@ impl Client {
     }
 
     fn step(&mut self, words: &mut Vec<u32>) {
+        if self.script.is_given() {
+            return self.step_of_script(words);
+        }
         let mut scene = Scene {
             random: &mut self.random,
             oracle: &self.oracle,
@@ -169,6 +189,7 @@ impl Client {
             sizes: &self.sizes,
             mistakes: self.mistakes,
             spread: self.spread,
+            cluster: &self.cluster,
             fresh: self.fresh,
             pursuit: &mut self.pursuit,
             focus: None,
@@ -205,23 +226,31 @@ impl Client {
     }
 
     fn take(&mut self, (step, evaluated): Drawn, words: &mut Vec<u32>) {
+        self.script.note(&step, self.oracle.next_number());
         match step {
             Step::Compute { compute, terms, consumes } => {
-                let (op, attrs) = compute.encode();
-                let mut instruction = Instruction::new(op);
-                instruction.attrs = attrs;
+                let mut instruction = Instruction::new(compute.op);
+                instruction.attrs = compute.attrs.into_iter().collect();
                 instruction.consumes = consumes;
                 instruction.operands = terms.iter().map(|term| self.operand(*term)).collect();
                 self.define(instruction, evaluated, words);
             }
             Step::Upload { tensor, pieces } => self.upload(&tensor, pieces, evaluated, words),
-            Step::Distribute { source, dim } => {
+            Step::Distribute { source, target } => {
                 let mut instruction = Instruction::new(Op::Distribute);
                 instruction.operands.push(self.operand(Term::Value(source)));
-                let dim = dim.map_or(Attr::Absent, Attr::Int);
-                instruction.attrs.extend([dim, Attr::Absent]);
+                instruction.attrs.extend(match target {
+                    Target::Dim(dim) => [dim.map_or(Attr::Absent, Attr::Int), Attr::Absent],
+                    Target::Layout(text) => [Attr::Absent, Attr::Text(text.into())],
+                });
                 self.define(instruction, evaluated, words);
             }
+            Step::Configure { signal, text } => {
+                let mut instruction = Instruction::new(Op::Configure);
+                instruction.attrs.extend([Attr::Int(signal.into()), Attr::Text(text.into())]);
+                write(&instruction, words);
+            }
+            Step::Enter(signal) => self.signal = signal,
             Step::Free(ids) => {
                 let mut instruction = Instruction::new(Op::Free);
                 for id in ids {
@@ -302,6 +331,7 @@ impl Client {
         words: &mut Vec<u32>,
     ) -> Vec<Id> {
         instruction.tag = site_of(self.oracle.next_number());
+        instruction.signal = self.signal;
         let Some(evaluated) = evaluated else { return Vec::new() };
         let ids = self.oracle.commit(evaluated);
         for &id in &ids {

@@ -47,10 +47,7 @@ impl Engine for Toy {
     ) -> Result<Values<Stored>, Fault> {
         let name = instruction.op.info().name;
         let internal = |text: String| Fault::new(FailureClass::Internal, text);
-        let compute = Compute::decode(instruction).ok_or_else(|| {
-            let text = format!("{name}: no toy for {:?}", instruction.attrs);
-            Fault::new(FailureClass::NotImplemented, text)
-        })?;
+        let compute = Compute::of(instruction);
         let mut args = Vec::with_capacity(operands.len());
         for operand in operands {
             args.push(match operand {
@@ -61,6 +58,10 @@ impl Engine for Toy {
         }
         let results = compute.run(&args).map_err(|refusal| match refusal {
             Refusal::Data(text) => Fault::new(FailureClass::Index, text),
+            Refusal::Unknown => {
+                let text = format!("{name}: no toy for {:?}", instruction.attrs);
+                Fault::new(FailureClass::NotImplemented, text)
+            }
             Refusal::Form(text) => internal(format!("{name}: {text}")),
         })?;
         for (position, operand) in operands.iter().take(16).enumerate() {

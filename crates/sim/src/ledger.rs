@@ -2,7 +2,7 @@
 //! compared with what the dispatcher says of itself.
 
 use gt_dispatcher::{Dispatcher, SessionId};
-use gt_protocol::{Id, Instruction, Op};
+use gt_protocol::{Attr, Id, Instruction, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
@@ -56,6 +56,7 @@ struct Account {
 
 #[derive(Debug, Default)]
 pub struct Ledger {
+    alive: BTreeSet<u32>,
     accounts: BTreeMap<SessionId, Account>,
 }
 
@@ -90,13 +91,28 @@ impl Ledger {
             }
             return;
         }
-        if !instruction.outputs.is_empty() {
-            account.define(instruction, &operands, dispatcher.statistics().workers == 0);
-        }
-        let outputs = instruction.outputs.iter().filter_map(|id| id.as_slot());
-        for slot in operands.into_iter().chain(outputs) {
+        // The instruction may have laid its operands otherwise.
+        for &slot in &operands {
             account.refresh(slot, session, dispatcher);
         }
+        if !instruction.outputs.is_empty() {
+            // A layout may name a worker that has left.
+            let homeless = match (instruction.op, instruction.attrs.get(1)) {
+                (Op::Distribute, Some(Attr::Text(layout))) => {
+                    members(layout).iter().any(|member| !self.alive.contains(member))
+                }
+                _ => self.alive.is_empty(),
+            };
+            account.define(instruction, &operands, homeless);
+        }
+        let outputs = instruction.outputs.iter().filter_map(|id| id.as_slot());
+        for slot in outputs {
+            account.refresh(slot, session, dispatcher);
+        }
+    }
+
+    pub fn worker_joined(&mut self, index: u32) {
+        self.alive.insert(index);
     }
 
     /// Looks at everything anew: a worker has gone. What another one holds a copy of must live on.
@@ -104,6 +120,7 @@ impl Ledger {
     /// # Errors
     /// A value that was given up.
     pub fn worker_left(&mut self, index: u32, dispatcher: &Dispatcher) -> Result<(), String> {
+        self.alive.remove(&index);
         for (&session, account) in &mut self.accounts {
             let copied =
                 |entry: &Entry| entry.live && entry.lies.iter().any(|lie| lie.survives(index));

@@ -21,9 +21,12 @@ mod oracle;
 mod program;
 mod random;
 mod shell;
+mod shrink;
 mod tensor;
 mod worker;
 mod world;
 
+pub use client::Line;
 pub use shell::Detail;
-pub use world::{Config, Outcome, Summary, Violation, simulate};
+pub use shrink::shrink;
+pub use world::{Cast, Config, Outcome, Summary, Violation, simulate};

@@ -3,7 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "what a command prints is what it is for")]
 
-use gt_sim::{Config, Detail, Outcome, Summary, simulate};
+use gt_sim::{Cast, Config, Detail, Outcome, Summary, shrink, simulate};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -11,16 +11,26 @@ use std::time::Instant;
 const USAGE: &str = "\
 gt-sim SEED [--steps N] [--faults none|all] [--trace]
 gt-sim --range A..B [--steps N] [--faults none|all]
+gt-sim --programs A..B [--steps N]
 
+  --programs  one client with layouts on workers that stay; the first program that goes wrong is made short
   --steps N   instructions of each client (drawn by the seed if not given)
   --faults    none, or all: crashes, joins, stalls, breaches of the protocol (all if not given)
   --trace     each instruction of a worker and each message as well
 ";
 
+/// Which simulations.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Single,
+    Range,
+    Programs,
+}
+
 /// What the command line asks for.
 struct Asked {
     seeds: Range<u64>,
-    single: bool,
+    kind: Kind,
     steps: Option<u64>,
     faults: bool,
     trace: bool,
@@ -29,7 +39,7 @@ struct Asked {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match parse(&arguments) {
-        Ok(asked) if asked.single => one(&asked),
+        Ok(asked) if asked.kind == Kind::Single => one(&asked),
         Ok(asked) => range(&asked),
         Err(text) => {
             eprint!("gt-sim: {text}\n{USAGE}");
@@ -39,17 +49,19 @@ fn main() -> ExitCode {
 }
 
 fn parse(arguments: &[String]) -> Result<Asked, String> {
-    let mut asked = Asked { seeds: 0..0, single: true, steps: None, faults: true, trace: false };
+    let mut asked =
+        Asked { seeds: 0..0, kind: Kind::Single, steps: None, faults: true, trace: false };
     let mut given = false;
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().ok_or(format!("{argument} lacks its value"));
         match argument.as_str() {
-            "--range" => {
+            "--range" | "--programs" => {
                 let text = value()?;
                 let (from, to) = text.split_once("..").ok_or(format!("{text} is no range"))?;
                 asked.seeds = number(from)?..number(to)?;
-                (asked.single, given) = (false, true);
+                asked.kind = if argument == "--programs" { Kind::Programs } else { Kind::Range };
+                given = true;
             }
             "--steps" => asked.steps = Some(number(value()?)?),
             "--faults" => asked.faults = value()? != "none",
@@ -69,8 +81,9 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 impl Asked {
-    fn config(&self, seed: u64, detail: Detail) -> Config {
-        Config { seed, steps: self.steps, faults: self.faults, detail }
+    fn config(&self, seed: u64, detail: Detail) -> Config<'_> {
+        let cast = if self.kind == Kind::Programs { Cast::Alone } else { Cast::Crowd };
+        Config { seed, steps: self.steps, faults: self.faults, detail, cast }
     }
 
     /// The options that a seed was run with, for the line that repeats it.
@@ -84,7 +97,7 @@ impl Asked {
 fn one(asked: &Asked) -> ExitCode {
     let seed = asked.seeds.start;
     let detail = if asked.trace { Detail::Everything } else { Detail::Clients };
-    let Outcome { result, trace } = simulate(&asked.config(seed, detail));
+    let Outcome { result, trace, .. } = simulate(&asked.config(seed, detail));
     for line in trace {
         println!("{line}");
     }
@@ -104,8 +117,23 @@ fn range(asked: &Asked) -> ExitCode {
     let start = Instant::now();
     let mut total = Summary::default();
     for seed in asked.seeds.clone() {
-        match simulate(&asked.config(seed, Detail::Nothing)).result {
+        let config = asked.config(seed, Detail::Nothing);
+        let outcome = simulate(&config);
+        match outcome.result {
             Ok(summary) => total.add(&summary),
+            Err(violation) if asked.kind == Kind::Programs => {
+                println!("program {seed}: WRONG at {violation}");
+                let program = shrink(&config, outcome.program);
+                let cast = Cast::Scripted(&program);
+                let shown = simulate(&Config { cast, detail: Detail::Clients, ..config });
+                for line in shown.trace {
+                    println!("{line}");
+                }
+                if let Err(violation) = shown.result {
+                    println!("# made short: {violation}");
+                }
+                return ExitCode::FAILURE;
+            }
             Err(violation) => {
                 println!("seed {seed}: WRONG at {violation}");
                 println!(

@@ -5,7 +5,7 @@
 use crate::compute::Compute;
 use crate::kernels::{Arg, Refusal};
 use crate::tensor::{Tensor, wide};
-use gt_protocol::{Id, Scalar};
+use gt_protocol::{Id, Op, Scalar};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -20,13 +20,43 @@ pub enum Term {
 /// One line of a client's program.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Compute { compute: Compute, terms: Vec<Term>, consumes: u16 },
-    Upload { tensor: Tensor, pieces: usize },
-    Distribute { source: Id, dim: Option<i64> },
+    Compute {
+        compute: Compute,
+        terms: Vec<Term>,
+        consumes: u16,
+    },
+    Upload {
+        tensor: Tensor,
+        pieces: usize,
+    },
+    Distribute {
+        source: Id,
+        target: Target,
+    },
+    /// A signal gets a meaning.
+    Configure {
+        signal: u16,
+        text: String,
+    },
+    /// What follows carries this signal.
+    Enter(u16),
     Free(Vec<Id>),
-    Read { value: Id, start: u64, count: u64 },
+    Read {
+        value: Id,
+        start: u64,
+        count: u64,
+    },
     Synchronize,
     Stats,
+}
+
+/// Where a value is to lie.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// Cut along this dimension over all workers, or whole on each.
+    Dim(Option<i64>),
+    /// As this text says.
+    Layout(String),
 }
 
 /// What a number stands for.
@@ -37,6 +67,8 @@ pub enum Outcome {
     Failed {
         causes: BTreeSet<u64>,
         shape: Option<Rc<Tensor>>,
+        /// Not if it does without the operands that failed, and the planner computes it apart.
+        certain: bool,
     },
 }
 
@@ -114,12 +146,12 @@ impl Oracle {
 
     pub fn evaluate(&self, compute: &Compute, terms: &[Term]) -> Evaluated {
         let own = self.next_number;
-        let outputs = usize::from(compute.encode().0.info().outputs);
+        let outputs = usize::from(compute.op.info().outputs);
         let mut causes = BTreeSet::new();
         let mut known = true;
         for term in terms {
             if let Term::Value(id) = term
-                && let Some(Outcome::Failed { causes: earlier, shape }) = self.values.get(id)
+                && let Some(Outcome::Failed { causes: earlier, shape, .. }) = self.values.get(id)
             {
                 causes.extend(earlier);
                 known &= shape.is_some();
@@ -128,7 +160,11 @@ impl Oracle {
         let failed = |causes: &BTreeSet<u64>, shapes: Vec<Tensor>| {
             let mut shapes = shapes.into_iter().map(Rc::new);
             (0..outputs)
-                .map(|_| Outcome::Failed { causes: causes.clone(), shape: shapes.next() })
+                .map(|output| Outcome::Failed {
+                    causes: causes.clone(),
+                    shape: shapes.next(),
+                    certain: causes.contains(&own) || self.needs_failed(compute, terms, output),
+                })
                 .collect()
         };
         if !known {
@@ -142,7 +178,7 @@ impl Oracle {
                 Evaluated { outcomes: outcomes.collect(), root: None }
             }
             Ok(tensors) => Evaluated { outcomes: failed(&causes, tensors), root: None },
-            Err(Refusal::Form(_)) => {
+            Err(Refusal::Form(_) | Refusal::Unknown) => {
                 causes.insert(own);
                 let root = if inherited { Root::Perhaps } else { Root::Dispatcher };
                 Evaluated { outcomes: failed(&causes, Vec::new()), root: Some(root) }
@@ -154,6 +190,20 @@ impl Oracle {
                 Evaluated { outcomes: failed(&causes, shapes), root: Some(root) }
             }
         }
+    }
+
+    /// Whether this output cannot be without the operands that have failed.
+    fn needs_failed(&self, compute: &Compute, terms: &[Term], output: usize) -> bool {
+        let needed = match (compute.op, output) {
+            // Mean and deviation, and the gradients of weight and bias.
+            (Op::LayerNorm, 1 | 2) | (Op::LayerNormBackward, 2) => 1,
+            (Op::LayerNormBackward, 1) => 4,
+            _ => terms.len(),
+        };
+        terms.iter().take(needed).any(|term| {
+            let Term::Value(id) = term else { return false };
+            matches!(self.values.get(id), Some(Outcome::Failed { certain: true, .. }))
+        })
     }
 
     fn args(&self, terms: &[Term]) -> Vec<Arg<'_>> {
@@ -168,7 +218,7 @@ impl Oracle {
 
 /// The results' shapes do not hang on the indices, which are the operand of whole numbers.
 fn shapes_with_good_indices(compute: &Compute, args: &[Arg<'_>]) -> Vec<Tensor> {
-    let place = if matches!(compute, Compute::NllLossBackward(_)) { 2 } else { 1 };
+    let place = if compute.op == Op::NllLossBackward { 2 } else { 1 };
     let Some(indices) = args.get(place).and_then(|arg| arg.optional()) else { return Vec::new() };
     let zeros = Tensor::from_fn(&indices.dims, indices.dtype, |_| 0);
     let mut args = args.to_vec();

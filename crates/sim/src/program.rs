@@ -2,20 +2,25 @@
 //!
 //! A step that does not suit (too large, no operand fits) is drawn again. Now and then one is drawn that must fail.
 
+mod layouts;
 mod operators;
+mod views;
 
 use crate::compute::Compute;
-use crate::kernels::DTYPES;
-use crate::kernels::elementwise::Unary;
-use crate::oracle::{Evaluated, Oracle, Outcome, Step, Term, count};
+use crate::kernels::{Arg, DTYPES, is_float};
+use crate::oracle::{Evaluated, Oracle, Outcome, Step, Target, Term, count};
 use crate::random::Random;
-use crate::tensor::{PRIME, Tensor, narrow, wide};
-use gt_protocol::{Dtype, Id};
+use crate::tensor::{PRIME, Tensor, narrow, to_dims, wide};
+use gt_protocol::{Attr, Dims, Dtype, Id, Op, Scalar};
+
+pub use layouts::Cluster;
 
 /// Elements of a value: more would only cost time.
 const ELEMENTS_MAX: usize = 10_000;
 /// Values a client keeps; above, it frees.
 const LIVE_MAX: usize = 24;
+/// Signals that a client uses.
+const SIGNALS: u64 = 4;
 /// Attempts at one step before a value is made instead.
 const DRAWS_MAX: usize = 12;
 
@@ -30,6 +35,8 @@ pub struct Scene<'a> {
     pub mistakes: u64,
     /// Percent of new values that are distributed at once.
     pub spread: u64,
+    /// Where this client's values lie.
+    pub cluster: &'a Cluster,
     /// A value that the last step has made.
     pub fresh: Option<Id>,
     /// What the last step made an operand for.
@@ -45,6 +52,9 @@ pub struct Pursuit {
     rolls: Random,
     first: Id,
 }
+
+/// A step, or another that makes an operand for it.
+type Sought = Result<Drawn, Drawn>;
 
 /// A step with what it does, where it defines something.
 pub type Drawn = (Step, Option<Evaluated>);
@@ -79,7 +89,8 @@ impl Scene<'_> {
                 26..34 => self.read(),
                 34..36 => Some((Step::Synchronize, None)),
                 36..37 => Some((Step::Stats, None)),
-                37..90 => self.compute(),
+                37..40 => self.scope(),
+                40..90 => self.compute(),
                 _ => self.free(),
             };
             if let Some(drawn) = drawn
@@ -108,20 +119,46 @@ impl Scene<'_> {
         Some((Step::Read { value, start, count }, None))
     }
 
-    /// Along the first dimension, as a batch is.
+    /// As the client's layouts say, or along the first dimension, as a batch is.
     fn distribute_fresh(&mut self) -> Option<Drawn> {
         let source = self.fresh.filter(|_| self.random.percent(self.spread))?;
-        let rank = self.oracle.shape(source)?.rank();
-        let dim = if rank == 0 { None } else { Some(0) };
-        Some((Step::Distribute { source, dim }, Some(self.oracle.copy_of(source))))
+        let shape = self.oracle.shape(source)?.clone();
+        let target = if self.random.percent(self.cluster.layouts) {
+            Target::Layout(self.cluster.layout(self.random, &shape.dims))
+        } else {
+            Target::Dim(if shape.rank() == 0 { None } else { Some(0) })
+        };
+        Some(self.distributed(source, target))
     }
 
     fn distribute(&mut self) -> Option<Drawn> {
         let source = self.any()?;
-        let rank = self.oracle.shape(source)?.rank();
-        let whole = rank == 0 || self.random.percent(20);
-        let dim = if whole { None } else { Some(self.dim(rank)) };
-        Some((Step::Distribute { source, dim }, Some(self.oracle.copy_of(source))))
+        let shape = self.oracle.shape(source)?.clone();
+        let rank = shape.rank();
+        let target = if self.random.percent(self.cluster.layouts) {
+            Target::Layout(self.cluster.layout(self.random, &shape.dims))
+        } else {
+            let whole = rank == 0 || self.random.percent(20);
+            Target::Dim(if whole { None } else { Some(self.dim(rank)) })
+        };
+        Some(self.distributed(source, target))
+    }
+
+    fn distributed(&self, source: Id, target: Target) -> Drawn {
+        (Step::Distribute { source, target }, Some(self.oracle.copy_of(source)))
+    }
+
+    /// A signal gets a meaning, or what follows carries another signal.
+    fn scope(&mut self) -> Option<Drawn> {
+        if !self.random.percent(self.cluster.layouts) {
+            return None;
+        }
+        let signal = u16::try_from(self.random.below(SIGNALS)).unwrap_or(0);
+        if self.random.percent(70) {
+            return Some((Step::Enter(signal), None));
+        }
+        let text = self.cluster.scope(self.random);
+        Some((Step::Configure { signal, text }, None))
     }
 
     fn create(&mut self) -> Drawn {
@@ -134,16 +171,23 @@ impl Scene<'_> {
     /// A new value of this shape.
     fn make(&mut self, dims: &[usize], dtype: Dtype) -> Drawn {
         match self.random.below(4) {
+            0 if is_float(dtype) && self.random.percent(50) => {
+                let bounds = [Attr::Float(0.0), Attr::Float(1.0)];
+                let numbers = [Attr::Int(0), Attr::Int(self.number()), Attr::Absent, Attr::Absent];
+                let attrs = [sizes(dims), Attr::Dtype(dtype)];
+                self.call(Op::Uniform, attrs.into_iter().chain(bounds).chain(numbers), [])
+            }
             0 => {
                 let limit = if dtype == Dtype::Bool { 2 } else { 1000 };
-                let value = wide(self.random.index(limit));
-                self.computed(Compute::Full { dims: dims.to_vec(), value, dtype }, vec![])
+                let value = Attr::Scalar(Scalar::Int(wide(self.random.index(limit))));
+                self.call(Op::Full, [sizes(dims), value, Attr::Dtype(dtype)], [])
             }
             1 if dims.len() == 1 && dtype != Dtype::Bool => {
                 let start = wide(self.random.index(3));
                 let step = wide(self.random.index(3)) + 1;
                 let end = start + wide(dims[0]) * step;
-                self.computed(Compute::Arange { start, end, step, dtype }, vec![])
+                let bounds = [start, end, step].map(|bound| Attr::Scalar(Scalar::Int(bound)));
+                self.call(Op::Arange, bounds.into_iter().chain([Attr::Dtype(dtype)]), [])
             }
             _ => {
                 let small = self.random.percent(50);
@@ -155,7 +199,30 @@ impl Scene<'_> {
         }
     }
 
-    fn computed(&self, compute: Compute, terms: Vec<Term>) -> Drawn {
+    /// An operator on values.
+    fn call(
+        &self,
+        op: Op,
+        attrs: impl IntoIterator<Item = Attr>,
+        values: impl IntoIterator<Item = Id>,
+    ) -> Drawn {
+        self.computed(op, attrs, values.into_iter().map(Term::Value).collect())
+    }
+
+    /// The shape of what an operator yields.
+    fn shape_of(&self, op: Op, attrs: &[Attr], value: Id) -> Option<Vec<usize>> {
+        let compute = Compute::new(op, attrs.iter().cloned());
+        let results = compute.run(&[Arg::Tensor(self.oracle.shape(value)?)]).ok()?;
+        results.into_iter().next().map(|tensor| tensor.dims)
+    }
+
+    /// The number of a draw.
+    fn number(&mut self) -> i64 {
+        wide(self.random.index(1 << 16))
+    }
+
+    fn computed(&self, op: Op, attrs: impl IntoIterator<Item = Attr>, terms: Vec<Term>) -> Drawn {
+        let compute = Compute::new(op, attrs);
         let evaluated = self.oracle.evaluate(&compute, &terms);
         (Step::Compute { compute, terms, consumes: 0 }, Some(evaluated))
     }
@@ -205,12 +272,12 @@ impl Scene<'_> {
             self.live.iter().copied().filter(|&id| self.oracle.shape(id).is_none()).collect();
         let a = *self.random.pick(&failed)?;
         let b = self.any()?;
-        let terms = if self.random.percent(50) { [a, b] } else { [b, a] }.map(Term::Value);
+        let pair = if self.random.percent(50) { [a, b] } else { [b, a] };
         Some(match self.random.below(4) {
-            0 => (Step::Distribute { source: a, dim: None }, Some(self.oracle.copy_of(a))),
-            1 => self.computed(Compute::Unary(Unary::Neg), vec![Term::Value(a)]),
-            2 => self.computed(Compute::Matmul, terms.to_vec()),
-            _ => self.computed(Compute::MaxDim { dim: 0, keepdim: false }, vec![Term::Value(a)]),
+            0 => self.distributed(a, Target::Dim(None)),
+            1 => self.call(Op::Neg, [], [a]),
+            2 => self.call(Op::Matmul, [], pair),
+            _ => self.call(Op::MaxDim, [Attr::Int(0), Attr::Bool(false)], [a]),
         })
     }
 
@@ -220,7 +287,7 @@ impl Scene<'_> {
         let shape = self.oracle.shape(a)?.clone();
         if self.random.percent(40) {
             let count = wide(shape.data.len());
-            return Some(self.computed(Compute::Reshape(vec![count + 1]), vec![Term::Value(a)]));
+            return Some(self.call(Op::Reshape, [list(&[count + 1])], [a]));
         }
         let bad: Vec<Id> = self.live.iter().copied().filter(|&id| self.is_bad_index(id)).collect();
         let Some(&indices) = self.random.pick(&bad) else {
@@ -233,9 +300,12 @@ impl Scene<'_> {
         if shape.rank() == 0 || shape.dims[0] == 0 {
             return None;
         }
-        let compute =
-            if shape.rank() == 2 { Compute::Embedding } else { Compute::IndexSelect { dim: 0 } };
-        Some(self.computed(compute, [a, indices].map(Term::Value).to_vec()))
+        let (op, attr) = if shape.rank() == 2 {
+            (Op::Embedding, Attr::Absent)
+        } else {
+            (Op::IndexSelect, Attr::Int(0))
+        };
+        Some(self.call(op, [attr], [a, indices]))
     }
 
     fn is_bad_index(&self, id: Id) -> bool {
@@ -283,6 +353,19 @@ impl Scene<'_> {
     }
 }
 
+/// The step that was wanted, or one that makes what it lacks.
+fn either(sought: Sought) -> Drawn {
+    sought.unwrap_or_else(|makes| makes)
+}
+
+fn list(values: &[i64]) -> Attr {
+    Attr::Ints(Dims::new(values).unwrap_or(Dims::EMPTY))
+}
+
+fn sizes(values: &[usize]) -> Attr {
+    Attr::Ints(to_dims(values))
+}
+
 fn upload(tensor: Tensor, pieces: usize) -> Drawn {
     let evaluated = Oracle::value(tensor.clone());
     (Step::Upload { tensor, pieces }, Some(evaluated))
@@ -290,8 +373,9 @@ fn upload(tensor: Tensor, pieces: usize) -> Drawn {
 
 /// Whether the step only makes a value for others.
 pub fn makes(step: &Step) -> bool {
-    use Compute::{Arange, Full};
-    matches!(step, Step::Upload { .. } | Step::Compute { compute: Full { .. } | Arange { .. }, .. })
+    let made = |op| matches!(op, Op::Full | Op::Arange | Op::Uniform);
+    matches!(step, Step::Upload { .. })
+        || matches!(step, Step::Compute { compute, .. } if made(compute.op))
 }
 
 /// Whether results are small enough, and of a rank that leaves room for another dimension.

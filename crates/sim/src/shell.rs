@@ -179,6 +179,7 @@ impl Shell {
     }
 
     pub fn worker_joined(&mut self, index: u32) {
+        self.ledger.worker_joined(index);
         self.dispatcher.handle(Event::WorkerJoined { index }, &mut self.outputs);
     }
 

@@ -3,7 +3,7 @@
 mod faults;
 mod rest;
 
-use crate::client::{Client, Evidence};
+use crate::client::{Client, Evidence, Line};
 use crate::network::{Cargo, Happening, Network, Route};
 use crate::random::Random;
 use crate::shell::{Detail, Intake, Shell, frame_length};
@@ -20,14 +20,27 @@ const BACKLOG_WORDS_MAX: usize = 2048;
 /// Words on their way from a client, above which it waits.
 const CLIENT_WORDS_MAX: usize = 1024;
 
+/// Who takes part.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Cast<'a> {
+    /// Several clients; workers come and go.
+    #[default]
+    Crowd,
+    /// One client with layouts on workers that stay. It reads everything at its end.
+    Alone,
+    /// The same with this program.
+    Scripted(&'a [Line]),
+}
+
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct Config<'a> {
     pub seed: u64,
     /// Steps of each client; drawn where not given.
     pub steps: Option<u64>,
     pub faults: bool,
     pub detail: Detail,
+    pub cast: Cast<'a>,
 }
 
 /// What was seen.
@@ -70,10 +83,12 @@ pub struct Violation {
 pub struct Outcome {
     pub result: Result<Summary, Violation>,
     pub trace: Vec<String>,
+    /// The program of a client that was alone.
+    pub program: Vec<Line>,
 }
 
 /// Runs one seed to its end.
-pub fn simulate(config: &Config) -> Outcome {
+pub fn simulate(config: &Config<'_>) -> Outcome {
     let mut world = World::new(config);
     let result = world.run();
     let (step, tick) = (world.step, world.network.now());
@@ -81,7 +96,9 @@ pub fn simulate(config: &Config) -> Outcome {
         Ok(()) => Ok(world.summary()),
         Err(text) => Err(Violation { step, tick, text }),
     };
-    Outcome { result, trace: std::mem::take(&mut world.shell.outputs.lines) }
+    let program = world.seats.first().map(|seat| seat.client.lines().to_vec());
+    let trace = std::mem::take(&mut world.shell.outputs.lines);
+    Outcome { result, trace, program: program.unwrap_or_default() }
 }
 
 /// A client and its connection.
@@ -136,10 +153,11 @@ impl Evidence for Books<'_> {
 type Checked = Result<(), String>;
 
 impl World {
-    fn new(config: &Config) -> Self {
+    fn new(config: &Config<'_>) -> Self {
         let mut random = Random::new(config.seed);
         let network = Network::new(random.fork());
-        let faults = Faults::draw(&mut random, config.faults);
+        let crowd = matches!(config.cast, Cast::Crowd);
+        let faults = Faults::draw(&mut random, config.faults && crowd);
         let mut world = Self {
             network,
             shell: Shell::new(config.detail),
@@ -157,12 +175,20 @@ impl World {
         };
         // Now and then more than one collective can name.
         let many = world.random.percent(3);
-        let workers = if many { 10 } else { world.random.between(1, 4) };
+        let most = if crowd { 4 } else { 8 };
+        let workers = if many { 10 } else { world.random.between(1, most) };
         for _ in 0..workers {
             world.join_worker();
         }
-        for _ in 0..world.random.between(1, 3) {
+        let clients = if crowd { world.random.between(1, 3) } else { 1 };
+        for _ in 0..clients {
             world.seat_client(false);
+        }
+        if let Some(seat) = world.seats.first_mut().filter(|_| !crowd) {
+            seat.client.keep_script(match config.cast {
+                Cast::Scripted(lines) => Some(lines),
+                Cast::Crowd | Cast::Alone => None,
+            });
         }
         world
     }
@@ -249,8 +275,12 @@ impl World {
             return;
         }
         let words = seat.client.turn();
+        // Without words nobody answers, and nothing else would wake it.
+        let alone = seat.client.unanswered() == 0;
         if !words.is_empty() {
             self.network.send(route, Cargo::Words(words));
+            self.wake_client(client);
+        } else if alone {
             self.wake_client(client);
         }
     }

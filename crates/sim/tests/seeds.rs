@@ -3,7 +3,7 @@
 //! `just planted` builds each mistake and runs this; one that no seed shows fails it.
 
 use gt_protocol::text::{self, NoNames, PayloadText};
-use gt_sim::{Config, Detail, simulate};
+use gt_sim::{Cast, Config, Detail, simulate};
 use std::ops::Range;
 
 /// A build with a mistake in the core, which has to be found in these seeds.
@@ -23,7 +23,8 @@ const PLANTED: bool = cfg!(any(
 /// The first seed that breaks a rule, which rule, and how to see it again.
 fn first_wrong(mut seeds: Range<u64>, faults: bool) -> Option<String> {
     seeds.find_map(|seed| {
-        let config = Config { seed, steps: None, faults, detail: Detail::Nothing };
+        let config =
+            Config { seed, steps: None, faults, detail: Detail::Nothing, cast: Cast::Crowd };
         let violation = simulate(&config).result.err()?;
         let options = if faults { "" } else { " --faults none" };
         let again = format!("cargo run --release -p gt-sim -- {seed}{options} --trace");
@@ -62,9 +63,39 @@ fn seeds_without_faults_are_right() {
 }
 
 #[test]
+fn programs_with_layouts_are_right() {
+    for seed in if PLANTED { 0..0 } else { 0..60 } {
+        let config =
+            Config { seed, steps: None, faults: false, detail: Detail::Nothing, cast: Cast::Alone };
+        let result = simulate(&config).result;
+        assert!(result.is_ok(), "program {seed}: {result:?}");
+    }
+}
+
+#[test]
+fn a_program_runs_again_from_its_lines() {
+    let config =
+        Config { seed: 5, steps: None, faults: false, detail: Detail::Clients, cast: Cast::Alone };
+    let drawn = simulate(&config);
+    let again = simulate(&Config { cast: Cast::Scripted(&drawn.program), ..config });
+    let written = |trace: &[String]| {
+        trace.iter().filter(|line| line.starts_with('%')).cloned().collect::<Vec<_>>()
+    };
+    assert!(written(&drawn.trace).len() > 10);
+    assert_eq!(written(&drawn.trace), written(&again.trace));
+}
+
+#[test]
 fn a_seed_repeats_itself_to_the_letter() {
     let trace = |seed| {
-        simulate(&Config { seed, steps: None, faults: true, detail: Detail::Everything }).trace
+        simulate(&Config {
+            seed,
+            steps: None,
+            faults: true,
+            detail: Detail::Everything,
+            cast: Cast::Crowd,
+        })
+        .trace
     };
     assert!(trace(7) == trace(7));
     assert!(trace(7) != trace(8));
@@ -72,7 +103,8 @@ fn a_seed_repeats_itself_to_the_letter() {
 
 #[test]
 fn a_trace_is_text_that_parses_back() {
-    let config = Config { seed: 3, steps: None, faults: true, detail: Detail::Clients };
+    let config =
+        Config { seed: 3, steps: None, faults: true, detail: Detail::Clients, cast: Cast::Crowd };
     let mut lines = 0;
     for line in simulate(&config).trace {
         let (code, _) = line.split_once('#').unwrap();

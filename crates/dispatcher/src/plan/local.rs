@@ -35,10 +35,7 @@ impl Dispatcher {
         let first = instruction.values().next().and_then(Id::as_slot);
         let layout = first
             .and_then(|slot| state.value(slot))
-            .map(|value| &value.shards.layout)
-            // A cut among one worker is all of it; of results of other shapes it would say nothing.
-            .filter(|layout| layout.is_whole())
-            .map_or_else(|| Layout::on(worker), Layout::clone);
+            .map_or_else(|| Layout::on(worker), |value| value.shards.layout.clone());
         self.send_words(session, worker, &words, sink);
         self.scratch = words;
         let results = outputs

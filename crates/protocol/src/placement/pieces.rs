@@ -112,6 +112,13 @@ impl Pieces {
         })
     }
 
+    /// Whether each member's indexes stand in the order of the dimension, so that a range of it is a range of each piece.
+    pub fn ascending(&self) -> bool {
+        self.0.iter().all(|intervals| {
+            intervals.windows(2).all(|pair| matches!(pair, [one, next] if one.end <= next.start))
+        })
+    }
+
     /// Whether every index of a dimension of `size` is held exactly once.
     pub fn cover(&self, size: i64) -> bool {
         let mut all: Vec<Interval> =

@@ -58,10 +58,22 @@ fn what_is_no_layout_says_why() {
         ("shard(0)[0:3|4:7]@[0,1]", "each of 7 indexes once"),
         ("partial(mean)@[0]", "none of"),
         ("shard(0)@[0,x]", "no worker"),
+        ("partial(sum),partial(max)@[[0,1],[2,3]]", "one layout has one fold"),
     ] {
         let error = Layout::parse(text, &dims).unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");
     }
+}
+
+#[test]
+fn a_range_is_a_range_of_ascending_pieces() {
+    let pieces = |text: &str| {
+        let layout = Layout::parse(text, &Dims::new(&[6]).unwrap()).unwrap();
+        layout.cut_of(0).unwrap().1.clone()
+    };
+    assert!(pieces("shard(0,blocks=2)@[0,1]").ascending());
+    assert!(pieces("shard(0)[|0:2+2:6]@[0,1]").ascending());
+    assert!(!pieces("shard(0)[4:6+0:2|2:4]@[0,1]").ascending());
 }
 
 #[test]

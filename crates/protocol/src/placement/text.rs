@@ -122,6 +122,16 @@ fn parse(text: &str, dims: &Dims) -> Result<Layout, String> {
             ));
         }
     }
+    let mut folds = list.iter().filter_map(|placement| match placement {
+        Placement::Partial(fold) => Some(fold),
+        Placement::Replicate | Placement::Shard { .. } => None,
+    });
+    // A sum of products is no product of sums, and no dimension of a mesh comes before another.
+    if let Some(first) = folds.next()
+        && let Some(other) = folds.find(|&fold| fold != first)
+    {
+        return Err(format!("partial({first}) and partial({other}): one layout has one fold"));
+    }
     Ok(Layout::new(mesh, list))
 }
 

@@ -69,7 +69,9 @@ impl Client {
         else {
             return Err(format!("a reply for request {request}, which is not open"));
         };
-        let Outcome::Value(tensor) = expected else {
+        let (Outcome::Value(tensor) | Outcome::Failed { shape: Some(tensor), certain: false, .. }) =
+            expected
+        else {
             return Err(format!("a reply for {value:?}, which should have failed: {expected:?}"));
         };
         if reply.dtype != tensor.dtype || reply.dims != to_dims(&tensor.dims) {

@@ -77,6 +77,7 @@ pub fn unary(kind: Unary, args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
         return Err(Refusal::Form("the negative of a bool"));
     }
     let dtype = match kind {
+        Unary::Square if own == Dtype::Bool => Dtype::I64,
         Unary::Neg | Unary::Square => own,
         Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt if is_float(own) => own,
         Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt => Dtype::F32,
@@ -131,6 +132,28 @@ pub fn sgd(args: &[Arg<'_>]) -> Result<Vec<Tensor>, Refusal> {
         elements[0] + PRIME * 3 - 3 * elements[1]
     })?;
     Ok(vec![stepped, buffer])
+}
+
+/// Outputs: the parameter, both moments, and the largest second moment so far.
+pub fn adamw(args: &[Arg<'_>]) -> Result<Vec<Tensor>, Refusal> {
+    let param = args[0].tensor()?;
+    let states = args.iter().filter_map(|arg| arg.optional());
+    let mut unlike = states.filter(|state| state.dims != param.dims || state.dtype != param.dtype);
+    if unlike.next().is_some() || !is_float(param.dtype) {
+        return Err(Refusal::Form("an update of unlike tensors"));
+    }
+    let first = zip(&args[1..3], param.dtype, |elements| 3 * elements[0] + 2 * elements[1])?;
+    let second = zip(&[args[1], args[3]], param.dtype, |elements| {
+        elements[0] * elements[0] + 5 * elements[1]
+    })?;
+    let largest = zip(&[args[4], Arg::Tensor(&second)], param.dtype, |elements| {
+        elements[0].max(elements[1])
+    })?;
+    let operands = [args[0], Arg::Tensor(&first), Arg::Tensor(&largest)];
+    let stepped = zip(&operands, param.dtype, |elements| {
+        elements[0] + PRIME - elements[1] * inverse_root(elements[2]) % PRIME
+    })?;
+    Ok(vec![stepped, first, second, largest])
 }
 
 pub fn mse(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {

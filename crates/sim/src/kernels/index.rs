@@ -12,7 +12,7 @@ pub enum Reduction {
 }
 
 /// The elements as places below `limit`.
-fn places(indices: &Tensor, limit: usize) -> Result<Vec<usize>, Refusal> {
+pub fn places(indices: &Tensor, limit: usize) -> Result<Vec<usize>, Refusal> {
     let place = |&element: &u64| match usize::try_from(element) {
         Ok(place) if place < limit => Ok(place),
         Ok(_) | Err(_) => {
@@ -22,7 +22,7 @@ fn places(indices: &Tensor, limit: usize) -> Result<Vec<usize>, Refusal> {
     indices.data.iter().map(place).collect()
 }
 
-fn check_indices(indices: &Tensor) -> Result<(), Refusal> {
+pub fn check_indices(indices: &Tensor) -> Result<(), Refusal> {
     if indices.dtype == Dtype::I64 || indices.dtype == Dtype::I32 {
         return Ok(());
     }

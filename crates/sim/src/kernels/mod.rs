@@ -3,12 +3,14 @@
 //! The oracle runs these on whole values and the toy workers on the pieces they are sent. Nothing of the rules, the
 //! planner or the sharding may be used here: the oracle would repeat their mistakes.
 
+pub mod draw;
 pub mod elementwise;
 mod functions;
 pub mod index;
 pub mod normalize;
 pub mod product;
 pub mod reduce;
+pub mod scatter;
 pub mod view;
 
 use crate::tensor::{Tensor, wide};
@@ -21,6 +23,8 @@ pub enum Refusal {
     Form(&'static str),
     /// The elements do not fit: known only where it runs.
     Data(String),
+    /// There is no toy for it.
+    Unknown,
 }
 
 /// An operand.

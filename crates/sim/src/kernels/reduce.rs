@@ -1,7 +1,8 @@
 //! Folds over dimensions.
 
+use super::functions::{exponential, logarithm};
 use super::{Refusal, is_float, wrap};
-use crate::tensor::{PRIME, Tensor, inverse};
+use crate::tensor::{PRIME, Tensor, inverse, wide};
 use gt_protocol::Dtype;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +11,9 @@ pub enum Fold {
     Mean,
     Amax,
     Amin,
+    Prod,
+    Any,
+    All,
 }
 
 pub fn reduce(
@@ -20,11 +24,12 @@ pub fn reduce(
 ) -> Result<Tensor, Refusal> {
     let reduced = reduced(operand, dims)?;
     let dtype = match fold {
-        Fold::Sum if !is_float(operand.dtype) => Dtype::I64,
+        Fold::Sum | Fold::Prod if !is_float(operand.dtype) => Dtype::I64,
         Fold::Mean if !is_float(operand.dtype) => {
             return Err(Refusal::Form("the mean of whole numbers"));
         }
-        Fold::Sum | Fold::Mean | Fold::Amax | Fold::Amin => operand.dtype,
+        Fold::Any | Fold::All => Dtype::Bool,
+        Fold::Sum | Fold::Mean | Fold::Prod | Fold::Amax | Fold::Amin => operand.dtype,
     };
     let extremum = fold == Fold::Amax || fold == Fold::Amin;
     let empty = |dim: usize| operand.dims.get(dim) == Some(&0);
@@ -35,32 +40,115 @@ pub fn reduce(
     }
     let count: usize = reduced.iter().filter_map(|&dim| operand.dims.get(dim)).product();
     let scale = if fold == Fold::Mean { inverse(u64::try_from(count).unwrap_or(0)) } else { 1 };
-    let start = if fold == Fold::Amin { PRIME } else { 0 };
+    let start = match fold {
+        Fold::Sum | Fold::Mean | Fold::Amax | Fold::Any => 0,
+        Fold::Prod | Fold::All => 1,
+        Fold::Amin => PRIME,
+    };
     let kept = folded(operand, &reduced, |inner| {
         inner.fold(start, |before, element| match fold {
             Fold::Sum | Fold::Mean => (before + element) % PRIME,
             Fold::Amax => before.max(element),
             Fold::Amin => before.min(element),
+            Fold::Prod => before * element % PRIME,
+            Fold::Any => before.max(u64::from(element != 0)),
+            Fold::All => before.min(u64::from(element != 0)),
         }) * scale
     });
     Ok(shaped(kept, dtype, &reduced, keepdim))
 }
 
-/// The maximum along `dim` and the place of the first one.
-pub fn max_dim(operand: &Tensor, dim: i64, keepdim: bool) -> Result<Vec<Tensor>, Refusal> {
+/// The largest (or the smallest) along `dim` and the place of the first one.
+pub fn extremum(
+    operand: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    most: bool,
+) -> Result<Vec<Tensor>, Refusal> {
     let dim = wrap(dim, operand.rank())?;
     if operand.dims.get(dim) == Some(&0) {
-        return Err(Refusal::Form("the maximum of nothing"));
+        return Err(Refusal::Form("the extremum of nothing"));
     }
-    let values = folded(operand, &[dim], |inner| inner.max().unwrap_or(0));
-    let places = folded(operand, &[dim], |inner| {
-        let first = inner.zip(0..).max_by_key(|&(element, place)| (element, u64::MAX - place));
-        first.map_or(0, |(_, place)| place)
-    });
+    let values = folded(operand, &[dim], |inner| first_extremum(inner, most).0);
+    let places = folded(operand, &[dim], |inner| first_extremum(inner, most).1);
     Ok(vec![
         shaped(values, operand.dtype, &[dim], keepdim),
         shaped(places, Dtype::I64, &[dim], keepdim),
     ])
+}
+
+/// The place of the first largest (or smallest): along `dim`, or among all elements.
+pub fn place(
+    operand: &Tensor,
+    dim: Option<i64>,
+    keepdim: bool,
+    most: bool,
+) -> Result<Tensor, Refusal> {
+    let dims = match dim {
+        Some(dim) => vec![wrap(dim, operand.rank())?],
+        None => (0..operand.rank()).collect(),
+    };
+    let empty = |&dim: &usize| operand.dims.get(dim) == Some(&0);
+    if dims.iter().any(empty) || operand.dtype == Dtype::Bool {
+        return Err(Refusal::Form("the extremum of nothing"));
+    }
+    let places = folded(operand, &dims, |inner| first_extremum(inner, most).1);
+    Ok(shaped(places, Dtype::I64, &dims, keepdim))
+}
+
+fn first_extremum(inner: &mut dyn Iterator<Item = u64>, most: bool) -> (u64, u64) {
+    let mut first = (0, 0);
+    for (place, element) in (0..).zip(inner) {
+        if place == 0 || if most { element > first.0 } else { element < first.0 } {
+            first = (element, place);
+        }
+    }
+    first
+}
+
+/// The sum of squares about the mean over the count less `correction`.
+pub fn variance(
+    operand: &Tensor,
+    dims: Option<&[i64]>,
+    correction: i64,
+    keepdim: bool,
+) -> Result<Tensor, Refusal> {
+    if !is_float(operand.dtype) {
+        return Err(Refusal::Form("the variance of whole numbers"));
+    }
+    let reduced = reduced(operand, dims)?;
+    let count: usize = reduced.iter().filter_map(|&dim| operand.dims.get(dim)).product();
+    let divisor = (wide(count) - correction).max(0);
+    let mean = folded(operand, &reduced, sum);
+    let share = inverse(u64::try_from(count).unwrap_or(0));
+    let squares = Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+        let away = (operand.at(index) + PRIME - mean.at(index) * share % PRIME) % PRIME;
+        away * away
+    });
+    let scale = inverse(divisor.cast_unsigned());
+    let kept = folded(&squares, &reduced, |inner| sum(inner) * scale);
+    Ok(shaped(kept, operand.dtype, &reduced, keepdim))
+}
+
+/// `log(sum(exp(x - most))) + most`
+pub fn log_sum_exp(operand: &Tensor, dims: &[i64], keepdim: bool) -> Result<Tensor, Refusal> {
+    let reduced = reduced(operand, Some(dims))?;
+    if !is_float(operand.dtype) {
+        return Err(Refusal::Form("no sum of exponentials"));
+    }
+    let most = folded(operand, &reduced, |inner| inner.max().unwrap_or(0));
+    let powers = Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+        exponential(operand.at(index) + PRIME - most.at(index))
+    });
+    let sums = folded(&powers, &reduced, sum);
+    let kept = Tensor::from_fn(&sums.dims, operand.dtype, |index| {
+        logarithm(sums.at(index)) + most.at(index)
+    });
+    Ok(shaped(kept, operand.dtype, &reduced, keepdim))
+}
+
+fn sum(inner: &mut dyn Iterator<Item = u64>) -> u64 {
+    inner.fold(0, |sum, element| (sum + element) % PRIME)
 }
 
 pub fn cumsum(operand: &Tensor, dim: i64) -> Result<Tensor, Refusal> {

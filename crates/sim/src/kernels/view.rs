@@ -2,7 +2,7 @@
 
 use super::{Refusal, promoted, wrap};
 use crate::kernels::Arg;
-use crate::tensor::{Tensor, from_dims, narrow, wide};
+use crate::tensor::{Tensor, from_dims, narrow, residue, wide};
 
 pub fn reshape(operand: &Tensor, sizes: &[i64]) -> Result<Tensor, Refusal> {
     let known: i64 = sizes.iter().filter(|&&size| size != -1).product();
@@ -52,7 +52,15 @@ pub fn expand(operand: &Tensor, sizes: &[i64]) -> Result<Tensor, Refusal> {
     Ok(Tensor::from_fn(&dims, operand.dtype, |index| operand.at(index)))
 }
 
-pub fn slice(operand: &Tensor, [dim, start, end, step]: [i64; 4]) -> Result<Tensor, Refusal> {
+/// Where a slice begins, how many elements it has, how far apart they are.
+struct Steps {
+    dim: usize,
+    start: usize,
+    count: usize,
+    step: usize,
+}
+
+fn steps(operand: &Tensor, [dim, start, end, step]: [i64; 4]) -> Result<Steps, Refusal> {
     if operand.rank() == 0 || step < 1 {
         return Err(Refusal::Form("no slice"));
     }
@@ -61,11 +69,128 @@ pub fn slice(operand: &Tensor, [dim, start, end, step]: [i64; 4]) -> Result<Tens
     let bound = |bound: i64| if bound < 0 { bound + size } else { bound };
     let start = bound(start).clamp(0, size);
     let end = bound(end).clamp(start, size);
+    let count = narrow((end - start + step - 1) / step);
+    Ok(Steps { dim, start: narrow(start), count, step: narrow(step) })
+}
+
+pub fn slice(operand: &Tensor, attrs: [i64; 4]) -> Result<Tensor, Refusal> {
+    let Steps { dim, start, count, step } = steps(operand, attrs)?;
     let mut dims = operand.dims.clone();
-    dims[dim] = narrow((end - start + step - 1) / step);
+    dims[dim] = count;
     Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
         let mut source = index.to_vec();
-        source[dim] = narrow(start) + source[dim] * narrow(step);
+        source[dim] = start + source[dim] * step;
+        operand.at(&source)
+    }))
+}
+
+/// The operand with `source` where `slice` reads.
+pub fn slice_scatter(
+    operand: &Tensor,
+    source: &Tensor,
+    attrs: [i64; 4],
+) -> Result<Tensor, Refusal> {
+    let Steps { dim, start, count, step } = steps(operand, attrs)?;
+    let mut dims = operand.dims.clone();
+    dims[dim] = count;
+    if source.dims != dims || source.dtype != operand.dtype {
+        return Err(Refusal::Form("a source of another shape"));
+    }
+    Ok(Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+        let away = index[dim].checked_sub(start).filter(|away| away % step == 0);
+        match away.map(|away| away / step).filter(|&place| place < count) {
+            Some(place) => {
+                let mut index = index.to_vec();
+                index[dim] = place;
+                source.at(&index)
+            }
+            None => operand.at(index),
+        }
+    }))
+}
+
+/// The operand with `source` where `select` reads.
+pub fn select_scatter(
+    operand: &Tensor,
+    source: &Tensor,
+    dim: i64,
+    index: i64,
+) -> Result<Tensor, Refusal> {
+    let read = select(operand, dim, index)?;
+    if source.dims != read.dims || source.dtype != operand.dtype {
+        return Err(Refusal::Form("a source of another shape"));
+    }
+    let dim = wrap(dim, operand.rank())?;
+    let place = narrow(if index < 0 { index + wide(operand.dims[dim]) } else { index });
+    Ok(Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+        if index[dim] != place {
+            return operand.at(index);
+        }
+        let mut index = index.to_vec();
+        index.remove(dim);
+        source.at(&index)
+    }))
+}
+
+/// The diagonal of two dimensions, as the last one.
+pub fn diagonal(operand: &Tensor, offset: i64, dims: [i64; 2]) -> Result<Tensor, Refusal> {
+    let [row, column] = [wrap(dims[0], operand.rank())?, wrap(dims[1], operand.rank())?];
+    if row == column {
+        return Err(Refusal::Form("the diagonal of one dimension"));
+    }
+    let down = narrow((-offset).max(0));
+    let right = narrow(offset.max(0));
+    let rows = operand.dims[row].saturating_sub(down);
+    let columns = operand.dims[column].saturating_sub(right);
+    let others: Vec<usize> =
+        (0..operand.rank()).filter(|&dim| dim != row && dim != column).collect();
+    let mut sizes: Vec<usize> = others.iter().map(|&dim| operand.dims[dim]).collect();
+    sizes.push(rows.min(columns));
+    Ok(Tensor::from_fn(&sizes, operand.dtype, |index| {
+        let mut source = vec![0; operand.rank()];
+        for (&dim, &place) in others.iter().zip(index) {
+            source[dim] = place;
+        }
+        let step = index[others.len()];
+        (source[row], source[column]) = (down + step, right + step);
+        operand.at(&source)
+    }))
+}
+
+/// Pairs of what is put before and behind, from the last dimension backwards.
+pub fn pad(operand: &Tensor, pairs: &[i64], value: i64) -> Result<Tensor, Refusal> {
+    let rank = operand.rank();
+    if pairs.len() % 2 == 1 || pairs.len() / 2 > rank || pairs.iter().any(|&size| size < 0) {
+        return Err(Refusal::Form("no padding"));
+    }
+    let mut dims = operand.dims.clone();
+    let mut before = vec![0; rank];
+    for (number, pair) in pairs.chunks(2).enumerate() {
+        let dim = rank - 1 - number;
+        before[dim] = narrow(pair[0]);
+        dims[dim] += narrow(pair[0] + pair[1]);
+    }
+    Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
+        let places = index.iter().zip(&before).zip(&operand.dims);
+        let inside = places.map(|((&place, &before), &size)| {
+            place.checked_sub(before).filter(|&place| place < size)
+        });
+        let source: Option<Vec<usize>> = inside.collect();
+        source.map_or_else(|| residue(value), |source| operand.at(&source))
+    }))
+}
+
+pub fn repeat(operand: &Tensor, repeats: &[usize]) -> Result<Tensor, Refusal> {
+    let Some(lead) = repeats.len().checked_sub(operand.rank()) else {
+        return Err(Refusal::Form("too few repeats"));
+    };
+    let mut dims = repeats.to_vec();
+    for (size, own) in dims[lead..].iter_mut().zip(&operand.dims) {
+        *size *= own;
+    }
+    Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
+        let places = index[lead..].iter().zip(&operand.dims);
+        let source: Vec<usize> = places.map(|(&place, &size)| place % size).collect();
         operand.at(&source)
     }))
 }

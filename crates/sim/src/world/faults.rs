@@ -97,7 +97,13 @@ impl World {
         let breach = Breach::ALL[self.random.index(Breach::ALL.len())];
         let breach = if nonsense { Breach::Nonsense } else { breach };
         let steps = self.steps_per_client;
-        let client = Client::new(index, &mut self.random, steps, hostile.then_some(breach));
+        let client = Client::new(
+            index,
+            &mut self.random,
+            self.next_worker,
+            steps,
+            hostile.then_some(breach),
+        );
         self.seats.push(Seat { client, session: None, inbox: Vec::new(), turn_due: false });
         let ticks = self.random.below(200);
         self.network.after(ticks, Happening::Connect(index));

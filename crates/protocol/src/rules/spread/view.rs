@@ -99,7 +99,7 @@ fn resized(question: &Question<'_>, lead: Lead<'_>, dim: usize, pieces: Pieces) 
 fn window(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let info = question.op.info();
     let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);
-    if question.int("step")? != 1 || lead.position != 0 {
+    if question.int("step")? != 1 || lead.position != 0 || !lead.pieces.ascending() {
         return None;
     }
     let limit = |value: i64| value.clamp(0, lead.size);

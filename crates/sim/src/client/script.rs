@@ -1,0 +1,123 @@
+//! A program as a list of steps, so that it can be run again without some of them.
+
+use super::Client;
+use crate::oracle::{Oracle, Outcome, Step, Term, count};
+use gt_protocol::Id;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A step with the number that it had when it was drawn.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub step: Step,
+    pub number: u64,
+}
+
+/// What a client is to do, what it has done, and what it still reads at its end.
+#[derive(Debug, Default)]
+pub struct Script {
+    /// A program that is not to be drawn.
+    given: Option<VecDeque<Line>>,
+    /// Present numbers of the given program's values, by the ones that they were drawn with.
+    numbers: BTreeMap<u64, u64>,
+    taken: Option<Vec<Line>>,
+    /// Values that are read when the program is over; nothing before that.
+    unread: Option<Vec<Id>>,
+}
+
+impl Script {
+    pub fn is_given(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// Whether nothing is left to be read.
+    pub fn is_over(&self) -> bool {
+        self.taken.is_none() || self.unread.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    pub(super) fn note(&mut self, step: &Step, number: u64) {
+        // What is read at the end is no part of the program.
+        if let (Some(taken), None) = (&mut self.taken, &self.unread) {
+            taken.push(Line { step: step.clone(), number });
+        }
+    }
+
+    fn renamed(&self, id: Id) -> Id {
+        let (number, output) = id.parts();
+        Id::number(self.numbers.get(&number).copied().unwrap_or(number), output)
+    }
+}
+
+impl Client {
+    /// Writes down what it does and reads everything at its end. `given` is done instead of a drawn program.
+    pub fn keep_script(&mut self, given: Option<&[Line]>) {
+        if let Some(lines) = given {
+            self.remaining = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+        }
+        self.script = Script {
+            given: given.map(|lines| lines.iter().cloned().collect()),
+            taken: Some(Vec::new()),
+            ..Script::default()
+        };
+    }
+
+    /// What it has done.
+    pub fn lines(&self) -> &[Line] {
+        self.script.taken.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn step_of_script(&mut self, words: &mut Vec<u32>) {
+        let Some(Line { mut step, number }) =
+            self.script.given.as_mut().and_then(VecDeque::pop_front)
+        else {
+            return;
+        };
+        let script = &self.script;
+        match &mut step {
+            Step::Compute { terms, .. } => {
+                for term in terms {
+                    if let Term::Value(id) = term {
+                        *id = script.renamed(*id);
+                    }
+                }
+            }
+            Step::Distribute { source: value, .. } | Step::Read { value, .. } => {
+                *value = script.renamed(*value);
+            }
+            Step::Free(ids) => ids.iter_mut().for_each(|id| *id = script.renamed(*id)),
+            Step::Upload { .. }
+            | Step::Configure { .. }
+            | Step::Enter(_)
+            | Step::Synchronize
+            | Step::Stats => {}
+        }
+        let evaluated = match &step {
+            Step::Compute { compute, terms, .. } => Some(self.oracle.evaluate(compute, terms)),
+            Step::Upload { tensor, .. } => Some(Oracle::value(tensor.clone())),
+            Step::Distribute { source, .. } => Some(self.oracle.copy_of(*source)),
+            Step::Free(_)
+            | Step::Read { .. }
+            | Step::Configure { .. }
+            | Step::Enter(_)
+            | Step::Synchronize
+            | Step::Stats => None,
+        };
+        if evaluated.is_some() {
+            self.script.numbers.insert(number, self.oracle.next_number());
+        }
+        self.take((step, evaluated), words);
+    }
+
+    /// One of the values that are left at the end.
+    pub(super) fn read_again(&mut self, words: &mut Vec<u32>) {
+        if self.script.is_over() {
+            return;
+        }
+        let unread = self.script.unread.get_or_insert_with(|| self.live.clone());
+        let Some(value) = unread.pop() else { return };
+        let count = match self.oracle.outcome(value) {
+            Some(Outcome::Value(tensor)) => count(tensor),
+            Some(Outcome::Failed { .. }) | None => 1,
+        };
+        self.take((Step::Read { value, start: 0, count }, None), words);
+    }
+}

@@ -1,0 +1,141 @@
+//! Attributes and operands of one call, by their place.
+
+use crate::kernels::index::Reduction;
+use crate::kernels::{Arg, Refusal};
+use crate::tensor::{Tensor, from_dims};
+use gt_protocol::{Attr, Dtype, Op, Scalar};
+
+pub struct Call<'a> {
+    pub op: Op,
+    pub attrs: &'a [Attr],
+    pub args: &'a [Arg<'a>],
+}
+
+/// The part of a larger tensor that is drawn.
+pub struct Region {
+    pub dims: Vec<usize>,
+    /// The larger tensor's shape, and where in it the part begins.
+    pub whole: Vec<usize>,
+    pub start: Vec<usize>,
+}
+
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "an attribute is of the kind that is asked for or no toy knows it"
+)]
+impl<'a> Call<'a> {
+    pub fn tensor(&self, place: usize) -> Result<&'a Tensor, Refusal> {
+        self.args.get(place).copied().unwrap_or(Arg::Absent).tensor()
+    }
+
+    fn attr(&self, place: usize) -> &'a Attr {
+        self.attrs.get(place).unwrap_or(&Attr::Absent)
+    }
+
+    fn named(&self, name: &str) -> &'a Attr {
+        self.op.info().attr_index(name).map_or(&Attr::Absent, |place| self.attr(place))
+    }
+
+    pub fn int(&self, place: usize) -> Result<i64, Refusal> {
+        self.optional_int(place)?.ok_or(Refusal::Unknown)
+    }
+
+    pub fn optional_int(&self, place: usize) -> Result<Option<i64>, Refusal> {
+        match self.attr(place) {
+            Attr::Int(value) => Ok(Some(*value)),
+            Attr::Absent => Ok(None),
+            _ => Err(Refusal::Unknown),
+        }
+    }
+
+    pub fn named_int(&self, name: &str) -> Result<i64, Refusal> {
+        match self.named(name) {
+            Attr::Int(value) => Ok(*value),
+            _ => Err(Refusal::Unknown),
+        }
+    }
+
+    pub fn four(&self) -> Result<[i64; 4], Refusal> {
+        Ok([self.int(0)?, self.int(1)?, self.int(2)?, self.int(3)?])
+    }
+
+    pub fn flag(&self, place: usize) -> Result<bool, Refusal> {
+        match self.attr(place) {
+            Attr::Bool(value) => Ok(*value),
+            _ => Err(Refusal::Unknown),
+        }
+    }
+
+    pub fn float(&self, place: usize) -> Result<f64, Refusal> {
+        match self.attr(place) {
+            Attr::Float(value) => Ok(*value),
+            _ => Err(Refusal::Unknown),
+        }
+    }
+
+    /// A float that the simulator only writes without a fraction.
+    #[allow(
+        clippy::as_conversions,
+        clippy::cast_possible_truncation,
+        reason = "a small whole number"
+    )]
+    pub fn whole(&self, place: usize) -> Result<i64, Refusal> {
+        Ok(self.float(place)? as i64)
+    }
+
+    pub fn scalar(&self, place: usize) -> Result<Scalar, Refusal> {
+        match self.attr(place) {
+            Attr::Scalar(value) => Ok(*value),
+            _ => Err(Refusal::Unknown),
+        }
+    }
+
+    pub fn dtype(&self, place: usize) -> Result<Dtype, Refusal> {
+        match self.attr(place) {
+            Attr::Dtype(value) => Ok(*value),
+            _ => Err(Refusal::Unknown),
+        }
+    }
+
+    pub fn ints(&self, place: usize) -> Result<Vec<i64>, Refusal> {
+        self.optional_ints(place)?.ok_or(Refusal::Unknown)
+    }
+
+    pub fn optional_ints(&self, place: usize) -> Result<Option<Vec<i64>>, Refusal> {
+        match self.attr(place) {
+            Attr::Ints(values) => Ok(Some(values.to_vec())),
+            Attr::Absent => Ok(None),
+            _ => Err(Refusal::Unknown),
+        }
+    }
+
+    pub fn sizes(&self, place: usize) -> Result<Vec<usize>, Refusal> {
+        Ok(from_dims(&self.ints(place)?))
+    }
+
+    pub fn reduction(&self) -> Result<Reduction, Refusal> {
+        let words = [Reduction::None, Reduction::Mean, Reduction::Sum];
+        match self.attr(0) {
+            Attr::Choice(word) => words.get(usize::from(*word)).copied().ok_or(Refusal::Unknown),
+            _ => Err(Refusal::Unknown),
+        }
+    }
+
+    /// What is drawn: all of `size` (of the operand), or the box of it that `global` and `start` name.
+    pub fn region(&self) -> Result<Region, Refusal> {
+        let dims = match self.named("size") {
+            Attr::Ints(sizes) => from_dims(sizes),
+            _ => self.tensor(0)?.dims.clone(),
+        };
+        let (whole, start) = match (self.named("global"), self.named("start")) {
+            (Attr::Ints(whole), Attr::Ints(start)) => (from_dims(whole), from_dims(start)),
+            (Attr::Absent, Attr::Absent) => (dims.clone(), vec![0; dims.len()]),
+            _ => return Err(Refusal::Unknown),
+        };
+        let inside = |dim: usize| start[dim] + dims[dim] <= whole[dim];
+        if whole.len() != dims.len() || start.len() != dims.len() || !(0..dims.len()).all(inside) {
+            return Err(Refusal::Form("a box that lies outside"));
+        }
+        Ok(Region { dims, whole, start })
+    }
+}

@@ -62,6 +62,8 @@ pub struct TraceNotes<'a> {
     pub error: Option<String>,
     /// Bytes moved between workers for it.
     pub moved_bytes: u64,
+    /// The boundary between two scopes that was passed before it, where it is the first since then to move anything.
+    pub boundary: Option<&'a str>,
 }
 
 /// Counters of [`crate::Dispatcher::statistics`].

@@ -178,14 +178,20 @@ impl Dispatcher {
         if !self.tracing {
             return;
         }
-        let Some(state) = self.sessions.get(&session) else { return };
+        let moved_bytes = self.moved_bytes - moved_before;
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let boundary = state.boundary().filter(|_| moved_bytes > 0);
+        if boundary.is_some() {
+            state.pass(0);
+        }
         let (line, results, error) = in_numbers(state, instruction, number);
         let notes = TraceNotes {
             results,
             signal: state.signals.get(&u32::from(instruction.signal)).map(AsRef::as_ref),
             site: state.site_names.get(&instruction.tag).map(AsRef::as_ref),
             error,
-            moved_bytes: self.moved_bytes - moved_before,
+            moved_bytes,
+            boundary: boundary.and_then(|signal| state.signals.get(&signal)).map(AsRef::as_ref),
         };
         sink.trace(session, &line, &notes);
     }

@@ -51,7 +51,10 @@ impl Trace {
             write!(self.file, " {}", one_line(site))?;
         }
         if notes.moved_bytes > 0 {
-            write!(self.file, " moved {} bytes", notes.moved_bytes)?;
+            write!(self.file, " moved={}", notes.moved_bytes)?;
+        }
+        if let Some(boundary) = notes.boundary {
+            write!(self.file, " boundary={boundary}")?;
         }
         if let Some(error) = &notes.error {
             write!(self.file, " ERROR {}", one_line(error))?;

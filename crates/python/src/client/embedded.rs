@@ -352,6 +352,9 @@ pub(crate) fn trace_line(
     if notes.moved_bytes > 0 {
         note(&format!("moved={}", notes.moved_bytes));
     }
+    if let Some(boundary) = notes.boundary {
+        note(&format!("boundary={boundary}"));
+    }
     note(time);
     note(notes.site.unwrap_or(""));
     if let Some(error) = &notes.error {

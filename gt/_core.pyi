@@ -653,6 +653,7 @@ def run_on_socket(
     unix: str | None,
     index: _int | None,
     token: str,
+    rings: _bool,
     backend: object,
 ) -> None: ...
 @final

@@ -21,6 +21,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--threads", type=int, metavar="N", help="threads of one operation")
     parser.add_argument("--id", type=int, metavar="N", help="the index that this worker would like")
+    parser.add_argument(
+        "--tcp", action="store_true", help="stay on TCP even on the dispatcher's host"
+    )
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     ways = [arguments.port, arguments.unix, arguments.control_fd]
@@ -42,6 +45,7 @@ def main() -> int:
             host=arguments.host,
             port=arguments.port,
             unix=arguments.unix,
+            rings=not arguments.tcp,
         )
     )
 

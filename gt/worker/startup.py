@@ -33,6 +33,7 @@ class Start:
     host: str
     port: int | None
     unix: str | None
+    rings: bool = True
 
 
 def choose(name: str) -> Backend[Tensor] | Backend[Array]:
@@ -68,6 +69,7 @@ def run(start: Start) -> int:
                 unix=start.unix,
                 index=start.index,
                 token=start.token,
+                rings=start.rings,
                 backend=backend,
             )
     return 0

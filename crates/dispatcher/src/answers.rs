@@ -36,6 +36,7 @@ impl Dispatcher {
             // Not for us; a worker that says it is confused, and nothing depends on it.
             Message::StatsRequest { .. }
             | Message::WorkerJoined { .. }
+            | Message::Peer(_)
             | Message::WorkerLeft { .. }
             | Message::Goodbye { .. } => {}
         }

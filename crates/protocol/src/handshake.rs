@@ -83,6 +83,8 @@ pub struct Hello {
     pub resume: Option<Resume>,
     /// The index that a worker would like.
     pub worker: Option<u32>,
+    /// Where a worker takes connections of other workers, on the interface by which it has come.
+    pub data_port: Option<u16>,
     pub token: Token,
     pub name: String,
 }
@@ -180,6 +182,7 @@ impl Hello {
             capabilities: Capabilities::default(),
             resume: None,
             worker: None,
+            data_port: None,
             token: Token::default(),
             name: String::new(),
         }
@@ -218,6 +221,7 @@ const PREFIX_BYTES: usize = 12;
 const HAS_RESUME: u8 = 1;
 const HAS_WORKER: u8 = 2;
 const HAS_DOOR: u8 = 4;
+const HAS_DATA_PORT: u8 = 8;
 
 impl Handshake {
     /// The message's bytes.
@@ -288,6 +292,7 @@ fn append_hello(hello: &Hello, out: &mut Vec<u8>) -> Result<(), HandshakeError> 
     let mut present = 0;
     present |= if hello.resume.is_some() { HAS_RESUME } else { 0 };
     present |= if hello.worker.is_some() { HAS_WORKER } else { 0 };
+    present |= if hello.data_port.is_some() { HAS_DATA_PORT } else { 0 };
     out.extend_from_slice(&[hello.role.code(), present]);
     out.extend_from_slice(&hello.capabilities.0.to_le_bytes());
     if let Some(resume) = &hello.resume {
@@ -297,6 +302,9 @@ fn append_hello(hello: &Hello, out: &mut Vec<u8>) -> Result<(), HandshakeError> 
     }
     if let Some(worker) = hello.worker {
         out.extend_from_slice(&worker.to_le_bytes());
+    }
+    if let Some(port) = hello.data_port {
+        out.extend_from_slice(&port.to_le_bytes());
     }
     push_short(out, "token", &hello.token.0, TOKEN_BYTES_MAX)?;
     push_short(out, "name", hello.name.as_bytes(), NAME_BYTES_MAX)
@@ -309,7 +317,7 @@ fn hello(
 ) -> Result<Hello, HandshakeError> {
     let role = cursor.u8("role")?;
     let role = Role::from_code(role).ok_or(HandshakeError::Value("role", role.into()))?;
-    let present = cursor.present(HAS_RESUME | HAS_WORKER, version)?;
+    let present = cursor.present(HAS_RESUME | HAS_WORKER | HAS_DATA_PORT, version)?;
     let capabilities = Capabilities(cursor.u32("capabilities")?);
     let resume = if present & HAS_RESUME == 0 {
         None
@@ -321,9 +329,21 @@ fn hello(
         })
     };
     let worker = if present & HAS_WORKER == 0 { None } else { Some(cursor.u32("worker")?) };
+    let data_port =
+        if present & HAS_DATA_PORT == 0 { None } else { Some(cursor.u16("data port")?) };
     let token = Token(cursor.short("token", TOKEN_BYTES_MAX)?.to_vec());
     let name = cursor.text("name", NAME_BYTES_MAX)?;
-    Ok(Hello { version, version_oldest, role, capabilities, resume, worker, token, name })
+    Ok(Hello {
+        version,
+        version_oldest,
+        role,
+        capabilities,
+        resume,
+        worker,
+        data_port,
+        token,
+        name,
+    })
 }
 
 fn append_welcome(welcome: &Welcome, out: &mut Vec<u8>) -> Result<(), HandshakeError> {

@@ -6,6 +6,7 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::handshake::Secret;
 use crate::wire::{
     self, EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_bytes, push_dims,
     push_u64,
@@ -44,6 +45,8 @@ pub enum Message<'a> {
         index: u32,
         reason: &'a str,
     },
+    /// To a worker: another one that it reaches by TCP, from here on.
+    Peer(Peer<'a>),
     /// The sender closes the connection on purpose.
     Goodbye {
         reason: &'a str,
@@ -74,6 +77,16 @@ pub struct Failure<'a> {
     /// The instruction's source position, as the client numbered it.
     pub tag: u32,
     pub text: &'a str,
+}
+
+/// How a worker finds another one on another host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer<'a> {
+    pub index: u32,
+    /// Whoever connects shows it.
+    pub secret: Secret,
+    /// Where to connect to, as `host:port`; empty for who is to wait for the connection.
+    pub address: &'a str,
 }
 
 /// Counters of a worker.
@@ -179,6 +192,7 @@ const STATS: u16 = wire::MESSAGE_CODE_FIRST | 6;
 const WORKER_JOINED: u16 = wire::MESSAGE_CODE_FIRST | 7;
 const WORKER_LEFT: u16 = wire::MESSAGE_CODE_FIRST | 8;
 const GOODBYE: u16 = wire::MESSAGE_CODE_FIRST | 9;
+const PEER: u16 = wire::MESSAGE_CODE_FIRST | 0xa;
 
 impl Message<'_> {
     /// The code in the low half of the first word.
@@ -193,6 +207,7 @@ impl Message<'_> {
             Self::WorkerJoined { .. } => WORKER_JOINED,
             Self::WorkerLeft { .. } => WORKER_LEFT,
             Self::Goodbye { .. } => GOODBYE,
+            Self::Peer(_) => PEER,
         }
     }
 
@@ -208,6 +223,7 @@ impl Message<'_> {
             Self::WorkerJoined { .. } => "worker_joined",
             Self::WorkerLeft { .. } => "worker_left",
             Self::Goodbye { .. } => "goodbye",
+            Self::Peer(_) => "peer",
         }
     }
 }
@@ -252,6 +268,12 @@ fn append(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> 
             append_text(name, reason, out)
         }
         Message::Goodbye { reason } => append_text(name, reason, out),
+        Message::Peer(peer) => {
+            out.push(peer.index);
+            let (words, _) = peer.secret.0.as_chunks::<4>();
+            out.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
+            append_text(name, peer.address, out)
+        }
     }
 }
 
@@ -329,6 +351,7 @@ fn body<'a>(code: u16, reader: &mut Reader<'a>) -> Result<Message<'a>, WireError
             Message::WorkerLeft { index: reader.word()?, reason: reader.text(TEXT_BYTES_MAX)? }
         }
         GOODBYE => Message::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
+        PEER => Message::Peer(peer(reader)?),
         _ => return Err(WireError { word: 0, reason: WireReason::UnknownCode(code) }),
     })
 }
@@ -345,6 +368,15 @@ fn reply<'a>(reader: &mut Reader<'a>) -> Result<Reply<'a>, WireError> {
     };
     reply.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
     Ok(reply)
+}
+
+fn peer<'a>(reader: &mut Reader<'a>) -> Result<Peer<'a>, WireError> {
+    let index = reader.word()?;
+    let mut secret = Secret([0; 16]);
+    for place in secret.0.as_chunks_mut::<4>().0 {
+        *place = reader.word()?.to_le_bytes();
+    }
+    Ok(Peer { index, secret, address: reader.text(TEXT_BYTES_MAX)? })
 }
 
 fn failure<'a>(reader: &mut Reader<'a>) -> Result<Failure<'a>, WireError> {

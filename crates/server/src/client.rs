@@ -137,6 +137,7 @@ fn said(
         | Message::FailedReply { .. }
         | Message::Stats(_)
         | Message::WorkerJoined { .. }
+        | Message::Peer(_)
         | Message::WorkerLeft { .. } => Err(Breach::Message(message.name())),
     }
 }

@@ -9,6 +9,7 @@ mod tcp_peer;
 
 pub use listeners::ListenError;
 pub(crate) use listeners::{Listeners, bind};
+pub(crate) use ring_peer::Introduction;
 
 use crate::bell::Bell;
 use crate::options::Options;

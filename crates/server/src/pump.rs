@@ -7,6 +7,7 @@ use crate::bell::Bell;
 use crate::client::{Breach, Client};
 use crate::frames;
 use crate::link::{Inbound, Link, Outbound};
+use crate::net::Introduction;
 use crate::outbox::{Crowd, Lost, Outbox};
 use crate::sleep::{self, Doze, SleepError, Sleeper};
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
@@ -43,6 +44,8 @@ pub(crate) enum Tidings {
     Worker {
         index: WorkerIndex,
         link: Link,
+        /// Of it and to it, before any work.
+        introductions: Vec<Introduction>,
     },
     WorkerGone {
         index: WorkerIndex,
@@ -122,7 +125,9 @@ impl Pump {
                 }
                 Tidings::Client { session, name, link } => self.add_client(session, name, link),
                 Tidings::ClientGone { session } => self.close_session(session),
-                Tidings::Worker { index, link } => self.add_worker(index, link),
+                Tidings::Worker { index, link, introductions } => {
+                    self.add_worker(index, link, &introductions);
+                }
                 Tidings::WorkerGone { index, reason } => self.drop_worker(index, &reason),
                 Tidings::Stop => return None,
             }
@@ -141,11 +146,15 @@ impl Pump {
         self.clients.push(client);
     }
 
-    fn add_worker(&mut self, index: WorkerIndex, link: Link) {
+    fn add_worker(&mut self, index: WorkerIndex, link: Link, introductions: &[Introduction]) {
         self.outbox.add_worker(index, Outbound::new(link.target, link.leash));
         let inbound = Inbound::new(link.source);
         self.sleeper.watch(&inbound);
         self.workers.insert(index, inbound);
+        for Introduction { to, peer, secret, address } in introductions {
+            let peer = message::Peer { index: *peer, secret: *secret, address };
+            self.outbox.worker_message(*to, &Message::Peer(peer));
+        }
         self.dispatcher.handle(Event::WorkerJoined { index }, &mut self.outbox);
         for client in &mut self.clients {
             client.waits_for_worker = false;

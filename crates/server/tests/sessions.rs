@@ -66,7 +66,7 @@ fn mistakes_are_answered_and_breaches_end_one_session() {
     good.upload(1, &[1.0, 2.0]);
     good.add(2, 0, 1);
     let error = good.read(1, 2, 3).unwrap_err();
-    assert!(error.starts_with("Runtime: The size of tensor a (3)"), "{error}");
+    assert!(error.starts_with("Shape: The size of tensor a (3)"), "{error}");
     bad.upload(0, &[1.0]);
     assert_eq!(bad.read(1, 0, 1).unwrap(), [1.0]);
     bad.free(5);

@@ -63,7 +63,7 @@ impl<E: Engine> Machine<E> {
         let mut instruction = Instruction::new(Op::Free);
         while let Some((frame, next)) = split_frame(rest)? {
             if frame.first().is_some_and(|first| first & 0xffff >= MESSAGE_CODE_FIRST.into()) {
-                self.message(frame, replies)?;
+                self.message(frame, replies, peers)?;
             } else if let Err(error) = wire::decode_into(frame, &mut instruction) {
                 self.undecoded(frame, error, replies);
             } else {
@@ -86,13 +86,22 @@ impl<E: Engine> Machine<E> {
     }
 
     #[cold]
-    fn message(&mut self, frame: &[u32], replies: &mut impl Replies) -> Result<(), Stop> {
+    fn message(
+        &mut self,
+        frame: &[u32],
+        replies: &mut impl Replies,
+        peers: &mut impl Peers,
+    ) -> Result<(), Stop> {
         let fault = match message::decode(frame) {
             Ok((Message::StatsRequest { request }, _)) => {
                 replies.send(&Message::Stats(self.stats(request)));
                 return Ok(());
             }
             Ok((Message::Goodbye { .. }, _)) => return Err(Stop::Goodbye),
+            Ok((Message::Peer(peer), _)) => {
+                peers.introduce(&peer);
+                return Ok(());
+            }
             Ok((other, _)) => {
                 Fault::protocol(format!("{} is no message to a worker", other.name()))
             }

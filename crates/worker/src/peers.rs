@@ -1,7 +1,7 @@
 //! What a machine needs from whatever reaches other workers.
 
 use crate::{Cause, Fault};
-use gt_protocol::message::FailureClass;
+use gt_protocol::message::{FailureClass, Peer};
 
 /// One message from a worker to another: the tag of its instruction, and which of that instruction's hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +39,9 @@ pub struct PeerLost(pub u32);
 /// The other workers. A message goes out and comes in piece by piece, so that one side works on what the other has
 /// sent so far. Nothing here waits but [`wait`](Self::wait).
 pub trait Peers {
+    /// The dispatcher says how another worker is reached by TCP. Whoever has no sockets has no use for it.
+    fn introduce(&mut self, _peer: &Peer<'_>) {}
+
     /// An instruction with this tag begins. What comes under other tags is kept aside until its own turn: two workers
     /// that send each other more than the way between them holds must not wait for each other.
     fn begin(&mut self, tag: u64);

@@ -7,11 +7,12 @@ fn hello() -> impl Strategy<Value = Hello> {
     let resume = prop::option::of(any::<(u32, [u8; 16], u64)>());
     let role = prop::sample::select(vec![Role::Client, Role::Worker, Role::Probe]);
     let token = prop::collection::vec(any::<u8>(), 0..=TOKEN_BYTES_MAX);
-    let rest = any::<(u32, Option<u32>)>();
+    let rest = any::<(u32, Option<u32>, Option<u16>)>();
     (role, rest, resume, token, "\\PC{0,16}").prop_map(
-        |(role, (capabilities, worker), resume, token, name)| Hello {
+        |(role, (capabilities, worker, data_port), resume, token, name)| Hello {
             capabilities: Capabilities(capabilities),
             worker,
+            data_port,
             resume: resume.map(|(session, secret, acknowledged)| Resume {
                 session,
                 secret: Secret(secret),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::arbitrary::{any_row, changes, dtype, mutate, text};
+use crate::handshake::Secret;
 use proptest::prelude::*;
 
 fn words(message: &Message<'_>) -> Vec<u32> {
@@ -35,6 +36,7 @@ fn every_message<'a>(
         Message::WorkerJoined { index },
         Message::WorkerLeft { index, reason },
         Message::Goodbye { reason },
+        Message::Peer(Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason }),
     ]
 }
 

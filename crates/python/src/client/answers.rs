@@ -199,7 +199,7 @@ impl Answers {
                 self.workers.remove(index);
             }
             Message::Goodbye { reason } => self.closed = Some((*reason).to_owned()),
-            Message::StatsRequest { .. } => {}
+            Message::StatsRequest { .. } | Message::Peer(_) => {}
         }
     }
 

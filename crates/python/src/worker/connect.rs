@@ -11,7 +11,7 @@ use gt_worker::Machine;
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -30,12 +30,14 @@ const LENGTH_END: usize = 6;
 ///     unix: The path of its Unix socket.
 ///     index: The index that this worker would like.
 ///     token: What lets it in where tokens are asked for.
+///     rings: Whether it moves to shared memory where the dispatcher is on this host.
 ///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
 ///
 /// Raises:
 ///     `ConnectionError`: Nobody answers there, or the answer is a refusal.
 #[pyfunction]
-#[pyo3(signature = (*, host, port, unix, index, token, backend))]
+#[pyo3(signature = (*, host, port, unix, index, token, rings, backend))]
+#[allow(clippy::too_many_arguments, reason = "named ones, of Python")]
 pub fn run_on_socket(
     py: Python<'_>,
     host: &str,
@@ -43,11 +45,12 @@ pub fn run_on_socket(
     unix: Option<&str>,
     index: Option<u32>,
     token: &str,
+    rings: bool,
     backend: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let machine = Machine::new(PythonEngine::new(backend)?);
     let hello = Hello {
-        capabilities: Capabilities::RING,
+        capabilities: if rings { Capabilities::RING } else { Capabilities::default() },
         worker: index,
         token: Token(token.as_bytes().to_vec()),
         name: format!("worker {}", std::process::id()),
@@ -59,7 +62,8 @@ pub fn run_on_socket(
         return serve_control(py, socket.into(), machine);
     }
     let port = port.ok_or_else(|| PyConnectionError::new_err("no port"))?;
-    let (stream, welcome) = py.detach(|| tcp(host, port, &hello)).map_err(refused)?;
+    let (stream, welcome, listener) =
+        py.detach(|| tcp(host, port, hello.clone())).map_err(refused)?;
     if let Some(opened) = &welcome.door
         && let Ok(socket) = py.detach(|| pass_door(opened, &welcome, &hello))
     {
@@ -67,17 +71,25 @@ pub fn run_on_socket(
         std::mem::forget(stream);
         return serve_control(py, socket.into(), machine);
     }
-    serve_frames(py, stream, machine, welcome.worker.unwrap_or(0))
+    serve_frames(py, stream, machine, welcome.worker.unwrap_or(0), listener)
 }
 
-fn tcp(host: &str, port: u16, hello: &Hello) -> Result<(TcpStream, Welcome), String> {
+/// The connection, the answer to our hello, and where workers of other hosts may call us.
+fn tcp(
+    host: &str,
+    port: u16,
+    mut hello: Hello,
+) -> Result<(TcpStream, Welcome, TcpListener), String> {
     let text = |error: std::io::Error| format!("{host}:{port}: {error}");
     let mut stream = TcpStream::connect((host, port)).map_err(text)?;
     stream.set_nodelay(true).map_err(text)?;
     stream.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
-    let welcome = greet(&mut stream, hello)?;
+    // On the interface that reaches the dispatcher: that network is ours.
+    let listener = TcpListener::bind((stream.local_addr().map_err(text)?.ip(), 0)).map_err(text)?;
+    hello.data_port = Some(listener.local_addr().map_err(text)?.port());
+    let welcome = greet(&mut stream, &hello)?;
     stream.set_read_timeout(None).map_err(text)?;
-    Ok((stream, welcome))
+    Ok((stream, welcome, listener))
 }
 
 fn door(address: &SocketAddr, hello: &Hello) -> Result<(UnixStream, Welcome), String> {

@@ -11,7 +11,7 @@ use gt_worker::{Machine, Replies, Stop};
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 
 /// Answers are sent when so many words have gathered, and when there is nothing more to do.
@@ -24,10 +24,11 @@ pub fn serve_frames(
     mut stream: TcpStream,
     mut machine: Machine<PythonEngine>,
     index: u32,
+    listener: TcpListener,
 ) -> PyResult<()> {
     machine.set_index(index);
     let (_nobody, events) = mpsc::channel();
-    let mut peers = WorkerPeers::new(events);
+    let mut peers = WorkerPeers::new(index, events, Some(listener));
     let mut answers = Framed::new(stream.try_clone().map_err(connection)?);
     let mut words: Vec<u32> = Vec::new();
     loop {

@@ -1,15 +1,23 @@
 //! The other workers, each by a link of its own: what goes to them piece by piece, and what comes.
 
+mod callers;
 mod link;
 mod piece;
+mod slab;
+mod tcp;
 
+use callers::Callers;
+use gt_protocol::message::Peer;
 use gt_worker::{Cause, Front, PeerLost, Peers, Progress, Stream};
 use link::Link;
 use piece::{Head, Kept};
+use slab::SlabLink;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+use tcp::TcpLink;
 
 /// How long one wait sleeps: with several links to look at, none of them can be slept on for long. The peer's life is
 /// looked at after each.
@@ -42,11 +50,16 @@ pub struct WorkerPeers {
     current: Option<u64>,
     ended: VecDeque<u64>,
     idle_since: Option<Instant>,
+    index: u32,
+    callers: Callers,
 }
 
 impl WorkerPeers {
-    pub fn new(events: Receiver<Event>) -> Self {
+    /// The peers of the worker `index`, who takes connections of other hosts' workers at `listener`.
+    pub fn new(index: u32, events: Receiver<Event>, listener: Option<TcpListener>) -> Self {
         Self {
+            index,
+            callers: Callers::new(listener),
             links: BTreeMap::new(),
             gone: BTreeSet::new(),
             events,
@@ -62,21 +75,26 @@ impl WorkerPeers {
         while let Ok(event) = self.events.try_recv() {
             match event {
                 Event::Joined(peer, descriptors) => {
-                    self.kept.retain(|(from, _), _| *from != peer);
-                    match Link::new(descriptors) {
-                        Some(link) => {
-                            self.gone.remove(&peer);
-                            self.links.insert(peer, link);
-                        }
-                        None => {
-                            self.gone.insert(peer);
-                        }
-                    }
+                    self.join(peer, SlabLink::new(descriptors).map(Link::Slab));
                 }
                 // What it has sent is still read.
                 Event::Gone(peer) => {
                     self.gone.insert(peer);
                 }
+            }
+        }
+    }
+
+    /// A new worker of this index; whatever is left of an earlier one is nobody's.
+    fn join(&mut self, peer: u32, link: Option<Link>) {
+        self.kept.retain(|(from, _), _| *from != peer);
+        match link {
+            Some(link) => {
+                self.gone.remove(&peer);
+                self.links.insert(peer, link);
+            }
+            None => {
+                self.gone.insert(peer);
             }
         }
     }
@@ -91,6 +109,18 @@ impl WorkerPeers {
 }
 
 impl Peers for WorkerPeers {
+    fn introduce(&mut self, peer: &Peer<'_>) {
+        if peer.address.is_empty() {
+            self.gone.remove(&peer.index);
+            self.links.remove(&peer.index);
+            self.callers.expect(peer.index, peer.secret);
+            return;
+        }
+        let stream = tcp::call(peer.address, self.index, &peer.secret);
+        let link = stream.and_then(TcpLink::new).ok();
+        self.join(peer.index, link.map(Link::Tcp));
+    }
+
     fn begin(&mut self, tag: u64) {
         self.current = Some(tag);
         self.idle_since = None;
@@ -109,6 +139,9 @@ impl Peers for WorkerPeers {
 
     fn poll(&mut self) {
         self.listen();
+        for (peer, stream) in self.callers.arrived() {
+            self.join(peer, TcpLink::new(stream).ok().map(Link::Tcp));
+        }
         for (&peer, link) in &mut self.links {
             link.refresh();
             while let Some((head, bytes)) = link.front() {

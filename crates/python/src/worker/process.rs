@@ -65,7 +65,8 @@ pub fn serve_control(
     let (sender, events) = mpsc::channel();
     let watcher = std::thread::Builder::new().name("gt-control".to_owned());
     watcher.spawn(move || watch(&control, &sender)).map_err(connection)?;
-    serve(py, &mut machine, setup, &mut WorkerPeers::new(events))
+    let mut peers = WorkerPeers::new(setup.index, events, None);
+    serve(py, &mut machine, setup, &mut peers)
 }
 
 struct Setup {

@@ -11,6 +11,7 @@ use gt_protocol::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader, HandshakeErr
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,11 +69,13 @@ struct Channels {
 
 /// Serves a peer that was welcomed, until it is gone for good.
 pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(), GreetingError> {
-    let Admitted { mut member, name, secret, capabilities, .. } = admitted;
+    let Admitted { mut member, name, secret, capabilities, data_port, .. } = admitted;
+    let data =
+        data_port.and_then(|port| Some(SocketAddr::new(stream.peer_addr().ok()?.ip(), port)));
     let net = Rc::clone(member.net());
     let identity = member.identity;
     let takeovers = net.registry.borrow_mut().add_resumable(identity, secret);
-    let (mut channels, mut leash) = attach(&member, name, takeovers);
+    let (mut channels, mut leash) = attach(&member, name, takeovers, data);
     let numbers = Numbers::new();
     let key = identity.key();
     // Ends with the session; each round is a new connection of the peer's.
@@ -85,6 +88,10 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
             }
             Ended::Resumed(takeover) => takeover,
             Ended::Dropped(error) => {
+                if identity.worker().is_some() {
+                    // A worker ends with its link: to wait for it would only keep those waiting who need it.
+                    break format!("its connection dropped ({error})");
+                }
                 tracing::info!("the link of session {key} dropped: {error}");
                 match come_back(&mut channels, &mut leash).await {
                     Some(takeover) => takeover,
@@ -114,7 +121,12 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
     Ok(())
 }
 
-fn attach(member: &Member, name: String, takeovers: mpsc::Receiver<Takeover>) -> (Channels, Leash) {
+fn attach(
+    member: &Member,
+    name: String,
+    takeovers: mpsc::Receiver<Takeover>,
+    data: Option<SocketAddr>,
+) -> (Channels, Leash) {
     let net = member.net();
     let (inward, source) = mpsc::channel(CHANNEL_FRAMES);
     let (target, outward) = mpsc::channel(CHANNEL_FRAMES);
@@ -126,9 +138,14 @@ fn attach(member: &Member, name: String, takeovers: mpsc::Receiver<Takeover>) ->
             net.tell(Tidings::Client { session: SessionId(session), name, link });
         }
         Identity::Worker(index) => {
-            ring_peer::introduce(net, index, &WorkerSocket::Remote);
-            tracing::warn!("worker {index} ({name:?}) is connected by TCP: no collectives with it");
-            net.tell(Tidings::Worker { index, link });
+            let introductions = ring_peer::introduce(net, index, &WorkerSocket::Remote(data));
+            if let Some(data) = data {
+                tracing::info!("worker {index} ({name:?}) is connected by TCP, data at {data}");
+            } else {
+                let what = "no collectives with it but of those that it can call";
+                tracing::warn!("worker {index} ({name:?}) is connected by TCP: {what}");
+            }
+            net.tell(Tidings::Worker { index, link, introductions });
         }
     }
     (Channels { inward, outward, takeovers, bell: Arc::clone(&net.bell) }, Leash::new(held))

@@ -48,6 +48,8 @@ pub(crate) struct Admitted {
     pub capabilities: Capabilities,
     /// Proves in a resume that it is the same peer.
     pub secret: Secret,
+    /// Where a worker takes connections of other workers.
+    pub data_port: Option<u16>,
 }
 
 /// Being known to core and registry; ends with this value.
@@ -147,13 +149,14 @@ where
         user.clone_into(&mut name);
     }
     let capabilities = hello.capabilities.common(Capabilities::RING);
+    let data_port = hello.data_port;
     let secret = random_secret()?;
     let identity = match place(net, &hello).await {
         Ok(identity) => identity,
         Err(text) => return Err(refuse(stream, RefusalCode::Full, &text).await),
     };
     let member = Member { identity, net: Rc::clone(net), reason: "its connection closed".into() };
-    Ok(Admitted { member, name, version, capabilities, secret })
+    Ok(Admitted { member, name, version, capabilities, secret, data_port })
 }
 
 async fn place(net: &Net, hello: &Hello) -> Result<Identity, String> {

@@ -2,6 +2,7 @@
 
 use gt_protocol::handshake::{Resume, Secret};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::net::{TcpStream, UnixStream};
@@ -45,8 +46,8 @@ pub(crate) enum WorkerSocket {
     Pending,
     /// Control records go to this socket.
     Ring(Rc<OwnedFd>),
-    /// None of its peers can map a ring with it.
-    Remote,
+    /// None of its peers can map a slab with it; they connect to this address, if it has one.
+    Remote(Option<SocketAddr>),
 }
 
 #[derive(Debug, Default)]

@@ -1,13 +1,15 @@
 //! A peer on the same host: rings for its words, its Unix socket for descriptors and as its life line.
 
 use super::Net;
-use super::greeting::{Admitted, GreetingError, Member};
+use super::greeting::{Admitted, GreetingError, Member, random_secret};
 use super::registry::{Identity, WorkerSocket};
 use crate::link::{Link, RING_WORDS, Source, Target};
 use crate::pump::Tidings;
 use gt_dispatcher::SessionId;
+use gt_protocol::handshake::Secret;
 use gt_transport::{ControlKind, ControlRecord, send_record};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -86,27 +88,46 @@ fn attach(member: &Member, name: String, link: Link, socket: Rc<OwnedFd>) {
         }
         Identity::Worker(index) => {
             // Before the core hears of the worker: no collective may come before the slabs that it needs.
-            introduce(net, index, &WorkerSocket::Ring(socket));
+            let introductions = introduce(net, index, &WorkerSocket::Ring(socket));
             tracing::info!("worker {index} ({name:?}) is connected by rings");
-            net.tell(Tidings::Worker { index, link });
+            net.tell(Tidings::Worker { index, link, introductions });
         }
     }
 }
 
-/// Connects a new worker with all others: slabs where both can map them, else word that there are none.
-pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) {
+/// What one worker is to be told of another that it reaches by TCP.
+#[derive(Debug)]
+pub(crate) struct Introduction {
+    pub to: u32,
+    pub peer: u32,
+    pub secret: Secret,
+    /// Where `to` connects; empty where it waits.
+    pub address: String,
+}
+
+/// Connects a new worker with all others: slabs where both can map them, TCP where one of the two takes connections, else
+/// word that there is no way.
+pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) -> Vec<Introduction> {
     let others: Vec<(u32, WorkerSocket)> = {
         let mut registry = net.registry.borrow_mut();
         registry.workers.insert(index, socket.clone());
         let others = registry.workers.iter().filter(|(other, _)| **other != index);
         others.map(|(other, socket)| (*other, socket.clone())).collect()
     };
+    let mut introductions = Vec::new();
     for (other, other_socket) in others {
         let outcome = match (socket, &other_socket) {
             (WorkerSocket::Ring(one), WorkerSocket::Ring(two)) => pair((index, one), (other, two)),
-            (WorkerSocket::Ring(one), WorkerSocket::Remote) => gone(one, other),
-            (WorkerSocket::Remote, WorkerSocket::Ring(two)) => gone(two, index),
-            (WorkerSocket::Remote, WorkerSocket::Remote)
+            // The one without rings is called: it listens where its dispatcher's network is.
+            (_, WorkerSocket::Remote(Some(address))) => {
+                call(index, other, *address, &mut introductions)
+            }
+            (WorkerSocket::Remote(Some(address)), WorkerSocket::Ring(_)) => {
+                call(other, index, *address, &mut introductions)
+            }
+            (WorkerSocket::Ring(one), WorkerSocket::Remote(None)) => gone(one, other),
+            (WorkerSocket::Remote(None), WorkerSocket::Ring(two)) => gone(two, index),
+            (WorkerSocket::Remote(_), WorkerSocket::Remote(None))
             | (WorkerSocket::Pending, _)
             | (_, WorkerSocket::Pending) => Ok(()),
         };
@@ -115,6 +136,16 @@ pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) {
             tracing::warn!("workers {index} and {other} could not be connected: {error}");
         }
     }
+    introductions
+}
+
+/// Has `from` connect to `to`, which listens at `address`.
+fn call(from: u32, to: u32, address: SocketAddr, introductions: &mut Vec<Introduction>) -> Outcome {
+    let secret = random_secret()?;
+    let address = address.to_string();
+    introductions.push(Introduction { to, peer: from, secret, address: String::new() });
+    introductions.push(Introduction { to: from, peer: to, secret, address });
+    Ok(())
 }
 
 /// Tells the other workers that one is gone.

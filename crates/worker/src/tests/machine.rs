@@ -187,7 +187,7 @@ fn wrong_instructions_are_answered() {
             "peer 0 of worker 0",
         ),
         (
-            vec![full(0, 1, 1), op(Op::Distribute, &[1], &[0], &[Attr::Absent])],
+            vec![full(0, 1, 1), op(Op::Distribute, &[1], &[0], &[Attr::Absent, Attr::Absent])],
             "distribute is for dispatchers only",
         ),
         (

@@ -1,0 +1,92 @@
+//! The way to another worker of this host: a slab each way.
+
+use super::piece::{self, Head};
+use gt_transport::{PIECE_BYTES_MAX, SlabReader, SlabWriter};
+use gt_worker::{Cause, Front};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub struct SlabLink {
+    to: SlabWriter,
+    from: SlabReader,
+    /// Bytes of the first piece that were given up already.
+    read: usize,
+    /// The failure that the first piece is.
+    failure: Option<Cause>,
+    broken: bool,
+}
+
+impl SlabLink {
+    /// The slab to write to it, and the slab to read from it.
+    pub fn new(descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let to = SlabWriter::new(descriptors.next()?).ok()?;
+        let from = SlabReader::new(descriptors.next()?).ok()?;
+        Some(Self { to, from, read: 0, failure: None, broken: false })
+    }
+
+    /// The other side does what no worker does; nothing is to be expected from it.
+    pub fn is_broken(&self) -> bool {
+        self.broken || self.to.is_corrupt() || self.from.is_corrupt()
+    }
+
+    /// Looks what has come.
+    pub fn refresh(&mut self) {
+        self.from.refresh();
+        self.failure = match self.front() {
+            Some((head, bytes)) if head.is_failure => Some(piece::cause(bytes)),
+            Some(_) | None => None,
+        };
+        self.broken |= self.from.front().is_some() && self.front().is_none();
+    }
+
+    /// The first piece, or what is left of it.
+    pub fn front(&self) -> Option<(Head, &[u8])> {
+        let piece = self.from.front()?;
+        Some((Head::read(&piece.head)?, piece.bytes.get(self.read..)?))
+    }
+
+    /// The same for who asked for it.
+    pub fn current(&self) -> Option<(Head, Front<'_>)> {
+        let (head, bytes) = self.front()?;
+        if head.is_failure {
+            return Some((head, Front::Failure(self.failure.as_ref()?)));
+        }
+        Some((head, Front::Bytes { total: head.total, bytes }))
+    }
+
+    /// Gives up bytes of the first piece, and the piece with its last.
+    pub fn release(&mut self, bytes: usize) {
+        self.read += bytes;
+        if self.from.front().is_some_and(|piece| piece.bytes.len() <= self.read) {
+            self.release_all();
+        }
+    }
+
+    pub fn release_all(&mut self) {
+        self.read = 0;
+        self.failure = None;
+        self.from.release();
+    }
+
+    /// Sends a piece of at most `ready` bytes; how many, if there is room.
+    pub fn push(
+        &mut self,
+        head: &Head,
+        ready: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<usize> {
+        let length = ready.min(PIECE_BYTES_MAX);
+        fill(self.to.slot()?.get_mut(..length)?);
+        self.to.publish(&head.words(), length).then_some(length)
+    }
+
+    pub fn wait_for_piece(&mut self, limit: Duration) {
+        self.from.wait(Duration::ZERO, limit);
+    }
+
+    pub fn wait_for_room(&mut self, limit: Duration) {
+        self.to.wait(Duration::ZERO, limit);
+    }
+}

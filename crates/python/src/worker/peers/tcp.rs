@@ -1,0 +1,207 @@
+//! The way to a worker of another host: one TCP connection, with a thread that writes and one that reads, so that pieces
+//! flow whatever the worker is at. Between them and the worker stand queues with limits.
+//!
+//! A piece is the words of its head, its length and its bytes. Whoever connects first shows the secret that both have
+//! from the dispatcher.
+
+use super::piece::{self, Head};
+use gt_protocol::handshake::Secret;
+use gt_transport::{HEAD_WORDS, PIECE_BYTES_MAX};
+use gt_worker::{Cause, Front};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
+
+/// Pieces on the way between the worker and a thread of the link, each direction: 1 MiB, as a slab holds. More lie in the
+/// kernel's buffers.
+const QUEUE_PIECES: usize = 16;
+/// A host that does not answer is not there.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// A full queue is looked at again after so long; a piece takes 50 us at 10 Gbit/s.
+const ROOM_NAP: Duration = Duration::from_micros(50);
+/// First bytes of a connection between workers.
+const MAGIC: [u8; 4] = *b"GTd\x01";
+/// Magic, index, secret.
+pub const CALL_BYTES: usize = 24;
+const HEAD_BYTES: usize = HEAD_WORDS * size_of::<u32>();
+
+/// A piece as it came.
+#[derive(Debug)]
+struct Arrived {
+    head: Head,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub struct TcpLink {
+    to: SyncSender<Vec<u8>>,
+    from: Receiver<Arrived>,
+    /// Pieces that the writing thread has not finished.
+    under_way: Arc<AtomicUsize>,
+    first: Option<Arrived>,
+    read: usize,
+    failure: Option<Cause>,
+    closed: bool,
+}
+
+/// Calls another worker and shows the secret.
+pub fn call(address: &str, index: u32, secret: &Secret) -> io::Result<TcpStream> {
+    let address: SocketAddr = address.parse().map_err(io::Error::other)?;
+    let mut stream = TcpStream::connect_timeout(&address, CONNECT_PATIENCE)?;
+    let said = [&MAGIC[..], &index.to_le_bytes(), &secret.0].concat();
+    debug_assert_eq!(said.len(), CALL_BYTES);
+    stream.write_all(&said)?;
+    Ok(stream)
+}
+
+/// Who calls, and the secret that it shows.
+pub fn caller(bytes: &[u8; CALL_BYTES]) -> Option<(u32, Secret)> {
+    let (magic, rest) = bytes.split_first_chunk::<4>()?;
+    let (index, secret) = rest.split_first_chunk::<4>()?;
+    let secret = Secret(secret.try_into().ok()?);
+    (*magic == MAGIC).then(|| (u32::from_le_bytes(*index), secret))
+}
+
+impl TcpLink {
+    /// Starts the threads of a connection that both sides have agreed on.
+    pub fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        // A host that loses its power closes nothing: the kernel asks for it.
+        rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+        rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(5))?;
+        let reading = stream.try_clone()?;
+        let (to, outward) = sync_channel(QUEUE_PIECES);
+        let (inward, from) = sync_channel(QUEUE_PIECES);
+        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let under_way = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&under_way);
+        named("gt-data-out").spawn(move || write_all(stream, &outward, &counted))?;
+        named("gt-data-in").spawn(move || read_all(reading, &inward))?;
+        let (first, failure) = (None, None);
+        Ok(Self { to, from, under_way, first, read: 0, failure, closed: false })
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.closed && self.first.is_none()
+    }
+
+    pub fn refresh(&mut self) {
+        if self.first.is_none() {
+            match self.from.try_recv() {
+                Ok(arrived) => self.take(arrived),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.closed = true,
+            }
+        }
+    }
+
+    fn take(&mut self, arrived: Arrived) {
+        self.failure = arrived.head.is_failure.then(|| piece::cause(&arrived.bytes));
+        self.first = Some(arrived);
+    }
+
+    pub fn front(&self) -> Option<(Head, &[u8])> {
+        let first = self.first.as_ref()?;
+        Some((first.head, first.bytes.get(self.read..)?))
+    }
+
+    pub fn current(&self) -> Option<(Head, Front<'_>)> {
+        let (head, bytes) = self.front()?;
+        if head.is_failure {
+            return Some((head, Front::Failure(self.failure.as_ref()?)));
+        }
+        Some((head, Front::Bytes { total: head.total, bytes }))
+    }
+
+    pub fn release(&mut self, bytes: usize) {
+        self.read += bytes;
+        if self.first.as_ref().is_some_and(|first| first.bytes.len() <= self.read) {
+            self.release_all();
+        }
+    }
+
+    pub fn release_all(&mut self) {
+        self.read = 0;
+        self.failure = None;
+        self.first = None;
+        self.refresh();
+    }
+
+    pub fn push(
+        &mut self,
+        head: &Head,
+        ready: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<usize> {
+        if self.under_way.load(Ordering::Acquire) >= QUEUE_PIECES {
+            return None;
+        }
+        let length = ready.min(PIECE_BYTES_MAX);
+        let mut piece = Vec::with_capacity(HEAD_BYTES + 4 + length);
+        for word in head.words() {
+            piece.extend_from_slice(&word.to_le_bytes());
+        }
+        piece.extend_from_slice(&u32::try_from(length).unwrap_or(0).to_le_bytes());
+        piece.resize(HEAD_BYTES + 4 + length, 0);
+        fill(piece.get_mut(HEAD_BYTES + 4..)?);
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+        // There is room, so this does not wait; a connection that is gone shows where one reads from it.
+        self.closed |= self.to.send(piece).is_err();
+        Some(length)
+    }
+
+    pub fn wait_for_piece(&mut self, limit: Duration) {
+        if self.first.is_none() {
+            match self.from.recv_timeout(limit) {
+                Ok(arrived) => self.take(arrived),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.closed = true,
+            }
+        }
+    }
+
+    pub fn wait_for_room(&mut self, limit: Duration) {
+        if self.under_way.load(Ordering::Acquire) >= QUEUE_PIECES {
+            std::thread::sleep(ROOM_NAP.min(limit));
+        }
+    }
+}
+
+/// Ends with the link, or with the connection.
+fn write_all(mut stream: TcpStream, pieces: &Receiver<Vec<u8>>, under_way: &AtomicUsize) {
+    while let Ok(piece) = pieces.recv() {
+        let written = stream.write_all(&piece);
+        under_way.fetch_sub(1, Ordering::AcqRel);
+        if written.is_err() {
+            break;
+        }
+    }
+    // A connection that is gone needs no end.
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// Ends with the connection, or with a piece that no worker sends.
+fn read_all(stream: TcpStream, pieces: &SyncSender<Arrived>) {
+    let mut stream = io::BufReader::with_capacity(2 * PIECE_BYTES_MAX, stream);
+    while let Ok(Some(arrived)) = next(&mut stream) {
+        if pieces.send(arrived).is_err() {
+            break;
+        }
+    }
+}
+
+fn next(stream: &mut impl Read) -> io::Result<Option<Arrived>> {
+    let mut words = [0; HEAD_WORDS + 1];
+    stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
+    let Some((&length, words)) = words.split_last() else { return Ok(None) };
+    let head = words.first_chunk::<HEAD_WORDS>().and_then(Head::read);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let Some(head) = head.filter(|_| length <= PIECE_BYTES_MAX) else { return Ok(None) };
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes)?;
+    Ok(Some(Arrived { head, bytes }))
+}

@@ -193,16 +193,13 @@ fn parse_pieces(list: &str, size: i64, members: usize) -> Result<Pieces, String>
     let inside = inside.ok_or_else(|| format!("`{list}` is no list of pieces"))?;
     let piece = |member: &str| -> Result<Intervals, String> {
         let parts = member.split('+').filter(|part| !part.is_empty());
-        let mut intervals: Intervals = parts
+        parts
             .map(|part| {
                 let (start, end) =
                     part.split_once(':').ok_or_else(|| format!("`{part}` is no START:END"))?;
                 Ok(Interval { start: number(start)?, end: number(end)? })
             })
-            .collect::<Result<_, String>>()?;
-        // A piece holds its indexes in their order.
-        intervals.sort_unstable_by_key(|interval| interval.start);
-        Ok(intervals)
+            .collect()
     };
     let intervals: Vec<Intervals> = inside.split('|').map(piece).collect::<Result<_, _>>()?;
     let pieces = Pieces::new(intervals);

@@ -408,26 +408,32 @@ def _views() -> dict[str, list[Sample]]:
 def _indexings() -> dict[str, list[Sample]]:
     x, half = given(4, 5), given(4, 5, dtype="bfloat16")
     rows, places = indexes(3, below=4), indexes(2, 5, below=4)
+    far = indexes(9, 5, below=9)  # for x as rows 3 to 6 of 9
     pairs = [(one, dtype) for one, dtype in ((x, "float32"), (half, "bfloat16"))]
     mask = given(4, dtype="bool")
     ordered = [(d, down) for d in (*FLOATS, "int64") for down in (False, True)]
     return {
         "embedding": [Sample((one, indexes(2, 3, below=4)), (None,)) for one in (x, half)]
-        + [Sample((x, rows), (1,))],
+        + [Sample((x, rows), (1,)), Sample((x, indexes(9, below=9)), (None, 3, 9))],
         "embedding_backward": [
             Sample((given(2, 3, 5), indexes(2, 3, below=4)), (4, pad)) for pad in (None, 1)
-        ],
+        ]
+        + [Sample((given(9, 5), indexes(9, below=9)), (4, 5, 3, 9))],
         "gather": [Sample((one, places), (0,)) for one in (x, half)]
-        + [Sample((x, indexes(4, 2, below=5)), (1,))],
+        + [Sample((x, indexes(4, 2, below=5)), (1,)), Sample((x, far), (0, 3, 9))],
         "scatter": [
             Sample((x, exact([[0, 1, 2, 3, 0]], "int64"), src), (0,))
             for src in (given(2, 5, seed=1), 2.5)
-        ],
+        ]
+        + [Sample((x, exact([[6, 1, 2, 3, 8]], "int64"), 2.5), (0, 3, 9))],
         "scatter_add": [
             Sample((one, places, given(2, 5, dtype=d, seed=1)), (0,)) for one, d in pairs
-        ],
-        "index_select": [Sample((one, rows), (dim,)) for one in (x, half) for dim in (0, 1)],
-        "index_add": [Sample((one, rows, given(3, 5, dtype=d, seed=1)), (0,)) for one, d in pairs],
+        ]
+        + [Sample((x, far, given(9, 5, seed=1)), (0, 3, 9))],
+        "index_select": [Sample((one, rows), (dim,)) for one in (x, half) for dim in (0, 1)]
+        + [Sample((x, indexes(9, below=9)), (0, 3, 9))],
+        "index_add": [Sample((one, rows, given(3, 5, dtype=d, seed=1)), (0,)) for one, d in pairs]
+        + [Sample((x, indexes(9, below=9), given(9, 5, seed=1)), (0, 3, 9))],
         "index": [
             Sample((x, [rows])),
             Sample((half, [None, rows])),
@@ -477,12 +483,39 @@ def _losses() -> dict[str, list[Sample]]:
     def gradient(way: str, size: tuple[int, ...]) -> Given:
         return given(*(size if way == "none" else ()), seed=5)
 
+    part, light = given(4, 3, low=-3, high=-0.1), given(3, low=0.5, high=2)  # classes 1 to 3
     cases = [(scores, target, weight), (scores, target, None), (images, targets, weight)]
     return {
-        "nll_loss": [Sample(case, (way, 2)) for case in (*cases, nothing) for way in ways],
+        "nll_loss": [Sample(case, (way, 2)) for case in (*cases, nothing) for way in ways]
+        + [Sample((part, target, light), (way, 2, 1, 5)) for way in ways],
         "nll_loss_backward": [
             Sample((gradient(way, t.values.shape), s, t, w, total(t, w)), (way, 2))
             for s, t, w in (*cases, nothing)
+            for way in ways
+        ]
+        + [
+            Sample(
+                (gradient(way, (4,)), part, target, light, total(target, weight)), (way, 2, 1, 5)
+            )
+            for way in ways
+        ],
+        "cross_entropy": [
+            Sample(case, (way, 2, smoothing))
+            for case in cases
+            for way in ways
+            for smoothing in (0.0, 0.1)
+        ],
+        "cross_entropy_backward": [
+            Sample((gradient(way, t.values.shape), s, t, w, total(t, w)), (way, 2, smoothing))
+            for s, t, w in cases
+            for way in ways
+            for smoothing in (0.0, 0.1)
+        ]
+        + [
+            Sample(
+                (gradient(way, (4,)), part, target, weight, total(target, weight)),
+                (way, 2, 0.1, 1, 5),
+            )
             for way in ways
         ],
         "mse_loss": [Sample((x, y), (way,)) for way in ways]

@@ -45,7 +45,7 @@ SHAPES: list[Wrong] = [
     (lambda m: m.nn.LayerNorm(4)(m.zeros(2, 5)), "; layer_norm f32[2,5] f32[4] f32[4]"),
     (
         lambda m: m.nn.functional.cross_entropy(m.zeros(2, 5), m.zeros(3, dtype=m.int64)),
-        "; nll_loss f32[2,5] i64[3] _",
+        "; cross_entropy f32[2,5] i64[3] _",
     ),
     (lambda m: m.zeros(2, 3).gather(0, m.zeros(2, dtype=m.int64)), "; gather f32[2,3] i64[2]"),
     (lambda m: m.zeros(2, 3).split([1, 2, 3]), ""),

@@ -1,6 +1,7 @@
 """Gradient rules of operators that are no methods, or whose signature differs from PyTorch's."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from gradient_oracle import check, normal, values
 
 from gt import _core
 from gt._core import call
+from gt.nn import functional
 
 ATEN = torch.ops.aten
 X, Y = normal(3, 4), normal(3, 4, seed=1)
@@ -47,6 +49,11 @@ def backward_row(
         aten,
         [normal(3, 4, seed=9), normal(3, 4, seed=8).tanh()],
     )
+
+
+def used_twice(loss: Any, log_probs: Any, other: Any) -> Any:
+    """A loss and its logarithms in one expression."""
+    return loss * (log_probs * other.exp()).sum()
 
 
 CALLS: list[tuple[object, ...]] = [
@@ -180,6 +187,38 @@ CALLS: list[tuple[object, ...]] = [
         lambda x, t: call("nll_loss", x, t, reduction="mean", ignore_index=-100),
         F.nll_loss,
         [X[0], torch.tensor(2)],
+    ),
+    *[
+        (
+            f"cross_entropy {r} {smoothing} {len(rest)}",
+            lambda x, t, *w, r=r, a=smoothing: functional.cross_entropy(
+                x, t, *[y.detach() for y in w], reduction=r, label_smoothing=a
+            ),
+            lambda x, t, *w, r=r, a=smoothing: F.cross_entropy(
+                x, t, *[y.detach() for y in w], reduction=r, label_smoothing=a
+            ),
+            [X, TARGET, *rest],
+        )
+        for r in ("none", "mean", "sum")
+        for smoothing in (0.0, 0.1)
+        for rest in ([], [CLASS_WEIGHT.double()])
+    ],
+    (
+        "cross_entropy and its log_softmax",
+        lambda x, t, y: used_twice(
+            *call(
+                "cross_entropy",
+                x,
+                t,
+                None,
+                reduction="mean",
+                ignore_index=-100,
+                label_smoothing=0.0,
+            )[:2],
+            y,
+        ),
+        lambda x, t, y: used_twice(F.cross_entropy(x, t), x.log_softmax(1), y),
+        [X, TARGET, Y],
     ),
     *[
         (

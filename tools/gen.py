@@ -192,7 +192,10 @@ class Method:
         self.names = [name for name, _, _ in self.params]
         self.scales = "alpha" in self.names and "alpha" not in self.attrs
         self.starred = {name for name, _, starred in self.params if starred}
-        missing = [name for name in self.attrs if name not in self.names]
+        # A method does not have what was appended for the planner.
+        self.appended = {split_attr(text)[0] for text in row["attrs"] if text.endswith("+")}
+        self.appended -= set(self.names)
+        missing = [name for name in self.attrs if name not in {*self.names, *self.appended}]
         if missing:
             sys.exit(f"ops.toml: {row['name']}: python lacks {', '.join(missing)}")
 
@@ -234,6 +237,8 @@ class Method:
     def value(self, name: str) -> str:
         """The expression of an attribute."""
         words = self.attrs[name][2]
+        if name in self.appended:
+            return "Attr::Absent"
         if name in self.starred:
             keywords = [name, *(["shape"] if name == "size" else [])]
             return f"DimsArg::of_arguments({name}, named, &[{quoted(keywords)}])?.attr()"
@@ -287,7 +292,7 @@ use super::convert::{{DimsArg, IntoAttr, OperandArg, ScalarArg, choice, only_ten
 use super::dtype::DtypeArg;
 use super::emit::Arg;
 use super::tensor::{{Tensor, as_arg}};
-use gt_protocol::Op;
+use gt_protocol::{{Attr, Op}};
 use pyo3::prelude::*;
 use pyo3::types::{{PyDict, PyTuple}};
 use smallvec::smallvec;

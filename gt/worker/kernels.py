@@ -11,6 +11,7 @@ from gt.worker import (
     torch_creation,
     torch_elementwise,
     torch_indexing,
+    torch_losses,
     torch_reductions,
     torch_updates,
 )
@@ -42,6 +43,7 @@ def table(device: torch.device) -> dict[str, Kernel]:
         **torch_creation.kernels(device),
         **torch_elementwise.kernels(),
         **torch_reductions.kernels(),
+        **torch_losses.kernels(),
         **torch_indexing.kernels(),
         **torch_updates.kernels(),
     }

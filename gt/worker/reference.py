@@ -14,6 +14,7 @@ from gt.worker import (
     reference_creation,
     reference_elementwise,
     reference_indexing,
+    reference_losses,
     reference_reductions,
 )
 from gt.worker.backend import Backend, Kernel
@@ -29,6 +30,7 @@ NUMPY: dict[str, Kernel] = {
     **reference_creation.kernels(),
     **reference_elementwise.kernels(),
     **reference_reductions.kernels(),
+    **reference_losses.kernels(),
     **reference_indexing.kernels(),
 }
 

@@ -13,6 +13,7 @@ from gt.worker.reference_values import (
     Places,
     cast,
     dtype_name,
+    in_whole,
     marked,
     narrowed,
     promotion,
@@ -136,20 +137,46 @@ def _check_rows(index: Index, size: int) -> None:
         raise IndexError("index out of range in self")
 
 
-def _embedding(weight: Array, indices: Index, padding_idx: int | None) -> Array:
+def _read(self: Array, dim: int, start: int | None, total: int | None) -> Array:
+    """What is read: a piece is one among zeros."""
+    return self if start is None or total is None else in_whole(self, dim, start, total)
+
+
+def _kept(whole: Array, like: Array, dim: int, start: int | None) -> Array:
+    """What is kept of the whole that was written."""
+    if start is None or like.ndim == 0:
+        return whole
+    part = _along(like.ndim, dim, slice(start, start + like.shape[dim]))
+    return marked(np.array(whole[part]), like)
+
+
+def _embedding(
+    weight: Array,
+    indices: Index,
+    padding_idx: int | None,
+    start: int | None = None,
+    total: int | None = None,
+) -> Array:
     del padding_idx  # It concerns the gradient only.
+    weight = _read(weight, 0, start, total)
     _check_rows(indices, weight.shape[0])
     return marked(weight[indices], weight)
 
 
 def _embedding_backward(
-    grad: Array, indices: Index, num_weights: int, padding_idx: int | None
+    grad: Array,
+    indices: Index,
+    num_weights: int,
+    padding_idx: int | None,
+    start: int | None = None,
+    total: int | None = None,
 ) -> Array:
     wide = widened(grad)
-    out = np.zeros((num_weights, wide.shape[-1]), wide.dtype)
+    out = np.zeros((total or num_weights, wide.shape[-1]), wide.dtype)
     kept = indices != (-1 if padding_idx is None else padding_idx)
     np.add.at(out, indices[kept], wide[kept])
-    return narrowed(out, dtype_name(grad))
+    first = start or 0
+    return narrowed(out[first : first + num_weights], dtype_name(grad))
 
 
 def _grid(index: Index, dim: int) -> tuple[Index, ...]:
@@ -166,17 +193,28 @@ def _corner(src: Array, index: Index) -> Array:
     return src[tuple(slice(size) for size in index.shape)]
 
 
-def _gather(self: Array, index: Index, dim: int) -> Array:
+def _gather(
+    self: Array, index: Index, dim: int, start: int | None = None, total: int | None = None
+) -> Array:
+    self = _read(self, dim, start, total)
     _check_along(index, dim, self)
     if self.ndim == 0:
         return marked(np.full(index.shape, self), self)
     return marked(np.array(self[_grid(index, dim)]), self)
 
 
-def _scatter(self: Array, index: Index, src: Array | Number, dim: int) -> Array:
+def _scatter(
+    self: Array,
+    index: Index,
+    src: Array | Number,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> Array:
+    self, piece = _read(self, dim, start, total), self
     _check_along(index, dim, self)
     part = _corner(src, index) if isinstance(src, np.ndarray) else src
-    return _written(self, _grid(index, dim), part)
+    return _kept(_written(self, _grid(index, dim), part), piece, dim, start)
 
 
 def _added(self: Array, index: Places, src: Array) -> Array:
@@ -185,12 +223,23 @@ def _added(self: Array, index: Places, src: Array) -> Array:
     return narrowed(out, dtype_name(self))
 
 
-def _scatter_add(self: Array, index: Index, src: Array, dim: int) -> Array:
+def _scatter_add(
+    self: Array,
+    index: Index,
+    src: Array,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> Array:
+    self, piece = _read(self, dim, start, total), self
     _check_along(index, dim, self)
-    return _added(self, _grid(index, dim), _corner(src, index))
+    return _kept(_added(self, _grid(index, dim), _corner(src, index)), piece, dim, start)
 
 
-def _index_select(self: Array, index: Index, dim: int) -> Array:
+def _index_select(
+    self: Array, index: Index, dim: int, start: int | None = None, total: int | None = None
+) -> Array:
+    self = _read(self, dim, start, total)
     size = self.shape[dim] if self.ndim else 1
     wrong = _first_outside(index, 0, size)
     if wrong is not None and self.ndim > 1 and dim % self.ndim:  # another kernel of torch's
@@ -201,15 +250,23 @@ def _index_select(self: Array, index: Index, dim: int) -> Array:
     return marked(np.take(np.asarray(self), index.reshape(-1), axis=dim), self)
 
 
-def _index_add(self: Array, index: Index, source: Array, dim: int) -> Array:
+def _index_add(
+    self: Array,
+    index: Index,
+    source: Array,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> Array:
     if self.ndim == 0:
-        return _index_add(self.reshape(1), index, source.reshape(-1), 0).reshape(())
+        return _index_add(self.reshape(1), index, source.reshape(-1), 0, None, None).reshape(())
+    self, piece = _read(self, dim, start, total), self
     if self.ndim == 1:
         _check_rows(index, self.shape[0])
     _check_along(index, dim, self)
     place: list[object] = [slice(None)] * self.ndim
     place[dim] = index.reshape(-1)
-    return _added(self, tuple(place), source)
+    return _kept(_added(self, tuple(place), source), piece, dim, start)
 
 
 def _places(self: Array, indices: list[Array | None]) -> Places:

@@ -1,4 +1,4 @@
-"""Rows of the families contract, reduce, normalize and loss in numpy."""
+"""Rows of the families contract, reduce and normalize in numpy."""
 
 from __future__ import annotations
 
@@ -195,74 +195,6 @@ def _layer_norm_backward(
     return first, second, third
 
 
-def _classes_last(self: Array) -> Array:
-    return np.moveaxis(widened(self), 1, -1) if self.ndim > 1 else widened(self)
-
-
-def _weights(
-    target: Array, weight: Array | None, classes: int, ignore_index: int
-) -> npt.NDArray[np.floating]:
-    """The weight of each target's class; none where it is ignored."""
-    each = np.ones(classes, np.float64) if weight is None else widened(weight)
-    known = np.where(target == ignore_index, 0, target)
-    return np.where(target == ignore_index, 0, each[known])
-
-
-def _nll_loss(
-    self: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
-) -> tuple[Array, Array]:
-    name, x = dtype_name(self), _classes_last(self)
-    wrong = (target != ignore_index) & ((target < 0) | (target >= x.shape[-1]))
-    if np.any(wrong):
-        raise IndexError(f"Target {np.asarray(target)[wrong].flat[0]} is out of bounds.")
-    weights = _weights(target, weight, x.shape[-1], ignore_index)
-    known = np.where(target == ignore_index, 0, target)
-    picked = np.take_along_axis(x, np.asarray(known)[..., None], axis=-1)[..., 0]
-    losses = np.where(weights == 0, 0, -picked * weights)
-    total = np.sum(weights)
-    if reduction == "none":
-        return narrowed(losses, name), narrowed(0.0, name)
-    loss = np.sum(losses) / total if reduction == "mean" else np.sum(losses)
-    return narrowed(loss, name), narrowed(total, name)
-
-
-def _nll_loss_backward(
-    grad: Array,
-    self: Array,
-    target: Array,
-    weight: Array | None,
-    total_weight: Array,
-    reduction: str,
-    ignore_index: int,
-) -> Array:
-    x = _classes_last(self)
-    weights = _weights(target, weight, x.shape[-1], ignore_index)
-    known = np.where(target == ignore_index, 0, target)
-    share = -weights * widened(grad)
-    share = share / widened(total_weight) if reduction == "mean" else share
-    out = np.zeros(x.shape, x.dtype)
-    np.put_along_axis(out, np.asarray(known)[..., None], np.asarray(share)[..., None], axis=-1)
-    out = np.moveaxis(out, -1, 1) if self.ndim > 1 else out
-    return narrowed(out, dtype_name(self))
-
-
-def _mse_loss(self: Array, target: Array, reduction: str) -> Array:
-    name = promotion((self, target))
-    squares = np.square(_as(self, name) - _as(target, name))
-    reductions: dict[str, Callable[[Array], Array]] = {
-        "none": np.asarray,
-        "mean": np.mean,
-        "sum": np.sum,
-    }
-    return narrowed(reductions[reduction](squares), name)
-
-
-def _mse_loss_backward(grad: Array, self: Array, target: Array, reduction: str) -> Array:
-    difference = widened(self) - widened(target)
-    scale = 2 / difference.size if reduction == "mean" else 2
-    return narrowed(widened(grad) * difference * scale, dtype_name(self))
-
-
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -288,8 +220,4 @@ def kernels() -> dict[str, Kernel]:
         "log_softmax_backward": _log_softmax_backward,
         "layer_norm": _layer_norm,
         "layer_norm_backward": _layer_norm_backward,
-        "nll_loss": _nll_loss,
-        "nll_loss_backward": _nll_loss_backward,
-        "mse_loss": _mse_loss,
-        "mse_loss_backward": _mse_loss_backward,
     }

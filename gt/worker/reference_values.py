@@ -139,3 +139,12 @@ def promotion(operands: Sequence[Operand]) -> str:
         elif _category(known) > _category(result):
             result = promoted(result, known)
     return result or "float32"
+
+
+def in_whole(piece: Array, dim: int, start: int, total: int, rest: float = 0) -> Array:
+    """The piece of a dimension in its place among `rest`."""
+    if piece.ndim == 0:
+        return piece
+    after = total - start - piece.shape[dim]
+    widths = [(start, after) if d == dim else (0, 0) for d in range(piece.ndim)]
+    return marked(np.pad(np.asarray(piece), widths, constant_values=rest), piece)

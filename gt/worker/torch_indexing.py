@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gt.worker import torch_pieces as pieces
 from gt.worker.backend import InPlace, Kernel
+from gt.worker.torch_pieces import Piece
 
 _aten = torch.ops.aten
 
@@ -28,46 +30,95 @@ def _pad(self: Tensor, pad: tuple[int, ...], value: float) -> Tensor:
     return torch.constant_pad_nd(self, pad, value)
 
 
-def _embedding(weight: Tensor, indices: Tensor, padding_idx: int | None) -> Tensor:
-    return torch.embedding(weight, indices, -1 if padding_idx is None else padding_idx)
-
-
-def _within(indices: Tensor, size: int) -> bool:
-    least, largest = indices.aminmax()
-    return bool(least >= 0 and largest < size)
+def _embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int | None,
+    start: int | None = None,
+    total: int | None = None,
+) -> Tensor:
+    padding = -1 if padding_idx is None else padding_idx
+    if start is None:
+        return torch.embedding(weight, indices, padding)
+    return pieces.embedding(weight, indices, Piece.of(start, total))
 
 
 def _embedding_backward(
-    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int | None
+    grad: Tensor,
+    indices: Tensor,
+    num_weights: int,
+    padding_idx: int | None,
+    start: int | None = None,
+    total: int | None = None,
 ) -> Tensor:
     padding = -1 if padding_idx is None else padding_idx
+    if start is not None:
+        piece = Piece.of(start, total)
+        return pieces.embedding_backward(grad, indices, num_weights, padding, piece)
     # torch's CPU kernel leaves out what is out of range, in silence; the forward pass has failed.
     outside = (
-        indices.device.type == "cpu" and indices.numel() > 0 and not _within(indices, num_weights)
+        indices.device.type == "cpu"
+        and indices.numel() > 0
+        and not pieces.within(indices, num_weights)
     )
     if outside:
         raise IndexError("index out of range in self")
     return _aten.embedding_dense_backward.default(grad, indices, num_weights, padding, False)
 
 
-def _gather(self: Tensor, index: Tensor, dim: int) -> Tensor:
-    return self.gather(dim, index)
+def _gather(
+    self: Tensor, index: Tensor, dim: int, start: int | None = None, total: int | None = None
+) -> Tensor:
+    if start is None:
+        return self.gather(dim, index)
+    return pieces.gather(self, index, dim, Piece.of(start, total))
 
 
-def _scatter(self: Tensor, index: Tensor, src: Tensor | float, dim: int) -> Tensor:
-    return self.scatter(dim, index, src)
+def _index_select(
+    self: Tensor, index: Tensor, dim: int, start: int | None = None, total: int | None = None
+) -> Tensor:
+    if start is None:
+        return self.index_select(dim, index)
+    return pieces.index_select(self, index, dim, Piece.of(start, total))
 
 
-def _scatter_add(self: Tensor, index: Tensor, src: Tensor, dim: int) -> Tensor:
-    return self.scatter_add(dim, index, src)
+def _scatter(
+    self: Tensor,
+    index: Tensor,
+    src: Tensor | float,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> Tensor:
+    if start is None:
+        return self.scatter(dim, index, src)
+    return pieces.written(Tensor.scatter_, self, index, src, dim, Piece.of(start, total))
 
 
-def _index_select(self: Tensor, index: Tensor, dim: int) -> Tensor:
-    return self.index_select(dim, index)
+def _scatter_add(
+    self: Tensor,
+    index: Tensor,
+    src: Tensor,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> Tensor:
+    if start is None:
+        return self.scatter_add(dim, index, src)
+    return pieces.written(Tensor.scatter_add_, self, index, src, dim, Piece.of(start, total))
 
 
-def _index_add(self: Tensor, index: Tensor, source: Tensor, dim: int) -> Tensor:
-    return self.index_add(dim, index, source)
+def _index_add(
+    self: Tensor,
+    index: Tensor,
+    source: Tensor,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> Tensor:
+    if start is None:
+        return self.index_add(dim, index, source)
+    return pieces.written(Tensor.index_add_, self, index, source, dim, Piece.of(start, total))
 
 
 def _index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
@@ -96,16 +147,43 @@ def _index_put_over(
     return _aten.index_put_.default(self, indices, _values(self, values), accumulate)
 
 
-def _scatter_over(self: Tensor, index: Tensor, src: Tensor | float, dim: int) -> Tensor:
-    return self.scatter_(dim, index, src)
+def _scatter_over(
+    self: Tensor,
+    index: Tensor,
+    src: Tensor | float,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> Tensor:
+    if start is None:
+        return self.scatter_(dim, index, src)
+    return self.copy_(_scatter(self, index, src, dim, start, total))
 
 
-def _scatter_add_over(self: Tensor, index: Tensor, src: Tensor, dim: int) -> Tensor:
-    return self.scatter_add_(dim, index, src)
+def _scatter_add_over(
+    self: Tensor,
+    index: Tensor,
+    src: Tensor,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> Tensor:
+    if start is None:
+        return self.scatter_add_(dim, index, src)
+    return self.copy_(_scatter_add(self, index, src, dim, start, total))
 
 
-def _index_add_over(self: Tensor, index: Tensor, source: Tensor, dim: int) -> Tensor:
-    return self.index_add_(dim, index, source)
+def _index_add_over(
+    self: Tensor,
+    index: Tensor,
+    source: Tensor,
+    dim: int,
+    start: int | None = None,
+    total: int | None = None,
+) -> Tensor:
+    if start is None:
+        return self.index_add_(dim, index, source)
+    return self.copy_(_index_add(self, index, source, dim, start, total))
 
 
 def _slice_scatter_over(

@@ -1,8 +1,6 @@
-"""Rows of the families contract, reduce, normalize and loss for torch."""
+"""Rows of the families contract, reduce and normalize for torch."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -10,7 +8,6 @@ from torch import Tensor
 from gt.worker.backend import Kernel
 
 Dims = tuple[int, ...] | None
-_REDUCTION = {"none": 0, "mean": 1, "sum": 2}
 _aten = torch.ops.aten
 _nn = torch._C._nn  # noqa: SLF001  torch.nn.functional checks arguments again and costs as much as the kernel
 
@@ -84,58 +81,6 @@ def _layer_norm_backward(
     )
 
 
-def _flat(self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Classes in dimension 1 and all behind it in one, as torch's kernel for images has it."""
-    batch, classes, *rest = self.shape
-    pixels = math.prod(rest)  # not -1: a piece may be empty
-    # [n, c, ...] -> [n, c, 1, d]
-    return self.reshape(batch, classes, 1, pixels), target.reshape(batch, 1, pixels)
-
-
-def _nll_loss(
-    self: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
-) -> tuple[Tensor, Tensor]:
-    code = _REDUCTION[reduction]
-    if self.dim() <= 2:
-        return _aten.nll_loss_forward.default(self, target, weight, code, ignore_index)
-    images, targets = _flat(self, target)
-    loss, total = _aten.nll_loss2d_forward.default(images, targets, weight, code, ignore_index)
-    return loss.reshape(target.shape) if reduction == "none" else loss, total
-
-
-def _nll_loss_backward(
-    grad: Tensor,
-    self: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    total_weight: Tensor,
-    reduction: str,
-    ignore_index: int,
-) -> Tensor:
-    code = _REDUCTION[reduction]
-    if self.dim() <= 2:
-        return _aten.nll_loss_backward.default(
-            grad, self, target, weight, code, ignore_index, total_weight
-        )
-    images, targets = _flat(self, target)
-    grad = grad.reshape(targets.shape) if reduction == "none" else grad
-    out = _aten.nll_loss2d_backward.default(
-        grad, images, targets, weight, code, ignore_index, total_weight
-    )
-    return out.reshape(self.shape)
-
-
-def _mse_loss(self: Tensor, target: Tensor, reduction: str) -> Tensor:
-    # torch's stub has the argument of torch.nn.functional.
-    loss = _nn.mse_loss(self, target, _REDUCTION[reduction])  # type: ignore[arg-type]
-    # A sum or mean still lies in the memory of all its terms.
-    return loss if reduction == "none" else loss.clone()
-
-
-def _mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: str) -> Tensor:
-    return _aten.mse_loss_backward.default(grad, self, target, _REDUCTION[reduction])
-
-
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -161,8 +106,4 @@ def kernels() -> dict[str, Kernel]:
         "log_softmax_backward": _log_softmax_backward,
         "layer_norm": _layer_norm,
         "layer_norm_backward": _layer_norm_backward,
-        "nll_loss": _nll_loss,
-        "nll_loss_backward": _nll_loss_backward,
-        "mse_loss": _mse_loss,
-        "mse_loss_backward": _mse_loss_backward,
     }

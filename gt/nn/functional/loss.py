@@ -126,12 +126,16 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     class_dim = 0 if input.ndim == 1 else 1
+    weight_matters = label_smoothing > 0.0 and weight is not None and weight.requires_grad
+    if not target.is_floating_point() and not weight_matters:
+        attrs = {"reduction": _checked(reduction), "ignore_index": ignore_index}
+        attrs |= {"label_smoothing": label_smoothing}
+        return _core.call("cross_entropy", input, target, weight, **attrs)[0]
     log_probs = input.log_softmax(class_dim)
     if target.is_floating_point():
         return _soft_cross_entropy(log_probs, target, weight, class_dim, reduction, label_smoothing)
+    # The even part has a gradient for the weight.
     loss = nll_loss(log_probs, target, weight, ignore_index=ignore_index, reduction=reduction)
-    if label_smoothing == 0.0:
-        return loss
     evenly = _smooth_part(log_probs, target, weight, class_dim, ignore_index, reduction)
     return (1 - label_smoothing) * loss + label_smoothing / input.shape[class_dim] * evenly
 

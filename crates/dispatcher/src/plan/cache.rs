@@ -17,8 +17,8 @@ const PLANS_MAX: usize = 1 << 14;
 pub(super) enum Plan {
     /// One instruction on each member.
     One(Arc<Choice>),
-    /// Several steps, each planned for itself.
-    Steps(Arc<Program>),
+    /// Several steps, each planned for itself, for what this dimension of the mesh cuts.
+    Steps(usize, Arc<Program>),
 }
 
 /// Plans by what they were made for. Looked up only, never walked, so that no order of hashes is seen.

@@ -36,8 +36,13 @@ pub(crate) struct Asked<'a> {
     pub prices: &'a Prices,
 }
 
-/// The cheapest way, mesh dimension by mesh dimension.
-pub(crate) fn choose(asked: &Asked<'_>, mesh: &Mesh, operands: &[Lies]) -> Choice {
+/// The cheapest way, mesh dimension by mesh dimension; along one of them it may be `forced`.
+pub(crate) fn choose(
+    asked: &Asked<'_>,
+    mesh: &Mesh,
+    operands: &[Lies],
+    forced: Option<(usize, &Strategy)>,
+) -> Choice {
     let metas: SmallVec<[Option<Meta>; 4]> = operands.iter().map(|lies| lies.meta).collect();
     let mut needs: SmallVec<[Placements; 4]> = operands.iter().map(|_| Placements::new()).collect();
     let mut gives: SmallVec<[Placements; 2]> =
@@ -46,7 +51,9 @@ pub(crate) fn choose(asked: &Asked<'_>, mesh: &Mesh, operands: &[Lies]) -> Choic
     let work = asked.prices.work(asked.op, &metas, asked.outputs);
     for axis in 0..mesh.rank() {
         let members = mesh.size(axis);
-        let strategy = {
+        let strategy = if let Some((_, forced)) = forced.filter(|(at, _)| *at == axis) {
+            forced.clone()
+        } else {
             let args: SmallVec<[SpreadArg<'_>; 4]> = operands
                 .iter()
                 .map(|lies| SpreadArg {

@@ -8,7 +8,9 @@ use crate::handle::{Shards, Slots};
 use crate::motion::{Brought, Mover};
 use crate::{Dispatcher, planted};
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
-use gt_protocol::rules::spread::{Program, Question, Source, SpreadArg, Step, made, rewrite};
+use gt_protocol::rules::spread::{
+    Program, Question, Source, SpreadArg, Step, Strategy, made, rewrite,
+};
 use gt_protocol::rules::{Arg, Outputs, RuleError, infer};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
 use smallvec::SmallVec;
@@ -112,7 +114,7 @@ impl Mover<'_> {
         mesh: &Mesh,
     ) -> Result<Placed, RuleError> {
         match self.plan(run, operands, mesh) {
-            Plan::Steps(program) => self.run_program(run, &program, operands, mesh),
+            Plan::Steps(axis, program) => self.run_program(run, (axis, &program), operands, mesh),
             Plan::One(choice) => Ok(self.run_one(run, operands, mesh, &choice)),
         }
     }
@@ -124,21 +126,32 @@ impl Mover<'_> {
             return plan;
         }
         let lies: SmallVec<[Lies; 4]> = operands.iter().map(|given| lies(given, mesh)).collect();
-        let plan = if let Some(program) = rewritten(run, &lies, mesh) {
-            Plan::Steps(Arc::new(program))
+        let plan = if let Some((axis, program)) = rewritten(run, &lies, mesh) {
+            Plan::Steps(axis, Arc::new(program))
         } else {
-            let Run { op, attrs, outputs, .. } = run;
-            let asked = Asked { op, attrs, outputs, prices: &self.core.prices };
-            Plan::One(Arc::new(choose(&asked, mesh, &lies)))
+            Plan::One(Arc::new(self.choose(run, &lies, mesh, None)))
         };
         self.core.plans.keep(key, plan.clone());
         plan
     }
 
+    /// What the prices say, or what is forced along one dimension of the mesh.
+    fn choose(
+        &self,
+        run: Run<'_>,
+        lies: &[Lies],
+        mesh: &Mesh,
+        forced: Option<(usize, &Strategy)>,
+    ) -> Choice {
+        let Run { op, attrs, outputs, .. } = run;
+        let asked = Asked { op, attrs, outputs, prices: &self.core.prices };
+        choose(&asked, mesh, lies, forced)
+    }
+
     fn run_program(
         &mut self,
         run: Run<'_>,
-        program: &Program,
+        (axis, program): (usize, &Program),
         operands: &[Given],
         mesh: &Mesh,
     ) -> Result<Placed, RuleError> {
@@ -146,7 +159,10 @@ impl Mover<'_> {
         for step in &program.steps {
             let given: SmallVec<[Given; 4]> =
                 step.operands.iter().map(|source| self.resolve(*source, operands, &made)).collect();
-            let outputs = infer_step(step, &given)?;
+            let outputs = match &step.forced {
+                Some(forced) => forced.outputs.clone(),
+                None => infer_step(step, &given)?,
+            };
             let run = Run {
                 op: step.op,
                 attrs: &step.attrs,
@@ -154,8 +170,15 @@ impl Mover<'_> {
                 payload: &[],
                 consumes: 0,
             };
-            let placed = self.run(run, &given, mesh)?;
-            made.push(placed);
+            made.push(match &step.forced {
+                Some(forced) => {
+                    let lies: SmallVec<[Lies; 4]> =
+                        given.iter().map(|given| lies(given, mesh)).collect();
+                    let choice = self.choose(run, &lies, mesh, Some((axis, &forced.strategy)));
+                    self.run_one(run, &given, mesh, &choice)
+                }
+                None => self.run(run, &given, mesh)?,
+            });
         }
         let mut results = Placed::new();
         let mut taken: SmallVec<[Source; 2]> = SmallVec::new();
@@ -394,8 +417,8 @@ fn lies(given: &Given, mesh: &Mesh) -> Lies {
     Lies { meta: Some(held.meta), placements, elsewhere }
 }
 
-/// The steps in place of an operator that folds what some dimension of the mesh cuts.
-fn rewritten(run: Run<'_>, operands: &[Lies], mesh: &Mesh) -> Option<Program> {
+/// The steps in place of an operator that folds what some dimension of the mesh cuts, and which one.
+fn rewritten(run: Run<'_>, operands: &[Lies], mesh: &Mesh) -> Option<(usize, Program)> {
     (0..mesh.rank()).filter(|&axis| mesh.size(axis) > 1).find_map(|axis| {
         let args: SmallVec<[SpreadArg<'_>; 4]> = operands
             .iter()
@@ -404,13 +427,14 @@ fn rewritten(run: Run<'_>, operands: &[Lies], mesh: &Mesh) -> Option<Program> {
                 placement: lies.placements.get(axis).unwrap_or(&Placement::Replicate),
             })
             .collect();
-        rewrite(&Question {
+        let program = rewrite(&Question {
             op: run.op,
             args: &args,
             attrs: run.attrs,
             outputs: run.outputs,
             members: mesh.size(axis),
-        })
+        });
+        Some((axis, program?))
     })
 }
 

@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::shape::{size, with_size, wrap_dim};
 use super::{Arg, Inferred, Rule, RuleError, Table, one, row, scatter, several, shape};
-use crate::{Dims, Dtype, Meta, Op};
+use crate::{Attr, Dims, Dtype, Meta, Op};
 
 static RULES: Table<Rule> = &[
     (Op::Embedding, embedding),
@@ -30,6 +30,30 @@ pub(super) fn is_index(dtype: Dtype) -> bool {
     dtype == Dtype::I64 || dtype == Dtype::I32
 }
 
+/// Attributes `start` and `total`, the last ones, come together: the operand of `size` is the piece of a dimension of
+/// size `total` that begins at `start`.
+pub(super) fn check_piece(call: &Call<'_>, size: i64) -> Result<(), RuleError> {
+    let place = call.info.attrs.len().saturating_sub(2);
+    match (call.attr(place), call.attr(place.saturating_add(1))) {
+        (Attr::Absent, Attr::Absent) => Ok(()),
+        (Attr::Int(start), Attr::Int(total)) => {
+            let end = start.checked_add(size);
+            if *start >= 0 && end.is_some_and(|end| end <= *total) {
+                return Ok(());
+            }
+            Err(RuleError::shape(format!(
+                "a piece of size {size} from {start} on does not lie in a dimension of size {total}"
+            )))
+        }
+        _ => Err(RuleError::runtime("start and total are given together or not at all")),
+    }
+}
+
+/// Whether the operand is a piece.
+pub(super) fn is_piece(call: &Call<'_>) -> bool {
+    matches!(call.attrs.last(), Some(Attr::Int(_)))
+}
+
 fn check_embedding_indices(indices: &Meta, argument: u8, function: &str) -> Result<(), RuleError> {
     if is_index(indices.dtype) {
         return Ok(());
@@ -43,9 +67,10 @@ fn check_embedding_indices(indices: &Meta, argument: u8, function: &str) -> Resu
 
 fn embedding(call: &Call<'_>) -> Inferred {
     let [weight, indices] = call.tensors()?;
-    let [_, width] = *weight.dims.as_slice() else {
+    let [rows, width] = *weight.dims.as_slice() else {
         return Err(RuleError::shape("'weight' must be 2-D"));
     };
+    check_piece(call, rows)?;
     check_embedding_indices(indices, 1, "embedding")?;
     let dims = shape::dims(indices.dims.iter().copied().chain([width]))?;
     one(Meta::new(weight.dtype, dims))
@@ -67,6 +92,7 @@ fn embedding_backward(call: &Call<'_>) -> Inferred {
     if rows < 0 {
         return Err(RuleError::shape("zeros: Dimension size must be non-negative."));
     }
+    check_piece(call, rows)?;
     one(Meta::new(grad.dtype, shape::dims([rows, width])?))
 }
 
@@ -74,6 +100,7 @@ fn gather(call: &Call<'_>) -> Inferred {
     let [operand, index] = call.tensors()?;
     let rank = operand.dims.len();
     let dim = wrap_dim(call.integer(0)?, rank)?;
+    check_piece(call, size(&operand.dims, dim))?;
     let output = one(Meta::new(operand.dtype, index.dims));
     if index.dims.contains(&0) {
         return output;
@@ -101,6 +128,7 @@ fn gather(call: &Call<'_>) -> Inferred {
 fn index_select(call: &Call<'_>) -> Inferred {
     let [operand, index] = call.tensors()?;
     let dim = wrap_dim(call.integer(0)?, operand.dims.len())?;
+    check_piece(call, size(&operand.dims, dim))?;
     if index.dims.len() > 1 {
         return Err(RuleError::index("index_select(): Index is supposed to be a vector"));
     }
@@ -113,7 +141,7 @@ fn index_select(call: &Call<'_>) -> Inferred {
     if !is_index(index.dtype) {
         return Err(RuleError::dtype("index_select(): Expected dtype int32 or int64 for index"));
     }
-    if size(&operand.dims, dim) == 0 && count > 0 {
+    if size(&operand.dims, dim) == 0 && count > 0 && !is_piece(call) {
         return Err(RuleError::shape("index_select(): self indexing axis dim should be positive"));
     }
     one(Meta::new(operand.dtype, with_size(&operand.dims, dim, count)))

@@ -1,6 +1,8 @@
 //! Losses and their gradients.
 
 use super::call::Call;
+use super::index::{check_piece, is_piece};
+use super::normalize::check_dim;
 use super::shape::{product, size};
 use super::{Inferred, Rule, RuleError, Table, one, promote, row, several, shape};
 use crate::{Dims, Dtype, Meta, Op};
@@ -8,6 +10,8 @@ use crate::{Dims, Dtype, Meta, Op};
 static RULES: Table<Rule> = &[
     (Op::NllLoss, nll_loss),
     (Op::NllLossBackward, nll_loss_backward),
+    (Op::CrossEntropy, cross_entropy),
+    (Op::CrossEntropyBackward, cross_entropy_backward),
     (Op::MseLoss, mse_loss),
     (Op::MseLossBackward, mse_loss_backward),
 ];
@@ -24,9 +28,24 @@ fn unreduced(call: &Call<'_>) -> Result<bool, RuleError> {
 fn nll_loss(call: &Call<'_>) -> Inferred {
     let [scores, target] = call.tensors()?;
     check_classes(scores, target, call.optional_tensor(2)?)?;
+    check_piece(call, classes(scores))?;
     let each = if scores.dims.len() > 1 { target.dims } else { Dims::EMPTY };
     let dims = if unreduced(call)? { each } else { Dims::EMPTY };
     several(&[Meta::new(scores.dtype, dims), Meta::new(scores.dtype, Dims::EMPTY)])
+}
+
+/// How many classes the scores are of.
+fn classes(scores: &Meta) -> i64 {
+    size(&scores.dims, usize::from(scores.dims.len() > 1))
+}
+
+fn cross_entropy(call: &Call<'_>) -> Inferred {
+    let [scores, target] = call.tensors()?;
+    check_dim(i64::from(scores.dims.len() != 1), &scores.dims, scores.dtype, "log_softmax")?;
+    check_classes(scores, target, call.optional_tensor(2)?)?;
+    let each = if scores.dims.len() > 1 { target.dims } else { Dims::EMPTY };
+    let dims = if unreduced(call)? { each } else { Dims::EMPTY };
+    several(&[Meta::new(scores.dtype, dims), *scores, Meta::new(scores.dtype, Dims::EMPTY)])
 }
 
 /// `target` holds a class for each row of `scores`: (c) and (), (n, c) and (n), (n, c, d1, ...) and (n, d1, ...).
@@ -119,6 +138,27 @@ fn check_single_target(target: &Dims) -> Result<(), RuleError> {
 fn nll_loss_backward(call: &Call<'_>) -> Inferred {
     let [grad, scores, target] = call.tensors()?;
     check_classes(scores, target, call.optional_tensor(3)?)?;
+    check_piece(call, classes(scores))?;
+    check_gradient(call, grad, scores, target)?;
+    one(*scores)
+}
+
+fn cross_entropy_backward(call: &Call<'_>) -> Inferred {
+    let [grad, scores, target] = call.tensors()?;
+    let weight = call.optional_tensor(3)?;
+    check_classes(scores, target, if is_piece(call) { None } else { weight })?;
+    check_piece(call, classes(scores))?;
+    check_gradient(call, grad, scores, target)?;
+    one(*scores)
+}
+
+/// The gradient of a loss is one number or one a target; the total weight is one number.
+fn check_gradient(
+    call: &Call<'_>,
+    grad: &Meta,
+    scores: &Meta,
+    target: &Meta,
+) -> Result<(), RuleError> {
     let total = call.tensor(4)?;
     if product(&total.dims) != 1 {
         return Err(RuleError::shape(format!(
@@ -143,7 +183,7 @@ fn nll_loss_backward(call: &Call<'_>) -> Inferred {
             grad.dims
         )));
     }
-    one(*scores)
+    Ok(())
 }
 
 fn mse_loss(call: &Call<'_>) -> Inferred {

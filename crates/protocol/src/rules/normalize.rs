@@ -26,7 +26,7 @@ fn softmax(call: &Call<'_>, name: &str) -> Inferred {
 }
 
 /// The dimension exists and the dtype has a kernel.
-fn check_dim(dim: i64, dims: &Dims, dtype: Dtype, name: &str) -> Result<(), RuleError> {
+pub(super) fn check_dim(dim: i64, dims: &Dims, dtype: Dtype, name: &str) -> Result<(), RuleError> {
     let dim = wrap_dim(dim, dims.len())?;
     // Without elements no kernel runs.
     if dtype.is_float() || dims.contains(&0) {

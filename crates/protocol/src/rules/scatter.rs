@@ -1,7 +1,7 @@
 //! Writes by index tensors: part of the index family, whose table of rules is in `index`.
 
 use super::call::Call;
-use super::index::{indexed, is_index};
+use super::index::{check_piece, indexed, is_index};
 use super::shape::{size, wrap_dim};
 use super::{Arg, Inferred, RuleError, one, shape};
 use crate::{Dims, Meta, Op};
@@ -10,6 +10,7 @@ use crate::{Dims, Meta, Op};
 pub(super) fn scatter(call: &Call<'_>) -> Inferred {
     let [target, index] = call.tensors()?;
     let dim = wrap_dim(call.integer(0)?, target.dims.len())?;
+    check_piece(call, size(&target.dims, dim))?;
     let empty = index.dims.contains(&0);
     if !empty && !is_index(index.dtype) {
         return Err(RuleError::dtype("scatter(): Expected dtype int32/int64 for index"));
@@ -79,6 +80,7 @@ fn check_scatter(
 pub(super) fn index_add(call: &Call<'_>) -> Inferred {
     let [target, index, source] = call.tensors()?;
     let dim = wrap_dim(call.integer(0)?, target.dims.len())?;
+    check_piece(call, size(&target.dims, dim))?;
     if index.dims.len() > 1 {
         return Err(RuleError::index(format!(
             "index_add_(): Index is supposed to be a vector, but got dim: {} with type: {} and size: {}",

@@ -14,15 +14,17 @@
 
 mod contract;
 mod elementwise;
+mod entropy;
 mod index;
 mod loss;
 mod normalize;
 mod random;
 mod reduce;
 mod rewrite;
+mod scan;
 mod view;
 
-pub use rewrite::{Program, Source, Step, rewrite};
+pub use rewrite::{Forced, Program, Source, Step, rewrite};
 
 use crate::placement::{Fold, Pieces, Placement, Placements};
 use crate::{Attr, Dims, Family, Meta, Op};

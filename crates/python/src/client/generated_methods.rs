@@ -6,7 +6,7 @@ use super::dtype::DtypeArg;
 use super::emit::Arg;
 use super::methods::{run, scaled, take_view};
 use super::tensor::{Tensor, as_arg};
-use gt_protocol::Op;
+use gt_protocol::{Attr, Op};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::smallvec;
@@ -741,7 +741,7 @@ impl Tensor {
             slf.py(),
             Op::Gather,
             &[Arg::Var(&slf.get().var), as_arg(&index)],
-            smallvec![dim.attr()],
+            smallvec![dim.attr(), Attr::Absent, Attr::Absent],
         )
     }
     /// self with `src` (a tensor or a number) written along `dim` at `index`.
@@ -756,7 +756,7 @@ impl Tensor {
             slf.py(),
             Op::Scatter,
             &[Arg::Var(&slf.get().var), as_arg(&index), as_arg(&src)],
-            smallvec![dim.attr()],
+            smallvec![dim.attr(), Attr::Absent, Attr::Absent],
         )
     }
     /// self with `src` added along `dim` at `index`.
@@ -771,7 +771,7 @@ impl Tensor {
             slf.py(),
             Op::ScatterAdd,
             &[Arg::Var(&slf.get().var), as_arg(&index), as_arg(&src)],
-            smallvec![dim.attr()],
+            smallvec![dim.attr(), Attr::Absent, Attr::Absent],
         )
     }
     /// Slices along `dim` picked by a vector.
@@ -785,7 +785,7 @@ impl Tensor {
             slf.py(),
             Op::IndexSelect,
             &[Arg::Var(&slf.get().var), as_arg(&index)],
-            smallvec![dim.attr()],
+            smallvec![dim.attr(), Attr::Absent, Attr::Absent],
         )
     }
     /// self with slices of `source` added along `dim`.
@@ -802,7 +802,7 @@ impl Tensor {
             slf.py(),
             Op::IndexAdd,
             &[Arg::Var(&slf.get().var), as_arg(&index), as_arg(&source)],
-            smallvec![dim.attr()],
+            smallvec![dim.attr(), Attr::Absent, Attr::Absent],
         )
     }
     /// Lower triangle, zeros elsewhere.

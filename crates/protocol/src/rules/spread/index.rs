@@ -3,6 +3,7 @@
 use super::{Lead, Local, Question, Strategy, cut};
 use crate::Op;
 use crate::placement::{Fold, Placement};
+use smallvec::SmallVec;
 
 const SUM: Placement = Placement::Partial(Fold::Sum);
 
@@ -32,18 +33,29 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
             let dim = if lead.dim == 0 { dim } else { return None };
             Some(question.answer([whole, at(0)], [at(dim)]))
         }
-        (Op::Scatter | Op::ScatterAdd | Op::Sort | Op::Topk, _) => {
+        (Op::Scatter | Op::ScatterAdd | Op::Sort | Op::Topk, position) => {
             let dim = question.dim("dim", question.rank(0)?)?;
-            if dim == lead.dim { None } else { question.alike(lead, lead.dim) }
+            let writes = matches!(question.op, Op::Scatter | Op::ScatterAdd);
+            match (dim == lead.dim, position) {
+                (false, _) => question.alike(lead, lead.dim),
+                (true, 0) if writes => {
+                    masked(question, lead, question.answer([at(dim)], [at(dim)]))
+                }
+                (true, _) => None,
+            }
         }
-        (Op::IndexAdd, 0 | 2) => {
+        (Op::IndexAdd, position @ (0 | 2)) => {
             let dim = question.dim("dim", question.rank(0)?)?;
+            if dim == lead.dim && position == 0 {
+                return masked(question, lead, question.answer([at(dim)], [at(dim)]));
+            }
             if dim == lead.dim {
                 return None;
             }
             Some(question.answer([at(lead.dim), whole, at(lead.dim)], [at(lead.dim)]))
         }
         (Op::Tril | Op::Triu, _) => triangle(question, lead),
+        (Op::Index | Op::IndexPut, _) => picks(question, lead),
         _ => None,
     }
 }
@@ -60,8 +72,71 @@ fn gather(question: &Question<'_>, lead: Lead<'_>, position: usize) -> Option<St
     masked(question, lead, question.answer([here], [SUM]))
 }
 
+/// Where the dimensions of an advanced index are among those of what it picks.
+struct Picks {
+    /// Which dimensions of the operand have an index, as far as there are index operands.
+    picked: SmallVec<[bool; 8]>,
+    /// Dimensions of the indices together, and where they begin in the result.
+    shared: usize,
+    at: usize,
+}
+
+impl Picks {
+    fn new(question: &Question<'_>, first: usize) -> Option<Self> {
+        let indices = question.args.get(first..)?;
+        let picked: SmallVec<[bool; 8]> = indices.iter().map(|arg| arg.meta.is_some()).collect();
+        let shared = indices.iter().filter_map(|arg| Some(arg.meta?.dims.len())).max()?;
+        let before = picked.iter().position(|&picked| picked)?;
+        let run = picked.iter().skip(before).take_while(|&&picked| picked).count();
+        let adjacent = run == picked.iter().filter(|&&picked| picked).count();
+        Some(Self { picked, shared, at: if adjacent { before } else { 0 } })
+    }
+
+    /// Where a dimension of the operand that has no index is in the result.
+    fn kept(&self, dim: usize) -> Option<usize> {
+        if self.picked.get(dim) == Some(&true) {
+            return None;
+        }
+        let before = dim - self.picked.iter().take(dim).filter(|&&picked| picked).count();
+        Some(if before < self.at { before } else { before + self.shared })
+    }
+}
+
+/// Advanced indexing: local along dimensions without an index, and (reading) along those of the indices.
+fn picks(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let reads = question.op == Op::Index;
+    let first = if reads { 1 } else { 2 };
+    let picks = Picks::new(question, first)?;
+    let here = cut(lead.dim, lead.pieces);
+    if lead.position == 0 {
+        let to = picks.kept(lead.dim)?;
+        if reads {
+            return Some(question.answer([here], [cut(to, lead.pieces)]));
+        }
+        let kept = question.rank(0)? - picks.picked.iter().filter(|&&picked| picked).count();
+        let values = question.aligned(kept + picks.shared - to, lead).get(1)?.clone();
+        return Some(question.answer([here.clone(), values], [here]));
+    }
+    if !reads {
+        return None;
+    }
+    let from_end = question.rank(lead.position)? - lead.dim;
+    let to = picks.at + picks.shared - from_end;
+    // A cut dimension of size 1 may be what is stretched.
+    if question.outputs.first()?.dims.get(to) != Some(&lead.size) {
+        return None;
+    }
+    let mut needs = question.aligned(from_end, lead);
+    *needs.first_mut()? = Placement::Replicate;
+    Some(question.answer(needs, [cut(to, lead.pieces)]))
+}
+
 /// Each member looks up what it holds; what it does not hold counts as zero there, so that the sum is the whole.
-fn masked(question: &Question<'_>, lead: Lead<'_>, mut strategy: Strategy) -> Option<Strategy> {
+pub(super) fn masked(
+    question: &Question<'_>,
+    lead: Lead<'_>,
+    mut strategy: Strategy,
+) -> Option<Strategy> {
     let info = question.op.info();
     let (start, total) = (info.attr_index("start")?, info.attr_index("total")?);
     if lead.pieces.iter().any(|intervals| intervals.len() > 1) {

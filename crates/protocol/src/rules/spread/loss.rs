@@ -1,5 +1,7 @@
 //! Losses over a cut batch: element by element, or a partial sum. A mean is rewritten as a sum and a quotient.
+//! Over cut classes each member has the targets in its piece.
 
+use super::index::masked;
 use super::{Lead, Question, Strategy, cut};
 use crate::placement::{Fold, Placement};
 use crate::{Attr, Op};
@@ -13,17 +15,8 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     let whole = || Placement::Replicate;
     let partial = || Placement::Partial(Fold::Sum);
     match question.op {
-        Op::NllLoss if lead.position < 2 && lead.dim == 0 && question.rank(0)? > 1 => {
-            match reduction {
-                MEAN => None,
-                NONE => Some(question.answer([here(), here(), whole()], [here(), partial()])),
-                _ => Some(question.answer([here(), here(), whole()], [partial(), partial()])),
-            }
-        }
-        Op::NllLossBackward if lead.position < 3 && lead.dim == 0 && question.rank(1)? > 1 => {
-            let grad = if reduction == NONE { here() } else { whole() };
-            Some(question.answer([grad, here(), here()], [here()]))
-        }
+        Op::NllLoss | Op::CrossEntropy => likelihood(question, lead, 0, reduction),
+        Op::NllLossBackward | Op::CrossEntropyBackward => likelihood(question, lead, 1, reduction),
         Op::MseLoss | Op::MseLossBackward => {
             let first = usize::from(question.op == Op::MseLossBackward);
             let dims = question.meta(first)?.dims;
@@ -47,4 +40,82 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
         }
         _ => None,
     }
+}
+
+/// Losses of classes: the scores are operand `first`, then come the targets and the weight of each class.
+fn likelihood(
+    question: &Question<'_>,
+    lead: Lead<'_>,
+    first: usize,
+    reduction: u8,
+) -> Option<Strategy> {
+    let rank = question.rank(first)?;
+    let class = usize::from(rank > 1);
+    let target = first + 1;
+    let each = first == 1 && lead.position == 0 && reduction == NONE;
+    if lead.position == target || each {
+        // Targets have every dimension of the scores but the classes'.
+        let dim = lead.dim + usize::from(lead.dim >= class);
+        return if rank > 1 { batch(question, lead, first, dim, reduction) } else { None };
+    }
+    if lead.position == first && lead.dim != class {
+        return batch(question, lead, first, lead.dim, reduction);
+    }
+    let of_classes = lead.position == first || lead.position == target + 1;
+    if of_classes { classes(question, lead, class, reduction) } else { None }
+}
+
+/// Dimension `dim` of the scores is cut, and so is that of the targets.
+fn batch(
+    question: &Question<'_>,
+    lead: Lead<'_>,
+    first: usize,
+    dim: usize,
+    reduction: u8,
+) -> Option<Strategy> {
+    let scores = || cut(dim, lead.pieces);
+    let targets = || cut(dim - usize::from(dim > 1), lead.pieces);
+    let whole = Placement::Replicate;
+    let partial = || Placement::Partial(Fold::Sum);
+    if first == 1 {
+        let grad = if reduction == NONE { targets() } else { whole };
+        return Some(question.answer([grad, scores(), targets()], [scores()]));
+    }
+    let (loss, weight) = match reduction {
+        NONE => (targets(), whole),
+        MEAN => return None,
+        _ => (partial(), partial()),
+    };
+    let needs = [scores(), targets()];
+    Some(if question.op == Op::CrossEntropy {
+        question.answer(needs, [loss, scores(), weight])
+    } else {
+        question.answer(needs, [loss, weight])
+    })
+}
+
+/// The classes are cut: a target outside of a member's piece counts as zero there.
+fn classes(
+    question: &Question<'_>,
+    lead: Lead<'_>,
+    class: usize,
+    reduction: u8,
+) -> Option<Strategy> {
+    let scores = || cut(class, lead.pieces);
+    let each = || cut(0, lead.pieces);
+    let whole = || Placement::Replicate;
+    let partial = || Placement::Partial(Fold::Sum);
+    let strategy = match question.op {
+        Op::NllLoss if reduction == NONE => {
+            question.answer([scores(), whole(), each()], [partial(), whole()])
+        }
+        Op::NllLoss if reduction != MEAN => {
+            question.answer([scores(), whole(), each()], [partial(), partial()])
+        }
+        Op::NllLossBackward => question.answer([whole(), scores(), whole(), each()], [scores()]),
+        // The sum of a row's gradients takes the weights of all classes.
+        Op::CrossEntropyBackward => question.answer([whole(), scores()], [scores()]),
+        _ => return None,
+    };
+    masked(question, lead, strategy)
 }

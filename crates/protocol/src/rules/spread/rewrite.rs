@@ -1,7 +1,8 @@
 //! Operators that fold a cut dimension in several steps, each of which has a strategy.
 
-use super::{Question, SpreadArg, reduce};
-use crate::{Attr, Dims, Dtype, Op, Scalar};
+use super::{Local, Question, SpreadArg, Strategy, entropy, reduce, scan};
+use crate::placement::Placement;
+use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
 use smallvec::SmallVec;
 
 /// What a step works on.
@@ -21,6 +22,15 @@ pub struct Step {
     pub op: Op,
     pub operands: SmallVec<[Source; 3]>,
     pub attrs: SmallVec<[Attr; 2]>,
+    pub forced: Option<Forced>,
+}
+
+/// How a step runs along the mesh dimension that the program is for, where that is not for prices to say: its results
+/// may then be such as no rule infers, one total a member for example.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forced {
+    pub strategy: Strategy,
+    pub outputs: SmallVec<[Meta; 2]>,
 }
 
 /// Instructions that together yield what one would.
@@ -44,6 +54,9 @@ pub fn rewrite(question: &Question<'_>) -> Option<Program> {
         Op::LayerNorm => layer_norm(question),
         Op::LayerNormBackward => layer_norm_backward(question),
         Op::NllLoss => nll_loss(question),
+        Op::CrossEntropy => entropy::cross_entropy(question),
+        Op::Cumsum => scan::cumsum(question),
+        Op::Topk => scan::topk(question),
         Op::MseLoss => mse_loss(question),
         Op::MseLossBackward => mse_loss_backward(question),
         Op::Select => select(question),
@@ -52,7 +65,7 @@ pub fn rewrite(question: &Question<'_>) -> Option<Program> {
 }
 
 impl Program {
-    fn push(
+    pub(super) fn push(
         &mut self,
         op: Op,
         operands: impl IntoIterator<Item = Source>,
@@ -62,28 +75,55 @@ impl Program {
             op,
             operands: operands.into_iter().collect(),
             attrs: attrs.into_iter().collect(),
+            forced: None,
         });
         Source::Step(self.steps.len() - 1, 0)
     }
 
-    fn pair(&mut self, op: Op, left: Source, right: Source) -> Source {
+    /// The last step runs so, and has these results.
+    pub(super) fn force(
+        &mut self,
+        needs: impl IntoIterator<Item = Placement>,
+        gives: impl IntoIterator<Item = (Meta, Placement)>,
+    ) {
+        let (outputs, gives) = gives.into_iter().unzip();
+        let needs = needs.into_iter().collect();
+        let strategy = Strategy { needs, gives, locals: SmallVec::new() };
+        if let Some(step) = self.steps.last_mut() {
+            step.forced = Some(Forced { strategy, outputs });
+        }
+    }
+
+    /// The forced last step has this on each member beside its operands.
+    pub(super) fn localize(&mut self, local: Local) {
+        if let Some(forced) = self.steps.last_mut().and_then(|step| step.forced.as_mut()) {
+            forced.strategy.locals.push(local);
+        }
+    }
+
+    pub(super) fn pair(&mut self, op: Op, left: Source, right: Source) -> Source {
         self.push(op, [left, right], [])
     }
 
-    fn unary(&mut self, op: Op, operand: Source) -> Source {
+    pub(super) fn unary(&mut self, op: Op, operand: Source) -> Source {
         self.push(op, [operand], [])
     }
 
-    fn sum(&mut self, operand: Source, dims: &Attr, keepdim: bool) -> Source {
+    pub(super) fn sum(&mut self, operand: Source, dims: &Attr, keepdim: bool) -> Source {
         self.push(Op::Sum, [operand], [dims.clone(), Attr::Bool(keepdim), Attr::Absent])
     }
 
-    fn most(&mut self, op: Op, operand: Source, dims: &Attr, keepdim: bool) -> Source {
+    pub(super) fn most(&mut self, op: Op, operand: Source, dims: &Attr, keepdim: bool) -> Source {
         self.push(op, [operand], [dims.clone(), Attr::Bool(keepdim)])
     }
 
     /// Half precision is computed in single precision, as the kernels do.
-    fn widened(&mut self, question: &Question<'_>, operand: Source, position: usize) -> Source {
+    pub(super) fn widened(
+        &mut self,
+        question: &Question<'_>,
+        operand: Source,
+        position: usize,
+    ) -> Source {
         match question.meta(position) {
             Some(meta) if is_half(meta.dtype) => {
                 self.push(Op::Cast, [operand], [Attr::Dtype(Dtype::F32)])
@@ -92,7 +132,7 @@ impl Program {
         }
     }
 
-    fn yields(mut self, results: impl IntoIterator<Item = Source>) -> Self {
+    pub(super) fn yields(mut self, results: impl IntoIterator<Item = Source>) -> Self {
         self.results = results.into_iter().collect();
         self
     }
@@ -100,7 +140,7 @@ impl Program {
 
 /// Whether one of `dims` of the operand at `position` is cut. Where they hold nothing there is no extreme to begin with:
 /// one instruction on the gathered value knows what becomes of nothing.
-fn is_cut(question: &Question<'_>, position: usize, dims: &[usize]) -> bool {
+pub(super) fn is_cut(question: &Question<'_>, position: usize, dims: &[usize]) -> bool {
     let Some(SpreadArg { meta: Some(meta), placement }) = question.args.get(position) else {
         return false;
     };
@@ -108,12 +148,12 @@ fn is_cut(question: &Question<'_>, position: usize, dims: &[usize]) -> bool {
     !empty && placement.cut().is_some_and(|cut| dims.contains(&cut))
 }
 
-fn list(dims: &[usize]) -> Attr {
+pub(super) fn list(dims: &[usize]) -> Attr {
     let dims: SmallVec<[i64; 8]> = dims.iter().filter_map(|&dim| i64::try_from(dim).ok()).collect();
     Attr::Ints(Dims::new(&dims).unwrap_or(Dims::EMPTY))
 }
 
-fn number(value: f64) -> Source {
+pub(super) fn number(value: f64) -> Source {
     Source::Scalar(Scalar::Float(value))
 }
 
@@ -122,7 +162,7 @@ fn number(value: f64) -> Source {
     clippy::cast_precision_loss,
     reason = "torch divides by the count as a double too"
 )]
-fn count_of(question: &Question<'_>, position: usize, dims: &[usize]) -> Option<f64> {
+pub(super) fn count_of(question: &Question<'_>, position: usize, dims: &[usize]) -> Option<f64> {
     let shape = question.meta(position)?.dims;
     Some(dims.iter().filter_map(|&dim| shape.get(dim)).product::<i64>() as f64)
 }
@@ -157,7 +197,7 @@ fn half_sum(question: &Question<'_>) -> Option<Program> {
     Some(program.yields([sum]))
 }
 
-fn is_half(dtype: Dtype) -> bool {
+pub(super) fn is_half(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F16 | Dtype::Bf16)
 }
 
@@ -207,6 +247,9 @@ fn logsumexp(question: &Question<'_>) -> Option<Program> {
 /// The extreme value of the whole, then the first place that holds it (or is not a number).
 fn position(question: &Question<'_>) -> Option<Program> {
     let rank = question.rank(0)?;
+    if *question.attr("dim") == Attr::Absent {
+        return flat_position(question, rank);
+    }
     let dim = question.dim("dim", rank)?;
     if !is_cut(question, 0, &[dim]) {
         return None;
@@ -245,6 +288,19 @@ fn position(question: &Question<'_>) -> Option<Program> {
     }
     let value = if keepdim { extreme } else { program.most(fold, extreme, &along, false) };
     Some(program.yields([value, first]))
+}
+
+/// Elements of the whole are numbered in order.
+fn flat_position(question: &Question<'_>, rank: usize) -> Option<Program> {
+    let every: SmallVec<[usize; 8]> = (0..rank).collect();
+    if !is_cut(question, 0, &every) {
+        return None;
+    }
+    let mut program = Program::default();
+    let shape = list(&[usize::try_from(question.meta(0)?.elements()).ok()?]);
+    let flat = program.push(Op::Reshape, [Source::Operand(0)], [shape]);
+    let found = program.push(question.op, [flat], [Attr::Int(0), Attr::Bool(false)]);
+    Some(program.yields([found]))
 }
 
 /// Two numbers a row travel: the maximum and the sum of exponentials.
@@ -375,23 +431,29 @@ fn layer_norm_backward(question: &Question<'_>) -> Option<Program> {
 const MEAN: u8 = 1;
 const SUM: Attr = Attr::Choice(2);
 
-/// The mean over the weight of the whole batch, which only the data know.
 fn nll_loss(question: &Question<'_>) -> Option<Program> {
-    let is_mean = *question.attr("reduction") == Attr::Choice(MEAN);
-    if !is_mean || !(is_cut(question, 0, &[0]) || is_cut(question, 1, &[0])) {
+    let every: SmallVec<[usize; 8]> = (0..question.rank(0)?).collect();
+    let cut = is_cut(question, 0, &every) || is_cut(question, 1, &every);
+    if cut || is_cut(question, 2, &[0]) { mean_by_weight(question) } else { None }
+}
+
+/// The mean over the weight of the whole batch, which only the data know.
+pub(super) fn mean_by_weight(question: &Question<'_>) -> Option<Program> {
+    if *question.attr("reduction") != Attr::Choice(MEAN) {
         return None;
     }
     let mut program = Program::default();
     let operands = (0..question.args.len()).map(|position| source(question, position));
     let mut attrs: SmallVec<[Attr; 2]> = question.attrs.iter().cloned().collect();
     *attrs.get_mut(question.op.info().attr_index("reduction")?)? = SUM;
-    program.push(Op::NllLoss, operands, attrs);
-    let weight = Source::Step(0, 1);
-    let mean = program.pair(Op::Div, Source::Step(0, 0), weight);
-    Some(program.yields([mean, weight]))
+    program.push(question.op, operands, attrs);
+    let rest = (1..question.outputs.len()).map(|output| Source::Step(0, output));
+    let results: SmallVec<[Source; 2]> = rest.collect();
+    let mean = program.pair(Op::Div, Source::Step(0, 0), *results.last()?);
+    Some(program.yields([mean].into_iter().chain(results)))
 }
 
-fn source(question: &Question<'_>, position: usize) -> Source {
+pub(super) fn source(question: &Question<'_>, position: usize) -> Source {
     if question.meta(position).is_some() { Source::Operand(position) } else { Source::Absent }
 }
 

@@ -58,8 +58,9 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
                 .ints("dims")?
                 .iter()
                 .any(|&dim| super::normal(dim, rank) == Some(lead.dim));
-            if flipped { None } else { question.alike(lead, lead.dim) }
+            if flipped { Some(mirrored(question, lead)) } else { question.alike(lead, lead.dim) }
         }
+        Op::Diagonal | Op::DiagonalScatter => diagonal(question, lead, rank),
         Op::Pad => {
             // Pairs from the last dimension on.
             let pad = question.ints("pad")?;
@@ -74,6 +75,32 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
         }
         _ => None,
     }
+}
+
+/// Each member turns its own piece round.
+fn mirrored(question: &Question<'_>, lead: Lead<'_>) -> Strategy {
+    let turned = |intervals: &[Interval]| {
+        let turn =
+            |one: &Interval| Interval { start: lead.size - one.end, end: lead.size - one.start };
+        intervals.iter().rev().map(turn).collect::<Intervals>()
+    };
+    let pieces = Pieces::new(lead.pieces.iter().map(turned));
+    question.answer([cut(lead.dim, lead.pieces)], [cut(lead.dim, &pieces)])
+}
+
+/// The dimensions that stay come first, the diagonal is the last one.
+fn diagonal(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Strategy> {
+    let (one, other) = (question.dim("dim1", rank)?, question.dim("dim2", rank)?);
+    if lead.position != 0 || lead.dim == one || lead.dim == other {
+        return None;
+    }
+    let to = lead.dim - usize::from(one < lead.dim) - usize::from(other < lead.dim);
+    let (here, there) = (cut(lead.dim, lead.pieces), cut(to, lead.pieces));
+    Some(if question.op == Op::Diagonal {
+        question.answer([here], [there])
+    } else {
+        question.answer([here.clone(), there], [here])
+    })
 }
 
 /// Moving elements about is linear, and does not fold.

@@ -6,6 +6,38 @@ const OUT_OF_RANGE: &str =
     "IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 2)";
 
 #[test]
+fn pieces() {
+    const OUTSIDE: &str =
+        "RuntimeError: a piece of size 3 from 5 on does not lie in a dimension of size 7";
+    check_all(&[
+        ("embedding f32[3,4] i64[2] start=4 total=7", "f32[2,4]"),
+        ("embedding f32[3,4] i64[2] start=5 total=7", OUTSIDE),
+        (
+            "embedding f32[3,4] i64[2] start=5",
+            "RuntimeError: start and total are given together or not at all",
+        ),
+        (
+            "embedding f32[3,4] i64[2] total=5",
+            "RuntimeError: start and total are given together or not at all",
+        ),
+        (
+            "embedding f32[3,4] i64[2] start=-1 total=7",
+            "RuntimeError: a piece of size 3 from -1 on does not lie in a dimension of size 7",
+        ),
+        ("embedding_backward f32[2,4] i64[2] num_weights=3 start=4 total=7", "f32[3,4]"),
+        ("embedding_backward f32[2,4] i64[2] num_weights=3 start=5 total=7", OUTSIDE),
+        ("gather f32[2,3] i64[2,5] dim=1 start=4 total=7", "f32[2,5]"),
+        ("gather f32[2,3] i64[2,5] dim=-1 start=5 total=7", OUTSIDE),
+        ("index_select f32[2,0] i64[5] dim=1 start=4 total=7", "f32[2,5]"),
+        ("index_select f32[2,3] i64[5] dim=1 start=5 total=7", OUTSIDE),
+        ("scatter f32[2,3] i64[2,5] 1 dim=1 start=4 total=7", "f32[2,3]"),
+        ("scatter_add f32[2,3] i64[2,5] f32[2,5] dim=1 start=5 total=7", OUTSIDE),
+        ("index_add f32[2,3] i64[5] f32[2,5] dim=1 start=4 total=7", "f32[2,3]"),
+        ("index_add f32[2,3] i64[5] f32[2,5] dim=1 start=5 total=7", OUTSIDE),
+    ]);
+}
+
+#[test]
 fn embedding() {
     check_all(&[
         ("embedding f32[3,4] i64[2,5]", "f32[2,5,4]"),

@@ -90,6 +90,47 @@ fn nll_loss_backward() {
 }
 
 #[test]
+fn losses_of_a_piece_of_the_classes() {
+    const TOO_LARGE: &str =
+        "RuntimeError: a piece of size 3 from 5 on does not lie in a dimension of size 7";
+    check_all(&[
+        ("nll_loss f32[2,3] i64[2] f32[3] start=4 total=7", "f32[2] f32[]"),
+        ("nll_loss f32[2,3] i64[2] start=5 total=7", TOO_LARGE),
+        ("nll_loss_backward f32[2] f32[2,3] i64[2] f32[3] f32[] start=4 total=7", "f32[2,3]"),
+        ("nll_loss_backward f32[2] f32[2,3] i64[2] _ f32[] start=5 total=7", TOO_LARGE),
+        ("cross_entropy_backward f32[2] f32[2,3] i64[2] f32[7] f32[] start=4 total=7", "f32[2,3]"),
+        ("cross_entropy_backward f32[2] f32[2,3] i64[2] _ f32[] start=5 total=7", TOO_LARGE),
+    ]);
+}
+
+#[test]
+fn cross_entropy() {
+    check_all(&[
+        ("cross_entropy f32[2,3] i64[2]", "f32[2] f32[2,3] f32[]"),
+        ("cross_entropy f32[2,3] u8[2] f32[3] reduction=mean", "f32[] f32[2,3] f32[]"),
+        ("cross_entropy f32[3] i64[1] reduction=sum", "f32[] f32[3] f32[]"),
+        ("cross_entropy bf16[2,3,4] i64[2,4]", "bf16[2,4] bf16[2,3,4] bf16[]"),
+        (
+            "cross_entropy f32[] i64[]",
+            "IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)",
+        ),
+        (
+            "cross_entropy i64[2,3] i64[2]",
+            "NotImplementedError: \"log_softmax_lastdim_kernel_impl\" not implemented for 'Long'",
+        ),
+        (
+            "cross_entropy f32[2,3] i64[3]",
+            "ValueError: Expected input batch_size (2) to match target batch_size (3).",
+        ),
+        ("cross_entropy_backward f32[2] f32[2,3] i64[2] _ f32[]", "f32[2,3]"),
+        (
+            "cross_entropy_backward f32[3] f32[2,3] i64[2] _ f32[] reduction=sum",
+            "RuntimeError: Expected a single element grad_output tensor, but got: [3]",
+        ),
+    ]);
+}
+
+#[test]
 fn mse_loss() {
     check_all(&[
         ("mse_loss f32[2,3] f32[3]", "f32[2,3]"),

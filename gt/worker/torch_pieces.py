@@ -1,0 +1,141 @@
+"""Look-ups in a piece of a dimension, for torch; what is not there counts as nothing.
+
+Indices are those of the whole dimension. The pieces' reads add up to the whole's, their writes
+together are the whole's, and an index outside of the whole fails as it does there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_aten = torch.ops.aten
+Write = Callable[..., Tensor]
+
+
+class Piece(NamedTuple):
+    """Where a piece begins in a dimension of size `total`."""
+
+    start: int
+    total: int
+
+    @classmethod
+    def of(cls, start: int, total: int | None) -> Piece:
+        """From an instruction's attributes, which come together."""
+        return cls(start, start if total is None else total)
+
+
+def within(indices: Tensor, size: int) -> bool:
+    """Whether all are in [0, size); waits for the device."""
+    least, largest = indices.aminmax()
+    return bool(least >= 0 and largest < size)
+
+
+def check(indices: Tensor, total: int, whole: Callable[[], object]) -> None:
+    """Raise what `whole`, the look-up in all of the dimension, raises for an index outside."""
+    if indices.numel() == 0:
+        return
+    if indices.device.type != "cpu":
+        torch._assert_async(((indices >= 0) & (indices < total)).all())  # noqa: SLF001
+    elif not within(indices, total):
+        whole()
+
+
+def _nothing(like: Tensor, dim: int, total: int) -> Tensor:
+    """Zeros in the whole's shape, in the memory of one."""
+    shape = list(like.shape)
+    if shape:
+        shape[dim] = total
+    return torch.zeros((), dtype=like.dtype, device=like.device).expand(shape)
+
+
+def place(indices: Tensor, start: int, size: int) -> tuple[Tensor, Tensor]:
+    """Indices in the piece, and which of them are not: those are 0."""
+    local = indices - start
+    outside = (local < 0) | (local >= size)
+    return local.masked_fill_(outside, 0), outside
+
+
+def embedding(weight: Tensor, indices: Tensor, piece: Piece) -> Tensor:
+    """Rows of the piece, zeros for the others."""
+    check(indices, piece.total, lambda: torch.embedding(_nothing(weight, 0, piece.total), indices))
+    if not weight.shape[0]:
+        return weight.new_zeros((*indices.shape, weight.shape[1]))
+    local, outside = place(indices, piece.start, weight.shape[0])
+    return torch.embedding(weight, local).masked_fill_(outside.unsqueeze(-1), 0)
+
+
+def embedding_backward(
+    grad: Tensor, indices: Tensor, count: int, padding: int, piece: Piece
+) -> Tensor:
+    """The gradient of the piece of `count` rows."""
+    if indices.device.type == "cpu" and indices.numel() and not within(indices, piece.total):
+        raise IndexError("index out of range in self")
+    local = indices - piece.start
+    # One row more takes what is not of this piece, and is not filled.
+    local = local.masked_fill_((local < 0) | (local >= count) | (indices == padding), count)
+    out = _aten.embedding_dense_backward.default(grad, local, count + 1, count, False)
+    return out.narrow(0, 0, count).clone()  # in memory of its own size
+
+
+def gather(self: Tensor, index: Tensor, dim: int, piece: Piece) -> Tensor:
+    """Values of the piece, zeros for the others."""
+    check(index, piece.total, lambda: _nothing(self, dim, piece.total).gather(dim, index))
+    if not self.numel():
+        return self.new_zeros(index.shape)
+    local, outside = place(index, piece.start, self.shape[dim] if self.dim() else 1)
+    return self.gather(dim, local).masked_fill_(outside, 0)
+
+
+def index_select(self: Tensor, index: Tensor, dim: int, piece: Piece) -> Tensor:
+    """Slices of the piece, zeros for the others."""
+    check(index, piece.total, lambda: _nothing(self, dim, piece.total).index_select(dim, index))
+    shape = list(self.shape)
+    shape[dim] = index.numel()
+    if not self.shape[dim]:
+        return self.new_zeros(shape)
+    local, outside = place(index.reshape(-1), piece.start, self.shape[dim])
+    beside = [1] * self.dim()
+    beside[dim] = -1
+    return self.index_select(dim, local).masked_fill_(outside.reshape(beside), 0)
+
+
+def written(
+    write: Write, self: Tensor, index: Tensor, src: Tensor | float, dim: int, piece: Piece
+) -> Tensor:
+    """The piece with what falls into it written by `write`, one of torch's methods in place."""
+    check(
+        index,
+        piece.total,
+        lambda: write(_nothing(self, dim, piece.total).contiguous(), dim, index, src),
+    )
+    size = self.shape[dim]
+    local = index - piece.start
+    local = local.masked_fill_((local < 0) | (local >= size), size)
+    # One slice more takes what is not of this piece.
+    shape = list(self.shape)
+    shape[dim] = size + 1
+    room = self.new_zeros(shape)
+    room.narrow(dim, 0, size).copy_(self)
+    return write(room, dim, local, src).narrow(dim, 0, size).clone()
+
+
+def targets(target: Tensor, ignore_index: int, classes: int, piece: Piece) -> Tensor:
+    """Classes counted from the piece's first one; -1 where ignored, or not of this piece."""
+    target = target.to(torch.int64)
+    ignored = target == ignore_index
+    known = target.masked_fill(ignored, 0)
+    if known.numel():
+        one = torch.zeros((), device=target.device)
+        check(
+            known,
+            piece.total,
+            lambda: _aten.nll_loss_forward.default(
+                one.expand(known.numel(), piece.total), known.reshape(-1), None, 0, -100
+            ),
+        )
+    local = target - piece.start
+    return local.masked_fill_(ignored | (local < 0) | (local >= classes), -1)

@@ -135,6 +135,29 @@ def test_results_lie_in_memory_of_their_own_size(name: str) -> None:
                 assert backend.memory_bytes(result) == backend.length(result)
 
 
+def _strided(value: object) -> object:
+    """The same elements with a gap behind each, as a piece of a larger tensor may lie."""
+    if isinstance(value, list):
+        return [_strided(one) for one in value]
+    if not torch.is_tensor(value) or value.dim() == 0:
+        return value
+    return torch.stack([value, torch.full_like(value, 1)], dim=-1)[..., 0]
+
+
+@pytest.mark.parametrize("name", [name for name in _COMPUTED if _OPS[name]["inputs"]])
+def test_strides_change_no_value(name: str) -> None:
+    for sample in SAMPLES[name]:
+        attrs = [_torch_attr(attr) for attr in sample.attrs]
+        operands = [_torch_value(one) for one in sample.operands]
+        with torch.inference_mode():
+            expected = _run(kernels.TORCH, name, operands, attrs)
+            actual = _run(kernels.TORCH, name, [_strided(one) for one in operands], attrs)
+        for left, right in zip(actual, expected, strict=True):
+            dtype = str(right.dtype).removeprefix("torch.")
+            bound = _TOLERANCE.get(dtype, 0.0)
+            torch.testing.assert_close(left, right, rtol=bound, atol=bound, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", sorted(kernels.IN_PLACE))
 def test_in_place_gives_the_same_bits(name: str) -> None:
     """Overwriting an operand of the result's dtype and shape changes no bit of it."""

@@ -76,6 +76,8 @@ def _layer_norm_backward(
     # The kernel makes gradients only for a weight and a bias that are there; ones change nothing.
     weight = torch.ones(size, dtype=input.dtype, device=input.device) if weight is None else weight
     mask = [True, True, True]
+    # It reads both as if they lay in order, which a piece of them need not.
+    mean, rstd = mean.contiguous(), rstd.contiguous()
     return _aten.native_layer_norm_backward.default(
         grad, input, size, mean, rstd, weight, weight, mask
     )

@@ -17,24 +17,18 @@ if sys.version_info < (3, 11):
     pytest.skip("the harness reads ops.toml by tomllib", allow_module_level=True)
 
 from harness.entries import entries, title  # noqa: E402
-from harness.placements import (  # noqa: E402
-    WHOLE,
-    Driver,
-    choices,
-    drive_entry,
-    drive_row,
-    place,
-    rows,
-)
+from harness.layouts import WHOLE, drawn, place  # noqa: E402
+from harness.placements import Driver, drive_entry, drive_row, rows  # noqa: E402
 from layout_programs import Name, Step, ours, program, theirs, values_of  # noqa: E402
 
 import gt  # noqa: E402
 from gt import _core  # noqa: E402
 
 WORKERS = (2, 3, 4)
-SAMPLES_MAX = 2  # of an entry and a kind, unless --slow asks for all
-# TODO(#4): the contract rule cuts a weight of one dim, and a batch dim of size 1 that broadcasts.
-KNOWN = {"nn.functional.linear", "matmul", "__rmatmul__"}
+# Samples are small: where messages cost, gathering is nearly always the cheapest way. With 3
+# workers the planner weighs as it does for users, with 2 and 4 it moves as few bytes as it can.
+FREE_MESSAGES = "message = 0\nkernel = 0\ntouch = 0\n"
+SAMPLES_MAX = 1  # of an entry and a kind, unless --slow asks for all
 AGAIN = "python tests/harness/placements.py, and what follows `wrong:` or `refused:`"
 PROGRAMS, PROGRAMS_SLOW = 34, 3_400  # a number of workers: about 100 and 10,000 in all
 SLOW_SECONDS_MAX = 1_800
@@ -43,57 +37,62 @@ PROGRAM_TOLERANCE = 1e-9
 
 
 @pytest.fixture(scope="module", params=WORKERS, ids=lambda count: f"{count} workers")
-def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
+def driver(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Driver]:
     """A session with that many torch workers on the CPU; at its end the counts are printed."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
         patch.setenv("GT_BACKEND", "pytorch")
+        if request.param != 3:
+            prices = tmp_path_factory.mktemp("placements") / "prices"
+            prices.write_text(FREE_MESSAGES)
+            patch.setenv("GT_PRICES", str(prices))
         gt.disconnect()
         gt.gpu_workers(request.param)
         found = Driver(request.param)
         yield found
         gt.disconnect()
     torch.set_num_threads(threads)
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    for line in ["", *found.tally.table()]:
-        reporter.write_line(line)
+    capture = request.config.pluginmanager.get_plugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        print("", f"{request.param} workers", *found.tally.table(), sep="\n")
 
 
 def check(driver: Driver, name: str, drive: Callable[[], None]) -> None:
     """`drive` finds nothing wrong and nothing refused."""
     before = len(driver.tally.findings)
+    driver.driven.add(name)
     drive()
     found = driver.tally.findings[before:]
-    if name in KNOWN and found and not any(line.startswith("wrong") for line in found):
-        pytest.xfail(found[0])
     assert not found, "\n".join([AGAIN, *found])
 
 
 @pytest.mark.parametrize("op", entries(), ids=title)
 def test_entry(driver, op):
-    check(driver, op.name, lambda: drive_entry(op, driver, samples_max=SAMPLES_MAX))
+    check(driver, title(op), lambda: drive_entry(op, driver, samples_max=SAMPLES_MAX))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(SLOW_SECONDS_MAX)
 def test_every_sample_of_every_entry(driver):
     for op in entries():
-        if op.name not in KNOWN:
-            check(driver, op.name, functools.partial(drive_entry, op, driver, samples_max=None))
+        check(driver, title(op), functools.partial(drive_entry, op, driver, samples_max=None))
 
 
 @pytest.mark.parametrize("name", rows())
 def test_row(driver, name):
-    check(driver, name, lambda: drive_row(name, driver))
+    check(driver, f"row {name}", lambda: drive_row(name, driver))
 
 
-def test_everything_was_met(driver):
-    """After the tests above: each row ran, and dimensions were cut in every way."""
+def test_everything_is_met(driver):
+    """Rows with operands run, dimensions are cut in every way; of what this session has run."""
+    if len(driver.driven) < len(rows()) + len(entries()):
+        pytest.skip("only a part of the tests above has run")
     assert not set(rows()) - driver.tally.rows
     assert set(driver.tally.divisions) == {"even", "uneven", "smaller"}
-    assert all(count.right for count in driver.tally.by_placement.values())
 
 
 # ---- programs ----
@@ -168,7 +167,7 @@ def shortest(steps: list[Step]) -> list[Step]:
 
 def check_programs(workers: int, seeds: range) -> None:
     def layouts(shape: Sequence[int], draw: random.Random) -> str:
-        return draw.choice(choices(shape, workers))
+        return drawn(shape, workers, draw)
 
     for seed in seeds:
         steps = program(seed, layouts)

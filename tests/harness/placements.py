@@ -8,11 +8,11 @@ holds against PyTorch's: no rule of placement takes part in it. As a program it 
 
 import dataclasses
 import random
-import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
@@ -24,18 +24,29 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 import gt
 from gt import _core
 from gt.errors import NotSupported
+from harness import layouts
 from harness.compare import difference
 from harness.convert import NotConvertible, convert, from_gt, quietly, tensors, to_gt
 from harness.drive import seed
 from harness.entries import ROWS, UNSPECIFIED, call_of, entries, row_of, title
+from harness.layouts import WHOLE, place
 
 COMBINATIONS_MAX = 8  # of placements, for a sample
 # Pieces are summed in another order than the whole; relative to the largest value.
 LOOSER = 4.0
-WHOLE = "whole"  # on one worker, as a tensor without a placement is
-
 Shapes = Sequence[Sequence[int]]
-Case = Callable[[Sequence[str]], object]
+
+
+class Case(Protocol):
+    """What is computed from some tensors; `scale` is their largest value."""
+
+    shapes: Shapes
+    scale: float
+    weights: list[str]
+
+    def lay(self, placements: Sequence[str]) -> list[gt.Tensor]: ...
+
+    def compute(self, placed: list[gt.Tensor], placements: Sequence[str]) -> object: ...
 
 
 @dataclasses.dataclass
@@ -58,7 +69,7 @@ class Tally:
     findings: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, placements: Sequence[str], what: str, moved_bytes: int) -> None:
-        for placement in sorted(set(placements)):
+        for placement in sorted(set(map(layouts.kind, placements))):
             count = self.by_placement.setdefault(placement, Count())
             setattr(count, what, getattr(count, what) + 1)
             count.moved_bytes += moved_bytes
@@ -75,35 +86,26 @@ class Tally:
         return lines
 
 
-def place(x: gt.Tensor, placement: str) -> gt.Tensor:
-    """The same values laid out as the text says; the only function that knows Python's form."""
-    if placement == WHOLE:
-        return x
-    found = re.fullmatch(r"(replicate|shard\((\d)\))@\[[\d,]+\]", placement)
-    assert found, placement
-    return gt.distribute(x, None if found[2] is None else int(found[2]))
-
-
-def choices(shape: Sequence[int], workers: int) -> list[str]:
-    """Every placement that a tensor of this shape may have, cut ones first."""
-    mesh = f"@[{','.join(map(str, range(workers)))}]"
-    return [f"shard({dim}){mesh}" for dim in range(len(shape))] + [f"replicate{mesh}", WHOLE]
-
-
 def combinations(shapes: Shapes, workers: int, draw: random.Random) -> list[tuple[str, ...]]:
     """At most COMBINATIONS_MAX assignments; the first ones cut each dimension of each operand."""
-    options = [choices(shape, workers) for shape in shapes]
-    cut = [draw.sample(range(len(shape)), len(shape)) for shape in shapes]
-    turns = range(max((len(shape) for shape in shapes), default=0))
-    found = [
-        tuple(
-            one[dims[turn % len(dims)]] if dims else draw.choice(one)
-            for one, dims in zip(options, cut, strict=True)
+    order = [draw.sample(range(len(shape)), len(shape)) for shape in shapes]
+    found = []
+    for turn in range(max((len(shape) for shape in shapes), default=0)):
+        plain = draw.random() < 0.5  # all workers in a line, evenly: what most programs have
+        turns = [
+            (shape, dims[turn % len(dims)] if dims else None)
+            for shape, dims in zip(shapes, order, strict=True)
+        ]
+        found.append(
+            tuple(
+                layouts.even(dim, workers)
+                if plain and dim is not None
+                else layouts.drawn(shape, workers, draw, dim)
+                for shape, dim in turns
+            )
         )
-        for turn in turns
-    ]
     draws = range(4 * COMBINATIONS_MAX)  # most are new ones; a scalar has few
-    found += [tuple(draw.choice(one) for one in options) for _ in draws]
+    found += [tuple(layouts.drawn(shape, workers, draw) for shape in shapes) for _ in draws]
     spread = [one for one in dict.fromkeys(found) if set(one) != {WHOLE}]
     return spread[:COMBINATIONS_MAX]
 
@@ -120,50 +122,61 @@ class Driver:
 
     def __init__(self, workers: int) -> None:
         self.workers, self.tally = workers, Tally()
+        self.driven: set[str] = set()  # what has been asked for, whoever keeps the list
 
-    def drive(self, name: str, case: Case, shapes: Shapes, row: str | None) -> None:
+    def drive(self, name: str, case: Case, row: str | None) -> None:
         """Compares `case(placements)`, a tree of results, with itself unplaced.
 
         Args:
             name: title, kind and number, which find the case again and seed the draw.
-            case: takes a placement for each tensor.
-            shapes: the tensors' shapes.
+            case: takes a placement for each of its tensors.
             row: of ops.toml, if the case exercises one.
         """
-        expected = self._unplaced(case, shapes) if shapes else None
+        expected = self._unplaced(case) if case.shapes else None
         if expected is None:
             return  # not a sample of GT's: tests/test_op_db.py counts those
         draw = random.Random(f"{name} {self.workers}")
-        for placements in combinations(shapes, self.workers, draw):
+        for placements in combinations(case.shapes, self.workers, draw):
             self.compare(name, case, placements, expected)
-            self._count_divisions(shapes, placements)
+            self._count_divisions(case.shapes, placements)
             self.tally.rows.add(row or "")
 
     def compare(self, name: str, case: Case, placements: Sequence[str], expected: object) -> None:
         """One run under `placements`, counted."""
         before = gt.debug.stats()["moved_bytes"]
         try:
-            what = difference(case(placements), expected, values=True, looser=LOOSER)
+            placed = case.lay(placements)
+            before = gt.debug.stats()["moved_bytes"]  # laying out is not what is counted
+            looser = LOOSER * max(1.0, case.scale / scale_of(expected))
+            made = case.compute(placed, placements)
+            what = difference(made, expected, values=True, looser=looser)
             kind = "wrong" if what else "right"
         except Exception as error:  # noqa: BLE001 - whatever it raises, it is refused
             kind, what = "refused", f"{type(error).__name__}: {error}"
         self.tally.add(placements, kind, gt.debug.stats()["moved_bytes"] - before)
         if what:
             listed = " ".join(f"'{one}'" for one in placements)
-            self.tally.findings.append(f"{kind}: {self.workers} {name} {listed}\n    {what}")
+            laid = f" (weights {' '.join(case.weights)})" if case.weights else ""
+            self.tally.findings.append(f"{kind}: {self.workers} {name} {listed}\n    {what}{laid}")
 
-    def _unplaced(self, case: Case, shapes: Shapes) -> object:
+    def _unplaced(self, case: Case) -> object:
         try:
-            return read(case([WHOLE] * len(shapes)))
+            return unplaced(case)
         except gt.errors.WorkerError:
             raise  # a kernel broke, which is no refusal
         except (gt.errors.Error, NotConvertible, TypeError):
             return None
 
     def _count_divisions(self, shapes: Shapes, placements: Sequence[str]) -> None:
-        for shape, placement in zip(shapes, placements, strict=True):
-            for dim in re.findall(r"shard\((\d)\)", placement):
-                self.tally.divisions[division(shape[int(dim)], self.workers)] += 1
+        for shape, layout in zip(shapes, placements, strict=True):
+            for dim, members in layouts.cuts(layout):
+                self.tally.divisions[division(shape[dim], members)] += 1
+
+
+def unplaced(case: Case) -> object:
+    """What a case gives with every tensor whole on one worker."""
+    nowhere = [WHOLE] * len(case.shapes)
+    return read(case.compute(case.lay(nowhere), nowhere))
 
 
 def read(value: object) -> object:
@@ -175,26 +188,35 @@ def read(value: object) -> object:
     return value
 
 
+def scale_of(tree: object) -> float:
+    """The largest finite value of a tree of tensors, at least 0.01."""
+    values = [x.detach().double() for x in tensors(tree, torch.Tensor)]
+    finite = [float(x[x.isfinite()].abs().max()) for x in values if x.isfinite().any()]
+    return max(0.01, *finite) if finite else 0.01
+
+
 class Sampled:
     """A sample of op_db as a case: its tensors in order, each placed once."""
 
     def __init__(self, op: OpInfo, sample: SampleInput, *, gradients: bool) -> None:
         self.op, self.sample, self.gradients = op, sample, gradients
+        self.weights: list[str] = []  # layouts of the gradients that came in last
         self.tensors: list[torch.Tensor] = []
         for x in tensors([sample.input, list(sample.args), sample.kwargs], torch.Tensor):
             if not any(x is seen for seen in self.tensors):
                 self.tensors.append(x)
+        self.shapes = [tuple(x.shape) for x in self.tensors]
+        self.scale = scale_of(self.tensors)
 
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        return [tuple(x.shape) for x in self.tensors]
-
-    def __call__(self, placements: Sequence[str]) -> object:
-        """The results, or the gradients of the tensors that ask for one."""
-        placed = [
+    def lay(self, placements: Sequence[str]) -> list[gt.Tensor]:
+        pairs = zip(self.tensors, placements, strict=True)
+        return [
             place(to_gt(x.detach()), how).requires_grad_(x.requires_grad and self.gradients)
-            for x, how in zip(self.tensors, placements, strict=True)
+            for x, how in pairs
         ]
+
+    def compute(self, placed: list[gt.Tensor], placements: Sequence[str]) -> object:
+        """The results, or the gradients of the tensors that ask for one."""
 
         def twin(x: torch.Tensor) -> gt.Tensor:
             return next(y for known, y in zip(self.tensors, placed, strict=True) if known is x)
@@ -207,19 +229,21 @@ class Sampled:
     def _gradients(
         self, results: object, leaves: list[gt.Tensor], placements: Sequence[str]
     ) -> list[gt.Tensor]:
-        """Of a weighted sum of the results; a weight is laid out as a tensor of its rank is."""
+        """Of a weighted sum of the results; the weights have layouts of their own."""
         tracked = [x for x in tensors(results, gt.Tensor) if x.requires_grad]
         asked = [x for x in leaves if x.requires_grad]
         if not tracked or not asked:
             raise NotSupported("no gradient")
         generator = torch.Generator().manual_seed(1)
-        by_rank = {len(shape): how for shape, how in zip(self.shapes, placements, strict=True)}
+        self.weights = []
+        draw = random.Random(" ".join(placements))
+        workers = max(layouts.workers(one) for one in placements)
         weights = []
         for x in tracked:
             drawn = torch.randn(tuple(x.shape), generator=generator, dtype=torch.float64)
-            wide = x.dtype == _core.float64
-            weight = to_gt(drawn if wide else drawn.float())
-            weights.append(place(weight, by_rank.get(x.ndim, WHOLE)))
+            weight = to_gt(drawn if x.dtype == _core.float64 else drawn.float())
+            self.weights.append(layouts.drawn(tuple(x.shape), workers, draw) if workers else WHOLE)
+            weights.append(place(weight, self.weights[-1]))
         found = _core.grad(tracked, weights, asked, False, False)
         return [gt.zeros_like(x) if g is None else g for g, x in zip(found, asked, strict=True)]
 
@@ -251,7 +275,7 @@ def drive_entry(op: OpInfo, driver: Driver, *, samples_max: int | None) -> None:
             draw = random.Random(f"{title(op)} {kind} {driver.workers}")
             listed = [listed[at] for at in sorted(draw.sample(range(len(listed)), samples_max))]
         for number, sample in listed:
-            driver.drive(f"{title(op)} {kind} {number}", sample, sample.shapes, row_of(op))
+            driver.drive(f"{title(op)} {kind} {number}", sample, row_of(op))
 
 
 class RowSample:
@@ -261,17 +285,22 @@ class RowSample:
         self.name, self.sample = name, SAMPLES[name][number]
         listed = [x if isinstance(x, list) else [x] for x in self.sample.operands]
         self.operands = [one for part in listed for one in part]
-        self.shapes = [x.values.shape for x in self.operands if isinstance(x, Given)]
+        given = [x.values for x in self.operands if isinstance(x, Given)]
+        self.shapes = [x.shape for x in given]
+        self.weights: list[str] = []
+        self.scale = scale_of([torch.from_numpy(x) for x in given])
 
-    def __call__(self, placements: Sequence[str]) -> object:
-        left = iter(placements)
-        placed = [
-            place(self._tensor(x), next(left)) if isinstance(x, Given) else x for x in self.operands
-        ]
+    def lay(self, placements: Sequence[str]) -> list[gt.Tensor]:
+        given = [x for x in self.operands if isinstance(x, Given)]
+        return [place(self._tensor(x), how) for x, how in zip(given, placements, strict=True)]
+
+    def compute(self, placed: list[gt.Tensor], placements: Sequence[str]) -> object:
+        left = iter(placed)
+        operands = [next(left) if isinstance(x, Given) else x for x in self.operands]
         names = [text.split(":")[0] for text in ROWS[self.name].get("attrs", [])]
         attrs = zip(names, self.sample.attrs, strict=True)
         named = {key: self._attr(value) for key, value in attrs if value is not None}
-        return _core.call(self.name, *placed, **named)
+        return _core.call(self.name, *operands, **named)
 
     def _tensor(self, x: Given) -> gt.Tensor:
         return to_gt(torch.from_numpy(x.values.copy()).to(getattr(torch, x.dtype)))
@@ -286,8 +315,7 @@ def drive_row(name: str, driver: Driver) -> None:
     for number, sample in enumerate(SAMPLES[name]):
         dtypes = {x.dtype for x in sample.operands if isinstance(x, Given)}
         if not dtypes & {"float16", "bfloat16"}:  # each piece's sum is rounded, the whole's once
-            case = RowSample(name, number)
-            driver.drive(f"{name} own {number}", case, case.shapes, name)
+            driver.drive(f"{name} own {number}", RowSample(name, number), name)
 
 
 def rows() -> list[str]:
@@ -303,8 +331,7 @@ def main(workers: str, name: str, kind: str, number: str, *placements: str) -> i
         op = next(op for op in entries() if title(op) == name)
         case = next(sample for place, sample in samples(op, kind) if place == int(number))
     driver = Driver(int(workers))
-    expected = read(case([WHOLE] * len(placements)))
-    driver.compare(f"{name} {kind} {number}", case, placements, expected)
+    driver.compare(f"{name} {kind} {number}", case, placements, unplaced(case))
     lines = [f"shapes {case.shapes}", *(driver.tally.findings or ["right"])]
     sys.stdout.write("\n".join(lines) + "\n")
     return len(driver.tally.findings)

@@ -196,8 +196,16 @@ def isclose(
     return close.logical_or(near)
 
 
-def shifted(self: Operand, other: Operand, kernel: str) -> tuple[Tensor, Tensor, _core.dtype]:
+def shifted(
+    self: Operand, other: Operand, function: str, kernel: str
+) -> tuple[Tensor, Tensor, _core.dtype]:
     """Both as int64, broadcast, and the dtype of the result."""
+    if not isinstance(self, Tensor) and not isinstance(other, Tensor):
+        kinds = f"{type(self).__name__}, {type(other).__name__}"
+        raise InvalidType(
+            f"{function}() received an invalid combination of arguments - got ({kinds}), but "
+            "expected one of:\n * (Tensor input, Tensor other)\n * (Tensor input, Number other)"
+        )
     dtype = result_type(self, other)
     if dtype == _core.bool or dtype.is_floating_point:
         raise UnsupportedDtype(f"\"{kernel}\" not implemented for '{SCALAR_TYPES[repr(dtype)]}'")
@@ -212,14 +220,14 @@ def shifted(self: Operand, other: Operand, kernel: str) -> tuple[Tensor, Tensor,
 
 def bitwise_left_shift(self: Operand, other: Operand) -> Tensor:
     """self * 2**other, wrapped around; zero where `other` is no number of the dtype's bits."""
-    x, count, dtype = shifted(self, other, "lshift_cpu")
+    x, count, dtype = shifted(self, other, "bitwise_left_shift", "lshift_cpu")
     known = (count >= 0).logical_and(count < 8 * dtype.itemsize)
     return call("cast", (x * 2 ** count.clamp(0, 63)) * known, dtype=dtype)
 
 
 def bitwise_right_shift(self: Operand, other: Operand) -> Tensor:
     """self / 2**other, rounded down; only the sign is left where `other` is no number of bits."""
-    x, count, dtype = shifted(self, other, "rshift_cpu")
+    x, count, dtype = shifted(self, other, "bitwise_right_shift", "rshift_cpu")
     known = (count >= 0).logical_and(count < 63)
     down = x.floor_divide(2 ** count.clamp(0, 62))
     return call(

@@ -40,7 +40,11 @@ reading.install()
 devices.install()
 printing.install()
 
-from gt import creation, dtypes, random, serialization, session  # noqa: E402
+from gt.distributed import methods as _methods  # noqa: E402
+
+_methods.install()
+
+from gt import creation, distributed, dtypes, random, serialization, session  # noqa: E402
 from gt.autograd import (  # noqa: E402
     enable_grad,
     inference_mode,
@@ -56,6 +60,16 @@ from gt.config import (  # noqa: E402
     register_config,
 )
 from gt.devices import device  # noqa: E402
+from gt.distributed import (  # noqa: E402
+    DeviceMesh,
+    DTensor,
+    Layout,
+    Partial,
+    Replicate,
+    Shard,
+    distribute,
+)
+from gt.distributed.explanation import explain  # noqa: E402
 from gt.errors import (  # noqa: E402
     ConfigError,
     ConnectionLost,
@@ -77,7 +91,7 @@ for _module in (creation, random, session, serialization, dtypes):
     for _name in getattr(_module, "__all__", ()):
         globals()[_name] = getattr(_module, _name)
 
-_LAZY = {"client", "cuda", "debug", "nn", "optim", "signal", "worker"}
+_LAZY = {"client", "cuda", "debug", "dnn", "nn", "optim", "signal", "worker"}
 
 
 def __getattr__(name: str) -> object:

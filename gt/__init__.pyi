@@ -26,7 +26,9 @@ from gt import errors as errors
 from gt import gradients as gradients
 from gt import printing as printing
 from gt import reading as reading
+from gt.distributed import methods as _methods
 from gt import creation as creation
+from gt import distributed as distributed
 from gt import dtypes as dtypes
 from gt import random as random
 from gt import serialization as serialization
@@ -42,6 +44,14 @@ from gt.config import get_config as get_config
 from gt.config import load_config as load_config
 from gt.config import register_config as register_config
 from gt.devices import device as device
+from gt.distributed import DeviceMesh as DeviceMesh
+from gt.distributed import DTensor as DTensor
+from gt.distributed import Layout as Layout
+from gt.distributed import Partial as Partial
+from gt.distributed import Replicate as Replicate
+from gt.distributed import Shard as Shard
+from gt.distributed import distribute as distribute
+from gt.distributed.explanation import explain as explain
 from gt.errors import ConfigError as ConfigError
 from gt.errors import ConnectionLost as ConnectionLost
 from gt.errors import DtypeError as DtypeError
@@ -55,6 +65,7 @@ from gt import _kernels as _kernels
 from gt import client as client
 from gt import cuda as cuda
 from gt import debug as debug
+from gt import dnn as dnn
 from gt import nn as nn
 from gt import optim as optim
 from gt import signal as signal
@@ -92,7 +103,6 @@ from gt.random import seed as seed
 from gt.random import set_rng_state as set_rng_state
 from gt.session import connect as connect
 from gt.session import disconnect as disconnect
-from gt.session import distribute as distribute
 from gt.session import gpu_workers as gpu_workers
 from gt.session import init as init
 from gt.session import is_connected as is_connected

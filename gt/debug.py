@@ -32,10 +32,12 @@ def stats() -> dict[str, int]:
     """Counters of the session; empty where there is none.
 
     Returns:
-        `workers` of the dispatcher, `values` that this session holds, `instructions` with results
-        that it has sent. Where the dispatcher is part of this program, it says more: `sessions`,
-        `bytes` of all values, open `requests`, `worker_slots` in use, `moved_bytes` between
-        workers; and its own `values`, all emitted. Elsewhere these are for the dispatcher's own
-        people (its log); `get_worker_stats()` asks the workers themselves.
+        `workers` of the dispatcher, `values` that this session holds and their `bytes`;
+        `moved_bytes` between workers, and by how many `transfers`, `all_reduces`,
+        `reduce_scatters`, `all_gathers`, `all_to_alls`. Of the instructions that ran on several
+        workers, those that `kept` everything where it was, that `reduced` partial values,
+        `gathered` cut ones, or `fetched` from other workers. Where the dispatcher is part of this
+        program: `sessions`, open `requests`, `worker_slots` in use. `get_worker_stats()` asks the
+        workers themselves.
     """
-    return _core.stats()
+    return {**_core.session_counters(), **_core.stats()}

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from gt import _core, config
-from gt._core import Tensor
 from gt.config import ShardConfig
 from gt.errors import ConnectionLost, Error
 
@@ -21,7 +20,6 @@ Laid = TypeVar("Laid", bound="Module")
 __all__ = [
     "connect",
     "disconnect",
-    "distribute",
     "gpu_workers",
     "init",
     "is_connected",
@@ -82,19 +80,6 @@ def synchronize() -> None:
 def gpu_workers(count: int) -> None:
     """Let the embedded dispatcher start `count` workers; call it before the first operation."""
     _core.gpu_workers(count)
-
-
-def distribute(tensor: Tensor, dim: int | None = None) -> Tensor:
-    """The same tensor spread over all workers: cut along `dim`, or held whole by each.
-
-    What follows stays spread where the operator allows; the numbers are the same either way.
-
-    Args:
-        tensor: any tensor.
-        dim: the dimension to cut; any size will do, also one smaller than the number of workers.
-            None replicates.
-    """
-    return _core.distribute(tensor, dim)
 
 
 def parallelize(

@@ -263,6 +263,48 @@ def test_a_check_of_no_file():
     assert "not/there.yaml: No such file" in done.stderr
 
 
+# ---- gt config explain ----
+
+EXPLAINED = """\
+import sys
+import gt
+gt.gpu_workers(2)
+x = gt.ones(256, 256)
+with gt.signal.context("up"):
+    w = gt.full((256, 256), 2.0)
+    y = x @ w
+print(y.sum().item(), sys.argv[1:])
+gt.disconnect()
+sys.exit(3)
+"""
+
+
+def test_a_script_is_explained_under_a_file_of_layouts(tmp_path):
+    layouts, script = tmp_path / "layouts.yaml", tmp_path / "script.py"
+    layouts.write_text("up: {shard: {axis: 1}, workers: [0, 1]}\ndown: {workers: [1]}\n")
+    script.write_text(EXPLAINED, encoding="utf-8")
+    done = tool("config", "explain", layouts, script, "--steps", "2")
+    assert done.returncode == 3, done.stderr
+    printed, heading, outside, up, total, absent = done.stdout.splitlines()
+    assert printed == f"{256**3 * 2.0} ['--steps', '2']"
+    assert heading.split()[:3] == ["signal", "instructions", "bytes"]
+    assert outside.startswith("(no signal)")
+    size = 256 * 256 * 4  # x goes to the second worker
+    assert up.split()[:3] == ["up", "2", f"{size:,}"]
+    assert up.endswith("  shard(1)@[0,1] 2")
+    assert total.split() == ["all", "4", f"{size:,}"]
+    assert absent == f"of {layouts} the program never entered: down"
+
+
+def test_layouts_of_a_log_line():
+    line = "%3 = add %1 %2  # f32[4] shard(0),replicate@[[0,1],[2,3]] moved=96 12:03:07.5 x.py:1"
+    entry = log.entry(line)
+    assert entry.layouts == ("shard(0),replicate@[[0,1],[2,3]]",)
+    assert entry.workers == (0, 1, 2, 3)
+    assert entry.moved_bytes == 96
+    assert log.entry("free %1").layouts == ()
+
+
 # ---- gt.signal ----
 
 

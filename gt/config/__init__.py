@@ -12,6 +12,7 @@ from gt.config.environment import (
     session_options,
     token,
     whole_number,
+    with_settings,
 )
 from gt.config.layout import ShardConfig, SignalConfig
 from gt.config.scopes import get_config, load_config, register_config
@@ -29,4 +30,5 @@ __all__ = [
     "session_options",
     "token",
     "whole_number",
+    "with_settings",
 ]

@@ -80,6 +80,11 @@ def session_options() -> SessionOptions:
     )
 
 
+def with_settings(**settings: str) -> dict[str, str]:
+    """The environment of a program that is started with these variables."""
+    return os.environ | settings
+
+
 def token() -> str | None:
     """The token that a dispatcher off this host asks for."""
     return os.environ.get("GT_TOKEN") or None

@@ -85,6 +85,14 @@ from gt.nn.loss import (
 )
 from gt.nn.module import Module
 from gt.nn.normalization import Dropout, LayerNorm, RMSNorm
+from gt.nn.parallel import (
+    ColumnLinear,
+    DColumnLinear,
+    DRowLinear,
+    RowLinear,
+    VocabParallelEmbedding,
+    parallel_cross_entropy,
+)
 from gt.nn.parameter import Parameter
 from gt.nn.recurrent import GRU, LSTM, RNN
 from gt.nn.recurrent_step import GRUCell, LSTMCell, RNNCell
@@ -100,8 +108,11 @@ __all__ = [
     "SELU",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "ColumnLinear",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
+    "DColumnLinear",
+    "DRowLinear",
     "Dropout",
     "Embedding",
     "Flatten",
@@ -136,6 +147,7 @@ __all__ = [
     "RNNCell",
     "ReLU",
     "ReLU6",
+    "RowLinear",
     "Sequential",
     "SiLU",
     "Sigmoid",
@@ -149,6 +161,7 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "Unflatten",
+    "VocabParallelEmbedding",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "cosine_embedding_loss",
@@ -174,6 +187,7 @@ __all__ = [
     "mish",
     "mse_loss",
     "nll_loss",
+    "parallel_cross_entropy",
     "poisson_nll_loss",
     "relu",
     "relu6",

@@ -68,6 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     check = asked.add_parser("check", help="its mistakes, with line and column")
     check.add_argument("file", help="the YAML file, or - for standard input")
     check.add_argument("--workers", type=int, metavar="N", help="how many workers there will be")
+    told = asked.add_parser(
+        "explain", help="run a script under it; where each signal's tensors lay, what moved"
+    )
+    told.add_argument("file", help="the YAML file")
+    told.add_argument("script", help="a Python program")
+    told.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -89,6 +95,10 @@ def _run(options: argparse.Namespace) -> int:
         from gt.tools import timeline
 
         return timeline.draw(options.file, options.output)
+    if options.command == "config" and options.question == "explain":
+        from gt.tools import config_explain
+
+        return config_explain.run(options.file, options.script, options.arguments)
     if options.command == "config":
         from gt.tools import config_check
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 OPERATOR = re.compile(r"^(?:(?:%\S+ )+= )?(\w+)")
 SIGNAL = re.compile(r' @("(?:[^"\\]|\\.)*"|[^\s"]+)')
 TIME = re.compile(r"\b(\d\d):(\d\d):(\d\d(?:\.\d+)?)\b")
-PLACEMENT = re.compile(r"\b[a-z]+(?:\([^)]*\))?@\[([\d,]*)\]")
+LAYOUT = re.compile(r"\b(?:replicate|partial\(|shard\()\S*@\[[\d,\[\]]+\]")
+MOVED = re.compile(r"\bmoved=(\d+)")
 FAILURE = re.compile(r"^# ERROR (%\d+) ")
 
 
@@ -28,7 +29,11 @@ class Entry:
     seconds: float | None
     """Time of day."""
     workers: tuple[int, ...]
-    """Where its results lie; none for what has no results."""
+    """Where its first result lies; none for what has no results."""
+    layouts: tuple[str, ...]
+    """How each result lies: `shard(0)@[0,1]`."""
+    moved_bytes: int
+    """Bytes that went from worker to worker for it."""
 
     @property
     def first(self) -> str:
@@ -88,7 +93,8 @@ def entry(line: str) -> Entry | None:
         return None
     signal = SIGNAL.search(instruction)
     time = TIME.search(notes)
-    placement = PLACEMENT.search(notes)
+    layouts = tuple(LAYOUT.findall(notes))
+    moved = MOVED.search(notes)
     hours, minutes, seconds = time.groups() if time else ("0", "0", "0")
     return Entry(
         instruction=instruction,
@@ -96,5 +102,9 @@ def entry(line: str) -> Entry | None:
         operator=found[1],
         signal=signal[1].strip('"').replace('\\"', '"') if signal else None,
         seconds=int(hours) * 3600 + int(minutes) * 60 + float(seconds) if time else None,
-        workers=tuple(int(word) for word in placement[1].split(",") if word) if placement else (),
+        workers=tuple(int(word) for word in re.findall(r"\d+", layouts[0].rpartition("@")[2]))
+        if layouts
+        else (),
+        layouts=layouts,
+        moved_bytes=int(moved[1]) if moved else 0,
     )

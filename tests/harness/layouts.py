@@ -198,6 +198,7 @@ def _cut(dim: int, size: int, members: int, draw: random.Random) -> str:
         return f"shard({dim})[{'|'.join(spans)}]"
     edges = [0, *sorted(draw.sample(range(1, size), min(size - 1, members))), size]
     spans = [f"{a}:{b}" for a, b in itertools.pairwise(edges)]
+    draw.shuffle(spans)  # a member's intervals need not ascend either
     owned: list[list[str]] = [[] for _ in range(members)]
     for span in spans:
         draw.choice(owned).append(span)

@@ -298,7 +298,7 @@ class RowSample:
         left = iter(placed)
         operands = [next(left) if isinstance(x, Given) else x for x in self.operands]
         names = [text.split(":")[0] for text in ROWS[self.name].get("attrs", [])]
-        attrs = zip(names, self.sample.attrs, strict=True)
+        attrs = zip(names, self.sample.attrs, strict=False)  # appended ones may be left out
         named = {key: self._attr(value) for key, value in attrs if value is not None}
         return _core.call(self.name, *operands, **named)
 

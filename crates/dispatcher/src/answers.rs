@@ -38,7 +38,8 @@ impl Dispatcher {
             | Message::WorkerJoined { .. }
             | Message::Peer(_)
             | Message::WorkerLeft { .. }
-            | Message::Goodbye { .. } => {}
+            | Message::Goodbye { .. }
+            | Message::Description { .. } => {}
         }
     }
 

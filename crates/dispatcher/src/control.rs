@@ -2,6 +2,7 @@
 
 use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink, TraceNotes, WorkerIndex};
+use crate::explain::Why;
 use crate::failure::Failure;
 use crate::handle::{Handle, Shards, Value};
 use crate::motion::Mover;
@@ -9,7 +10,7 @@ use crate::{planted, worker};
 use gt_protocol::message::Message;
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
 use gt_protocol::rules::{ErrorClass, RuleError};
-use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
 use smallvec::{SmallVec, smallvec};
 
 /// A question of a client that workers have not answered yet. Each is answered exactly once or fails exactly once.
@@ -59,6 +60,8 @@ impl Dispatcher {
             Op::Configure => self.configure(session, instruction, sink),
             Op::Boundary => self.boundary(session, instruction, sink),
             Op::Distribute => self.distribute(session, instruction, sink),
+            Op::Describe => self.describe(session, instruction, sink),
+            Op::Piece => self.piece(session, instruction, sink),
             op => Err(Fault::NotForClients { op }),
         }
     }
@@ -280,8 +283,14 @@ impl Dispatcher {
         let dims = &value.meta.dims;
         let alive = self.alive();
         if let Attr::Text(text) = instruction.attr("layout") {
-            let layout =
-                Layout::parse(text, dims).map_err(|_| Fault::Attribute { op, name: "layout" })?;
+            let layout = match Layout::parse_over(text, dims, &value.shards.layout) {
+                Ok(layout) => layout,
+                // Right or wrong by how the value lies.
+                Err(error) if text.contains("keep") || text.contains("fold") => {
+                    return mistake(error.to_string());
+                }
+                Err(_) => return Err(Fault::Attribute { op, name: "layout" }),
+            };
             let absent = layout.mesh().members().iter().find(|worker| !alive.contains(worker));
             return match absent {
                 Some(worker) => mistake(format!(
@@ -312,22 +321,9 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
-        let op = instruction.op;
-        let source = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
-        let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
-        let target =
-            instruction.outputs.first().ok_or(Fault::Outputs { op, given: 0, expected: 1 })?;
-        let target = state.check_definable(op, *target)?;
-        let handle = state.handle(source).clone();
-        let number = state.number(instruction.tag);
-        self.planning = number;
-        let value = match handle {
-            Handle::Free => return Err(Fault::UnknownSlot { op, slot: u64::from(source) }),
-            Handle::Failed(failure) => {
-                state.define_failed(Id::slot(target), failure);
-                return Ok(());
-            }
-            Handle::Live(value) => value,
+        let (number, value, source) = match self.operand_of(session, instruction)? {
+            Operated::Live { number, value, slot } => (number, value, slot),
+            Operated::Failed => return Ok(()),
         };
         let moved_before = self.moved_bytes;
         let layout = match self.asked_layout(instruction, &value)? {
@@ -339,17 +335,99 @@ impl Dispatcher {
         };
         self.grant_wishes(session, instruction, sink);
         let value = self.value_mut(session, source).cloned().unwrap_or(value);
+        let before = self.motion(session);
         let mut mover = Mover::new(self, session, sink);
-        let brought = mover.redistribute(value.meta, &value.shards, &layout);
+        let brought = mover.settle(value.meta, &value.shards, source, &layout);
         let brought = mover.own(value.meta, &layout, brought);
         let shards = Shards { layout, slots: brought };
         self.define_values(session, instruction, number, [(value.meta, shards)]);
+        self.note(session, instruction, Why::Asked, before);
         self.trace_line(session, instruction, number, moved_before, sink);
         Ok(())
     }
+
+    /// One member's piece of a value, as a value on that worker alone.
+    fn piece(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        let op = instruction.op;
+        let (number, value, source) = match self.operand_of(session, instruction)? {
+            Operated::Live { number, value, slot } => (number, value, slot),
+            Operated::Failed => return Ok(()),
+        };
+        let moved_before = self.moved_bytes;
+        let layout = match self.asked_layout(instruction, &value)? {
+            Ok(layout) => layout,
+            Err(error) => {
+                self.fail(session, instruction, number, &error, sink);
+                return Ok(());
+            }
+        };
+        let Attr::Int(member) = *instruction.attr("member") else {
+            return Err(Fault::Attribute { op, name: "member" });
+        };
+        let member = usize::try_from(member).ok();
+        let worker = member.and_then(|member| layout.mesh().members().get(member)).copied();
+        let (Some(member), Some(worker)) = (member, worker) else {
+            return Err(Fault::Attribute { op, name: "member" });
+        };
+        self.grant_wishes(session, instruction, sink);
+        let value = self.value_mut(session, source).cloned().unwrap_or(value);
+        let before = self.motion(session);
+        let mut mover = Mover::new(self, session, sink);
+        let brought = mover.redistribute(value.meta, &value.shards, &layout);
+        let meta = Meta::new(value.meta.dtype, layout.local_dims(&value.meta.dims, member));
+        let held = brought.slots.get(member).copied().unwrap_or(u32::MAX);
+        let own = mover.alias(worker, held, meta);
+        mover.discard(&layout, &brought);
+        let shards = Shards { layout: Layout::on(worker), slots: smallvec![own] };
+        self.define_values(session, instruction, number, [(meta, shards)]);
+        self.note(session, instruction, Why::Asked, before);
+        self.trace_line(session, instruction, number, moved_before, sink);
+        Ok(())
+    }
+
+    /// The value that `distribute` or `piece` is about, and the number of the instruction.
+    fn operand_of(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+    ) -> Result<Operated, Fault> {
+        let op = instruction.op;
+        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
+        let target =
+            instruction.outputs.first().ok_or(Fault::Outputs { op, given: 0, expected: 1 })?;
+        let target = state.check_definable(op, *target)?;
+        let handle = state.handle(slot).clone();
+        let number = state.number(instruction.tag);
+        self.planning = number;
+        match handle {
+            Handle::Free => Err(Fault::UnknownSlot { op, slot: u64::from(slot) }),
+            Handle::Failed(failure) => {
+                state.define_failed(Id::slot(target), failure);
+                Ok(Operated::Failed)
+            }
+            Handle::Live(value) => Ok(Operated::Live { number, value, slot }),
+        }
+    }
 }
 
-fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
+/// The operand of an instruction that only changes where a value lies.
+enum Operated {
+    Live {
+        number: u64,
+        value: Value,
+        slot: u32,
+    },
+    /// It has failed, and so have the results.
+    Failed,
+}
+
+pub(crate) fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
     match instruction.attr("request") {
         Attr::Int(request) => u64::try_from(*request)
             .map_err(|_| Fault::Attribute { op: instruction.op, name: "request" }),
@@ -365,7 +443,12 @@ fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
     }
 }
 
-fn answer_failed(session: SessionId, request: u64, failure: &Failure, sink: &mut dyn Sink) {
+pub(crate) fn answer_failed(
+    session: SessionId,
+    request: u64,
+    failure: &Failure,
+    sink: &mut dyn Sink,
+) {
     sink.session(session, &Message::FailedReply { request, failure: failure.message(session) });
 }
 

@@ -1,9 +1,11 @@
 //! What a client's slot stands for.
 
+use crate::explain::{Laid, Note};
 use crate::failure::Failure;
 use gt_protocol::Meta;
 use gt_protocol::placement::Layout;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Slots of a value: one on each member of its layout's mesh, in the mesh's order.
 pub(crate) type Slots = SmallVec<[u32; 2]>;
@@ -38,9 +40,19 @@ pub(crate) struct Value {
     pub copies: Vec<Shards>,
     /// How it is to lie from its first use on: a value that a client is still sending is on one worker.
     pub wish: Option<Layout>,
+    /// How a plan over several workers made it; nothing for what was made where its operands are.
+    pub note: Option<Arc<Note>>,
+    /// Why it lies otherwise than it was made.
+    pub laid: Laid,
 }
 
 impl Value {
+    #[inline]
+    pub fn new(meta: Meta, number: u64, output: u8, shards: Shards) -> Self {
+        let (copies, wish, note, laid) = (Vec::new(), None, None, Laid::AsMade);
+        Self { meta, number, output, shards, copies, wish, note, laid }
+    }
+
     /// The only worker that holds it, where it is whole there and stays there.
     #[inline]
     pub fn single(&self) -> Option<u32> {

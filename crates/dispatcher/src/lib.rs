@@ -11,6 +11,7 @@ mod answers;
 mod control;
 mod departure;
 mod event;
+mod explain;
 mod failure;
 mod handle;
 mod motion;
@@ -21,6 +22,7 @@ mod session;
 mod worker;
 
 pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
+pub use explain::Motion;
 pub use plan::{Prices, PricesError};
 
 use event::number_of;
@@ -49,6 +51,8 @@ pub struct Dispatcher {
     moved_bytes: u64,
     prices: Prices,
     plans: plan::Plans,
+    /// What the plan that is being made brought elsewhere.
+    brought: explain::BroughtList,
 }
 
 impl Dispatcher {
@@ -197,6 +201,11 @@ impl Dispatcher {
         let value = self.sessions.get(&session).and_then(|state| state.value(slot));
         let copies = value.map(|value| value.copies.as_slice()).unwrap_or_default();
         copies.iter().map(|copy| copy.layout.to_string()).collect()
+    }
+
+    /// What a session's instructions moved, and what its plans over several workers needed.
+    pub fn motion_of(&self, session: SessionId) -> Option<Motion> {
+        self.sessions.get(&session).map(|state| state.motion)
     }
 
     /// What a session's signal means, as its client wrote it; `None` where nothing was configured.

@@ -11,6 +11,7 @@ mod redistribute;
 
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
+use crate::explain::Way;
 use crate::handle::{Shards, Slots};
 use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
@@ -116,7 +117,7 @@ impl Mover<'_> {
         word.operands.push(Operand::Value(Id::slot(slot)));
         word.attrs.extend([Attr::Int(i64::from(target)), Attr::Int(tag)]);
         self.send(source, &word);
-        self.core.count_moved(meta.bytes());
+        self.core.count_moved(self.session, Way::Transfer, meta.bytes());
         let attrs = [
             Attr::Int(i64::from(source)),
             Attr::Int(tag),

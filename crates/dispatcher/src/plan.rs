@@ -13,6 +13,7 @@ mod spread;
 mod words;
 
 pub(crate) use cache::Plans;
+pub(crate) use cost::real;
 pub use cost::{Prices, PricesError};
 
 use crate::Dispatcher;
@@ -161,7 +162,7 @@ impl Dispatcher {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         for (output, (id, (meta, shards))) in (0..).zip(instruction.outputs.iter().zip(results)) {
             if let Some(slot) = id.as_slot() {
-                let value = Value { meta, number, output, shards, copies: Vec::new(), wish: None };
+                let value = Value::new(meta, number, output, shards);
                 state.define(slot, value);
             }
         }

@@ -1,6 +1,7 @@
 //! One client's table of handles, its numbers and its failures.
 
 use crate::event::Fault;
+use crate::explain::Motion;
 use crate::failure::{Cause, Failure, Operands};
 use crate::handle::{Handle, Value};
 use crate::scope::Scopes;
@@ -30,6 +31,7 @@ pub(crate) struct Session {
     pub signals: BTreeMap<u32, Box<str>>,
     pub site_names: BTreeMap<u32, Box<str>>,
     pub scopes: Scopes,
+    pub motion: Motion,
     live_values: usize,
     live_bytes: u64,
 }
@@ -46,6 +48,7 @@ impl Session {
             signals: BTreeMap::new(),
             site_names: BTreeMap::new(),
             scopes: Scopes::default(),
+            motion: Motion::default(),
             live_values: 0,
             live_bytes: 0,
         }
@@ -81,6 +84,12 @@ impl Session {
     pub fn site_of(&self, number: u64) -> u32 {
         let place = usize::try_from(number).unwrap_or(0) % SITES_KEPT;
         self.sites.get(place).copied().unwrap_or(0)
+    }
+
+    /// The source position of an instruction that is not too long ago; nothing for 0, which is none.
+    pub fn site_kept(&self, number: u64) -> Option<u32> {
+        let age = usize::try_from(self.next_number.saturating_sub(number)).ok()?;
+        Some(self.site_of(number)).filter(|&site| site != 0 && age <= SITES_KEPT)
     }
 
     pub fn handle(&self, slot: u32) -> &Handle {

@@ -1,5 +1,6 @@
 //! What the dispatcher knows of a worker: whether it lives, and which of its slots are taken.
 
+use crate::explain::Way;
 use crate::handle::Value;
 use crate::plan::low_half;
 use crate::{Dispatcher, SessionId, WorkerIndex};
@@ -68,9 +69,12 @@ impl Dispatcher {
         tag
     }
 
-    /// Bytes that travel from worker to worker.
-    pub(crate) fn count_moved(&mut self, bytes: u64) {
+    /// Bytes that travel from worker to worker for a session, and how.
+    pub(crate) fn count_moved(&mut self, session: SessionId, way: Way, bytes: u64) {
         self.moved_bytes = self.moved_bytes.saturating_add(bytes);
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.motion.count(way, bytes);
+        }
     }
 
     /// An instruction of the plan's own, for the number that is being planned.

@@ -17,6 +17,9 @@ use crate::{Dims, Dtype, Op, rules::ErrorClass};
 /// waits for few microseconds behind one.
 pub const REPLY_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes of a `description`: a layout of 4,096 workers in uneven pieces has less, and a ring has room for it.
+pub const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
+
 /// One message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message<'a> {
@@ -50,6 +53,11 @@ pub enum Message<'a> {
     /// The sender closes the connection on purpose.
     Goodbye {
         reason: &'a str,
+    },
+    /// The answer of `describe`.
+    Description {
+        request: u64,
+        text: &'a str,
     },
 }
 
@@ -193,6 +201,7 @@ const WORKER_JOINED: u16 = wire::MESSAGE_CODE_FIRST | 7;
 const WORKER_LEFT: u16 = wire::MESSAGE_CODE_FIRST | 8;
 const GOODBYE: u16 = wire::MESSAGE_CODE_FIRST | 9;
 const PEER: u16 = wire::MESSAGE_CODE_FIRST | 0xa;
+const DESCRIPTION: u16 = wire::MESSAGE_CODE_FIRST | 0xb;
 
 impl Message<'_> {
     /// The code in the low half of the first word.
@@ -208,6 +217,7 @@ impl Message<'_> {
             Self::WorkerLeft { .. } => WORKER_LEFT,
             Self::Goodbye { .. } => GOODBYE,
             Self::Peer(_) => PEER,
+            Self::Description { .. } => DESCRIPTION,
         }
     }
 
@@ -224,6 +234,7 @@ impl Message<'_> {
             Self::WorkerLeft { .. } => "worker_left",
             Self::Goodbye { .. } => "goodbye",
             Self::Peer(_) => "peer",
+            Self::Description { .. } => "description",
         }
     }
 }
@@ -265,14 +276,18 @@ fn append(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> 
         }
         Message::WorkerLeft { index, reason } => {
             out.push(*index);
-            append_text(name, reason, out)
+            append_text(name, reason, TEXT_BYTES_MAX, out)
         }
-        Message::Goodbye { reason } => append_text(name, reason, out),
+        Message::Goodbye { reason } => append_text(name, reason, TEXT_BYTES_MAX, out),
+        Message::Description { request, text } => {
+            push_u64(out, *request);
+            append_text(name, text, DESCRIPTION_BYTES_MAX, out)
+        }
         Message::Peer(peer) => {
             out.push(peer.index);
             let (words, _) = peer.secret.0.as_chunks::<4>();
             out.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
-            append_text(name, peer.address, out)
+            append_text(name, peer.address, TEXT_BYTES_MAX, out)
         }
     }
 }
@@ -302,11 +317,16 @@ fn append_failure(
     out.push(failure.class.code().into());
     out.push(failure.op.map_or(0, |op| op.info().code.into()));
     out.push(failure.tag);
-    append_text(op, failure.text, out)
+    append_text(op, failure.text, TEXT_BYTES_MAX, out)
 }
 
-fn append_text(op: &'static str, text: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
-    if text.len() > TEXT_BYTES_MAX {
+fn append_text(
+    op: &'static str,
+    text: &str,
+    bytes_max: usize,
+    out: &mut Vec<u32>,
+) -> Result<(), EncodeError> {
+    if text.len() > bytes_max {
         return Err(EncodeError::TextTooLong { op, bytes: text.len() });
     }
     push_bytes(out, text.as_bytes());
@@ -352,6 +372,10 @@ fn body<'a>(code: u16, reader: &mut Reader<'a>) -> Result<Message<'a>, WireError
         }
         GOODBYE => Message::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
         PEER => Message::Peer(peer(reader)?),
+        DESCRIPTION => Message::Description {
+            request: reader.u64()?,
+            text: reader.text(DESCRIPTION_BYTES_MAX)?,
+        },
         _ => return Err(WireError { word: 0, reason: WireReason::UnknownCode(code) }),
     })
 }

@@ -138,6 +138,7 @@ fn said(
         | Message::Stats(_)
         | Message::WorkerJoined { .. }
         | Message::Peer(_)
-        | Message::WorkerLeft { .. } => Err(Breach::Message(message.name())),
+        | Message::WorkerLeft { .. }
+        | Message::Description { .. } => Err(Breach::Message(message.name())),
     }
 }

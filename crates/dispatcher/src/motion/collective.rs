@@ -1,6 +1,7 @@
 //! What the members of one line of a mesh do together.
 
 use super::Mover;
+use crate::explain::Way;
 use crate::handle::Slots;
 use crate::planted;
 use gt_protocol::placement::{Fold, Pieces};
@@ -19,7 +20,7 @@ impl Mover<'_> {
         let tag = Attr::Int(self.core.take_tag());
         let attrs = [group(line), Attr::Choice(fold.choice()), tag];
         // A ring's worth: each member sends and receives twice all but its own share.
-        self.count(line, meta.bytes().saturating_mul(2));
+        self.count(line, Way::AllReduce, meta.bytes().saturating_mul(2));
         self.together(line, Op::AllReduce, &attrs)
     }
 
@@ -34,7 +35,7 @@ impl Mover<'_> {
     ) -> Slots {
         let tag = Attr::Int(self.core.take_tag());
         let attrs = [group(line), Attr::Choice(fold.choice()), dim_attr(dim), sizes(pieces), tag];
-        self.count(line, meta.bytes());
+        self.count(line, Way::ReduceScatter, meta.bytes());
         self.together(line, Op::ReduceScatter, &attrs)
     }
 
@@ -49,7 +50,7 @@ impl Mover<'_> {
                 }
             }
         }
-        self.count(line, meta.bytes());
+        self.count(line, Way::AllGather, meta.bytes());
         self.together(line, Op::AllGather, &[members, dim_attr(dim), lengths, tag])
     }
 
@@ -63,7 +64,7 @@ impl Mover<'_> {
     ) -> Slots {
         let tag = Attr::Int(self.core.take_tag());
         let attrs = [group(line), dim_attr(from), sizes(held), dim_attr(to), sizes(wanted), tag];
-        self.count(line, meta.bytes());
+        self.count(line, Way::AllToAll, meta.bytes());
         self.together(line, Op::AllToAll, &attrs)
     }
 
@@ -82,9 +83,9 @@ impl Mover<'_> {
     }
 
     /// All members of a line together move the bytes of all but one share.
-    fn count(&mut self, line: &Line, bytes: u64) {
+    fn count(&mut self, line: &Line, way: Way, bytes: u64) {
         let others = u64::try_from(line.len()).unwrap_or(1).saturating_sub(1);
-        self.core.count_moved(bytes.saturating_mul(others));
+        self.core.count_moved(self.session, way, bytes.saturating_mul(others));
     }
 }
 

@@ -81,7 +81,7 @@ impl Default for Prices {
     clippy::cast_precision_loss,
     reason = "an estimate: the last bits do not matter"
 )]
-fn real(count: u64) -> f64 {
+pub(crate) fn real(count: u64) -> f64 {
     count as f64
 }
 

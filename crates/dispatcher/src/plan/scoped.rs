@@ -3,6 +3,7 @@
 use super::spread::Run;
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
+use crate::explain::Why;
 use crate::handle::Shards;
 use crate::motion::Mover;
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement, Placements};
@@ -108,8 +109,13 @@ impl Dispatcher {
             payload: instruction.payload,
             consumes: 0,
         };
+        let before = self.motion(session);
+        self.brought.clear();
         match Mover::new(self, session, sink).create(run, &layout) {
-            Ok(placed) => self.define_values(session, instruction, number, placed),
+            Ok(placed) => {
+                self.define_values(session, instruction, number, placed);
+                self.note(session, instruction, Why::Scope, before);
+            }
             Err(error) => self.fail(session, instruction, number, &error, sink),
         }
     }
@@ -149,6 +155,7 @@ impl Dispatcher {
             let wish = self.value_mut(session, slot).and_then(|value| value.wish.take());
             if let Some(layout) = wish {
                 self.lay(session, slot, &layout, sink);
+                self.note_laid(session, slot, None);
             }
         }
     }
@@ -196,6 +203,7 @@ impl Dispatcher {
         let layout = laid(scope, mesh, &dims, turned);
         if !layout.is_whole() || elsewhere {
             self.lay(session, slot, &layout, sink);
+            self.note_laid(session, slot, Some(instruction.signal));
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::cache::{Key, Plan};
 use super::choose::{Asked, Choice, Lies, choose};
 use crate::event::{SessionId, Sink};
+use crate::explain::{Laid, Why};
 use crate::handle::{Shards, Slots};
 use crate::motion::{Brought, Mover};
 use crate::{Dispatcher, planted};
@@ -65,9 +66,14 @@ impl Dispatcher {
             payload: instruction.payload,
             consumes: instruction.consumes,
         };
+        let before = self.motion(session);
+        self.brought.clear();
         let placed = Mover::new(self, session, sink).run(run, &operands, mesh);
         match placed {
-            Ok(placed) => self.define_values(session, instruction, number, placed),
+            Ok(placed) => {
+                self.define_values(session, instruction, number, placed);
+                self.note(session, instruction, Why::Spread, before);
+            }
             Err(error) => self.fail(session, instruction, number, &error, sink),
         }
     }
@@ -261,6 +267,7 @@ impl Mover<'_> {
             brought.push(match given {
                 Given::Value(held) if is_named_once(held, operands) => {
                     let held = self.refreshed(held);
+                    self.core.note_brought(held.slot, self.session, need);
                     Some(self.bring(&held, need))
                 }
                 // The other operand still needs it as it lies.
@@ -325,16 +332,26 @@ impl Mover<'_> {
         if need.is_whole() && (from.layout.is_whole() || from.layout.is_partial()) {
             return Brought { slots: self.make_whole(held.meta, from, slot, need), owned: false };
         }
-        if from.layout.is_partial() && from.layout.mesh() == need.mesh() {
-            // The fold is remembered too: it is smaller, and the next reader needs no other.
-            let brought = self.redistribute(held.meta, from, need);
-            if brought.owned {
-                let shards = Shards { layout: need.clone(), slots: brought.slots.clone() };
-                self.replace(slot, shards);
-            }
+        self.settle(held.meta, from, slot, need)
+    }
+
+    /// The session's value as `need` says. Where it is partial the fold is remembered: it is smaller, and the next reader
+    /// needs no other.
+    pub(crate) fn settle(
+        &mut self,
+        meta: Meta,
+        from: &Shards,
+        slot: u32,
+        need: &Layout,
+    ) -> Brought {
+        let brought = self.redistribute(meta, from, need);
+        let folded = from.layout.is_partial();
+        if folded && from.layout.mesh() == need.mesh() && brought.owned {
+            let shards = Shards { layout: need.clone(), slots: brought.slots.clone() };
+            self.replace(slot, shards);
             return Brought { owned: false, ..brought };
         }
-        self.redistribute(held.meta, from, need)
+        brought
     }
 
     /// Whole on every member of `need`, and remembered so.
@@ -366,9 +383,11 @@ impl Mover<'_> {
                 None => self.transfer(source, held, member, meta),
             });
         }
+        let planning = self.core.planning;
         if !planted::REPLICA_FORGOTTEN
             && let Some(value) = self.core.value_mut(self.session, slot)
         {
+            value.laid = Laid::For(planning);
             value.shards = Shards { layout: need.clone(), slots: slots.clone() };
         }
         slots
@@ -376,8 +395,10 @@ impl Mover<'_> {
 
     /// The session's value lies otherwise from now on.
     pub(crate) fn replace(&mut self, slot: u32, shards: Shards) {
+        let planning = self.core.planning;
         let Some(value) = self.core.value_mut(self.session, slot) else { return };
         let old = std::mem::replace(&mut value.shards, shards);
+        value.laid = Laid::For(planning);
         self.free_shards(&old);
     }
 }

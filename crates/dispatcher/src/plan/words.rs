@@ -63,9 +63,7 @@ impl Dispatcher {
         (*tag, *flags) = (low_half(number), *flags & 0xffff);
         let held = worker.take_slot();
         let shards = Shards { layout, slots: smallvec![held] };
-        let value =
-            Value { meta: *meta, number, output: 0, shards, copies: Vec::new(), wish: None };
-        state.define(*slot, value);
+        state.define(*slot, Value::new(*meta, number, 0, shards));
         *slot = held;
         sink.words(index, words);
         Some(())

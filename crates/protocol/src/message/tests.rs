@@ -37,6 +37,7 @@ fn every_message<'a>(
         Message::WorkerLeft { index, reason },
         Message::Goodbye { reason },
         Message::Peer(Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason }),
+        Message::Description { request, text: reason },
     ]
 }
 
@@ -89,7 +90,7 @@ proptest! {
     #[test]
     fn random_words_never_panic(
         mut words in prop::collection::vec(prop_oneof![any::<u32>(), 0..10_u32], 0..40),
-        code in REPLY..=GOODBYE,
+        code in REPLY..=DESCRIPTION,
     ) {
         let length = u32::try_from(words.len()).unwrap();
         if let Some(first) = words.first_mut() {

@@ -49,6 +49,11 @@ impl Pieces {
         Self::blocked(size, 1, members)
     }
 
+    /// Whether they are what [`Self::even`] makes.
+    pub fn is_even(&self) -> bool {
+        *self == Self::even(self.total(), self.len())
+    }
+
     /// `size` indexes are `blocks` equal blocks, each cut over the members: a fused projection of query, key and value
     /// is cut on heads inside each of the three. One block where they do not divide the size.
     pub fn blocked(size: i64, blocks: i64, members: usize) -> Self {

@@ -1,7 +1,9 @@
 //! Layouts as text: `shard(0)@[0,1]`, `shard(0),replicate@[[0,1],[2,3]]`, `partial(sum)@[4,5]`.
 //!
 //! Pieces that are not even are written out, member by member: `shard(0)[0:3|3:7]@[0,1]`; a member's several intervals
-//! are joined by `+`. When reading, `shard(1,blocks=3)` stands for the pieces of three blocks.
+//! are joined by `+`. When reading, `shard(1,blocks=3)` stands for the pieces of three blocks; where a text says how a
+//! value is to lie from now on, `keep` stands for how it lies already along this dimension of the same mesh, and `fold`
+//! for that where it is not partial, else for `replicate`.
 
 use super::{
     Fold, Interval, Intervals, Layout, MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh, Pieces, Placement,
@@ -38,7 +40,7 @@ impl fmt::Display for Placement {
             Self::Partial(fold) => write!(out, "partial({fold})"),
             Self::Shard { dim, pieces } => {
                 write!(out, "shard({dim})")?;
-                if *pieces == Pieces::even(pieces.total(), pieces.len()) {
+                if pieces.is_even() {
                     return Ok(());
                 }
                 write!(out, "[{pieces}]")
@@ -97,11 +99,19 @@ impl Layout {
     /// # Errors
     /// What is wrong with it: a peer's text is never trusted.
     pub fn parse(text: &str, dims: &Dims) -> Result<Self, LayoutError> {
-        parse(text, dims).map_err(|what| LayoutError { text: text.to_owned(), what })
+        parse(text, dims, None).map_err(|what| LayoutError { text: text.to_owned(), what })
+    }
+
+    /// The layout that `text` describes for a tensor of shape `dims` that lies as `lies`.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn parse_over(text: &str, dims: &Dims, lies: &Self) -> Result<Self, LayoutError> {
+        parse(text, dims, Some(lies)).map_err(|what| LayoutError { text: text.to_owned(), what })
     }
 }
 
-fn parse(text: &str, dims: &Dims) -> Result<Layout, String> {
+fn parse(text: &str, dims: &Dims, lies: Option<&Layout>) -> Result<Layout, String> {
     let (placements, mesh) = text.split_once('@').ok_or("`@` and the workers are missing")?;
     let mesh = parse_mesh(mesh)?;
     let mut list = Placements::new();
@@ -109,7 +119,11 @@ fn parse(text: &str, dims: &Dims) -> Result<Layout, String> {
         if list.len() == mesh.rank() {
             return Err(format!("more placements than the {} dimensions of the mesh", mesh.rank()));
         }
-        list.push(parse_placement(word, dims, mesh.size(list.len()))?);
+        let kept = lies.and_then(|lies| kept(word, lies, &mesh, list.len()));
+        list.push(match kept {
+            Some(placement) => placement,
+            None => parse_placement(word, dims, mesh.size(list.len()))?,
+        });
     }
     if list.len() != mesh.rank() {
         return Err(format!("{} placements for a mesh of {} dimensions", list.len(), mesh.rank()));
@@ -133,6 +147,18 @@ fn parse(text: &str, dims: &Dims) -> Result<Layout, String> {
         return Err(format!("partial({first}) and partial({other}): one layout has one fold"));
     }
     Ok(Layout::new(mesh, list))
+}
+
+/// What `keep` and `fold` stand for along a dimension of `mesh`.
+fn kept(word: &str, lies: &Layout, mesh: &Mesh, axis: usize) -> Option<Placement> {
+    let folds = match word.trim() {
+        "keep" => false,
+        "fold" => true,
+        _ => return None,
+    };
+    let lies = lies.placements().get(axis).filter(|_| lies.mesh() == mesh);
+    let placement = lies.filter(|placement| !(folds && placement.is_partial()));
+    Some(placement.cloned().unwrap_or_default())
 }
 
 /// The words between commas that stand in no bracket.

@@ -4,6 +4,7 @@
 use super::call::Call;
 use super::shape::{with_size, wrap_dim};
 use super::{Inferred, Outputs, Rule, RuleError, Table, one, row};
+use crate::placement::Layout;
 use crate::{Attr, Meta, Op};
 
 static RULES: Table<Rule> = &[
@@ -17,6 +18,8 @@ static RULES: Table<Rule> = &[
     (Op::Configure, nothing),
     (Op::Boundary, nothing),
     (Op::Distribute, distribute),
+    (Op::Describe, nothing),
+    (Op::Piece, piece),
     (Op::AllReduce, same),
     (Op::AllGather, all_gather),
     (Op::Send, send),
@@ -70,6 +73,23 @@ fn distribute(call: &Call<'_>) -> Inferred {
         wrap_dim(*dim, value.dims.len())?;
     }
     one(*value)
+}
+
+fn piece(call: &Call<'_>) -> Inferred {
+    let value = call.tensor(0)?;
+    let (Attr::Text(text), member) = (call.attr(0), call.integer(1)?) else {
+        return Err(RuleError::runtime("piece: the layout is missing"));
+    };
+    let layout = Layout::parse(text, &value.dims)
+        .map_err(|error| RuleError::runtime(format!("piece: {error}")))?;
+    let members = layout.mesh().len();
+    let place = usize::try_from(member).ok().filter(|&place| place < members);
+    let Some(place) = place else {
+        return Err(RuleError::index(format!(
+            "piece: member {member} of a mesh of {members} members"
+        )));
+    };
+    one(Meta::new(value.dtype, layout.local_dims(&value.dims, place)))
 }
 
 fn all_gather(call: &Call<'_>) -> Inferred {

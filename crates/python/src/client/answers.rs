@@ -26,6 +26,7 @@ pub(crate) enum Answer {
     Waiting(Piece),
     Read(Piece),
     Done(Vec<Stats>),
+    Described(String),
     Failed(Failed),
 }
 
@@ -71,7 +72,7 @@ impl Answers {
     pub(crate) fn take(&mut self, request: u64) -> Option<Answer> {
         match self.open.get(&request) {
             None | Some(Answer::Waiting(_)) => None,
-            Some(Answer::Read(_) | Answer::Done(_) | Answer::Failed(_)) => {
+            Some(Answer::Read(_) | Answer::Done(_) | Answer::Described(_) | Answer::Failed(_)) => {
                 self.open.remove(&request)
             }
         }
@@ -199,6 +200,11 @@ impl Answers {
                 self.workers.remove(index);
             }
             Message::Goodbye { reason } => self.closed = Some((*reason).to_owned()),
+            Message::Description { request, text } => {
+                if self.open.contains_key(request) {
+                    self.open.insert(*request, Answer::Described((*text).to_owned()));
+                }
+            }
             Message::StatsRequest { .. } | Message::Peer(_) => {}
         }
     }

@@ -141,6 +141,38 @@ pub(crate) fn run(
     pass(root.py(), &[(Arc::clone(&root.get().var), seed)], &[], keep, create).map(|_| ())
 }
 
+/// The gradient that arrives at `root`: a tensor as given, or a number for what has one element.
+pub(crate) fn seed<'py>(
+    root: &Bound<'py, Tensor>,
+    given: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = root.py();
+    if let Ok(tensor) = given.cast::<Tensor>() {
+        return Ok(tensor.clone());
+    }
+    let meta = root.get().var.meta(py);
+    match given.extract::<f64>() {
+        Ok(scale) if meta.elements() == 1 => {
+            let scale = Attr::Scalar(gt_protocol::Scalar::Float(scale));
+            let attrs = smallvec![Attr::Ints(meta.dims), scale, Attr::Dtype(meta.dtype)];
+            emit::tensor(py, Op::Full, &[], attrs)
+        }
+        Ok(_) => Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            format!("backward: a number scales the gradient of one element only, not of {meta}"),
+        )),
+        Err(_) => Err(errors::mistake(
+            py,
+            ErrorClass::Type,
+            format!(
+                "gradients can be either Tensors, numbers or None, but got {}",
+                given.get_type().name()?
+            ),
+        )),
+    }
+}
+
 /// Gradients of `roots` for `targets`; without targets the leaves' `.grad` accumulate.
 pub(crate) fn pass(
     py: Python<'_>,

@@ -65,8 +65,6 @@ pub(crate) trait Door: Send {
     fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers);
     /// One line for people: where this leads.
     fn describe(&self) -> String;
-    /// Layout of a slot as the trace prints it, where the door can know it.
-    fn layout_of(&self, slot: u32) -> Option<String>;
     /// Counters by name.
     fn counters(&self) -> Vec<(&'static str, u64)>;
     /// Ends the connection and the processes that this door started.

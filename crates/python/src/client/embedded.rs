@@ -205,10 +205,6 @@ impl Door for Embedded {
         format!("embedded dispatcher, {workers} worker(s), backend {}", self.backend)
     }
 
-    fn layout_of(&self, slot: u32) -> Option<String> {
-        self.core.layout_of(self.session, slot)
-    }
-
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let held = self.core.statistics();
         let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);

@@ -6,9 +6,9 @@ use super::dtype::{DtypeArg, PyDtype};
 use super::emit::{self, Arg};
 use super::tensor::{Tensor, as_arg, assign, cast, fill, set_size_class};
 use super::{
-    backward, errors, read, runtime, saved, signal, spawn, tape, trace, update, upload, views,
+    backward, errors, placing, read, runtime, saved, signal, spawn, tape, trace, update, upload,
+    views,
 };
-use gt_protocol::placement::Layout;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -67,11 +67,10 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;
     module.add_function(wrap_pyfunction!(stats, module)?)?;
     module.add_function(wrap_pyfunction!(worker_stats, module)?)?;
-    module.add_function(wrap_pyfunction!(layout, module)?)?;
     module.add_function(wrap_pyfunction!(unread_failures, module)?)?;
     module.add_function(wrap_pyfunction!(trace::print_tape, module)?)?;
     module.add_function(wrap_pyfunction!(configure, module)?)?;
-    module.add_function(wrap_pyfunction!(distribute, module)?)?;
+    placing::register(module)?;
     module.add_function(wrap_pyfunction!(op_table, module)?)?;
     module.add_function(wrap_pyfunction!(update::sgd_step, module)?)?;
     module.add_function(wrap_pyfunction!(update::adamw_step, module)?)?;
@@ -460,16 +459,6 @@ fn worker_count(py: Python<'_>) -> PyResult<usize> {
     }
 }
 
-/// Where a tensor lies: `shard(0)@[0,1]`.
-#[pyfunction]
-fn layout(tensor: &Bound<'_, Tensor>) -> PyResult<Option<String>> {
-    let py = tensor.py();
-    let value = tensor.get().var.resolve(py)?.value;
-    Ok(runtime::with(py, |runtime| {
-        runtime.door.as_ref().and_then(|door| door.layout_of(value.slot))
-    }))
-}
-
 /// Texts of failures that nobody has read.
 #[pyfunction]
 fn unread_failures(py: Python<'_>) -> Vec<String> {
@@ -483,39 +472,6 @@ fn unread_failures(py: Python<'_>) -> Vec<String> {
         texts.insert(0, format!("{more} earlier ones, whose texts were not kept"));
     }
     texts
-}
-
-/// The same tensor spread over workers: as the text of a layout says, or over all of them, cut along `dim` or whole.
-#[pyfunction]
-#[pyo3(signature = (tensor, dim=None, layout=None))]
-fn distribute<'py>(
-    py: Python<'py>,
-    tensor: &Bound<'py, Tensor>,
-    dim: Option<i64>,
-    layout: Option<&str>,
-) -> PyResult<Bound<'py, Tensor>> {
-    let var = &tensor.get().var;
-    let meta = var.meta(py);
-    let rank = meta.dims.len();
-    if let Some(text) = layout {
-        let layout = Layout::parse(text, &meta.dims).map_err(|error| {
-            errors::mistake(py, ErrorClass::Value, format!("distribute: {error}"))
-        })?;
-        let attrs = smallvec![Attr::Absent, Attr::Text(layout.to_string().into())];
-        return emit::tensor(py, Op::Distribute, &[Arg::Var(var)], attrs);
-    }
-    let dim = match dim {
-        None => Attr::Absent,
-        Some(_) if rank == 0 => {
-            return Err(errors::mistake(
-                py,
-                ErrorClass::Index,
-                "distribute: a 0-d tensor has no dimension to cut",
-            ));
-        }
-        Some(dim) => Attr::Int(i64::try_from(views::dim_of(py, dim, rank)?).unwrap_or(0)),
-    };
-    emit::tensor(py, Op::Distribute, &[Arg::Var(var)], smallvec![dim, Attr::Absent])
 }
 
 /// A row as Python sees it.

@@ -20,6 +20,7 @@ mod gil_cell;
 mod indexing;
 mod interface;
 mod methods;
+mod placing;
 mod read;
 mod ring_door;
 mod runtime;

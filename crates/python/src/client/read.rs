@@ -22,11 +22,7 @@ fn elements(py: Python<'_>, var: &Arc<Var>, start: i64, count: i64) -> PyResult<
     let resolved = var.resolve(py)?;
     runtime::prepare(py)?;
     if resolved.value.epoch != runtime::epoch() {
-        return Err(errors::mistake(
-            py,
-            ErrorClass::Runtime,
-            "read: the tensor belongs to another session (gt.connect or gt.disconnect was called since)",
-        ));
+        return Err(other_session(py, "read"));
     }
     let request = runtime::with(py, |runtime| {
         let request = runtime.answers.open(u64::try_from(start).unwrap_or(0));
@@ -48,7 +44,7 @@ fn elements(py: Python<'_>, var: &Arc<Var>, start: i64, count: i64) -> PyResult<
             runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
             Err(errors::of_failure(py, &failed))
         }
-        Answer::Done(_) | Answer::Waiting(_) => {
+        Answer::Done(_) | Answer::Described(_) | Answer::Waiting(_) => {
             Err(errors::connection_lost(py, "the dispatcher answered another question"))
         }
     }
@@ -155,6 +151,61 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
     }
 }
 
+/// What `describe` may be asked, in the order of its row's choice.
+#[derive(Clone, Copy)]
+pub(crate) enum Question {
+    Layout,
+    Explanation,
+    Counters,
+}
+
+/// The dispatcher's words on a tensor, or on the session.
+pub(crate) fn describe(py: Python<'_>, var: Option<&Arc<Var>>, what: Question) -> PyResult<String> {
+    let resolved = var.map(|var| var.resolve(py)).transpose()?;
+    runtime::prepare(py)?;
+    if resolved.as_ref().is_some_and(|resolved| resolved.value.epoch != runtime::epoch()) {
+        return Err(other_session(py, "describe"));
+    }
+    let request = runtime::with(py, |runtime| {
+        let request = runtime.answers.open(0);
+        let mut word = Instruction::new(Op::Describe);
+        word.operands.push(
+            resolved
+                .as_ref()
+                .map_or(Operand::Absent, |resolved| Operand::Value(Id::slot(resolved.value.slot))),
+        );
+        let what = match what {
+            Question::Layout => 0,
+            Question::Explanation => 1,
+            Question::Counters => 2,
+        };
+        word.attrs.push(Attr::Int(i64::try_from(request).unwrap_or(0)));
+        word.attrs.push(Attr::Choice(what));
+        word.tag = runtime.site(py);
+        runtime.send(&word).map(|()| request)
+    })?;
+    match runtime::wait(py, request)? {
+        Answer::Described(text) => Ok(text),
+        Answer::Failed(failed) => {
+            runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
+            Err(errors::of_failure(py, &failed))
+        }
+        Answer::Done(_) | Answer::Read(_) | Answer::Waiting(_) => {
+            Err(errors::connection_lost(py, "the dispatcher answered another question"))
+        }
+    }
+}
+
+fn other_session(py: Python<'_>, what: &str) -> PyErr {
+    errors::mistake(
+        py,
+        ErrorClass::Runtime,
+        format!(
+            "{what}: the tensor belongs to another session (gt.connect or gt.disconnect was called since)"
+        ),
+    )
+}
+
 /// Counters of every worker: (values, bytes, peak bytes, executed instructions).
 pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
     runtime::prepare(py)?;
@@ -174,7 +225,7 @@ pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u64, u64, u64, u64)>
             .map(|stat| (stat.values, stat.bytes, stat.bytes_peak, stat.executed))
             .collect()),
         Answer::Failed(failed) => Err(errors::of_failure(py, &failed)),
-        Answer::Read(_) | Answer::Waiting(_) => {
+        Answer::Read(_) | Answer::Described(_) | Answer::Waiting(_) => {
             Err(errors::connection_lost(py, "the dispatcher answered another question"))
         }
     }

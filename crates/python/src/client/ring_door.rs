@@ -108,10 +108,6 @@ impl Door for RingDoor {
         format!("dispatcher at {}, by shared memory", self.address)
     }
 
-    fn layout_of(&self, _slot: u32) -> Option<String> {
-        None
-    }
-
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -171,10 +171,6 @@ impl Door for TcpDoor {
         format!("dispatcher at {}, by TCP", self.shared.address)
     }
 
-    fn layout_of(&self, _slot: u32) -> Option<String> {
-        None
-    }
-
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -580,11 +580,12 @@ impl Tensor {
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false))]
     fn backward(
         slf: &Bound<'_, Self>,
-        gradient: Option<Bound<'_, Self>>,
+        gradient: Option<Bound<'_, PyAny>>,
         retain_graph: Option<bool>,
         create_graph: bool,
     ) -> PyResult<()> {
         let keep = retain_graph.unwrap_or(create_graph);
+        let gradient = gradient.map(|given| backward::seed(slf, &given)).transpose()?;
         backward::run(slf, gradient, keep, create_graph)
     }
 

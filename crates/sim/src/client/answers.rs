@@ -39,7 +39,10 @@ impl Client {
                 other => Err(format!("stats for request {}, which is {other:?}", stats.request)),
             },
             Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => Ok(()),
-            Message::StatsRequest { .. } | Message::Peer(_) | Message::Goodbye { .. } => {
+            Message::StatsRequest { .. }
+            | Message::Peer(_)
+            | Message::Goodbye { .. }
+            | Message::Description { .. } => {
                 Err(format!("{} is no message to a client", message.name()))
             }
         }
@@ -57,7 +60,10 @@ impl Client {
                 own.contains(request) && failure.session == session
             }
             Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => true,
-            Message::StatsRequest { .. } | Message::Peer(_) | Message::Goodbye { .. } => false,
+            Message::StatsRequest { .. }
+            | Message::Peer(_)
+            | Message::Goodbye { .. }
+            | Message::Description { .. } => false,
         };
         if right { Ok(()) } else { Err(format!("a message that is another's: {message:?}")) }
     }

@@ -1,0 +1,61 @@
+"""Meshes, layouts and collectives, for one program that speaks for all workers.
+
+A tensor is its whole value wherever its pieces are. A collective changes where they are, never what
+the value is; everything here can be left out of a program, and the numbers stay the same.
+"""
+
+from gt.distributed.collective import (
+    ReduceOp,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    gather,
+    reduce_scatter,
+    scatter,
+    send,
+)
+from gt.distributed.explanation import Explanation
+from gt.distributed.layout import Layout, Partial, Placement, Replicate, Shard
+from gt.distributed.mesh import DeviceMesh, ProcessGroup
+from gt.distributed.methods import DTensor, distribute
+from gt.distributed.work import Work
+from gt.distributed.world import (
+    barrier,
+    destroy_process_group,
+    get_rank,
+    get_world_size,
+    init_process_group,
+    is_available,
+    is_initialized,
+)
+
+__all__ = [
+    "DTensor",
+    "DeviceMesh",
+    "Explanation",
+    "Layout",
+    "Partial",
+    "Placement",
+    "ProcessGroup",
+    "ReduceOp",
+    "Replicate",
+    "Shard",
+    "Work",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "destroy_process_group",
+    "distribute",
+    "gather",
+    "get_rank",
+    "get_world_size",
+    "init_process_group",
+    "is_available",
+    "is_initialized",
+    "reduce_scatter",
+    "scatter",
+    "send",
+]

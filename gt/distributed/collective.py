@@ -1,0 +1,214 @@
+"""Collectives, for one program that speaks for all workers.
+
+A tensor is its whole value, wherever its pieces are; a collective changes where they are and never
+what the value is. So a sum that is made twice by hand is not added twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, overload
+
+from gt import _core
+from gt._core import Tensor
+from gt.distributed.layout import Layout, Partial, Placement, Replicate
+from gt.distributed.mesh import DeviceMesh, ProcessGroup
+from gt.distributed.work import Work
+from gt.errors import InvalidValue
+
+OPS = ("sum", "max", "min", "prod")
+
+
+class ReduceOp:
+    """PyTorch's names of the folds."""
+
+    SUM, MAX, MIN, PRODUCT = OPS
+
+
+@overload
+def all_reduce(
+    x: Tensor, op: str = ..., group: ProcessGroup | None = ..., async_op: Literal[False] = ...
+) -> Tensor: ...
+@overload
+def all_reduce(
+    x: Tensor, op: str = ..., group: ProcessGroup | None = ..., *, async_op: Literal[True]
+) -> Work: ...
+def all_reduce(
+    x: Tensor, op: str = "sum", group: ProcessGroup | None = None, async_op: bool = False
+) -> Tensor | Work:
+    """Fold the members' contributions: what is partial becomes whole on each member.
+
+    A tensor that is not partial is whole already, and is returned as it is: parameters and
+    gradients that every worker holds need no call, and one too many adds nothing.
+
+    Args:
+        x: Any tensor.
+        op: How its contributions are folded; anything but the way that they were made is refused.
+        group: `mesh["tp"]` or `mesh.get_process_group("tp")`; every dimension of x's mesh if not
+            given.
+        async_op: Return a `Work` whose `wait()` is the result.
+
+    Raises:
+        InvalidValue: The contributions of x are to be folded otherwise, or lie on another mesh.
+    """
+    if op not in OPS:
+        raise InvalidValue(
+            f"all_reduce: op is one of {', '.join(OPS)}, not {op!r}; "
+            "for a mean divide by get_world_size()"
+        )
+
+    def whole(placement: Placement) -> Placement:
+        if not isinstance(placement, Partial):
+            return placement
+        if placement.op != op:
+            raise InvalidValue(f"all_reduce: {x.layout} is the {placement.op} of its parts")
+        return Replicate()
+
+    return _done(_changed(x, group, whole), async_op=async_op)
+
+
+@overload
+def all_gather(
+    x: Tensor, group: ProcessGroup | None = ..., async_op: Literal[False] = ...
+) -> Tensor: ...
+@overload
+def all_gather(x: Tensor, group: ProcessGroup | None = ..., *, async_op: Literal[True]) -> Work: ...
+def all_gather(
+    x: Tensor, group: ProcessGroup | None = None, async_op: bool = False
+) -> Tensor | Work:
+    """Make a tensor whole on every member of the group; what is partial is folded too."""
+    return _done(_changed(x, group, lambda _: Replicate()), async_op=async_op)
+
+
+@overload
+def reduce_scatter(
+    x: Tensor,
+    dim: int = ...,
+    op: str = ...,
+    group: ProcessGroup | None = ...,
+    async_op: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def reduce_scatter(
+    x: Tensor,
+    dim: int = ...,
+    op: str = ...,
+    group: ProcessGroup | None = ...,
+    *,
+    async_op: Literal[True],
+) -> Work: ...
+def reduce_scatter(
+    x: Tensor,
+    dim: int = 0,
+    op: str = "sum",
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Tensor | Work:
+    """Fold the members' contributions, and leave each member its piece of `dim`.
+
+    What is not partial is only cut.
+    """
+    for placement in x.layout.placements:
+        if isinstance(placement, Partial) and placement.op != op:
+            raise InvalidValue(f"reduce_scatter: {x.layout} is the {placement.op} of its parts")
+    return _done(_cut(x, dim, group), async_op=async_op)
+
+
+@overload
+def all_to_all(
+    x: Tensor, dim: int, group: ProcessGroup | None = ..., async_op: Literal[False] = ...
+) -> Tensor: ...
+@overload
+def all_to_all(
+    x: Tensor, dim: int, group: ProcessGroup | None = ..., *, async_op: Literal[True]
+) -> Work: ...
+def all_to_all(
+    x: Tensor, dim: int, group: ProcessGroup | None = None, async_op: bool = False
+) -> Tensor | Work:
+    """Cut along `dim` what was cut along another dimension: from sequence to heads, say."""
+    return _done(_cut(x, dim, group), async_op=async_op)
+
+
+@overload
+def broadcast(
+    x: Tensor,
+    src: int = ...,
+    group: ProcessGroup | DeviceMesh | None = ...,
+    async_op: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def broadcast(
+    x: Tensor,
+    src: int = ...,
+    group: ProcessGroup | DeviceMesh | None = ...,
+    *,
+    async_op: Literal[True],
+) -> Work: ...
+def broadcast(
+    x: Tensor,
+    src: int = 0,
+    group: ProcessGroup | DeviceMesh | None = None,
+    async_op: bool = False,
+) -> Tensor | Work:
+    """Hold a tensor whole on every worker, or on every one of a mesh.
+
+    Args:
+        src: Accepted and not needed: all copies of a tensor are equal.
+    """
+    del src
+    if group is None:
+        return _done(_core.distribute(x), async_op=async_op)
+    mesh = group.mesh if isinstance(group, ProcessGroup) else group
+    return _done(_core.distribute(x, None, Layout(mesh, x.shape).text), async_op=async_op)
+
+
+def scatter(x: Tensor, dim: int = 0, group: ProcessGroup | None = None) -> Tensor:
+    """Leave each member of the group (all workers if not given) its piece of `dim`."""
+    return _cut(x, dim, group)
+
+
+def send(x: Tensor, dst: int) -> Tensor:
+    """Bring a tensor to worker `dst`, whole.
+
+    The tensor that is returned is the one that lies there, so nobody has to receive it.
+    """
+    return _core.distribute(x, None, f"replicate@[{int(dst)}]")
+
+
+def gather(x: Tensor, dst: int = 0) -> Tensor:
+    """Bring the pieces of a tensor together on worker `dst`; `send` under PyTorch's other name."""
+    return send(x, dst)
+
+
+def _done(result: Tensor, *, async_op: bool) -> Tensor | Work:
+    return Work(result) if async_op else result
+
+
+def _cut(x: Tensor, dim: int, group: ProcessGroup | None) -> Tensor:
+    """Along the group, or along the last dimension of the mesh that x lies on."""
+    layout = x.layout
+    if group is None and layout.mesh.size() == 1:
+        return _core.distribute(x, dim)
+    mesh = layout.mesh if group is None else group.mesh
+    axes = (mesh.ndim - 1,) if group is None else group.axes
+    target = Layout(ProcessGroup(mesh, axes), x.shape, dim)
+    if layout.mesh != mesh:
+        return _core.distribute(x, None, target.text)
+    (axis,) = axes
+    return _core.distribute(x, None, layout.replaced(axis, target.placements[axis]).text)
+
+
+def _changed(
+    x: Tensor, group: ProcessGroup | None, change: Callable[[Placement], Placement]
+) -> Tensor:
+    """x with other placements along the group; x itself where nothing changes."""
+    layout = x.layout
+    if group is not None and layout.mesh != group.mesh:
+        if layout.is_replicated:
+            return x
+        raise InvalidValue(f"{layout} does not lie on {group.mesh!r}; x.redistribute(layout) first")
+    axes = range(layout.mesh.ndim) if group is None else group.axes
+    target = layout
+    for axis in axes:
+        target = target.replaced(axis, change(target.placements[axis]))
+    return x if target == layout else _core.distribute(x, None, target.text)

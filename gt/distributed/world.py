@@ -1,0 +1,47 @@
+"""Who takes part: the workers of the session, and one program that speaks for them."""
+
+import gt
+from gt import _core
+from gt.distributed.mesh import ProcessGroup
+
+
+def get_world_size(group: ProcessGroup | None = None) -> int:
+    """How many workers the session has, or a group's line has. Starts them at the first call."""
+    if group is not None:
+        return group.size()
+    gt.init()
+    return _core.session_counters()["workers"]
+
+
+def get_rank(group: ProcessGroup | None = None) -> int:  # noqa: ARG001 - PyTorch's
+    """0, always: there is one program, not one for each worker, and what only rank 0 does it does.
+
+    `if get_rank() == 0: save()` is right as it stands; `data[get_rank()::get_world_size()]` is not:
+    give the program all the data, and `gt.distribute` it.
+    """
+    return 0
+
+
+def is_available() -> bool:
+    """Always true."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether a session is open: the first operation opens one, and so does init_process_group."""
+    return _core.is_connected()
+
+
+def init_process_group(*ignored: object, **also_ignored: object) -> None:
+    """Start the workers; PyTorch's arguments are accepted and not needed."""
+    del ignored, also_ignored
+    gt.init()
+
+
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
+    """Accepted; the session ends with the program, or by gt.disconnect()."""
+
+
+def barrier(group: ProcessGroup | None = None) -> None:  # noqa: ARG001 - PyTorch's
+    """Wait until everything emitted so far has run; raises a failure that nobody has read."""
+    gt.synchronize()

@@ -1,0 +1,83 @@
+"""`gt config explain`: a script runs under a file of layouts; what it meant for each signal."""
+
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gt import config
+from gt.config import document
+from gt.tools import log
+
+LAYOUTS_SHOWN = 4  # of a signal; the rest are counted
+OUTSIDE = "(no signal)"
+
+
+@dataclass
+class Row:
+    """What the instructions of one signal did."""
+
+    instructions: int = 0
+    moved_bytes: int = 0
+    layouts: Counter[str] = field(default_factory=Counter)
+
+
+def run(file: str, script: str, arguments: Sequence[str]) -> int:
+    """Run the script, which prints what it prints, then print a table with a line a signal.
+
+    Args:
+        file: the YAML file, in place of the one that GT_CONFIG names.
+        script: a Python program, and what it is called with.
+
+    Returns:
+        The program's exit code.
+    """
+    found = document.read(file)
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.txt"
+        settings = {"GT_CONFIG": file, "GT_INSTRUCTION_LOG": str(trace)}
+        done = subprocess.run(
+            [sys.executable, script, *arguments],
+            env=config.with_settings(**settings),
+            check=False,
+        )
+        entries = log.entries(str(trace)) if trace.exists() else []
+    rows = by_signal(entries)
+    for line in table(rows):
+        print(line)
+    absent = [name for name in found.entries if name not in rows]
+    if absent:
+        print(f"of {file} the program never entered: {', '.join(absent)}")
+    return done.returncode
+
+
+def by_signal(entries: Sequence[log.Entry]) -> dict[str, Row]:
+    """A row a signal, in the order in which the program entered them."""
+    rows: dict[str, Row] = {}
+    for entry in entries:
+        if not entry.layouts and not entry.moved_bytes:
+            continue  # it has no result: a name, a read, a free
+        row = rows.setdefault(entry.signal or OUTSIDE, Row())
+        row.instructions += 1
+        row.moved_bytes += entry.moved_bytes
+        row.layouts.update(entry.layouts)
+    return rows
+
+
+def table(rows: dict[str, Row]) -> list[str]:
+    """Lines in columns: signal, instructions, bytes moved, how many results lay how."""
+    width = max([len("signal"), *map(len, rows)])
+    lines = [f"{'signal':{width}} {'instructions':>12} {'bytes moved':>14}  where results lay"]
+    for name, row in rows.items():
+        shown = [f"{layout} {count}" for layout, count in row.layouts.most_common(LAYOUTS_SHOWN)]
+        more = len(row.layouts) - LAYOUTS_SHOWN
+        shown += [f"{more} others"] if more > 0 else []
+        lines.append(
+            f"{name:{width}} {row.instructions:12} {row.moved_bytes:14,}  {', '.join(shown)}"
+        )
+    total = sum(row.moved_bytes for row in rows.values())
+    count = sum(row.instructions for row in rows.values())
+    return [*lines, f"{'all':{width}} {count:12} {total:14,}"]

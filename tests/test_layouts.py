@@ -1,0 +1,305 @@
+"""Meshes, layouts, and where tensors lie: what users write, and that it changes no value."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from cluster import Cluster
+from spread_session import workers
+
+import gt
+from gt import Layout, Partial, Replicate, Shard
+
+MESH = gt.DeviceMesh((2, 2), names=("dp", "tp"))
+LINE = gt.DeviceMesh(4)
+VALUES = np.arange(35.0).reshape(5, 7)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def four_workers() -> Iterator[None]:
+    with workers(4):
+        yield
+
+
+# ---- meshes ----
+
+
+def test_a_mesh_has_ranks_in_rows_and_names():
+    assert str(MESH) == "[[0,1],[2,3]]"
+    assert repr(MESH) == "DeviceMesh([[0,1],[2,3]], names=('dp', 'tp'))"
+    assert (MESH.ndim, MESH.shape) == (2, (2, 2))
+    assert (MESH.size(), MESH.size("tp"), MESH.size(-2)) == (4, 2, 2)
+    assert gt.DeviceMesh((2,), [3, 1]).ranks == (3, 1)
+    assert str(gt.DeviceMesh((2, 1, 2), [4, 5, 6, 7])) == "[[[4,5]],[[6,7]]]"
+    assert gt.DeviceMesh(4) == gt.DeviceMesh([4], range(4)) != gt.DeviceMesh(3)
+
+
+def test_a_dimension_of_a_mesh_is_a_group_of_lines():
+    assert MESH["tp"].ranks == ((0, 1), (2, 3))
+    assert MESH["dp"].ranks == ((0, 2), (1, 3))
+    assert MESH["dp", "tp"].ranks == ((0, 1, 2, 3),)
+    assert MESH.get_process_group("dp") == MESH[0] != MESH[1]
+    assert MESH["tp"].size() == 2
+    assert LINE.get_process_group().ranks == ((0, 1, 2, 3),)
+    assert repr(MESH["tp"]) == f"ProcessGroup({MESH!r}, along ['tp'])"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: gt.DeviceMesh((2, 2), [0, 1, 2]), ValueError, "room for 4 workers, 3 are named"),
+        (lambda: gt.DeviceMesh(2, [1, 1]), ValueError, "not each named once"),
+        (lambda: gt.DeviceMesh((1, 1, 1, 1)), ValueError, "one to 3 sizes"),
+        (lambda: gt.DeviceMesh(0), ValueError, "sizes of at least 1"),
+        (lambda: gt.DeviceMesh((2, 2), names=("a", "a")), ValueError, "different names"),
+        (lambda: MESH["pp"], ValueError, "no dimension is called 'pp'"),
+        (lambda: LINE["tp"], ValueError, "none has a name"),
+        (lambda: MESH[2], IndexError, "dimension 2 of 2"),
+        (MESH.get_process_group, ValueError, "name one of the 2 dimensions"),
+    ],
+)
+def test_mistakes_in_a_mesh(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+# ---- layouts ----
+
+LAYOUTS = [
+    (Layout(LINE, (5, 7)), "replicate@[0,1,2,3]"),
+    (Layout(LINE, (5, 7), 1), "shard(1)@[0,1,2,3]"),
+    (Layout(LINE, (5, 7), -1), "shard(1)@[0,1,2,3]"),
+    (Layout(MESH, (5, 7), 0), "replicate,shard(0)@[[0,1],[2,3]]"),
+    (Layout(MESH["dp"], (5, 7), 0), "shard(0),replicate@[[0,1],[2,3]]"),
+    (
+        Layout(MESH, (5, 7), placements=[Shard(0), Shard(1)]),
+        "shard(0),shard(1)@[[0,1],[2,3]]",
+    ),
+    (Layout(MESH, (5, 7), placements=[Partial()]), "partial(sum),replicate@[[0,1],[2,3]]"),
+    (
+        Layout(MESH, (5, 7), placements=[Partial("max"), Shard(1)]),
+        "partial(max),shard(1)@[[0,1],[2,3]]",
+    ),
+    (
+        Layout(gt.DeviceMesh(2, [3, 1]), (5, 7), placements=[Shard(1, pieces=[(0, 2), (2, 7)])]),
+        "shard(1)[0:2|2:7]@[3,1]",
+    ),
+    (
+        Layout(gt.DeviceMesh(2), (5, 7), placements=[Shard(1, pieces=[[(0, 2), (6, 7)], (2, 6)])]),
+        "shard(1)[0:2+6:7|2:6]@[0,1]",
+    ),
+    (Layout(LINE, (5, 7), placements=[Shard(1, pieces=[(0, 7), [], [], []])]), None),
+]
+
+
+@pytest.mark.parametrize(("layout", "text"), LAYOUTS, ids=str)
+def test_a_layout_is_its_text_and_a_tensor_lies_so(layout, text):
+    assert text is None or repr(layout) == text
+    x = gt.distribute(gt.tensor(VALUES), layout)
+    assert x.layout == layout
+    assert hash(x.layout) == hash(layout)
+    assert Layout.parse(repr(layout), (5, 7)) == layout
+    np.testing.assert_array_equal(x.numpy(), VALUES)
+    np.testing.assert_array_equal((x * 2 + 1).numpy(), VALUES * 2 + 1)
+    assert isinstance(x, gt.DTensor)
+    assert isinstance(x, gt.Tensor)
+
+
+def test_blocks_cut_each_block():
+    layout = Layout(gt.DeviceMesh(2), (2, 12), placements=[Shard(1, blocks=3)])
+    assert repr(layout) == "shard(1)[0:2+4:6+8:10|2:4+6:8+10:12]@[0,1]"
+    x = gt.distribute(gt.arange(24).reshape(2, 12), layout)
+    assert x.to_local(1).tolist() == [[2, 3, 6, 7, 10, 11], [14, 15, 18, 19, 22, 23]]
+    assert x.layout == layout
+
+
+@pytest.mark.parametrize(("layout", "text"), LAYOUTS, ids=str)
+def test_a_members_piece_is_a_plain_tensor(layout, text):
+    del text
+    x = gt.distribute(gt.tensor(VALUES, requires_grad=True), layout)
+    pieces = [x.to_local(member) for member in range(layout.mesh.size())]
+    for member, piece in enumerate(pieces):
+        assert piece.shape == layout.local_shape(member)
+        assert piece.layout.mesh.ranks == (layout.mesh.ranks[member],)
+        assert not piece.requires_grad
+    if not layout.is_partial:
+        total = sum(piece.sum().item() for piece in pieces)
+        cut = sum(
+            size
+            for size, one in zip(layout.mesh.shape, layout.placements, strict=True)
+            if isinstance(one, Replicate)
+        )
+        assert total == VALUES.sum() * (cut or 1)
+
+
+def test_pieces_of_a_partial_tensor_add_up():
+    x = gt.distribute(gt.tensor(VALUES), Layout(LINE, (5, 7), placements=[Partial()]))
+    total = sum(x.to_local(member).numpy() for member in range(4))
+    np.testing.assert_array_equal(total, VALUES)
+
+
+def test_a_plain_tensor_lies_on_one_worker():
+    x = gt.ones(2, 3)
+    assert repr(x.layout) == "replicate@[0]"
+    assert x.layout.is_replicated
+    assert not isinstance(x, gt.DTensor)
+    assert not isinstance(3, gt.DTensor)
+    assert x.to_local().tolist() == [[1.0] * 3] * 2
+    assert repr(gt.distribute(x, dim=0).layout) == "shard(0)@[0,1,2,3]"
+    assert repr(gt.distribute(x).layout) == "replicate@[0,1,2,3]"
+    assert repr(gt.distribute(x, LINE).layout) == "replicate@[0,1,2,3]"
+    assert isinstance(gt.DTensor(x, Layout(LINE, x.shape, 0)), gt.DTensor)
+
+
+def test_methods_change_where_a_tensor_lies():
+    x = gt.distribute(gt.tensor(VALUES), Layout(MESH["dp"], (5, 7), 0))
+    assert repr(x.shard(1).layout) == "shard(0),shard(1)@[[0,1],[2,3]]"
+    assert repr(x.shard(1, MESH["dp"]).layout) == "shard(1),replicate@[[0,1],[2,3]]"
+    assert x.all_gather().layout.is_replicated
+    assert x.all_reduce() is x
+    assert x.redistribute(Layout(LINE, (5, 7), 1)).layout == Layout(LINE, (5, 7), 1)
+    assert repr(gt.ones(4).shard(0).layout) == "shard(0)@[0,1,2,3]"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: Layout(LINE, (5, 7), 2), IndexError, "dimension 2 of a tensor of 2 dimensions"),
+        (lambda: Layout(LINE, (5,), placements=[Shard(3)]), ValueError, "dimension 3 of a tensor"),
+        (
+            lambda: Layout(MESH, (5, 7), placements=[Shard(0), Shard(0)]),
+            ValueError,
+            "dimension 0 is cut twice",
+        ),
+        (
+            lambda: Layout(LINE, (5, 7), placements=[Shard(1, blocks=3)]),
+            ValueError,
+            "3 blocks do not divide dimension 1 of size 7",
+        ),
+        (
+            lambda: Layout(gt.DeviceMesh(2), (5,), placements=[Shard(0, pieces=[(0, 2), (3, 5)])]),
+            ValueError,
+            "do not hold each of 5 indexes once",
+        ),
+        (
+            lambda: Layout(LINE, (5,), placements=[Shard(0, pieces=[(0, 5)])]),
+            ValueError,
+            "1 pieces for 4 workers",
+        ),
+        (lambda: Layout(LINE, (5,), placements=[Partial("mean")]), ValueError, "none of replicate"),
+        (lambda: Layout(LINE, (5,), placements=["shard"]), TypeError, "placements are Replicate"),
+        (lambda: Layout(LINE, (5,), placements=[Shard(0)] * 2), ValueError, "2 placements for"),
+        (lambda: Layout(LINE, (5,), 0, [Shard(0)]), ValueError, "not with placements"),
+        (lambda: Shard(0, 2, [(0, 1)]), ValueError, "blocks or pieces"),
+        (lambda: gt.ones(3).redistribute(Layout(LINE, (4,))), RuntimeError, "of shape"),
+        (lambda: gt.ones(3).redistribute("shard(0)"), TypeError, "expected a Layout"),
+        (lambda: gt.distribute(gt.ones(3), "shard(0)"), TypeError, "expected a Layout"),
+        (lambda: gt.ones(3).to_local(1), IndexError, "member 1 of 1"),
+    ],
+)
+def test_mistakes_in_a_layout(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_a_worker_that_is_not_there_is_an_error_of_the_tensor():
+    x = gt.distribute(gt.ones(3), Layout(gt.DeviceMesh(2, [0, 9]), (3,), 0))
+    with pytest.raises(gt.WorkerError, match=r"worker 9 of layout .* is not connected"):
+        x.tolist()
+    with pytest.raises(gt.WorkerError, match="worker 9"):
+        print(x.layout)
+
+
+def test_gradients_pass_through_layouts():
+    x = gt.tensor(VALUES, requires_grad=True)
+    y = gt.distribute(x, Layout(MESH, (5, 7), placements=[Shard(0), Shard(1)]))
+    (y.all_gather().redistribute(Layout(LINE, (5, 7), 0)) ** 2).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * VALUES)
+
+
+# ---- explain and counters ----
+
+
+def test_explain_says_where_why_and_what_moved():
+    x = gt.ones(256, 256)
+    assert gt.explain(x).layout == "replicate@[0]"
+    assert "where its operands are" in gt.explain(x).why
+    y = gt.distribute(x, dim=0)
+    told = gt.explain(y)
+    assert told.layout == "shard(0)@[0,1,2,3]"
+    assert told.why == "this layout was asked for"
+    assert told.moved_bytes == 256 * 256 * 4 * 3 // 4
+    assert "test_layouts.py" in told.line
+    total = y.sum()  # partial: nothing moves yet
+    told = gt.explain(total)
+    assert told.layout == "partial(sum)@[0,1,2,3]"
+    assert told.why.startswith("sum follows its operands: %")
+    assert told.moved_bytes == 0
+    assert total.item() == 256 * 256
+    assert gt.explain(total).why == "it was made whole to be read"
+    assert "layout:  replicate@[0,1,2,3]\n" in str(gt.explain(total))
+
+
+def test_explain_names_what_had_to_be_brought():
+    whole = gt.ones(256, 256)
+    product = gt.distribute(gt.ones(256, 256), dim=0) @ whole
+    assert repr(product.layout) == "shard(0)@[0,1,2,3]"
+    told = gt.explain(product)
+    assert told.moved_bytes == 256 * 256 * 4 * 3
+    (brought,) = told.brought
+    assert brought.endswith("from replicate@[0] to replicate@[0,1,2,3]")
+    assert gt.explain(whole).why == f"{told.value.split()[0]} needed it so"
+
+
+def test_explain_of_what_cannot_be_placed_raises_why():
+    lost = gt.distribute(gt.ones(3), Layout(gt.DeviceMesh(1, [9]), (3,))) + 1
+    with pytest.raises(gt.WorkerError, match="worker 9"):
+        gt.explain(lost)
+
+
+def test_explain_names_the_signal():
+    with gt.signal.context("attention"):
+        y = gt.distribute(gt.ones(4), dim=0) * 2
+    assert gt.explain(y).signal == "attention"
+
+
+def test_counters_tell_what_was_kept_reduced_gathered_and_fetched():
+    before = gt.debug.stats()
+
+    def since(*names: str) -> list[int]:
+        now = gt.debug.stats()
+        return [now[name] - before[name] for name in names]
+
+    size = 256 * 256 * 4
+    x = gt.distribute(gt.ones(256, 256), dim=0)
+    assert since("fetched", "transfers", "moved_bytes") == [1, 3, size * 3 // 4]
+    y = (x * 2).sum()
+    assert since("kept", "reduced", "gathered") == [2, 0, 0]
+    y.all_reduce()
+    assert since("kept", "reduced", "gathered", "all_reduces") == [2, 1, 0, 1]
+    x.all_gather()
+    assert since("kept", "reduced", "gathered", "all_gathers") == [2, 1, 1, 1]
+    assert since("moved_bytes") == [size * 3 // 4 + 2 * 4 * 3 + size * 3]
+
+
+# ---- the same from another process ----
+
+
+@pytest.mark.parametrize("settings", [{}, {"GT_NO_RING": "1"}], ids=["ring", "tcp"])
+def test_a_connected_client_knows_its_layouts(settings):
+    code = """
+x = gt.distribute(gt.ones(256, 256), gt.Layout(gt.DeviceMesh(2), (256, 256), 0))
+print(x.layout, x.to_local(1).shape, isinstance(x, gt.DTensor), gt.distributed.get_world_size())
+y = x.sum()
+print(y.layout, gt.debug.stats()["kept"], gt.explain(y).moved_bytes)
+try:
+    gt.distribute(gt.ones(3), gt.Layout(gt.DeviceMesh(2, [0, 7]), (3,))).layout
+except gt.WorkerError as error:
+    print("worker 7" in str(error))
+"""
+    with Cluster(2) as cluster:
+        cluster.wait_for_workers()
+        printed = cluster.run(code, **settings).splitlines()
+    assert printed[0] == "shard(0)@[0,1] gt.Size([128, 256]) True 2"
+    assert printed[1] == "partial(sum)@[0,1] 2 0"
+    assert printed[2] == "True"

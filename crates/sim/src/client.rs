@@ -331,6 +331,7 @@ impl Client {
         words: &mut Vec<u32>,
     ) -> Vec<Id> {
         instruction.tag = site_of(self.oracle.next_number());
+        instruction.attrs.resize(instruction.op.info().attrs.len(), Attr::Absent);
         instruction.signal = self.signal;
         let Some(evaluated) = evaluated else { return Vec::new() };
         let ids = self.oracle.commit(evaluated);

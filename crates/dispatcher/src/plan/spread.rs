@@ -215,13 +215,30 @@ impl Mover<'_> {
         wanted: Meta,
         mesh: &Mesh,
     ) -> Result<(Meta, Shards), RuleError> {
-        let (op, attr) = if held.meta.dtype == wanted.dtype {
-            (Op::Reshape, Attr::Ints(wanted.dims))
-        } else {
-            (Op::Cast, Attr::Dtype(wanted.dtype))
-        };
-        let outputs = [Meta::new(wanted.dtype, held.meta.dims)];
-        let run = Run { op, attrs: &[attr], outputs: &outputs, payload: &[], consumes: 0 };
+        if held.meta.dtype == wanted.dtype {
+            return self.changed(held, wanted, Op::Reshape, Attr::Ints(wanted.dims), mesh);
+        }
+        let cast = Meta::new(wanted.dtype, held.meta.dims);
+        let (meta, shards) = self.changed(held, cast, Op::Cast, Attr::Dtype(wanted.dtype), mesh)?;
+        if meta == wanted {
+            return Ok((meta, shards));
+        }
+        let held = Held { meta, shards: shards.clone(), slot: None };
+        let reshaped = self.changed(held, wanted, Op::Reshape, Attr::Ints(wanted.dims), mesh);
+        self.free_shards(&shards);
+        reshaped
+    }
+
+    /// One step that changes the metadata of a value.
+    fn changed(
+        &mut self,
+        held: Held,
+        to: Meta,
+        op: Op,
+        attr: Attr,
+        mesh: &Mesh,
+    ) -> Result<(Meta, Shards), RuleError> {
+        let run = Run { op, attrs: &[attr], outputs: &[to], payload: &[], consumes: 0 };
         let mut placed = self.run(run, &[Given::Value(held)], mesh)?;
         placed.pop().ok_or_else(super::no_worker)
     }

@@ -117,7 +117,8 @@ pub fn nll_loss(args: &[Arg<'_>], reduction: Reduction) -> Result<Vec<Tensor>, R
     let sum = each.data.iter().fold(0, |sum, loss| (sum + loss) % PRIME);
     let point = |element: u64| Tensor::from_fn(&[], scores.dtype, |_| element);
     let loss = match reduction {
-        Reduction::None => each,
+        // As torch: losses that are not reduced have no weight together.
+        Reduction::None => return Ok(vec![each, point(0)]),
         Reduction::Sum => point(sum),
         Reduction::Mean => point(sum * inverse(total)),
     };

@@ -158,22 +158,25 @@ pub fn diagonal(operand: &Tensor, offset: i64, dims: [i64; 2]) -> Result<Tensor,
 }
 
 /// Pairs of what is put before and behind, from the last dimension backwards.
+/// Pairs from the last dimension on; negative ones cut off.
 pub fn pad(operand: &Tensor, pairs: &[i64], value: i64) -> Result<Tensor, Refusal> {
     let rank = operand.rank();
-    if pairs.len() % 2 == 1 || pairs.len() / 2 > rank || pairs.iter().any(|&size| size < 0) {
+    if pairs.len() % 2 == 1 || pairs.len() / 2 > rank {
         return Err(Refusal::Form("no padding"));
     }
     let mut dims = operand.dims.clone();
     let mut before = vec![0; rank];
     for (number, pair) in pairs.chunks(2).enumerate() {
         let dim = rank - 1 - number;
-        before[dim] = narrow(pair[0]);
-        dims[dim] += narrow(pair[0] + pair[1]);
+        let size = wide(dims[dim]) + pair[0] + pair[1];
+        before[dim] = pair[0];
+        dims[dim] =
+            usize::try_from(size).map_err(|_| Refusal::Form("more cut off than there is"))?;
     }
     Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
         let places = index.iter().zip(&before).zip(&operand.dims);
         let inside = places.map(|((&place, &before), &size)| {
-            place.checked_sub(before).filter(|&place| place < size)
+            usize::try_from(wide(place) - before).ok().filter(|&place| place < size)
         });
         let source: Option<Vec<usize>> = inside.collect();
         source.map_or_else(|| residue(value), |source| operand.at(&source))

@@ -1,0 +1,106 @@
+//! Look-ups and writes where a worker holds only a piece of what is indexed: the piece is put into a whole of zeros, and
+//! what is asked for is done on that.
+
+use super::{Compute, Refusal, Results};
+use crate::kernels::{Arg, wrap};
+use crate::tensor::{Tensor, narrow, wide};
+use gt_protocol::{Attr, Op};
+
+/// Where a piece begins in a dimension, and how long that is.
+#[derive(Clone, Copy)]
+struct Range {
+    start: usize,
+    total: usize,
+}
+
+impl Compute {
+    /// The results on a piece, where the attributes say that this is one.
+    pub(super) fn run_on_piece(&self, args: &[Arg<'_>]) -> Option<Results> {
+        let info = self.op.info();
+        let [start, total] = ["start", "total"].map(|name| info.attr_index(name));
+        let at = |place: Option<usize>| match self.attrs.get(place?)? {
+            Attr::Int(value) => Some(narrow(*value)),
+            Attr::Absent
+            | Attr::Bool(_)
+            | Attr::Float(_)
+            | Attr::Scalar(_)
+            | Attr::Dtype(_)
+            | Attr::Ints(_)
+            | Attr::List(_)
+            | Attr::Choice(_)
+            | Attr::Text(_) => None,
+        };
+        let range = Range { start: at(start)?, total: at(total)? };
+        let mut whole = self.clone();
+        for place in [start, total].into_iter().flatten() {
+            whole.attrs[place] = Attr::Absent;
+        }
+        Some(whole.on_the_whole(args, range))
+    }
+
+    fn on_the_whole(mut self, args: &[Arg<'_>], range: Range) -> Results {
+        if self.op == Op::EmbeddingBackward {
+            let Some(Attr::Int(rows)) = self.attrs.first().cloned() else {
+                return Err(Refusal::Unknown);
+            };
+            self.attrs[0] = Attr::Int(wide(range.total));
+            let results = self.run(args)?;
+            return Ok(results.iter().map(|table| part(table, 0, range, narrow(rows))).collect());
+        }
+        // The scores' place among a loss's operands, whose weights follow two places behind.
+        let scores =
+            [(Op::NllLoss, 0), (Op::NllLossBackward, 1)].iter().find(|row| row.0 == self.op);
+        let scores = scores.map(|row| row.1);
+        let (position, dim) = match (scores, self.attrs.first()) {
+            (Some(position), _) => (position, 1),
+            (None, _) if self.op == Op::Embedding => (0, 0),
+            (None, Some(Attr::Int(dim))) => (0, wrap(*dim, args[0].tensor()?.rank())?),
+            (None, _) => return Err(Refusal::Unknown),
+        };
+        let piece = args[position].tensor()?;
+        let size = piece.dims[dim];
+        let padded = put(piece, dim, range);
+        // Classes that others hold weigh nothing here.
+        let ones = Tensor::from_fn(&[size], piece.dtype, |_| 1);
+        let weights = |arg: &Arg<'_>| put(arg.optional().unwrap_or(&ones), 0, range);
+        let weight = scores.map(|place| (place + 2, weights(&args[place + 2])));
+        let mut args = args.to_vec();
+        args[position] = Arg::Tensor(&padded);
+        if let Some((place, weight)) = &weight {
+            args[*place] = Arg::Tensor(weight);
+        }
+        let results = self.run(&args)?;
+        let looked_up =
+            matches!(self.op, Op::Embedding | Op::Gather | Op::IndexSelect | Op::NllLoss);
+        if looked_up {
+            return Ok(results);
+        }
+        Ok(results.iter().map(|result| part(result, dim, range, size)).collect())
+    }
+}
+
+/// Zeros of the whole with the piece in its place. A tensor that is whole already keeps the piece only.
+fn put(tensor: &Tensor, dim: usize, range: Range) -> Tensor {
+    let mut dims = tensor.dims.clone();
+    let held = dims[dim];
+    dims[dim] = range.total;
+    Tensor::from_fn(&dims, tensor.dtype, |index| {
+        let place = index[dim].wrapping_sub(range.start);
+        if place >= held {
+            return 0;
+        }
+        let mut source = index.to_vec();
+        source[dim] = place;
+        tensor.at(&source)
+    })
+}
+
+fn part(tensor: &Tensor, dim: usize, range: Range, size: usize) -> Tensor {
+    let mut dims = tensor.dims.clone();
+    dims[dim] = size;
+    Tensor::from_fn(&dims, tensor.dtype, |index| {
+        let mut source = index.to_vec();
+        source[dim] += range.start;
+        tensor.at(&source)
+    })
+}

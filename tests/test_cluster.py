@@ -6,6 +6,7 @@ when somebody dies.
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path

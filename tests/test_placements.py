@@ -55,6 +55,7 @@ def driver(
         found = Driver(request.param)
         yield found
         gt.disconnect()
+        gt.gpu_workers(1)
     torch.set_num_threads(threads)
     capture = request.config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled():

@@ -37,6 +37,7 @@ def workers(request: pytest.FixtureRequest) -> Iterator[int]:
         gt.gpu_workers(request.param)
         yield request.param
         gt.disconnect()
+        gt.gpu_workers(1)
     torch.set_num_threads(threads)
 
 

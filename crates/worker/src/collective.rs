@@ -118,13 +118,15 @@ impl<E: Engine> Machine<E> {
         tag: u64,
         peers: &mut impl Peers,
     ) -> NoValue {
+        // Before the end, after which nothing is seen of what came under the tag.
+        let failed = exchange.failed(peers);
         peers.end(tag, false);
         let why = match broken {
             Broken::Off => return Fault::protocol("broken off").into(),
             Broken::Failed(cause) => NoValue::Failed(Rc::new(cause)),
             Broken::Fault(fault) => fault.into(),
         };
-        exchange.tell(&self.cause(instruction, &why), peers);
+        exchange.tell(&self.cause(instruction, &why), &failed, peers);
         why
     }
 

@@ -37,7 +37,7 @@ fn check_box(call: &Call<'_>, size: &Dims) -> Result<(), RuleError> {
     if ranks_agree && size.iter().zip(start.iter()).zip(global.iter()).all(inside) {
         return Ok(());
     }
-    Err(RuleError::runtime(format!(
+    Err(RuleError::shape(format!(
         "a box of shape {size} from {start} on does not lie in a tensor of shape {global}"
     )))
 }

@@ -10,6 +10,9 @@ use smallvec::SmallVec;
 /// So many bytes are folded at a time: the sum stays in the first-level cache while the shards are added to it.
 const BLOCK_BYTES: usize = 8 * 1024;
 
+/// A collective has at most so many hops.
+const HOPS_MAX: u32 = 2;
+
 /// Which of our bytes a message is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -125,9 +128,16 @@ impl<'g> Exchange<'g> {
         }
     }
 
-    /// Ends every message that is not out yet with a failure.
-    pub fn tell(&self, cause: &Cause, peers: &mut impl Peers) {
-        for outgoing in self.outgoing.iter().filter(|outgoing| !outgoing.done) {
+    /// Members whose own part has failed. They may have left, and take nothing in any more.
+    pub fn failed(&self, peers: &impl Peers) -> SmallVec<[u32; 4]> {
+        let failed = |peer: u32| (0..HOPS_MAX).any(|hop| has_failed(peer, self.stream(hop), peers));
+        self.outgoing.iter().map(|outgoing| outgoing.peer).filter(|&peer| failed(peer)).collect()
+    }
+
+    /// Ends every message that is not out yet with a failure, but for those who need not hear of it.
+    pub fn tell(&self, cause: &Cause, failed: &[u32], peers: &mut impl Peers) {
+        let waiting = |outgoing: &&Outgoing| !outgoing.done && !failed.contains(&outgoing.peer);
+        for outgoing in self.outgoing.iter().filter(waiting) {
             tell(outgoing.peer, self.stream(outgoing.hop), cause, peers);
         }
     }
@@ -331,6 +341,10 @@ pub(super) fn tell(peer: u32, stream: Stream, cause: &Cause, peers: &mut impl Pe
             return;
         }
     }
+}
+
+fn has_failed(peer: u32, stream: Stream, peers: &impl Peers) -> bool {
+    matches!(peers.front(peer, stream), Ok(Front::Failure(_)))
 }
 
 fn copy(buffers: &mut Buffers<'_>, from: Region, to: Region) {

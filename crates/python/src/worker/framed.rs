@@ -7,12 +7,15 @@ use super::peers::WorkerPeers;
 use super::process::connection;
 use gt_protocol::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader};
 use gt_protocol::message::{self, Message};
-use gt_worker::{Machine, Replies, Stop};
+use gt_worker::{Machine, Peers, Replies, Stop};
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
+
+/// How long an idle worker leaves other workers unheard.
+const IDLE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Answers are sent when so many words have gathered, and when there is nothing more to do.
 const FLUSH_WORDS: usize = 64 * 1024;
@@ -32,6 +35,10 @@ pub fn serve_frames(
     let mut answers = Framed::new(stream.try_clone().map_err(connection)?);
     let mut words: Vec<u32> = Vec::new();
     loop {
+        while !py.detach(|| has_words(&stream)).map_err(connection)? {
+            // Another worker may wait for room to say what nobody here asks for any more.
+            peers.poll();
+        }
         let Some(header) = py.detach(|| receive(&mut stream, &mut words)).map_err(connection)?
         else {
             return Ok(());
@@ -55,6 +62,20 @@ pub fn serve_frames(
         if let Some(error) = answers.error.take() {
             return Err(connection(error));
         }
+    }
+}
+
+/// Whether words (or the end of the connection) come within [`IDLE`].
+fn has_words(stream: &TcpStream) -> io::Result<bool> {
+    stream.set_read_timeout(Some(IDLE))?;
+    let seen = stream.peek(&mut [0]);
+    stream.set_read_timeout(None)?;
+    match seen {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -9,7 +9,7 @@ use gt_protocol::message::{self, Message, REPLY_BYTES_MAX};
 use gt_transport::{
     Consumer, ControlKind, Producer, receive_record, set_short_slice, set_timer_slack_1us,
 };
-use gt_worker::{Machine, Replies, Stop};
+use gt_worker::{Machine, Peers, Replies, Stop};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, OwnedFd};
@@ -143,6 +143,8 @@ fn serve(
                 return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
             }
             py.check_signals()?;
+            // Another worker may wait for room to say what nobody here asks for any more.
+            peers.poll();
             py.detach(|| words.wait(Duration::ZERO, PARK));
             continue;
         }

@@ -172,14 +172,6 @@ impl Layout {
         local
     }
 
-    /// How many members hold the same piece, by the dimensions that replicate.
-    pub fn copies(&self) -> usize {
-        let axes = self.placements().iter().zip(self.mesh().shape());
-        axes.filter(|(placement, _)| **placement == Placement::Replicate)
-            .map(|(_, &size)| size)
-            .product()
-    }
-
     /// The same with `placement` along mesh dimension `axis`.
     #[must_use]
     pub fn with(&self, axis: usize, placement: Placement) -> Self {

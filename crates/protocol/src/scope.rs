@@ -5,6 +5,7 @@
 //! from the ones around it stands in its own line, so nobody else looks for it. Nothing is planned here.
 
 use crate::meta::DIMS_MAX;
+use crate::placement::MESH_DIMS_MAX;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU16;
@@ -14,8 +15,6 @@ use std::str::FromStr;
 pub const WORKERS_MAX: usize = 512;
 /// A worker's index is below this, so that nobody makes a table as long as an index.
 pub const WORKER_INDEX_MAX: u32 = 1 << 16;
-/// Dimensions of a mesh.
-pub const MESH_DIMS_MAX: usize = 3;
 /// Bytes of a mesh dimension's name.
 pub const MESH_NAME_BYTES_MAX: usize = 64;
 /// Parts that a dimension consists of, each of which is cut (a fused QKV has three).

@@ -1,8 +1,8 @@
 //! Look-ups: local along the dimensions that are not indexed, and along those of the indices.
 
 use super::{Lead, Local, Question, Strategy, cut};
-use crate::Op;
 use crate::placement::{Fold, Placement};
+use crate::{Attr, Op};
 use smallvec::SmallVec;
 
 const SUM: Placement = Placement::Partial(Fold::Sum);
@@ -139,7 +139,9 @@ pub(super) fn masked(
 ) -> Option<Strategy> {
     let info = question.op.info();
     let (start, total) = (info.attr_index("start")?, info.attr_index("total")?);
-    if lead.pieces.iter().any(|intervals| intervals.len() > 1) {
+    // What is a piece of something larger already keeps its own range.
+    let is_piece = *question.attr("total") != Attr::Absent;
+    if is_piece || lead.pieces.iter().any(|intervals| intervals.len() > 1) {
         return None;
     }
     let pieces = lead.pieces.clone();

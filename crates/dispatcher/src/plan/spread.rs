@@ -157,14 +157,36 @@ impl Mover<'_> {
     fn run_program(
         &mut self,
         run: Run<'_>,
-        (axis, program): (usize, &Program),
+        program: (usize, &Program),
         operands: &[Given],
         mesh: &Mesh,
     ) -> Result<Placed, RuleError> {
         let mut made: Vec<Placed> = Vec::new();
+        let mut taken: SmallVec<[Source; 2]> = SmallVec::new();
+        let results = self
+            .run_steps(program, operands, mesh, &mut made)
+            .and_then(|()| self.results(run, program.1, operands, mesh, (&made, &mut taken)));
+        for (step, placed) in made.into_iter().enumerate() {
+            for (output, (_, shards)) in placed.into_iter().enumerate() {
+                if !taken.contains(&Source::Step(step, output)) {
+                    self.free_shards(&shards);
+                }
+            }
+        }
+        results
+    }
+
+    /// Runs the steps; what they have made stands in `made`, also where one of them is refused.
+    fn run_steps(
+        &mut self,
+        (axis, program): (usize, &Program),
+        operands: &[Given],
+        mesh: &Mesh,
+        made: &mut Vec<Placed>,
+    ) -> Result<(), RuleError> {
         for step in &program.steps {
             let given: SmallVec<[Given; 4]> =
-                step.operands.iter().map(|source| self.resolve(*source, operands, &made)).collect();
+                step.operands.iter().map(|source| self.resolve(*source, operands, made)).collect();
             let outputs = match &step.forced {
                 Some(forced) => forced.outputs.clone(),
                 None => infer_step(step, &given)?,
@@ -186,23 +208,27 @@ impl Mover<'_> {
                 None => self.run(run, &given, mesh)?,
             });
         }
+        Ok(())
+    }
+
+    /// What the program yields: steps' results that are handed on as they are stand in `taken`.
+    fn results(
+        &mut self,
+        run: Run<'_>,
+        program: &Program,
+        operands: &[Given],
+        mesh: &Mesh,
+        (made, taken): (&[Placed], &mut SmallVec<[Source; 2]>),
+    ) -> Result<Placed, RuleError> {
         let mut results = Placed::new();
-        let mut taken: SmallVec<[Source; 2]> = SmallVec::new();
         for (source, wanted) in program.results.iter().zip(run.outputs) {
-            let Given::Value(held) = self.resolve(*source, operands, &made) else { continue };
+            let Given::Value(held) = self.resolve(*source, operands, made) else { continue };
             let as_it_is = held.meta == *wanted && !taken.contains(source);
             if as_it_is && matches!(source, Source::Step(..)) {
                 taken.push(*source);
                 results.push((held.meta, held.shards));
             } else {
                 results.push(self.finished(held, *wanted, mesh)?);
-            }
-        }
-        for (step, placed) in made.into_iter().enumerate() {
-            for (output, (_, shards)) in placed.into_iter().enumerate() {
-                if !taken.contains(&Source::Step(step, output)) {
-                    self.free_shards(&shards);
-                }
             }
         }
         Ok(results)

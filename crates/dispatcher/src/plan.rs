@@ -8,6 +8,7 @@ mod choose;
 mod cost;
 mod local;
 mod member;
+mod program;
 mod scoped;
 mod spread;
 mod words;

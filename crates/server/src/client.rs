@@ -22,6 +22,8 @@ pub(crate) struct Client {
     pub name: String,
     pub inbound: Inbound,
     pub active_until: Instant,
+    /// When it last asked for an answer.
+    pub asked_at: Instant,
     /// It came when no worker was there: its stream waits for the first one.
     pub waits_for_worker: bool,
     /// It had something to say, but a worker's ring was full.
@@ -47,9 +49,16 @@ pub(crate) enum Breach {
 
 impl Client {
     pub fn new(session: SessionId, name: String, inbound: Inbound, now: Instant) -> Self {
-        let workers = Vec::new();
-        let (active_until, waits_for_worker, held_back) = (now, false, false);
-        Self { session, name, inbound, active_until, waits_for_worker, held_back, workers }
+        Self {
+            session,
+            name,
+            inbound,
+            active_until: now,
+            asked_at: now,
+            waits_for_worker: false,
+            held_back: false,
+            workers: Vec::new(),
+        }
     }
 
     /// Its words are there, but not wanted yet: no bell for them.
@@ -73,48 +82,55 @@ impl Client {
             return if self.inbound.is_corrupt() { Err(Breach::Ring) } else { Ok(false) };
         }
         self.active_until = now + ACTIVE;
-        self.held_back = !outbox.admit(self.session, &self.workers, crowd, self.held_back);
+        self.held_back = !outbox.admit(self.session, &self.workers, now, crowd, self.held_back);
         if self.held_back {
             return Ok(false);
         }
         let words = self.inbound.unread();
-        let (used, outcome) = run(words, self.session, dispatcher, outbox);
+        let Ran { words: used, asked, outcome } = run(words, self.session, dispatcher, outbox);
+        if asked {
+            self.asked_at = now;
+        }
         self.inbound.consume(used);
         outbox.swap_touched(&mut self.workers);
         outcome.map(|()| true)
     }
 }
 
-/// Runs the frames at the front of `words`, up to a quantum, and returns how many words they have.
-fn run(
-    words: &[u32],
-    session: SessionId,
-    dispatcher: &mut Dispatcher,
-    outbox: &mut Outbox,
-) -> (usize, Result<(), Breach>) {
+/// What became of a quantum.
+struct Ran {
+    /// Of the frames that were run.
+    words: usize,
+    /// Somebody waits for an answer to one of them.
+    asked: bool,
+    outcome: Result<(), Breach>,
+}
+
+/// Runs the frames at the front of `words`, up to a quantum.
+fn run(words: &[u32], session: SessionId, dispatcher: &mut Dispatcher, outbox: &mut Outbox) -> Ran {
     let mut instruction = Instruction::new(Op::Free);
-    let mut used = 0;
+    let mut ran = Ran { words: 0, asked: false, outcome: Ok(()) };
     for _ in 0..QUANTUM_INSTRUCTIONS {
-        let rest = words.get(used..).unwrap_or_default();
-        let frame = match frames::first(rest) {
+        let frame = match frames::first(words.get(ran.words..).unwrap_or_default()) {
             Ok(Some(frame)) => frame,
             Ok(None) => break,
-            Err(error) => return (used, Err(error.into())),
+            Err(error) => return Ran { outcome: Err(error.into()), ..ran },
         };
-        let is_message = frame.first().is_some_and(|&first| frames::is_message(first));
-        let outcome = if is_message {
+        ran.words += frame.len();
+        ran.outcome = if frame.first().is_some_and(|&first| frames::is_message(first)) {
+            ran.asked = true;
             said(frame, session, dispatcher, outbox)
         } else {
-            wire::decode_into(frame, &mut instruction)
-                .map_err(Breach::from)
-                .and_then(|_| Ok(dispatcher.instruction(session, &instruction, outbox)?))
+            wire::decode_into(frame, &mut instruction).map_err(Breach::from).and_then(|_| {
+                ran.asked |= matches!(instruction.op, Op::Read | Op::Synchronize);
+                Ok(dispatcher.instruction(session, &instruction, outbox)?)
+            })
         };
-        used += frame.len();
-        if outcome.is_err() || used >= QUANTUM_WORDS || outbox.is_tight() {
-            return (used, outcome);
+        if ran.outcome.is_err() || ran.words >= QUANTUM_WORDS || outbox.is_tight() {
+            break;
         }
     }
-    (used, Ok(()))
+    ran
 }
 
 #[cold]

@@ -5,6 +5,7 @@ use gt_protocol::handshake::FRAME_BYTES_MAX;
 use gt_protocol::wire::WireError;
 use gt_transport::{Consumer, Producer};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Words of a ring between the dispatcher and a client or worker: 256 KiB stay in the second-level cache.
@@ -16,6 +17,8 @@ pub(crate) const CHANNEL_FRAMES: usize = 8;
 const REFILL_WORDS: usize = 16 * 1024;
 /// Words that wait behind a full ring before its buffer is given back to the allocator once it is empty.
 const KEPT_WORDS: usize = 64 * 1024;
+/// How long a look at a peer's speed takes: some hundred small instructions.
+const DRAIN_WINDOW: Duration = Duration::from_millis(1);
 
 /// A connection that the sockets' thread hands to the core's thread.
 #[derive(Debug)]
@@ -161,12 +164,40 @@ pub(crate) struct Outbound {
     pub credit: usize,
     /// It stands in the list of those to flush.
     pub listed: bool,
+    /// Words that were sent in all, the buffer's not counted.
+    sent: u64,
+    drain: Drain,
     _leash: oneshot::Sender<()>,
+}
+
+/// How fast a peer takes its words: how many in the last window, and how long that was.
+#[derive(Debug, Default)]
+struct Drain {
+    window: Option<(Instant, u64)>,
+    words: u64,
+    passed: Duration,
+}
+
+impl Drain {
+    fn note(&mut self, now: Instant, taken: u64) {
+        let (begin, before) = *self.window.get_or_insert((now, taken));
+        let passed = now.saturating_duration_since(begin);
+        if passed >= DRAIN_WINDOW {
+            (self.words, self.passed) = (taken.saturating_sub(before), passed);
+            self.window = Some((now, taken));
+        }
+    }
+
+    fn words_in(&self, span: Duration) -> usize {
+        let words = u128::from(self.words) * span.as_nanos() / self.passed.as_nanos().max(1);
+        usize::try_from(words).unwrap_or(usize::MAX)
+    }
 }
 
 impl Outbound {
     pub fn new(target: Target, leash: oneshot::Sender<()>) -> Self {
-        Self { target, words: Vec::new(), start: 0, credit: 0, listed: false, _leash: leash }
+        let (words, drain) = (Vec::new(), Drain::default());
+        Self { target, words, start: 0, credit: 0, listed: false, sent: 0, drain, _leash: leash }
     }
 
     /// The buffer to append whole frames to.
@@ -190,11 +221,22 @@ impl Outbound {
 
     /// Words that the peer has not taken yet.
     pub fn in_flight(&mut self) -> usize {
-        let inside = match &mut self.target {
+        self.inside() + self.waiting()
+    }
+
+    /// Of those, the words in the ring. What a socket's task has taken in, nobody here knows.
+    fn inside(&mut self) -> usize {
+        match &mut self.target {
             Target::Ring(producer) => producer.capacity() - producer.space(),
             Target::Socket(_) => 0,
-        };
-        inside + self.waiting()
+        }
+    }
+
+    /// Words that the peer takes in a time, as it has lately; asked often by whoever wants to know.
+    pub fn drained_in(&mut self, span: Duration, now: Instant) -> usize {
+        let inside = u64::try_from(self.inside()).unwrap_or(0);
+        self.drain.note(now, self.sent.saturating_sub(inside));
+        self.drain.words_in(span)
     }
 
     /// The peer's ring claims the impossible, or its socket's task is gone.
@@ -245,6 +287,7 @@ impl Outbound {
             },
         };
         self.start += moved;
+        self.sent += u64::try_from(moved).unwrap_or(0);
         moved > 0
     }
 }

@@ -7,6 +7,7 @@ use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, Message};
 use gt_protocol::{Instruction, wire};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// A worker that falls this far behind (64 MiB beside its ring) is given up. Only endings of sessions get near it:
 /// clients are held back much earlier.
@@ -17,9 +18,16 @@ const SESSION_WAITING_WORDS_MAX: usize = 256 << 20;
 const SESSION_BUSY_WORDS: usize = 1 << 20;
 /// Kept free in a worker's ring when a client is let in: a piece of an upload and its header, twice.
 const RESERVE_WORDS: usize = 16 * 1024;
-/// While several clients are active, words in a worker's ring: about 75 instructions. Without a bound a light user's
-/// read took 4.5 ms beside a flooding one, with it 81 us (`hot_path.md`, section 6).
+/// While several clients are active, words in a worker's ring at least: about 75 instructions. Without a bound a light
+/// user's read took 4.5 ms beside a flooding one, with it 81 us (`hot_path.md`, section 6).
 const SHARED_WORDS: usize = 512;
+/// The longer nobody has read, the more a worker's ring may hold: what it drains in this part of that time, so that the
+/// next read comes later by no larger part.
+const QUIET_PART: u32 = 8;
+/// But no more than it drains in this time. It covers a slice of each client where they share the dispatcher's core.
+const FLOOD: Duration = Duration::from_millis(2);
+/// And never more than half a ring.
+const SHARED_WORDS_MAX: usize = 32 * 1024;
 /// Instructions for a worker leave the buffer at this many words, so that it starts while the rest is planned.
 const FLUSH_WORDS: usize = 256;
 
@@ -27,7 +35,8 @@ const FLUSH_WORDS: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crowd {
     One,
-    Several,
+    /// None of whom has asked for a value for this long.
+    Several(Duration),
 }
 
 /// Who has to be dropped.
@@ -87,6 +96,7 @@ impl Outbox {
         &mut self,
         session: SessionId,
         workers: &[WorkerIndex],
+        now: Instant,
         crowd: Crowd,
         held_back: bool,
     ) -> bool {
@@ -102,8 +112,10 @@ impl Outbox {
             };
             let (credit, enough) = match crowd {
                 Crowd::One => (worker.room().saturating_sub(RESERVE_WORDS), RESERVE_WORDS),
-                Crowd::Several => {
-                    (SHARED_WORDS.saturating_sub(worker.in_flight()), SHARED_WORDS / 2)
+                Crowd::Several(quiet) => {
+                    let bound = worker.drained_in(FLOOD.min(quiet / QUIET_PART), now);
+                    let bound = bound.clamp(SHARED_WORDS, SHARED_WORDS_MAX);
+                    (bound.saturating_sub(worker.in_flight()), bound / 2)
                 }
             };
             worker.credit = credit;
@@ -260,4 +272,60 @@ fn why_lost(outbound: &Outbound, waiting_max: usize) -> Option<&'static str> {
 
 fn place(index: WorkerIndex) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{RING_WORDS, Target};
+    use gt_transport::{Consumer, Producer};
+    use tokio::sync::oneshot;
+
+    const SESSION: SessionId = SessionId(1);
+    const BATCH: [u32; 500] = [0; 500];
+
+    fn one_worker() -> (Outbox, Consumer) {
+        let ring = gt_transport::create(RING_WORDS).unwrap();
+        let consumer = Consumer::new(ring.try_clone().unwrap()).unwrap();
+        let mut outbox = Outbox::default();
+        let target = Target::Ring(Producer::new(ring).unwrap());
+        outbox.add_worker(0, Outbound::new(target, oneshot::channel().0));
+        (outbox, consumer)
+    }
+
+    /// Batches that are sent until the worker has got as much as it should.
+    fn batches(outbox: &mut Outbox, now: Instant, quiet: Duration) -> usize {
+        let crowd = Crowd::Several(quiet);
+        for count in 0.. {
+            if !outbox.admit(SESSION, &[0], now, crowd, false) {
+                return count;
+            }
+            outbox.words(0, &BATCH);
+            outbox.flush();
+        }
+        0
+    }
+
+    #[test]
+    fn a_shared_ring_holds_what_the_worker_drains_in_an_eighth_of_the_quiet() {
+        let (mut outbox, mut worker) = one_worker();
+        let (start, quiet) = (Instant::now(), Duration::from_millis(4));
+        // Nothing is known of its speed yet.
+        assert_eq!(batches(&mut outbox, start, quiet), 2);
+        // It takes 16 batches in 4 ms: 1000 words in half a millisecond, 4000 in two.
+        for _ in 0..16 {
+            outbox.words(0, &BATCH);
+            outbox.flush();
+            worker.read(&mut Vec::new(), BATCH.len());
+        }
+        let now = start + Duration::from_millis(4);
+        worker.read(&mut Vec::new(), usize::from(u16::MAX));
+        let taken = 18 * BATCH.len();
+        for (quiet, eighth) in [(0, 0), (4, taken / 8), (16, taken / 2), (60_000, taken / 2)] {
+            let expected = eighth.max(SHARED_WORDS).div_ceil(BATCH.len());
+            let sent = batches(&mut outbox, now, Duration::from_millis(quiet));
+            assert_eq!(sent, expected, "after {quiet} ms without a read");
+            worker.read(&mut Vec::new(), usize::from(u16::MAX));
+        }
+    }
 }

@@ -196,8 +196,10 @@ impl Pump {
 
     /// Gives each client its quantum. Whoever was held back is first next time: room that frees up then goes round.
     fn serve_clients(&mut self, now: Instant) -> bool {
-        let active = self.clients.iter().filter(|client| client.active_until > now).count();
-        let crowd = if active > 1 { Crowd::Several } else { Crowd::One };
+        let active = || self.clients.iter().filter(|client| client.active_until > now);
+        let asked_at = active().map(|client| client.asked_at).max();
+        let quiet = asked_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let crowd = if active().count() > 1 { Crowd::Several(quiet) } else { Crowd::One };
         let count = self.clients.len();
         let (mut progress, mut next, mut breaches) = (false, None, Vec::new());
         for step in 0..count {

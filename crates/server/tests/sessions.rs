@@ -206,7 +206,7 @@ fn a_long_upload_and_answer_pass_every_way() {
     }
 }
 
-/// A client that emits adds, each freeing its operand, up to about `words` words.
+/// A client that emits adds, each freeing its operand, up to about `words` words, and asks for some of the sums.
 fn flooding(server: &Server, words: usize) -> Peer {
     let mut peer = Peer::unix(server, client());
     peer.upload(0, &[1.0]);
@@ -215,12 +215,15 @@ fn flooding(server: &Server, words: usize) -> Peer {
         if step > 0 {
             peer.free(1 + (step + 1) % 2);
         }
+        if step % 16 == 0 {
+            peer.ask(step.into(), 1 + step % 2, 1);
+        }
     }
     peer
 }
 
 #[test]
-fn one_client_has_the_whole_ring_and_two_share_a_short_queue() {
+fn one_client_has_the_whole_ring_and_two_that_read_share_a_short_queue() {
     const WORDS: usize = 40_000;
     for clients in [1, 2] {
         let server = Server::start(&format!("share-{clients}"), &[]);

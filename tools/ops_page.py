@@ -1,4 +1,7 @@
-"""The text of docs/ops.md, from ops.toml and the harness's results.json. Standard library."""
+"""The text of docs/ops.md, from ops.toml and the harness's results.json. Standard library.
+
+What stands there on placements is placements_page.py's.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,8 +48,8 @@ TAIL = """
 """
 
 
-def page(header: str, rows: Sequence[Row], results: Row) -> str:
-    """The whole page."""
+def page(header: str, rows: Sequence[Row], results: Row, placements: str) -> str:
+    """The whole page, with the section on placements."""
     by_row: dict[str, list[Row]] = defaultdict(list)
     for title, entry in results["entries"].items():
         by_row[entry["row"]].append({"title": title, **entry})
@@ -56,7 +59,8 @@ def page(header: str, rows: Sequence[Row], results: Row) -> str:
     for family in dict.fromkeys(row["family"] for row in rows):
         members = [row for row in rows if row["family"] == family]
         parts.append(family_table(family, members, results["rows"], by_row))
-    parts += [composed(by_row[None]), refusals(results["entries"]), TAIL]  # type: ignore[index]
+    by_name = composed(by_row[None])  # type: ignore[index]
+    parts += [placements, by_name, refusals(results["entries"]), TAIL]
     return "".join(parts)
 
 

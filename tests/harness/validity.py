@@ -1,0 +1,176 @@
+"""Which placements of operands are right without moving anything, by trying: no rule takes part.
+
+Each of two members runs the numpy kernel on its pieces, and every placement is tried on what they
+made: the same everywhere, pieces of a dimension, contributions to a sum, a maximum or a minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from samples import Given, Operand
+
+from gt.worker import reference
+from gt.worker.reference_values import Array, cast
+from harness.entries import ROWS
+from harness.rules import (
+    MEMBERS,
+    WHOLE,
+    Case,
+    Placements,
+    Told,
+    cases,
+    rows,
+    short,
+    together,
+    told,
+)
+
+TOLERANCE = 1e-4  # of float32 sums in another order, relative to the largest value
+DRAWS = 12
+ORDER = ("replicate", "shard", "partial")  # of several right placements the first is told
+
+
+def valid(case: Case, how: Placements) -> tuple[str, ...] | None:
+    """How each result lies where each member runs the kernel on its pieces; None where it does not.
+
+    Several sets of values, so that what is right by chance is not right each time.
+    """
+    ways: list[set[str]] = []
+    for draw in range(DRAWS):
+        generator = np.random.Generator(np.random.PCG64(draw))
+        values = [_drawn(x, generator) if draw else x for x in case.given]
+        found = _lie(case, how, values, generator)
+        ways = [a & b for a, b in zip(ways, found, strict=True)] if draw and found else found
+        if not ways or not all(ways):
+            return None
+    return tuple(min(way, key=_order) for way in ways)
+
+
+def _drawn(x: Given, draw: np.random.Generator) -> Given:
+    """The values in another order; what is floating also by factors and more, or rounded."""
+    values = draw.permutation(x.values.reshape(-1)).reshape(x.values.shape)
+    if x.dtype.startswith("float"):
+        values = values * draw.uniform(0.3, 1.5, x.values.shape)
+        values = values + draw.choice([0.0, 0.7]) * draw.uniform(0.0, 1.0, x.values.shape)
+        values = np.round(values) if draw.random() < 0.5 else values  # some are alike then
+    return Given(values, x.dtype)
+
+
+def _order(way: str) -> tuple[int, str]:
+    return ORDER.index(way.partition("(")[0]), way
+
+
+def _lie(
+    case: Case, how: Placements, values: Sequence[Given], draw: np.random.Generator
+) -> list[set[str]]:
+    """For each result the placements that the members' results are; nothing where one refuses."""
+    whole = [cast(x.values, x.dtype) for x in values]
+    pieces = [_pieces(x, one, draw) for x, one in zip(whole, how, strict=True)]
+    try:
+        expected = _run(case, whole)
+        members = [_run(case, list(own)) for own in zip(*pieces, strict=True)]
+    except (IndexError, RuntimeError, TypeError, ValueError):
+        return []
+    return [_placements_of([x[at] for x in members], one) for at, one in enumerate(expected)]
+
+
+def _run(case: Case, arrays: list[Array]) -> list[Array]:
+    left = iter(arrays)
+
+    def operand(x: Operand) -> object:
+        if isinstance(x, list):
+            return [operand(one) for one in x]
+        return next(left) if isinstance(x, Given) else x
+
+    operands = [operand(x) for x in case.sample.operands]
+    with reference.quiet():
+        made = reference.NUMPY[case.row](*operands, *case.sample.attrs)
+    several = ROWS[case.row].get("outputs", 1) > 1
+    return [np.asarray(x) for x in (made if several else (made,))]
+
+
+def _pieces(x: Array, how: str, draw: np.random.Generator) -> Sequence[Array]:
+    """What each member holds."""
+    if how == WHOLE:
+        return [x] * MEMBERS
+    if how.startswith("shard"):
+        return np.array_split(x, MEMBERS, int(how[len("shard(") : -1]))
+    first = draw.random(x.shape) < 0.5  # which member has what folds to the value
+    if x.dtype == bool:
+        own, rest = x, np.where(draw.random(x.shape) < 0.5, x, how == "partial(min)")
+    elif how == "partial(sum)":
+        own = _steps(x, draw) * np.where(draw.random(x.shape) < 0.5, 1, -1).astype(x.dtype)
+        rest = x - own
+    else:
+        steps = _steps(x, draw)
+        own, rest = x, x - steps if how == "partial(max)" else x + steps
+    return [np.where(first, own, rest), np.where(first, rest, own)]
+
+
+def _steps(x: Array, draw: np.random.Generator) -> Array:
+    """Positive numbers of any size, whole ones for integers."""
+    steps = draw.uniform(0.2, 1.0, x.shape) * draw.choice([1, 5], x.shape)
+    whole = x.dtype.kind != "f" or draw.random() < 0.5
+    return (np.ceil(steps) if whole else steps).astype(x.dtype)
+
+
+def _placements_of(parts: Sequence[Array], whole: Array) -> set[str]:
+    """Every placement of which these are the members' parts."""
+    found = set()
+    if any(x.dtype != whole.dtype or x.ndim != whole.ndim for x in parts):
+        return found
+    if all(_same(x, whole) for x in parts):
+        found.add(WHOLE)
+    for dim in range(whole.ndim):
+        shapes = {(*x.shape[:dim], *x.shape[dim + 1 :]) for x in (*parts, whole)}
+        if len(shapes) == 1 and _same(np.concatenate(parts, dim), whole):
+            found.add(f"shard({dim})")
+    if all(x.shape == whole.shape for x in parts):
+        folds = {"max": np.maximum, "min": np.minimum}
+        if whole.dtype != bool:
+            folds |= {"sum": np.add, "prod": np.multiply}
+        with reference.quiet():
+            made = {fold: by(*parts) for fold, by in folds.items()}
+        found |= {f"partial({fold})" for fold, x in made.items() if _same(x, whole)}
+    return found
+
+
+def _same(a: Array, b: Array) -> bool:
+    if a.shape != b.shape:
+        return False
+    if b.dtype.kind != "f":
+        return np.array_equal(a, b)
+    finite = np.abs(b[np.isfinite(b)])
+    scale = max(float(finite.max(initial=0.0)), 0.01)
+    with reference.quiet():
+        return np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True)
+
+
+def unruled(case: Case, ask: Callable[[Case, Placements], Told] = told) -> Iterator[str]:
+    """What is right without moving anything, but for which the planner moves something.
+
+    Of two placed operands only where neither of them alone is such a one.
+
+    Yields:
+        The operands' placements, `->`, and the results', as in rules.json.
+    """
+    found: list[Placements] = []
+    for how in together(case):
+        fewer = [
+            alone
+            for alone in found
+            if all(one in (WHOLE, other) for one, other in zip(alone, how, strict=True))
+        ]
+        if fewer or (lie := valid(case, how)) is None:
+            continue
+        if ask(case, how).moved_bytes:
+            found.append(how)
+            yield " ".join([*map(short, how), "->", *map(short, lie)])
+
+
+def table() -> dict[str, list[str]]:
+    """Row, and what is right of it without a rule."""
+    found = {row: sorted({text for case in cases(row) for text in unruled(case)}) for row in rows()}
+    return {row: texts for row, texts in found.items() if texts}

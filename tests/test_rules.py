@@ -1,0 +1,107 @@
+"""What the sharding rules say of every operator is what docs/ops.md prints, and leaves out little.
+
+tests/harness/rules.py asks the planner, tests/harness/validity.py tries out what would be right.
+After a change of the rules: `just ops`, and read the difference.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+if sys.version_info < (3, 11):
+    pytest.skip("the harness reads ops.toml by tomllib", allow_module_level=True)
+pytest.importorskip("torch")
+
+from harness import rules, validity
+from harness.entries import ROOT
+from samples import Sample, given
+
+AGAIN = "`just ops` writes it again"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session() -> Iterator[None]:
+    with rules.session():
+        yield
+
+
+def written(name: str) -> dict[str, object]:
+    return json.loads((ROOT / "tests/harness" / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("row", rules.rows())
+def test_the_committed_rules_are_the_codes(row):
+    said = {case.title: rules.line(case) for case in rules.cases(row)}
+    assert written("rules.json").get(row) == said, AGAIN
+
+
+def test_no_row_is_left_over():
+    assert list(written("rules.json")) == rules.rows(), AGAIN
+
+
+@pytest.mark.parametrize("row", rules.rows())
+def test_nothing_more_is_right_without_a_rule(row):
+    found = {text for case in rules.cases(row) for text in validity.unruled(case)}
+    known = set(written("unruled.json").get(row, []))
+    assert found <= known, f"new: {sorted(found - known)}; a rule has been lost"
+    assert known <= found, f"a rule has been found for {sorted(known - found)}: {AGAIN}"
+
+
+# ---- the checks themselves ----
+
+MATRICES = rules.Case("matmul", Sample((given(3, 4), given(4, 5, seed=1))))
+SUM = rules.Case("sum", Sample((given(3, 4),), ((0,), False, None)))
+SOFTMAX = rules.Case("softmax", Sample((given(3, 4),), (1, None)))
+EXPONENTIAL = rules.Case("exp", Sample((given(3, 4),)))
+SIGMOID = rules.Case("sigmoid", Sample((given(3, 4),)))
+
+
+def _id(x: object) -> str:
+    return x.row if isinstance(x, rules.Case) else str(x)
+
+
+@pytest.mark.parametrize(
+    ("case", "how", "expected"),
+    [
+        (MATRICES, ("shard(0)", "replicate"), ("shard(0)",)),
+        (MATRICES, ("shard(1)", "shard(0)"), ("partial(sum)",)),
+        (MATRICES, ("partial(sum)", "replicate"), ("partial(sum)",)),
+        (MATRICES, ("partial(sum)", "partial(sum)"), None),
+        (MATRICES, ("shard(1)", "replicate"), None),
+        (SUM, ("shard(0)",), ("partial(sum)",)),
+        (SUM, ("shard(1)",), ("shard(0)",)),
+        (SUM, ("partial(max)",), None),
+        (SOFTMAX, ("shard(0)",), ("shard(0)",)),
+        (SOFTMAX, ("shard(1)",), None),
+        (EXPONENTIAL, ("partial(max)",), ("partial(max)",)),
+        (EXPONENTIAL, ("partial(sum)",), ("partial(prod)",)),
+        (SIGMOID, ("partial(sum)",), None),
+    ],
+    ids=_id,
+)
+def test_trying_out_finds_what_is_right(case, how, expected):
+    assert validity.valid(case, how) == expected
+
+
+@pytest.mark.parametrize(
+    ("case", "how", "way", "gives"),
+    [
+        (MATRICES, ("shard(0)", "replicate"), "kept", "shard(0)"),
+        (MATRICES, ("shard(1)", "replicate"), "reduced", "partial(sum)"),
+        (MATRICES, ("partial(sum)", "replicate"), "kept", "partial(sum)"),
+        (SUM, ("partial(max)",), "reduced", "replicate"),
+        (SOFTMAX, ("shard(1)",), "reduced", "shard(1)"),
+        (
+            rules.Case("sort", Sample((given(3, 7),), (1, False, True))),
+            ("shard(1)",),
+            "gathered",
+            "replicate",
+        ),
+    ],
+    ids=_id,
+)
+def test_the_planner_is_read_rightly(case, how, way, gives):
+    said = rules.told(case, how)
+    assert (said.way, said.gives[0]) == (way, gives)

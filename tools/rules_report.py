@@ -1,0 +1,43 @@
+"""Ask the planner what each placement of each operand of each row becomes; write it as data.
+
+    CUDA_VISIBLE_DEVICES= python tools/rules_report.py && python tools/gen.py
+
+tests/harness/rules.json is all that the rules say of the samples, tests/harness/unruled.json what
+would be right without moving anything and has no rule; docs/ops.md is made from both. Needs no GPU
+and takes about half a minute.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+
+
+def main() -> int:
+    from harness import rules, validity
+
+    with rules.session():
+        said, unruled = rules.table(), validity.table()
+    by_row = (f'"{row}": {{\n{_lines(lines)}\n}}' for row, lines in said.items())
+    _write("rules.json", ",\n".join(by_row))
+    _write("unruled.json", _lines(unruled))
+    samples, open_ = sum(map(len, said.values())), sum(map(len, unruled.values()))
+    print(f"{samples} samples of {len(said)} rows; {open_} placements are right without a rule")
+    return 0
+
+
+def _lines(entries: "dict[str, object]") -> str:
+    """One line an entry, so that a change shows which."""
+    return ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
+
+
+def _write(name: str, text: str) -> None:
+    path = ROOT / "tests/harness" / name
+    path.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

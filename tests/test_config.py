@@ -503,7 +503,7 @@ print(x.tolist())
     (line, _) = [line for line in lines if "stage0_to_stage1" in line]
     assert line.rstrip().endswith(" <string>:9")  # the with statement
     checked = subprocess.run(
-        [sys.executable, "-m", "gt.tools", "trace", "--check", trace],
+        [sys.executable, "-m", "gt", "trace", "--check", trace],
         capture_output=True, text=True, check=True, timeout=50,
     )  # fmt: skip
     assert "0 lines wrong" in checked.stdout

@@ -125,6 +125,17 @@ def test_mistakes(wrong, text):
         wrong()
 
 
+def test_meshes_and_groups_by_the_names_that_pytorch_gives_them():
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    assert repr(mesh) == repr(MESH)
+    x = gt.distribute(gt.tensor(VALUES), Layout(mesh, VALUES.shape, placements=[Partial()]))
+    folded = dist.all_reduce(x, group=mesh.get_group("dp"))
+    assert repr(folded.layout) == "replicate,replicate@[[0,1],[2,3]]"
+    pair = dist.new_group([3, 1])
+    assert (dist.get_world_size(pair), dist.get_world_size(dist.new_group())) == (2, 4)
+    assert repr(dist.broadcast(gt.ones(3), group=pair).layout) == "replicate@[3,1]"
+
+
 def test_one_program_speaks_for_all_workers():
     dist.init_process_group("nccl", world_size=4)
     assert dist.is_available()

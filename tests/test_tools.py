@@ -26,7 +26,7 @@ free %3 %0  # 11:56:05.4
 """
 
 
-def tool(*arguments, given="", env=None, module="gt.tools"):
+def tool(*arguments, given="", env=None, module="gt"):
     """`gt arguments` in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", module, *map(str, arguments)],
@@ -102,7 +102,7 @@ def test_a_wrong_line_is_named(line, complaint):
 def test_a_closed_pipe_ends_a_filter_quietly(tmp_path):
     file = tmp_path / "long.txt"
     file.write_text(TRACE * 5000, encoding="utf-8")
-    command = f"{sys.executable} -m gt.tools trace {file} | head -1"
+    command = f"{sys.executable} -m gt trace {file} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=50)
     assert done.stdout.startswith("%0 = upload")
     assert done.stderr == ""
@@ -179,11 +179,11 @@ def test_top_counts_this_session():
     json.dumps(counters)
 
 
-@pytest.mark.parametrize("module", ["gt.tools", "gt.scripts.top"])
+@pytest.mark.parametrize("module", ["gt", "gt.scripts.top"])
 def test_top_of_a_dispatcher_elsewhere(module):
     with Cluster(workers=2) as cluster:
         cluster.run("while len(gt.debug.get_worker_stats()) < 2: pass")
-        words = ["top"] if module == "gt.tools" else []
+        words = ["top"] if module == "gt" else []
         done = tool(*words, "--once", "--json", cluster.address, module=module)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
@@ -197,7 +197,7 @@ def test_top_says_that_nobody_answers():
     assert done.stderr.startswith("gt top: ")
 
 
-@pytest.mark.parametrize("module", ["gt.tools", "gt.scripts.top"])
+@pytest.mark.parametrize("module", ["gt", "gt.scripts.top"])
 def test_the_commands_explain_themselves(module):
     done = tool("--help", module=module)
     assert done.returncode == 0

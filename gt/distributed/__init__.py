@@ -17,7 +17,7 @@ from gt.distributed.collective import (
 )
 from gt.distributed.explanation import Explanation
 from gt.distributed.layout import Layout, Partial, Placement, Replicate, Shard
-from gt.distributed.mesh import DeviceMesh, ProcessGroup
+from gt.distributed.mesh import DeviceMesh, ProcessGroup, init_device_mesh, new_group
 from gt.distributed.methods import DTensor, distribute
 from gt.distributed.work import Work
 from gt.distributed.world import (
@@ -52,9 +52,11 @@ __all__ = [
     "gather",
     "get_rank",
     "get_world_size",
+    "init_device_mesh",
     "init_process_group",
     "is_available",
     "is_initialized",
+    "new_group",
     "reduce_scatter",
     "scatter",
     "send",

@@ -11,7 +11,7 @@ from gt._core import Tensor
 from gt.distributed.work import Work
 from gt.errors import IndexOutOfRange, InvalidType, InvalidValue
 
-__all__ = ["DeviceMesh", "ProcessGroup"]
+__all__ = ["DeviceMesh", "ProcessGroup", "init_device_mesh", "new_group"]
 
 DIMS_MAX = 3
 
@@ -100,6 +100,8 @@ class DeviceMesh:
             raise InvalidValue(f"get_process_group: name one of the {self.ndim} dimensions")
         return self[0 if dim is None else dim]
 
+    get_group = get_process_group  # PyTorch's name
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DeviceMesh):
             return NotImplemented
@@ -187,3 +189,20 @@ class ProcessGroup:
         names = self.mesh.names
         along = [axis if names is None else names[axis] for axis in self.axes]
         return f"ProcessGroup({self.mesh!r}, along {along})"
+
+
+def init_device_mesh(
+    device_type: str,  # noqa: ARG001 - PyTorch's
+    mesh_shape: Sequence[int],
+    *,
+    mesh_dim_names: Sequence[str] | None = None,
+) -> DeviceMesh:
+    """PyTorch's way to write `DeviceMesh(mesh_shape, names=mesh_dim_names)`."""
+    return DeviceMesh(mesh_shape, names=mesh_dim_names)
+
+
+def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
+    """The group of these workers, in this order; of all of them if none are named."""
+    if ranks is None:
+        return DeviceMesh(gt.distributed.get_world_size())[0]
+    return DeviceMesh(len(ranks), ranks)[0]

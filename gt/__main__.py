@@ -1,4 +1,4 @@
-"""`python -m gt.tools` is `gt`."""
+"""`python -m gt` is `gt`."""
 
 import sys
 

@@ -1,7 +1,7 @@
 //! The emitter: rules, slot, source position, tape record and the instruction itself, in one go.
 
 use super::alias::{Resolved, Var};
-use super::backward::rules;
+use super::gradient_rules;
 use super::tape::{Edge, Input, Place, Recording, SavedValue, SavedValues, grad_enabled};
 use super::tensor::Tensor;
 use super::value::Value;
@@ -58,7 +58,7 @@ pub(crate) fn emit_consuming(
     check_session(py, op, &ready)?;
     let recorded = grad_enabled()
         && ready.iter().any(|operand| operand.edge.is_some())
-        && rules::any_for(py, op, ready.iter().map(|operand| operand.edge.is_some()));
+        && gradient_rules::any_for(py, op, ready.iter().map(|operand| operand.edge.is_some()));
     // What the backward pass needs is not given away.
     let consumes = if recorded { consumes & !op.info().saves_operands } else { consumes };
     let sent = send(py, op, &ready, attrs, consumes, &metas)?;
@@ -115,7 +115,11 @@ fn resolve_one(py: Python<'_>, op: Op, arg: &Arg<'_>) -> PyResult<Ready> {
             let resolved = match var.resolve(py) {
                 // A view that PyTorch forbids to differentiate may still be compared or rounded.
                 Err(_)
-                    if !rules::any_for(py, op, std::iter::repeat_n(true, usize::from(u8::MAX))) =>
+                    if !gradient_rules::any_for(
+                        py,
+                        op,
+                        std::iter::repeat_n(true, usize::from(u8::MAX)),
+                    ) =>
                 {
                     Resolved { value: var.value(py)?, edge: None }
                 }
@@ -213,10 +217,11 @@ fn record(
 ) -> Vars {
     let info = op.info();
     let leads_on = |operand: &Ready| !matches!(operand.edge, None | Some(Edge::Nowhere));
-    let (operands, mut outputs) = rules::saves(py, op, ready.iter().map(leads_on));
+    let (operands, mut outputs) = gradient_rules::saves(py, op, ready.iter().map(leads_on));
     if ready.iter().any(|operand| matches!(operand.edge, Some(Edge::Nowhere))) {
         // PyTorch keeps outputs even where the gradient gets nowhere, to see that nobody writes them.
-        (_, outputs) = rules::saves(py, op, ready.iter().map(|operand| operand.edge.is_some()));
+        (_, outputs) =
+            gradient_rules::saves(py, op, ready.iter().map(|operand| operand.edge.is_some()));
     }
     let operands = info.saves_operands & operands;
     let mut saved = SavedValues::new();

@@ -6,8 +6,8 @@ use super::dtype::{DtypeArg, PyDtype};
 use super::emit::{self, Arg};
 use super::tensor::{Tensor, as_arg, assign, cast, fill, set_size_class};
 use super::{
-    backward, errors, placing, read, runtime, saved, signal, spawn, tape, trace, update, upload,
-    views,
+    backward, errors, gradient_rules, placing, read, runtime, saved, signal, spawn, tape, trace,
+    update, upload, views,
 };
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Op};
@@ -285,7 +285,7 @@ fn set_grad_enabled(enabled: bool) -> bool {
 
 #[pyfunction]
 fn set_gradients(rules: &Bound<'_, PyDict>) -> PyResult<()> {
-    backward::rules::set(rules)
+    gradient_rules::set(rules)
 }
 
 /// Gradients of `outputs` for `inputs`, None where they do not depend on one.

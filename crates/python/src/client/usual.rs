@@ -3,8 +3,8 @@
 //! Whatever is out of the ordinary takes the way of [`super::emit`], to the same end.
 
 use super::alias::Var;
-use super::backward::rules;
 use super::emit::{self, Arg};
+use super::gradient_rules;
 use super::runtime::{self, SHORT_HEADER, Sent, ShortWords};
 use super::tape::{Edge, Input, Inputs, Place, Recording, SavedValue, SavedValues, grad_enabled};
 use super::value::Value;
@@ -54,7 +54,7 @@ pub(crate) fn emit(
     }
     let recorded = seen.needs != 0
         && grad_enabled()
-        && rules::any_for(
+        && gradient_rules::any_for(
             py,
             op,
             (0..args.len()).map(|position| seen.needs & (1 << position) != 0),
@@ -81,7 +81,7 @@ fn record(
     sent: Sent,
 ) -> Arc<Var> {
     let (operands, outputs) =
-        rules::saves(py, op, (0..args.len()).map(|position| needs & (1 << position) != 0));
+        gradient_rules::saves(py, op, (0..args.len()).map(|position| needs & (1 << position) != 0));
     let info = op.info();
     let saved = saved_of(py, args, operands & info.saves_operands);
     let Sent { site, signal, .. } = sent;

@@ -74,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     told.add_argument("file", help="the YAML file")
     told.add_argument("script", help="a Python program")
     told.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
+    prices = commands.add_parser("prices", help="measure what traffic between workers costs")
+    prices.add_argument("file", help="the file of prices that is rewritten (GT_PRICES)")
+    prices.add_argument("--workers", type=int, default=2, metavar="N", help="how many to start")
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -95,6 +98,10 @@ def _run(options: argparse.Namespace) -> int:
         from gt.tools import timeline
 
         return timeline.draw(options.file, options.output)
+    if options.command == "prices":
+        from gt.tools import prices
+
+        return prices.run(options.file, workers=options.workers)
     if options.command == "config" and options.question == "explain":
         from gt.tools import config_explain
 

@@ -5,7 +5,7 @@ use crate::Dispatcher;
 use crate::control::{answer_failed, request_number};
 use crate::event::{Fault, SessionId, Sink};
 use crate::handle::{Handle, Value};
-use crate::plan::{Prices, real};
+use crate::plan::{Link, Prices, real};
 use crate::session::Session;
 use gt_protocol::message::{DESCRIPTION_BYTES_MAX, Failure, FailureClass, Message};
 use gt_protocol::placement::Layout;
@@ -287,7 +287,8 @@ fn explanation(state: &Session, value: &Value, prices: &Prices) -> String {
             lines.push(format!("brought: %{number} from {lies} to {need}"));
         }
         lines.push(format!("moved: {} bytes", note.moves.bytes));
-        lines.push(format!("cost: about {:.0} us{}", note.moves.cost(prices), note.moves.ways()));
+        let cost = note.moves.cost(prices.among(value.shards.layout.mesh()));
+        lines.push(format!("cost: about {cost:.0} us{}", note.moves.ways()));
     } else {
         lines.push("moved: 0 bytes".to_owned());
     }
@@ -349,10 +350,10 @@ fn signal(state: &Session, id: u16) -> String {
 }
 
 impl Moves {
-    /// Microseconds by the prices that the planner reckons with.
-    fn cost(self, prices: &Prices) -> f64 {
+    /// Microseconds by the prices that the planner reckons with, over the slowest link there.
+    fn cost(self, link: Link) -> f64 {
         let messages = real(self.transfers + 2 * self.folds + self.gathers);
-        messages * prices.message + real(self.bytes) * prices.byte
+        messages * link.message + real(self.bytes) * link.byte
     }
 
     /// `: 1 reduced, 2 sent`; nothing where nothing moved.

@@ -17,13 +17,15 @@ mod handle;
 mod motion;
 mod plan;
 mod planted;
+mod probe;
 mod scope;
 mod session;
 mod worker;
 
 pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use explain::Motion;
-pub use plan::{Prices, PricesError};
+pub use plan::{Link, Links, Prices, PricesError};
+pub use probe::{Measured, Probe};
 
 use event::number_of;
 use failure::Failure;
@@ -69,6 +71,11 @@ impl Dispatcher {
     pub fn set_prices(&mut self, prices: Prices) {
         self.prices = prices;
         self.plans.forget();
+    }
+
+    /// What [`Self::set_prices`] has set.
+    pub fn prices(&self) -> &Prices {
+        &self.prices
     }
 
     /// Opens a session. Its first tensors live on the worker with the fewest sessions.

@@ -6,6 +6,7 @@
 mod cache;
 mod choose;
 mod cost;
+mod links;
 mod local;
 mod member;
 mod program;
@@ -16,6 +17,7 @@ mod words;
 pub(crate) use cache::Plans;
 pub(crate) use cost::real;
 pub use cost::{Prices, PricesError};
+pub use links::{Link, Links};
 
 use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink, TraceNotes};

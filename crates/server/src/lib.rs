@@ -3,6 +3,7 @@
 //! The map:
 //! - [`Options`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
 //! - `pump`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - `probing`: `--probe`, which that thread drives while no client is at work.
 //! - `net`: the other thread, where tokio serves sockets: handshakes, tokens, frames over TCP, life lines.
 //! - `bell` and channels with limits stand between the two.
 //! - [`trace`]: the instruction log.
@@ -17,6 +18,7 @@ mod link;
 mod net;
 mod options;
 mod outbox;
+mod probing;
 mod pump;
 mod sleep;
 mod tokens;
@@ -31,6 +33,7 @@ use bell::Bell;
 use gt_dispatcher::{Dispatcher, Prices, PricesError};
 use gt_transport::DescriptorError;
 use outbox::Outbox;
+use probing::Probing;
 use pump::Pump;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
@@ -92,12 +95,13 @@ pub fn run(options: &Options) -> Result<(), ServeError> {
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(trace.is_some());
     if let Some(path) = &options.prices {
-        dispatcher.set_prices(read_prices(path)?);
+        dispatcher.set_prices(read_prices(path, options.probe)?);
     }
+    let probing = options.prices.clone().filter(|_| options.probe).map(Probing::new);
     let bell = Arc::new(Bell::new()?);
     // Without a limit: see `Tidings`.
     let (tidings, heard) = mpsc::unbounded_channel();
-    let pump = Pump::new(dispatcher, Outbox::new(trace), heard, Arc::clone(&bell))?;
+    let pump = Pump::new(dispatcher, Outbox::new(trace), probing, heard, Arc::clone(&bell))?;
     let (ended, core_ended) = oneshot::channel();
     let core = std::thread::Builder::new().name("gt-core".into()).spawn(move || {
         let outcome = pump.run();
@@ -111,9 +115,13 @@ pub fn run(options: &Options) -> Result<(), ServeError> {
     Ok(served?)
 }
 
-fn read_prices(path: &Path) -> Result<Prices, ServeError> {
+/// The prices in a file; the defaults where it `may_be_absent` and is.
+fn read_prices(path: &Path, may_be_absent: bool) -> Result<Prices, ServeError> {
     let failed = |why: String| ServeError::Prices { path: path.to_owned(), why };
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if may_be_absent && error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| failed(error.to_string()))?,
+    };
     text.parse().map_err(|error: PricesError| failed(error.to_string()))
 }
 

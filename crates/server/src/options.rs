@@ -22,6 +22,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --log-level LEVEL      error, warn, info (default) or debug, on stderr
   --instruction-log FILE write a line for each instruction
   --prices FILE          what work and traffic cost, for the planner: lines NAME=MICROSECONDS
+  --probe                measure the links of workers that join and FILE does not price, and add them to FILE
   --log-payloads         keep payloads too, in FILE.d/
   -h, --help, --version
 ";
@@ -36,6 +37,8 @@ pub struct Options {
     pub log_level: Level,
     pub instruction_log: Option<PathBuf>,
     pub prices: Option<PathBuf>,
+    /// Measure what `prices` does not say, and write it there.
+    pub probe: bool,
     pub log_payloads: bool,
 }
 
@@ -58,6 +61,8 @@ pub enum UsageError {
     LogLevel(String),
     #[error("--log-payloads needs --instruction-log FILE")]
     PayloadsWithoutLog,
+    #[error("--probe needs --prices FILE, where it writes to")]
+    ProbeWithoutFile,
 }
 
 impl Command {
@@ -76,6 +81,7 @@ impl Command {
             log_level: Level::INFO,
             instruction_log: None,
             prices: None,
+            probe: false,
             log_payloads: false,
         };
         while let Some(argument) = parser.next()? {
@@ -88,6 +94,7 @@ impl Command {
                 Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
                 Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
                 Long("prices") => options.prices = Some(parser.value()?.into()),
+                Long("probe") => options.probe = true,
                 Long("log-payloads") => options.log_payloads = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("version") => return Ok(Self::Version),
@@ -98,6 +105,9 @@ impl Command {
         }
         if options.log_payloads && options.instruction_log.is_none() {
             return Err(UsageError::PayloadsWithoutLog);
+        }
+        if options.probe && options.prices.is_none() {
+            return Err(UsageError::ProbeWithoutFile);
         }
         options.listen = match (listen, host, port) {
             (Some(listen), None, None) => Some(listen),
@@ -156,6 +166,7 @@ mod tests {
         check("--help", "Help");
         check("--listen a:1 -p 7", "--listen and --host/--port say the same: give one");
         check("--log-payloads", "--log-payloads needs --instruction-log FILE");
+        check("--probe", "--probe needs --prices FILE, where it writes to");
         check("--log-level loud", r#"--log-level "loud": expected error, warn, info or debug"#);
         check("--port x", r#"cannot parse argument "x": invalid digit found in string"#);
         check("extra", r#"unexpected argument "extra""#);

@@ -59,6 +59,9 @@ pub(crate) struct Outbox {
     tight: bool,
     lost: Vec<Lost>,
     trace: Option<Trace>,
+    /// A session of the dispatcher's own, and whether its last answer was a failure.
+    listened: Option<SessionId>,
+    answer: Option<bool>,
 }
 
 impl Outbox {
@@ -166,6 +169,16 @@ impl Outbox {
         std::mem::take(&mut self.lost)
     }
 
+    /// Whose answers are kept for [`Self::take_answer`] instead of sent.
+    pub fn listen_to(&mut self, session: Option<SessionId>) {
+        self.listened = session;
+    }
+
+    /// Whether the answer that has come, if one has, was a failure.
+    pub fn take_answer(&mut self) -> Option<bool> {
+        self.answer.take()
+    }
+
     /// Whether something waits for room.
     pub fn is_waiting(&self) -> bool {
         !self.listed_workers.is_empty() || !self.listed_sessions.is_empty()
@@ -195,6 +208,24 @@ impl Outbox {
         }
         if !self.touched.contains(&index) {
             self.touched.push(index);
+        }
+    }
+
+    #[cold]
+    fn hear(&mut self, message: &Message<'_>) {
+        match message {
+            Message::Reply(_) => self.answer = Some(false),
+            Message::FailedReply { .. } => self.answer = Some(true),
+            // What else a session is told of needs no answer.
+            Message::Done { .. }
+            | Message::Failure(_)
+            | Message::StatsRequest { .. }
+            | Message::Stats(_)
+            | Message::WorkerJoined { .. }
+            | Message::Peer(_)
+            | Message::WorkerLeft { .. }
+            | Message::Goodbye { .. }
+            | Message::Description { .. } => {}
         }
     }
 
@@ -244,6 +275,9 @@ impl Sink for Outbox {
             && let Err(error) = trace.write_failure(failure)
         {
             self.end_trace(&error);
+        }
+        if self.listened == Some(id) {
+            return self.hear(message);
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(error) = message::encode(message, session.buffer()) {

@@ -9,6 +9,7 @@ use crate::frames;
 use crate::link::{Inbound, Link, Outbound};
 use crate::net::Introduction;
 use crate::outbox::{Crowd, Lost, Outbox};
+use crate::probing::Probing;
 use crate::sleep::{self, Doze, SleepError, Sleeper};
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{self, Message};
@@ -64,6 +65,7 @@ pub(crate) struct Pump {
     tidings: mpsc::UnboundedReceiver<Tidings>,
     bell: Arc<Bell>,
     sleeper: Sleeper,
+    probing: Option<Probing>,
     /// Whose turn is first.
     turn: usize,
 }
@@ -72,12 +74,14 @@ impl Pump {
     pub fn new(
         dispatcher: Dispatcher,
         outbox: Outbox,
+        probing: Option<Probing>,
         tidings: mpsc::UnboundedReceiver<Tidings>,
         bell: Arc<Bell>,
     ) -> Result<Self, SleepError> {
         let sleeper = Sleeper::new(&*bell)?;
         let (clients, workers) = (Vec::new(), BTreeMap::new());
-        Ok(Self { dispatcher, outbox, clients, workers, tidings, bell, sleeper, turn: 0 })
+        let turn = 0;
+        Ok(Self { dispatcher, outbox, clients, workers, tidings, bell, sleeper, probing, turn })
     }
 
     /// Runs until it is told to stop.
@@ -92,6 +96,7 @@ impl Pump {
             progress |= self.serve_workers();
             progress |= self.outbox.flush();
             progress |= self.serve_clients(now);
+            progress |= self.measure(now);
             progress |= self.outbox.flush();
             self.drop_lost();
             if progress {
@@ -99,7 +104,8 @@ impl Pump {
                 continue;
             }
             let idle = now.saturating_duration_since(busy_at);
-            let held_back = self.clients.iter().any(|client| client.held_back);
+            let held_back = self.clients.iter().any(|client| client.held_back)
+                || self.probing.as_ref().is_some_and(Probing::is_waiting);
             if sleep::is_due(idle, held_back) {
                 self.sleep(idle, held_back)?;
             } else {
@@ -156,6 +162,9 @@ impl Pump {
             self.outbox.worker_message(*to, &Message::Peer(peer));
         }
         self.dispatcher.handle(Event::WorkerJoined { index }, &mut self.outbox);
+        if let Some(probing) = &mut self.probing {
+            probing.joined(index, self.workers.keys().copied(), &self.dispatcher);
+        }
         for client in &mut self.clients {
             client.waits_for_worker = false;
             self.outbox.session(client.session, &Message::WorkerJoined { index });
@@ -176,6 +185,9 @@ impl Pump {
         self.sleeper.forget(&inbound);
         self.outbox.remove_worker(index);
         tracing::warn!("worker {index} is gone: {reason}");
+        if let Some(probing) = &mut self.probing {
+            probing.left(index);
+        }
         self.dispatcher.handle(Event::WorkerLeft { index, reason }, &mut self.outbox);
     }
 
@@ -192,6 +204,14 @@ impl Pump {
             self.drop_worker(index, &breach.to_string());
         }
         progress
+    }
+
+    /// Measures the links of new workers while no client is at work.
+    fn measure(&mut self, now: Instant) -> bool {
+        let Self { dispatcher, outbox, probing, clients, .. } = self;
+        let Some(probing) = probing else { return false };
+        let quiet = clients.iter().all(|client| client.active_until <= now);
+        probing.step(quiet, dispatcher, outbox)
     }
 
     /// Gives each client its quantum. Whoever was held back is first next time: room that frees up then goes round.

@@ -1,6 +1,7 @@
 //! Which strategy an operator takes along each dimension of a mesh: the cheapest of those that its rules offer.
 
 use super::cost::Prices;
+use super::links::Link;
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
 use gt_protocol::rules::spread::{Local, Question, SpreadArg, Strategy, strategies};
 use gt_protocol::{Attr, Meta, Op};
@@ -13,8 +14,8 @@ pub(crate) struct Lies {
     pub meta: Option<Meta>,
     /// One placement a mesh dimension.
     pub placements: Placements,
-    /// It is on another mesh and comes point to point.
-    pub elsewhere: bool,
+    /// The mesh that it comes from, point to point, where it is not here.
+    pub elsewhere: Option<Mesh>,
 }
 
 /// How an instruction runs on a mesh.
@@ -68,7 +69,8 @@ pub(crate) fn choose(
                 outputs: asked.outputs,
                 members,
             };
-            let price = |strategy: &Strategy| price(asked, mesh, axis, operands, strategy, work);
+            let along = Along { mesh, axis, link: asked.prices.along(mesh, axis) };
+            let price = |strategy: &Strategy| price(asked, &along, operands, strategy, work);
             cheapest(strategies(&question), &needs, &gives, price)
         };
         for (list, need) in needs.iter_mut().zip(strategy.needs) {
@@ -116,10 +118,16 @@ fn fits(placements: &[Placement], earlier: &[Placements]) -> bool {
     })
 }
 
+/// The dimension of a mesh that is chosen for, and what traffic along it costs.
+struct Along<'m> {
+    mesh: &'m Mesh,
+    axis: usize,
+    link: Link,
+}
+
 fn price(
     asked: &Asked<'_>,
-    mesh: &Mesh,
-    axis: usize,
+    &Along { mesh, axis, link }: &Along<'_>,
     operands: &[Lies],
     strategy: &Strategy,
     work: f64,
@@ -129,16 +137,16 @@ fn price(
     for (lies, need) in operands.iter().zip(&strategy.needs) {
         let Some(meta) = lies.meta else { continue };
         let bytes = share(&meta, &lies.placements, mesh, axis);
-        if lies.elsewhere {
-            cost += asked.prices.fetch(need, bytes, members);
+        if let Some(from) = &lies.elsewhere {
+            cost += asked.prices.fetch(need, bytes, members, asked.prices.between(from, mesh));
         }
         let have = lies.placements.get(axis).unwrap_or(&Placement::Replicate);
-        cost += asked.prices.change(have, need, bytes, members);
+        cost += asked.prices.change((have, need), bytes, members, link);
     }
     for (meta, give) in asked.outputs.iter().zip(&strategy.gives) {
         // A partial result will be folded once.
         if give.is_partial() {
-            cost += asked.prices.change(give, &Placement::Replicate, meta.bytes(), members);
+            cost += asked.prices.change((give, &Placement::Replicate), meta.bytes(), members, link);
         }
     }
     let spread = strategy

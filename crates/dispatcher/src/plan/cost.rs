@@ -1,12 +1,13 @@
 //! What a plan costs, in microseconds: work on the members, and what has to move first.
 
-use gt_protocol::placement::Placement;
+use super::links::{self, Link, Links};
+use gt_protocol::placement::{Mesh, Placement};
 use gt_protocol::{Family, Meta, Op};
 use std::fmt;
 use std::str::FromStr;
 
-/// Prices of one cluster in microseconds: defaults until a probe has measured them.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Prices of one cluster in microseconds: defaults until a file or a probe says otherwise.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
     /// One message between two workers.
     pub message: f64,
@@ -18,6 +19,8 @@ pub struct Prices {
     pub touch: f64,
     /// One kernel.
     pub kernel: f64,
+    /// Where two workers are nearer or farther than others.
+    pub links: Links,
 }
 
 /// Names of the prices in a text, in order.
@@ -26,7 +29,7 @@ const NAMES: [&str; 5] = ["message", "byte", "flop", "touch", "kernel"];
 /// A text that is no list of prices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "line {line}: {text:?} is no price; a line is NAME=MICROSECONDS, with a name of {NAMES:?} and a number from 0 on"
+    "line {line}: {text:?} is no price; a line is NAME=MICROSECONDS, with a name of {NAMES:?} (or message[A,B], byte[A,B] between workers A and B) and a number from 0 on"
 )]
 pub struct PricesError {
     /// Counted from 1.
@@ -42,21 +45,9 @@ impl FromStr for Prices {
         let mut prices = Self::default();
         for (number, line) in (1..).zip(text.lines()) {
             let said = line.split('#').next().unwrap_or_default().trim();
-            if said.is_empty() {
-                continue;
-            }
-            let value = said.split_once('=').and_then(|(name, value)| {
-                let place = NAMES.iter().position(|known| *known == name.trim())?;
-                let value: f64 = value.trim().parse().ok()?;
-                (value.is_finite() && value >= 0.0).then_some((place, value))
-            });
-            let mut all = prices.all();
-            let Some((place, value)) =
-                value.and_then(|(place, value)| Some((all.get_mut(place)?, value)))
-            else {
+            if !said.is_empty() && prices.say(said).is_none() {
                 return Err(PricesError { line: number, text: said.to_owned() });
-            };
-            **place = value;
+            }
         }
         Ok(prices)
     }
@@ -64,15 +55,18 @@ impl FromStr for Prices {
 
 impl fmt::Display for Prices {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut prices = *self;
-        NAMES.iter().zip(prices.all()).try_for_each(|(name, value)| writeln!(out, "{name}={value}"))
+        let Self { message, byte, flop, touch, kernel, links } = self;
+        let mut all = NAMES.iter().zip([message, byte, flop, touch, kernel]);
+        all.try_for_each(|(name, value)| writeln!(out, "{name}={value}"))?;
+        write!(out, "{links}")
     }
 }
 
 impl Default for Prices {
     fn default() -> Self {
         // Two processes of one host: 2 GB/s, 10 us; a core of 20 GFLOP/s and 5 GB/s.
-        Self { message: 10.0, byte: 5e-4, flop: 5e-5, touch: 2e-4, kernel: 2.0 }
+        let links = Links::default();
+        Self { message: 10.0, byte: 5e-4, flop: 5e-5, touch: 2e-4, kernel: 2.0, links }
     }
 }
 
@@ -86,35 +80,98 @@ pub(crate) fn real(count: u64) -> f64 {
 }
 
 impl Prices {
-    fn all(&mut self) -> [&mut f64; 5] {
-        let Self { message, byte, flop, touch, kernel } = self;
-        [message, byte, flop, touch, kernel]
+    /// Takes one line, or nothing of it.
+    fn say(&mut self, line: &str) -> Option<()> {
+        let (name, value) = line.split_once('=')?;
+        let price: f64 = value.trim().parse().ok()?;
+        if !price.is_finite() || price < 0.0 {
+            return None;
+        }
+        let name = name.trim();
+        if let Some((part, from, to)) = links::pair(name) {
+            return self.links.say(from, to, part, price).then_some(());
+        }
+        let place = NAMES.iter().position(|known| *known == name)?;
+        let Self { message, byte, flop, touch, kernel, links: _ } = self;
+        *[message, byte, flop, touch, kernel].into_iter().nth(place)? = price;
+        Some(())
+    }
+
+    /// Between two workers of which nothing else is known.
+    pub fn general(&self) -> Link {
+        Link { message: self.message, byte: self.byte }
+    }
+
+    /// What the members of every line along a mesh dimension do together is as fast as their slowest link.
+    pub fn along(&self, mesh: &Mesh, axis: usize) -> Link {
+        if self.links.is_empty() {
+            return self.general();
+        }
+        let slowest = mesh
+            .lines(axis)
+            .fold(None, |known, places| self.slowest(known, &mesh.workers(&places)));
+        slowest.unwrap_or_else(|| self.general())
+    }
+
+    /// Among all members of a mesh.
+    pub fn among(&self, mesh: &Mesh) -> Link {
+        if self.links.is_empty() {
+            return self.general();
+        }
+        self.slowest(None, mesh.members()).unwrap_or_else(|| self.general())
+    }
+
+    fn slowest(&self, known: Option<Link>, workers: &[u32]) -> Option<Link> {
+        let pairs = workers.iter().flat_map(|&from| workers.iter().map(move |&to| (from, to)));
+        pairs.filter(|(from, to)| from != to).fold(known, |known, (from, to)| {
+            let link = self.links.link(from, to, self.general());
+            Some(known.map_or(link, |known| known.slower(link)))
+        })
+    }
+
+    /// From the members of one mesh to those of another at their places, round and round.
+    pub fn between(&self, from: &Mesh, to: &Mesh) -> Link {
+        if self.links.is_empty() {
+            return self.general();
+        }
+        let sources = from.members().iter().cycle();
+        let pairs = sources.zip(to.members()).filter(|(source, target)| source != target);
+        pairs
+            .map(|(&source, &target)| self.links.link(source, target, self.general()))
+            .reduce(Link::slower)
+            .unwrap_or_else(|| self.general())
     }
 
     /// An operand that lies as `have` along a mesh dimension of `members` is to lie as `want`. `bytes` are those of the
     /// value over the other dimensions' pieces.
-    pub fn change(&self, have: &Placement, want: &Placement, bytes: u64, members: usize) -> f64 {
+    pub fn change(
+        &self,
+        (have, want): (&Placement, &Placement),
+        bytes: u64,
+        members: usize,
+        link: Link,
+    ) -> f64 {
         if have == want || members < 2 {
             return 0.0;
         }
         let members = real(u64::try_from(members).unwrap_or(2));
-        let share = real(bytes) * (members - 1.0) / members * self.byte;
+        let share = real(bytes) * (members - 1.0) / members * link.byte;
         match (have, want) {
-            (Placement::Partial(_), Placement::Shard { .. }) => self.message + share,
-            (Placement::Partial(_), _) => 2.0 * (self.message + share),
+            (Placement::Partial(_), Placement::Shard { .. }) => link.message + share,
+            (Placement::Partial(_), _) => 2.0 * (link.message + share),
             (Placement::Shard { .. }, Placement::Shard { .. }) => {
-                2.0 * self.message + share / members.max(1.0)
+                2.0 * link.message + share / members.max(1.0)
             }
-            (Placement::Shard { .. }, _) => self.message + share,
+            (Placement::Shard { .. }, _) => link.message + share,
             (Placement::Replicate, _) => self.kernel,
         }
     }
 
     /// An operand comes from another mesh.
-    pub fn fetch(&self, want: &Placement, bytes: u64, members: usize) -> f64 {
+    pub fn fetch(&self, want: &Placement, bytes: u64, members: usize, link: Link) -> f64 {
         let members = real(u64::try_from(members).unwrap_or(1));
         let copies = if want.cut().is_some() { 1.0 } else { members };
-        members * self.message + copies * real(bytes) * self.byte
+        members * link.message + copies * real(bytes) * link.byte
     }
 
     /// A whole operator on one worker.
@@ -135,19 +192,57 @@ impl Prices {
 
 #[cfg(test)]
 mod tests {
-    use super::Prices;
+    use super::{Link, Prices};
+    use gt_protocol::placement::Mesh;
 
     #[test]
     fn prices_are_read_as_they_are_written() {
-        let prices = Prices { message: 3.5, byte: 0.0, ..Prices::default() };
-        assert_eq!(prices.to_string().parse(), Ok(prices));
+        let mut prices = Prices { message: 3.5, byte: 0.0, ..Prices::default() };
+        prices.links.set(2, 0, Link { message: 40.0, byte: 1e-3 });
+        assert_eq!(prices.to_string().parse(), Ok(prices.clone()));
         let text = "# of a fast network\n message = 0.5 # us\n\nbyte=1e-5";
         let read: Prices = text.parse().unwrap();
         assert_eq!(read, Prices { message: 0.5, byte: 1e-5, ..Prices::default() });
-        for (text, line) in
-            [("mess=1", 1), ("byte=1\nflop=x", 2), ("touch=-1", 1), ("kernel=inf", 1)]
-        {
+        for (text, line) in [
+            ("mess=1", 1),
+            ("byte=1\nflop=x", 2),
+            ("touch=-1", 1),
+            ("kernel=inf", 1),
+            ("byte[0]=1", 1),
+            ("byte[0,0]=1", 1),
+            ("flop[0,1]=1", 1),
+            ("message[0,256]=1", 1),
+        ] {
             assert_eq!(text.parse::<Prices>().unwrap_err().line, line);
         }
+    }
+
+    #[test]
+    fn a_pair_has_its_own_prices_in_both_directions_or_in_each() {
+        let text = "byte=0.5\nmessage[0,2]=7\nmessage[1,0]=3\nmessage[0,1]=4\nbyte[1,0]=0.1";
+        let prices: Prices = text.parse().unwrap();
+        let link = |from, to| {
+            let Link { message, byte } = prices.links.link(from, to, prices.general());
+            (message, byte)
+        };
+        assert_eq!(link(0, 2), (7.0, 0.5));
+        assert_eq!(link(2, 0), (7.0, 0.5));
+        assert_eq!(link(0, 1), (4.0, 0.1));
+        assert_eq!(link(1, 0), (3.0, 0.1));
+        assert_eq!(link(1, 2), (10.0, 0.5));
+        assert_eq!(link(9, 2), (10.0, 0.5));
+    }
+
+    #[test]
+    fn a_line_is_as_slow_as_its_slowest_link() {
+        let text = "message=1\nbyte=1\nmessage[0,2]=9\nmessage[2,3]=4\nbyte[1,3]=5";
+        let prices: Prices = text.parse().unwrap();
+        let mesh = Mesh::new(&[2, 2], &[0, 1, 2, 3]).unwrap();
+        let told = |link: Link| (link.message, link.byte);
+        assert_eq!(told(prices.along(&mesh, 0)), (9.0, 5.0));
+        assert_eq!(told(prices.along(&mesh, 1)), (4.0, 1.0));
+        assert_eq!(told(prices.among(&mesh)), (9.0, 5.0));
+        assert_eq!(told(prices.between(&Mesh::line(&[0, 1]), &Mesh::line(&[2, 3]))), (9.0, 5.0));
+        assert_eq!(told(prices.between(&Mesh::line(&[1]), &Mesh::line(&[1, 2]))), (1.0, 1.0));
     }
 }

@@ -309,7 +309,7 @@ fn is_named_once(held: &Held, operands: &[Given]) -> bool {
 /// How an operand lies, seen from `mesh`.
 pub(super) fn lies(given: &Given, mesh: &Mesh) -> Lies {
     let Given::Value(held) = given else {
-        return Lies { meta: None, placements: Placements::new(), elsewhere: false };
+        return Lies { meta: None, placements: Placements::new(), elsewhere: None };
     };
     let layout = &held.shards.layout;
     let same_shape = layout.mesh().shape() == mesh.shape();
@@ -320,7 +320,7 @@ pub(super) fn lies(given: &Given, mesh: &Mesh) -> Lies {
         Placements::from_elem(Placement::Replicate, mesh.rank())
     };
     let is_here = here || layout.is_whole() && layout.mesh().contains(mesh);
-    let elsewhere = !is_here;
+    let elsewhere = (!is_here).then(|| layout.mesh().clone());
     Lies { meta: Some(held.meta), placements, elsewhere }
 }
 

@@ -1,0 +1,96 @@
+//! `--probe`: measures the links of workers that join, and keeps what it found in the file of `--prices`. What stands
+//! there is not measured again, so that later runs plan alike.
+
+use crate::outbox::Outbox;
+use gt_dispatcher::{Dispatcher, Measured, Probe, WorkerIndex};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// First line of the file.
+const HEAD: &str = "# Microseconds; measured by gt-dispatcher --probe. Lines that are taken out are measured again.";
+
+pub(crate) struct Probing {
+    probe: Probe,
+    path: PathBuf,
+    began: Instant,
+}
+
+impl Probing {
+    pub fn new(path: PathBuf) -> Self {
+        Self { probe: Probe::default(), path, began: Instant::now() }
+    }
+
+    /// Asks for the links between a new worker and the others that are not known yet.
+    pub fn joined(
+        &mut self,
+        index: WorkerIndex,
+        others: impl Iterator<Item = WorkerIndex>,
+        core: &Dispatcher,
+    ) {
+        let links = &core.prices().links;
+        for other in others.filter(|&other| other != index && !links.knows(other, index)) {
+            self.probe.add(other.min(index), other.max(index));
+        }
+    }
+
+    pub fn left(&mut self, index: WorkerIndex) {
+        self.probe.left(index);
+    }
+
+    /// Whether it waits for a quiet moment.
+    pub fn is_waiting(&self) -> bool {
+        !self.probe.is_idle()
+    }
+
+    /// Goes on, where `quiet`: a lap begins only when no client is at work. Says whether it did anything.
+    pub fn step(&mut self, quiet: bool, core: &mut Dispatcher, outbox: &mut Outbox) -> bool {
+        if self.probe.is_idle() {
+            return false;
+        }
+        let mut progress = false;
+        if let Some(failed) = outbox.take_answer() {
+            self.probe.answered(self.began.elapsed(), failed, core, outbox);
+            progress = true;
+        }
+        if quiet {
+            progress |= self.probe.step(self.began.elapsed(), core, outbox);
+        }
+        outbox.listen_to(self.probe.session());
+        let measured = self.probe.take_measured();
+        if !measured.is_empty() {
+            self.keep(&measured, core);
+        }
+        progress
+    }
+
+    fn keep(&self, measured: &[Measured], core: &mut Dispatcher) {
+        let mut prices = core.prices().clone();
+        for pair in measured {
+            prices.links.set(pair.from, pair.to, pair.link);
+        }
+        let path = self.path.display();
+        match write(&self.path, &format!("{HEAD}\n{prices}")) {
+            Ok(()) => tracing::info!("measured {} link(s), written to {path}", measured.len()),
+            Err(error) => tracing::error!("cannot write the prices to {path}: {error}"),
+        }
+        core.set_prices(prices);
+    }
+}
+
+/// Whole or not at all: by a neighbouring file.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let neighbour = path.with_file_name(name);
+    let mut file = std::fs::File::create(&neighbour)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| std::fs::rename(&neighbour, path));
+    if written.is_err() {
+        // It may not even be there.
+        let _ = std::fs::remove_file(&neighbour);
+    }
+    written
+}

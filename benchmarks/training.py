@@ -68,6 +68,16 @@ def _large(lib: ModuleType, batch: int) -> Step:
     return step
 
 
+def _memory_bound(lib: ModuleType) -> Step:
+    """What every large temporary costs: memory that is taken, written and given back."""
+    x = lib.ones(25_000_000)
+
+    def step() -> gt.Tensor | torch.Tensor:
+        return (x * x + x)[0]
+
+    return step
+
+
 def _steps(step: Step, count: int, unit_seconds: float) -> Round:
     def run() -> float:
         start = time.perf_counter()
@@ -107,5 +117,13 @@ ROWS = [
         Target("ratio", 1.02),
         lambda: _sides(lambda lib: _large(lib, 1024), 3, 1e-3),
         rounds=9,
+    ),
+    Row(
+        "memory-bound",
+        "`x * x + x` on 100 MB",
+        "ms",
+        Target("ratio", 1.0),
+        lambda: _sides(_memory_bound, 5, 1e-3),
+        rounds=7,
     ),
 ]

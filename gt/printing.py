@@ -97,7 +97,7 @@ def fetched(x: Tensor, summarize: bool) -> Array:
                 first = call("slice", shown, dim=dim, start=0, end=edge, step=1)
                 last = call("slice", shown, dim=dim, start=n - edge, end=n, step=1)
                 shown = call("cat", first, last, dim=dim)
-    return elements(bytes(_core.read_bytes(shown)), shown.dtype, shown.shape)
+    return elements(_core.read_bytes(shown).tobytes(), shown.dtype, shown.shape)
 
 
 def elements(data: bytes, dtype: _core.dtype, shape: Sequence[int]) -> Array:

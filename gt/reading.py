@@ -21,8 +21,7 @@ def numpy(self: Tensor, *, force: bool = False) -> npt.NDArray[np.generic]:
         )
     if self.dtype == _core.bfloat16:
         raise InvalidType("Got unsupported ScalarType BFloat16; convert with .float() first")
-    array = np.frombuffer(_core.read_bytes(self), dtype=self.dtype.name)
-    return array.reshape(tuple(self.shape))
+    return _core.read_bytes(self).view(self.dtype.name).reshape(tuple(self.shape))
 
 
 def tolist(self: Tensor) -> object:
@@ -87,7 +86,7 @@ def shallow_copy(self: Tensor) -> Tensor:
 
 def reduced(self: Tensor, protocol: SupportsIndex) -> tuple[object, ...]:  # noqa: ARG001 - all are alike
     """What `pickle` writes down: class, bytes, dtype, size, requires_grad; the gradient is not."""
-    data = bytes(_core.read_bytes(self))
+    data = _core.read_bytes(self).tobytes()
     name = repr(self.dtype).removeprefix("gt.")
     return rebuilt, (type(self), data, name, tuple(self.shape), self.requires_grad)
 

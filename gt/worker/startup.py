@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import importlib.util
 import os
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from gt.worker.reference_values import Array
 
 BACKENDS = ("auto", "pytorch", "torch", "numpy")
+
+# glibc gives freed blocks above 32 MiB back to the kernel, and a step's next temporary takes each
+# page anew: `x + x` of 100 MB then takes three times as long. A worker makes the same sizes again
+# and again, so blocks up to the first size are kept, and of what is free in the end the second.
+KEPT_BLOCK_BYTES = 256 << 20
+KEPT_BYTES = 512 << 20
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,6 +63,7 @@ def choose(name: str) -> Backend[Tensor] | Backend[Array]:
 def run(start: Start) -> int:
     """Serves one dispatcher until it is gone."""
     _leave_terminal()
+    _keep_memory()
     warned.install()
     backend = choose(start.backend)
     if start.threads is not None:
@@ -73,6 +82,14 @@ def run(start: Start) -> int:
                 backend=backend,
             )
     return 0
+
+
+def _keep_memory() -> None:
+    """Tells the C library to reuse large blocks; one that is not glibc has its own ways."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES)
+        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def _leave_terminal() -> None:

@@ -1,5 +1,6 @@
 //! What has come back: answers to this client's questions, and failures that nobody asked about.
 
+use super::new_array::NewArray;
 use gt_protocol::message::{Failure, FailureClass, Message, Stats};
 use gt_protocol::{Dims, Dtype, Op};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,12 +34,19 @@ pub(crate) enum Answer {
 /// Elements that have come so far.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
-    pub bytes: Vec<u8>,
+    bytes: Place,
     pub dtype: Option<Dtype>,
     pub dims: Option<Dims>,
     start: u64,
     received: u64,
     stats: Vec<Stats>,
+}
+
+/// Where they lie: a large answer goes straight to where its reader wants it.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Own(Vec<u8>),
+    Array(NewArray),
 }
 
 #[derive(Default)]
@@ -63,8 +71,14 @@ pub(crate) struct Answers {
 impl Answers {
     /// Opens a question whose answer starts at element `start`.
     pub(crate) fn open(&mut self, start: u64) -> u64 {
+        self.open_into(start, Place::default())
+    }
+
+    /// The same for an answer that is to lie in a certain place.
+    pub(crate) fn open_into(&mut self, start: u64, bytes: Place) -> u64 {
         self.next_request += 1;
-        self.open.insert(self.next_request, Answer::Waiting(Piece { start, ..Piece::default() }));
+        let piece = Piece { bytes, start, ..Piece::default() };
+        self.open.insert(self.next_request, Answer::Waiting(piece));
         self.next_request
     }
 
@@ -226,17 +240,42 @@ impl Answers {
 }
 
 impl Piece {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Place::Own(bytes) => bytes,
+            Place::Array(_) => &[],
+        }
+    }
+
     fn add(&mut self, start: u64, total: u64, dtype: Dtype, dims: Dims, bytes: &[u8]) {
         if self.dtype.is_none() {
-            let length = usize::try_from(total.saturating_mul(dtype.size())).unwrap_or(0);
-            self.bytes = vec![0; length];
+            if let Place::Own(own) = &mut self.bytes {
+                let length = usize::try_from(total.saturating_mul(dtype.size())).unwrap_or(0);
+                *own = vec![0; length];
+            }
             self.dtype = Some(dtype);
             self.dims = Some(dims);
         }
         let offset = start.saturating_sub(self.start).saturating_mul(dtype.size());
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        if let Some(place) = self.bytes.get_mut(offset..offset.saturating_add(bytes.len())) {
+        let place = self.bytes.as_mut().get_mut(offset..offset.saturating_add(bytes.len()));
+        if let Some(place) = place {
             place.copy_from_slice(bytes);
+        }
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Own(Vec::new())
+    }
+}
+
+impl Place {
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Array(array) => array.as_mut(),
         }
     }
 }

@@ -13,7 +13,7 @@ use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Duration;
@@ -266,9 +266,9 @@ fn from_bytes<'py>(
     Ok(tensor)
 }
 
-/// Waits for a tensor and returns its elements, contiguous and row-major.
+/// Waits for a tensor and returns its elements, contiguous and row-major, as a numpy array of bytes.
 #[pyfunction]
-fn read_bytes<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyByteArray>> {
+fn read_bytes<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
     read::bytes(tensor.py(), &tensor.get().var)
 }
 

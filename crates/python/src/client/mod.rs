@@ -22,6 +22,7 @@ mod gradient_rules;
 mod indexing;
 mod interface;
 mod methods;
+mod new_array;
 mod placing;
 mod read;
 mod ring_door;

@@ -1,31 +1,40 @@
 //! Reads: the only place where a program waits for its workers.
 
 use super::alias::Var;
-use super::answers::{Answer, Piece};
+use super::answers::{Answer, Piece, Place};
+use super::new_array::NewArray;
 use super::{errors, runtime};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Id, Instruction, Op, Operand};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyByteArray, PyFloat};
+use pyo3::types::{PyBool, PyFloat};
 use std::sync::Arc;
 
-/// All elements, contiguous and row-major.
-pub(crate) fn bytes<'py>(py: Python<'py>, var: &Arc<Var>) -> PyResult<Bound<'py, PyByteArray>> {
-    let count = var.meta(py).elements();
-    if count == 0 {
-        return Ok(PyByteArray::new(py, &[]));
+/// All elements, contiguous and row-major, as a numpy array of bytes.
+pub(crate) fn bytes<'py>(py: Python<'py>, var: &Arc<Var>) -> PyResult<Bound<'py, PyAny>> {
+    let meta = var.meta(py);
+    let length = usize::try_from(meta.bytes()).unwrap_or(usize::MAX);
+    let (place, array) = NewArray::new(py, length)?;
+    if length > 0 {
+        elements(py, var, 0, meta.elements(), Place::Array(place))?;
     }
-    Ok(PyByteArray::new(py, &elements(py, var, 0, count)?.bytes))
+    Ok(array)
 }
 
-fn elements(py: Python<'_>, var: &Arc<Var>, start: i64, count: i64) -> PyResult<Piece> {
+fn elements(
+    py: Python<'_>,
+    var: &Arc<Var>,
+    start: i64,
+    count: i64,
+    place: Place,
+) -> PyResult<Piece> {
     let resolved = var.resolve(py)?;
     runtime::prepare(py)?;
     if resolved.value.epoch != runtime::epoch() {
         return Err(other_session(py, "read"));
     }
     let request = runtime::with(py, |runtime| {
-        let request = runtime.answers.open(u64::try_from(start).unwrap_or(0));
+        let request = runtime.answers.open_into(u64::try_from(start).unwrap_or(0), place);
         let mut word = Instruction::new(Op::Read);
         word.operands.push(Operand::Value(Id::slot(resolved.value.slot)));
         word.attrs = [i64::try_from(request).unwrap_or(0), start, count]
@@ -73,8 +82,8 @@ fn warn_of_unread(py: Python<'_>) -> PyResult<()> {
 
 /// The first element as a Python number.
 pub(crate) fn item(py: Python<'_>, var: &Arc<Var>) -> PyResult<Py<PyAny>> {
-    let piece = elements(py, var, 0, 1)?;
-    number(py, var.meta(py).dtype, &piece.bytes)
+    let piece = elements(py, var, 0, 1, Place::default())?;
+    number(py, var.meta(py).dtype, piece.bytes())
 }
 
 /// The only element, for `float(x)` and `int(x)`.

@@ -18,6 +18,8 @@ from harness import rules, validity
 from harness.entries import ROOT
 from samples import Sample, given
 
+import gt
+
 AGAIN = "`just ops` writes it again"
 
 
@@ -105,3 +107,23 @@ def test_trying_out_finds_what_is_right(case, how, expected):
 def test_the_planner_is_read_rightly(case, how, way, gives):
     said = rules.told(case, how)
     assert (said.way, said.gives[0]) == (way, gives)
+
+
+# ---- what samples do not show ----
+
+WRAPPED = {
+    "mul": lambda x: x * gt.tensor([1.5, 2.0]),
+    "div": lambda x: x / gt.tensor([1.5, 2.0]),
+    "add": lambda x: x + x.to(gt.int32),
+    "sum": lambda x: x.sum(),
+    "where": lambda x: gt.where(gt.tensor([True, False]), x, x.to(gt.int32)),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_contributions_of_integers_that_wrap_round_are_folded_before_they_are_widened(name):
+    rows = gt.tensor([[200, 3], [100, 4], [250, 5]], dtype=gt.uint8)
+    whole = rows.sum(0, dtype=gt.uint8)
+    spread = gt.distribute(rows, dim=0).sum(0, dtype=gt.uint8)
+    assert spread.layout.is_partial
+    assert WRAPPED[name](spread).tolist() == WRAPPED[name](whole).tolist()

@@ -3,7 +3,7 @@
 
 use super::choose::Choice;
 use super::spread::Run;
-use gt_protocol::placement::{Interval, Mesh, Pieces};
+use gt_protocol::placement::{Mesh, Pieces};
 use gt_protocol::rules::spread::Local;
 use gt_protocol::{Attr, Dims, Meta};
 use smallvec::SmallVec;
@@ -41,18 +41,35 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs:
             }
             set_entry(attrs, *attr, *entry, pieces.size(member));
         }
-        Local::Window { start, end, pieces } => {
+        Local::Window { start, end, step, pieces } => {
+            let (total, held) = (pieces.total(), pieces.of(member));
+            let bound = |attr: usize, default: i64| match attrs.get(attr) {
+                Some(Attr::Int(bound)) if *bound < 0 => bound.saturating_add(total),
+                Some(Attr::Int(bound)) => *bound,
+                _ => default,
+            };
+            let before = |bound: i64| -> i64 {
+                held.iter().map(|one| one.end.min(bound.max(one.start)) - one.start).sum()
+            };
+            let (first, last) = (bound(*start, 0).max(0), bound(*end, total));
+            // The first index of the range that is not before the piece.
+            let begins = held.first().map_or(0, |one| one.start);
+            let late = (begins - first).max(0).rem_euclid(*step);
+            let skipped = if late == 0 { 0 } else { step - late };
+            let local = before(first).saturating_add(skipped);
+            set(attrs, *start, Attr::Int(local));
+            set(attrs, *end, Attr::Int(before(last).max(local)));
+        }
+        Local::Ends { attr, entry, pieces } => {
             let held = pieces.of(member);
-            let total = pieces.total();
-            for (attr, default) in [(*start, 0), (*end, total)] {
-                let bound = match attrs.get(attr) {
-                    Some(Attr::Int(bound)) if *bound < 0 => bound.saturating_add(total),
-                    Some(Attr::Int(bound)) => *bound,
-                    _ => default,
-                };
-                let before = |one: &Interval| one.end.min(bound.max(one.start)) - one.start;
-                let local = held.iter().map(before).sum();
-                set(attrs, attr, Attr::Int(local));
+            let mut held = held.iter().filter(|one| !one.is_empty());
+            let first = held.next();
+            let last = held.next_back().or(first);
+            if first.is_none_or(|one| one.start > 0) {
+                set_entry(attrs, *attr, *entry, 0);
+            }
+            if last.is_none_or(|one| one.end < pieces.total()) {
+                set_entry(attrs, *attr, entry + 1, 0);
             }
         }
         Local::Shift { attr, factor, pieces } => {

@@ -13,6 +13,7 @@
 )]
 
 mod contract;
+mod edges;
 mod elementwise;
 mod entropy;
 mod index;
@@ -54,8 +55,12 @@ pub struct Question<'a> {
 pub enum Local {
     /// Entry `entry` of the sizes in attribute `attr` is the size of the member's piece.
     Size { attr: usize, entry: usize, pieces: Pieces },
-    /// Attributes `start` and `end` bound what the member holds of the range that they bound globally.
-    Window { start: usize, end: usize, pieces: Pieces },
+    /// Attributes `start` and `end` bound what the member holds of the range that they bound globally; where `step` is
+    /// not 1, of each so manieth index in it, and the member holds one interval.
+    Window { start: usize, end: usize, step: i64, pieces: Pieces },
+    /// Entries `entry` and `entry + 1` of the amounts in attribute `attr` stand on the members that hold the first and
+    /// the last index.
+    Ends { attr: usize, entry: usize, pieces: Pieces },
     /// Where the member's only interval begins is added to attribute `attr`, `factor` times.
     Shift { attr: usize, factor: i64, pieces: Pieces },
     /// Attribute `start` is where the member's only interval begins, `total` the size of the whole dimension: indices
@@ -154,9 +159,9 @@ impl<'a> Question<'a> {
             Family::Contract => contract::partial(self, position, fold),
             Family::Reduce => reduce::partial(self, fold),
             Family::View => view::partial(self, fold),
+            Family::Index => index::partial(self, position, fold),
             Family::Update
             | Family::Normalize
-            | Family::Index
             | Family::Loss
             | Family::Random
             | Family::Create
@@ -176,6 +181,12 @@ impl<'a> Question<'a> {
 
     fn meta(&self, position: usize) -> Option<&'a Meta> {
         self.args.get(position)?.meta
+    }
+
+    /// Whether the results have the operand's dtype.
+    fn keeps_dtype(&self, position: usize) -> bool {
+        let dtype = self.meta(position).map(|meta| meta.dtype);
+        self.outputs.iter().all(|output| Some(output.dtype) == dtype)
     }
 
     fn rank(&self, position: usize) -> Option<usize> {

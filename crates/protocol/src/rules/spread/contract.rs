@@ -12,17 +12,21 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     }
     let (lhs, rhs) = (question.rank(0)?, question.rank(1)?);
     let out_rank = question.out_rank()?;
-    if lhs < 2 || rhs < 2 {
-        return None;
-    }
     let at = |dim: usize| cut(dim, lead.pieces);
     let from_end = if lead.position == 0 { lhs - lead.dim } else { rhs - lead.dim };
+    // A vector has the letter that is summed over and no other.
+    let (rows, columns) = (lhs > 1, rhs > 1);
+    let summed = if lead.position == 0 { 1 } else { 1 + usize::from(columns) };
+    if from_end == summed {
+        let other = rhs - 1 - usize::from(columns);
+        return Some(question.answer([at(lhs - 1), at(other)], [SUM]));
+    }
     Some(match (lead.position, from_end) {
-        (0, 1) | (1, 2) => question.answer([at(lhs - 1), at(rhs - 2)], [SUM]),
-        (0, 2) => question.answer([at(lhs - 2)], [at(out_rank - 2)]),
+        (0, 2) => question.answer([at(lhs - 2)], [at(out_rank - 1 - usize::from(columns))]),
         (1, 1) => question.answer([Placement::Replicate, at(rhs - 1)], [at(out_rank - 1)]),
         (_, _) => {
-            let out = out_rank.checked_sub(from_end)?;
+            let kept = usize::from(rows) + usize::from(columns);
+            let out = out_rank.checked_sub(from_end - 2 + kept)?;
             // A batch dimension of size 1 is stretched over the other operand's.
             if question.outputs.first()?.dims.get(out) != Some(&lead.size) {
                 return None;

@@ -19,26 +19,76 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     Some(question.answer(needs, question.outputs.iter().map(|_| cut(out_dim, lead.pieces))))
 }
 
-/// Linear operators let a sum pass. A sum and a whole value do not add up: each member would add the value once more.
+/// Linear operators let a sum pass, those that keep the order a maximum or a minimum. A sum and a whole value do not add
+/// up: each member would add the value once more.
 pub(super) fn partial(question: &Question<'_>, position: usize, fold: Fold) -> Option<Strategy> {
     let lies = |at: usize| question.args.get(at).filter(|arg| arg.meta.is_some());
     let same = |at: usize| lies(at).is_some_and(|arg| *arg.placement == Placement::Partial(fold));
-    let all = |count: usize| (0..count).all(same);
-    let partial = Placement::Partial(fold);
+    let partial = || Placement::Partial(fold);
+    let whole = || Placement::Replicate;
+    let extreme = matches!(fold, Fold::Max | Fold::Min);
     let needs = match (question.op, fold) {
-        (Op::Neg, Fold::Sum) => vec![partial.clone()],
-        (Op::Add | Op::Sub, Fold::Sum) | (Op::Maximum, Fold::Max) | (Op::Minimum, Fold::Min)
-            if all(2) =>
-        {
-            vec![partial.clone(); 2]
+        (Op::Neg, Fold::Sum) => vec![partial()],
+        (op, _) if extreme && keeps_order(op) => vec![partial()],
+        (Op::Cast, _) if fold != Fold::Prod && widens(question) => vec![partial()],
+        (Op::Add | Op::Sub, Fold::Sum) if same(0) && same(1) && is_linear(question, 0) => {
+            is_linear(question, 1).then(|| vec![partial(); 2])?
         }
+        // A whole value may be among the contributions as often as it likes.
+        (Op::Maximum, Fold::Max) | (Op::Minimum, Fold::Min) => {
+            let need = |at: usize| if same(at) { partial() } else { whole() };
+            vec![need(0), need(1)]
+        }
+        (Op::Where, _) if same(1) && same(2) => {
+            let linear = is_linear(question, 1) && is_linear(question, 2);
+            (extreme || linear).then(|| vec![whole(), partial(), partial()])?
+        }
+        (Op::MaskedFill, _) if extreme && position == 0 => vec![partial()],
         // The other factor is whole; an integer's quotient is rounded, so that only floats pass.
-        (Op::Mul, Fold::Sum) if position == 0 => vec![partial.clone(), Placement::Replicate],
-        (Op::Mul, Fold::Sum) if position == 1 => vec![Placement::Replicate, partial.clone()],
-        (Op::Div, Fold::Sum) if position == 0 && question.outputs.first()?.dtype.is_float() => {
-            vec![partial.clone(), Placement::Replicate]
+        (Op::Mul, Fold::Sum) if is_linear(question, position) => {
+            if position == 0 {
+                vec![partial(), whole()]
+            } else {
+                vec![whole(), partial()]
+            }
         }
+        (Op::Div, Fold::Sum) if position == 0 && is_float(question, 0) => vec![partial()],
         _ => return None,
     };
-    Some(question.answer(needs, [partial]))
+    Some(question.answer(needs, [partial()]))
+}
+
+/// For every number, so that a contribution that is not the extreme one may be any.
+fn keeps_order(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Relu
+            | Op::Exp
+            | Op::Expm1
+            | Op::Tanh
+            | Op::Sigmoid
+            | Op::Erf
+            | Op::Floor
+            | Op::Ceil
+            | Op::Round
+            | Op::Trunc
+            | Op::Sign
+    )
+}
+
+fn is_float(question: &Question<'_>, position: usize) -> bool {
+    question.meta(position).is_some_and(|meta| meta.dtype.is_float())
+}
+
+/// Contributions of integers add up in their own dtype only: they may wrap round.
+fn is_linear(question: &Question<'_>, position: usize) -> bool {
+    is_float(question, position) || question.keeps_dtype(position)
+}
+
+/// Every value of the operand's dtype is one of the result's.
+fn widens(question: &Question<'_>) -> bool {
+    let bytes = |meta: Option<&crate::Meta>| meta.map_or(0, |meta| meta.dtype.size());
+    let results = question.outputs.first();
+    let floats = is_float(question, 0) && results.is_some_and(|meta| meta.dtype.is_float());
+    question.keeps_dtype(0) || floats && bytes(question.meta(0)) < bytes(results)
 }

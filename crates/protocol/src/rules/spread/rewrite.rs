@@ -1,6 +1,6 @@
 //! Operators that fold a cut dimension in several steps, each of which has a strategy.
 
-use super::{Local, Question, SpreadArg, Strategy, entropy, reduce, scan};
+use super::{Local, Question, SpreadArg, Strategy, edges, entropy, reduce, scan};
 use crate::placement::Placement;
 use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
 use smallvec::SmallVec;
@@ -60,6 +60,8 @@ pub fn rewrite(question: &Question<'_>) -> Option<Program> {
         Op::MseLoss => mse_loss(question),
         Op::MseLossBackward => mse_loss_backward(question),
         Op::Select => select(question),
+        Op::SelectScatter => edges::select_scattered(question),
+        Op::Pad => edges::pad_off(question),
         _ => None,
     }
 }

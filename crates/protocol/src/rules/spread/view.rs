@@ -1,12 +1,12 @@
 //! Views keep what can be kept: a cut dimension that stays, is merged with those after it, or is split.
 
-use super::{Lead, Local, Question, Strategy, cut};
+use super::{Lead, Local, Question, Strategy, cut, edges};
 use crate::placement::{Fold, Interval, Intervals, Pieces, Placement};
-use crate::{Dims, Op};
+use crate::{Attr, Dims, Op};
 use smallvec::SmallVec;
 
 /// A merged dimension may be held in this many intervals; more of them cost more than they save.
-const INTERVALS_MAX: usize = 256;
+pub(super) const INTERVALS_MAX: usize = 256;
 
 pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let rank = question.rank(0)?;
@@ -29,7 +29,7 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
         }
         Op::Slice | Op::SliceScatter => {
             if question.dim("dim", rank)? == lead.dim {
-                return window(question, lead);
+                return edges::window(question, lead);
             }
             question.alike(lead, lead.dim)
         }
@@ -40,15 +40,7 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
             let to = lead.dim.checked_sub(usize::from(dim < lead.dim))?;
             if dim == lead.dim { None } else { question.alike(lead, to) }
         }
-        Op::SelectScatter => {
-            let dim = question.dim("dim", rank)?;
-            if lead.position != 0 || dim == lead.dim {
-                return None;
-            }
-            let source = lead.dim - usize::from(dim < lead.dim);
-            let here = cut(lead.dim, lead.pieces);
-            Some(question.answer([here.clone(), cut(source, lead.pieces)], [here]))
-        }
+        Op::SelectScatter => edges::select_scatter(question, lead, rank),
         Op::Stack => {
             let dim = question.dim("dim", rank + 1)?;
             question.alike(lead, lead.dim + usize::from(dim <= lead.dim))
@@ -61,18 +53,8 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
             if flipped { Some(mirrored(question, lead)) } else { question.alike(lead, lead.dim) }
         }
         Op::Diagonal | Op::DiagonalScatter => diagonal(question, lead, rank),
-        Op::Pad => {
-            // Pairs from the last dimension on.
-            let pad = question.ints("pad")?;
-            let first = 2 * (rank - 1 - lead.dim);
-            let padded = pad.iter().skip(first).take(2).any(|&size| size != 0);
-            if padded { None } else { question.alike(lead, lead.dim) }
-        }
-        Op::Repeat => {
-            let repeats = question.ints("repeats")?;
-            let dim = lead.dim + repeats.len().checked_sub(rank)?;
-            if repeats.get(dim) == Some(&1) { question.alike(lead, dim) } else { None }
-        }
+        Op::Pad => edges::pad(question, lead, rank),
+        Op::Repeat => edges::repeat(question, lead, rank),
         _ => None,
     }
 }
@@ -91,11 +73,13 @@ fn mirrored(question: &Question<'_>, lead: Lead<'_>) -> Strategy {
 /// The dimensions that stay come first, the diagonal is the last one.
 fn diagonal(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Strategy> {
     let (one, other) = (question.dim("dim1", rank)?, question.dim("dim2", rank)?);
-    if lead.position != 0 || lead.dim == one || lead.dim == other {
-        return None;
-    }
-    let to = lead.dim - usize::from(one < lead.dim) - usize::from(other < lead.dim);
-    let (here, there) = (cut(lead.dim, lead.pieces), cut(to, lead.pieces));
+    let mut stays = (0..rank).filter(|&dim| dim != one && dim != other);
+    let (from, to) = if lead.position == 0 {
+        (lead.dim, stays.position(|dim| dim == lead.dim)?)
+    } else {
+        (stays.nth(lead.dim)?, lead.dim)
+    };
+    let (here, there) = (cut(from, lead.pieces), cut(to, lead.pieces));
     Some(if question.op == Op::Diagonal {
         question.answer([here], [there])
     } else {
@@ -106,8 +90,9 @@ fn diagonal(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Stra
 /// Moving elements about is linear, and does not fold.
 pub(super) fn partial(question: &Question<'_>, fold: Fold) -> Option<Strategy> {
     let all = question.args.iter().all(|arg| *arg.placement == Placement::Partial(fold));
-    // What a pad fills in would be folded once a member.
-    let moves = question.op != Op::Pad;
+    // What a pad fills in is folded once a member.
+    let zeros = fold == Fold::Sum && *question.attr("value") == Attr::Float(0.0);
+    let moves = question.op != Op::Pad || zeros;
     (all && moves).then(|| {
         let partial = || Placement::Partial(fold);
         let needs = question.args.iter().map(|_| partial());
@@ -120,29 +105,6 @@ fn resized(question: &Question<'_>, lead: Lead<'_>, dim: usize, pieces: Pieces) 
     let mut strategy = question.answer([cut(lead.dim, lead.pieces)], [cut(dim, &pieces)]);
     strategy.locals.push(Local::Size { attr: 0, entry: dim, pieces });
     strategy
-}
-
-/// A slice along the cut dimension stays where it is.
-fn window(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let info = question.op.info();
-    let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);
-    if question.int("step")? != 1 || lead.position != 0 || !lead.pieces.ascending() {
-        return None;
-    }
-    let limit = |value: i64| value.clamp(0, lead.size);
-    let from = question.int("start")?;
-    let until = question.int("end")?;
-    let wrap = |value: i64| limit(if value < 0 { value.saturating_add(lead.size) } else { value });
-    let (from, until) = (wrap(from), wrap(until));
-    let part = lead.pieces.window(Interval { start: from, end: until.max(from) });
-    let whole = cut(lead.dim, lead.pieces);
-    let mut strategy = if question.op == Op::Slice {
-        question.answer([whole], [cut(lead.dim, &part)])
-    } else {
-        question.answer([whole.clone(), cut(lead.dim, &part)], [whole])
-    };
-    strategy.locals.push(Local::Window { start, end, pieces: lead.pieces.clone() });
-    Some(strategy)
 }
 
 /// Pieces one after the other: each member joins its own.

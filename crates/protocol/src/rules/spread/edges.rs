@@ -1,0 +1,203 @@
+//! Views that take from a cut dimension, write into it or add to it: each member does so with what it holds, and what
+//! comes of it stays where it is. Nothing moves; the pieces may be uneven then.
+
+use super::rewrite::{Program, Source, is_cut};
+use super::view::INTERVALS_MAX;
+use super::{Lead, Local, Question, Strategy, cut};
+use crate::placement::{Interval, Intervals, Pieces, Placement};
+use crate::{Attr, Dims, Op};
+
+/// A range of indexes, each `step`th of it.
+struct Range {
+    start: i64,
+    end: i64,
+    step: i64,
+}
+
+impl Range {
+    /// Attributes `start`, `end` and `step`, which count from the back where they are negative.
+    fn of(question: &Question<'_>, size: i64) -> Option<Self> {
+        let bound = |name| {
+            let value = question.int(name)?;
+            Some(if value < 0 { value.saturating_add(size) } else { value }.clamp(0, size))
+        };
+        let start = bound("start")?;
+        Some(Self { start, end: bound("end")?.max(start), step: question.int("step")? })
+    }
+
+    /// How many of the indexes stand before this one.
+    fn before(&self, index: i64) -> i64 {
+        let up_to = index.clamp(self.start, self.end) - self.start;
+        // Rounded up: a part of a step has begun with an index.
+        (up_to + self.step - 1) / self.step
+    }
+
+    /// Which of the range each member holds.
+    fn held(&self, pieces: &Pieces) -> Option<Pieces> {
+        if self.step == 1 {
+            return Some(pieces.window(Interval { start: self.start, end: self.end }));
+        }
+        let single = pieces.iter().all(|intervals| intervals.len() <= 1);
+        let part = |one: &Interval| {
+            let part = Interval { start: self.before(one.start), end: self.before(one.end) };
+            (!part.is_empty()).then_some(part)
+        };
+        let parts = || pieces.iter().map(|all| all.iter().filter_map(part).collect());
+        (self.step > 1 && single).then(|| Pieces::new(parts()))
+    }
+}
+
+/// `slice` and `slice_scatter` along the cut dimension.
+pub(super) fn window(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    if lead.position == 1 {
+        return around(question, lead);
+    }
+    let range = Range::of(question, lead.size)?;
+    if !lead.pieces.ascending() {
+        return None;
+    }
+    let (whole, part) = (cut(lead.dim, lead.pieces), cut(lead.dim, &range.held(lead.pieces)?));
+    let strategy = if question.op == Op::Slice {
+        question.answer([whole], [part])
+    } else {
+        question.answer([whole.clone(), part], [whole])
+    };
+    windowed(question, strategy, range.step, lead.pieces)
+}
+
+fn windowed(
+    question: &Question<'_>,
+    mut strategy: Strategy,
+    step: i64,
+    pieces: &Pieces,
+) -> Option<Strategy> {
+    let info = question.op.info();
+    let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);
+    strategy.locals.push(Local::Window { start, end, step, pieces: pieces.clone() });
+    Some(strategy)
+}
+
+/// What is written is cut: what it is written into is cut around it, its ends on the members with the first and the last.
+fn around(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let size = *question.meta(0)?.dims.get(lead.dim)?;
+    let range = Range::of(question, size)?;
+    if range.step != 1 || lead.size == 0 || !lead.pieces.ascending() {
+        return None;
+    }
+    let pieces = grown(lead.pieces, lead.size, (range.start, size - range.end));
+    let whole = cut(lead.dim, &pieces);
+    let strategy = question.answer([whole.clone(), cut(lead.dim, lead.pieces)], [whole]);
+    windowed(question, strategy, 1, &pieces)
+}
+
+/// The pieces with so many more indexes before the first one and after the last one.
+fn grown(pieces: &Pieces, size: i64, (before, after): (i64, i64)) -> Pieces {
+    let grow = |one: &Interval| Interval {
+        start: if one.start == 0 { 0 } else { one.start + before },
+        end: one.end + before + if one.end == size { after } else { 0 },
+    };
+    let all = |intervals: &[Interval]| {
+        intervals.iter().filter(|one| !one.is_empty()).map(grow).collect::<Intervals>()
+    };
+    Pieces::new(pieces.iter().map(all))
+}
+
+/// How much is added before and after a dimension. Pairs stand from the last dimension on.
+fn amounts(question: &Question<'_>, rank: usize, dim: usize) -> Option<(usize, i64, i64)> {
+    let pad = question.ints("pad")?;
+    let entry = 2 * (rank - 1 - dim);
+    let at = |entry: usize| pad.get(entry).copied().unwrap_or(0);
+    Some((entry, at(entry), at(entry + 1)))
+}
+
+/// The members with the first and the last index pad their pieces.
+pub(super) fn pad(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Strategy> {
+    let (entry, before, after) = amounts(question, rank, lead.dim)?;
+    if before == 0 && after == 0 {
+        return question.alike(lead, lead.dim);
+    }
+    if before < 0 || after < 0 || lead.size == 0 || !lead.pieces.ascending() {
+        return None;
+    }
+    let pieces = grown(lead.pieces, lead.size, (before, after));
+    let mut strategy = question.answer([cut(lead.dim, lead.pieces)], [cut(lead.dim, &pieces)]);
+    let attr = question.op.info().attr_index("pad")?;
+    strategy.locals.push(Local::Ends { attr, entry, pieces: lead.pieces.clone() });
+    Some(strategy)
+}
+
+/// What a pad takes off the cut dimension is sliced off, so that the rest only adds.
+pub(super) fn pad_off(question: &Question<'_>) -> Option<Program> {
+    let Placement::Shard { dim, .. } = *question.args.first()?.placement else { return None };
+    let rank = question.rank(0)?;
+    let (entry, before, after) = amounts(question, rank, dim)?;
+    if before >= 0 && after >= 0 || !is_cut(question, 0, &[dim]) {
+        return None;
+    }
+    let size = *question.meta(0)?.dims.get(dim)?;
+    let mut pad = question.ints("pad")?;
+    for amount in pad.as_mut_slice().iter_mut().skip(entry).take(2) {
+        *amount = (*amount).max(0);
+    }
+    let (from, until) = (-before.min(0), size + after.min(0));
+    let mut program = Program::default();
+    let attrs = [i64::try_from(dim).ok()?, from, until.max(from), 1].map(Attr::Int);
+    let part = program.push(Op::Slice, [Source::Operand(0)], attrs);
+    let result = program.push(Op::Pad, [part], [Attr::Ints(pad), question.attr("value").clone()]);
+    Some(program.yields([result]))
+}
+
+/// Each member repeats its own piece.
+pub(super) fn repeat(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Strategy> {
+    let repeats = question.ints("repeats")?;
+    let dim = lead.dim + repeats.len().checked_sub(rank)?;
+    let count = *repeats.get(dim)?;
+    let most = lead.pieces.iter().map(<[Interval]>::len).max()?;
+    if usize::try_from(count).ok()?.checked_mul(most)? > INTERVALS_MAX {
+        return None;
+    }
+    let again = |intervals: &[Interval]| {
+        (0..count)
+            .flat_map(|turn| intervals.iter().map(move |one| (turn * lead.size, one)))
+            .map(|(at, one)| Interval { start: one.start + at, end: one.end + at })
+            .collect::<Intervals>()
+    };
+    let pieces = Pieces::new(lead.pieces.iter().map(again));
+    Some(question.answer([cut(lead.dim, lead.pieces)], [cut(dim, &pieces)]))
+}
+
+/// Along the other dimensions what is written is cut as what it is written into.
+pub(super) fn select_scatter(
+    question: &Question<'_>,
+    lead: Lead<'_>,
+    rank: usize,
+) -> Option<Strategy> {
+    let dim = question.dim("dim", rank)?;
+    let (here, source) = if lead.position == 0 {
+        (lead.dim, lead.dim.checked_sub(usize::from(dim < lead.dim))?)
+    } else {
+        (lead.dim + usize::from(dim <= lead.dim), lead.dim)
+    };
+    let whole = cut(here, lead.pieces);
+    (dim != here)
+        .then(|| question.answer([whole.clone(), cut(source, lead.pieces)], [whole.clone()]))
+}
+
+/// Writing one index of the cut dimension: a window that one member holds.
+pub(super) fn select_scattered(question: &Question<'_>) -> Option<Program> {
+    let dims = question.meta(0)?.dims;
+    let dim = question.dim("dim", dims.len())?;
+    if !is_cut(question, 0, &[dim]) {
+        return None;
+    }
+    let size = *dims.get(dim)?;
+    let index = question.int("index")?;
+    let index = if index < 0 { index + size } else { index };
+    let mut one: Dims = dims;
+    *one.as_mut_slice().get_mut(dim)? = 1;
+    let mut program = Program::default();
+    let row = program.push(Op::Reshape, [Source::Operand(1)], [Attr::Ints(one)]);
+    let attrs = [i64::try_from(dim).ok()?, index, index + 1, 1].map(Attr::Int);
+    let result = program.push(Op::SliceScatter, [Source::Operand(0), row], attrs);
+    Some(program.yields([result]))
+}

@@ -18,7 +18,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 import torch
-from samples import SAMPLES, Given
+from samples import SAMPLES, Given, Operand, Sample
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 import gt
@@ -29,11 +29,13 @@ from harness.compare import difference
 from harness.convert import NotConvertible, convert, from_gt, quietly, tensors, to_gt
 from harness.drive import seed
 from harness.entries import ROWS, UNSPECIFIED, call_of, entries, row_of, title
+from harness.half import UNIT, half_difference
 from harness.layouts import WHOLE, place
 
 COMBINATIONS_MAX = 8  # of placements, for a sample
 # Pieces are summed in another order than the whole; relative to the largest value.
 LOOSER = 4.0
+HALF = ("bfloat16", "float16")
 Shapes = Sequence[Sequence[int]]
 
 
@@ -47,6 +49,29 @@ class Case(Protocol):
     def lay(self, placements: Sequence[str]) -> list[gt.Tensor]: ...
 
     def compute(self, placed: list[gt.Tensor], placements: Sequence[str]) -> object: ...
+
+    def wide(self) -> "Case | None":
+        """A case in half precision with operands in float64; nothing for others."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What a case gives without layouts; where it is in half precision also what it should give."""
+
+    whole: object
+    is_half: bool
+    oracle: object | None = None
+    products: bool = False
+
+    def difference(self, made: object, scale: float) -> str | None:
+        """How `made` under a layout is not that; `scale` is the operands' largest value."""
+        if self.is_half:
+            return half_difference(
+                made, self.whole, self.oracle, scale=scale, products=self.products
+            )
+        looser = LOOSER * max(1.0, scale / scale_of(self.whole))
+        return difference(made, self.whole, values=True, looser=looser)
 
 
 @dataclasses.dataclass
@@ -132,7 +157,7 @@ class Driver:
             case: takes a placement for each of its tensors.
             row: of ops.toml, if the case exercises one.
         """
-        expected = self._unplaced(case) if case.shapes else None
+        expected = self._unplaced(case, row) if case.shapes else None
         if expected is None:
             return  # not a sample of GT's: tests/test_op_db.py counts those
         draw = random.Random(f"{name} {self.workers}")
@@ -141,15 +166,14 @@ class Driver:
             self._count_divisions(case.shapes, placements)
             self.tally.rows.add(row or "")
 
-    def compare(self, name: str, case: Case, placements: Sequence[str], expected: object) -> None:
+    def compare(self, name: str, case: Case, placements: Sequence[str], expected: Expected) -> None:
         """One run under `placements`, counted."""
         before = gt.debug.stats()["moved_bytes"]
         try:
             placed = case.lay(placements)
             before = gt.debug.stats()["moved_bytes"]  # laying out is not what is counted
-            looser = LOOSER * max(1.0, case.scale / scale_of(expected))
             made = case.compute(placed, placements)
-            what = difference(made, expected, values=True, looser=looser)
+            what = expected.difference(made, case.scale)
             kind = "wrong" if what else "right"
         except Exception as error:  # noqa: BLE001 - whatever it raises, it is refused
             kind, what = "refused", f"{type(error).__name__}: {error}"
@@ -159,9 +183,9 @@ class Driver:
             laid = f" (weights {' '.join(case.weights)})" if case.weights else ""
             self.tally.findings.append(f"{kind}: {self.workers} {name} {listed}\n    {what}{laid}")
 
-    def _unplaced(self, case: Case) -> object:
+    def _unplaced(self, case: Case, row: str | None) -> Expected | None:
         try:
-            return unplaced(case)
+            return expected(case, row)
         except gt.errors.WorkerError:
             raise  # a kernel broke, which is no refusal
         except (gt.errors.Error, NotConvertible, TypeError):
@@ -173,8 +197,21 @@ class Driver:
                 self.tally.divisions[division(shape[dim], members)] += 1
 
 
-def unplaced(case: Case) -> object:
+def expected(case: Case, row: str | None) -> Expected:
     """What a case gives with every tensor whole on one worker."""
+    whole, wide = unplaced(case), case.wide()
+    if wide is None:
+        return Expected(whole, is_half=False)
+    products = row is None or ROWS[row]["family"] == "contract"
+    try:
+        oracle = unplaced(wide)
+    except (gt.errors.Error, RuntimeError):
+        oracle = None  # a dtype that it names does not go with float64
+    return Expected(whole, is_half=True, oracle=oracle, products=products)
+
+
+def unplaced(case: Case) -> object:
+    """The results with every tensor whole on one worker, read."""
     nowhere = [WHOLE] * len(case.shapes)
     return read(case.compute(case.lay(nowhere), nowhere))
 
@@ -215,6 +252,15 @@ class Sampled:
             for x, how in pairs
         ]
 
+    def wide(self) -> "Sampled | None":
+        if not any(x.dtype in UNIT for x in self.tensors):
+            return None
+
+        def widened(x: object) -> object:
+            return x.double() if isinstance(x, torch.Tensor) and x.dtype in UNIT else x
+
+        return Sampled(self.op, self.sample.transform(widened), gradients=self.gradients)
+
     def compute(self, placed: list[gt.Tensor], placements: Sequence[str]) -> object:
         """The results, or the gradients of the tensors that ask for one."""
 
@@ -249,12 +295,15 @@ class Sampled:
 
 
 def kinds(op: OpInfo, *, every: bool) -> list[str]:
-    """What is run of an entry: its widest usual dtype, or every one; and gradients."""
-    usual = [getattr(torch, name) for name in ("float32", "int64", "bool")]
-    names = [str(x).removeprefix("torch.") for x in usual if x in op.supported_dtypes("cpu")]
+    """What is run of an entry: its widest usual dtype and a half one, or every; and gradients."""
+    known = op.supported_dtypes("cpu")
+    usual = [name for name in ("float32", "int64", "bool") if getattr(torch, name) in known]
+    half = [name for name in HALF if getattr(torch, name) in known]
+    random.Random(title(op)).shuffle(half)
+    names = usual + half if every else usual[:1] + half[:1]
     smooth = op.supports_autograd and torch.float64 in op.supported_backward_dtypes("cpu")
     gradients = ["gradients"] if smooth and op.name not in UNSPECIFIED else []
-    return (names if every else names[:1]) + gradients
+    return names + gradients
 
 
 def samples(op: OpInfo, kind: str) -> Iterator[tuple[int, Sampled]]:
@@ -281,8 +330,8 @@ def drive_entry(op: OpInfo, driver: Driver, *, samples_max: int | None) -> None:
 class RowSample:
     """One of the project's own samples of a row as a case: also what only the tape emits."""
 
-    def __init__(self, name: str, number: int) -> None:
-        self.name, self.sample = name, SAMPLES[name][number]
+    def __init__(self, name: str, sample: Sample) -> None:
+        self.name, self.sample = name, sample
         listed = [x if isinstance(x, list) else [x] for x in self.sample.operands]
         self.operands = [one for part in listed for one in part]
         given = [x.values for x in self.operands if isinstance(x, Given)]
@@ -302,6 +351,21 @@ class RowSample:
         named = {key: self._attr(value) for key, value in attrs if value is not None}
         return _core.call(self.name, *operands, **named)
 
+    def wide(self) -> "RowSample | None":
+        if not any(isinstance(x, Given) and x.dtype in HALF for x in self.operands):
+            return None
+
+        def widened(x: Operand) -> Operand:
+            if isinstance(x, list):
+                return [widened(one) for one in x]
+            if not isinstance(x, Given) or x.dtype not in HALF:
+                return x
+            rounded = torch.from_numpy(x.values.copy()).to(getattr(torch, x.dtype))
+            return Given(rounded.double().numpy(), "float64")
+
+        operands = tuple(widened(x) for x in self.sample.operands)
+        return RowSample(self.name, dataclasses.replace(self.sample, operands=operands))
+
     def _tensor(self, x: Given) -> gt.Tensor:
         return to_gt(torch.from_numpy(x.values.copy()).to(getattr(torch, x.dtype)))
 
@@ -311,15 +375,13 @@ class RowSample:
 
 
 def drive_row(name: str, driver: Driver) -> None:
-    """The project's own samples of a row, in float32, float64 and what is not floating."""
+    """The project's own samples of a row, in every dtype that they have."""
     for number, sample in enumerate(SAMPLES[name]):
-        dtypes = {x.dtype for x in sample.operands if isinstance(x, Given)}
         names = [text.split(":")[0] for text in ROWS[name].get("attrs", [])]
         named = dict(zip(names, sample.attrs, strict=False))
         if named.get("total") is not None:
             continue  # what the planner gives a member: no client emits it, so it is not cut again
-        if not dtypes & {"float16", "bfloat16"}:  # each piece's sum is rounded, the whole's once
-            driver.drive(f"{name} own {number}", RowSample(name, number), name)
+        driver.drive(f"{name} own {number}", RowSample(name, sample), name)
 
 
 def rows() -> list[str]:
@@ -330,12 +392,14 @@ def rows() -> list[str]:
 def main(workers: str, name: str, kind: str, number: str, *placements: str) -> int:
     gt.gpu_workers(int(workers))
     if kind == "own":
-        case: RowSample | Sampled = RowSample(name, int(number))
+        case: RowSample | Sampled = RowSample(name, SAMPLES[name][int(number)])
+        row: str | None = name
     else:
         op = next(op for op in entries() if title(op) == name)
         case = next(sample for place, sample in samples(op, kind) if place == int(number))
+        row = row_of(op)
     driver = Driver(int(workers))
-    driver.compare(f"{name} {kind} {number}", case, placements, unplaced(case))
+    driver.compare(f"{name} {kind} {number}", case, placements, expected(case, row))
     lines = [f"shapes {case.shapes}", *(driver.tally.findings or ["right"])]
     sys.stdout.write("\n".join(lines) + "\n")
     return len(driver.tally.findings)

@@ -27,6 +27,8 @@ impl Names for Numbers {
 struct Record {
     lines: String,
     collectives: usize,
+    /// Values that one worker sends to another.
+    transfers: usize,
 }
 
 impl Sink for Record {
@@ -39,6 +41,7 @@ impl Sink for Record {
         let of_group = shown.op.info().family == Family::Collective
             && !matches!(shown.op, Op::Send | Op::Receive);
         self.collectives += usize::from(of_group && worker == 0);
+        self.transfers += usize::from(shown.op == Op::Send);
         let line = Line { instruction: &shown, names: &Numbers, payload: PayloadText::Reference };
         writeln!(self.lines, "    {worker}: {line}").unwrap();
     }
@@ -65,6 +68,15 @@ impl Sink for Record {
 
 /// Each line's plan, the client's line first.
 fn planned(program: &str, workers: u32) -> Record {
+    planned_by_line(program, workers, |_, _| {})
+}
+
+/// [`planned`], with a look at what each of the client's instructions became.
+fn planned_by_line(
+    program: &str,
+    workers: u32,
+    mut look: impl FnMut(&Instruction<'_>, &Record),
+) -> Record {
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(true);
     // Small shapes, so that a file can be read: messages and kernels cost nothing, bytes and work do.
@@ -81,6 +93,7 @@ fn planned(program: &str, workers: u32) -> Record {
         };
         let mut record = Record::default();
         dispatcher.instruction(session, &instruction, &mut record).unwrap();
+        look(&instruction, &record);
         // The trace comes last and is read first.
         let (head, tail): (Vec<&str>, Vec<&str>) =
             record.lines.lines().partition(|line| line.starts_with('#'));
@@ -88,6 +101,7 @@ fn planned(program: &str, workers: u32) -> Record {
             writeln!(all.lines, "{line}").unwrap();
         }
         all.collectives += record.collectives;
+        all.transfers += record.transfers;
     }
     all
 }
@@ -158,4 +172,31 @@ fn from_layout_to_layout() {
         %10 = distribute %9 layout="replicate@[0,1]"
     "#;
     check(program, 4, 5, &expect_file!["golden/layouts.txt"]);
+}
+
+/// Two all-reduces forward and two backward a layer, one for the embedding, two small ones for the cross-entropy, one for
+/// the gradient of what the classes' cut weight reads; nothing else moves.
+#[test]
+fn a_megatron_layer_from_tokens_to_gradients() {
+    let program = include_str!("golden/megatron.program");
+    let mut moved = Vec::new();
+    let record = planned_by_line(program, 2, |instruction, record| {
+        if record.collectives + record.transfers > 0 {
+            moved.push((instruction.op, record.collectives));
+        }
+    });
+    expect_file!["golden/megatron.txt"].assert_eq(&record.lines);
+    let expected = [
+        // Embedding, attention's output, the MLP's.
+        (Op::Distribute, 1),
+        (Op::Distribute, 1),
+        (Op::Distribute, 1),
+        (Op::CrossEntropy, 2),
+        // Into the last norm, the MLP's, attention's.
+        (Op::LayerNormBackward, 1),
+        (Op::LayerNormBackward, 1),
+        (Op::LayerNormBackward, 1),
+    ];
+    assert_eq!(moved, expected);
+    assert_eq!((record.collectives, record.transfers), (8, 0));
 }

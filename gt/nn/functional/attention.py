@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import gt
-from gt import signal
-from gt._core import Tensor
+from gt._core import Tensor, call
 from gt.nn.functional.layer import dropout
 
 
@@ -40,7 +39,7 @@ def scaled_dot_product_attention(
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3)
-    mask = _causal(query.shape[-2], key.shape[-2]) if is_causal else attn_mask
+    mask = _causal(query, key.shape[-2]) if is_causal else attn_mask
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     weights = attention_weights(query, key, mask, scale=factor)
     return dropout(weights, dropout_p) @ value  # [..., t, s] @ [..., s, v] -> [..., t, v]
@@ -60,7 +59,8 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scale:
     return scores.softmax(-1).masked_fill(empty, 0.0)
 
 
-def _causal(targets: int, sources: int) -> Tensor:
-    """True where a source does not lie after its target."""
-    with signal.part("whole"):  # no layout of the scope around is meant for it
-        return gt.ones(targets, sources, dtype=gt.bool).tril()
+def _causal(query: Tensor, sources: int) -> Tensor:
+    """True where a source does not lie after its target; made where the query is."""
+    size = (query.shape[-2], sources)
+    # What has no operands is made on one worker, from where it would travel in every layer.
+    return call("full_like", query.detach(), size=size, value=True, dtype=gt.bool).tril()

@@ -303,3 +303,21 @@ except gt.WorkerError as error:
     assert printed[0] == "shard(0)@[0,1] gt.Size([128, 256]) True 2"
     assert printed[1] == "partial(sum)@[0,1] 2 0"
     assert printed[2] == "True"
+
+
+# ---- failures ----
+
+
+def test_of_several_steps_what_needs_a_failed_operand_fails_and_names_it():
+    x = gt.distribute(gt.tensor(VALUES), dim=1).requires_grad_()
+    weight = gt.ones(7, dtype=gt.float64, requires_grad=True)
+    broken = gt.index_select(gt.tensor(VALUES[0]), 0, gt.tensor([70] * 7))
+    y = gt.nn.functional.layer_norm(x, (7,), weight, broken)
+    y.sum().backward()
+    for failed in (y, y.sum(), y * weight):
+        with pytest.raises(gt.errors.IndexOutOfRange, match="index_select"):
+            failed.tolist()
+    # The gradient's steps read no bias; what one worker would give without it is here.
+    whole = gt.tensor(VALUES)
+    gt.nn.functional.layer_norm(whole.requires_grad_(), (7,), weight.detach()).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), whole.grad.numpy(), atol=1e-12)

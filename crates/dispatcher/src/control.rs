@@ -321,29 +321,11 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
-        let (number, value, source) = match self.operand_of(session, instruction)? {
-            Operated::Live { number, value, slot } => (number, value, slot),
-            Operated::Failed => return Ok(()),
-        };
-        let moved_before = self.moved_bytes;
-        let layout = match self.asked_layout(instruction, &value)? {
-            Ok(layout) => layout,
-            Err(error) => {
-                self.fail(session, instruction, number, &error, sink);
-                return Ok(());
-            }
-        };
-        self.grant_wishes(session, instruction, sink);
-        let value = self.value_mut(session, source).cloned().unwrap_or(value);
-        let before = self.motion(session);
-        let mut mover = Mover::new(self, session, sink);
-        let brought = mover.settle(value.meta, &value.shards, source, &layout);
-        let brought = mover.own(value.meta, &layout, brought);
-        let shards = Shards { layout, slots: brought };
-        self.define_values(session, instruction, number, [(value.meta, shards)]);
-        self.note(session, instruction, Why::Asked, before);
-        self.trace_line(session, instruction, number, moved_before, sink);
-        Ok(())
+        self.laid_anew(session, instruction, sink, |mover, value, source, layout| {
+            let brought = mover.settle(value.meta, &value.shards, source, &layout);
+            let slots = mover.own(value.meta, &layout, brought);
+            Ok((value.meta, Shards { layout, slots }))
+        })
     }
 
     /// One member's piece of a value, as a value on that worker alone.
@@ -353,7 +335,28 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
-        let op = instruction.op;
+        let fault = Fault::Attribute { op: instruction.op, name: "member" };
+        let Attr::Int(member) = *instruction.attr("member") else { return Err(fault) };
+        let Ok(member) = usize::try_from(member) else { return Err(fault) };
+        self.laid_anew(session, instruction, sink, |mover, value, _, layout| {
+            let worker = layout.mesh().members().get(member).copied().ok_or(fault)?;
+            let brought = mover.redistribute(value.meta, &value.shards, &layout);
+            let meta = Meta::new(value.meta.dtype, layout.local_dims(&value.meta.dims, member));
+            let held = brought.slots.get(member).copied().unwrap_or(u32::MAX);
+            let own = mover.alias(worker, held, meta);
+            mover.discard(&layout, &brought);
+            Ok((meta, Shards { layout: Layout::on(worker), slots: smallvec![own] }))
+        })
+    }
+
+    /// Defines what `make` makes of a value, its slot and the layout that is asked for.
+    fn laid_anew(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+        make: impl FnOnce(&mut Mover<'_>, Value, u32, Layout) -> Result<(Meta, Shards), Fault>,
+    ) -> Result<(), Fault> {
         let (number, value, source) = match self.operand_of(session, instruction)? {
             Operated::Live { number, value, slot } => (number, value, slot),
             Operated::Failed => return Ok(()),
@@ -366,25 +369,11 @@ impl Dispatcher {
                 return Ok(());
             }
         };
-        let Attr::Int(member) = *instruction.attr("member") else {
-            return Err(Fault::Attribute { op, name: "member" });
-        };
-        let member = usize::try_from(member).ok();
-        let worker = member.and_then(|member| layout.mesh().members().get(member)).copied();
-        let (Some(member), Some(worker)) = (member, worker) else {
-            return Err(Fault::Attribute { op, name: "member" });
-        };
         self.grant_wishes(session, instruction, sink);
         let value = self.value_mut(session, source).cloned().unwrap_or(value);
         let before = self.motion(session);
-        let mut mover = Mover::new(self, session, sink);
-        let brought = mover.redistribute(value.meta, &value.shards, &layout);
-        let meta = Meta::new(value.meta.dtype, layout.local_dims(&value.meta.dims, member));
-        let held = brought.slots.get(member).copied().unwrap_or(u32::MAX);
-        let own = mover.alias(worker, held, meta);
-        mover.discard(&layout, &brought);
-        let shards = Shards { layout: Layout::on(worker), slots: smallvec![own] };
-        self.define_values(session, instruction, number, [(meta, shards)]);
+        let result = make(&mut Mover::new(self, session, sink), value, source, layout)?;
+        self.define_values(session, instruction, number, [result]);
         self.note(session, instruction, Why::Asked, before);
         self.trace_line(session, instruction, number, moved_before, sink);
         Ok(())

@@ -111,6 +111,39 @@ def test_a_reduction_is_counted_once():
         np.testing.assert_array_equal(w.grad.numpy(), expected)
 
 
+def reductions(run) -> int:
+    before = gt.debug.stats()
+    run()
+    after = gt.debug.stats()
+    assert after["gathered"] == before["gathered"]
+    return after["all_reduces"] - before["all_reduces"]
+
+
+def test_the_norm_of_gradients_that_are_cut_is_one_reduction():
+    params = [gt.nn.Parameter(gt.zeros(size)) for size in ((8, 3), (5,), (2, 6))]
+    for param in params:
+        param.grad = gt.distribute(gt.rand(*param.shape), dim=0)
+    expected = np.sqrt(sum((param.grad.numpy() ** 2).sum() for param in params))
+    norms = []
+    clip = gt.nn.utils.clip_grad_norm_
+    assert reductions(lambda: norms.append(clip(params, 0.5))) == 1
+    assert norms[0].item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_gradient_that_is_clipped_is_folded_once():
+    w = gt.nn.Parameter(gt.tensor(VALUES))
+    optimizer = gt.optim.SGD([w], lr=0.1)
+    x = gt.distribute(gt.ones(8, 6, dtype=gt.float64), dim=0)
+    (x @ w).sum().backward()
+
+    def step() -> None:
+        gt.nn.utils.clip_grad_norm_([w], 1.0)
+        optimizer.step()
+
+    assert reductions(step) == 1
+    np.testing.assert_allclose(w.detach().numpy(), VALUES - 0.1 / np.sqrt(VALUES.size), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import gt
@@ -52,13 +53,17 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The norm of all tensors as one vector: the norm of their norms."""
+    """The norm of all tensors as one vector.
+
+    Of tensors that are cut it takes one reduction: their sums of powers stay partial until they are
+    added up.
+    """
     del foreach
     listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not listed:
         return gt.tensor(0.0)
     with gt.no_grad():
-        total = _norm(gt.stack([_norm(tensor.detach(), norm_type) for tensor in listed]), norm_type)
+        total = _total_norm([tensor.detach() for tensor in listed], norm_type)
     if error_if_nonfinite and not total.isfinite().item():
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
@@ -73,9 +78,16 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return [param.grad for param in listed if param.grad is not None]
 
 
-def _norm(tensor: Tensor, norm_type: float) -> Tensor:
+def _total_norm(tensors: list[Tensor], norm_type: float) -> Tensor:
     if norm_type == float("inf"):
-        return tensor.abs().amax()
-    if norm_type == 2.0:
-        return (tensor * tensor).sum().sqrt()
-    return (tensor.abs() ** norm_type).sum() ** (1.0 / norm_type)
+        return gt.stack([tensor.abs().amax() for tensor in tensors]).amax()
+    total = gt.stack([_power_sum(tensor, norm_type) for tensor in tensors]).sum()
+    total = total.sqrt() if norm_type == 2.0 else total ** (1.0 / norm_type)
+    return total.to(functools.reduce(gt.promote_types, (tensor.dtype for tensor in tensors)))
+
+
+def _power_sum(tensor: Tensor, power: float) -> Tensor:
+    """The sum of the elements' powers; of half precision in single, as PyTorch's norms are."""
+    if tensor.dtype in (gt.float16, gt.bfloat16):
+        tensor = tensor.float()
+    return (tensor * tensor if power == 2.0 else tensor.abs() ** power).sum()

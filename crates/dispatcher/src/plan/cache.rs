@@ -36,6 +36,8 @@ pub(super) struct Key {
     op: Op,
     mesh: Mesh,
     operands: SmallVec<[Lying; 4]>,
+    /// Bit k: operand k is the same value as an earlier one.
+    twins: u16,
     attrs: SmallVec<[Attr; 2]>,
 }
 
@@ -88,8 +90,14 @@ impl Key {
             | Family::Control
             | Family::Collective => run.attrs.iter().cloned().collect(),
         };
+        let mut twins = 0;
+        for (place, given) in operands.iter().enumerate().take(16).skip(1) {
+            let slot = given.slot();
+            let same = |earlier: &Given| slot.is_some() && earlier.slot() == slot;
+            twins |= u16::from(operands.iter().take(place).any(same)) << place;
+        }
         let operands = operands.iter().map(lying).collect();
-        Self { op: run.op, mesh: mesh.clone(), operands, attrs }
+        Self { op: run.op, mesh: mesh.clone(), operands, twins, attrs }
     }
 }
 

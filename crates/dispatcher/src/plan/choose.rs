@@ -16,6 +16,8 @@ pub(crate) struct Lies {
     pub placements: Placements,
     /// The mesh that it comes from, point to point, where it is not here.
     pub elsewhere: Option<Mesh>,
+    /// An earlier operand that is the same value: what that needs is here too.
+    pub twin: Option<usize>,
 }
 
 /// How an instruction runs on a mesh.
@@ -136,6 +138,9 @@ fn price(
     let mut cost = 0.0;
     for (lies, need) in operands.iter().zip(&strategy.needs) {
         let Some(meta) = lies.meta else { continue };
+        if lies.twin.is_some_and(|twin| strategy.needs.get(twin) == Some(need)) {
+            continue;
+        }
         let bytes = share(&meta, &lies.placements, mesh, axis);
         if let Some(from) = &lies.elsewhere {
             cost += asked.prices.fetch(need, bytes, members, asked.prices.between(from, mesh));

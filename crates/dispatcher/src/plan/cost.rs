@@ -23,6 +23,9 @@ pub struct Prices {
     pub links: Links,
 }
 
+/// Up to here a reduction goes in one hop; see the worker's.
+const ONE_HOP_BYTES_MAX: u64 = 16 * 1024;
+
 /// Names of the prices in a text, in order.
 const NAMES: [&str; 5] = ["message", "byte", "flop", "touch", "kernel"];
 
@@ -154,10 +157,15 @@ impl Prices {
         if have == want || members < 2 {
             return 0.0;
         }
+        let one_hop = members == 2 || bytes <= ONE_HOP_BYTES_MAX;
         let members = real(u64::try_from(members).unwrap_or(2));
         let share = real(bytes) * (members - 1.0) / members * link.byte;
         match (have, want) {
             (Placement::Partial(_), Placement::Shard { .. }) => link.message + share,
+            // In one hop every member hears all the others.
+            (Placement::Partial(_), _) if one_hop => {
+                link.message + real(bytes) * (members - 1.0) * link.byte
+            }
             (Placement::Partial(_), _) => 2.0 * (link.message + share),
             (Placement::Shard { .. }, Placement::Shard { .. }) => {
                 2.0 * link.message + share / members.max(1.0)

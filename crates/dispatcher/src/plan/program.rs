@@ -1,7 +1,6 @@
 //! Operators that fold what is cut: the steps of a program, each planned for itself, and what they yield.
 
-use super::choose::Lies;
-use super::spread::{Given, Held, Placed, Run, lies};
+use super::spread::{Given, Held, Placed, Run, all_lie};
 use crate::handle::Shards;
 use crate::motion::Mover;
 use gt_protocol::placement::Mesh;
@@ -57,8 +56,7 @@ impl Mover<'_> {
             };
             made.push(match &step.forced {
                 Some(forced) => {
-                    let lies: SmallVec<[Lies; 4]> =
-                        given.iter().map(|given| lies(given, mesh)).collect();
+                    let lies = all_lie(&given, mesh);
                     let choice = self.choose(run, &lies, mesh, Some((axis, &forced.strategy)));
                     self.run_one(run, &given, mesh, &choice)
                 }

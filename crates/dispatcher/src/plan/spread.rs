@@ -23,6 +23,16 @@ pub(super) enum Given {
     Value(Held),
 }
 
+impl Given {
+    /// The session's slot for it, where it has one.
+    pub fn slot(&self) -> Option<u32> {
+        match self {
+            Self::Value(held) => held.slot,
+            Self::Absent | Self::Scalar(_) => None,
+        }
+    }
+}
+
 /// A value that a plan works on.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
@@ -129,7 +139,7 @@ impl Mover<'_> {
         if let Some(plan) = self.core.plans.get(&key) {
             return plan;
         }
-        let lies: SmallVec<[Lies; 4]> = operands.iter().map(|given| lies(given, mesh)).collect();
+        let lies = all_lie(operands, mesh);
         let plan = if let Some((axis, program)) = rewritten(run, &lies, mesh) {
             Plan::Steps(axis, Arc::new(program))
         } else {
@@ -163,12 +173,12 @@ impl Mover<'_> {
         let mut brought: SmallVec<[Option<Brought>; 4]> = SmallVec::new();
         for (given, need) in operands.iter().zip(&choice.needs) {
             brought.push(match given {
-                Given::Value(held) if is_named_once(held, operands) => {
+                Given::Value(held) if needs_one_layout(held, need, operands, choice) => {
                     let held = self.refreshed(held);
                     self.core.note_brought(held.slot, self.session, need);
                     Some(self.bring(&held, need))
                 }
-                // The other operand still needs it as it lies.
+                // Another operand is the same value and needs it as it lies.
                 Given::Value(held) => Some(self.redistribute(held.meta, &held.shards, need)),
                 Given::Absent | Given::Scalar(_) => None,
             });
@@ -301,15 +311,29 @@ impl Mover<'_> {
     }
 }
 
-fn is_named_once(held: &Held, operands: &[Given]) -> bool {
-    let same = |given: &&Given| matches!(given, Given::Value(other) if other.slot == held.slot);
-    held.slot.is_none() || operands.iter().filter(same).count() == 1
+/// Whether all operands that are this value need it alike.
+fn needs_one_layout(held: &Held, need: &Layout, operands: &[Given], choice: &Choice) -> bool {
+    held.slot.is_none()
+        || operands.iter().zip(&choice.needs).all(|(given, other)| match given {
+            Given::Value(twin) => twin.slot != held.slot || other == need,
+            Given::Absent | Given::Scalar(_) => true,
+        })
+}
+
+/// How the operands lie, seen from `mesh`.
+pub(super) fn all_lie(operands: &[Given], mesh: &Mesh) -> SmallVec<[Lies; 4]> {
+    let twin = |position: usize, given: &Given| {
+        let slot = given.slot()?;
+        operands.iter().take(position).position(|earlier| earlier.slot() == Some(slot))
+    };
+    let places = operands.iter().enumerate();
+    places.map(|(place, given)| Lies { twin: twin(place, given), ..lies(given, mesh) }).collect()
 }
 
 /// How an operand lies, seen from `mesh`.
-pub(super) fn lies(given: &Given, mesh: &Mesh) -> Lies {
+fn lies(given: &Given, mesh: &Mesh) -> Lies {
     let Given::Value(held) = given else {
-        return Lies { meta: None, placements: Placements::new(), elsewhere: None };
+        return Lies { meta: None, placements: Placements::new(), elsewhere: None, twin: None };
     };
     let layout = &held.shards.layout;
     let same_shape = layout.mesh().shape() == mesh.shape();
@@ -321,7 +345,7 @@ pub(super) fn lies(given: &Given, mesh: &Mesh) -> Lies {
     };
     let is_here = here || layout.is_whole() && layout.mesh().contains(mesh);
     let elsewhere = (!is_here).then(|| layout.mesh().clone());
-    Lies { meta: Some(held.meta), placements, elsewhere }
+    Lies { meta: Some(held.meta), placements, elsewhere, twin: None }
 }
 
 /// The steps in place of an operator that folds what some dimension of the mesh cuts, and which one.

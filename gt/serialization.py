@@ -79,7 +79,7 @@ def save(obj: object, path: Path) -> None:
         with temporary.open("xb") as file:
             file.write(len(header).to_bytes(8, "little"))
             file.write(header)
-            file.writelines(_core.read_bytes(tensors[name]) for name in order)
+            file.writelines(_core.read_bytes(tensors[name]).data for name in order)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)  # usually it has been renamed

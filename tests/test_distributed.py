@@ -133,8 +133,9 @@ def test_the_norm_of_gradients_that_are_cut_is_one_reduction():
 def test_a_gradient_that_is_clipped_is_folded_once():
     w = gt.nn.Parameter(gt.tensor(VALUES))
     optimizer = gt.optim.SGD([w], lr=0.1)
-    x = gt.distribute(gt.ones(8, 6, dtype=gt.float64), dim=0)
+    x = gt.distribute(gt.ones(64, 6, dtype=gt.float64), dim=0)
     (x @ w).sum().backward()
+    assert w.grad.layout.is_partial
 
     def step() -> None:
         gt.nn.utils.clip_grad_norm_([w], 1.0)

@@ -14,6 +14,7 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 from gt import _core
 from gt._core import (
     Tensor,
+    __version__,
     bfloat16,
     dtype,
     float16,
@@ -90,6 +91,14 @@ globals().update(composite.functions())
 for _module in (creation, random, session, serialization, dtypes):
     for _name in getattr(_module, "__all__", ()):
         globals()[_name] = getattr(_module, _name)
+
+from math import e as e  # noqa: E402
+from math import inf as inf  # noqa: E402
+from math import nan as nan  # noqa: E402
+from math import pi as pi  # noqa: E402
+
+newaxis = None
+set_printoptions = printing.set_printoptions
 
 _LAZY = {"client", "cuda", "debug", "dnn", "nn", "optim", "signal", "worker"}
 

@@ -214,6 +214,7 @@ index_fill = Tensor.index_fill
 index_put = Tensor.index_put
 index_select = Tensor.index_select
 inner = Tensor.inner
+is_complex = Tensor.is_complex
 from gt.composite.casts import is_floating_point as is_floating_point
 isclose = Tensor.isclose
 isfinite = Tensor.isfinite

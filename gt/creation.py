@@ -9,19 +9,17 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.casts import cast
+from gt.composite.casts import cast, known_dtype
 from gt.composite.common import Number, Shape, sizes
+from gt.data import Array, Data, as_array, whole_numbers
 from gt.devices import check_device
 from gt.dtypes import FROM_NUMPY, NUMPY, get_default_dtype, of_number
-from gt.errors import DtypeError, InvalidType, InvalidValue, ShapeError
+from gt.errors import DtypeError, InvalidType, ShapeError
 
-Array: TypeAlias = npt.NDArray[np.generic]
 Size: TypeAlias = int | Sequence[int]
-Data: TypeAlias = Number | Sequence["Data"] | Array | np.generic | Tensor
 
 
 def tensor(
@@ -43,10 +41,12 @@ def tensor(
     if isinstance(data, Tensor):
         out = data.detach().clone()
         return finish(out if dtype is None else cast(out, dtype), requires_grad)
-    array = as_array(data)
-    if dtype is None and requires_grad and array.dtype.kind == "i" and not typed(data):
-        dtype = get_default_dtype()
-    return from_array(array, dtype, requires_grad)
+    if dtype is not None:
+        dtype = known_dtype(dtype) or dtype
+    array, chosen = as_array(data, dtype)
+    if dtype is None and requires_grad and array.dtype.kind == "i" and whole_numbers(data):
+        chosen = get_default_dtype()
+    return from_array(array, chosen, requires_grad)
 
 
 def as_tensor(data: Data, dtype: _core.dtype | None = None, device: object = None) -> Tensor:
@@ -64,75 +64,6 @@ def from_numpy(ndarray: Array) -> Tensor:
     return from_array(ndarray, None, False)
 
 
-def typed(data: object) -> bool:
-    """Whether the innermost data are numpy's, whose dtype is meant."""
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return isinstance(data, (np.ndarray, np.generic)) and not isinstance(data, float)
-
-
-def as_array(data: Data) -> Array:
-    """Python data as an array; Python floats have the default dtype."""
-    if isinstance(data, (list, tuple)):
-        data = plain(data)
-        check_even(data, data_shape(data), 0)
-    array = np.asarray(data)
-    if array.dtype.kind in "US":
-        raise InvalidType("new(): invalid data type 'str'")
-    if array.dtype == object or array.dtype.name == "uint64":
-        leaf = first_leaf(data)
-        if isinstance(leaf, int):
-            raise InvalidValue("Overflow when unpacking long long")
-        raise ShapeError(f"Could not infer dtype of {type(leaf).__name__}")
-    if array.dtype == np.float64 and not typed(data):
-        return array.astype(NUMPY.get(repr(get_default_dtype()), "float32"))
-    return array
-
-
-def plain(data: Data) -> Data:
-    """Nested data without tensors: each is read."""
-    if isinstance(data, Tensor):
-        return data.numpy() if data.ndim else data.item()
-    return [plain(x) for x in data] if isinstance(data, (list, tuple)) else data
-
-
-def first_leaf(data: object) -> object:
-    """The innermost first element."""
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return data
-
-
-def data_shape(data: object) -> Shape:
-    """Lengths along the first elements."""
-    shape = []
-    while isinstance(data, (list, tuple)):
-        shape.append(len(data))
-        if not data:
-            break
-        data = data[0]
-    return tuple(shape)
-
-
-def check_even(data: Data, shape: Shape, dim: int) -> None:
-    """PyTorch's error for lists of unequal length."""
-    if dim == len(shape):
-        if isinstance(data, (list, tuple)):
-            raise InvalidType(f"not a sequence expected at dim {dim} (got {type(data).__name__})")
-        return
-    if isinstance(data, np.ndarray):
-        return
-    if not isinstance(data, (list, tuple)):
-        raise InvalidType(f"expected a sequence at dim {dim} (got {type(data).__name__})")
-    if len(data) != shape[dim]:
-        raise InvalidValue(
-            f"expected sequence of length {shape[dim]} at dim {dim} (got {len(data)})"
-        )
-    if dim + 1 < len(shape) or any(isinstance(x, (list, tuple)) for x in data):
-        for x in data:
-            check_even(x, shape, dim + 1)
-
-
 def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> Tensor:
     """Upload, cast here where numpy has the dtype, else on the worker."""
     if array.dtype.name not in FROM_NUMPY:
@@ -143,14 +74,14 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
     wanted = FROM_NUMPY[array.dtype.name] if dtype is None else dtype
     if requires_grad and not wanted.is_floating_point:
         raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
-    if array.ndim == 0:  # a number travels in the instruction
-        out = call("full", size=(), value=array.item(), dtype=wanted)
+    with np.errstate(over="ignore", invalid="ignore"):  # what a dtype does not hold becomes inf
+        whole = np.array(array, dtype=NUMPY.get(repr(wanted), "float32"), order="C")
+    if whole.ndim == 0:  # a number travels in the instruction
+        out = call("full", size=(), value=whole.item(), dtype=wanted)
         return finish(out, requires_grad)
     if repr(wanted) not in NUMPY:
-        whole = np.array(array, dtype="float32", order="C")
         out = call("cast", _core.from_numpy_copy(whole, _core.float32, False), dtype=wanted)
         return finish(out, requires_grad)
-    whole = np.ascontiguousarray(array, dtype=NUMPY[repr(wanted)])
     return _core.from_numpy_copy(whole, wanted, requires_grad)
 
 

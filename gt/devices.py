@@ -94,6 +94,11 @@ def _is_cuda(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
     return False
 
 
+def _is_sparse(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
+    """False: every tensor has all its elements."""
+    return False
+
+
 def _number_of(self: Tensor) -> int:  # noqa: ARG001 - every tensor's
     """-1, as of every tensor that is on no particular GPU."""
     return -1
@@ -106,4 +111,5 @@ def install() -> None:
     """Attach the properties to the tensor class."""
     setattr(Tensor, "device", property(_device_of))  # noqa: B010 - the stub calls it read-only
     setattr(Tensor, "is_cuda", property(_is_cuda))  # noqa: B010
+    setattr(Tensor, "is_sparse", property(_is_sparse))  # noqa: B010
     setattr(Tensor, "get_device", _number_of)  # noqa: B010

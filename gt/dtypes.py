@@ -5,7 +5,7 @@ from typing import TypeAlias
 import numpy as np
 
 from gt import _core
-from gt._core import Tensor
+from gt._core import Tensor, get_default_dtype, set_default_dtype
 from gt.errors import InvalidType
 
 Number: TypeAlias = bool | int | float
@@ -35,31 +35,11 @@ FROM_NUMPY: dict[str, _core.dtype] = {
 BFLOAT16 = {"eps": 2.0**-7, "tiny": 2.0**-126, "max": 3.3895313892515355e38}
 
 
-class Default:
-    """The dtype of floats without one; a process has one."""
-
-    dtype: _core.dtype = _core.float32
-
-
-def set_default_dtype(d: object) -> None:
-    """The dtype that Python floats and creation functions get from here on."""
-    if not isinstance(d, _core.dtype):
-        raise InvalidType("invalid dtype object")
-    if not d.is_floating_point:
-        raise InvalidType("only floating-point types are supported as the default type")
-    Default.dtype = d
-
-
-def get_default_dtype() -> _core.dtype:
-    """The dtype that Python floats get."""
-    return Default.dtype
-
-
 def of_number(value: Number) -> _core.dtype:
     """The dtype of a Python number: bool, int64 or the default."""
     if isinstance(value, bool):
         return _core.bool
-    return _core.int64 if isinstance(value, int) else Default.dtype
+    return _core.int64 if isinstance(value, int) else get_default_dtype()
 
 
 def category(dtype: _core.dtype) -> int:
@@ -110,7 +90,7 @@ class finfo:  # noqa: N801  (PyTorch's name)
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution, dtype."""
 
     def __init__(self, type: _core.dtype | None = None) -> None:
-        dtype = Default.dtype if type is None else type
+        dtype = get_default_dtype() if type is None else type
         if not dtype.is_floating_point:
             raise InvalidType(f"finfo requires a floating point input type, not {dtype!r}")
         self.dtype = repr(dtype).removeprefix("gt.")

@@ -20,7 +20,7 @@ HEADER = (
 TEMPLATE = ROOT / "tools/core_stub.template"
 COMPOSITE = ("shapes", "casts", "pointwise", "reductions", "contractions", "selection")
 # Names that a method of Tensor hides within the class.
-HIDDEN = {name: f"_{name}" for name in ("bool", "int", "float", "dtype")}
+HIDDEN = {name: f"_{name}" for name in ("bool", "int", "float", "dtype", "type")}
 TYPES = {
     "bool": "_bool",
     "int": "_int",
@@ -205,7 +205,7 @@ def offered(node: ast.stmt) -> list[str]:
         name = node.name
     elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         name = node.target.id
-    return [] if not name or name.startswith("_") else [name]
+    return [name] if name == "__version__" or name[:1] not in ("", "_") else []
 
 
 def row_text(row: Row) -> str:

@@ -9,7 +9,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.common import Method
 from gt.devices import check_device
-from gt.errors import InvalidType
+from gt.errors import InvalidType, InvalidValue
 
 Device: TypeAlias = object  # a string, a number, or what `Tensor.device` returned
 
@@ -21,25 +21,58 @@ def cast(self: Tensor, dtype: _core.dtype) -> Tensor:
 
 def to(
     self: Tensor,
-    *args: _core.dtype | Tensor | Device,
-    dtype: _core.dtype | None = None,
+    *args: _core.dtype | type | Tensor | Device,
+    dtype: _core.dtype | type | None = None,
     device: Device | None = None,
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: object = None,
 ) -> Tensor:
     """`self` with another dtype, or that of another tensor; a device places nothing."""
-    wanted = dtype
     check_device(device)
-    for argument in args:
-        if isinstance(argument, _core.dtype):
-            wanted = argument
-        elif isinstance(argument, Tensor):
-            wanted = argument.dtype
-        elif not isinstance(argument, bool):  # a bool is non_blocking, then copy, by position
-            check_device(argument)
+    wanted = target_dtype(args, dtype)
+    switches = [argument for argument in args if isinstance(argument, bool)]  # non_blocking, copy
     out = self if wanted is None else cast(self, wanted)
-    return self.clone() if copy and out is self else out
+    return self.clone() if (copy or switches[1:] == [True]) and out is self else out
+
+
+def known_dtype(given: object) -> _core.dtype | None:
+    """The dtype that is meant: GT's, Python's float, int or bool, or PyTorch's; None if none is."""
+    if isinstance(given, _core.dtype):
+        return given
+    if isinstance(given, type):
+        return PYTHON_TYPES.get(given)
+    if type(given).__name__ != "dtype":
+        return None
+    return next((each for each in DTYPES if str(given) == f"torch.{each.name}"), None)
+
+
+def target_dtype(args: tuple[object, ...], dtype: _core.dtype | type | None) -> _core.dtype | None:
+    """The dtype among what `to` of a tensor or of a module was given; None if there is none.
+
+    Args:
+        args: a device, a dtype, a tensor whose dtype is meant, or bools.
+        dtype: what was given by name; Python's float, int and bool are dtypes too.
+
+    Raises:
+        InvalidType: something else stands there, or several dtypes.
+    """
+    found = [] if dtype is None else [known_dtype(dtype)]
+    for argument in args:
+        if isinstance(argument, Tensor):
+            found.append(argument.dtype)
+        elif isinstance(argument, (type, list, dict)) or known_dtype(argument) is not None:
+            found.append(known_dtype(argument))
+        elif not isinstance(argument, bool):
+            check_device(argument)
+    if len(found) > 1 or (found and found[0] is None):
+        given = ", ".join(type(argument).__name__ for argument in args)
+        raise InvalidType(
+            f"to() received an invalid combination of arguments - got ({given}), but expected one "
+            "of:\n * (device, dtype, non_blocking, copy)\n * (dtype, non_blocking, copy)\n"
+            " * (Tensor other, non_blocking, copy)"
+        )
+    return found[0] if found else None
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
@@ -48,15 +81,17 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def type_(
-    self: Tensor, dtype: _core.dtype | str | None = None, non_blocking: bool = False
+    self: Tensor, dtype: _core.dtype | type | str | None = None, non_blocking: bool = False
 ) -> Tensor | str:
     """`self` as `dtype`; without one the name of its tensor class, such as `gt.FloatTensor`."""
     if dtype is None:
         return f"gt.{TENSOR_CLASSES[repr(self.dtype)]}"
+    if isinstance(dtype, type):  # Python's float, int and bool are none here
+        raise InvalidValue(f"invalid type: '{dtype.__name__}'")
     if isinstance(dtype, str):
         names = {f"gt.{name}": key for key, name in TENSOR_CLASSES.items()}
         if dtype.replace("torch.", "gt.") not in names:
-            raise InvalidType(f"invalid type: '{dtype}'")
+            raise InvalidValue(f"invalid type: '{dtype}'")
         short = names[dtype.replace("torch.", "gt.")].removeprefix("gt.")
         dtype = next(d for d in DTYPES if repr(d) == f"gt.{short}")
     return cast(self, dtype)
@@ -77,6 +112,11 @@ def is_floating_point(self: Tensor) -> bool:
     return self.dtype.is_floating_point
 
 
+def is_complex(self: Tensor) -> bool:
+    """Whether the dtype is a complex one: none is."""
+    return False
+
+
 def caster(dtype: _core.dtype) -> Callable[[Tensor], Tensor]:
     """The method that casts to `dtype`."""
 
@@ -87,6 +127,11 @@ def caster(dtype: _core.dtype) -> Callable[[Tensor], Tensor]:
     return method
 
 
+PYTHON_TYPES: dict[type, _core.dtype] = {
+    float: _core.float64,
+    int: _core.int64,
+    bool: _core.bool,
+}
 TENSOR_CLASSES = {
     "gt.bool": "BoolTensor",
     "gt.uint8": "ByteTensor",
@@ -118,6 +163,7 @@ METHODS: dict[str, Method] = {
     "cpu": cpu,
     "cuda": cuda,
     "is_floating_point": is_floating_point,
+    "is_complex": is_complex,
     "bool": caster(_core.bool),
     "byte": caster(_core.uint8),
     "char": caster(_core.int8),

@@ -13,8 +13,10 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number, sizes
+from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
 from gt.draws import Generator, next_draw
+from gt.dtypes import result_type
 from gt.errors import DtypeError, ShapeError
 
 
@@ -30,10 +32,15 @@ def write(self: Tensor, value: Tensor) -> Tensor:
             f"output with shape {list(self.shape)} doesn't match the broadcast shape "
             f"{list(value.shape)}"
         )
-    if kind(value.dtype) > kind(self.dtype):
-        have, want = (TENSOR_CLASSES[repr(x.dtype)].removesuffix("Tensor") for x in (value, self))
-        raise DtypeError(f"result type {have} can't be cast to the desired output type {want}")
+    check_kind(self, value.dtype)
     return _core.assign_(self, value, True)
+
+
+def check_kind(self: Tensor, result: _core.dtype) -> None:
+    """PyTorch's error where values of `result` would lose what they are in `self`."""
+    if kind(result) > kind(self.dtype):
+        have, want = (TENSOR_CLASSES[repr(d)].removesuffix("Tensor") for d in (result, self.dtype))
+        raise DtypeError(f"result type {have} can't be cast to the desired output type {want}")
 
 
 def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
@@ -62,6 +69,22 @@ def direct(function: Callable[..., Tensor], name: str) -> Method:
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = general.__doc__
     return method
+
+
+def bitwise_left_shift_(self: Tensor, other: Tensor | Number) -> Tensor:
+    """self * 2**other, written into `self`."""
+    check_kind(self, result_type(self, other))
+    return shifted_left(self, other)
+
+
+def bitwise_right_shift_(self: Tensor, other: Tensor | Number) -> Tensor:
+    """self / 2**other, rounded down, written into `self`."""
+    check_kind(self, result_type(self, other))
+    return shifted_right(self, other)
+
+
+shifted_left = inplace(bitwise_left_shift, "bitwise_left_shift")
+shifted_right = inplace(bitwise_right_shift, "bitwise_right_shift")
 
 
 def clip_(
@@ -232,13 +255,17 @@ DIRECT = (
 
 # Other methods of which PyTorch has a form with an underscore.
 GENERAL = (
-    "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "atan", "baddbmm", "cosh",
-    "cumsum", "divide", "exp2", "frac", "index_add", "index_copy", "index_fill", "index_put",
-    "logit", "multiply", "nan_to_num", "negative", "scatter", "scatter_add", "sgn", "sinh",
-    "subtract", "tril", "triu", "true_divide",
+    "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "atan", "baddbmm",
+    "cosh", "cumsum", "divide", "exp2", "frac",
+    "index_add", "index_copy", "index_fill", "index_put", "logit", "multiply", "nan_to_num",
+    "negative", "scatter", "scatter_add", "sgn", "sinh", "subtract", "tril", "triu", "true_divide",
 )  # fmt: skip
 
 METHODS: dict[str, Method] = {
+    "bitwise_left_shift_": bitwise_left_shift_,
+    "bitwise_right_shift_": bitwise_right_shift_,
+    "__ilshift__": bitwise_left_shift_,
+    "__irshift__": bitwise_right_shift_,
     "clamp_": clip_,
     "clip_": clip_,
     "clamp_min_": clamp_min_,

@@ -8,7 +8,7 @@ from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number
 from gt.dtypes import result_type
-from gt.errors import DtypeError, InvalidType, ShapeError, UnsupportedDtype
+from gt.errors import DtypeError, InvalidType, InvalidUse, ShapeError, UnsupportedDtype
 
 Operand: TypeAlias = Tensor | Number
 
@@ -61,6 +61,11 @@ def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
 
 def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """self + value * tensor1 / tensor2."""
+    if not any(x.dtype.is_floating_point for x in (tensor1, tensor2)):
+        raise InvalidUse(
+            "Integer division with addcdiv is no longer supported, and in a future  release "
+            "addcdiv will perform a true division of tensor1 and tensor2."
+        )
     return self + scaled(tensor1 / tensor2, value)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import gt
 from gt._core import Tensor
+from gt.composite.casts import target_dtype
 from gt.config.rules import Rule
 from gt.config.scopes import rules_in_force
 from gt.devices import check_device
@@ -321,7 +322,7 @@ class Module:
         self: Self,
         *target: object,
         device: object = None,
-        dtype: gt.dtype | None = None,
+        dtype: gt.dtype | type | None = None,
         non_blocking: bool = False,
     ) -> Self:
         """Cast floating-point parameters and buffers; a device is accepted and places nothing.
@@ -334,20 +335,14 @@ class Module:
         """
         del non_blocking
         check_device(device)
-        for value in target:
-            check_device(value)
-            if isinstance(value, gt.dtype):
-                dtype = value
-            elif isinstance(value, Tensor):
-                dtype = value.dtype
-        if dtype is None:
+        wanted = target_dtype(target, dtype)
+        if wanted is None:
             return self
-        if not dtype.is_floating_point:
+        if not wanted.is_floating_point:
             raise TypeError(
                 "nn.Module.to only accepts floating point or complex dtypes, "
-                f"but got desired dtype={dtype}"
+                f"but got desired dtype={wanted}"
             )
-        wanted = dtype
         return self._apply(lambda t: t.to(wanted) if t.is_floating_point() else t)
 
     def cuda(self: Self, device: object = None) -> Self:

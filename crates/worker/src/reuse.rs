@@ -1,8 +1,9 @@
 //! When a result may take an operand's buffer, and what is known of results before they are computed.
 
 use crate::table::Table;
+use gt_protocol::dtype::Category;
 use gt_protocol::rules::Arg;
-use gt_protocol::{Dims, Dtype, DtypeRule, Family, Id, Instruction, Meta, Op, Operand, Scalar};
+use gt_protocol::{Dims, Dtype, DtypeRule, Family, Id, Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 
 /// Words before the list of a `free`: header and count.
@@ -72,15 +73,16 @@ fn inferred<V>(table: &Table<V>, instruction: &Instruction<'_>) -> Option<SmallV
 /// would take longer than the rest of a step.
 fn unchanged<'a, V>(table: &'a Table<V>, instruction: &Instruction<'_>) -> Option<&'a Meta> {
     let info = instruction.op.info();
-    if info.family != Family::Elementwise || !info.attrs.is_empty() {
+    // What a condition is says nothing of what is chosen.
+    if info.family != Family::Elementwise || !info.attrs.is_empty() || instruction.op == Op::Where {
         return None;
     }
     let mut found: Option<&Meta> = None;
-    let mut scalar: Option<Scalar> = None;
+    let mut highest: Option<Category> = None;
     for operand in &instruction.operands {
         match (operand, found) {
             (Operand::Absent, _) => return None,
-            (Operand::Scalar(value), _) => scalar = Some(*value),
+            (Operand::Scalar(value), _) => highest = highest.max(Some(value.category())),
             (Operand::Value(id), None) => found = Some(&table.held(*id).ok()?.meta),
             (Operand::Value(id), Some(meta)) => {
                 if table.held(*id).ok()?.meta != *meta {
@@ -96,7 +98,7 @@ fn unchanged<'a, V>(table: &'a Table<V>, instruction: &Instruction<'_>) -> Optio
         DtypeRule::Float => meta.dtype.is_float(),
         DtypeRule::Bool | DtypeRule::Family => false,
     };
-    let fits = scalar.is_none_or(|value| value.category() <= meta.dtype.category());
+    let fits = highest.is_none_or(|category| category <= meta.dtype.category());
     (keeps && fits).then_some(meta)
 }
 

@@ -7,6 +7,7 @@ mod call;
 mod contract;
 mod control;
 mod create;
+mod default_float;
 mod elementwise;
 mod index;
 mod loss;
@@ -27,6 +28,7 @@ use crate::op::Family;
 use crate::{Attr, Dtype, Meta, Op, Scalar};
 use call::Call;
 pub use call::describe;
+pub use default_float::floats_by_default;
 use smallvec::SmallVec;
 pub use unchanged::keeps_metadata;
 

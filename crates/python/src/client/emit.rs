@@ -1,13 +1,14 @@
 //! The emitter: rules, slot, source position, tape record and the instruction itself, in one go.
 
 use super::alias::{Resolved, Var};
+use super::default_float::{self, Made};
 use super::gradient_rules;
 use super::tape::{Edge, Input, Place, Recording, SavedValue, SavedValues, grad_enabled};
 use super::tensor::Tensor;
 use super::value::Value;
 use super::{errors, runtime, usual};
 use gt_protocol::rules::{self as shape_rules, ErrorClass};
-use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
+use gt_protocol::{Attr, Dtype, Id, Instruction, Meta, Op, Operand, Scalar};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -54,6 +55,12 @@ pub(crate) fn emit_consuming(
     }
     let ready = resolve(py, op, args)?;
     let metas = infer(py, op, &ready, &attrs)?;
+    if default_float::is_other(py)
+        && let Some(floats) = default_float::cast(py, op, args, &operands_of(&ready))?
+    {
+        let args: SmallVec<[Arg<'_>; 4]> = floats.iter().map(Made::as_arg).collect();
+        return emit(py, op, &args, attrs);
+    }
     runtime::prepare(py)?;
     check_session(py, op, &ready)?;
     let recorded = grad_enabled()
@@ -75,6 +82,25 @@ pub(crate) fn results_of(
     args: &[Arg<'_>],
     attrs: &[Attr],
 ) -> PyResult<shape_rules::Outputs> {
+    asked(py, args, |operands| {
+        shape_rules::infer(op, operands, attrs).and_then(|found| {
+            default_float::results_of(py, op, operands, attrs).unwrap_or(Ok(found))
+        })
+    })
+    .map_err(|error| errors::of_rule(py, &error))
+}
+
+/// The dtype that an operator computes in.
+pub(crate) fn promoted(py: Python<'_>, args: &[Arg<'_>]) -> Dtype {
+    asked(py, args, shape_rules::promote)
+}
+
+/// What a rule says of operands that are not resolved yet.
+fn asked<T>(
+    py: Python<'_>,
+    args: &[Arg<'_>],
+    rule: impl FnOnce(&[shape_rules::Arg<'_>]) -> T,
+) -> T {
     let metas: SmallVec<[Option<Meta>; 4]> = args
         .iter()
         .map(|arg| match arg {
@@ -91,7 +117,7 @@ pub(crate) fn results_of(
             (None, Arg::Absent | Arg::Var(_)) => shape_rules::Arg::Absent,
         })
         .collect();
-    shape_rules::infer(op, &operands, attrs).map_err(|error| errors::of_rule(py, &error))
+    rule(&operands)
 }
 
 /// [`emit`] for an operator with neither attributes nor a list and with one result: what `x + y` calls.
@@ -136,15 +162,19 @@ fn infer(
     ready: &[Ready],
     attrs: &[Attr],
 ) -> PyResult<shape_rules::Outputs> {
-    let args: SmallVec<[shape_rules::Arg<'_>; 4]> = ready
+    shape_rules::infer(op, &operands_of(ready), attrs).map_err(|error| errors::of_rule(py, &error))
+}
+
+/// The operands as the rules see them.
+fn operands_of(ready: &[Ready]) -> SmallVec<[shape_rules::Arg<'_>; 4]> {
+    ready
         .iter()
         .map(|operand| match (&operand.value, operand.scalar) {
             (Some(value), _) => shape_rules::Arg::Value(&value.meta),
             (None, Some(scalar)) => shape_rules::Arg::Scalar(scalar),
             (None, None) => shape_rules::Arg::Absent,
         })
-        .collect();
-    shape_rules::infer(op, &args, attrs).map_err(|error| errors::of_rule(py, &error))
+        .collect()
 }
 
 fn check_session(py: Python<'_>, op: Op, ready: &[Ready]) -> PyResult<()> {

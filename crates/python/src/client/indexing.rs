@@ -324,6 +324,21 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Arc<Var>> {
         return Ok(Arc::clone(&upload::from_array(&array)?.get().var));
     }
     let kind = array.getattr("dtype")?.getattr("kind")?.to_string();
+    if kind == "U" || kind == "S" {
+        return Err(PyTypeError::new_err("new(): invalid data type 'str'"));
+    }
+    let given = item.get_type().name()?;
+    if array.getattr("ndim")?.extract::<usize>()? == 0 && !matches!(kind.as_str(), "i" | "u" | "b")
+    {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Index,
+            format!(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices \
+                 (got {given})"
+            ),
+        ));
+    }
     if !matches!(kind.as_str(), "i" | "u" | "b") {
         return Err(errors::mistake(
             py,

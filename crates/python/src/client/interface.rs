@@ -6,8 +6,8 @@ use super::dtype::{DtypeArg, PyDtype};
 use super::emit::{self, Arg};
 use super::tensor::{Tensor, as_arg, assign, cast, fill, set_size_class};
 use super::{
-    backward, errors, gradient_rules, placing, read, runtime, saved, signal, spawn, tape, trace,
-    update, upload, views,
+    backward, default_float, errors, gradient_rules, placing, read, runtime, saved, signal, spawn,
+    tape, trace, update, upload, views,
 };
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Op};
@@ -21,6 +21,7 @@ use std::time::Duration;
 /// Fills the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Tensor>()?;
     module.add_class::<PyDtype>()?;
     module.add_class::<saved::Saved>()?;
@@ -70,6 +71,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(unread_failures, module)?)?;
     module.add_function(wrap_pyfunction!(trace::print_tape, module)?)?;
     module.add_function(wrap_pyfunction!(configure, module)?)?;
+    module.add_function(wrap_pyfunction!(default_float::set_default_dtype, module)?)?;
+    module.add_function(wrap_pyfunction!(default_float::get_default_dtype, module)?)?;
     placing::register(module)?;
     module.add_function(wrap_pyfunction!(op_table, module)?)?;
     module.add_function(wrap_pyfunction!(update::sgd_step, module)?)?;

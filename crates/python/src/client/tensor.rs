@@ -7,9 +7,9 @@ use super::emit::{self, Arg};
 use super::gil_cell::GilCell;
 use super::{backward, errors, indexing, read, tape};
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Dims, Dtype, Meta, Op};
+use gt_protocol::{Attr, Dims, Dtype, DtypeRule, Meta, Op};
 use pyo3::class::basic::CompareOp;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 use smallvec::{SmallVec, smallvec};
@@ -31,6 +31,40 @@ pub(crate) fn set_size_class(py: Python<'_>, class: Py<PyAny>) {
 impl Tensor {
     pub(crate) fn wrap(py: Python<'_>, var: Arc<Var>) -> PyResult<Bound<'_, Self>> {
         Bound::new(py, Self { var })
+    }
+
+    /// What may be assigned to `grad`: a tensor of this one's shape and dtype.
+    fn accepted_grad<'py>(&self, grad: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let py = grad.py();
+        let Ok(tensor) = grad.cast::<Self>() else {
+            let given = grad.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "assigned grad expected to be a Tensor or None but got grad of type {given}"
+            )));
+        };
+        let (mine, its) = (self.var.meta(py), tensor.get().var.meta(py));
+        if Arc::ptr_eq(&self.var, &tensor.get().var) {
+            let text = "can't assign Variable as its own grad";
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        }
+        if mine.dims != its.dims {
+            let text = format!(
+                "attempting to assign a gradient of size '{}' to a tensor of size '{}'. Please ensure that the \
+                 gradient and the tensor are the same size",
+                its.dims, mine.dims
+            );
+            return Err(errors::mistake(py, ErrorClass::Shape, text));
+        }
+        if mine.dtype != its.dtype {
+            let text = format!(
+                "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient \
+                 must match the tensor's",
+                its.dtype.cpp_name(),
+                mine.dtype.scalar_type_name()
+            );
+            return Err(errors::mistake(py, ErrorClass::Dtype, text));
+        }
+        Ok(tensor.clone())
     }
 }
 
@@ -99,7 +133,17 @@ pub(crate) fn write_result(
     let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(var)];
     args.extend_from_slice(rest);
     // Before the operator is sent: the old value may go with it.
-    let metas = emit::results_of(py, op, &args, &attrs)?;
+    let metas = match emit::results_of(py, op, &args, &attrs) {
+        // That a result would not fit is said before that there is no kernel, but after what is wrong with shapes.
+        Err(mistake)
+            if op.info().dtype == DtypeRule::Promote
+                && mistake.is_instance_of::<PyNotImplementedError>(py) =>
+        {
+            check_kind(py, var.meta(py).dtype, emit::promoted(py, &args))?;
+            return Err(mistake);
+        }
+        metas => metas?,
+    };
     if let Some(result) = metas.first() {
         check_result(py, &var.meta(py), result)?;
     }
@@ -131,7 +175,12 @@ fn check_result(py: Python<'_>, old: &Meta, new: &Meta) -> PyResult<()> {
             ),
         ));
     }
-    if can_cast(new.dtype, old.dtype) {
+    check_kind(py, old.dtype, new.dtype)
+}
+
+/// Whether values of `new` stay what they are where `old` is.
+fn check_kind(py: Python<'_>, old: Dtype, new: Dtype) -> PyResult<()> {
+    if can_cast(new, old) {
         return Ok(());
     }
     Err(errors::mistake(
@@ -139,8 +188,8 @@ fn check_result(py: Python<'_>, old: &Meta, new: &Meta) -> PyResult<()> {
         ErrorClass::Dtype,
         format!(
             "result type {} can't be cast to the desired output type {}",
-            new.dtype.scalar_type_name(),
-            old.dtype.scalar_type_name()
+            new.scalar_type_name(),
+            old.scalar_type_name()
         ),
     ))
 }
@@ -502,6 +551,10 @@ impl Tensor {
 
     #[setter]
     fn set_requires_grad(&self, py: Python<'_>, requires: bool) -> PyResult<()> {
+        if requires && !self.var.meta(py).dtype.is_float() {
+            let text = "only Tensors of floating point and complex dtype can require gradients";
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        }
         self.var.set_requires_grad(py, requires)
     }
 
@@ -530,19 +583,8 @@ impl Tensor {
     }
 
     #[setter]
-    fn set_grad(&self, py: Python<'_>, grad: Option<Bound<'_, Self>>) -> PyResult<()> {
-        if let Some(grad) = &grad {
-            let (mine, its) = (self.var.meta(py), grad.get().var.meta(py));
-            if mine != its {
-                return Err(errors::mistake(
-                    py,
-                    ErrorClass::Shape,
-                    format!(
-                        "assigned grad has data of a different shape or type: {its} for a tensor of {mine}"
-                    ),
-                ));
-            }
-        }
+    fn set_grad(&self, py: Python<'_>, grad: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let grad = grad.map(|grad| self.accepted_grad(&grad)).transpose()?;
         let old = std::mem::replace(&mut self.var.state(py).grad, grad.map(Bound::unbind));
         drop(old);
         Ok(())

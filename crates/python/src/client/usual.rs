@@ -3,6 +3,7 @@
 //! Whatever is out of the ordinary takes the way of [`super::emit`], to the same end.
 
 use super::alias::Var;
+use super::default_float;
 use super::emit::{self, Arg};
 use super::gradient_rules;
 use super::runtime::{self, SHORT_HEADER, Sent, ShortWords};
@@ -47,6 +48,9 @@ pub(crate) fn emit(
     };
     look(py, args, &mut seen)?;
     if !(seen.alike && seen.meta.dtype.is_float() && keeps_metadata(op)) {
+        if default_float::is_other(py) {
+            return None;
+        }
         match emit::results_of(py, op, args, &[]) {
             Ok(results) => seen.meta = *results.first()?,
             Err(mistake) => return Some(Err(mistake)),

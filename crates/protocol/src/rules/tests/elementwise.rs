@@ -1,8 +1,8 @@
 //! Elementwise operators, and promotion against a table that `PyTorch` printed.
 
 use super::{check, check_all};
-use crate::rules::keeps_metadata;
-use crate::{Dtype, Op, Scalar, dtype::Promotion};
+use crate::rules::{Arg, floats_by_default, keeps_metadata};
+use crate::{Dims, Dtype, Meta, Op, Scalar, dtype::Promotion};
 
 #[test]
 fn shapes_broadcast() {
@@ -327,5 +327,36 @@ fn which_operators_keep_float_metadata() {
         "reshape",
     ] {
         assert!(!keeps(name), "{name}");
+    }
+}
+
+#[test]
+fn integers_that_become_floats_by_default_are_told() {
+    let [whole, flag, float] = [Dtype::I64, Dtype::Bool, Dtype::F16]
+        .map(|dtype| Meta::new(dtype, Dims::new(&[2]).unwrap()));
+    let [i, b, f] = [Arg::Value(&whole), Arg::Value(&flag), Arg::Value(&float)];
+    let [one, half] = [Arg::Scalar(Scalar::Int(1)), Arg::Scalar(Scalar::Float(0.5))];
+    let rows: &[(Op, &[Arg<'_>], u16)] = &[
+        (Op::Add, &[i, half], 0b01),
+        (Op::Add, &[half, b], 0b10),
+        (Op::Add, &[i, one], 0),
+        (Op::Add, &[i, f], 0),
+        (Op::Add, &[f, half], 0),
+        (Op::Div, &[i, b], 0b11),
+        (Op::Div, &[i, one], 0b01),
+        (Op::Exp, &[i], 0b1),
+        (Op::Neg, &[i], 0),
+        (Op::Lt, &[i, half], 0b01),
+        (Op::Where, &[b, i, half], 0b010),
+        (Op::Where, &[b, one, half], 0b100),
+        (Op::Where, &[b, f, half], 0),
+        (Op::Lerp, &[i, i, half], 0),
+        (Op::MaskedFill, &[i, b, half], 0),
+        (Op::Clamp, &[i, Arg::Absent, half], 0b001),
+        (Op::Logsumexp, &[i], 0b1),
+        (Op::Sum, &[i], 0),
+    ];
+    for (op, operands, floats) in rows {
+        assert_eq!(floats_by_default(*op, operands), *floats, "{op:?} {operands:?}");
     }
 }

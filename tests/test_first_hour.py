@@ -1,0 +1,192 @@
+"""What a user of PyTorch types in the first hour, in both: results, errors and their texts."""
+
+import math
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+import gt
+
+LINES = """
+x.to(float)
+x.to(int) is x
+f.to(bool)
+f.to('cpu', float)
+f.to(dtype=int)
+f.to(x)
+f.to(str)
+f.to(m.float32, m.float64)
+f.to([1])
+f.type(float)
+m.nn.Linear(2, 1).to(float).weight.dtype
+m.nn.Linear(2, 1).to('cpu', m.float64).weight.dtype
+m.nn.Linear(2, 1).to(int)
+m.tensor(np.float64(1.5))
+m.tensor(np.float32(1.5))
+m.tensor([np.float64(1.5)])
+m.tensor([np.float32(1.5), 2])
+m.tensor([2, np.float32(1.5)])
+m.tensor([np.int32(1), 2])
+m.tensor([np.float16(1), np.float32(1)])
+m.tensor([m.tensor(1.5, dtype=m.float64), 1.0])
+m.tensor([m.ones(1), 2])
+m.tensor([m.ones(2)])
+m.tensor([np.ones(2), np.ones(2)])
+m.tensor([True, 2])
+m.tensor([1, None])
+m.tensor([1, 'a'])
+m.tensor([2**70])
+m.tensor([300], dtype=m.uint8)
+m.tensor([-1], dtype=m.uint8)
+m.tensor([255.5], dtype=m.uint8)
+m.tensor([-0.5], dtype=m.uint8)
+m.tensor(300, dtype=m.int8)
+m.tensor([math.nan], dtype=m.int64)
+m.tensor([1e300, -1e300], dtype=m.float16)
+m.tensor(1e300, dtype=m.float32)
+m.tensor([1.5], dtype=float)
+m.as_tensor([1, 2], dtype=m.float64)
+x.clamp(0.5, 2)
+x.clamp(2, 0.5)
+x.clamp(max=2.5)
+m.where(x.to(m.uint8) > 1, 1.5, 2)
+f.addcdiv(f, f, value=2)
+x.addcdiv(x, x)
+x[1.5]
+x['a']
+x[None, 'a']
+x[m.ones(1)]
+f.nbytes, f.itemsize, f.element_size(), f.is_sparse, f.is_complex(), m.is_complex(f)
+f[1:].storage_offset(), f.storage_offset(), m.ones(2, 3)[1].storage_offset()
+m.ones(2, 3).H.shape
+m.ones(2).H
+m.pi, m.e, m.inf, m.newaxis
+x << 1, x >> 1, 1 << x
+"""
+# In place: `alias` shows that memory was written, not a name bound anew.
+STATEMENTS = """
+x <<= 1
+x >>= 1
+x <<= y
+x >>= m.tensor(1)
+x[:2] <<= 1
+x[0] <<= 2
+x <<= 1.5
+x &= 1.5
+x //= 0.5
+b &= 2
+b <<= 1
+b >>= b
+f <<= 1
+x.bitwise_left_shift_(1)
+x.bitwise_right_shift_(y)
+x += 1.5
+x += f
+f += x
+x -= 1
+b -= b
+x *= 2
+b *= 2
+x /= 2
+f /= x
+x //= 2
+f //= 2
+x //= 2.0
+x %= 2
+f %= 2
+x **= 2
+f **= x
+x **= -1
+x &= 1
+x &= y
+x |= b
+b &= b
+x |= 4
+x ^= 7
+f &= 1
+q @= q
+x += m.ones(2, 3)
+x += m.ones(2, 3, dtype=int)
+w += 1
+w <<= 1
+w.grad = m.ones(3)
+w.grad = m.ones(2, dtype=m.float64)
+w.grad = 1
+w.grad = w
+w.grad = None
+x.requires_grad = True
+"""
+
+
+def names_of(module: ModuleType) -> dict[str, object]:
+    x = module.tensor([1, 2, 3])
+    return {
+        "m": module,
+        "np": np,
+        "math": math,
+        "x": x,
+        "alias": x[:],
+        "y": module.tensor([3, 1, 2]),
+        "f": module.tensor([1.5, -2.0, 7.0]),
+        "b": module.tensor([True, False, True]),
+        "q": module.tensor([[1.0, 2.0], [3.0, 4.0]]),
+        "w": module.ones(2, requires_grad=True),
+    }
+
+
+def shown(result: object) -> object:
+    """Of a tensor its dtype and values; of a dtype its name."""
+    if isinstance(result, (torch.Tensor, gt.Tensor)):
+        return str(result.dtype).partition(".")[2], result.tolist()
+    if isinstance(result, tuple):
+        return tuple(shown(each) for each in result)
+    return str(result).removeprefix("torch.").removeprefix("gt.")
+
+
+def error_of(error: Exception) -> tuple[type, str]:
+    """The built-in class that it is caught by, and its first line."""
+    builtin = next(c for c in type(error).__mro__ if c.__module__ == "builtins")
+    return builtin, str(error).splitlines()[0].replace("torch.", "").replace("gt.", "")
+
+
+def evaluated(module: ModuleType, line: str) -> tuple[object, tuple[type, str] | None]:
+    try:
+        return shown(eval(line, names_of(module))), None
+    except Exception as error:  # noqa: BLE001 - whichever it is, the other must raise it too
+        return None, error_of(error)
+
+
+def executed(module: ModuleType, line: str) -> tuple[object, tuple[type, str] | None]:
+    """What the variables are afterwards."""
+    names, error = names_of(module), None
+    try:
+        exec(line, names)
+    except Exception as raised:  # noqa: BLE001 - whichever it is, the other must raise it too
+        error = error_of(raised)
+    return [shown(names[name]) for name in ("x", "alias", "y", "f", "b", "q", "w")], error
+
+
+def check(ours: tuple[object, object], theirs: tuple[object, object]) -> None:
+    (mine, error), (its, expected) = ours, theirs
+    assert mine == its
+    if expected is None or error is None:
+        assert error == expected
+        return
+    assert error[0] == expected[0]
+    # Where torch lists its signatures or goes on about what only it has, the beginning counts.
+    for end in ("'s grad_dtype (", ", but expected one of"):
+        expected = (expected[0], expected[1].partition(end)[0])
+    assert error[1].startswith(expected[1].partition(" The historic")[0])
+
+
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy:UserWarning")
+@pytest.mark.parametrize("line", LINES.strip().splitlines())
+def test_a_line_gives_what_it_gives_in_pytorch(line: str) -> None:
+    check(evaluated(gt, line), evaluated(torch, line))
+
+
+@pytest.mark.parametrize("line", STATEMENTS.strip().splitlines())
+def test_a_statement_leaves_what_it_leaves_in_pytorch(line: str) -> None:
+    check(executed(gt, line), executed(torch, line))

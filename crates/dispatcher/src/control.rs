@@ -107,6 +107,7 @@ impl Dispatcher {
         let number = request_number(instruction)?;
         let id = instruction.values().next();
         let slot = id.and_then(Id::as_slot).unwrap_or(u32::MAX);
+        self.make(session, slot, None, sink);
         let state = self.sessions.get(&session).ok_or(Fault::NoSession { session })?;
         let value = match state.handle(slot) {
             Handle::Free => return Err(Fault::UnknownSlot { op: Op::Read, slot: u64::from(slot) }),
@@ -369,14 +370,40 @@ impl Dispatcher {
                 return Ok(());
             }
         };
-        self.grant_wishes(session, instruction, sink);
-        let value = self.value_mut(session, source).cloned().unwrap_or(value);
+        let Some(value) = self.operand_made(session, instruction, &layout, sink) else {
+            return Ok(());
+        };
         let before = self.motion(session);
         let result = make(&mut Mover::new(self, session, sink), value, source, layout)?;
         self.define_values(session, instruction, number, [result]);
         self.note(session, instruction, Why::Asked, before);
         self.trace_line(session, instruction, number, moved_before, sink);
         Ok(())
+    }
+
+    /// The operand with its wish granted, or made as asked if it has waited; nothing where that failed, and then the
+    /// results have too.
+    fn operand_made(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        layout: &Layout,
+        sink: &mut dyn Sink,
+    ) -> Option<Value> {
+        self.grant_wishes(session, instruction, sink);
+        let slot = instruction.values().next().and_then(Id::as_slot)?;
+        self.make(session, slot, Some(layout), sink);
+        let state = self.sessions.get_mut(&session)?;
+        match state.handle(slot).clone() {
+            Handle::Live(value) => Some(value),
+            Handle::Failed(failure) => {
+                for output in &instruction.outputs {
+                    state.define_failed(*output, failure.clone());
+                }
+                None
+            }
+            Handle::Free => None,
+        }
     }
 
     /// The value that `distribute` or `piece` is about, and the number of the instruction.
@@ -406,6 +433,7 @@ impl Dispatcher {
 }
 
 /// The operand of an instruction that only changes where a value lies.
+#[allow(clippy::large_enum_variant, reason = "one of them, for the time of one instruction")]
 enum Operated {
     Live {
         number: u64,

@@ -319,6 +319,9 @@ fn why(state: &Session, value: &Value) -> String {
     if value.wish.is_some() {
         return "the signal that it was created in lays it out at its first use".to_owned();
     }
+    if value.recipe.is_some() && value.note.is_none() {
+        return "it is made at its first use, here if that says nothing else".to_owned();
+    }
     let Some(note) = &value.note else {
         return "made where its operands are, or where this session makes new tensors".to_owned();
     };

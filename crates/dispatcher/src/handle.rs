@@ -2,8 +2,8 @@
 
 use crate::explain::{Laid, Note};
 use crate::failure::Failure;
-use gt_protocol::Meta;
 use gt_protocol::placement::Layout;
+use gt_protocol::{Attr, Meta, Op};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -29,6 +29,13 @@ impl Shards {
     }
 }
 
+/// What makes a value that nobody has needed yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    pub op: Op,
+    pub attrs: SmallVec<[Attr; 2]>,
+}
+
 /// A value that exists (or will, once the workers get there).
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
@@ -40,6 +47,8 @@ pub(crate) struct Value {
     pub copies: Vec<Shards>,
     /// How it is to lie from its first use on: a value that a client is still sending is on one worker.
     pub wish: Option<Layout>,
+    /// It is made at its first use (see `plan/late.rs`); `shards` has no slots until then.
+    pub recipe: Option<Box<Recipe>>,
     /// How a plan over several workers made it; nothing for what was made where its operands are.
     pub note: Option<Arc<Note>>,
     /// Why it lies otherwise than it was made.
@@ -49,14 +58,16 @@ pub(crate) struct Value {
 impl Value {
     #[inline]
     pub fn new(meta: Meta, number: u64, output: u8, shards: Shards) -> Self {
-        let (copies, wish, note, laid) = (Vec::new(), None, None, Laid::AsMade);
-        Self { meta, number, output, shards, copies, wish, note, laid }
+        let (copies, wish, recipe) = (Vec::new(), None, None);
+        let (note, laid) = (None, Laid::AsMade);
+        Self { meta, number, output, shards, copies, wish, recipe, note, laid }
     }
 
     /// The only worker that holds it, where it is whole there and stays there.
     #[inline]
     pub fn single(&self) -> Option<u32> {
-        if self.wish.is_some() { None } else { self.shards.layout.single() }
+        let settled = self.wish.is_none() && self.recipe.is_none();
+        if settled { self.shards.layout.single() } else { None }
     }
 
     /// Every worker that holds a piece, with its slot.

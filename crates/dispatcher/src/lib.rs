@@ -53,13 +53,16 @@ pub struct Dispatcher {
     moved_bytes: u64,
     prices: Prices,
     plans: plan::Plans,
+    /// Tensors without operands of so many bytes wait for their first use.
+    late_bytes_min: u64,
     /// What the plan that is being made brought elsewhere.
     brought: explain::BroughtList,
 }
 
 impl Dispatcher {
     pub fn new() -> Self {
-        Self { next_session: 1, next_request: 1, next_tag: 1, ..Self::default() }
+        let late_bytes_min = plan::LATE_BYTES_MIN;
+        Self { next_session: 1, next_request: 1, next_tag: 1, late_bytes_min, ..Self::default() }
     }
 
     /// Whether [`Sink::trace`] is called for each instruction.
@@ -201,6 +204,12 @@ impl Dispatcher {
     /// Where a client's value lies, as the trace prints it; `None` for an unknown slot.
     pub fn layout_of(&self, session: SessionId, slot: u32) -> Option<String> {
         self.sessions.get(&session)?.value(slot).map(|value| value.shards.layout.to_string())
+    }
+
+    /// Whether workers hold it, or will once they get there: what waits for its first use is held by none.
+    pub fn is_made(&self, session: SessionId, slot: u32) -> bool {
+        let value = self.sessions.get(&session).and_then(|state| state.value(slot));
+        value.is_some_and(|value| value.recipe.is_none())
     }
 
     /// How the remembered copies of a client's value lie, beside the value itself.

@@ -6,6 +6,7 @@
 mod cache;
 mod choose;
 mod cost;
+mod late;
 mod links;
 mod local;
 mod member;
@@ -17,6 +18,7 @@ mod words;
 pub(crate) use cache::Plans;
 pub(crate) use cost::real;
 pub use cost::{Prices, PricesError};
+pub(crate) use late::LATE_BYTES_MIN;
 pub use links::{Link, Links};
 
 use crate::Dispatcher;
@@ -66,7 +68,7 @@ impl Dispatcher {
             (_, Err(error)) => self.fail(session, instruction, number, &error, sink),
             (place, Ok(inferred)) => {
                 let outputs = known.unwrap_or(&inferred);
-                self.place(session, instruction, number, &place, outputs, sink);
+                self.place(session, instruction, number, place, outputs, sink);
             }
         }
         self.trace_line(session, instruction, number, moved_before, sink);
@@ -78,16 +80,35 @@ impl Dispatcher {
         session: SessionId,
         instruction: &Instruction<'_>,
         number: u64,
-        place: &Place,
+        mut place: Place,
         outputs: &[Meta],
         sink: &mut dyn Sink,
     ) {
         if let Some(scope) = self.layout_scope(session, instruction) {
             return self.plan_scoped(session, instruction, number, outputs, &scope, sink);
         }
+        if matches!(place, Place::Several) {
+            if let Some(failure) = self.make_operands(session, instruction, sink) {
+                return self.mark_inherited(session, instruction, &failure);
+            }
+            let found = self.sessions.get(&session).map(|state| find(state, instruction));
+            if let Some(Ok(found)) = found {
+                place = found;
+            }
+        }
         let worker = match place {
-            Place::One(worker) => Some(*worker),
-            Place::Nowhere => self.home(session),
+            Place::One(worker) => Some(worker),
+            Place::Nowhere => {
+                let home = self.home(session);
+                let layout = home.map(Layout::on);
+                let late = layout.is_some_and(|layout| {
+                    self.put_off(session, instruction, number, outputs, &layout)
+                });
+                if late {
+                    return;
+                }
+                home
+            }
             Place::Failed(_) | Place::Several => None,
         };
         match worker {

@@ -200,3 +200,28 @@ fn a_megatron_layer_from_tokens_to_gradients() {
     assert_eq!(moved, expected);
     assert_eq!((record.collectives, record.transfers), (8, 0));
 }
+
+/// Large tensors are made at their first use, as that wants them: none is whole on one worker and cut then.
+#[test]
+fn large_tensors_wait_for_their_first_use() {
+    let program = r#"
+        configure signal=1 text="workers=[1]"
+        configure signal=2 text="workers=[0,1] axis=1"
+        %0 = normal size=[1024,512] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
+        %1 = distribute %0 dim=0
+        %2 = full size=[1024,512] value=1.0 dtype=f32 @"1"
+        %3 = distribute %2 layout="shard(1)[0:500|500:512]@[0,1]"
+        %4 = full size=[1024,512] value=2.0 dtype=f32
+        %5 = neg %4
+        %6 = full size=[1024,512] value=3.0 dtype=f32 @"1"
+        %7 = neg %6
+        %8 = uniform size=[512,1024] dtype=f32 low=0.0 high=1.0 seed=1 draw=1
+        %9 = normal size=[2,1024] dtype=f32 mean=0.0 std=1.0 seed=1 draw=2
+        %10 = linear %9 %8 _ @"2"
+        %11 = full size=[1024,512] value=4.0 dtype=f32
+        free %11
+        %12 = full size=[4,4] value=5.0 dtype=f32
+        read %4 request=1 start=0 count=1
+    "#;
+    check(program, 2, 0, &expect_file!["golden/late.txt"]);
+}

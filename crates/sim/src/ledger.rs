@@ -203,10 +203,13 @@ impl Account {
         let layout = dispatcher.layout_of(session, slot);
         let copies = dispatcher.copies_of(session, slot);
         entry.live = layout.is_some();
-        entry.lies = layout.iter().chain(&copies).map(|layout| Lie::parse(layout)).collect();
+        let made = layout.iter().filter(|_| dispatcher.is_made(session, slot));
+        entry.lies = made.chain(&copies).map(|layout| Lie::parse(layout)).collect();
         let place = usize::try_from(entry.id.parts().0).unwrap_or(usize::MAX);
         if let Some(origin) = self.origins.get_mut(place) {
             origin.holders.extend(entry.members());
+            // What is not made yet is lost with the last worker, of those that it was to be made on too.
+            origin.holders.extend(layout.iter().flat_map(|layout| members(layout)));
         }
     }
 }

@@ -159,13 +159,16 @@ impl Oracle {
         }
         let failed = |causes: &BTreeSet<u64>, shapes: Vec<Tensor>| {
             let mut shapes = shapes.into_iter().map(Rc::new);
-            (0..outputs)
-                .map(|output| Outcome::Failed {
-                    causes: causes.clone(),
-                    shape: shapes.next(),
-                    certain: causes.contains(&own) || self.needs_failed(compute, terms, output),
-                })
-                .collect()
+            let failed = |output| {
+                let shape = shapes.next();
+                // Nothing of a failed piece is in a result without elements.
+                let empty =
+                    shape.as_ref().is_some_and(|tensor: &Rc<Tensor>| tensor.data.is_empty());
+                let needs = !empty && self.needs_failed(compute, terms, output);
+                let certain = causes.contains(&own) || needs;
+                Outcome::Failed { causes: causes.clone(), shape, certain }
+            };
+            (0..outputs).map(failed).collect()
         };
         if !known {
             return Evaluated { outcomes: failed(&causes, Vec::new()), root: None };
@@ -198,6 +201,8 @@ impl Oracle {
             // Mean and deviation, and the gradients of weight and bias.
             (Op::LayerNorm, 1 | 2) | (Op::LayerNormBackward, 2) => 1,
             (Op::LayerNormBackward, 1) => 4,
+            // The total weight: of no reduction it is zero.
+            (Op::NllLoss, 1) => 0,
             _ => terms.len(),
         };
         terms.iter().take(needed).any(|term| {

@@ -41,10 +41,13 @@ impl Dispatcher {
         if instruction.values().next().is_none() {
             return self.plan_created(session, instruction, number, outputs, (scope, &mesh), sink);
         }
+        self.lay_weight(session, instruction, (scope, &mesh), sink);
+        if let Some(failure) = self.make_operands(session, instruction, sink) {
+            return self.mark_inherited(session, instruction, &failure);
+        }
         if instruction.op == Op::FullLike {
             return self.plan_alike(session, instruction, number, outputs, sink);
         }
-        self.lay_weight(session, instruction, (scope, &mesh), sink);
         let alone = mesh.single().filter(|&worker| {
             let state = self.sessions.get(&session);
             instruction.values().all(|id| {
@@ -90,6 +93,11 @@ impl Dispatcher {
         let layout = created_layout(scope, mesh, &meta.dims);
         let uploaded = instruction.op == Op::Upload;
         let Some(&first) = mesh.members().first() else { return };
+        if self.put_off(session, instruction, number, outputs, &layout) {
+            let motion = self.motion(session);
+            self.brought.clear();
+            return self.note(session, instruction, Why::Scope, motion);
+        }
         // The bytes are still on their way: they arrive on one worker, and are laid out when they are first used.
         if uploaded || mesh.len() == 1 {
             self.plan_local(session, instruction, number, outputs, first, sink);
@@ -168,6 +176,7 @@ impl Dispatcher {
         layout: &Layout,
         sink: &mut dyn Sink,
     ) {
+        self.make(session, slot, Some(layout), sink);
         let Some(value) = self.value_mut(session, slot) else { return };
         let (meta, from) = (value.meta, value.shards.clone());
         let mut mover = Mover::new(self, session, sink);

@@ -7,7 +7,7 @@ use crate::{Dtype, Meta, Op, Scalar};
 
 static RULES: Table<Rule> = &[
     (Op::Full, full),
-    (Op::FullLike, full),
+    (Op::FullLike, full_like),
     (Op::Arange, arange),
     (Op::Eye, eye),
     (Op::Linspace, linspace),
@@ -23,6 +23,11 @@ fn full(call: &Call<'_>) -> Inferred {
     shape::check_size(dims)?;
     shape::check_stored(value, dtype)?;
     one(Meta::new(dtype, *dims))
+}
+
+fn full_like(call: &Call<'_>) -> Inferred {
+    call.tensor(0)?;
+    full(call)
 }
 
 fn upload(call: &Call<'_>) -> Inferred {

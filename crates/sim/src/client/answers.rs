@@ -60,8 +60,8 @@ impl Client {
                 own.contains(request) && failure.session == session
             }
             Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => true,
-            // Nonsense may ask what nobody waits for.
-            Message::Description { .. } => self.deaf,
+            // Only nonsense asks for one.
+            Message::Description { request, .. } => self.deaf && own.contains(request),
             Message::StatsRequest { .. } | Message::Peer(_) | Message::Goodbye { .. } => false,
         };
         if right { Ok(()) } else { Err(format!("a message that is another's: {message:?}")) }

@@ -90,8 +90,9 @@ impl Client {
             let value = if absent { Attr::Absent } else { any_attr(attr.kind, &mut self.random) };
             instruction.attrs.push(value);
         }
-        if instruction.op == Op::Read || instruction.op == Op::Synchronize {
-            instruction.attrs[0] = Attr::Int(self.next_request.cast_signed());
+        // Its own, so that what comes back shows whose it is.
+        if let Some(place) = info.attrs.iter().position(|attr| attr.name == "request") {
+            instruction.attrs[place] = Attr::Int(self.next_request.cast_signed());
             self.next_request += 1;
         }
         let first = u32::try_from(self.slots.len() + self.slots_free.len()).unwrap_or(0);

@@ -7,6 +7,10 @@ fn creation() {
     check_all(&[
         ("full size=[2,3] value=1.5", "f32[2,3]"),
         ("full size=[] value=1 dtype=i64", "i64[]"),
+        (
+            "full_like 1 size=[2] value=1.5",
+            "TypeError: full_like(): argument 'self' (position 1) must be Tensor, not int",
+        ),
         ("upload size=[0,3] dtype=bool", "bool[0,3]"),
         ("eye n=2 m=3 dtype=bool", "bool[2,3]"),
         ("linspace start=0 end=1 steps=0", "f32[0]"),

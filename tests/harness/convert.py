@@ -48,7 +48,7 @@ def from_gt(x: gt.Tensor) -> torch.Tensor:
     """Waits for a tensor; the same values in PyTorch."""
     dtype = next(theirs for theirs, ours in DTYPES.items() if ours == x.dtype)
     data = _core.read_bytes(x)
-    if not data:
+    if not data.size:
         return torch.empty(tuple(x.shape), dtype=dtype)
     return torch.frombuffer(data, dtype=dtype).reshape(tuple(x.shape))
 

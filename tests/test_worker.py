@@ -394,6 +394,81 @@ def _uploaded(slot: int, value: torch.Tensor, dtype: int) -> list[bytes]:
     return steps
 
 
+def test_a_worker_answers_while_it_sends(workers: list[Worker]) -> None:
+    """The other one takes nothing in until the first has answered."""
+    first, second = workers
+    large = 2_000_000
+    send = op("send", (), (0,), (1, 31))
+    first.write(full(0, (large,), 2.0), send, op("free", (), (0,)), full(0, (2,), 5.0))
+    first.write(op("add", (1,), (0, 0)), read(1, 2, 4))
+    assert first.answers(1)[0].floats == [10.0, 10.0]
+    f32 = kernels.DTYPES.index(torch.float32)
+    second.write(op("receive", (0,), (), (0, 31, (large,), f32)), op("read", (), (0,), (9, 7, 2)))
+    assert second.answers(1)[0].floats == [2.0, 2.0]
+    first.write(op("synchronize", (), (), (7,)))
+    assert first.answers(1)[0].kind == _DONE
+
+
+def test_an_idle_worker_takes_in_what_is_for_nobody(workers: list[Worker]) -> None:
+    first, second = workers
+    large = 2_000_000
+    # The second has no operand and says so; the first has sent by then, or hears of it.
+    second.write(op("send", (), (8,), (0, 41)), op("all_reduce", (1,), (8,), ((0, 1), "sum", 42)))
+    assert [answer.kind for answer in second.answers(2)] == [_FAILURE, _FAILURE]
+    first.write(full(0, (large,), 2.0), op("all_reduce", (1,), (0,), ((0, 1), "sum", 42)))
+    first.write(op("synchronize", (), (), (7,)), full(2, (2,), 3.0), read(2, 2, 9))
+    done, answer = first.answers(2)
+    assert (done.kind, answer.floats) == (_DONE, [3.0, 3.0])
+
+
+def test_many_collectives_under_way_give_the_same_bits_again(four: list[Worker]) -> None:
+    """Reductions of all and of two, and values that cross, with computation between."""
+    size, count = 150_001, 8
+    shards = _shards(torch.float32, len(four), size)
+    f32 = kernels.DTYPES.index(torch.float32)
+    pairs, everyone = ((0, 1), (2, 3)), (0, 1, 2, 3)
+    found: list[list[bytes]] = []
+    for run in range(2):
+        for place, (worker, shard) in enumerate(zip(four, shards, strict=True)):
+            worker.write(*_uploaded(0, shard, f32))
+            partner = 3 - place
+            for turn in range(count):
+                base, tag = 10 * (turn + 1), 1000 * (run + 1) + 10 * turn
+                group = pairs[place // 2]
+                worker.write(
+                    op("mul", (base,), (0, [1.0 + turn])),
+                    op("all_reduce", (base + 1,), (base,), (everyone, "sum", tag)),
+                    op("send", (), (base,), (partner, tag + 2 + place)),
+                    op("all_reduce", (base + 2,), (base,), (group, "sum", tag + 1)),
+                    op("receive", (base + 3,), (), (partner, tag + 2 + partner, (size,), f32)),
+                    op("mul", (base + 4,), (0, [0.5])),
+                    op("free", (), (base,)),
+                )
+            for turn in range(count):
+                one, two, three, four_ = (10 * (turn + 1) + slot for slot in (1, 2, 3, 4))
+                worker.write(
+                    op("add", (one + 5,), (one, two)),
+                    op("sub", (one + 6,), (one + 5, three)),
+                    op("add", (one + 7,), (one + 6, four_)),
+                    op("free", (), (one, two, three, four_, one + 5, one + 6)),
+                )
+        results = []
+        for place, worker in enumerate(four):
+            own, theirs = shards[place], shards[3 - place]
+            for turn in range(count):
+                worker.write(read(10 * (turn + 1) + 8, size, turn + 1))
+                factor = 1.0 + turn
+                scaled = [shard * factor for shard in shards]
+                two = scaled[place // 2 * 2] + scaled[place // 2 * 2 + 1]
+                expected = _folded("sum", scaled) + two - theirs * factor + own * 0.5
+                (answer,) = _whole(worker, {turn + 1: 4 * size})
+                assert answer.data == _numbers(expected), (run, place, turn)
+                results.append(answer.data)
+            worker.write(op("free", (), (0, *(10 * (turn + 1) + 8 for turn in range(count)))))
+        found.append(results)
+    assert found[0] == found[1]
+
+
 def test_failures_and_losses_reach_the_others(workers: list[Worker]) -> None:
     first, second = workers
     first.write(full(0, (2,), 1.0), full(1, (3,), 1.0), op("add", (2,), (0, 1), tag=77))

@@ -5,7 +5,7 @@ use crate::kernels::{Arg, Refusal};
 use crate::tensor::{PRIME, Tensor, elements, from_dims, to_bytes, to_dims};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
-use gt_worker::{Buffers, Engine, Fault, Fold, Input, Places, Values};
+use gt_worker::{Buffers, Engine, Fault, Fold, Input, Loan, Places, Values};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -36,8 +36,32 @@ impl Stored {
     }
 }
 
+/// Bytes of tensors on loan: copies, for a tensor here is no bytes.
+#[derive(Debug, Default)]
+pub struct Lent {
+    /// The mark on the operand's memory: what is sent from there is nonsense once a result has taken it over.
+    overwritten: Rc<Cell<bool>>,
+    operand: Vec<u8>,
+    result: Vec<u8>,
+    is_one: bool,
+}
+
+impl Loan for Lent {
+    fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>)) {
+        if self.overwritten.get() {
+            self.operand.fill(0xa5);
+        }
+        if self.is_one {
+            work(Buffers::One(&mut self.result));
+        } else {
+            work(Buffers::Two(&self.operand, &mut self.result));
+        }
+    }
+}
+
 impl Engine for Toy {
     type Value = Stored;
+    type Loan = Lent;
 
     fn execute(
         &mut self,
@@ -140,28 +164,24 @@ impl Engine for Toy {
         Ok(())
     }
 
-    fn with_buffers(
-        &mut self,
-        places: Places<'_, Stored>,
-        work: &mut dyn FnMut(Buffers<'_>),
-    ) -> Result<(), Fault> {
-        let (operand, result) = match places {
-            Places::Operand(operand) => (operand.read()?.to_bytes(), None),
-            Places::Result(result) => (Vec::new(), Some(result)),
-            Places::Both(operand, result) => (operand.read()?.to_bytes(), Some(result)),
-            Places::One(both) => {
-                let mut bytes = both.read()?.to_bytes();
-                work(Buffers::One(&mut bytes));
-                return self.write(both, 0, &bytes);
+    fn lend(&mut self, places: Places<'_, Stored>) -> Result<Lent, Fault> {
+        let bytes = |value: &Stored| value.read().map(Tensor::to_bytes);
+        let of_operand = |value: &Stored| -> Result<Lent, Fault> {
+            let overwritten = Rc::clone(&value.overwritten);
+            Ok(Lent { overwritten, operand: bytes(value)?, ..Lent::default() })
+        };
+        Ok(match places {
+            Places::Operand(operand) => of_operand(operand)?,
+            Places::Result(result) => Lent { result: bytes(result)?, ..Lent::default() },
+            Places::Both(operand, result) => {
+                Lent { result: bytes(result)?, ..of_operand(operand)? }
             }
-        };
-        let Some(result) = result else {
-            work(Buffers::Two(&operand, &mut []));
-            return Ok(());
-        };
-        let mut bytes = result.read()?.to_bytes();
-        work(Buffers::Two(&operand, &mut bytes));
-        self.write(result, 0, &bytes)
+            Places::One(both) => Lent { result: bytes(both)?, is_one: true, ..Lent::default() },
+        })
+    }
+
+    fn settle(&mut self, lent: Lent, written: Option<&mut Stored>) -> Result<(), Fault> {
+        written.map_or(Ok(()), |value| self.write(value, 0, &lent.result))
     }
 
     fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {

@@ -1,15 +1,14 @@
-//! A simulated worker: the real machine, a queue of words before it, and messages between workers that take time.
-//!
-//! The machine waits inside a collective until everything has arrived, and there are no threads here to wait in. So a
-//! collective is *attempted*: where it would wait, the attempt is broken off, the messages that it has sent are noted and
-//! its results are freed; when something has come, it is attempted anew. Machines are deterministic, so that each
-//! attempt gets as far as the last one and then further.
+//! A simulated worker: the real machine and its lane, a queue of words before it, and messages between workers that take
+//! time. There are no threads here: the lane moves on between instructions, or only when nothing else is left to do, as
+//! the dice have it. A machine that waits for a collective leaves its instruction for a later turn.
 
-use crate::engine::Toy;
-use gt_protocol::message::{self, Failure, Message};
-use gt_protocol::wire::{self, MESSAGE_CODE_FIRST};
-use gt_protocol::{Family, Instruction, Op, Operand};
-use gt_worker::{Cause, Front, Machine, PeerLost, Peers, Progress, Replies, Stream};
+use crate::engine::{Lent, Toy};
+use gt_protocol::message::{self, Failure, Message, Peer};
+use gt_protocol::wire;
+use gt_worker::{
+    Cause, Driver, Ended, Front, Job, Lane, Machine, PeerLost, Peers, Progress, Refusal, Replies,
+    Stream,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A message from one worker to another.
@@ -55,46 +54,22 @@ pub struct Effects {
 pub struct SimWorker {
     pub index: u32,
     machine: Machine<Toy>,
+    lane: SimLane,
     /// Words that the dispatcher has sent.
     inbox: Vec<u32>,
-    waiting: Option<Waiting>,
-    mail: Mail,
-    gone: BTreeSet<u32>,
-    /// Tags of collectives that have failed here: what still comes under them is for nobody.
-    ended: BTreeSet<u64>,
-    /// Something has come since the last attempt.
-    stirred: bool,
     /// Ticks for a turn: some workers are slow.
     pub ticks: u64,
-    pub exchanges: u64,
 }
 
 /// Messages that have come, by sender.
 type Mail = BTreeMap<(u32, Stream), VecDeque<Result<Vec<u8>, Cause>>>;
 
-/// A collective that has begun, and what it has sent so far.
-struct Waiting {
-    frame: Vec<u32>,
-    tag: Option<u64>,
-    sent: BTreeSet<(u32, Stream)>,
-}
-
 impl SimWorker {
     pub fn new(index: u32, ticks: u64) -> Self {
         let mut machine = Machine::new(Toy);
         machine.set_index(index);
-        Self {
-            index,
-            machine,
-            inbox: Vec::new(),
-            waiting: None,
-            mail: Mail::new(),
-            gone: BTreeSet::new(),
-            ended: BTreeSet::new(),
-            stirred: false,
-            ticks,
-            exchanges: 0,
-        }
+        let lane = SimLane { lane: Lane::new(Post::default()), lags: false };
+        Self { index, machine, lane, inbox: Vec::new(), ticks }
     }
 
     pub fn receive(&mut self, words: &[u32]) {
@@ -102,25 +77,24 @@ impl SimWorker {
     }
 
     pub fn receive_parcel(&mut self, from: u32, stream: Stream, freight: Freight) {
-        if !self.ended.contains(&stream.tag) {
-            self.mail.entry((from, stream)).or_default().push_back(freight.unpack());
-            let awaited = self.waiting.as_ref().and_then(|waiting| waiting.tag);
-            self.stirred |= awaited == Some(stream.tag);
+        let post = self.lane.lane.peers_mut();
+        if !post.ended.contains(&stream.tag) {
+            post.mail.entry((from, stream)).or_default().push_back(freight.unpack());
         }
     }
 
     pub fn peer_gone(&mut self, peer: u32) {
-        self.gone.insert(peer);
-        self.stirred = true;
+        let post = self.lane.lane.peers_mut();
+        post.heard |= post.gone.insert(peer);
     }
 
     /// Words not yet executed.
     pub fn backlog(&self) -> usize {
-        self.inbox.len() + self.waiting.as_ref().map_or(0, |waiting| waiting.frame.len())
+        self.inbox.len()
     }
 
     pub fn is_idle(&self) -> bool {
-        self.backlog() == 0
+        self.backlog() == 0 && !self.lane.lane.is_busy() && !self.lane.lane.has_ended()
     }
 
     /// Values and bytes that it holds.
@@ -130,120 +104,90 @@ impl SimWorker {
     }
 
     pub fn describe(&self) -> String {
-        match &self.waiting {
-            Some(waiting) => format!("worker {} waits in {:x?}", self.index, waiting.frame),
-            None => format!("worker {}: {} words", self.index, self.inbox.len()),
-        }
+        let lane = if self.lane.lane.is_busy() { "a busy" } else { "an idle" };
+        format!("worker {}: {lane} lane, then {:x?}", self.index, self.inbox)
     }
 
-    /// Executes up to `frames_max` instructions, or the exchange that it waits in once that can go on.
-    pub fn turn(&mut self, frames_max: usize) -> Effects {
+    /// Executes up to `frames_max` instructions. A lane that `lags` moves on only where one of them waits for it, or where
+    /// there are none.
+    pub fn turn(&mut self, frames_max: usize, lags: bool) -> Effects {
         let mut effects = Effects::default();
-        if let Some(waiting) = self.waiting.take() {
-            if !self.stirred {
-                self.waiting = Some(waiting);
-                return effects;
+        let mut outbox = Outbox::default();
+        self.lane.lags = lags;
+        if !lags {
+            effects.progress |= self.lane.move_on();
+        }
+        let length = self.next_frames(frames_max);
+        let frames = self.inbox.get(..length).unwrap_or_default();
+        match self.machine.run(frames, &mut outbox, &mut self.lane) {
+            Ok(done) => {
+                self.inbox.drain(..done);
+                effects.progress |= done > 0;
+                if done == 0 {
+                    effects.progress |= self.lane.move_on();
+                }
             }
-            self.attempt(waiting, &mut effects);
-            return effects;
+            Err(stop) => effects.violation = Some(format!("a worker stopped: {stop:?}")),
         }
-        let (length, exchanges) = self.next_frames(frames_max);
-        if length == 0 {
-            return effects;
-        }
-        let frames: Vec<u32> = self.inbox.drain(..length).collect();
-        if exchanges {
-            self.exchanges += 1;
-            self.attempt(Waiting { frame: frames, tag: None, sent: BTreeSet::new() }, &mut effects);
-        } else {
-            effects.progress = true;
-            self.run(&frames, &mut effects);
-        }
+        self.machine.catch_up(&mut outbox, &mut self.lane);
+        effects.words = outbox.0;
+        effects.parcels = std::mem::take(&mut self.lane.lane.peers_mut().parcels);
         effects
     }
 
-    /// How many words the next frames have that run together, and whether it is one that exchanges.
-    fn next_frames(&self, frames_max: usize) -> (usize, bool) {
+    /// How many words the next frames have.
+    fn next_frames(&self, frames_max: usize) -> usize {
         let mut length = 0;
-        for frames in 0..frames_max {
-            let rest = &self.inbox[length..];
+        for _ in 0..frames_max {
+            let rest = self.inbox.get(length..).unwrap_or_default();
             let Some(&first) = rest.first() else { break };
-            let (code, words) = wire::halves(first);
+            let (_, words) = wire::halves(first);
             if usize::from(words) > rest.len() {
                 break;
             }
-            let exchanges = code < MESSAGE_CODE_FIRST
-                && Op::from_code(code).is_some_and(|op| op.info().family == Family::Collective);
-            if exchanges {
-                return if frames == 0 { (usize::from(words), true) } else { (length, false) };
-            }
             length += usize::from(words);
         }
-        (length, false)
-    }
-
-    fn run(&mut self, frames: &[u32], effects: &mut Effects) {
-        let mut outbox = Outbox::default();
-        let mut peers = Attempt::new(&self.mail, &self.gone, BTreeSet::new());
-        execute(&mut self.machine, frames, &mut outbox, &mut peers, effects);
-        effects.words.append(&mut outbox.0);
-    }
-
-    fn attempt(&mut self, waiting: Waiting, effects: &mut Effects) {
-        let Waiting { frame, sent, .. } = waiting;
-        self.stirred = false;
-        let mut outbox = Outbox::default();
-        let mut peers = Attempt::new(&self.mail, &self.gone, sent);
-        execute(&mut self.machine, &frame, &mut outbox, &mut peers, effects);
-        let Attempt { sent, parcels, read, failed, off, tag, .. } = peers;
-        effects.progress = !off || !parcels.is_empty();
-        effects.parcels = parcels;
-        if off {
-            self.take_back(&frame, effects);
-            self.waiting = Some(Waiting { frame, tag, sent });
-            return;
-        }
-        effects.words.append(&mut outbox.0);
-        for key in read.into_keys() {
-            let emptied = self.mail.get_mut(&key).is_some_and(|mail| {
-                mail.pop_front();
-                mail.is_empty()
-            });
-            if emptied {
-                self.mail.remove(&key);
-            }
-        }
-        if let Some(tag) = failed {
-            self.ended.insert(tag);
-            self.mail.retain(|(_, stream), _| stream.tag != tag);
-        }
-    }
-
-    /// Frees what the attempt has left in its results' slots.
-    fn take_back(&mut self, frame: &[u32], effects: &mut Effects) {
-        let Ok((instruction, _)) = wire::decode(frame) else { return };
-        if instruction.outputs.is_empty() {
-            return;
-        }
-        let mut free = Instruction::new(Op::Free);
-        free.operands.extend(instruction.outputs.iter().map(|&id| Operand::Value(id)));
-        let mut words = Vec::new();
-        if wire::encode(&free, &mut words).is_ok() {
-            self.run(&words, effects);
-        }
+        length
     }
 }
 
-fn execute(
-    machine: &mut Machine<Toy>,
-    frames: &[u32],
-    outbox: &mut Outbox,
-    peers: &mut Attempt<'_>,
-    effects: &mut Effects,
-) {
-    match machine.run(frames, outbox, peers) {
-        Ok(length) if length == frames.len() => {}
-        other => effects.violation = Some(format!("a worker stopped: {other:?}")),
+/// A lane without a thread.
+struct SimLane {
+    lane: Lane<Post, Lent>,
+    lags: bool,
+}
+
+impl SimLane {
+    /// As far as it goes; whether that was anywhere.
+    fn move_on(&mut self) -> bool {
+        let mut moved = false;
+        while self.lane.pass() || self.lane.pass_over_all() {
+            moved = true;
+        }
+        moved
+    }
+}
+
+impl Driver<Lent> for SimLane {
+    fn introduce(&mut self, _peer: &Peer<'_>) {}
+
+    fn submit(&mut self, job: Job<Lent>) -> Option<Ended<Lent>> {
+        self.lane.submit(job)
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        self.lane.refuse(refusal);
+    }
+
+    fn ended(&mut self) -> Option<Ended<Lent>> {
+        if !self.lags {
+            self.lane.pass();
+        }
+        self.lane.take_ended()
+    }
+
+    fn wait(&mut self, ticket: u64) -> bool {
+        self.lane.wait(ticket)
     }
 }
 
@@ -258,49 +202,50 @@ impl Replies for Outbox {
     }
 }
 
-/// One attempt at a collective: what has come so far, and what went out in this attempt and in those before.
-struct Attempt<'a> {
-    mail: &'a Mail,
-    gone: &'a BTreeSet<u32>,
-    sent: BTreeSet<(u32, Stream)>,
-    parcels: Vec<(u32, Stream, Freight)>,
-    /// How much of each first message has been read; it stays where it is until the attempt is the last.
+/// What has come from other workers, and what is to go to them.
+#[derive(Debug, Default)]
+struct Post {
+    mail: Mail,
+    /// How much of each first message has been read.
     read: BTreeMap<(u32, Stream), usize>,
-    tag: Option<u64>,
-    failed: Option<u64>,
-    off: bool,
+    gone: BTreeSet<u32>,
+    /// Somebody is gone of whom the lane has not heard.
+    heard: bool,
+    /// Tags of collectives that have failed here: what still comes under them is for nobody.
+    ended: BTreeSet<u64>,
+    parcels: Vec<(u32, Stream, Freight)>,
 }
 
-impl<'a> Attempt<'a> {
-    fn new(mail: &'a Mail, gone: &'a BTreeSet<u32>, sent: BTreeSet<(u32, Stream)>) -> Self {
-        let (parcels, read) = (Vec::new(), BTreeMap::new());
-        Self { mail, gone, sent, parcels, read, tag: None, failed: None, off: false }
-    }
-
-    /// Sends a message, unless an earlier attempt has.
+impl Post {
     fn put(&mut self, peer: u32, stream: Stream, freight: Freight) -> Result<(), PeerLost> {
-        if self.sent.contains(&(peer, stream)) {
-            return Ok(());
-        }
         if self.gone.contains(&peer) {
             return Err(PeerLost(peer));
         }
-        self.sent.insert((peer, stream));
         self.parcels.push((peer, stream, freight));
         Ok(())
     }
 }
 
-impl Peers for Attempt<'_> {
+impl Peers for Post {
     fn begin(&mut self, tag: u64) {
-        self.tag = Some(tag);
+        debug_assert!(!self.ended.contains(&tag), "{tag} is over");
     }
 
     fn end(&mut self, tag: u64, well: bool) {
-        self.failed = (!well && !self.off).then_some(tag);
+        if !well {
+            self.ended.insert(tag);
+            self.mail.retain(|(_, stream), _| stream.tag != tag);
+            self.read.retain(|(_, stream), _| stream.tag != tag);
+        }
     }
 
-    fn poll(&mut self) {}
+    fn poll(&mut self) -> bool {
+        std::mem::take(&mut self.heard)
+    }
+
+    fn has_come(&self, tag: u64) -> bool {
+        self.mail.keys().any(|(_, stream)| stream.tag == tag)
+    }
 
     fn push(
         &mut self,
@@ -322,28 +267,38 @@ impl Peers for Attempt<'_> {
     }
 
     fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
-        let first = self.mail.get(&(peer, stream)).and_then(VecDeque::front);
-        let read = self.read.get(&(peer, stream));
-        match (first, read) {
-            (None, _) if self.gone.contains(&peer) => Err(PeerLost(peer)),
-            (None, _) => Ok(Front::Nothing),
-            (Some(Err(cause)), _) => Ok(Front::Failure(cause)),
-            (Some(Ok(bytes)), Some(&read)) if read == bytes.len() => Ok(Front::Nothing),
-            (Some(Ok(bytes)), read) => {
+        match self.mail.get(&(peer, stream)).and_then(VecDeque::front) {
+            None if self.gone.contains(&peer) => Err(PeerLost(peer)),
+            None => Ok(Front::Nothing),
+            Some(Err(cause)) => Ok(Front::Failure(cause)),
+            Some(Ok(bytes)) => {
                 let total = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-                let rest = bytes.get(read.copied().unwrap_or(0)..).unwrap_or_default();
-                Ok(Front::Bytes { total, bytes: rest })
+                let read = self.read.get(&(peer, stream)).copied().unwrap_or(0);
+                Ok(Front::Bytes { total, bytes: bytes.get(read..).unwrap_or_default() })
             }
         }
     }
 
     fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
-        *self.read.entry((peer, stream)).or_default() += bytes;
+        let key = (peer, stream);
+        let Some(mail) = self.mail.get_mut(&key) else { return };
+        let read = self.read.entry(key).or_default();
+        *read += bytes;
+        let is_read = match mail.front() {
+            Some(Ok(bytes)) => *read >= bytes.len(),
+            Some(Err(_)) | None => true,
+        };
+        if is_read {
+            mail.pop_front();
+            self.read.remove(&key);
+        }
+        if mail.is_empty() {
+            self.mail.remove(&key);
+        }
     }
 
-    fn wait(&mut self, _from: Option<u32>, _to: Option<u32>) -> bool {
-        self.off = true;
-        false
+    fn clear(&mut self, _peer: u32, _stream: Stream) -> bool {
+        false // Messages overtake each other here.
     }
 }
 

@@ -440,10 +440,10 @@ impl World {
     }
 
     fn worker_turn(&mut self, index: u32) -> Checked {
-        let frames = 1 + self.random.index(8);
+        let (frames, lags) = (1 + self.random.index(8), self.random.percent(40));
         let Some(post) = self.posts.get_mut(&index) else { return Ok(()) };
         post.turn_due = false;
-        let effects = post.worker.turn(frames);
+        let effects = post.worker.turn(frames, lags);
         if let Some(violation) = effects.violation {
             return Err(violation);
         }

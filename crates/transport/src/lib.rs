@@ -4,6 +4,7 @@
 //! The map:
 //! - [`ring`]: [`create`] a sealed memfd, then one [`Producer`] and one [`Consumer`] attach to it.
 //! - [`slab`]: slots of bytes that one side fills and the other reads where they lie: tensors.
+//! - [`sleep`]: until any of several rings, slabs and threads has something.
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
 //!
@@ -26,6 +27,7 @@ pub mod descriptors;
 pub mod ring;
 pub mod scheduling;
 pub mod slab;
+pub mod sleep;
 
 pub use control::{ControlKind, ControlRecord, receive_record, send_record};
 pub use descriptors::{
@@ -37,3 +39,4 @@ pub use ring::{
 };
 pub use scheduling::{die_with_parent, set_short_slice, set_timer_slack_1us, yield_now};
 pub use slab::{HEAD_WORDS, PIECE_BYTES_MAX, Piece, SlabReader, SlabWriter};
+pub use sleep::{Bell, Parked, Sleeping, sleep_on_any};

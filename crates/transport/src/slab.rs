@@ -15,7 +15,9 @@ mod mapping;
 
 use crate::ring::{RingError, park, sealed_memfd};
 use crate::scheduling::poll_until;
+use crate::sleep::Parked;
 use mapping::Mapping;
+pub(crate) use mapping::ParkedWord;
 use park::{PARKED_ON_FUTEX, RUNNING};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
@@ -150,6 +152,32 @@ impl SlabWriter {
         parked.store(RUNNING, Ordering::Relaxed);
     }
 
+    /// First half of a sleep on several words at once: after true, the reader wakes who sleeps on
+    /// [`parked`](Self::parked). False when a slot is free: do not sleep. After the sleep call
+    /// [`unpark`](Self::unpark).
+    pub fn park(&mut self) -> bool {
+        self.mapping.header().writer_parked.word.store(RESUME_SLOTS, Ordering::Relaxed);
+        // Pairs with the fence in SlabReader::release.
+        fence(Ordering::SeqCst);
+        self.refresh();
+        let sleeps = self.free() == 0 && !self.corrupt;
+        if !sleeps {
+            self.unpark();
+        }
+        sleeps
+    }
+
+    /// Second half: the reader wakes nobody any more.
+    pub fn unpark(&mut self) {
+        self.mapping.header().writer_parked.word.store(RUNNING, Ordering::Relaxed);
+    }
+
+    /// What to sleep on after [`park`](Self::park).
+    #[must_use]
+    pub fn parked(&self) -> Parked {
+        Parked::of_slab(self.mapping.parked(false), RESUME_SLOTS)
+    }
+
     fn free(&self) -> u32 {
         if self.corrupt { 0 } else { SLOTS - self.tail.wrapping_sub(self.head) }
     }
@@ -244,6 +272,33 @@ impl SlabReader {
             parked.store(RUNNING, Ordering::Relaxed);
         }
         self.refresh()
+    }
+
+    /// First half of a sleep on several words at once: after true, the writer wakes who sleeps on
+    /// [`parked`](Self::parked). False when there is more than the last [`refresh`](Self::refresh) saw: do not sleep.
+    /// After the sleep call [`unpark`](Self::unpark).
+    pub fn park(&mut self) -> bool {
+        let seen = self.tail;
+        self.mapping.header().reader_parked.word.store(PARKED_ON_FUTEX, Ordering::Relaxed);
+        // Pairs with the fence in SlabWriter::publish: either it sees us parked, or we its tail.
+        fence(Ordering::SeqCst);
+        self.refresh();
+        let sleeps = self.tail == seen && !self.corrupt;
+        if !sleeps {
+            self.unpark();
+        }
+        sleeps
+    }
+
+    /// Second half: the writer wakes nobody any more.
+    pub fn unpark(&mut self) {
+        self.mapping.header().reader_parked.word.store(RUNNING, Ordering::Relaxed);
+    }
+
+    /// What to sleep on after [`park`](Self::park).
+    #[must_use]
+    pub fn parked(&self) -> Parked {
+        Parked::of_slab(self.mapping.parked(true), PARKED_ON_FUTEX)
     }
 
     fn has_piece(&self) -> bool {

@@ -76,10 +76,21 @@ impl Fold {
     }
 }
 
+/// Bytes that a collective works on for a while: its own until the engine takes them back. Where another thread moves
+/// collectives on, a loan shows its bytes there, and lives and dies where the engine is.
+pub trait Loan {
+    fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>));
+}
+
+/// How shards are folded: [`Engine::fold`] of the engine in use.
+pub type FoldBytes = fn(Dtype, Fold, &[&[u8]], &mut [u8]);
+
 /// Executes instructions on values of its own. It owns no table and knows no slot.
 pub trait Engine {
     /// A handle to a value: dropping it frees the value.
     type Value;
+    /// Bytes of values that a collective works on.
+    type Loan: Loan;
 
     /// Computes the row's outputs. Bit k of `reuse` says that nobody reads operand k again and that a result has its
     /// shape and dtype: its buffer may become a result's. A result shares memory with an operand only then, and for
@@ -119,13 +130,13 @@ pub trait Engine {
     fn with_bytes(&mut self, value: &Self::Value, show: &mut dyn FnMut(&[u8]))
     -> Result<(), Fault>;
 
-    /// Shows the bytes of values, row-major, in place where they lie so: of an operand to be read, of a result to be
-    /// written. What is written is the value's when this returns.
-    fn with_buffers(
-        &mut self,
-        places: Places<'_, Self::Value>,
-        work: &mut dyn FnMut(Buffers<'_>),
-    ) -> Result<(), Fault>;
+    /// Gives the bytes of values away for as long as a collective works on them, row-major, in place where they lie so: of
+    /// an operand to be read, of a result to be written. A value to be written may be replaced by one that lies better.
+    /// Until the loan is settled the machine writes to none of them, and reads none that is written.
+    fn lend(&mut self, places: Places<'_, Self::Value>) -> Result<Self::Loan, Fault>;
+
+    /// Takes a loan back. What was written is the value's when this returns; `written` is the one that was to be.
+    fn settle(&mut self, loan: Self::Loan, written: Option<&mut Self::Value>) -> Result<(), Fault>;
 
     /// Folds shards of one dtype and length, in the order given, into `out`, which is as long.
     fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {

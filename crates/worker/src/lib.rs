@@ -1,8 +1,8 @@
 //! The worker as a stepping machine: words of instructions in, messages out, values in slots between them.
 //!
 //! **Architecture invariant:** there is no transport, no thread and no clock here, and nothing knows of Python. What
-//! executes is an [`Engine`], what answers is a [`Replies`], what reaches other workers is a [`Peers`]; `crates/python`
-//! and `crates/sim` supply them.
+//! executes is an [`Engine`], what answers is a [`Replies`], what reaches other workers is a [`Peers`] behind a [`Lane`];
+//! `crates/python` and `crates/sim` supply them.
 //!
 //! The words come from a dispatcher, which may be wrong: garbage becomes a failure message, never a panic.
 
@@ -10,6 +10,7 @@ mod collective;
 mod engine;
 mod failure;
 mod fold;
+mod lane;
 mod machine;
 mod peers;
 mod reuse;
@@ -17,8 +18,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{Buffers, Engine, Fold, Input, Places, Values};
+pub use collective::Broken;
+pub use engine::{Buffers, Engine, Fold, FoldBytes, Input, Loan, Places, Values};
 pub use failure::{Cause, Fault};
 pub use fold::fold;
+pub use lane::{Driver, Ended, Job, Lane, Refusal};
 pub use machine::{Machine, Replies, Stop};
 pub use peers::{Front, PeerLost, Peers, Progress, Stream};

@@ -1,9 +1,14 @@
 //! One instruction after the other: what a worker does with the words it is sent.
 
-use crate::peers::Peers;
+mod read;
+mod under_way;
+
+pub(crate) use under_way::{UnderWay, pending};
+
+use crate::lane::Driver;
 use crate::table::{Held, NoValue, Table};
 use crate::{Cause, Engine, Fault, Input, Values, reuse};
-use gt_protocol::message::{self, FailureClass, Message, REPLY_BYTES_MAX, Reply, Stats};
+use gt_protocol::message::{self, FailureClass, Message, Stats};
 use gt_protocol::rules::{Arg, describe};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
 use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand};
@@ -31,13 +36,24 @@ pub struct Machine<E: Engine> {
     pub(crate) table: Table<E::Value>,
     /// This worker's index, by which collectives name it.
     pub(crate) index: u32,
-    session: u32,
+    pub(crate) session: u32,
+    /// Collectives that the lane works on, in the order of their instructions.
+    under_way: Vec<UnderWay<E::Value>>,
+    tickets: u64,
     executed: u64,
 }
 
 impl<E: Engine> Machine<E> {
     pub fn new(engine: E) -> Self {
-        Self { engine, table: Table::default(), index: 0, session: 0, executed: 0 }
+        Self {
+            engine,
+            table: Table::default(),
+            index: 0,
+            session: 0,
+            under_way: Vec::new(),
+            tickets: 0,
+            executed: 0,
+        }
     }
 
     /// Tells the worker which member of a collective's group it is.
@@ -51,24 +67,30 @@ impl<E: Engine> Machine<E> {
     }
 
     /// Executes the complete frames at the front of `words` and returns how many words they have. All of `words` is
-    /// looked ahead at, so a caller hands over everything that has been published.
+    /// looked ahead at, so a caller hands over everything that has been published. It stops before an instruction that
+    /// needs the result of a collective for which the driver does not wait.
     pub fn run(
         &mut self,
         words: &[u32],
         replies: &mut impl Replies,
-        peers: &mut impl Peers,
+        driver: &mut impl Driver<E::Loan>,
     ) -> Result<usize, Stop> {
         let mut rest = words;
         // One for all: it has 300 bytes, and moving it takes longer than decoding into it.
         let mut instruction = Instruction::new(Op::Free);
         while let Some((frame, next)) = split_frame(rest)? {
             if frame.first().is_some_and(|first| first & 0xffff >= MESSAGE_CODE_FIRST.into()) {
-                self.message(frame, replies, peers)?;
+                if !self.message(frame, replies, driver)? {
+                    break;
+                }
             } else if let Err(error) = wire::decode_into(frame, &mut instruction) {
                 self.undecoded(frame, error, replies);
             } else {
+                if !self.under_way.is_empty() && !self.ready(&instruction, replies, driver) {
+                    break;
+                }
                 self.executed += 1;
-                if let Err(why) = self.instruction(&instruction, next, replies, peers) {
+                if let Err(why) = self.instruction(&instruction, next, replies, driver) {
                     self.fail(&instruction, &why, replies);
                 }
             }
@@ -85,22 +107,30 @@ impl<E: Engine> Machine<E> {
         replies.send(&Message::Failure(cause.message()));
     }
 
+    /// False where it has to wait for a collective before it.
     #[cold]
     fn message(
         &mut self,
         frame: &[u32],
         replies: &mut impl Replies,
-        peers: &mut impl Peers,
-    ) -> Result<(), Stop> {
+        driver: &mut impl Driver<E::Loan>,
+    ) -> Result<bool, Stop> {
         let fault = match message::decode(frame) {
+            // Counted is what there is when everything before is over, whoever is fast or slow.
             Ok((Message::StatsRequest { request }, _)) => {
-                replies.send(&Message::Stats(self.stats(request)));
-                return Ok(());
+                let is_settled = self.settle(replies, driver);
+                if is_settled {
+                    replies.send(&Message::Stats(self.stats(request)));
+                }
+                return Ok(is_settled);
             }
-            Ok((Message::Goodbye { .. }, _)) => return Err(Stop::Goodbye),
+            // Others count on what we have begun to send.
+            Ok((Message::Goodbye { .. }, _)) => {
+                return if self.settle(replies, driver) { Err(Stop::Goodbye) } else { Ok(false) };
+            }
             Ok((Message::Peer(peer), _)) => {
-                peers.introduce(&peer);
-                return Ok(());
+                driver.introduce(&peer);
+                return Ok(true);
             }
             Ok((other, _)) => {
                 Fault::protocol(format!("{} is no message to a worker", other.name()))
@@ -109,7 +139,7 @@ impl<E: Engine> Machine<E> {
         };
         let cause = Cause { session: self.session, tag: 0, op: None, fault };
         replies.send(&Message::Failure(cause.message()));
-        Ok(())
+        Ok(true)
     }
 
     fn instruction(
@@ -117,11 +147,11 @@ impl<E: Engine> Machine<E> {
         instruction: &Instruction<'_>,
         next: &[u32],
         replies: &mut impl Replies,
-        peers: &mut impl Peers,
+        driver: &mut impl Driver<E::Loan>,
     ) -> Result<(), NoValue> {
         match instruction.op.info().family {
             Family::Control => self.control(instruction, replies),
-            Family::Collective => self.collective(instruction, next, peers),
+            Family::Collective => self.collective(instruction, next, replies, driver),
             Family::Create if instruction.op == Op::Upload => self.upload(instruction),
             Family::Create
             | Family::Random
@@ -310,6 +340,9 @@ impl<E: Engine> Machine<E> {
     fn free(&mut self, instruction: &Instruction<'_>) -> Result<(), NoValue> {
         let mut unknown: Option<Id> = None;
         for id in instruction.values() {
+            if !self.under_way.is_empty() {
+                self.abandon(id);
+            }
             if !self.table.free(id) {
                 unknown = unknown.or(Some(id));
             }
@@ -354,45 +387,6 @@ impl<E: Engine> Machine<E> {
         check_fits(&held.meta, offset, instruction.payload)?;
         Ok(self.engine.write(&mut held.value, offset, instruction.payload)?)
     }
-
-    fn read(
-        &mut self,
-        instruction: &Instruction<'_>,
-        replies: &mut impl Replies,
-    ) -> Result<(), NoValue> {
-        let id = first_value(instruction)?;
-        let request = unsigned(instruction, "request")?;
-        let start = unsigned(instruction, "start")?;
-        let total = unsigned(instruction, "count")?;
-        let held = self.table.held(id)?;
-        let meta = held.meta;
-        let elements = u64::try_from(meta.elements()).unwrap_or(0);
-        if start.checked_add(total).is_none_or(|end| end > elements) {
-            let text = format!("read of {total} elements from {start} on of a {meta}");
-            return Err(Fault::protocol(text).into());
-        }
-        let answer = Reply {
-            request,
-            start,
-            count: 0,
-            total,
-            dtype: meta.dtype,
-            dims: meta.dims,
-            bytes: &[],
-        };
-        let mut length = 0;
-        self.engine.with_bytes(&held.value, &mut |bytes| {
-            length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-            if length == meta.bytes() {
-                answer_in_pieces(&answer, bytes, replies);
-            }
-        })?;
-        if length != meta.bytes() {
-            let text = format!("a {meta} of {length} bytes");
-            return Err(Fault::new(FailureClass::Internal, text).into());
-        }
-        Ok(())
-    }
 }
 
 /// Whether an operator's operands are the user's, so that a failure's text names them.
@@ -406,24 +400,6 @@ fn only(instruction: &Instruction<'_>, reuse: u16) -> Option<Id> {
     match instruction.operands.get(position)? {
         Operand::Value(id) if reuse.is_power_of_two() => Some(*id),
         Operand::Value(_) | Operand::Scalar(_) | Operand::Absent => None,
-    }
-}
-
-fn answer_in_pieces(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies) {
-    let size = answer.dtype.size();
-    let byte = |element: u64| usize::try_from(element.saturating_mul(size)).unwrap_or(usize::MAX);
-    let wanted = bytes.get(byte(answer.start)..byte(answer.start + answer.total));
-    let wanted = wanted.unwrap_or_default();
-    if wanted.is_empty() {
-        replies.send(&Message::Reply(*answer));
-        return;
-    }
-    let mut start = answer.start;
-    // REPLY_BYTES_MAX is a multiple of every element's size.
-    for piece in wanted.chunks(REPLY_BYTES_MAX) {
-        let count = u64::try_from(piece.len()).unwrap_or(0) / size;
-        replies.send(&Message::Reply(Reply { start, count, bytes: piece, ..*answer }));
-        start += count;
     }
 }
 

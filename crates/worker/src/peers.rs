@@ -37,20 +37,24 @@ pub enum Front<'a> {
 pub struct PeerLost(pub u32);
 
 /// The other workers. A message goes out and comes in piece by piece, so that one side works on what the other has
-/// sent so far. Nothing here waits but [`wait`](Self::wait).
+/// sent so far. Nothing here waits.
 pub trait Peers {
     /// The dispatcher says how another worker is reached by TCP. Whoever has no sockets has no use for it.
     fn introduce(&mut self, _peer: &Peer<'_>) {}
 
-    /// An instruction with this tag begins. What comes under other tags is kept aside until its own turn: two workers
-    /// that send each other more than the way between them holds must not wait for each other.
+    /// An instruction with this tag begins; others may be under way. What comes under tags that have not begun is kept
+    /// aside until their turn: two workers that send each other more than the way between them holds must not wait for
+    /// each other.
     fn begin(&mut self, tag: u64);
 
     /// It is over. Unless it ended `well`, what still comes under the tag is for nobody.
     fn end(&mut self, tag: u64, well: bool);
 
-    /// Takes note of what has come.
-    fn poll(&mut self);
+    /// Takes note of what has come. True if more than pieces: room for what had none, or another worker is there or gone.
+    fn poll(&mut self) -> bool;
+
+    /// Whether the next piece on any way is of an instruction, as of the last [`poll`](Self::poll).
+    fn has_come(&self, tag: u64) -> bool;
 
     /// Sends the next bytes of a message, as many as have room, which `fill` writes where they are to be; how many, or
     /// `None` while there is no room. A message without bytes is sent by one call too.
@@ -68,12 +72,12 @@ pub trait Peers {
     /// What is here of a message from `peer`, as of the last [`poll`](Self::poll).
     fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost>;
 
-    /// Gives up the first `bytes` of what [`front`](Self::front) showed.
+    /// Gives up the first `bytes` of what [`front`](Self::front) showed; a failure as a whole.
     fn release(&mut self, peer: u32, stream: Stream, bytes: usize);
 
-    /// Waits a little for bytes from one worker or for room to another. False to break off at once, without a word to
-    /// anybody: so a simulator leaves an instruction that it will run again.
-    fn wait(&mut self, from: Option<u32>, to: Option<u32>) -> bool;
+    /// Nothing moves here, and `stream` from `peer` is waited for: keeps aside what stands before it on the way, which is
+    /// for instructions that cannot take it now. True if there was anything.
+    fn clear(&mut self, peer: u32, stream: Stream) -> bool;
 }
 
 impl From<PeerLost> for Fault {

@@ -1,5 +1,6 @@
 //! The slots of a worker, and which of them share memory.
 
+use crate::machine::pending;
 use crate::{Cause, Fault};
 use gt_protocol::{Id, Meta};
 use std::rc::Rc;
@@ -33,6 +34,8 @@ enum Slot<V> {
     Empty,
     Value(Held<V>),
     Failed(Rc<Cause>),
+    /// The job with this ticket will fill it.
+    Pending(u64),
     /// Its buffer became a result's; only a `free` may follow.
     Consumed,
 }
@@ -104,7 +107,7 @@ impl<V> Table<V> {
                     let text = format!("slot {}: {} is the limit", index(id), self.limit());
                     return Err(Fault::protocol(text));
                 }
-                Some(Slot::Value(_) | Slot::Failed(_) | Slot::Consumed) => {
+                Some(Slot::Value(_) | Slot::Failed(_) | Slot::Pending(_) | Slot::Consumed) => {
                     return Err(Fault::protocol(format!("slot {} is in use", index(id))));
                 }
             }
@@ -119,21 +122,69 @@ impl<V> Table<V> {
 
     /// Puts a value into a vacant slot that lies alone in so many bytes of memory.
     pub fn put_in(&mut self, id: Id, value: V, meta: Meta, bytes: u64) {
+        let held = self.adopt(value, meta, bytes);
+        self.fill(id, Slot::Value(held));
+        self.values += 1;
+    }
+
+    /// Counts the memory of a value that is in no slot: [`release`](Self::release) gives it back.
+    pub fn adopt(&mut self, value: V, meta: Meta, bytes: u64) -> Held<V> {
         let storage = self.storage_new(bytes);
         // Saturating: the shapes are as an engine tells them, and these are counters only.
         self.bytes = self.bytes.saturating_add(bytes);
         self.bytes_peak = self.bytes_peak.max(self.bytes);
         let overlapping = bytes < meta.bytes();
-        self.fill(id, Slot::Value(Held { value, meta, storage, overlapping }));
+        Held { value, meta, storage, overlapping }
+    }
+
+    /// Puts a value whose memory is counted into a slot that is vacant or waits for it.
+    pub fn put_held(&mut self, id: Id, held: Held<V>) {
+        self.take(id, Slot::Value(held));
         self.values += 1;
+    }
+
+    /// Keeps a slot for the result of a job.
+    pub fn pend(&mut self, id: Id, ticket: u64) {
+        self.fill(id, Slot::Pending(ticket));
+        self.values += 1;
+    }
+
+    /// The job that will fill this slot.
+    pub fn pending(&self, id: Id) -> Option<u64> {
+        match self.slots.get(index(id)) {
+            Some(Slot::Pending(ticket)) => Some(*ticket),
+            None | Some(Slot::Empty | Slot::Value(_) | Slot::Failed(_) | Slot::Consumed) => None,
+        }
+    }
+
+    /// Takes a value out of its slot, which counts as consumed; its memory stays counted.
+    pub fn withdraw(&mut self, id: Id) -> Result<Held<V>, NoValue> {
+        let Some(slot) = self.slots.get_mut(index(id)) else { return Err(no_value::<V>(None, id)) };
+        match std::mem::replace(slot, Slot::Consumed) {
+            Slot::Value(held) => {
+                self.values -= 1;
+                Ok(held)
+            }
+            other @ (Slot::Empty | Slot::Failed(_) | Slot::Pending(_) | Slot::Consumed) => {
+                let why = no_value(Some(&other), id);
+                *slot = other;
+                Err(why)
+            }
+        }
+    }
+
+    /// One more that shares this memory, which is none of the slots: nothing is written to it meanwhile, and it stays
+    /// counted until it is [`released`](Self::release).
+    pub fn hold(&mut self, storage: u32) {
+        let place = usize::try_from(storage).unwrap_or(usize::MAX);
+        if let Some(storage) = self.storages.get_mut(place) {
+            storage.holders += 1;
+        }
     }
 
     /// Puts a value that shares the memory `storage` into a vacant slot.
     pub fn put_alias(&mut self, id: Id, held: Held<V>) {
-        let place = usize::try_from(held.storage).unwrap_or(usize::MAX);
-        if let Some(storage) = self.storages.get_mut(place) {
-            storage.holders += 1;
-        }
+        self.hold(held.storage);
         self.fill(id, Slot::Value(held));
         self.values += 1;
     }
@@ -158,18 +209,11 @@ impl<V> Table<V> {
                 self.fill(to, Slot::Value(Held { value, ..held }));
                 true
             }
-            other @ (Slot::Empty | Slot::Failed(_) | Slot::Consumed) => {
+            other @ (Slot::Empty | Slot::Failed(_) | Slot::Pending(_) | Slot::Consumed) => {
                 *slot = other;
                 false
             }
         }
-    }
-
-    /// Moves a value into a vacant slot; its own counts as consumed.
-    pub fn hand_over(&mut self, from: Id, to: Id) {
-        let Some(slot) = self.slots.get_mut(index(from)) else { return };
-        let moved = std::mem::replace(slot, Slot::Consumed);
-        self.fill(to, moved);
     }
 
     /// Empties a slot; false where there was nothing.
@@ -177,7 +221,7 @@ impl<V> Table<V> {
     pub fn free(&mut self, id: Id) -> bool {
         match self.slots.get(index(id)) {
             None | Some(Slot::Empty) => false,
-            Some(Slot::Value(_) | Slot::Failed(_) | Slot::Consumed) => {
+            Some(Slot::Value(_) | Slot::Failed(_) | Slot::Pending(_) | Slot::Consumed) => {
                 self.take(id, Slot::Empty);
                 true
             }
@@ -200,10 +244,14 @@ impl<V> Table<V> {
 
     /// Replaces what a slot holds, and gives its share of memory back.
     fn take(&mut self, id: Id, new: Slot<V>) {
-        if let Some(Slot::Value(held)) = self.slots.get(index(id)) {
-            let storage = held.storage;
-            self.values -= 1;
-            self.release(storage);
+        match self.slots.get(index(id)) {
+            Some(Slot::Value(held)) => {
+                let storage = held.storage;
+                self.values -= 1;
+                self.release(storage);
+            }
+            Some(Slot::Pending(_)) => self.values -= 1,
+            None | Some(Slot::Empty | Slot::Failed(_) | Slot::Consumed) => {}
         }
         self.fill(id, new);
     }
@@ -226,7 +274,8 @@ impl<V> Table<V> {
         u32::try_from(self.storages.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn release(&mut self, storage: u32) {
+    /// One that shared this memory is gone.
+    pub fn release(&mut self, storage: u32) {
         let place = usize::try_from(storage).unwrap_or(usize::MAX);
         let Some(entry) = self.storages.get_mut(place) else { return };
         entry.holders -= 1;
@@ -245,6 +294,7 @@ fn no_value<V>(slot: Option<&Slot<V>>, id: Id) -> NoValue {
         Some(Slot::Consumed) => {
             NoValue::Fault(Fault::protocol(format!("slot {place} was consumed")))
         }
+        Some(Slot::Pending(_)) => NoValue::Fault(pending(place)),
         None | Some(Slot::Empty | Slot::Value(_)) => {
             NoValue::Fault(Fault::protocol(format!("slot {place} holds no value")))
         }

@@ -4,10 +4,11 @@
 
 use super::attributes::scalar;
 use super::kernels::{Kernel, Kernels};
+use super::lent::{Lent, Span, Written};
 use super::vectorcall::Caller;
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Family, Instruction, Meta, Op};
-use gt_worker::{Buffers, Engine, Fault, Input, Places, Values};
+use gt_worker::{Engine, Fault, Input, Places, Values};
 use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyNotImplementedError, PyTypeError, PyValueError,
 };
@@ -91,34 +92,25 @@ impl PythonEngine {
         Ok((address, length, contiguous))
     }
 
-    /// Shows the bytes of a value to be written. One that lies in the host's memory shows them there, after it has become
-    /// contiguous; of another they are copied out (if they are to be `read` too) and back.
-    fn with_memory(
-        &self,
-        py: Python<'_>,
-        value: &mut Py<PyAny>,
-        read: bool,
-        work: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<(), Fault> {
-        let fault = |error: PyErr| self.fault(py, &error);
-        if let Some(write) = &self.functions.write {
-            let mut copy = self.copied(py, value, read).map_err(fault)?;
-            work(&mut copy);
-            let written = write.call1(py, (&*value, 0, PyBytes::new(py, &copy)));
-            return written.map(drop).map_err(fault);
+    fn lend_operand(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<Span> {
+        let (address, length, contiguous) = self.span(py, value)?;
+        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. While the loan lives the machine lets
+        // nothing be written to the value's memory, or `contiguous` is a copy that only we have.
+        Ok(unsafe { Span::new(address, length, contiguous) })
+    }
+
+    /// Memory of a value to be written: its own where it lies in the host's memory, after it has become contiguous, else a
+    /// copy (if it is to be `read` too, of its bytes) that [`settle`](Engine::settle) writes back.
+    fn lend_result(&self, py: Python<'_>, value: &mut Py<PyAny>, read: bool) -> PyResult<Written> {
+        if self.functions.write.is_some() {
+            return self.copied(py, value, read).map(Written::Copy);
         }
-        let (address, length, contiguous) = self.span(py, value).map_err(fault)?;
-        if length == 0 {
-            work(&mut []);
-            return Ok(());
-        }
-        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the call. The
-        // machine gives a value to be written to whose memory nothing else shares, or `contiguous` is a copy made just now.
-        work(unsafe {
-            std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(address), length)
-        });
-        *value = contiguous;
-        Ok(())
+        let (address, length, contiguous) = self.span(py, value)?;
+        *value = contiguous.clone_ref(py);
+        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. The machine lends for writing what
+        // nothing else shares memory with and hands it out again only after the loan, or `contiguous` is a copy made just
+        // now.
+        Ok(Written::Place(unsafe { Span::new(address, length, contiguous) }))
     }
 
     /// A value's bytes, or as many zeros.
@@ -168,6 +160,7 @@ impl PythonEngine {
 
 impl Engine for PythonEngine {
     type Value = Py<PyAny>;
+    type Loan = Lent;
 
     fn execute(
         &mut self,
@@ -277,34 +270,27 @@ impl Engine for PythonEngine {
         })
     }
 
-    fn with_buffers(
-        &mut self,
-        places: Places<'_, Self::Value>,
-        work: &mut dyn FnMut(Buffers<'_>),
-    ) -> Result<(), Fault> {
+    fn lend(&mut self, places: Places<'_, Self::Value>) -> Result<Lent, Fault> {
         let py = attached();
-        match places {
-            Places::Operand(operand) => {
-                self.with_bytes(operand, &mut |bytes| work(Buffers::Two(bytes, &mut [])))
-            }
-            Places::Result(result) => self.with_memory(py, result, false, &mut |bytes| {
-                work(Buffers::Two(&[], bytes));
-            }),
-            Places::Both(operand, result) => {
-                let (address, length, contiguous) =
-                    self.span(py, operand).map_err(|error| self.fault(py, &error))?;
-                // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the
-                // call. The result was allocated by this engine for this call: its memory is nobody else's.
-                let bytes = unsafe { memory(address, length) };
-                let shown =
-                    self.with_memory(py, result, false, &mut |to| work(Buffers::Two(bytes, to)));
-                drop(contiguous);
-                shown
-            }
-            Places::One(both) => {
-                self.with_memory(py, both, true, &mut |bytes| work(Buffers::One(bytes)))
-            }
-        }
+        let lent = match places {
+            Places::Operand(operand) => self.lend_operand(py, operand).map(Lent::operand),
+            Places::Result(result) => self.lend_result(py, result, false).map(Lent::result),
+            Places::Both(operand, result) => self
+                .lend_operand(py, operand)
+                .and_then(|operand| Ok(Lent::both(operand, self.lend_result(py, result, false)?))),
+            Places::One(both) => self.lend_result(py, both, true).map(Lent::one),
+        };
+        lent.map_err(|error| self.fault(py, &error))
+    }
+
+    fn settle(&mut self, lent: Lent, written: Option<&mut Self::Value>) -> Result<(), Fault> {
+        let (Some(copy), Some(write), Some(value)) = (lent.copy(), &self.functions.write, written)
+        else {
+            return Ok(());
+        };
+        let py = attached();
+        let written = write.call1(py, (&*value, 0, PyBytes::new(py, copy)));
+        written.map(drop).map_err(|error| self.fault(py, &error))
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {

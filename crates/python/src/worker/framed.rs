@@ -3,19 +3,18 @@
 //! A dropped link ends the worker: its values could be kept, but nobody has asked for a resume yet.
 
 use super::engine::PythonEngine;
+use super::lane::WorkerLane;
 use super::peers::WorkerPeers;
 use super::process::connection;
 use gt_protocol::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader};
 use gt_protocol::message::{self, Message};
-use gt_worker::{Machine, Peers, Replies, Stop};
+use gt_transport::Bell;
+use gt_worker::{Machine, Replies, Stop};
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
-
-/// How long an idle worker leaves other workers unheard.
-const IDLE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Answers are sent when so many words have gathered, and when there is nothing more to do.
 const FLUSH_WORDS: usize = 64 * 1024;
@@ -31,13 +30,15 @@ pub fn serve_frames(
 ) -> PyResult<()> {
     machine.set_index(index);
     let (_nobody, events) = mpsc::channel();
-    let mut peers = WorkerPeers::new(index, events, Some(listener));
+    let peers = WorkerPeers::new(index, events, Some(listener), Bell::default());
+    let mut lane = WorkerLane::new(peers).map_err(connection)?;
     let mut answers = Framed::new(stream.try_clone().map_err(connection)?);
     let mut words: Vec<u32> = Vec::new();
     loop {
-        while !py.detach(|| has_words(&stream)).map_err(connection)? {
-            // Another worker may wait for room to say what nobody here asks for any more.
-            peers.poll();
+        while !py.detach(|| lane.wait_for(&stream)).map_err(connection)? {
+            py.check_signals()?;
+            machine.catch_up(&mut answers, &mut lane);
+            answers.flush();
         }
         let Some(header) = py.detach(|| receive(&mut stream, &mut words)).map_err(connection)?
         else {
@@ -49,7 +50,7 @@ pub fn serve_frames(
             Arrival::Gap => return Err(PyConnectionError::new_err("a frame is missing")),
         }
         // Whole instructions only, so nothing is left over.
-        match machine.run(&words, &mut answers, &mut peers) {
+        match machine.run(&words, &mut answers, &mut lane) {
             Ok(done) if done == words.len() => {}
             Ok(_) => {
                 return Err(PyConnectionError::new_err("an instruction crosses a frame's end"));
@@ -62,20 +63,6 @@ pub fn serve_frames(
         if let Some(error) = answers.error.take() {
             return Err(connection(error));
         }
-    }
-}
-
-/// Whether words (or the end of the connection) come within [`IDLE`].
-fn has_words(stream: &TcpStream) -> io::Result<bool> {
-    stream.set_read_timeout(Some(IDLE))?;
-    let seen = stream.peek(&mut [0]);
-    stream.set_read_timeout(None)?;
-    match seen {
-        Ok(_) => Ok(true),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            Ok(false)
-        }
-        Err(error) => Err(error),
     }
 }
 

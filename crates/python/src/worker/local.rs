@@ -2,7 +2,7 @@
 
 use super::engine::PythonEngine;
 use gt_protocol::message::{self, Message};
-use gt_worker::{Cause, Front, Machine, PeerLost, Peers, Progress, Replies, Stream};
+use gt_worker::{Cause, Front, Lane, Machine, PeerLost, Peers, Progress, Replies, Stream};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -45,7 +45,7 @@ impl LocalMachine {
         let mut answers = Answers::default();
         let guard = self.guard.bind(py).call0()?;
         guard.call_method0("__enter__")?;
-        let done = self.machine.run(&self.rest, &mut answers, &mut Nobody);
+        let done = self.machine.run(&self.rest, &mut answers, &mut Lane::new(Nobody));
         guard.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
         match done {
             Ok(done) => self.rest.drain(..done).for_each(drop),
@@ -79,7 +79,14 @@ struct Nobody;
 impl Peers for Nobody {
     fn begin(&mut self, _tag: u64) {}
     fn end(&mut self, _tag: u64, _well: bool) {}
-    fn poll(&mut self) {}
+
+    fn poll(&mut self) -> bool {
+        false
+    }
+
+    fn has_come(&self, _tag: u64) -> bool {
+        false
+    }
 
     fn push(
         &mut self,
@@ -101,7 +108,7 @@ impl Peers for Nobody {
 
     fn release(&mut self, _peer: u32, _stream: Stream, _bytes: usize) {}
 
-    fn wait(&mut self, _from: Option<u32>, _to: Option<u32>) -> bool {
+    fn clear(&mut self, _peer: u32, _stream: Stream) -> bool {
         false
     }
 }

@@ -6,6 +6,8 @@ mod door;
 mod engine;
 mod framed;
 mod kernels;
+mod lane;
+mod lent;
 mod local;
 mod peers;
 mod process;

@@ -8,6 +8,7 @@ mod tcp;
 
 use callers::Callers;
 use gt_protocol::message::Peer;
+use gt_transport::{Bell, Parked};
 use gt_worker::{Cause, Front, PeerLost, Peers, Progress, Stream};
 use link::Link;
 use piece::{Head, Kept};
@@ -19,11 +20,10 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use tcp::TcpLink;
 
-/// How long one wait sleeps: with several links to look at, none of them can be slept on for long. The peer's life is
-/// looked at after each.
+/// How long a sleep lasts at most: everything that could end it rings, so this only bounds what a lost wake-up would cost.
+const PARK: Duration = Duration::from_millis(500);
+/// The same while a worker of another host is to call, which is seen at a look only.
 const NAP: Duration = Duration::from_millis(1);
-/// Polled for so long before the first nap: a peer is mostly a few microseconds late.
-const SPIN: Duration = Duration::from_micros(200);
 /// A peer that an instruction names is introduced before it, but on another way; after so long it never will be.
 const INTRODUCTION_MAX: Duration = Duration::from_mins(1);
 /// Failed collectives whose stragglers are still thrown away. A straggler comes within the peers' next collectives; a
@@ -46,17 +46,30 @@ pub struct WorkerPeers {
     events: Receiver<Event>,
     /// Pieces that came before the instruction that they are for. As many as other workers run ahead of us.
     kept: BTreeMap<(u32, Stream), VecDeque<Kept>>,
-    /// The tag of the instruction that runs.
-    current: Option<u64>,
+    /// The tags of the instructions that are under way.
+    active: Vec<u64>,
+    /// Those of them whose pieces stand first.
+    heads: Vec<u64>,
     ended: VecDeque<u64>,
-    idle_since: Option<Instant>,
+    /// Peers that are asked for and have not been introduced, and since when.
+    unknown: BTreeMap<u32, Instant>,
+    /// The dispatcher has introduced somebody since the last poll.
+    is_changed: bool,
+    /// Rung by threads that have something for us.
+    bell: Bell,
     index: u32,
     callers: Callers,
 }
 
 impl WorkerPeers {
-    /// The peers of the worker `index`, who takes connections of other hosts' workers at `listener`.
-    pub fn new(index: u32, events: Receiver<Event>, listener: Option<TcpListener>) -> Self {
+    /// The peers of the worker `index`, who takes connections of other hosts' workers at `listener`. Whoever sends an event
+    /// rings the bell.
+    pub fn new(
+        index: u32,
+        events: Receiver<Event>,
+        listener: Option<TcpListener>,
+        bell: Bell,
+    ) -> Self {
         Self {
             index,
             callers: Callers::new(listener),
@@ -64,15 +77,21 @@ impl WorkerPeers {
             gone: BTreeSet::new(),
             events,
             kept: BTreeMap::new(),
-            current: None,
+            active: Vec::new(),
+            heads: Vec::new(),
+            is_changed: false,
             ended: VecDeque::new(),
-            idle_since: None,
+            unknown: BTreeMap::new(),
+            bell,
         }
     }
 
-    /// Takes in what the dispatcher has said since. A link that cannot be mapped is a peer that cannot be reached.
-    fn listen(&mut self) {
+    /// Takes in what the dispatcher has said since; whether that was anything. A link that cannot be mapped is a peer that
+    /// cannot be reached.
+    fn listen(&mut self) -> bool {
+        let mut heard = false;
         while let Ok(event) = self.events.try_recv() {
+            heard = true;
             match event {
                 Event::Joined(peer, descriptors) => {
                     self.join(peer, SlabLink::new(descriptors).map(Link::Slab));
@@ -83,11 +102,13 @@ impl WorkerPeers {
                 }
             }
         }
+        heard
     }
 
     /// A new worker of this index; whatever is left of an earlier one is nobody's.
     fn join(&mut self, peer: u32, link: Option<Link>) {
         self.kept.retain(|(from, _), _| *from != peer);
+        self.unknown.remove(&peer);
         match link {
             Some(link) => {
                 self.gone.remove(&peer);
@@ -104,12 +125,51 @@ impl WorkerPeers {
         if self.gone.contains(&peer) {
             return Err(PeerLost(peer));
         }
-        Ok(self.links.get_mut(&peer))
+        let link = self.links.get_mut(&peer);
+        if link.is_none() {
+            self.unknown.entry(peer).or_insert_with(Instant::now);
+        }
+        Ok(link)
+    }
+
+    /// First half of a sleep: where it will be noticed that something comes, or that there is room for who is in `rooms`,
+    /// and how long the sleep may last; `None` where there is something already. Then, and after the sleep, call
+    /// [`unpark`](Self::unpark).
+    pub fn park(&mut self, rooms: &[u32], words: &mut Vec<Parked>) -> Option<Duration> {
+        self.bell.park();
+        words.push(self.bell.parked());
+        if self.listen() {
+            return None;
+        }
+        // From one that breaks the rules nothing more is expected.
+        for (peer, link) in self.links.iter_mut().filter(|(_, link)| !link.is_broken()) {
+            if !link.park(rooms.contains(peer), words) {
+                return None;
+            }
+        }
+        Some(if self.callers.is_expecting() { NAP } else { PARK })
+    }
+
+    /// Second half.
+    pub fn unpark(&mut self) {
+        self.bell.unpark();
+        self.links.values_mut().for_each(Link::unpark);
+    }
+
+    /// Puts the first piece of a link aside.
+    fn keep(&mut self, peer: u32) {
+        let Some(link) = self.links.get_mut(&peer) else { return };
+        if let Some((head, bytes)) = link.front() {
+            let kept = Kept::new(&head, bytes);
+            self.kept.entry((peer, head.stream)).or_default().push_back(kept);
+            link.release_all();
+        }
     }
 }
 
 impl Peers for WorkerPeers {
     fn introduce(&mut self, peer: &Peer<'_>) {
+        self.is_changed = true;
         if peer.address.is_empty() {
             self.gone.remove(&peer.index);
             self.links.remove(&peer.index);
@@ -117,17 +177,16 @@ impl Peers for WorkerPeers {
             return;
         }
         let stream = tcp::call(peer.address, self.index, &peer.secret);
-        let link = stream.and_then(TcpLink::new).ok();
+        let link = stream.and_then(|stream| TcpLink::new(stream, &self.bell)).ok();
         self.join(peer.index, link.map(Link::Tcp));
     }
 
     fn begin(&mut self, tag: u64) {
-        self.current = Some(tag);
-        self.idle_since = None;
+        self.active.push(tag);
     }
 
     fn end(&mut self, tag: u64, well: bool) {
-        self.current = None;
+        self.active.retain(|&active| active != tag);
         if !well && !self.ended.contains(&tag) {
             self.kept.retain(|(_, stream), _| stream.tag != tag);
             if self.ended.len() == ENDED_MAX {
@@ -137,15 +196,20 @@ impl Peers for WorkerPeers {
         }
     }
 
-    fn poll(&mut self) {
-        self.listen();
+    fn poll(&mut self) -> bool {
+        let mut is_news = self.listen() | std::mem::take(&mut self.is_changed);
         for (peer, stream) in self.callers.arrived() {
-            self.join(peer, TcpLink::new(stream).ok().map(Link::Tcp));
+            let link = TcpLink::new(stream, &self.bell).ok();
+            self.join(peer, link.map(Link::Tcp));
+            is_news = true;
         }
+        self.heads.clear();
         for (&peer, link) in &mut self.links {
+            is_news |= link.has_room_again();
             link.refresh();
             while let Some((head, bytes)) = link.front() {
-                if self.current == Some(head.stream.tag) {
+                if self.active.contains(&head.stream.tag) {
+                    self.heads.push(head.stream.tag);
                     break;
                 }
                 if !self.ended.contains(&head.stream.tag) {
@@ -155,9 +219,26 @@ impl Peers for WorkerPeers {
                 link.release_all();
             }
             if link.is_broken() {
-                self.gone.insert(peer);
+                is_news |= self.gone.insert(peer);
             }
         }
+        if !self.unknown.is_empty() {
+            let late = |since: &Instant| since.elapsed() > INTRODUCTION_MAX;
+            let late: Vec<u32> = self
+                .unknown
+                .iter()
+                .filter(|(_, since)| late(since))
+                .map(|(&peer, _)| peer)
+                .collect();
+            self.unknown.retain(|peer, _| !late.contains(peer));
+            is_news |= !late.is_empty();
+            self.gone.extend(late);
+        }
+        is_news
+    }
+
+    fn has_come(&self, tag: u64) -> bool {
+        self.heads.contains(&tag)
     }
 
     fn push(
@@ -169,11 +250,7 @@ impl Peers for WorkerPeers {
     ) -> Result<Option<usize>, PeerLost> {
         let Some(link) = self.link(peer)? else { return Ok(None) };
         let total = u64::try_from(progress.total).unwrap_or(u64::MAX);
-        let taken = link.push(&Head::bytes(stream, total), progress.to - progress.from, fill);
-        if taken.is_some() {
-            self.idle_since = None;
-        }
-        Ok(taken)
+        Ok(link.push(&Head::bytes(stream, total), progress.to - progress.from, fill))
     }
 
     fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost> {
@@ -196,7 +273,6 @@ impl Peers for WorkerPeers {
     }
 
     fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
-        self.idle_since = None;
         if let Some(pieces) = self.kept.get_mut(&(peer, stream)) {
             if pieces.front_mut().is_some_and(|first| first.release(bytes)) {
                 pieces.pop_front();
@@ -209,23 +285,17 @@ impl Peers for WorkerPeers {
         }
     }
 
-    fn wait(&mut self, from: Option<u32>, to: Option<u32>) -> bool {
-        let since = *self.idle_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < SPIN {
-            gt_transport::yield_now();
-            return true;
+    fn clear(&mut self, peer: u32, stream: Stream) -> bool {
+        if self.kept.contains_key(&(peer, stream)) || !matches!(self.link(peer), Ok(Some(_))) {
+            return false;
         }
-        if let Some(link) = from.and_then(|peer| self.links.get_mut(&peer)) {
-            link.wait_for_piece(NAP);
-        } else if let Some(link) = to.and_then(|peer| self.links.get_mut(&peer)) {
-            link.wait_for_room(NAP);
-        } else {
-            std::thread::sleep(NAP);
+        let mut moved = false;
+        while let Some((head, _)) = self.links.get(&peer).and_then(Link::front)
+            && head.stream != stream
+        {
+            self.keep(peer);
+            moved = true;
         }
-        if since.elapsed() > INTRODUCTION_MAX {
-            let unknown = from.into_iter().chain(to).filter(|peer| !self.links.contains_key(peer));
-            self.gone.extend(unknown);
-        }
-        true
+        moved
     }
 }

@@ -4,12 +4,13 @@
 //! of file, whatever the loop is doing. So no wait in here needs a time limit of its own.
 
 use super::engine::PythonEngine;
+use super::lane::WorkerLane;
 use super::peers::{Event, WorkerPeers};
 use gt_protocol::message::{self, Message, REPLY_BYTES_MAX};
 use gt_transport::{
-    Consumer, ControlKind, Producer, receive_record, set_short_slice, set_timer_slack_1us,
+    Bell, Consumer, ControlKind, Producer, receive_record, set_short_slice, set_timer_slack_1us,
 };
-use gt_worker::{Machine, Peers, Replies, Stop};
+use gt_worker::{Machine, Replies, Stop};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,8 +26,8 @@ const ANSWER_WORDS_MIN: usize = REPLY_BYTES_MAX / 4 * 2;
 /// How long an idle worker polls with the interpreter attached: longer than a client's pause between two operators,
 /// short against what waking a parked worker costs in delay.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long a park lasts at most. The control thread watches for the dispatcher's death, so this could be for ever; it
-/// bounds what a lost wake-up would cost.
+/// How long a wait for room lasts at most. The control thread watches for the dispatcher's death, so this could be for
+/// ever; it bounds what a lost wake-up would cost.
 const PARK: Duration = Duration::from_millis(500);
 
 /// Runs a worker over an inherited Unix socket until its dispatcher is gone; does not return then.
@@ -63,10 +64,13 @@ pub fn serve_control(
     let _ = set_timer_slack_1us();
     machine.set_index(setup.index);
     let (sender, events) = mpsc::channel();
+    let bell = Bell::default();
+    let rung = bell.clone();
     let watcher = std::thread::Builder::new().name("gt-control".to_owned());
-    watcher.spawn(move || watch(&control, &sender)).map_err(connection)?;
-    let mut peers = WorkerPeers::new(setup.index, events, None);
-    serve(py, &mut machine, setup, &mut peers)
+    watcher.spawn(move || watch(&control, &sender, &rung)).map_err(connection)?;
+    let peers = WorkerPeers::new(setup.index, events, None, bell);
+    let mut lane = WorkerLane::new(peers).map_err(connection)?;
+    serve(py, &mut machine, setup, &mut lane)
 }
 
 struct Setup {
@@ -99,7 +103,7 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
 }
 
 /// Passes on what the dispatcher says of other workers, and ends the process with it.
-fn watch(control: &OwnedFd, events: &Sender<Event>) {
+fn watch(control: &OwnedFd, events: &Sender<Event>, bell: &Bell) {
     loop {
         let Ok(Some((record, descriptors))) = receive_record(control.as_fd()) else { exit() };
         let event = match record.kind {
@@ -110,6 +114,7 @@ fn watch(control: &OwnedFd, events: &Sender<Event>) {
         if events.send(event).is_err() {
             exit();
         }
+        bell.ring();
     }
 }
 
@@ -131,24 +136,26 @@ fn serve(
     py: Python<'_>,
     machine: &mut Machine<PythonEngine>,
     setup: Setup,
-    peers: &mut WorkerPeers,
+    lane: &mut WorkerLane,
 ) -> PyResult<()> {
     let Setup { mut words, answers, .. } = setup;
     let mut answers = RingReplies { ring: answers, frame: Vec::new() };
     let mut taken: Vec<u32> = Vec::with_capacity(2 * READ_WORDS_MAX);
     loop {
         let wanted = words_wanted(&taken);
-        if words.read(&mut taken, wanted) == 0 && !words.wait(SPIN, SPIN) {
+        // With a collective under way the wait below polls too.
+        if words.read(&mut taken, wanted) == 0
+            && (machine.is_under_way() || !words.wait(SPIN, SPIN))
+        {
             if words.is_corrupt() {
                 return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
             }
             py.check_signals()?;
-            // Another worker may wait for room to say what nobody here asks for any more.
-            peers.poll();
-            py.detach(|| words.wait(Duration::ZERO, PARK));
+            py.detach(|| lane.wait_for_words(&mut words));
+            machine.catch_up(&mut answers, lane);
             continue;
         }
-        match machine.run(&taken, &mut answers, peers) {
+        match machine.run(&taken, &mut answers, lane) {
             Ok(done) if done == taken.len() => taken.clear(),
             Ok(done) => taken.drain(..done).for_each(drop),
             Err(Stop::Goodbye) => return Ok(()),

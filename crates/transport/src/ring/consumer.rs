@@ -8,6 +8,7 @@ use super::mapping::{Mapping, to_counter, to_usize};
 use super::park::{self, PARKED_ON_BELL, PARKED_ON_FUTEX, RUNNING, Sleep};
 use super::{RingError, WAIT_MAX};
 use crate::scheduling::poll_until;
+use crate::sleep::Sleeping;
 
 /// The reading side of a ring. One per ring, in one process, used by one thread at a time.
 ///
@@ -109,6 +110,19 @@ impl Consumer {
     /// is for the thread that polls it to drain.
     pub fn park_end(&mut self) {
         self.mapping.header().consumer_parked.word.store(RUNNING, Ordering::Relaxed);
+    }
+
+    /// First half of a sleep on several words at once: after true, the producer wakes who sleeps on
+    /// [`sleeping`](Self::sleeping). False when words are there already or the ring is corrupt: do not sleep. After the
+    /// sleep call [`park_end`](Self::park_end).
+    pub fn park_on_futex(&mut self) -> bool {
+        self.park(PARKED_ON_FUTEX)
+    }
+
+    /// What to sleep on after [`park_on_futex`](Self::park_on_futex).
+    #[must_use]
+    pub fn sleeping(&self) -> Sleeping<'_> {
+        Sleeping { word: &self.mapping.header().consumer_parked.word, value: PARKED_ON_FUTEX }
     }
 
     fn park(&mut self, how: u32) -> bool {

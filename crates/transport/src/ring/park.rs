@@ -14,6 +14,9 @@ pub(crate) const PARKED_ON_FUTEX: u32 = 1;
 /// The consumer sleeps in epoll over many rings; only the bell wakes it.
 pub(crate) const PARKED_ON_BELL: u32 = 2;
 
+/// Far more than ever sleep on one word.
+const SLEEPERS_MAX: u32 = 64;
+
 /// Why a sleep is over. The other side may be hostile, so `Woken` alone means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sleep {
@@ -44,8 +47,8 @@ pub(crate) fn claim_wake(word: &AtomicU32, seen: u32) -> bool {
     word.compare_exchange(seen, RUNNING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Wakes whoever sleeps on `word`; at most one does.
+/// Wakes all who sleep on `word`: one, or two threads of a process of which the later one counts.
 pub(crate) fn wake(word: &AtomicU32) {
-    let woken = futex::wake(word, Flags::empty(), 1);
+    let woken = futex::wake(word, Flags::empty(), SLEEPERS_MAX);
     debug_assert!(woken.is_ok(), "futex wake: {woken:?}");
 }

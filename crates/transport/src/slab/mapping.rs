@@ -7,9 +7,12 @@ use crate::ring::{Line, RingError, check_seals, to_usize};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::process::Pid;
+use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const HEADER_BYTES: usize = 4096;
@@ -45,16 +48,53 @@ struct SlotHead {
     words: [AtomicU32; HEAD_WORDS],
 }
 
-/// A mapped slab, and which side of it we are is for its owner to know.
-pub(super) struct Mapping {
+/// The range that a slab is mapped to. Through a shared reference only the header's atomics are reached.
+struct Region {
     base: NonNull<u8>,
     /// The process that mapped: in a forked child the range may by now belong to something else.
     owner: Pid,
 }
 
-// SAFETY: the memory is shared with another process anyway; which thread holds the mapping makes no difference. It is
-// not Sync: one thread is one side of the slab.
-unsafe impl Send for Mapping {}
+// SAFETY: the memory is shared with another process anyway; which thread holds the region makes no difference.
+unsafe impl Send for Region {}
+// SAFETY: a shared reference gives out the header, whose fields are all atomics, and the address, which is only read.
+unsafe impl Sync for Region {}
+
+impl Region {
+    fn header(&self) -> &Header {
+        // SAFETY: the mapping starts with a Header, page aligned, and lives as long as self. All fields are atomics, so
+        // writes by the other process are allowed behind a shared reference.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+}
+
+/// A mapped slab, and which side of it we are is for its owner to know. One thread at a time is that side; others may
+/// hold a [`Parked`] word of it.
+pub(super) struct Mapping {
+    region: Arc<Region>,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+/// One of the words by which a side of a slab sleeps. It keeps the slab mapped.
+#[derive(Clone)]
+pub(crate) struct ParkedWord {
+    region: Arc<Region>,
+    is_reader: bool,
+}
+
+impl ParkedWord {
+    pub(crate) fn word(&self) -> &AtomicU32 {
+        let header = self.region.header();
+        if self.is_reader { &header.reader_parked.word } else { &header.writer_parked.word }
+    }
+}
+
+impl fmt::Debug for ParkedWord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parked = &mut formatter.debug_struct("ParkedWord");
+        parked.field("is_reader", &self.is_reader).finish_non_exhaustive()
+    }
+}
 
 impl Mapping {
     /// Maps a slab after checking that no peer can resize it.
@@ -76,7 +116,8 @@ impl Mapping {
         let Some(base) = NonNull::new(base.cast::<u8>()) else {
             return Err(RingError::system("mmap")(Errno::FAULT));
         };
-        let mapping = Self { base, owner: rustix::process::getpid() };
+        let region = Arc::new(Region { base, owner: rustix::process::getpid() });
+        let mapping = Self { region, not_sync: PhantomData };
         // SAFETY: the range is exactly the mapping made above; DontFork changes nothing in this process.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), MAPPED_BYTES, Advice::LinuxDontFork) }
             .map_err(RingError::system("madvise"))?;
@@ -84,9 +125,12 @@ impl Mapping {
     }
 
     pub(super) fn header(&self) -> &Header {
-        // SAFETY: the mapping starts with a Header, page aligned, and lives as long as self. All fields are atomics, so
-        // writes by the other process are allowed behind a shared reference.
-        unsafe { self.base.cast::<Header>().as_ref() }
+        self.region.header()
+    }
+
+    /// The word by which the reader sleeps, or the writer.
+    pub(super) fn parked(&self, is_reader: bool) -> ParkedWord {
+        ParkedWord { region: Arc::clone(&self.region), is_reader }
     }
 
     /// Tail and head as the header has them, refused where no honest slab can be in that state.
@@ -141,11 +185,11 @@ impl Mapping {
     fn slot(&self, counter: u32) -> NonNull<u8> {
         let place = to_usize(counter & (SLOTS - 1));
         // SAFETY: `place` is below SLOTS, so the slot lies inside the mapping.
-        unsafe { self.base.add(HEADER_BYTES + place * SLOT_BYTES) }
+        unsafe { self.region.base.add(HEADER_BYTES + place * SLOT_BYTES) }
     }
 }
 
-impl Drop for Mapping {
+impl Drop for Region {
     fn drop(&mut self) {
         if rustix::process::getpid() != self.owner {
             return; // After fork: nothing of ours is mapped here (MADV_DONTFORK).
@@ -159,6 +203,6 @@ impl Drop for Mapping {
 
 impl fmt::Debug for Mapping {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Mapping").field("base", &self.base).finish_non_exhaustive()
+        formatter.debug_struct("Mapping").field("base", &self.region.base).finish_non_exhaustive()
     }
 }

@@ -1,17 +1,18 @@
-//! The work of one collective at one member: messages out, messages in, and a fold between them, piece by piece.
+//! The work of one collective at one member: messages out, messages in, and a fold between them, piece by piece. It can
+//! be left after each step and taken up again.
 
 use super::group::Group;
 use super::region::Region;
 use crate::peers::{Front, PeerLost, Peers, Progress, Stream};
-use crate::{Buffers, Cause, Engine, Fault, Fold};
+use crate::{Buffers, Cause, Fault, Fold, FoldBytes};
 use gt_protocol::{Dtype, Meta};
 use smallvec::SmallVec;
 
 /// So many bytes are folded at a time: the sum stays in the first-level cache while the shards are added to it.
 const BLOCK_BYTES: usize = 8 * 1024;
 
-/// A collective has at most so many hops.
-const HOPS_MAX: u32 = 2;
+/// So many bytes of our own are copied in one step: as many as a message's piece has.
+const KEPT_STEP_BYTES: usize = 64 * 1024;
 
 /// Which of our bytes a message is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,7 @@ pub(super) enum Source {
     Folded,
 }
 
+#[derive(Debug)]
 struct Outgoing {
     peer: u32,
     hop: u32,
@@ -30,6 +32,7 @@ struct Outgoing {
     done: bool,
 }
 
+#[derive(Debug)]
 struct Incoming {
     peer: u32,
     hop: u32,
@@ -40,6 +43,7 @@ struct Incoming {
 }
 
 /// One message from every other member, folded with a part of our operand into a part of the result.
+#[derive(Debug)]
 struct Folding {
     fold: Fold,
     dtype: Dtype,
@@ -49,13 +53,29 @@ struct Folding {
     done: bool,
 }
 
+/// From our operand to our result, without any message.
+#[derive(Debug)]
+struct Kept {
+    from: Region,
+    to: Region,
+    done_bytes: usize,
+}
+
 /// Why an exchange ends early.
-pub(super) enum Broken {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
     /// Another member's part has failed.
     Failed(Cause),
     Fault(Fault),
-    /// The attempt is broken off, and nobody must hear of it.
-    Off,
+}
+
+/// What a step has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Done,
+    Moved,
+    /// Nothing can be done until other members have sent, or taken in.
+    Stuck,
 }
 
 impl From<PeerLost> for Broken {
@@ -65,81 +85,90 @@ impl From<PeerLost> for Broken {
 }
 
 /// What is to go out, to come in and to be folded; then how far that is.
-pub(super) struct Exchange<'g> {
-    group: &'g Group,
+#[derive(Debug)]
+pub(crate) struct Exchange {
     tag: u64,
     /// For an error's text.
     result: Meta,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
     folding: Option<Folding>,
-    /// From our operand to our result, without any message.
-    kept: Option<(Region, Region)>,
+    kept: Option<Kept>,
 }
 
-impl<'g> Exchange<'g> {
-    pub fn new(group: &'g Group, tag: u64, result: Meta) -> Self {
+impl Exchange {
+    pub(super) fn new(tag: u64, result: Meta) -> Self {
         let (outgoing, incoming) = (Vec::new(), Vec::new());
-        Self { group, tag, result, outgoing, incoming, folding: None, kept: None }
+        Self { tag, result, outgoing, incoming, folding: None, kept: None }
     }
 
-    pub fn send(&mut self, peer: u32, hop: u32, source: Source, region: Region) {
+    pub(super) fn send(&mut self, peer: u32, hop: u32, source: Source, region: Region) {
         self.outgoing.push(Outgoing { peer, hop, source, region, sent: 0, done: false });
     }
 
-    pub fn receive(&mut self, peer: u32, hop: u32, region: Region) {
+    pub(super) fn receive(&mut self, peer: u32, hop: u32, region: Region) {
         self.incoming.push(Incoming { peer, hop, region, received: 0, done: false });
     }
 
     /// The first hop of all others is folded with `own` into `result`, which has no gaps.
-    pub fn fold(&mut self, fold: Fold, own: Region, result: Region) {
+    pub(super) fn fold(&mut self, fold: Fold, own: Region, result: Region) {
         let dtype = self.result.dtype;
         self.folding = Some(Folding { fold, dtype, own, result, done_bytes: 0, done: false });
     }
 
-    pub fn keep(&mut self, own: Region, result: Region) {
-        self.kept = Some((own, result));
+    pub(super) fn keep(&mut self, from: Region, to: Region) {
+        self.kept = Some(Kept { from, to, done_bytes: 0 });
     }
 
-    /// Runs to the end. On a failure the others hear of it in the place of what they wait for.
-    pub fn run<E: Engine>(
+    /// Moves each message on by a piece, where that is possible now.
+    pub fn step(
         &mut self,
-        mut buffers: Buffers<'_>,
+        group: &Group,
+        fold: FoldBytes,
+        buffers: &mut Buffers<'_>,
         peers: &mut impl Peers,
-    ) -> Result<(), Broken> {
-        if let Some((from, to)) = self.kept {
-            copy(&mut buffers, from, to);
-        }
-        loop {
-            peers.poll();
-            let mut moved = self.push(Source::Operand, &buffers, peers)?;
-            moved |= self.fold_what_came::<E>(&mut buffers, peers)?;
-            moved |= self.push(Source::Folded, &buffers, peers)?;
-            moved |= self.pull(&mut buffers, peers)?;
-            if self.is_done() {
-                return Ok(());
-            }
-            if !moved {
-                let (from, to) = self.awaited(peers);
-                if !peers.wait(from, to) {
-                    return Err(Broken::Off);
-                }
-            }
-        }
+    ) -> Result<Step, Broken> {
+        let mut moved = self.push(Source::Operand, buffers, peers)?;
+        moved |= self.copy_kept(buffers);
+        moved |= self.fold_what_came(group, fold, buffers, peers)?;
+        moved |= self.push(Source::Folded, buffers, peers)?;
+        moved |= self.pull(buffers, peers)?;
+        Ok(match (self.is_done(), moved) {
+            (true, _) => Step::Done,
+            (false, true) => Step::Moved,
+            (false, false) => Step::Stuck,
+        })
     }
 
-    /// Members whose own part has failed. They may have left, and take nothing in any more.
-    pub fn failed(&self, peers: &impl Peers) -> SmallVec<[u32; 4]> {
-        let failed = |peer: u32| (0..HOPS_MAX).any(|hop| has_failed(peer, self.stream(hop), peers));
-        self.outgoing.iter().map(|outgoing| outgoing.peer).filter(|&peer| failed(peer)).collect()
+    pub const fn tag(&self) -> u64 {
+        self.tag
     }
 
-    /// Ends every message that is not out yet with a failure, but for those who need not hear of it.
-    pub fn tell(&self, cause: &Cause, failed: &[u32], peers: &mut impl Peers) {
-        let waiting = |outgoing: &&Outgoing| !outgoing.done && !failed.contains(&outgoing.peer);
-        for outgoing in self.outgoing.iter().filter(waiting) {
-            tell(outgoing.peer, self.stream(outgoing.hop), cause, peers);
+    /// Bytes that have not gone out, or not come in.
+    pub fn bytes_left(&self, group: &Group) -> usize {
+        let out: usize = self.outgoing.iter().map(|one| one.region.len() - one.sent).sum();
+        let incoming: usize = self.incoming.iter().map(|one| one.region.len() - one.received).sum();
+        let folded = |folding: &Folding| {
+            (folding.result.len() - folding.done_bytes).saturating_mul(group.len() - 1)
+        };
+        out.saturating_add(incoming).saturating_add(self.folding.as_ref().map_or(0, folded))
+    }
+
+    /// Messages that are not out yet: to whom, and in which hop.
+    pub fn unsent(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let unsent = self.outgoing.iter().filter(|outgoing| !outgoing.done);
+        unsent.map(|outgoing| (outgoing.peer, outgoing.hop))
+    }
+
+    /// Messages that have not come in whole: from whom, in which hop, and the bytes that we have had of each.
+    pub fn missing(&self, group: &Group) -> SmallVec<[(u32, u32, usize); 8]> {
+        let mut missing = SmallVec::new();
+        if let Some(folding) = self.folding.as_ref().filter(|folding| !folding.done) {
+            missing.extend(group.others().map(|(_, member)| (member, 0, folding.done_bytes)));
         }
+        let incoming = self.incoming.iter().filter(|incoming| !incoming.done);
+        missing.extend(incoming.map(|one| (one.peer, one.hop, one.received)));
+        missing
     }
 
     const fn stream(&self, hop: u32) -> Stream {
@@ -150,6 +179,25 @@ impl<'g> Exchange<'g> {
         self.outgoing.iter().all(|outgoing| outgoing.done)
             && self.incoming.iter().all(|incoming| incoming.done)
             && self.folding.as_ref().is_none_or(|folding| folding.done)
+            && self.kept.is_none()
+    }
+
+    /// Copies the next bytes of our own part; true if any were left.
+    fn copy_kept(&mut self, buffers: &mut Buffers<'_>) -> bool {
+        let Some(kept) = &mut self.kept else { return false };
+        let end = kept.from.len().min(kept.done_bytes + KEPT_STEP_BYTES);
+        let mut scratch = [0_u8; BLOCK_BYTES];
+        for offset in (kept.done_bytes..end).step_by(BLOCK_BYTES) {
+            let size = BLOCK_BYTES.min(end - offset);
+            let block = scratch.get_mut(..size).unwrap_or_default();
+            kept.from.read(buffers.operand(), offset, block);
+            kept.to.write(buffers.result_mut(), offset, block);
+        }
+        kept.done_bytes = end;
+        if end == kept.from.len() {
+            self.kept = None;
+        }
+        true
     }
 
     /// One piece to everybody who has room; true if anything moved.
@@ -187,8 +235,10 @@ impl<'g> Exchange<'g> {
     }
 
     /// Folds as far as all others have sent; true if anything was.
-    fn fold_what_came<E: Engine>(
+    fn fold_what_came(
         &mut self,
+        group: &Group,
+        fold: FoldBytes,
         buffers: &mut Buffers<'_>,
         peers: &mut impl Peers,
     ) -> Result<bool, Broken> {
@@ -211,8 +261,8 @@ impl<'g> Exchange<'g> {
         }
         let mut shards: Shards<'_> = SmallVec::new();
         let mut missing = false;
-        for (place, &member) in self.group.members.iter().enumerate() {
-            if place == self.group.me {
+        for (place, &member) in group.members.iter().enumerate() {
+            if place == group.me {
                 shards.push(None);
                 continue;
             }
@@ -230,9 +280,9 @@ impl<'g> Exchange<'g> {
         if missing || (length == 0 && !empty) {
             return Ok(false);
         }
-        folding.blocks::<E>(buffers, &shards, length);
+        folding.blocks(fold, buffers, &shards, length);
         drop(shards);
-        for (_, member) in self.group.others() {
+        for (_, member) in group.others() {
             peers.release(member, self.stream(0), length);
         }
         if let Some(folding) = &mut self.folding {
@@ -291,21 +341,6 @@ impl<'g> Exchange<'g> {
             }
         }
     }
-
-    /// A worker whose bytes we wait for, or else one that we wait for to take ours.
-    fn awaited(&self, peers: &impl Peers) -> (Option<u32>, Option<u32>) {
-        let is_missing =
-            |peer: u32, hop: u32| matches!(peers.front(peer, self.stream(hop)), Ok(Front::Nothing));
-        let folded = self.folding.as_ref().filter(|folding| !folding.done).and_then(|_| {
-            self.group.others().map(|(_, member)| member).find(|&member| is_missing(member, 0))
-        });
-        let incoming = self.incoming.iter().filter(|incoming| !incoming.done);
-        let incoming =
-            || incoming.map(|one| (one.peer, one.hop)).find(|&(peer, hop)| is_missing(peer, hop));
-        let from = folded.or_else(|| incoming().map(|(peer, _)| peer));
-        let to = self.outgoing.iter().find(|outgoing| !outgoing.done);
-        (from, to.map(|outgoing| outgoing.peer))
-    }
 }
 
 /// Bytes of every member, in the group's order; `None` stands for our own.
@@ -313,7 +348,13 @@ type Shards<'p> = SmallVec<[Option<&'p [u8]>; 8]>;
 
 impl Folding {
     /// Folds the next `length` bytes.
-    fn blocks<'a, E: Engine>(&self, buffers: &mut Buffers<'_>, shards: &Shards<'a>, length: usize) {
+    fn blocks<'a>(
+        &self,
+        fold: FoldBytes,
+        buffers: &mut Buffers<'_>,
+        shards: &Shards<'a>,
+        length: usize,
+    ) {
         let mut scratch = [0_u8; BLOCK_BYTES];
         let start = self.result.contiguous().map_or(0, |range| range.start) + self.done_bytes;
         for offset in (0..length).step_by(BLOCK_BYTES) {
@@ -327,32 +368,7 @@ impl Folding {
             let blocks: SmallVec<[&[u8]; 8]> =
                 shards.iter().map(|shard| shard.map_or(own, block)).collect();
             let to = buffers.result_mut().get_mut(start + offset..start + offset + size);
-            E::fold(self.dtype, self.fold, &blocks, to.unwrap_or_default());
+            fold(self.dtype, self.fold, &blocks, to.unwrap_or_default());
         }
-    }
-}
-
-/// Says to one worker that it need not wait for a message.
-pub(super) fn tell(peer: u32, stream: Stream, cause: &Cause, peers: &mut impl Peers) {
-    // A worker that is gone need not be told.
-    while let Ok(false) = peers.fail(peer, stream, cause) {
-        peers.poll();
-        if !peers.wait(None, Some(peer)) {
-            return;
-        }
-    }
-}
-
-fn has_failed(peer: u32, stream: Stream, peers: &impl Peers) -> bool {
-    matches!(peers.front(peer, stream), Ok(Front::Failure(_)))
-}
-
-fn copy(buffers: &mut Buffers<'_>, from: Region, to: Region) {
-    let mut scratch = [0_u8; BLOCK_BYTES];
-    for offset in (0..from.len()).step_by(BLOCK_BYTES) {
-        let size = BLOCK_BYTES.min(from.len() - offset);
-        let block = scratch.get_mut(..size).unwrap_or_default();
-        from.read(buffers.operand(), offset, block);
-        to.write(buffers.result_mut(), offset, block);
     }
 }

@@ -5,7 +5,8 @@ use crate::machine::unsigned;
 use gt_protocol::{Attr, Instruction};
 
 /// Every member has the same list, and the same place in it for everyone.
-pub(super) struct Group {
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
     pub members: Vec<u32>,
     pub me: usize,
 }

@@ -1,138 +1,11 @@
-#![allow(clippy::disallowed_methods, reason = "a collective needs its members side by side")]
-
+use super::links::together;
 use super::*;
-use crate::Front;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex};
 
-/// Bytes of a piece, and pieces on the way from one worker to another: so few that every way is full all the time.
-const PIECE_BYTES: usize = 24;
-const PIECES_MAX: usize = 2;
-
-#[derive(Clone, Debug)]
-struct Piece {
-    stream: Stream,
-    total: u64,
-    part: Result<Vec<u8>, Cause>,
-    read: usize,
-}
-
-type Way = VecDeque<Piece>;
-
-/// The ways between workers in threads, by sender and receiver.
-type Ways = Arc<Mutex<BTreeMap<(u32, u32), Way>>>;
-
-struct Threads {
-    index: u32,
-    ways: Ways,
-    /// What has been taken off the ways, by sender.
-    here: BTreeMap<u32, Way>,
-    ended: BTreeSet<u64>,
-}
-
-impl Threads {
-    fn put(&self, peer: u32, piece: Piece) -> bool {
-        let mut ways = self.ways.lock().unwrap();
-        let way = ways.entry((self.index, peer)).or_default();
-        let room = way.len() < PIECES_MAX;
-        if room {
-            way.push_back(piece);
-        }
-        room
-    }
-}
-
-impl Peers for Threads {
-    fn begin(&mut self, _tag: u64) {}
-
-    fn end(&mut self, tag: u64, well: bool) {
-        if !well {
-            self.ended.insert(tag);
-        }
-    }
-
-    fn poll(&mut self) {
-        let mut ways = self.ways.lock().unwrap();
-        for (&(from, to), way) in ways.iter_mut() {
-            if to == self.index {
-                let here = self.here.entry(from).or_default();
-                here.extend(way.drain(..));
-                here.retain(|piece| !self.ended.contains(&piece.stream.tag));
-            }
-        }
-    }
-
-    fn push(
-        &mut self,
-        peer: u32,
-        stream: Stream,
-        progress: Progress,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<Option<usize>, PeerLost> {
-        let length = PIECE_BYTES.min(progress.to - progress.from);
-        let mut bytes = vec![0; length];
-        fill(&mut bytes);
-        let total = u64::try_from(progress.total).unwrap();
-        let piece = Piece { stream, total, part: Ok(bytes), read: 0 };
-        Ok(self.put(peer, piece).then_some(length))
-    }
-
-    fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost> {
-        Ok(self.put(peer, Piece { stream, total: 0, part: Err(cause.clone()), read: 0 }))
-    }
-
-    fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
-        let here = self.here.get(&peer).into_iter().flatten();
-        let Some(piece) = here.into_iter().find(|piece| piece.stream == stream) else {
-            return Ok(Front::Nothing);
-        };
-        Ok(match &piece.part {
-            Ok(bytes) => Front::Bytes { total: piece.total, bytes: &bytes[piece.read..] },
-            Err(cause) => Front::Failure(cause),
-        })
-    }
-
-    fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
-        let here = self.here.get_mut(&peer).unwrap();
-        let place = here.iter().position(|piece| piece.stream == stream).unwrap();
-        here[place].read += bytes;
-        if here[place].part.as_ref().is_ok_and(|all| all.len() == here[place].read) {
-            here.remove(place);
-        }
-    }
-
-    fn wait(&mut self, _from: Option<u32>, _to: Option<u32>) -> bool {
-        std::thread::yield_now();
-        true
-    }
-}
-
-/// Runs one program a worker and returns their answers.
-fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
-    let ways = Ways::default();
-    let workers: Vec<_> = (0..)
-        .zip(programs)
-        .map(|(index, program)| {
-            let (ways, words) = (Arc::clone(&ways), words(program));
-            std::thread::spawn(move || {
-                let mut peers =
-                    Threads { index, ways, here: BTreeMap::new(), ended: BTreeSet::new() };
-                let mut machine = Machine::new(ToyEngine::default());
-                machine.set_index(index);
-                let mut answers = Answers::default();
-                machine.run(&words, &mut answers, &mut peers).unwrap();
-                answers.0
-            })
-        })
-        .collect();
-    workers.into_iter().map(|worker| worker.join().unwrap()).collect()
-}
-
-fn list(values: &[i64]) -> Attr {
+pub fn list(values: &[i64]) -> Attr {
     Attr::List(values.into())
 }
 
-fn all_reduce(out: u32, from: u32, group: &[i64]) -> Instruction<'static> {
+pub fn all_reduce(out: u32, from: u32, group: &[i64]) -> Instruction<'static> {
     op(Op::AllReduce, &[out], &[from], &[list(group), Attr::Choice(0), Attr::Int(5)])
 }
 
@@ -416,13 +289,14 @@ fn values_are_sent_and_failures_too() {
         op(Op::Receive, &[out], &[], &attrs)
     };
     let first = vec![full(0, 3, 7), send(0, 1), send(5, 2), send(0, 3)];
-    let second =
-        vec![receive(0, 1, 3), receive(1, 2, 3), receive(2, 3, 4), read(0, 1, 3), read(1, 2, 3)];
+    let second = vec![receive(0, 1, 3), receive(1, 2, 3), receive(2, 3, 4)];
+    let second = [second, vec![read(2, 3, 4), read(0, 1, 3), read(1, 2, 3)]].concat();
     let answers = together(&[first, second]);
     let [Answer::Failure(cause)] = &answers[0][..] else { panic!("{:?}", answers[0]) };
     let [Answer::Failure(short), rest @ ..] = &answers[1][..] else { panic!("{:?}", answers[1]) };
     assert_eq!(short.fault.text, "24 bytes arrived, 32 are a part of a i64[4]");
-    assert_eq!(rest, [answer(1, &[7; 3]), Answer::FailedReply(2, cause.clone())]);
+    let failed = |request, cause: &Cause| Answer::FailedReply(request, cause.clone());
+    assert_eq!(rest, [failed(3, short), answer(1, &[7; 3]), failed(2, cause)]);
 }
 
 #[test]

@@ -207,8 +207,11 @@ fn an_incomplete_instruction_waits() {
     let all = words(&[full(0, 4, 1), read(0, 1, 4)]);
     let first = words(&[full(0, 4, 1)]).len();
     let mut answers = Answers::default();
-    assert_eq!(machine.run(&all[..first + 2], &mut answers, &mut Nobody), Ok(first));
-    assert_eq!(machine.run(&all[first..], &mut answers, &mut Nobody), Ok(all.len() - first));
+    assert_eq!(machine.run(&all[..first + 2], &mut answers, &mut Lane::new(Nobody)), Ok(first));
+    assert_eq!(
+        machine.run(&all[first..], &mut answers, &mut Lane::new(Nobody)),
+        Ok(all.len() - first)
+    );
     assert_eq!(answers.0, [answer(1, &[1; 4])]);
 }
 
@@ -219,11 +222,14 @@ fn messages_are_answered() {
     message::encode(&Message::StatsRequest { request: 3 }, &mut words).unwrap();
     message::encode(&Message::Done { request: 3 }, &mut words).unwrap();
     let mut answers = Answers::default();
-    machine.run(&words, &mut answers, &mut Nobody).unwrap();
+    machine.run(&words, &mut answers, &mut Lane::new(Nobody)).unwrap();
     assert_eq!(answers.0[0], Answer::Other("stats"));
     assert_eq!(failed_text(&answers.0[1]), "done is no message to a worker");
     words.clear();
     message::encode(&Message::Goodbye { reason: "end" }, &mut words).unwrap();
-    assert_eq!(machine.run(&words, &mut answers, &mut Nobody), Err(Stop::Goodbye));
-    assert!(matches!(machine.run(&[5], &mut answers, &mut Nobody), Err(Stop::Broken(_))));
+    assert_eq!(machine.run(&words, &mut answers, &mut Lane::new(Nobody)), Err(Stop::Goodbye));
+    assert!(matches!(
+        machine.run(&[5], &mut answers, &mut Lane::new(Nobody)),
+        Err(Stop::Broken(_))
+    ));
 }

@@ -8,12 +8,14 @@
 
 mod collective;
 mod fold;
+mod lane;
+mod links;
 mod machine;
 mod random;
 
 use crate::{
-    Buffers, Cause, Engine, Fault, Fold, Front, Input, Machine, PeerLost, Peers, Places, Progress,
-    Replies, Stream, Values,
+    Buffers, Cause, Engine, Fault, Fold, Front, Input, Lane, Loan, Machine, PeerLost, Peers,
+    Places, Progress, Replies, Stream, Values,
 };
 use gt_protocol::message::{FailureClass, Message};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -24,10 +26,13 @@ const PRIME: i64 = 1_000_003;
 /// Elements of a toy value, whatever garbage asks for.
 const NUMBERS_MAX: i64 = 1 << 16;
 
+/// Bytes of 64-bit integers.
+type Memory = Rc<RefCell<Vec<u8>>>;
+
 /// A vector that views may share.
 #[derive(Clone, Debug)]
 struct Toy {
-    numbers: Rc<RefCell<Vec<i64>>>,
+    memory: Memory,
     dims: Dims,
 }
 
@@ -39,16 +44,16 @@ struct ToyEngine {
 }
 
 impl ToyEngine {
-    fn new_value(&self, numbers: Vec<i64>, dims: Dims) -> Toy {
+    fn new_value(&self, numbers: &[i64], dims: Dims) -> Toy {
         self.allocations.set(self.allocations.get() + 1);
-        Toy { numbers: Rc::new(RefCell::new(numbers)), dims }
+        Toy { memory: Rc::new(RefCell::new(bytes_of(numbers))), dims }
     }
 
     fn filled(&self, meta: &Meta, number: i64) -> Result<Toy, Fault> {
         if meta.dtype != Dtype::I64 || !(0..=NUMBERS_MAX).contains(&meta.elements()) {
             return Err(Fault::new(FailureClass::OutOfMemory, format!("{meta}")));
         }
-        Ok(self.new_value(vec![number; usize::try_from(meta.elements()).unwrap()], meta.dims))
+        Ok(self.new_value(&vec![number; usize::try_from(meta.elements()).unwrap()], meta.dims))
     }
 
     fn elementwise(
@@ -71,17 +76,17 @@ impl ToyEngine {
             if let Input::Value(value) = operand
                 && reuse & (1 << position) != 0
             {
-                value.numbers.replace(result);
+                value.memory.replace(bytes_of(&result));
                 return Ok((*value).clone());
             }
         }
-        Ok(self.new_value(result, Dims::new(&[i64::try_from(length).unwrap()]).unwrap()))
+        Ok(self.new_value(&result, Dims::new(&[i64::try_from(length).unwrap()]).unwrap()))
     }
 }
 
 fn numbers(operand: &Input<'_, Toy>) -> Vec<i64> {
     match operand {
-        Input::Value(value) => value.numbers.borrow().clone(),
+        Input::Value(value) => numbers_of(&value.memory.borrow()),
         Input::Scalar(Scalar::Int(number)) => vec![*number],
         Input::Scalar(_) | Input::Absent => vec![0],
     }
@@ -95,8 +100,32 @@ fn numbers_of(bytes: &[u8]) -> Vec<i64> {
     bytes.as_chunks::<8>().0.iter().map(|number| i64::from_le_bytes(*number)).collect()
 }
 
+/// The memory itself, so that whoever writes to it meanwhile is seen.
+#[derive(Debug)]
+struct ToyLoan {
+    operand: Option<Memory>,
+    result: Option<Memory>,
+}
+
+impl Loan for ToyLoan {
+    fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>)) {
+        match (&self.operand, &self.result) {
+            (Some(operand), Some(result)) if Rc::ptr_eq(operand, result) => {
+                work(Buffers::One(&mut result.borrow_mut()));
+            }
+            (Some(operand), Some(result)) => {
+                work(Buffers::Two(&operand.borrow(), &mut result.borrow_mut()));
+            }
+            (Some(operand), None) => work(Buffers::Two(&operand.borrow(), &mut [])),
+            (None, Some(result)) => work(Buffers::Two(&[], &mut result.borrow_mut())),
+            (None, None) => work(Buffers::Two(&[], &mut [])),
+        }
+    }
+}
+
 impl Engine for ToyEngine {
     type Value = Toy;
+    type Loan = ToyLoan;
 
     fn execute(
         &mut self,
@@ -123,21 +152,21 @@ impl Engine for ToyEngine {
                 else {
                     panic!("reshape")
                 };
-                if dims.elements() != i64::try_from(value.numbers.borrow().len()).ok() {
+                if dims.elements() != i64::try_from(value.memory.borrow().len() / 8).ok() {
                     let text = format!("shape {dims} is invalid");
                     return Err(Fault::new(FailureClass::Runtime, text));
                 }
                 if dims.len() == 3 {
                     // As a reshape that no view can be.
-                    self.new_value(value.numbers.borrow().clone(), *dims)
+                    self.new_value(&numbers(&operands[0]), *dims)
                 } else {
-                    Toy { numbers: Rc::clone(&value.numbers), dims: *dims }
+                    Toy { memory: Rc::clone(&value.memory), dims: *dims }
                 }
             }
             Op::Sgd => {
                 let param = self.elementwise(&operands[..2], reuse, |a, b| a - b)?;
                 // Without momentum there is no buffer: one zero in its shape stands for it.
-                let none = Toy { numbers: Rc::new(RefCell::new(vec![0])), dims: param.dims };
+                let none = Toy { memory: Rc::new(RefCell::new(vec![0; 8])), dims: param.dims };
                 return Ok(Values::from_iter([param, none]));
             }
             other => {
@@ -162,11 +191,11 @@ impl Engine for ToyEngine {
     }
 
     fn is_view(&mut self, result: &Toy, operand: &Toy) -> Result<bool, Fault> {
-        Ok(Rc::ptr_eq(&result.numbers, &operand.numbers))
+        Ok(Rc::ptr_eq(&result.memory, &operand.memory))
     }
 
     fn memory_bytes(&mut self, value: &Toy) -> Result<u64, Fault> {
-        Ok(bytes_of(&value.numbers.borrow()).len().try_into().unwrap())
+        Ok(value.memory.borrow().len().try_into().unwrap())
     }
 
     fn allocate(&mut self, meta: &Meta) -> Result<Toy, Fault> {
@@ -174,43 +203,29 @@ impl Engine for ToyEngine {
     }
 
     fn write(&mut self, value: &mut Toy, byte_offset: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let mut all = bytes_of(&value.numbers.borrow());
         let start = usize::try_from(byte_offset).unwrap();
-        all[start..start + bytes.len()].copy_from_slice(bytes);
-        value.numbers.replace(numbers_of(&all));
+        value.memory.borrow_mut()[start..start + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 
     fn with_bytes(&mut self, value: &Toy, show: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
-        show(&bytes_of(&value.numbers.borrow()));
+        show(&value.memory.borrow());
         Ok(())
     }
 
-    fn with_buffers(
-        &mut self,
-        places: Places<'_, Toy>,
-        work: &mut dyn FnMut(Buffers<'_>),
-    ) -> Result<(), Fault> {
-        match places {
-            Places::Operand(operand) => {
-                work(Buffers::Two(&bytes_of(&operand.numbers.borrow()), &mut []));
-            }
-            Places::Result(result) => {
-                let mut bytes = bytes_of(&result.numbers.borrow());
-                work(Buffers::Two(&[], &mut bytes));
-                result.numbers.replace(numbers_of(&bytes));
-            }
+    fn lend(&mut self, places: Places<'_, Toy>) -> Result<ToyLoan, Fault> {
+        let memory = |value: &Toy| Some(Rc::clone(&value.memory));
+        Ok(match places {
+            Places::Operand(operand) => ToyLoan { operand: memory(operand), result: None },
+            Places::Result(result) => ToyLoan { operand: None, result: memory(result) },
             Places::Both(operand, result) => {
-                let mut bytes = bytes_of(&result.numbers.borrow());
-                work(Buffers::Two(&bytes_of(&operand.numbers.borrow()), &mut bytes));
-                result.numbers.replace(numbers_of(&bytes));
+                ToyLoan { operand: memory(operand), result: memory(result) }
             }
-            Places::One(both) => {
-                let mut bytes = bytes_of(&both.numbers.borrow());
-                work(Buffers::One(&mut bytes));
-                both.numbers.replace(numbers_of(&bytes));
-            }
-        }
+            Places::One(both) => ToyLoan { operand: memory(both), result: memory(both) },
+        })
+    }
+
+    fn settle(&mut self, _loan: ToyLoan, _written: Option<&mut Toy>) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -282,7 +297,14 @@ struct Nobody;
 impl Peers for Nobody {
     fn begin(&mut self, _tag: u64) {}
     fn end(&mut self, _tag: u64, _well: bool) {}
-    fn poll(&mut self) {}
+
+    fn poll(&mut self) -> bool {
+        false
+    }
+
+    fn has_come(&self, _tag: u64) -> bool {
+        false
+    }
 
     fn push(
         &mut self,
@@ -304,7 +326,7 @@ impl Peers for Nobody {
 
     fn release(&mut self, _peer: u32, _stream: Stream, _bytes: usize) {}
 
-    fn wait(&mut self, _from: Option<u32>, _to: Option<u32>) -> bool {
+    fn clear(&mut self, _peer: u32, _stream: Stream) -> bool {
         false
     }
 }
@@ -320,7 +342,7 @@ fn words(instructions: &[Instruction<'_>]) -> Vec<u32> {
 fn run(machine: &mut Machine<ToyEngine>, instructions: &[Instruction<'_>]) -> Vec<Answer> {
     let words = words(instructions);
     let mut answers = Answers::default();
-    assert_eq!(machine.run(&words, &mut answers, &mut Nobody), Ok(words.len()));
+    assert_eq!(machine.run(&words, &mut answers, &mut Lane::new(Nobody)), Ok(words.len()));
     answers.0
 }
 

@@ -35,6 +35,11 @@ impl Callers {
         self.expected.insert(peer, secret);
     }
 
+    /// Whether anybody announced has not come.
+    pub fn is_expecting(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
     /// Those who have come and are who they should be.
     pub fn arrived(&mut self) -> Vec<(u32, TcpStream)> {
         if self.expected.is_empty() {

@@ -3,8 +3,8 @@
 use super::piece::Head;
 use super::slab::SlabLink;
 use super::tcp::TcpLink;
+use gt_transport::Parked;
 use gt_worker::Front;
-use std::time::Duration;
 
 #[derive(Debug)]
 pub enum Link {
@@ -43,7 +43,7 @@ impl Link {
         either!(self, current())
     }
 
-    /// Gives up bytes of the first piece, and the piece with its last.
+    /// Gives up bytes of the first piece, and the piece with its last; a failure as a whole.
     pub fn release(&mut self, bytes: usize) {
         either!(self, release(bytes));
     }
@@ -62,11 +62,21 @@ impl Link {
         either!(self, push(head, ready, fill))
     }
 
-    pub fn wait_for_piece(&mut self, limit: Duration) {
-        either!(self, wait_for_piece(limit));
+    /// Whether there is room, for the first time since there was none for a piece.
+    pub fn has_room_again(&mut self) -> bool {
+        either!(self, has_room_again())
     }
 
-    pub fn wait_for_room(&mut self, limit: Duration) {
-        either!(self, wait_for_room(limit));
+    /// First half of a sleep: says where a piece that comes, or room if that is wanted, will be noticed; false where there
+    /// is one already.
+    pub fn park(&mut self, wants_room: bool, words: &mut Vec<Parked>) -> bool {
+        either!(self, park(wants_room, words))
+    }
+
+    /// Second half.
+    pub fn unpark(&mut self) {
+        if let Self::Slab(link) = self {
+            link.unpark();
+        }
     }
 }

@@ -66,10 +66,10 @@ impl Kept {
         }
     }
 
-    /// Gives up bytes; true if none are left.
+    /// Gives up bytes, or a failure; true if nothing is left.
     pub fn release(&mut self, bytes: usize) -> bool {
         self.read += bytes;
-        self.part.as_ref().is_ok_and(|all| self.read >= all.len())
+        self.part.as_ref().map_or(true, |all| self.read >= all.len())
     }
 }
 

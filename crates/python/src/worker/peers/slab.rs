@@ -1,10 +1,9 @@
 //! The way to another worker of this host: a slab each way.
 
 use super::piece::{self, Head};
-use gt_transport::{PIECE_BYTES_MAX, SlabReader, SlabWriter};
+use gt_transport::{PIECE_BYTES_MAX, Parked, SlabReader, SlabWriter};
 use gt_worker::{Cause, Front};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 #[derive(Debug)]
 pub struct SlabLink {
@@ -15,6 +14,8 @@ pub struct SlabLink {
     /// The failure that the first piece is.
     failure: Option<Cause>,
     broken: bool,
+    /// There was no room for the last piece.
+    is_full: bool,
 }
 
 impl SlabLink {
@@ -23,7 +24,7 @@ impl SlabLink {
         let mut descriptors = descriptors.into_iter();
         let to = SlabWriter::new(descriptors.next()?).ok()?;
         let from = SlabReader::new(descriptors.next()?).ok()?;
-        Some(Self { to, from, read: 0, failure: None, broken: false })
+        Some(Self { to, from, read: 0, failure: None, broken: false, is_full: false })
     }
 
     /// The other side does what no worker does; nothing is to be expected from it.
@@ -34,11 +35,15 @@ impl SlabLink {
     /// Looks what has come.
     pub fn refresh(&mut self) {
         self.from.refresh();
+        self.look_for_failure();
+        self.broken |= self.from.front().is_some() && self.front().is_none();
+    }
+
+    fn look_for_failure(&mut self) {
         self.failure = match self.front() {
             Some((head, bytes)) if head.is_failure => Some(piece::cause(bytes)),
             Some(_) | None => None,
         };
-        self.broken |= self.from.front().is_some() && self.front().is_none();
     }
 
     /// The first piece, or what is left of it.
@@ -56,18 +61,20 @@ impl SlabLink {
         Some((head, Front::Bytes { total: head.total, bytes }))
     }
 
-    /// Gives up bytes of the first piece, and the piece with its last.
+    /// Gives up bytes of the first piece, and the piece with its last; a failure as a whole.
     pub fn release(&mut self, bytes: usize) {
         self.read += bytes;
-        if self.from.front().is_some_and(|piece| piece.bytes.len() <= self.read) {
+        if self.failure.is_some()
+            || self.from.front().is_some_and(|piece| piece.bytes.len() <= self.read)
+        {
             self.release_all();
         }
     }
 
     pub fn release_all(&mut self) {
         self.read = 0;
-        self.failure = None;
         self.from.release();
+        self.look_for_failure();
     }
 
     /// Sends a piece of at most `ready` bytes; how many, if there is room.
@@ -78,15 +85,31 @@ impl SlabLink {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {
         let length = ready.min(PIECE_BYTES_MAX);
-        fill(self.to.slot()?.get_mut(..length)?);
+        let slot = self.to.slot();
+        self.is_full = slot.is_none();
+        fill(slot?.get_mut(..length)?);
         self.to.publish(&head.words(), length).then_some(length)
     }
 
-    pub fn wait_for_piece(&mut self, limit: Duration) {
-        self.from.wait(Duration::ZERO, limit);
+    pub fn has_room_again(&mut self) -> bool {
+        let has_room = self.is_full && self.to.slot().is_some();
+        self.is_full &= !has_room;
+        has_room
     }
 
-    pub fn wait_for_room(&mut self, limit: Duration) {
-        self.to.wait(Duration::ZERO, limit);
+    pub fn park(&mut self, wants_room: bool, words: &mut Vec<Parked>) -> bool {
+        if !self.from.park() || (wants_room && !self.to.park()) {
+            return false;
+        }
+        words.push(self.from.parked());
+        if wants_room {
+            words.push(self.to.parked());
+        }
+        true
+    }
+
+    pub fn unpark(&mut self) {
+        self.from.unpark();
+        self.to.unpark();
     }
 }

@@ -6,13 +6,13 @@
 
 use super::piece::{self, Head};
 use gt_protocol::handshake::Secret;
-use gt_transport::{HEAD_WORDS, PIECE_BYTES_MAX};
+use gt_transport::{Bell, HEAD_WORDS, PIECE_BYTES_MAX, Parked};
 use gt_worker::{Cause, Front};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
 /// Pieces on the way between the worker and a thread of the link, each direction: 1 MiB, as a slab holds. More lie in the
@@ -20,8 +20,6 @@ use std::time::Duration;
 const QUEUE_PIECES: usize = 16;
 /// A host that does not answer is not there.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// A full queue is looked at again after so long; a piece takes 50 us at 10 Gbit/s.
-const ROOM_NAP: Duration = Duration::from_micros(50);
 /// First bytes of a connection between workers.
 const MAGIC: [u8; 4] = *b"GTd\x01";
 /// Magic, index, secret.
@@ -45,6 +43,10 @@ pub struct TcpLink {
     read: usize,
     failure: Option<Cause>,
     closed: bool,
+    /// There was no room for the last piece.
+    is_full: bool,
+    /// Whether who sleeps has been told of the end.
+    told_closed: bool,
 }
 
 /// Calls another worker and shows the secret.
@@ -67,7 +69,7 @@ pub fn caller(bytes: &[u8; CALL_BYTES]) -> Option<(u32, Secret)> {
 
 impl TcpLink {
     /// Starts the threads of a connection that both sides have agreed on.
-    pub fn new(stream: TcpStream) -> io::Result<Self> {
+    pub fn new(stream: TcpStream, bell: &Bell) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         // A host that loses its power closes nothing: the kernel asks for it.
@@ -79,10 +81,16 @@ impl TcpLink {
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let under_way = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&under_way);
-        named("gt-data-out").spawn(move || write_all(stream, &outward, &counted))?;
-        named("gt-data-in").spawn(move || read_all(reading, &inward))?;
+        let (out_bell, in_bell) = (bell.clone(), bell.clone());
+        named("gt-data-out").spawn(move || write_all(stream, &outward, &counted, &out_bell))?;
+        named("gt-data-in").spawn(move || {
+            read_all(reading, &inward, &in_bell);
+            drop(inward);
+            in_bell.ring();
+        })?;
         let (first, failure) = (None, None);
-        Ok(Self { to, from, under_way, first, read: 0, failure, closed: false })
+        let (closed, is_full, told_closed) = (false, false, false);
+        Ok(Self { to, from, under_way, first, read: 0, failure, closed, is_full, told_closed })
     }
 
     pub fn is_broken(&self) -> bool {
@@ -119,7 +127,8 @@ impl TcpLink {
 
     pub fn release(&mut self, bytes: usize) {
         self.read += bytes;
-        if self.first.as_ref().is_some_and(|first| first.bytes.len() <= self.read) {
+        let is_read = |first: &Arrived| first.head.is_failure || first.bytes.len() <= self.read;
+        if self.first.as_ref().is_some_and(is_read) {
             self.release_all();
         }
     }
@@ -137,7 +146,8 @@ impl TcpLink {
         ready: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {
-        if self.under_way.load(Ordering::Acquire) >= QUEUE_PIECES {
+        self.is_full = self.under_way.load(Ordering::Acquire) >= QUEUE_PIECES;
+        if self.is_full {
             return None;
         }
         let length = ready.min(PIECE_BYTES_MAX);
@@ -154,28 +164,34 @@ impl TcpLink {
         Some(length)
     }
 
-    pub fn wait_for_piece(&mut self, limit: Duration) {
-        if self.first.is_none() {
-            match self.from.recv_timeout(limit) {
-                Ok(arrived) => self.take(arrived),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => self.closed = true,
-            }
-        }
+    pub fn has_room_again(&mut self) -> bool {
+        let has_room = self.is_full && self.under_way.load(Ordering::Acquire) < QUEUE_PIECES;
+        self.is_full &= !has_room;
+        has_room
     }
 
-    pub fn wait_for_room(&mut self, limit: Duration) {
-        if self.under_way.load(Ordering::Acquire) >= QUEUE_PIECES {
-            std::thread::sleep(ROOM_NAP.min(limit));
-        }
+    /// The bell tells of either: it is parked already.
+    pub fn park(&mut self, wants_room: bool, _words: &mut Vec<Parked>) -> bool {
+        let had_piece = self.first.is_some();
+        self.refresh();
+        let has_news = (self.first.is_some() && !had_piece) || (self.closed && !self.told_closed);
+        self.told_closed |= self.closed;
+        let has_room = self.under_way.load(Ordering::Acquire) < QUEUE_PIECES;
+        !(has_news || (wants_room && has_room))
     }
 }
 
 /// Ends with the link, or with the connection.
-fn write_all(mut stream: TcpStream, pieces: &Receiver<Vec<u8>>, under_way: &AtomicUsize) {
+fn write_all(
+    mut stream: TcpStream,
+    pieces: &Receiver<Vec<u8>>,
+    under_way: &AtomicUsize,
+    bell: &Bell,
+) {
     while let Ok(piece) = pieces.recv() {
         let written = stream.write_all(&piece);
         under_way.fetch_sub(1, Ordering::AcqRel);
+        bell.ring();
         if written.is_err() {
             break;
         }
@@ -185,12 +201,13 @@ fn write_all(mut stream: TcpStream, pieces: &Receiver<Vec<u8>>, under_way: &Atom
 }
 
 /// Ends with the connection, or with a piece that no worker sends.
-fn read_all(stream: TcpStream, pieces: &SyncSender<Arrived>) {
+fn read_all(stream: TcpStream, pieces: &SyncSender<Arrived>, bell: &Bell) {
     let mut stream = io::BufReader::with_capacity(2 * PIECE_BYTES_MAX, stream);
     while let Ok(Some(arrived)) = next(&mut stream) {
         if pieces.send(arrived).is_err() {
             break;
         }
+        bell.ring();
     }
 }
 

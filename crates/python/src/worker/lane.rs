@@ -1,0 +1,358 @@
+//! The lane of a worker process: a thread without the interpreter moves large collectives on while the machine's thread
+//! computes.
+//!
+//! One of the two drives at a time, behind a lock: the machine's thread where it waits for a collective or for words, the
+//! other one where it was handed enough to be worth its waking. What both could sleep on (the other workers' slabs) says
+//! who sleeps there last, so that neither takes the other's wake-up for its own.
+
+use super::lent::Lent;
+use super::peers::WorkerPeers;
+use gt_protocol::message::Peer;
+use gt_transport::{
+    Bell, Consumer, Parked, WAIT_MAX, drain_eventfd, eventfd, sleep_on_any, yield_now,
+};
+use gt_worker::{Driver, Ended, Job, Lane, Peers, Refusal};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Polled for so long before the machine's thread sleeps: a peer is mostly a few microseconds late.
+const SPIN: Duration = Duration::from_micros(200);
+/// The same for the other thread, whose polling takes time from those that compute.
+const THREAD_SPIN: Duration = Duration::from_micros(20);
+/// The machine's side.
+#[derive(Debug)]
+pub struct WorkerLane {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    inside: Mutex<Inside>,
+    /// Wakes the thread.
+    bell: Bell,
+    /// The machine's thread drives: the other one sleeps.
+    is_driven: AtomicBool,
+    /// The machine's thread is about to take the lock: the other one, which takes it again and again, lets it.
+    is_wanted: AtomicBool,
+    /// There is enough under way to wake the thread for. Only the machine's thread uses it.
+    is_worth_it: AtomicBool,
+    /// The thread has been handed work, and has not come to its end.
+    is_handed: AtomicBool,
+    /// Jobs have ended that the machine has not taken back.
+    has_ended: AtomicBool,
+    /// The machine's thread waits for words where it cannot hear other workers.
+    is_away: AtomicBool,
+    /// Brings it back from there.
+    doorbell: OwnedFd,
+    stops: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Inside {
+    lane: Lane<WorkerPeers, Lent>,
+    /// Who is to be woken at the peers' words.
+    sleeper: Option<Sleeper>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sleeper {
+    Machine,
+    Thread,
+}
+
+impl Inside {
+    /// First half of a sleep, as in [`WorkerPeers::park`].
+    fn park(&mut self, sleeper: Sleeper, words: &mut Vec<Parked>) -> Option<Duration> {
+        let rooms: Vec<u32> = self.lane.awaited_rooms().collect();
+        self.sleeper = Some(sleeper);
+        let limit = self.lane.peers_mut().park(&rooms, words);
+        if limit.is_none() {
+            self.unpark(sleeper);
+        }
+        limit
+    }
+
+    /// Second half; without effect if the other one sleeps there by now.
+    fn unpark(&mut self, sleeper: Sleeper) {
+        if self.sleeper == Some(sleeper) {
+            self.lane.peers_mut().unpark();
+            self.sleeper = None;
+        }
+    }
+}
+
+impl WorkerLane {
+    pub fn new(peers: WorkerPeers) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            inside: Mutex::new(Inside { lane: Lane::new(peers), sleeper: None }),
+            bell: Bell::default(),
+            is_driven: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(false),
+            is_worth_it: AtomicBool::new(false),
+            is_handed: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            is_away: AtomicBool::new(false),
+            doorbell: eventfd().map_err(io::Error::other)?,
+            stops: AtomicBool::new(false),
+        });
+        let threads = Arc::clone(&shared);
+        let builder = std::thread::Builder::new().name("gt-lane".to_owned());
+        let thread = builder.spawn(move || threads.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Waits until the ring has words or a job has ended, and keeps up with the other workers meanwhile. May return early.
+    pub fn wait_for_words(&mut self, ring: &mut Consumer) {
+        let shared = &*self.shared;
+        let mut inside = shared.drive();
+        let mut words: Vec<Parked> = Vec::new();
+        let mut since: Option<Instant> = None;
+        while ring.available() == 0 && !ring.is_corrupt() && !inside.lane.has_ended() {
+            if inside.lane.pass() {
+                since = None;
+                continue;
+            }
+            let start = *since.get_or_insert_with(Instant::now);
+            if inside.lane.is_busy() && start.elapsed() < SPIN {
+                yield_now();
+                continue;
+            }
+            if inside.lane.pass_over_all() {
+                continue;
+            }
+            words.clear();
+            let Some(limit) = inside.park(Sleeper::Machine, &mut words) else { continue };
+            let mut woken = true;
+            if ring.park_on_futex() {
+                let of_peers = words.iter().map(Parked::sleeping);
+                let sleeping: Vec<_> = std::iter::once(ring.sleeping()).chain(of_peers).collect();
+                woken = sleep_on_any(&sleeping, limit);
+                ring.park_end();
+            }
+            inside.unpark(Sleeper::Machine);
+            if !woken {
+                break; // The time is over, or there is a signal.
+            }
+        }
+        shared.yield_the_drive(inside);
+    }
+
+    /// Waits until a descriptor can be read or a job has ended, while the thread keeps up with the other workers.
+    pub fn wait_for(&mut self, descriptor: impl AsFd) -> io::Result<bool> {
+        let shared = &*self.shared;
+        shared.is_away.store(true, Ordering::SeqCst);
+        shared.is_handed.store(true, Ordering::SeqCst);
+        shared.bell.ring();
+        let mut words = false;
+        // Either the thread sees that we are away, or we that there is something.
+        if !shared.has_ended.load(Ordering::SeqCst) {
+            let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+            let mut polled = [readable(descriptor.as_fd()), readable(shared.doorbell.as_fd())];
+            match poll(&mut polled, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            words = polled.first().is_some_and(|polled| !polled.revents().is_empty());
+        }
+        shared.is_away.store(false, Ordering::SeqCst);
+        drain_eventfd(shared.doorbell.as_fd()).map_err(io::Error::other)?;
+        Ok(words)
+    }
+}
+
+impl Drop for WorkerLane {
+    fn drop(&mut self) {
+        self.shared.stops.store(true, Ordering::SeqCst);
+        self.shared.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            // What it may have said is on standard error already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Driver<Lent> for WorkerLane {
+    fn introduce(&mut self, peer: &Peer<'_>) {
+        self.shared.inside().lane.peers_mut().introduce(peer);
+    }
+
+    fn submit(&mut self, job: Job<Lent>) -> Option<Ended<Lent>> {
+        let mut inside = self.shared.inside();
+        let ended = inside.lane.submit(job);
+        // What comes next may wait for it: nobody is woken before it is known that it does not.
+        self.shared.keep(inside);
+        ended
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        let mut inside = self.shared.inside();
+        inside.lane.refuse(refusal);
+        self.shared.keep(inside);
+        self.shared.hand_over();
+    }
+
+    fn compute(&mut self) {
+        self.shared.hand_over();
+    }
+
+    fn ended(&mut self) -> Option<Ended<Lent>> {
+        let shared = &*self.shared;
+        let has_ended = shared.has_ended.load(Ordering::Acquire);
+        if !has_ended && shared.is_handed.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut inside = shared.inside();
+        if !has_ended {
+            inside.lane.pass();
+        }
+        let ended = inside.lane.take_ended();
+        shared.has_ended.store(inside.lane.has_ended(), Ordering::Release);
+        ended
+    }
+
+    fn wait(&mut self, ticket: u64) -> bool {
+        let shared = &*self.shared;
+        let mut inside = shared.drive();
+        let mut words: Vec<Parked> = Vec::new();
+        let mut since: Option<Instant> = None;
+        while !inside.lane.is_over(ticket) {
+            if inside.lane.pass() {
+                since = None;
+                continue;
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() < SPIN {
+                yield_now();
+                continue;
+            }
+            if inside.lane.pass_over_all() {
+                continue;
+            }
+            words.clear();
+            if let Some(limit) = inside.park(Sleeper::Machine, &mut words) {
+                let sleeping: Vec<_> = words.iter().map(Parked::sleeping).collect();
+                sleep_on_any(&sleeping, limit);
+                inside.unpark(Sleeper::Machine);
+            }
+        }
+        shared.yield_the_drive(inside);
+        true
+    }
+}
+
+impl Shared {
+    /// For the machine's thread.
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.is_wanted.store(true, Ordering::SeqCst);
+        let inside = self.locked();
+        self.is_wanted.store(false, Ordering::SeqCst);
+        inside
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Inside> {
+        // A thread that has panicked leaves a lane that nobody understands, and other workers that wait for us.
+        self.inside.lock().unwrap_or_else(|_| std::process::abort())
+    }
+
+    /// The machine's thread drives from here on.
+    fn drive(&self) -> MutexGuard<'_, Inside> {
+        self.is_driven.store(true, Ordering::SeqCst);
+        let mut inside = self.inside();
+        // What comes from now on need not wake the thread.
+        inside.unpark(Sleeper::Thread);
+        inside
+    }
+
+    fn yield_the_drive(&self, inside: MutexGuard<'_, Inside>) {
+        self.has_ended.store(inside.lane.has_ended(), Ordering::Release);
+        self.is_driven.store(false, Ordering::SeqCst);
+        self.keep(inside);
+    }
+
+    /// The machine's thread looks after the jobs itself, for now.
+    fn keep(&self, inside: MutexGuard<'_, Inside>) {
+        self.is_worth_it.store(inside.lane.is_worth_waking_for(), Ordering::Relaxed);
+        self.is_handed.store(false, Ordering::SeqCst);
+    }
+
+    /// Wakes the thread if there is enough to do for it.
+    fn hand_over(&self) {
+        if self.is_worth_it.load(Ordering::Relaxed) && !self.is_handed.load(Ordering::Relaxed) {
+            self.is_handed.store(true, Ordering::SeqCst);
+            self.bell.ring();
+        }
+    }
+
+    /// The thread.
+    fn run(&self) {
+        let mut words: Vec<Parked> = Vec::new();
+        let mut since: Option<Instant> = None;
+        while !self.stops.load(Ordering::SeqCst) {
+            if self.is_driven.load(Ordering::SeqCst) {
+                self.bell.park();
+                self.sleep(&[], WAIT_MAX, || self.is_driven.load(Ordering::SeqCst));
+                continue;
+            }
+            if self.is_wanted.load(Ordering::SeqCst) {
+                yield_now();
+                continue;
+            }
+            let mut inside = self.locked();
+            let moved = inside.lane.pass();
+            self.tell(&inside);
+            if moved {
+                since = None;
+                continue;
+            }
+            if !inside.lane.is_busy() && !self.is_away.load(Ordering::SeqCst) {
+                self.is_handed.store(false, Ordering::SeqCst);
+                // Before anybody can hand something over, who would otherwise ring in vain.
+                self.bell.park();
+                drop(inside);
+                self.sleep(&[], WAIT_MAX, || !self.is_away.load(Ordering::SeqCst));
+                continue;
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() < THREAD_SPIN {
+                drop(inside);
+                yield_now();
+                continue;
+            }
+            if inside.lane.pass_over_all() {
+                continue;
+            }
+            words.clear();
+            if let Some(limit) = inside.park(Sleeper::Thread, &mut words) {
+                self.bell.park();
+                drop(inside);
+                self.sleep(&words, limit, || true);
+                self.locked().unpark(Sleeper::Thread);
+                since = None;
+            }
+        }
+    }
+
+    /// Lets the machine's thread know of jobs that have ended.
+    fn tell(&self, inside: &Inside) {
+        let is_new = inside.lane.has_ended() && !self.has_ended.swap(true, Ordering::SeqCst);
+        if is_new && self.is_away.load(Ordering::SeqCst) {
+            // A bell that cannot be rung any more rings already.
+            let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Sleeps until the bell is rung, or something comes at one of the words, if there is still a reason to. The bell is
+    /// parked: whoever has rung it since ends the sleep at once.
+    fn sleep(&self, words: &[Parked], limit: Duration, still: impl Fn() -> bool) {
+        let bell = self.bell.parked();
+        let sleeping: Vec<_> = std::iter::once(&bell).chain(words).map(Parked::sleeping).collect();
+        if still() && !self.stops.load(Ordering::SeqCst) {
+            sleep_on_any(&sleeping, limit);
+        }
+        self.bell.unpark();
+    }
+}

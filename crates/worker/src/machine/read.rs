@@ -1,0 +1,66 @@
+//! Answers to reads.
+
+use super::{Machine, Replies, first_value, unsigned};
+use crate::table::NoValue;
+use crate::{Engine, Fault};
+use gt_protocol::Instruction;
+use gt_protocol::message::{FailureClass, Message, REPLY_BYTES_MAX, Reply};
+
+impl<E: Engine> Machine<E> {
+    pub(super) fn read(
+        &mut self,
+        instruction: &Instruction<'_>,
+        replies: &mut impl Replies,
+    ) -> Result<(), NoValue> {
+        let id = first_value(instruction)?;
+        let request = unsigned(instruction, "request")?;
+        let start = unsigned(instruction, "start")?;
+        let total = unsigned(instruction, "count")?;
+        let held = self.table.held(id)?;
+        let meta = held.meta;
+        let elements = u64::try_from(meta.elements()).unwrap_or(0);
+        if start.checked_add(total).is_none_or(|end| end > elements) {
+            let text = format!("read of {total} elements from {start} on of a {meta}");
+            return Err(Fault::protocol(text).into());
+        }
+        let answer = Reply {
+            request,
+            start,
+            count: 0,
+            total,
+            dtype: meta.dtype,
+            dims: meta.dims,
+            bytes: &[],
+        };
+        let mut length = 0;
+        self.engine.with_bytes(&held.value, &mut |bytes| {
+            length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            if length == meta.bytes() {
+                answer_in_pieces(&answer, bytes, replies);
+            }
+        })?;
+        if length != meta.bytes() {
+            let text = format!("a {meta} of {length} bytes");
+            return Err(Fault::new(FailureClass::Internal, text).into());
+        }
+        Ok(())
+    }
+}
+
+fn answer_in_pieces(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies) {
+    let size = answer.dtype.size();
+    let byte = |element: u64| usize::try_from(element.saturating_mul(size)).unwrap_or(usize::MAX);
+    let wanted = bytes.get(byte(answer.start)..byte(answer.start + answer.total));
+    let wanted = wanted.unwrap_or_default();
+    if wanted.is_empty() {
+        replies.send(&Message::Reply(*answer));
+        return;
+    }
+    let mut start = answer.start;
+    // REPLY_BYTES_MAX is a multiple of every element's size.
+    for piece in wanted.chunks(REPLY_BYTES_MAX) {
+        let count = u64::try_from(piece.len()).unwrap_or(0) / size;
+        replies.send(&Message::Reply(Reply { start, count, bytes: piece, ..*answer }));
+        start += count;
+    }
+}

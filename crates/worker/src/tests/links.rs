@@ -1,0 +1,289 @@
+//! Workers side by side, with ways between them that hold little and keep their order.
+
+use super::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Bytes of a piece, and pieces on the way from one worker to another: so few that every way is full all the time.
+const PIECE_BYTES: usize = 24;
+const PIECES_MAX: usize = 2;
+
+#[derive(Clone, Debug)]
+struct Piece {
+    stream: Stream,
+    total: u64,
+    part: Result<Vec<u8>, Cause>,
+    read: usize,
+}
+
+impl Piece {
+    fn front(&self) -> Front<'_> {
+        match &self.part {
+            Ok(bytes) => Front::Bytes { total: self.total, bytes: &bytes[self.read..] },
+            Err(cause) => Front::Failure(cause),
+        }
+    }
+
+    /// True if nothing is left.
+    fn release(&mut self, bytes: usize) -> bool {
+        self.read += bytes;
+        self.part.as_ref().map_or(true, |all| self.read == all.len())
+    }
+}
+
+/// What all workers share: the ways, by sender and receiver, and who is gone.
+#[derive(Debug, Default)]
+struct Between {
+    ways: BTreeMap<(u32, u32), VecDeque<Piece>>,
+    gone: BTreeSet<u32>,
+}
+
+/// A worker's ends of the ways. A piece of an instruction that is under way stands at the front of its way until it is
+/// taken, and everything behind it waits.
+#[derive(Debug)]
+pub struct Links {
+    index: u32,
+    between: Rc<RefCell<Between>>,
+    heads: BTreeMap<u32, Piece>,
+    kept: BTreeMap<(u32, Stream), VecDeque<Piece>>,
+    active: BTreeSet<u64>,
+    ended: BTreeSet<u64>,
+    /// Who had no room for a piece since.
+    refused: RefCell<BTreeSet<u32>>,
+    gone_seen: usize,
+}
+
+impl Links {
+    fn put(&self, peer: u32, piece: Piece) -> Result<bool, PeerLost> {
+        let between = &mut *self.between.borrow_mut();
+        if between.gone.contains(&peer) {
+            return Err(PeerLost(peer));
+        }
+        let way = between.ways.entry((self.index, peer)).or_default();
+        let room = way.len() < PIECES_MAX;
+        if room {
+            way.push_back(piece);
+        } else {
+            self.refused.borrow_mut().insert(peer);
+        }
+        Ok(room)
+    }
+
+    /// The front of the way from a worker comes into view.
+    fn advance(&mut self, peer: u32) {
+        if !self.heads.contains_key(&peer)
+            && let Some(way) = self.between.borrow_mut().ways.get_mut(&(peer, self.index))
+            && let Some(piece) = way.pop_front()
+        {
+            self.heads.insert(peer, piece);
+        }
+    }
+
+    fn keep(&mut self, peer: u32) {
+        let piece = self.heads.remove(&peer).unwrap();
+        self.kept.entry((peer, piece.stream)).or_default().push_back(piece);
+        self.advance(peer);
+    }
+}
+
+impl Peers for Links {
+    fn begin(&mut self, tag: u64) {
+        assert!(self.active.insert(tag), "{tag} begins twice");
+    }
+
+    fn end(&mut self, tag: u64, well: bool) {
+        assert!(self.active.remove(&tag), "{tag} ends and has not begun");
+        if well {
+            let is_left = |stream: &Stream| stream.tag == tag;
+            assert!(!self.kept.keys().any(|(_, stream)| is_left(stream)), "{tag} is not taken");
+        } else {
+            self.ended.insert(tag);
+            self.kept.retain(|(_, stream), _| stream.tag != tag);
+        }
+    }
+
+    fn poll(&mut self) -> bool {
+        let senders: Vec<u32> = self.between.borrow().ways.keys().map(|&(from, _)| from).collect();
+        for peer in senders {
+            self.advance(peer);
+            while let Some(head) = self.heads.get(&peer) {
+                if self.active.contains(&head.stream.tag) {
+                    break;
+                }
+                if self.ended.contains(&head.stream.tag) {
+                    self.heads.remove(&peer);
+                    self.advance(peer);
+                } else {
+                    self.keep(peer);
+                }
+            }
+        }
+        let between = self.between.borrow();
+        let full = |peer: u32| {
+            between.ways.get(&(self.index, peer)).is_some_and(|way| way.len() >= PIECES_MAX)
+        };
+        let refused = self.refused.replace(BTreeSet::new());
+        let (still, room): (BTreeSet<u32>, BTreeSet<u32>) =
+            refused.into_iter().partition(|&peer| full(peer));
+        let is_news = !room.is_empty() || between.gone.len() != self.gone_seen;
+        self.refused.replace(still);
+        self.gone_seen = between.gone.len();
+        is_news
+    }
+
+    fn has_come(&self, tag: u64) -> bool {
+        self.heads.values().any(|head| head.stream.tag == tag)
+    }
+
+    fn push(
+        &mut self,
+        peer: u32,
+        stream: Stream,
+        progress: Progress,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Option<usize>, PeerLost> {
+        let length = PIECE_BYTES.min(progress.to - progress.from);
+        let mut bytes = vec![0; length];
+        fill(&mut bytes);
+        let total = u64::try_from(progress.total).unwrap();
+        let piece = Piece { stream, total, part: Ok(bytes), read: 0 };
+        Ok(self.put(peer, piece)?.then_some(length))
+    }
+
+    fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost> {
+        self.put(peer, Piece { stream, total: 0, part: Err(cause.clone()), read: 0 })
+    }
+
+    fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
+        if let Some(piece) = self.kept.get(&(peer, stream)).and_then(VecDeque::front) {
+            return Ok(piece.front());
+        }
+        match self.heads.get(&peer) {
+            Some(head) if head.stream == stream => Ok(head.front()),
+            _ if self.between.borrow().gone.contains(&peer) => Err(PeerLost(peer)),
+            _ => Ok(Front::Nothing),
+        }
+    }
+
+    fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
+        if let Some(pieces) = self.kept.get_mut(&(peer, stream)) {
+            if pieces.front_mut().unwrap().release(bytes) {
+                pieces.pop_front();
+            }
+            if pieces.is_empty() {
+                self.kept.remove(&(peer, stream));
+            }
+        } else if self.heads.get_mut(&peer).unwrap().release(bytes) {
+            self.heads.remove(&peer);
+            self.advance(peer);
+        }
+    }
+
+    fn clear(&mut self, peer: u32, stream: Stream) -> bool {
+        let mut moved = false;
+        while self.heads.get(&peer).is_some_and(|head| head.stream != stream)
+            && !self.kept.contains_key(&(peer, stream))
+        {
+            self.keep(peer);
+            moved = true;
+        }
+        moved
+    }
+}
+
+/// A worker with words before it.
+pub struct Worker {
+    pub machine: Machine<ToyEngine>,
+    pub lane: Lane<Links, ToyLoan>,
+    pub allocations: Rc<Cell<usize>>,
+    words: Vec<u32>,
+    answers: Answers,
+}
+
+impl Worker {
+    pub fn is_sent(&mut self, instructions: &[Instruction<'_>]) {
+        self.words.extend(words(instructions));
+    }
+
+    pub fn are_sent_words(&mut self, words: &[u32]) {
+        self.words.extend(words);
+    }
+
+    /// Goes as far as it can without the others; true if it got anywhere.
+    pub fn go(&mut self) -> bool {
+        let mut moved = false;
+        while self.lane.pass() || self.lane.pass_over_all() {
+            moved = true;
+        }
+        let done = self.machine.run(&self.words, &mut self.answers, &mut self.lane).unwrap();
+        self.words.drain(..done);
+        self.machine.catch_up(&mut self.answers, &mut self.lane);
+        moved || done > 0
+    }
+
+    /// Whether an instruction waits for something.
+    pub const fn waits(&self) -> bool {
+        !self.words.is_empty()
+    }
+
+    /// The answers since the last call.
+    pub fn answers(&mut self) -> Vec<Answer> {
+        std::mem::take(&mut self.answers.0)
+    }
+
+    /// Is no more, as far as the others can see.
+    pub fn leaves(&self) {
+        let links = self.lane.peers();
+        let between = &mut *links.between.borrow_mut();
+        between.gone.insert(links.index);
+        between.ways.retain(|&(_, to), _| to != links.index);
+    }
+
+    /// Pieces on their way to it.
+    pub fn pieces_on_the_way(&self) -> usize {
+        let links = self.lane.peers();
+        let between = links.between.borrow();
+        let to_it = between.ways.iter().filter(|((_, to), _)| *to == links.index);
+        to_it.map(|(_, way)| way.len()).sum::<usize>() + links.heads.len()
+    }
+}
+
+pub fn workers(count: u32) -> Vec<Worker> {
+    let between = Rc::<RefCell<Between>>::default();
+    let worker = |index| {
+        let links = Links {
+            index,
+            between: Rc::clone(&between),
+            heads: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            active: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            refused: RefCell::default(),
+            gone_seen: 0,
+        };
+        let allocations = Rc::new(Cell::new(0));
+        let engine = ToyEngine { allocations: Rc::clone(&allocations), never_in_place: false };
+        let mut machine = Machine::new(engine);
+        machine.set_index(index);
+        let (words, answers) = (Vec::new(), Answers::default());
+        Worker { machine, lane: Lane::new(links), allocations, words, answers }
+    };
+    (0..count).map(worker).collect()
+}
+
+/// All go on until nobody gets any further.
+pub fn settle(workers: &mut [Worker]) {
+    while workers.iter_mut().any(Worker::go) {}
+}
+
+/// Runs one program a worker to its end and returns their answers.
+pub fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
+    let mut all = workers(u32::try_from(programs.len()).unwrap());
+    for (worker, program) in all.iter_mut().zip(programs) {
+        worker.is_sent(program);
+    }
+    settle(&mut all);
+    for worker in &all {
+        assert!(!worker.waits() && !worker.lane.is_busy(), "stuck");
+    }
+    all.iter_mut().map(Worker::answers).collect()
+}

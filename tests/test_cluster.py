@@ -80,7 +80,7 @@ def test_two_workers_with_torch() -> None:
 def test_what_a_killed_client_held_is_freed(connected: Cluster) -> None:
     before = bytes_held()
     loop = TRAIN.format(seed=5, steps=3) + "\nwhile True: classifier.losses(gt, 5, 3)"
-    victim = connected.client(f"x = gt.arange({LARGE})\n{loop}")
+    victim = connected.client(f"x = gt.zeros({LARGE}) + 1\n{loop}")
     other = connected.client(TRAIN.format(seed=6, steps=STEPS))
     mine = gt.arange(10)
     first_line(victim)

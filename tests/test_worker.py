@@ -10,6 +10,7 @@ import functools
 import itertools
 import os
 import pathlib
+import signal
 import struct
 import subprocess
 import sys
@@ -399,9 +400,13 @@ def test_a_worker_answers_while_it_sends(workers: list[Worker]) -> None:
     first, second = workers
     large = 2_000_000
     send = op("send", (), (0,), (1, 31))
-    first.write(full(0, (large,), 2.0), send, op("free", (), (0,)), full(0, (2,), 5.0))
-    first.write(op("add", (1,), (0, 0)), read(1, 2, 4))
-    assert first.answers(1)[0].floats == [10.0, 10.0]
+    second.process.send_signal(signal.SIGSTOP)
+    try:
+        first.write(full(0, (large,), 2.0), send, op("free", (), (0,)), full(0, (2,), 5.0))
+        first.write(op("add", (1,), (0, 0)), read(1, 2, 4))
+        assert first.answers(1)[0].floats == [10.0, 10.0]
+    finally:
+        second.process.send_signal(signal.SIGCONT)
     f32 = kernels.DTYPES.index(torch.float32)
     second.write(op("receive", (0,), (), (0, 31, (large,), f32)), op("read", (), (0,), (9, 7, 2)))
     assert second.answers(1)[0].floats == [2.0, 2.0]

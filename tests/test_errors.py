@@ -402,6 +402,13 @@ def test_of_a_lost_worker_the_users_own_operator_and_line_are_named() -> None:
     assert ended.stderr == ""
 
 
+def test_of_a_value_from_long_ago_the_line_is_still_named() -> None:
+    later = "gt.synchronize()\nfor _ in range(70_000): later = w + 1\n"
+    ended = program(LOST_WORKERS.replace("gt.synchronize()\n", later))
+    assert ended.stdout == "".join(f"  made at <string>:{line}\n" for line in (5, 6, 7, 8))
+    assert ended.stderr == ""
+
+
 CONNECTED = f"""
 def show(read):
     try: read()

@@ -54,7 +54,7 @@ impl Dispatcher {
         if let RequestKind::Read { value } = request.kind {
             let (session, number) = (request.session, request.number);
             self.requests.remove(&key);
-            let tag = self.sessions.get(&session).map_or(0, |state| state.site_of(value));
+            let tag = self.sessions.get(&session).map_or(0, |state| state.site_of_value(value));
             let failure = message::Failure {
                 session: session.0,
                 number: value,
@@ -108,12 +108,11 @@ impl Dispatcher {
                 continue;
             }
             let value = value.clone();
-            let site = state.site_of(value.number);
             let cause = Cause {
                 number: value.number,
                 class: FailureClass::WorkerLost,
                 op: Op::Receive,
-                site,
+                site: value.site,
                 text: text.to_owned(),
             };
             state.define_failed(Id::slot(slot), Failure::new(cause));

@@ -276,8 +276,8 @@ fn explanation(state: &Session, value: &Value, prices: &Prices) -> String {
         format!("layout: {}", layout(value)),
         format!("why: {}", why(state, value)),
     ];
-    if let Some(site) = state.site_kept(value.number) {
-        lines.push(format!("site: {site}"));
+    if value.site != 0 {
+        lines.push(format!("site: {}", value.site));
     }
     if let Some(note) = &value.note {
         if note.signal != 0 {

@@ -42,6 +42,8 @@ pub(crate) struct Value {
     pub meta: Meta,
     pub number: u64,
     pub output: u8,
+    /// Source position of what made it, kept with it: it may be read long after the session has forgotten its number's.
+    pub site: u32,
     pub shards: Shards,
     /// The same value once more, elsewhere or otherwise: what a neighbouring mesh has fetched already.
     pub copies: Vec<Shards>,
@@ -60,7 +62,7 @@ impl Value {
     pub fn new(meta: Meta, number: u64, output: u8, shards: Shards) -> Self {
         let (copies, wish, recipe) = (Vec::new(), None, None);
         let (note, laid) = (None, Laid::AsMade);
-        Self { meta, number, output, shards, copies, wish, recipe, note, laid }
+        Self { meta, number, output, site: 0, shards, copies, wish, recipe, note, laid }
     }
 
     /// The only worker that holds it, where it is whole there and stays there.

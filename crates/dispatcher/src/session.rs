@@ -13,7 +13,7 @@ const SLOTS_MAX: u32 = 1 << 24;
 /// How far a slot may lie above all others: clients reuse their slots, so it is the next one or, from several threads,
 /// close to it. Without it one instruction could make the table of a session 2.6 GB long.
 const SLOTS_AHEAD_MAX: u32 = 1 << 16;
-/// Source positions kept for instructions that may still fail on a worker: more than any ring holds.
+/// Source positions kept for instructions that may still fail on a worker: more than any ring holds. Values keep theirs.
 const SITES_KEPT: usize = 1 << 16;
 /// Failures kept for later reads of what they spoiled.
 const FAILURES_KEPT: usize = 1024;
@@ -80,16 +80,23 @@ impl Session {
         number
     }
 
-    /// The source position of a number that is not too long ago.
+    /// The source position of an instruction; 0, which is none, of one too long ago to be under way.
     pub fn site_of(&self, number: u64) -> u32 {
+        let age = usize::try_from(self.next_number.saturating_sub(number)).unwrap_or(usize::MAX);
         let place = usize::try_from(number).unwrap_or(0) % SITES_KEPT;
-        self.sites.get(place).copied().unwrap_or(0)
+        if age <= SITES_KEPT { self.sites.get(place).copied().unwrap_or(0) } else { 0 }
     }
 
-    /// The source position of an instruction that is not too long ago; nothing for 0, which is none.
-    pub fn site_kept(&self, number: u64) -> Option<u32> {
-        let age = usize::try_from(self.next_number.saturating_sub(number)).ok()?;
-        Some(self.site_of(number)).filter(|&site| site != 0 && age <= SITES_KEPT)
+    /// The source position of the instruction that defined a value, however long ago; 0 for none.
+    pub fn site_of_value(&self, number: u64) -> u32 {
+        let kept = self.handles.iter().find_map(|handle| match handle {
+            Handle::Live(value) => (value.number == number).then_some(value.site),
+            Handle::Failed(failure) => {
+                (failure.cause().number == number).then_some(failure.cause().site)
+            }
+            Handle::Free => None,
+        });
+        kept.unwrap_or_else(|| self.site_of(number))
     }
 
     pub fn handle(&self, slot: u32) -> &Handle {
@@ -148,8 +155,9 @@ impl Session {
         self.handles.get_mut(place)
     }
 
-    pub fn define(&mut self, slot: u32, value: Value) {
+    pub fn define(&mut self, slot: u32, mut value: Value) {
         let bytes = value.meta.bytes();
+        value.site = self.site_of(value.number);
         if let Some(handle) = self.place(slot) {
             *handle = Handle::Live(value);
             self.live_values += 1;

@@ -69,7 +69,9 @@ pub(crate) fn describe(py: Python<'_>, failed: &Failed) -> String {
     match (op, place) {
         (Some(op), Some(place)) => format!("{}\n  in `{op}`, called at {place}", failed.text),
         (Some(op), None) => format!("{}\n  in `{op}`", failed.text),
-        (None, _) => failed.text.clone(),
+        // The operator of what is long ago is not kept, the line is.
+        (None, Some(place)) => format!("{}\n  made at {place}", failed.text),
+        (None, None) => failed.text.clone(),
     }
 }
 

@@ -225,10 +225,12 @@ def test_operands_over_which_an_optimizer_writes() -> None:
 class Worker:
     """A worker process and the dispatcher's end of it."""
 
-    def __init__(self, index: int, *arguments: str) -> None:
+    def __init__(
+        self, index: int, *arguments: str, program: tuple[str, ...] = ("-m", "gt.worker")
+    ) -> None:
         self.door = _core.WorkerDoor(index)
         control = self.door.worker_fd()
-        command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-m", "gt.worker"]
+        command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", *program]
         self.process = subprocess.Popen(
             [*command, "--threads", "1", "--control-fd", str(control), *arguments],
             pass_fds=[control],

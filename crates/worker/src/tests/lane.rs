@@ -206,6 +206,8 @@ fn a_member_that_has_failed_takes_in_what_the_others_send() {
         let mut all = workers(members);
         // Worker 0 has no operand, and gets no further instruction.
         all[0].is_sent(&[all_reduce(1, 0, &group)]);
+        while all[0].go() {}
+        assert!(all[0].lane.is_busy(), "the others have still to send");
         for worker in &mut all[1..] {
             worker.is_sent(&[full(0, 3_001, 1), all_reduce(1, 0, &group)]);
             worker.is_sent(&[op(Op::Synchronize, &[], &[], &[Attr::Int(3)])]);

@@ -222,6 +222,8 @@ fn large_tensors_wait_for_their_first_use() {
         free %11
         %12 = full size=[4,4] value=5.0 dtype=f32
         read %4 request=1 start=0 count=1
+        %13 = arange start=7 end=-1048570 step=-2 dtype=f32
+        %14 = distribute %13 dim=0
     "#;
     check(program, 2, 0, &expect_file!["golden/late.txt"]);
 }

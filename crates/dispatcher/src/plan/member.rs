@@ -5,7 +5,7 @@ use super::choose::Choice;
 use super::spread::Run;
 use gt_protocol::placement::{Mesh, Pieces};
 use gt_protocol::rules::spread::Local;
-use gt_protocol::{Attr, Dims, Meta};
+use gt_protocol::{Attr, Dims, Meta, Scalar};
 use smallvec::SmallVec;
 
 /// The attributes that the member at `place` of the mesh gets.
@@ -76,6 +76,12 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs:
             if let Some(Attr::Int(value)) = attrs.get_mut(*attr) {
                 *value = value.saturating_add(factor.saturating_mul(begin(pieces, member)));
             }
+        }
+        Local::Steps { start, end, step, pieces } => {
+            let Some(Attr::Scalar(Scalar::Int(first))) = attrs.get(*start) else { return };
+            let begins = first + step * begin(pieces, member);
+            set(attrs, *start, Attr::Scalar(Scalar::Int(begins)));
+            set(attrs, *end, Attr::Scalar(Scalar::Int(begins + step * pieces.size(member))));
         }
         Local::Range { start, total, size, pieces } => {
             set(attrs, *start, Attr::Int(begin(pieces, member)));

@@ -13,6 +13,7 @@
 )]
 
 mod contract;
+mod create;
 mod edges;
 mod elementwise;
 mod entropy;
@@ -29,7 +30,7 @@ pub use rewrite::{Forced, Program, Source, Step, rewrite};
 
 use crate::placement::{Fold, Pieces, Placement, Placements};
 use crate::{Attr, Dims, Family, Meta, Op};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// What a rule knows of an operand: its metadata (none for a scalar or an absent one) and how it lies along the mesh
 /// dimension that is asked about.
@@ -63,6 +64,8 @@ pub enum Local {
     Ends { attr: usize, entry: usize, pieces: Pieces },
     /// Where the member's only interval begins is added to attribute `attr`, `factor` times.
     Shift { attr: usize, factor: i64, pieces: Pieces },
+    /// Attributes `start` and `end` bound the part of a range of whole numbers that is the member's only interval.
+    Steps { start: usize, end: usize, step: i64, pieces: Pieces },
     /// Attribute `start` is where the member's only interval begins, `total` the size of the whole dimension: indices
     /// outside of the interval count as zeros, those outside of the whole are errors.
     Range { start: usize, total: usize, size: i64, pieces: Pieces },
@@ -116,13 +119,7 @@ pub fn strategies(question: &Question<'_>) -> SmallVec<[Strategy; 4]> {
 pub fn made(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Strategy> {
     match question.op.info().family {
         Family::Random => random::made(question, dim, pieces),
-        Family::Create if question.op == Op::Full => {
-            let attr = question.op.info().attr_index("size")?;
-            let mut strategy = question.whole();
-            strategy.gives = smallvec![cut(dim, pieces)];
-            strategy.locals.push(Local::Size { attr, entry: dim, pieces: pieces.clone() });
-            Some(strategy)
-        }
+        Family::Create => create::made(question, dim, pieces),
         _ => None,
     }
 }

@@ -1,0 +1,45 @@
+//! Tensors of attributes alone, in pieces.
+
+use super::{Local, Question, Strategy, cut};
+use crate::placement::Pieces;
+use crate::{Attr, Dtype, Op, Scalar};
+use smallvec::smallvec;
+
+/// Doubles, in which ranges are computed, hold whole numbers up to here exactly.
+const EXACT_MAX: i64 = 1 << 53;
+
+pub(super) fn made(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Strategy> {
+    let local = match question.op {
+        Op::Full => {
+            let attr = question.op.info().attr_index("size")?;
+            Local::Size { attr, entry: dim, pieces: pieces.clone() }
+        }
+        Op::Arange => steps(question, pieces)?,
+        _ => return None,
+    };
+    let mut strategy = question.whole();
+    strategy.gives = smallvec![cut(dim, pieces)];
+    strategy.locals = smallvec![local];
+    Some(strategy)
+}
+
+/// Only where `start + step * k` is the same number whichever piece it is counted in: whole numbers that no rounding
+/// touches.
+fn steps(question: &Question<'_>, pieces: &Pieces) -> Option<Local> {
+    let info = question.op.info();
+    let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);
+    let whole = |name: &str| match question.attrs.get(info.attr_index(name)?)? {
+        Attr::Scalar(Scalar::Int(value)) => Some(*value),
+        _ => None,
+    };
+    let (first, step) = (whole("start")?, whole("step")?);
+    let last = first.checked_add(step.checked_mul(pieces.total())?)?;
+    let exact = [first, last].iter().all(|bound| bound.unsigned_abs() < EXACT_MAX.unsigned_abs());
+    let wide = question
+        .outputs
+        .first()
+        .is_some_and(|meta| !matches!(meta.dtype, Dtype::F16 | Dtype::Bf16));
+    let intervals = pieces.iter().all(|intervals| intervals.len() <= 1);
+    let pieces = pieces.clone();
+    (exact && wide && intervals).then_some(Local::Steps { start, end, step, pieces })
+}

@@ -149,10 +149,12 @@ checks: check rust sim examples fuzz
 # What must be green before a commit lands; Python tests stand last
 ci: checks python
 
-# ci, then what takes minutes: slow tests, benchmarks, ten minutes of fuzzing, licences and advisories
-full: ci docs bench
-    pytest --slow -m slow --timeout 1800
-    just sim 0..20000
+# The sizes that the project claims, all or some PARTs of them; writes benchmarks/full/DATE.md and layouts.png
+sizes *parts:
+    nice python benchmarks/full.py {{ parts }}
+
+# ci, then what takes minutes: the claimed sizes, benchmarks, ten minutes of fuzzing, licences and advisories
+full: ci docs bench sizes
     just planted
     just fuzz 600
     if command -v cargo-deny >/dev/null; then cargo deny check; else echo "cargo-deny is not installed: licences and advisories were not checked"; fi

@@ -1,0 +1,237 @@
+"""The dated result file of full.py and its picture: reads what the parts left, decides nothing."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+FOLDER = Path(__file__).resolve().parent / "full"
+MEGABYTE = 1 << 20
+DTYPES = ("float64", "float32")
+Figures = dict[str, Any]
+
+CLAIMS = {
+    "gpt": "a character GPT with dropout, 300 steps, 12 layouts in float64 and float32: the losses "
+    "of one worker (pipelines bit for bit, the others to 1e-9 and 1e-5)",
+    "vocabulary": "vocabulary 50257 over TP 2, 3 and 4: 2,000 steps, each loss sharded and "
+    "unsharded from the same parameters to 1e-6",
+    "demo": "the Mini-GPT of 204,673,024 parameters on eight workers by each command, without the "
+    "YAML and under two others: the same losses (1e-4)",
+    "memory": "1 GB created cut over 4 workers is nowhere whole; FSDP's peak beside the replicated",
+    "programs": "random programs under random layouts on real workers, values and gradients",
+    "operators": "every sample of every operator under drawn layouts: 0 wrong, 0 refused",
+    "clusters": "simulated clusters with faults",
+    "simulated": "random programs with layouts in the simulator",
+    "parallel": "beside DistributedDataParallel and DTensor on Gloo, 2 processes",
+    "others": "the other slow tests",
+}
+
+
+def tests(path: Path) -> Iterator[tuple[str, bool, Figures]]:
+    """Each test of pytest's XML: its name, whether it passed, its figures."""
+    if not path.exists():
+        return
+    for case in ET.parse(path).iter("testcase"):
+        if case.find("skipped") is not None:
+            continue
+        passed = all(case.find(word) is None for word in ("failure", "error"))
+        figures = {one.get("name", ""): one.get("value", "") for one in case.iter("property")}
+        yield case.get("name", ""), passed, figures
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def in_megabytes(count: float) -> str:
+    return f"{count / MEGABYTE:,.1f}"
+
+
+def counted(found: list[tuple[str, bool, Figures]]) -> str:
+    failed = [name for name, passed, _ in found if not passed]
+    text = f"{len(found) - len(failed)} of {len(found)} passed"
+    return f"{text}; failed: {', '.join(failed)}" if failed else text
+
+
+def worst(found: list[tuple[str, bool, Figures]]) -> str:
+    differences = [float(figures["difference"]) for *_, figures in found if "difference" in figures]
+    return f"largest difference {max(differences):.1e}" if differences else "no figure"
+
+
+# ---- the parts ----
+
+
+def gpt(kept: Path) -> tuple[str, str]:
+    """The figure, and the table of differences and bytes."""
+    found = list(tests(kept / "gpt.xml"))
+    runs: dict[str, dict[str, Figures]] = {}
+    for name, _, figures in found:
+        layout, dtype = re.findall(r"\w+", name.partition("[")[2])
+        if "losses" in figures:
+            runs.setdefault(layout, {})[dtype] = figures
+    if not runs:
+        return counted(found), ""
+    draw(runs)
+    rows = []
+    for layout, by_dtype in runs.items():
+        step = json.loads(by_dtype.get("float32", next(iter(by_dtype.values())))["a_step"])
+        differences = [
+            f"{float(by_dtype[dtype]['difference']):.1e}" if dtype in by_dtype else ""
+            for dtype in DTYPES
+        ]
+        counts = (f"{value:,}" for value in step.values())
+        rows.append([layout, *differences, *counts])
+    head = ["layout", *(f"{dtype}, difference" for dtype in DTYPES)]
+    head += ["bytes moved a step", "all-reduces", "reduce-scatters", "all-gathers", "all-to-alls"]
+    text = (
+        "Losses: the largest relative difference from one worker's in 300 steps. Bytes and "
+        "collectives of one step, counted by the dispatcher (`gt.debug.stats()`) in float32.\n\n"
+        + table([*head, "transfers"], rows)
+        + "\n\n![Loss curves of all layouts](../layouts.png)"
+    )
+    lasting = [f"{dtype} {worst([one for one in found if dtype in one[0]])}" for dtype in DTYPES]
+    return f"{counted(found)}; {'; '.join(lasting)}", text
+
+
+def draw(runs: dict[str, dict[str, Figures]]) -> None:
+    """All the curves above, how far each is from one worker's below."""
+    figure, axes = plt.subplots(
+        2, 2, figsize=(11, 7), sharex=True, height_ratios=(3, 2), layout="constrained"
+    )
+    for column, dtype in enumerate(DTYPES):
+        curves = {
+            layout: json.loads(by_dtype[dtype]["losses"])
+            for layout, by_dtype in runs.items()
+            if dtype in by_dtype
+        }
+        above, below = axes[0][column], axes[1][column]
+        one = curves.get("one", [])
+        for layout, losses in curves.items():
+            above.plot(losses, linewidth=0.8, label=layout)
+            apart = [abs(a - b) / b or None for a, b in zip(losses, one, strict=False)]
+            below.plot(apart, linewidth=0.6)
+        above.set_title(f"{len(curves)} layouts, {dtype}")
+        above.set_ylabel("loss")
+        below.set_yscale("log")
+        below.set_ylabel("relative difference from one worker")
+        below.set_xlabel("step")
+        above.legend(fontsize=7, ncols=2)
+    figure.savefig(FOLDER.parent / "layouts.png", dpi=90, pil_kwargs={"optimize": True})
+    plt.close(figure)
+
+
+def demo(kept: Path) -> tuple[str, str]:
+    found = list(tests(kept / "demo.xml"))
+    rows = [
+        [figures["way"], figures["losses"], f"{float(figures['difference']):.1e}"]
+        for *_, figures in found
+        if "way" in figures
+    ]
+    text = table(["way", "losses", "difference from one worker"], rows)
+    return f"{counted(found)}; {worst(found)}", text if rows else ""
+
+
+def memory(kept: Path) -> tuple[str, str]:
+    found = list(tests(kept / "memory.xml"))
+    parts, trained = [], {}
+    for *_, figures in found:
+        if "creation" in figures:
+            parts.append(creation(json.loads(figures["creation"])))
+        if "trained" in figures:
+            trained |= json.loads(figures["trained"])
+    rows = [
+        [
+            name,
+            in_megabytes(one["parameters"]),
+            in_megabytes(max(one["held"])),
+            in_megabytes(max(one["peak"])),
+            f"{max(one['peak']) / max(trained['one']['peak']):.2f}",
+            in_megabytes(one["moved"]),
+        ]
+        for name, one in trained.items()
+    ]
+    head = [
+        "MB of the fullest worker",
+        "parameters",
+        "after a step",
+        "peak",
+        "of one worker's peak",
+    ]
+    if rows:
+        text = "An MLP of 8 x (1024 - 1024) in float32, batch 16, AdamW, three steps.\n\n"
+        parts.append(text + table([*head, "moved in all"], rows))
+    return counted(found), "\n\n".join(parts)
+
+
+def creation(found: Figures) -> str:
+    most = {way: one["held"] / found["bytes"] for way, one in found["ways"].items()}
+    even = max(held for way, held in most.items() if way not in ("uneven pieces", list(most)[-1]))
+    grown = ", ".join(in_megabytes(one) for one in found["workers"])
+    return (
+        f"{in_megabytes(found['bytes'])} MB over 4 workers, made in {len(most)} ways (creation "
+        "functions in a scope and by `gt.distribute`, parallel layers, `gt.parallelize`, a rule of "
+        f"a file): the fullest worker has held {even:.3f} of it, {most['uneven pieces']:.3f} in "
+        f"uneven pieces, {list(most.values())[-1]:.3f} of two such tensors at once. Processes grew "
+        f"at most by {grown} MB (workers), the client with the dispatcher by "
+        f"{in_megabytes(found['client'])} MB."
+    )
+
+
+def figure_of(part: str, kept: Path, facts: Figures) -> tuple[str, str]:
+    """What stands in the part's row, and its own paragraph."""
+    last = facts["printed"].strip().splitlines()[-1:] or [""]
+    if part == "gpt":
+        return gpt(kept)
+    if part == "demo":
+        return demo(kept)
+    if part == "memory":
+        return memory(kept)
+    if part == "parallel":
+        return last[0].strip("| "), facts["printed"].strip()
+    found = list(tests(kept / f"{part}.xml"))
+    if part == "vocabulary":
+        each = [f"TP {one['workers']}: {float(one['difference']):.1e}" for *_, one in found if one]
+        return f"{counted(found)}; largest differences {', '.join(each)}", ""
+    if part == "programs":
+        programs = sum(int(one.get("programs", 0)) for *_, one in found)
+        return f"{programs:,} programs right; {counted(found)}", ""
+    return (counted(found) if found else last[0]), ""
+
+
+def write(kept: Path, parts: list[str]) -> str:
+    """Write the file of today; its path."""
+    rows, paragraphs, machines = [], [], []
+    FOLDER.mkdir(exist_ok=True)
+    for part in parts:
+        facts = json.loads((kept / f"{part}.json").read_text(encoding="utf-8"))
+        figure, text = figure_of(part, kept, facts)
+        state = "yes" if facts["code"] == 0 else "**no**"
+        rows.append(
+            [CLAIMS[part], figure, state, f"{facts['seconds']:,}", facts["commit"], facts["load"]]
+        )
+        machines.append(facts["machine"])
+        paragraphs += [f"## {part}\n\n{text}"] if text else []
+    today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    text = "\n\n".join(
+        [
+            f"# Full sizes, {today}",
+            (
+                f"{' / '.join(dict.fromkeys(machines))}. Written by `python benchmarks/full.py`; "
+                "each row names the commit that it ran on, and the machine's load when it began."
+            ),
+            table(["what", "figure", "holds", "seconds", "commit", "load"], rows),
+            *paragraphs,
+        ]
+    )
+    file = FOLDER / f"{today}.md"
+    file.write_text(text + "\n", encoding="utf-8")
+    return str(file)

@@ -188,13 +188,15 @@ def compare(workers: Workers, gloo: Gloo, kind: str, size: int, rounds: int) -> 
 HEAD = ["collective", "processes", "bytes", "GT, µs", "Gloo, µs", "ratio"]
 
 
-def _write(lines: list[list[str]], note: str) -> None:
-    table = [HEAD, ["---"] + ["---:"] * 5, *lines]
+def write(lines: list[list[str]], note: str, head: list[str], marks: tuple[str, str]) -> None:
+    """Puts a table between two marks of RESULTS.md, in place of what is there."""
+    begin, end = marks
+    table = [head, ["---"] + ["---:"] * (len(head) - 1), *lines]
     text = "\n".join([note, "", *("| " + " | ".join(line) + " |" for line in table)])
     old = RESULTS.read_text(encoding="utf-8")
-    before, rest = old.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    before, rest = old.split(begin, 1)
+    after = rest.split(end, 1)[1]
+    RESULTS.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -222,7 +224,7 @@ def main() -> None:
         day = dt.datetime.now(tz=dt.timezone.utc).date()
         command = "cd benchmarks && python collectives.py --markdown"
         loads = f"Load average {before} before and {load()} after."
-        _write(lines, f"{day}, `{command}`. {machine()}.\n{loads}")
+        write(lines, f"{day}, `{command}`. {machine()}.\n{loads}", HEAD, (BEGIN, END))
 
 
 if __name__ == "__main__":

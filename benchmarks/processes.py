@@ -1,4 +1,4 @@
-"""A dispatcher with one worker as processes of their own, as a person starts them."""
+"""A dispatcher with workers as processes of their own, as a person starts them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def cluster() -> Iterator[str]:
-    """Yields the address of a `gt-dispatcher` with one worker."""
+def cluster(workers: int = 1, *arguments: str) -> Iterator[str]:
+    """Yields the address of a `gt-dispatcher` with workers, which get the arguments."""
     server = _start("gt.server", "--listen", "127.0.0.1:0", "--log-level", "error")
     assert server.stdout is not None
     said = server.stdout.readline()  # "listening on 127.0.0.1:PORT"
     address = said.rsplit(" ", 1)[-1].strip()
-    worker = _start("gt.worker", "--port", address.rsplit(":", 1)[-1], "--threads", "1")
+    port = address.rsplit(":", 1)[-1]
+    command = ["gt.worker", "--port", port, "--threads", "1", *arguments]
+    processes = [_start(*command) for _ in range(workers)]
     try:
         yield address
     finally:
-        for process in (worker, server):
+        for process in (*processes, server):
             process.terminate()
             process.communicate(timeout=WAIT_SECONDS)
 

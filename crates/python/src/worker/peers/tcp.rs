@@ -15,28 +15,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// Pieces on the way between the worker and a thread of the link, each direction: 1 MiB, as a slab holds. More lie in the
-/// kernel's buffers.
-const QUEUE_PIECES: usize = 16;
+/// Longer pieces than a slab's: each wakes a thread on either side, which takes as long as copying 64 KiB.
+const TCP_PIECE_BYTES_MAX: usize = 4 * PIECE_BYTES_MAX;
+/// Pieces on the way between the worker and a thread of the link, each direction: 2 MiB. More lie in the kernel's buffers.
+const QUEUE_PIECES: usize = 8;
+/// Of what has come, so much is taken from the kernel beside the piece that is read: its head, and a small piece whole.
+const READ_AHEAD_BYTES: usize = 4 * 1024;
 /// A host that does not answer is not there.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// First bytes of a connection between workers.
 const MAGIC: [u8; 4] = *b"GTd\x01";
 /// Magic, index, secret.
 pub const CALL_BYTES: usize = 24;
-const HEAD_BYTES: usize = HEAD_WORDS * size_of::<u32>();
+/// Behind a piece's head and length.
+const BODY_AT: usize = (HEAD_WORDS + 1) * size_of::<u32>();
 
 /// A piece as it came.
 #[derive(Debug)]
 struct Arrived {
     head: Head,
-    bytes: Vec<u8>,
+    /// As long as the longest piece that was ever read into it.
+    buffer: Vec<u8>,
+    length: usize,
+}
+
+impl Arrived {
+    fn bytes(&self) -> &[u8] {
+        self.buffer.get(..self.length).unwrap_or_default()
+    }
 }
 
 #[derive(Debug)]
 pub struct TcpLink {
     to: SyncSender<Vec<u8>>,
+    /// Buffers that the writing thread is done with: a new one would have to be filled with zeros first.
+    written: Receiver<Vec<u8>>,
     from: Receiver<Arrived>,
+    /// Buffers for the reading thread.
+    used: SyncSender<Vec<u8>>,
     /// Pieces that the writing thread has not finished.
     under_way: Arc<AtomicUsize>,
     first: Option<Arrived>,
@@ -77,20 +93,34 @@ impl TcpLink {
         rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(5))?;
         let reading = stream.try_clone()?;
         let (to, outward) = sync_channel(QUEUE_PIECES);
+        let (done, written) = sync_channel(QUEUE_PIECES);
         let (inward, from) = sync_channel(QUEUE_PIECES);
+        let (used, again) = sync_channel(QUEUE_PIECES);
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let under_way = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&under_way);
         let (out_bell, in_bell) = (bell.clone(), bell.clone());
-        named("gt-data-out").spawn(move || write_all(stream, &outward, &counted, &out_bell))?;
+        named("gt-data-out").spawn(move || {
+            write_all(stream, &outward, &done, &counted, &out_bell);
+        })?;
         named("gt-data-in").spawn(move || {
-            read_all(reading, &inward, &in_bell);
+            read_all(reading, &inward, &again, &in_bell);
             drop(inward);
             in_bell.ring();
         })?;
-        let (first, failure) = (None, None);
-        let (closed, is_full, told_closed) = (false, false, false);
-        Ok(Self { to, from, under_way, first, read: 0, failure, closed, is_full, told_closed })
+        Ok(Self {
+            to,
+            written,
+            from,
+            used,
+            under_way,
+            first: None,
+            read: 0,
+            failure: None,
+            closed: false,
+            is_full: false,
+            told_closed: false,
+        })
     }
 
     pub fn is_broken(&self) -> bool {
@@ -108,13 +138,13 @@ impl TcpLink {
     }
 
     fn take(&mut self, arrived: Arrived) {
-        self.failure = arrived.head.is_failure.then(|| piece::cause(&arrived.bytes));
+        self.failure = arrived.head.is_failure.then(|| piece::cause(arrived.bytes()));
         self.first = Some(arrived);
     }
 
     pub fn front(&self) -> Option<(Head, &[u8])> {
         let first = self.first.as_ref()?;
-        Some((first.head, first.bytes.get(self.read..)?))
+        Some((first.head, first.bytes().get(self.read..)?))
     }
 
     pub fn current(&self) -> Option<(Head, Front<'_>)> {
@@ -127,7 +157,7 @@ impl TcpLink {
 
     pub fn release(&mut self, bytes: usize) {
         self.read += bytes;
-        let is_read = |first: &Arrived| first.head.is_failure || first.bytes.len() <= self.read;
+        let is_read = |first: &Arrived| first.head.is_failure || first.length <= self.read;
         if self.first.as_ref().is_some_and(is_read) {
             self.release_all();
         }
@@ -136,7 +166,10 @@ impl TcpLink {
     pub fn release_all(&mut self) {
         self.read = 0;
         self.failure = None;
-        self.first = None;
+        if let Some(first) = self.first.take() {
+            // One more than the thread can use is not kept.
+            let _ = self.used.try_send(first.buffer);
+        }
         self.refresh();
     }
 
@@ -150,14 +183,13 @@ impl TcpLink {
         if self.is_full {
             return None;
         }
-        let length = ready.min(PIECE_BYTES_MAX);
-        let mut piece = Vec::with_capacity(HEAD_BYTES + 4 + length);
-        for word in head.words() {
-            piece.extend_from_slice(&word.to_le_bytes());
-        }
-        piece.extend_from_slice(&u32::try_from(length).unwrap_or(0).to_le_bytes());
-        piece.resize(HEAD_BYTES + 4 + length, 0);
-        fill(piece.get_mut(HEAD_BYTES + 4..)?);
+        let length = ready.min(TCP_PIECE_BYTES_MAX);
+        let mut piece = self.written.try_recv().unwrap_or_default();
+        piece.resize(BODY_AT + length, 0);
+        let (words, body) = piece.split_at_mut(BODY_AT);
+        let length_word = [u32::try_from(length).unwrap_or(0)];
+        words.copy_from_slice(bytemuck::cast_slice(&[&head.words()[..], &length_word].concat()));
+        fill(body);
         self.under_way.fetch_add(1, Ordering::AcqRel);
         // There is room, so this does not wait; a connection that is gone shows where one reads from it.
         self.closed |= self.to.send(piece).is_err();
@@ -185,11 +217,14 @@ impl TcpLink {
 fn write_all(
     mut stream: TcpStream,
     pieces: &Receiver<Vec<u8>>,
+    done: &SyncSender<Vec<u8>>,
     under_way: &AtomicUsize,
     bell: &Bell,
 ) {
     while let Ok(piece) = pieces.recv() {
         let written = stream.write_all(&piece);
+        // One more than the worker can use is not kept.
+        let _ = done.try_send(piece);
         under_way.fetch_sub(1, Ordering::AcqRel);
         bell.ring();
         if written.is_err() {
@@ -201,9 +236,14 @@ fn write_all(
 }
 
 /// Ends with the connection, or with a piece that no worker sends.
-fn read_all(stream: TcpStream, pieces: &SyncSender<Arrived>, bell: &Bell) {
-    let mut stream = io::BufReader::with_capacity(2 * PIECE_BYTES_MAX, stream);
-    while let Ok(Some(arrived)) = next(&mut stream) {
+fn read_all(
+    stream: TcpStream,
+    pieces: &SyncSender<Arrived>,
+    again: &Receiver<Vec<u8>>,
+    bell: &Bell,
+) {
+    let mut stream = io::BufReader::with_capacity(READ_AHEAD_BYTES, stream);
+    while let Ok(Some(arrived)) = next(&mut stream, again) {
         if pieces.send(arrived).is_err() {
             break;
         }
@@ -211,14 +251,17 @@ fn read_all(stream: TcpStream, pieces: &SyncSender<Arrived>, bell: &Bell) {
     }
 }
 
-fn next(stream: &mut impl Read) -> io::Result<Option<Arrived>> {
+fn next(stream: &mut impl Read, again: &Receiver<Vec<u8>>) -> io::Result<Option<Arrived>> {
     let mut words = [0; HEAD_WORDS + 1];
     stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
     let Some((&length, words)) = words.split_last() else { return Ok(None) };
     let head = words.first_chunk::<HEAD_WORDS>().and_then(Head::read);
     let length = usize::try_from(length).unwrap_or(usize::MAX);
-    let Some(head) = head.filter(|_| length <= PIECE_BYTES_MAX) else { return Ok(None) };
-    let mut bytes = vec![0; length];
-    stream.read_exact(&mut bytes)?;
-    Ok(Some(Arrived { head, bytes }))
+    let Some(head) = head.filter(|_| length <= TCP_PIECE_BYTES_MAX) else { return Ok(None) };
+    let mut buffer = again.try_recv().unwrap_or_default();
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
+    stream.read_exact(buffer.get_mut(..length).unwrap_or_default())?;
+    Ok(Some(Arrived { head, buffer, length }))
 }

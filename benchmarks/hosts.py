@@ -1,0 +1,92 @@
+"""`python hosts.py`: a sum over workers that share no memory, beside Gloo.
+
+The workers stay on TCP (`--tcp`), as workers of several hosts do; Gloo's processes use the same
+loopback. GT's figure is what a sum of pieces takes less what the pieces alone take: each round
+measures both and Gloo, one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import collectives
+from pairs import TIMES, load, machine, two_cores
+from processes import cluster
+
+import gt
+
+BEGIN = "<!-- hosts: hosts.py writes from here -->"
+END = "<!-- hosts: to here -->"
+SIZES = [1_000, 16_000, 64_000, 256_000, 1_000_000, 4_000_000, 16_000_000, 64_000_000]
+HEAD = ["all_reduce over TCP", "bytes", "GT, µs", "Gloo, µs", "ratio"]
+
+
+@contextmanager
+def both(count: int) -> Iterator[collectives.Gloo]:
+    """GT's session over `count` workers, and as many processes of Gloo."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        gt.connect(stack.enter_context(cluster(count, "--tcp")))
+        stack.callback(gt.disconnect)
+        while gt.debug.stats()["workers"] < count:
+            time.sleep(0.05)
+        gloo = collectives.Gloo(count, str(Path(folder) / "store"))
+        stack.callback(gloo.end)
+        yield gloo
+
+
+def sums(x: gt.Tensor, repeats: int, fold: bool) -> float:
+    """Seconds for one sum of the pieces of x, folded or left as a contribution on each worker."""
+    gt.synchronize()
+    start = time.perf_counter()
+    for _ in range(repeats):
+        total = x.sum(0)
+        if fold:
+            gt.distributed.all_reduce(total)
+    gt.synchronize()
+    return (time.perf_counter() - start) / repeats
+
+
+def compare(gloo: collectives.Gloo, size: int, rounds: int) -> list[str]:
+    """One line of the table."""
+    repeats = max(2, min(100, 32_000_000 // size))
+    x = gt.distribute(gt.ones(gloo.count, size // 4), dim=0)
+    sums(x, 2, fold=True)
+    pairs = []
+    for _ in range(rounds):
+        alone = sums(x, repeats, fold=False)
+        folded = sums(x, repeats, fold=True)
+        pairs.append((folded - alone, gloo.round("all_reduce", size, repeats)))
+    ours, theirs = (statistics.median(side) * 1e6 for side in zip(*pairs, strict=True))
+    ratio = f"{ours / theirs:.3g} {TIMES}"
+    return [f"{gloo.count} processes", f"{size:,}", f"{ours:.4g}", f"{theirs:.4g}", ratio]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    arguments.add_argument("--markdown", action="store_true", help="write the table to RESULTS.md")
+    given = arguments.parse_args()
+    lines = []
+    before = load()
+    with two_cores(), both(2) as gloo:
+        for size in given.sizes:
+            lines.append(compare(gloo, size, given.rounds))
+            print("  ".join(cell.ljust(14) for cell in lines[-1]), flush=True)
+    if given.markdown:
+        day = dt.datetime.now(tz=dt.timezone.utc).date()
+        command = "cd benchmarks && python hosts.py --markdown"
+        note = f"{day}, `{command}`. {machine()}.\nLoad average {before} before and {load()} after."
+        collectives.write(lines, note, HEAD, (BEGIN, END))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 //! A program as a list of steps, so that it can be run again without some of them.
 
 use super::Client;
-use crate::oracle::{Oracle, Outcome, Step, Term, count};
+use crate::oracle::{Oracle, Step, Term, count};
 use gt_protocol::Id;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -114,10 +114,8 @@ impl Client {
         }
         let unread = self.script.unread.get_or_insert_with(|| self.live.clone());
         let Some(value) = unread.pop() else { return };
-        let count = match self.oracle.outcome(value) {
-            Some(Outcome::Value(tensor)) => count(tensor),
-            Some(Outcome::Failed { .. }) | None => 1,
-        };
+        // A part of what has failed may be there after all, and may be empty.
+        let count = self.oracle.shape(value).map_or(1, |tensor| count(tensor));
         self.take((Step::Read { value, start: 0, count }, None), words);
     }
 }

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-log = Path("trace.txt")
-os.environ["GT_INSTRUCTION_LOG"] = str(log)  # read at the first operation
+# Read at the first operation.
+log = Path(os.environ.setdefault("GT_INSTRUCTION_LOG", "trace.txt"))
 
 import gt  # noqa: E402 - after the setting, so that it reads from top to bottom
 from gt import nn  # noqa: E402

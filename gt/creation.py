@@ -13,7 +13,7 @@ import numpy as np
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import cast, known_dtype
-from gt.composite.common import Number, Shape, sizes
+from gt.composite.common import Number, Shape, sizes, whole
 from gt.data import Array, Data, as_array, whole_numbers
 from gt.devices import check_device
 from gt.dtypes import FROM_NUMPY, NUMPY, get_default_dtype, of_number
@@ -90,9 +90,9 @@ def finish(x: Tensor, requires_grad: bool) -> Tensor:
     return x.requires_grad_() if requires_grad else x
 
 
-def shape_of(size: Sequence[Size], named: Size | None) -> Shape:
+def shape_of(size: Sequence[Size], named: Size | None, function: str) -> Shape:
     """A size given by position or as `size=`."""
-    return sizes(size if named is None else (named,))
+    return sizes(size if named is None else (named,), function)
 
 
 def full(
@@ -109,7 +109,9 @@ def full(
     check_device(device, "full")
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     chosen = of_number(value) if dtype is None else dtype
-    return finish(call("full", size=sizes((size,)), value=value, dtype=chosen), requires_grad)
+    return finish(
+        call("full", size=sizes((size,), "full"), value=value, dtype=chosen), requires_grad
+    )
 
 
 def zeros(
@@ -123,7 +125,7 @@ def zeros(
 ) -> Tensor:
     """Zeros of a size, given as numbers, as one sequence, or as `size=`."""
     check_device(device, "zeros")
-    shape = shape_of(size, size_only(named, "zeros"))
+    shape = shape_of(size, size_only(named, "zeros"), "zeros")
     if any(n < 0 for n in shape):
         raise ShapeError("zeros: Dimension size must be non-negative.")
     chosen = get_default_dtype() if dtype is None else dtype
@@ -141,7 +143,7 @@ def ones(
 ) -> Tensor:
     """Ones of a size, given as numbers, as one sequence, or as `size=`."""
     check_device(device, "ones")
-    shape = shape_of(size, size_only(named, "ones"))
+    shape = shape_of(size, size_only(named, "ones"), "ones")
     chosen = get_default_dtype() if dtype is None else dtype
     return full(shape, 1, dtype=chosen, device=device, requires_grad=requires_grad)
 
@@ -158,7 +160,7 @@ def empty(
 ) -> Tensor:
     """Zeros: a value that is not defined could not be made again."""
     check_device(device, "empty")
-    shape = shape_of(size, size_only(named, "empty"))
+    shape = shape_of(size, size_only(named, "empty"), "empty")
     chosen = get_default_dtype() if dtype is None else dtype
     return full(shape, 0, dtype=chosen, device=device, requires_grad=requires_grad)
 
@@ -185,8 +187,9 @@ def arange(
     """Values from `start` (0 if only one is given) up to, not including, `end`."""
     check_device(device, "arange")
     first, last = (0, start) if end is None else (start, end)
-    whole = all(isinstance(x, int) for x in (first, last, step))
-    chosen = dtype if dtype is not None else _core.int64 if whole else get_default_dtype()
+    numbers = [whole(x) for x in (first, last, step)]
+    chosen = get_default_dtype() if None in numbers else _core.int64
+    chosen = chosen if dtype is None else dtype
     return finish(call("arange", start=first, end=last, step=step, dtype=chosen), requires_grad)
 
 
@@ -212,7 +215,7 @@ def bounds(
     function: str, start: Number | Tensor, end: Number | Tensor, steps: object
 ) -> tuple[Number, Number]:
     """Both ends as numbers: one in a tensor is read."""
-    if not isinstance(steps, int) or isinstance(steps, bool):
+    if whole(steps) is None or isinstance(steps, bool):
         kinds = ", ".join(type(x).__name__ for x in (start, end, steps))
         raise InvalidType(
             f"{function}() received an invalid combination of arguments - got ({kinds}), but "

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import cast
-from gt.composite.common import Number, Shape, broadcast_shapes, sizes
+from gt.composite.common import Number, Shape, broadcast_shapes, sizes, whole
 from gt.draws import (
     Generator,
     default_generator,
@@ -53,7 +53,7 @@ def rand(
     pin_memory: bool = False,
 ) -> Tensor:
     """Uniform values in [0, 1)."""
-    return drawn("uniform", sizes(size), dtype, generator, requires_grad, low=0.0, high=1.0)
+    return drawn("uniform", sizes(size, "rand"), dtype, generator, requires_grad, low=0.0, high=1.0)
 
 
 def randn(
@@ -66,7 +66,7 @@ def randn(
     pin_memory: bool = False,
 ) -> Tensor:
     """Normally distributed values with mean 0 and deviation 1."""
-    return drawn("normal", sizes(size), dtype, generator, requires_grad, mean=0.0, std=1.0)
+    return drawn("normal", sizes(size, "randn"), dtype, generator, requires_grad, mean=0.0, std=1.0)
 
 
 def randint(
@@ -84,7 +84,7 @@ def randint(
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`."""
     given = list(bounds_and_size)
     shape = size if size is not None else given.pop() if given else None
-    limits = [n for n in (low, *given, high) if isinstance(n, int)]
+    limits = [n for n in map(whole, (low, *given, high)) if n is not None]
     if shape is None or not 1 <= len(limits) <= 2:
         raise InvalidType("randint() takes (high, size) or (low, high, size)")
     first, last = (0, limits[0]) if len(limits) == 1 else limits
@@ -93,7 +93,7 @@ def randint(
             f"random_ expects 'from' to be less than 'to', but got from={first} >= to={last}"
         )
     chosen = _core.int64 if dtype is None else dtype
-    return drawn("randint", sizes((shape,)), chosen, generator, low=first, high=last)
+    return drawn("randint", sizes((shape,), "randint"), chosen, generator, low=first, high=last)
 
 
 def randperm(
@@ -134,7 +134,7 @@ def normal(
         raise InvalidType("normal() of two numbers needs a size")
     if std < 0:
         raise ShapeError(f"normal expects std >= 0.0, but found std {std}")
-    mean, std, shape = float(mean), float(std), sizes((size,))
+    mean, std, shape = float(mean), float(std), sizes((size,), "normal")
     return drawn("normal", shape, dtype, generator, requires_grad, mean=mean, std=std)
 
 

@@ -64,6 +64,34 @@ m.ones(2, 3).H.shape
 m.ones(2).H
 m.pi, m.e, m.inf, m.newaxis
 x << 1, x >> 1, 1 << x
+m.zeros(2, n).shape
+m.ones(n).shape
+m.empty((2, n)).shape
+m.zeros(m.tensor(3), 2).shape
+m.randn(2, n).shape
+m.rand(n).shape
+m.full((2, n), 1.0).shape
+m.arange(n)
+m.arange(m.tensor(3))
+m.arange(0, 1, np.float64(0.5))
+m.linspace(0, 1, n)
+m.randint(0, n, (n,)).shape
+x.new_zeros(n, 2).shape
+x.chunk(n)[0]
+x.tile(n)
+x.roll(n)
+x.repeat_interleave(n)
+f.std(np.int64(0))
+m.nn.Linear(n, 2).weight.shape
+m.nn.Embedding(n, 2).weight.shape
+m.nn.LayerNorm(n).weight.shape
+m.zeros(2, 2.5)
+m.zeros((2, 2.5))
+m.zeros(2.5)
+m.zeros("a")
+m.ones(None)
+m.randn(2, "a")
+m.zeros(True)
 """
 # In place: `alias` shows that memory was written, not a name bound anew.
 STATEMENTS = """
@@ -126,6 +154,7 @@ def names_of(module: ModuleType) -> dict[str, object]:
         "m": module,
         "np": np,
         "math": math,
+        "n": np.int64(3),
         "x": x,
         "alias": x[:],
         "y": module.tensor([3, 1, 2]),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cluster import Cluster
 
@@ -41,16 +42,41 @@ def tool(*arguments, given="", env=None, module="gt"):
 # ---- gt trace ----
 
 
-def test_a_log_of_the_demo_reads_back_line_by_line(tmp_path):
-    file = tmp_path / "trace.txt"
-    demo = [sys.executable, ROOT / "examples/demo.py"]
-    subprocess.run(demo, env=os.environ | {"GT_INSTRUCTION_LOG": str(file)}, check=True, timeout=50)
+@pytest.mark.parametrize("name", ["demo", "debug_demo", "mlp", "signal_demo", "visualize_demo"])
+def test_a_log_of_an_example_reads_back_line_by_line(name, tmp_path):
+    file = tmp_path / "its.txt"
+    subprocess.run(
+        [sys.executable, ROOT / f"examples/{name}.py"],
+        env=os.environ | {"GT_INSTRUCTION_LOG": str(file)},
+        cwd=tmp_path,
+        check=True,
+        timeout=50,
+    )
     done = tool("trace", "--check", file)
     assert done.returncode == 0, done.stderr
-    lines = len(file.read_text(encoding="utf-8").splitlines())
-    assert lines > 50
-    assert f"{lines} instructions, 0 comments, 0 lines wrong" in done.stdout
+    text = file.read_text(encoding="utf-8")
+    comments = len(re.findall(r"^#", text, re.MULTILINE))
+    lines = text.count("\n") - comments
+    assert lines > 10
+    assert f"{lines} instructions, {comments} comments, 0 lines wrong" in done.stdout
     assert re.search(r"^ +\d+ matmul$", done.stdout, re.MULTILINE)
+
+
+def test_a_long_payload_lies_beside_the_log_where_that_is_asked_for(tmp_path):
+    file = tmp_path / "trace.txt"
+    with Cluster(1, arguments=("--instruction-log", str(file), "--log-payloads")) as cluster:
+        gt.connect(cluster.address)
+        long, short = gt.tensor([float(i) for i in range(100)]), gt.tensor([1.0, 2.0])
+        assert (long.sum() + short.sum()).item() == 4953
+        gt.disconnect()
+    lines = file.read_text(encoding="utf-8").splitlines()
+    payloads = [line.split("payload=")[1].split()[0] for line in lines if "payload=" in line]
+    assert payloads[1] == "0x0000803f00000040"  # up to 64 bytes stand in the line
+    name, _, length = payloads[0].removeprefix("@").partition(":")
+    kept = Path(f"{file}.d", name).read_bytes()
+    assert (length, kept) == ("400", np.arange(100, dtype="<f4").tobytes())
+    assert [path.name for path in Path(f"{file}.d").iterdir()] == [name]
+    assert tool("trace", "--check", file).returncode == 0
 
 
 def test_what_failed_on_a_worker_is_in_the_log(tmp_path):

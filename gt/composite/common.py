@@ -1,11 +1,12 @@
 """What the files of this package share: names that numpy users type, dimension checks, results."""
 
 import functools
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from gt._core import Tensor, call
-from gt.errors import IndexOutOfRange, ShapeError
+from gt.errors import IndexOutOfRange, InvalidType, ShapeError
 
 Shape: TypeAlias = tuple[int, ...]
 Dims: TypeAlias = int | Sequence[int] | None
@@ -48,18 +49,50 @@ def wrap(dim: int, ndim: int) -> int:
     return dim % bound
 
 
-def sizes(size: Sequence[int | Sequence[int]]) -> Shape:
-    """`f(2, 3)` and `f((2, 3))` alike."""
-    if len(size) == 1 and not isinstance(size[0], int):
-        return tuple(size[0])
-    return tuple(n for n in size if isinstance(n, int))
+def whole(number: object) -> int | None:
+    """A whole number as Python's: numpy's, or a tensor of one, which is read; None for others."""
+    try:
+        return operator.index(number)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def sizes(size: Sequence[int | Sequence[int]], function: str = "size") -> Shape:
+    """`f(2, 3)` and `f((2, 3))` alike.
+
+    Args:
+        function: what was called, for the text of an error.
+    """
+    given: Sequence[object] = size
+    only: object = size[0] if len(size) == 1 else 1
+    if isinstance(only, bool) or whole(only) is None:
+        if isinstance(only, str) or not isinstance(only, Iterable):
+            raise InvalidType(
+                f"{function}(): argument 'size' (position 1) must be tuple of ints, not "
+                f"{type(only).__name__}"
+            )
+        given = tuple(only)
+    numbers = [None if isinstance(n, bool) else whole(n) for n in given]
+    for place, (number, n) in enumerate(zip(numbers, given, strict=True), 1):
+        if number is None:
+            raise InvalidType(
+                f"{function}(): argument 'size' failed to unpack the object at pos {place} with "
+                f'error "type must be tuple of ints,but got {type(n).__name__}"'
+            )
+    return tuple(number for number in numbers if number is not None)
+
+
+def listed(numbers: int | Sequence[int]) -> Sequence[int]:
+    """One whole number, or several."""
+    one = whole(numbers)
+    return numbers if one is None else (one,)  # type: ignore[return-value]
 
 
 def dims(dim: Dims, ndim: int) -> Shape:
     """The given dimensions counted from the front; all where none is given."""
     if dim is None:
         return tuple(range(ndim))
-    return tuple(wrap(d, ndim) for d in ((dim,) if isinstance(dim, int) else dim))
+    return tuple(wrap(d, ndim) for d in listed(dim))
 
 
 def piece(x: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -69,7 +102,7 @@ def piece(x: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 def broadcast_shapes(*shapes: Shape | int) -> Shape:
     """The shape that all of `shapes` broadcast to."""
-    rows = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    rows = [tuple(listed(shape)) for shape in shapes]
     out = [1] * max((len(row) for row in rows), default=0)
     for row in rows:
         for place, n in enumerate(reversed(row), 1):

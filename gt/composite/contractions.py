@@ -119,7 +119,7 @@ def baddbmm(
 
 def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Products summed over the last dimensions of `a` and the first of `b`, or listed pairs."""
-    if isinstance(dims, int):
+    if not isinstance(dims, (tuple, list)):
         over_a, over_b = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         over_a = [wrap(d, a.ndim) for d in dims[0]]

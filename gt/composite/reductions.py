@@ -5,7 +5,17 @@ from typing import TypeAlias
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.common import Dims, Method, Number, ValuesIndices, dims, numpy_names, piece, wrap
+from gt.composite.common import (
+    Dims,
+    Method,
+    Number,
+    ValuesIndices,
+    dims,
+    listed,
+    numpy_names,
+    piece,
+    wrap,
+)
 from gt.errors import IndexOutOfRange, NotSupported, ShapeError
 
 Correction: TypeAlias = Number | None
@@ -21,7 +31,7 @@ def settled(
         raise NotSupported("std and var only support floating point and complex dtypes")
     given = 1 if correction is None else correction
     amount = float(given if unbiased is None else unbiased)
-    return (None if dim is None or dim == () else dims(dim, self.ndim)), amount
+    return (None if dim is None or listed(dim) == () else dims(dim, self.ndim)), amount
 
 
 @numpy_names

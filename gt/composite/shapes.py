@@ -4,11 +4,22 @@
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Sequence
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.common import Method, Shape, dims, numpy_names, piece, sizes, wrap
+from gt.composite.common import (
+    Method,
+    Shape,
+    dims,
+    listed,
+    numpy_names,
+    piece,
+    sizes,
+    whole,
+    wrap,
+)
 from gt.errors import IndexOutOfRange, ShapeError
 
 
@@ -64,8 +75,8 @@ def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 def movedim(self: Tensor, source: int | Shape, destination: int | Shape) -> Tensor:
     """Dimensions `source` at the places `destination`, the others in their order."""
-    sources = [source] if isinstance(source, int) else list(source)
-    destinations = [destination] if isinstance(destination, int) else list(destination)
+    sources = list(listed(source))
+    destinations = list(listed(destination))
     if len(sources) != len(destinations):
         raise ShapeError(
             f"movedim: Invalid source or destination dims: source ({sources} dims) should contain "
@@ -137,18 +148,18 @@ def split(
     """Pieces of a size (the last may be smaller), or of the given sizes."""
     if self.ndim == 0:
         raise ShapeError("split expects at least a 1-dimensional tensor")
-    place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
-    if not isinstance(split_size_or_sections, int):
-        return split_with_sizes(self, split_size_or_sections, dim)
-    step = split_size_or_sections
+    place, length = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
+    step = whole(split_size_or_sections)
+    if step is None:
+        return split_with_sizes(self, listed(split_size_or_sections), dim)
     if step < 0:
         raise ShapeError(f"split expects split_size be non-negative, but got split_size={step}")
-    if step == 0 and whole:
+    if step == 0 and length:
         raise ShapeError(
-            f"split_size can only be 0 if dimension size is 0, but got dimension size of {whole}"
+            f"split_size can only be 0 if dimension size is 0, but got dimension size of {length}"
         )
-    starts = range(0, whole, step) if whole and step else range(1)
-    return pieces("Split", (piece(self, place, at, min(step, whole - at)) for at in starts))
+    starts = range(0, length, step) if length and step else range(1)
+    return pieces("Split", (piece(self, place, at, min(step, length - at)) for at in starts))
 
 
 @numpy_names
@@ -195,20 +206,19 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 def tile(self: Tensor, *dims: int | Sequence[int]) -> Tensor:
     """Copies along each dimension; missing counts are 1."""
-    counts = sizes(dims)
+    counts = sizes(dims, "tile")
     return self.repeat((1,) * (self.ndim - len(counts)) + counts)
 
 
 def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> Tensor:
     """Elements moved along dimensions, those beyond the end back at the start."""
-    if not isinstance(shifts, int) and not shifts:
+    moves, places = listed(shifts), () if dims is None else listed(dims)
+    if not moves:
         raise ShapeError("`shifts` required")
-    if dims is None or dims == ():
-        if not isinstance(shifts, int):
+    if not places:
+        if whole(shifts) is None:
             raise ShapeError("shifts and dimensions must align. shifts: 1, dims:0")
         return roll(ravel(self), shifts, 0).reshape(self.shape)
-    moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
-    places = (dims,) if isinstance(dims, int) else tuple(dims)
     if len(moves) != len(places):
         raise ShapeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(places)}"
@@ -218,10 +228,10 @@ def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> 
     out = self
     for move, place in zip(moves, places, strict=True):
         d = wrap(place, self.ndim)
-        whole = self.shape[d]
-        cut = whole - move % whole if whole else 0
-        if cut != whole:
-            out = call("cat", piece(out, d, cut, whole - cut), piece(out, d, 0, cut), dim=d)
+        length = self.shape[d]
+        cut = length - move % length if length else 0
+        if cut != length:
+            out = call("cat", piece(out, d, cut, length - cut), piece(out, d, 0, cut), dim=d)
     return out
 
 
@@ -237,18 +247,19 @@ def repeat_interleave(
     if dim is None:
         return repeat_interleave(ravel(self), repeats, 0)
     place = wrap(dim, self.ndim)
-    before, whole, after = self.shape[:place], self.shape[place], self.shape[place + 1 :]
-    if isinstance(repeats, int):
-        wide = self.reshape((*before, whole, 1, *after)).expand((*before, whole, repeats, *after))
-        return wide.reshape((*before, whole * repeats, *after))
+    before, length, after = self.shape[:place], self.shape[place], self.shape[place + 1 :]
+    if not isinstance(repeats, Tensor):
+        each = operator.index(repeats)
+        wide = self.reshape((*before, length, 1, *after)).expand((*before, length, each, *after))
+        return wide.reshape((*before, length * each, *after))
     counts = [int(count) for count in repeats.reshape((-1,)).numpy()]
-    counts = counts * whole if len(counts) == 1 else counts
-    if len(counts) != whole:
+    counts = counts * length if len(counts) == 1 else counts
+    if len(counts) != length:
         raise ShapeError(
             "repeats must have the same size as input along dim, but got repeats.size(0) = "
-            f"{len(counts)} and input.size({dim}) = {whole}"
+            f"{len(counts)} and input.size({dim}) = {length}"
         )
-    parts = [piece(self, place, i, 1) for i in range(whole)]
+    parts = [piece(self, place, i, 1) for i in range(length)]
     copies = [part for part, count in zip(parts, counts, strict=True) for _ in range(count)]
     return call("cat", *copies, dim=place) if copies else piece(self, place, 0, 0)
 

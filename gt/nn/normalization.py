@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import gt
 from gt import signal
 from gt._core import Tensor
+from gt.composite.common import sizes
 from gt.nn import functional, init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
@@ -130,4 +131,4 @@ class Dropout(Module):
 
 
 def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    return sizes((normalized_shape,), "LayerNorm")

@@ -1,6 +1,6 @@
 //! Python arguments into operands and attributes.
 
-use super::dtype::{DtypeArg, PyDtype};
+use super::dtype::{self, DtypeArg};
 use super::errors;
 use super::tensor::Tensor;
 use super::upload;
@@ -263,7 +263,7 @@ pub(crate) fn attr_object<'py>(
         Attr::Int(value) => value.into_pyobject(py)?.into_any(),
         Attr::Float(value) => PyFloat::new(py, *value).into_any(),
         Attr::Scalar(scalar) => scalar_object(py, *scalar)?,
-        Attr::Dtype(dtype) => Bound::new(py, PyDtype(*dtype))?.into_any(),
+        Attr::Dtype(dtype) => dtype::object(py, *dtype)?.into_bound(py).into_any(),
         Attr::Ints(dims) => PyTuple::new(py, dims.as_slice())?.into_any(),
         Attr::List(values) => PyTuple::new(py, &**values)?.into_any(),
         Attr::Text(text) => text.as_ref().into_pyobject(py)?.into_any(),

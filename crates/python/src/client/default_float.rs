@@ -4,7 +4,7 @@
 //! are cast here, at the user's line, so that an instruction means the same to everybody who reads it.
 
 use super::alias::Var;
-use super::dtype::PyDtype;
+use super::dtype::{self, PyDtype};
 use super::emit::{self, Arg};
 use super::errors;
 use super::gil_cell::GilCell;
@@ -44,8 +44,8 @@ pub(crate) fn set_default_dtype(py: Python<'_>, d: &Bound<'_, PyAny>) -> PyResul
 
 /// The dtype that Python floats get.
 #[pyfunction]
-pub(crate) fn get_default_dtype(py: Python<'_>) -> PyDtype {
-    PyDtype(default_float(py))
+pub(crate) fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDtype>> {
+    dtype::object(py, default_float(py))
 }
 
 /// The metadata of results that depend on another default than float32; `None` where they do not.

@@ -1,5 +1,6 @@
 //! `gt.dtype`: element types as Python objects.
 
+use super::gil_cell::GilCell;
 use gt_protocol::Dtype;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -9,6 +10,31 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyType};
 #[pyclass(frozen, eq, hash, skip_from_py_object, name = "dtype", module = "gt")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PyDtype(pub Dtype);
+
+/// The one object of each dtype, in [`Dtype::ALL`]'s order: `x.dtype is gt.float32` holds, as in PyTorch.
+static OBJECTS: GilCell<Vec<Py<PyDtype>>> = GilCell::new(Vec::new());
+
+/// Gives the module its dtypes.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let mut objects = Vec::new();
+    for dtype in Dtype::ALL {
+        let object = Bound::new(py, PyDtype(dtype))?;
+        module.add(dtype.torch_name(), &object)?;
+        objects.push(object.unbind());
+    }
+    *OBJECTS.get_mut(py) = objects;
+    Ok(())
+}
+
+/// The object of a dtype.
+pub(crate) fn object(py: Python<'_>, dtype: Dtype) -> PyResult<Py<PyDtype>> {
+    let place = Dtype::ALL.into_iter().position(|each| each == dtype);
+    match place.and_then(|place| OBJECTS.get(py).get(place).map(|object| object.clone_ref(py))) {
+        Some(object) => Ok(object),
+        None => Py::new(py, PyDtype(dtype)),
+    }
+}
 
 #[pymethods]
 #[allow(

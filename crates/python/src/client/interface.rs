@@ -10,7 +10,7 @@ use super::{
     tape, trace, update, upload, views,
 };
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Dtype, Op};
+use gt_protocol::{Attr, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -27,9 +27,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<saved::Saved>()?;
     module.add_class::<backward::GradFn>()?;
     module.add_class::<super::function::Function>()?;
-    for dtype in Dtype::ALL {
-        module.add(dtype.torch_name(), Bound::new(py, PyDtype(dtype))?)?;
-    }
+    super::dtype::register(module)?;
     // numpy leaves `array + tensor` to us
     py.get_type::<Tensor>().setattr("__array_ufunc__", py.None())?;
     module.add_function(wrap_pyfunction!(call, module)?)?;

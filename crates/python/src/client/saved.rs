@@ -2,7 +2,7 @@
 
 use super::alias::Var;
 use super::convert::{attr_object, scalar_object};
-use super::dtype::PyDtype;
+use super::dtype::{self, PyDtype};
 use super::errors;
 use super::tape::{self, Edge, Node, Place};
 use super::tensor::{Tensor, size_object};
@@ -164,14 +164,10 @@ impl Saved {
 
     /// Dtype of an operand, None for a number or an absent one.
     #[pyo3(signature = (name, k=0))]
-    fn dtype_of(&self, name: &str, k: usize) -> PyResult<Option<PyDtype>> {
+    fn dtype_of(&self, py: Python<'_>, name: &str, k: usize) -> PyResult<Option<Py<PyDtype>>> {
         let position = self.position(name)? + k;
-        Ok(self
-            .node
-            .inputs
-            .get(position)
-            .and_then(|input| input.meta)
-            .map(|meta| PyDtype(meta.dtype)))
+        let meta = self.node.inputs.get(position).and_then(|input| input.meta);
+        meta.map(|meta| dtype::object(py, meta.dtype)).transpose()
     }
 
     /// Whether an operand needs a gradient.

@@ -2,7 +2,7 @@
 
 use super::alias::Var;
 use super::convert::OperandArg;
-use super::dtype::PyDtype;
+use super::dtype::{self, PyDtype};
 use super::emit::{self, Arg};
 use super::gil_cell::GilCell;
 use super::{backward, errors, indexing, read, tape};
@@ -491,8 +491,8 @@ impl Tensor {
     }
 
     #[getter]
-    fn dtype(&self, py: Python<'_>) -> PyDtype {
-        PyDtype(self.var.meta(py).dtype)
+    fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyDtype>> {
+        dtype::object(py, self.var.meta(py).dtype)
     }
 
     #[getter]

@@ -64,6 +64,9 @@ m.ones(2, 3).H.shape
 m.ones(2).H
 m.pi, m.e, m.inf, m.newaxis
 x << 1, x >> 1, 1 << x
+m.nn.functional.cross_entropy(q, m.tensor([0.0, 1.0]))
+m.nn.functional.cross_entropy(q, m.tensor([0, 1])).dtype
+m.nn.functional.cross_entropy(q, q).dtype
 x.dtype is m.int64, (x * 1.5).dtype is m.get_default_dtype() is m.float32 is m.float
 m.float16 is m.half, m.ones(2, dtype=float).dtype is m.float64
 m.zeros(2, n).shape

@@ -8,6 +8,8 @@ import warnings
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.composite.casts import TENSOR_CLASSES
+from gt.errors import DtypeError
 from gt.nn.functional.activation import logsigmoid
 from gt.nn.functional.distance import cosine_similarity
 
@@ -126,6 +128,9 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     class_dim = 0 if input.ndim == 1 else 1
+    if target.is_floating_point() and target.shape != input.shape:
+        found = TENSOR_CLASSES[repr(target.dtype)].removesuffix("Tensor")
+        raise DtypeError(f"expected target dtype to be Long or Byte, but got {found}")
     weight_matters = label_smoothing > 0.0 and weight is not None and weight.requires_grad
     if not target.is_floating_point() and not weight_matters:
         attrs = {"reduction": _checked(reduction), "ignore_index": ignore_index}

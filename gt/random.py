@@ -43,6 +43,24 @@ def drawn(
     return out.requires_grad_() if requires_grad else out
 
 
+def drawn_like(
+    like: Tensor,
+    kind: str,
+    dtype: _core.dtype | None,
+    generator: Generator | None,
+    parameters: tuple[Number, Number],
+    *,
+    requires_grad: bool = False,
+) -> Tensor:
+    """One draw of the operator `kind` of the shape of `like`, lying as that does."""
+    key, draw = next_draw(generator)
+    attrs = {"size": like.shape, "dtype": like.dtype if dtype is None else dtype, "kind": kind}
+    first, second = parameters
+    attrs |= {"first": first, "second": second, "seed": key, "draw": draw}
+    out = call("random_like", like.detach(), **attrs)
+    return out.requires_grad_() if requires_grad else out
+
+
 def rand(
     *size: Size,
     generator: Generator | None = None,
@@ -84,16 +102,24 @@ def randint(
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`."""
     given = list(bounds_and_size)
     shape = size if size is not None else given.pop() if given else None
-    limits = [n for n in map(whole, (low, *given, high)) if n is not None]
-    if shape is None or not 1 <= len(limits) <= 2:
+    if shape is None:
+        raise InvalidType("randint() takes (high, size) or (low, high, size)")
+    first, last = limits_of(low, *given, high)
+    chosen = _core.int64 if dtype is None else dtype
+    return drawn("randint", sizes((shape,), "randint"), chosen, generator, low=first, high=last)
+
+
+def limits_of(*given: object) -> tuple[int, int]:
+    """[low, high) of one or two integers."""
+    limits = [n for n in map(whole, given) if n is not None]
+    if not 1 <= len(limits) <= 2:
         raise InvalidType("randint() takes (high, size) or (low, high, size)")
     first, last = (0, limits[0]) if len(limits) == 1 else limits
     if first >= last:
         raise ShapeError(
             f"random_ expects 'from' to be less than 'to', but got from={first} >= to={last}"
         )
-    chosen = _core.int64 if dtype is None else dtype
-    return drawn("randint", sizes((shape,), "randint"), chosen, generator, low=first, high=last)
+    return first, last
 
 
 def randperm(
@@ -149,8 +175,8 @@ def rand_like(
     pin_memory: bool = False,
 ) -> Tensor:
     """Uniform values in [0, 1) of `input`'s shape and dtype."""
-    chosen = input.dtype if dtype is None else dtype
-    return rand(input.shape, generator=generator, dtype=chosen, requires_grad=requires_grad)
+    limits = (0.0, 1.0)
+    return drawn_like(input, "uniform", dtype, generator, limits, requires_grad=requires_grad)
 
 
 def randn_like(
@@ -164,8 +190,8 @@ def randn_like(
     pin_memory: bool = False,
 ) -> Tensor:
     """Normally distributed values of `input`'s shape and dtype."""
-    chosen = input.dtype if dtype is None else dtype
-    return randn(input.shape, generator=generator, dtype=chosen, requires_grad=requires_grad)
+    limits = (0.0, 1.0)
+    return drawn_like(input, "normal", dtype, generator, limits, requires_grad=requires_grad)
 
 
 def randint_like(
@@ -178,8 +204,7 @@ def randint_like(
     device: object = None,
 ) -> Tensor:
     """Integers in [low, high) of `input`'s shape and dtype."""
-    chosen = input.dtype if dtype is None else dtype
-    return randint(*bounds, low=low, high=high, size=input.shape, generator=generator, dtype=chosen)
+    return drawn_like(input, "randint", dtype, generator, limits_of(low, *bounds, high))
 
 
 __all__ = [

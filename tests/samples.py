@@ -207,6 +207,17 @@ def _creation() -> dict[str, list[Sample]]:
             for box in BOXES
         ],
         "bernoulli": [Sample((), ((3, 5), d, 0.4, 7, 3, *box)) for d in every for box in BOXES],
+        "random_like": [
+            Sample((given(3, 5),), ((3, 5), d, kind, *parameters, 7, 3, *box))
+            for kind, parameters, dtypes in (
+                ("uniform", (-1.0, 2.0), FLOATS),
+                ("normal", (0.5, 2.0), FLOATS),
+                ("randint", (0, 100), (*INTEGERS, "float32")),
+                ("bernoulli", (0.4, 0), every),
+            )
+            for d in dtypes
+            for box in BOXES
+        ],
         "dropout": [
             *(Sample((given(3, 5, dtype=d),), (0.25, 7, 3, *box)) for d in FLOATS for box in BOXES),
             Sample((given(3, 5),), (1.0, 7, 3, None, None)),

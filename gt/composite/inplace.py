@@ -124,13 +124,22 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return _core.assign_(self, src)
 
 
-def drawn(self: Tensor, generator: Generator | None, op: str, **attrs: Number) -> Tensor:
-    """`self` overwritten by the generator's next draw; small floats are drawn as float32."""
+def drawn(
+    self: Tensor, generator: Generator | None, kind: str, first: Number, second: Number = 0
+) -> Tensor:
+    """The generator's next draw for `self`, lying as it does; small floats are drawn as float32."""
     seed, draw = next_draw(generator)
     dtype = _core.float64 if self.dtype == _core.float64 else _core.float32
-    dtype = _core.int64 if op == "randint" else dtype
-    return _core.assign_(
-        self, call(op, size=self.shape, dtype=dtype, seed=seed, draw=draw, **attrs)
+    return call(
+        "random_like",
+        self.detach(),
+        size=self.shape,
+        dtype=_core.int64 if kind == "randint" else dtype,
+        kind=kind,
+        first=first,
+        second=second,
+        seed=seed,
+        draw=draw,
     )
 
 
@@ -140,7 +149,7 @@ def normal_(
     """Normally distributed values."""
     if std < 0:
         raise ShapeError(f"normal expects std >= 0.0, but found std {std}")
-    return drawn(self, generator, "normal", mean=float(mean), std=float(std))
+    return _core.assign_(self, drawn(self, generator, "normal", float(mean), float(std)))
 
 
 def uniform_(
@@ -152,7 +161,7 @@ def uniform_(
             "uniform_ expects to return a [from, to) range, but found "
             f"from={float(from_):g} > to={float(to):g}"
         )
-    return drawn(self, generator, "uniform", low=float(from_), high=float(to))
+    return _core.assign_(self, drawn(self, generator, "uniform", float(from_), float(to)))
 
 
 def random_(
@@ -160,13 +169,13 @@ def random_(
 ) -> Tensor:
     """Integers in [from, to); `random_(n)` means [0, n), `random_()` all that the dtype holds."""
     if to is None and from_ == 0:
-        return drawn(self, generator, "randint", low=0, high=HIGHEST[repr(self.dtype)])
+        to = HIGHEST[repr(self.dtype)]
     low, high = (0, from_) if to is None else (from_, to)
     if low >= high:
         raise ShapeError(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
-    return drawn(self, generator, "randint", low=low, high=high)
+    return _core.assign_(self, drawn(self, generator, "randint", low, high))
 
 
 def bernoulli_(
@@ -178,23 +187,14 @@ def bernoulli_(
         return _core.assign_(self, bernoulli(limit, generator=generator))
     if not 0 <= p <= 1:
         raise ShapeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    return drawn(self, generator, "bernoulli", p=float(p))
+    return _core.assign_(self, drawn(self, generator, "bernoulli", float(p)))
 
 
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Exponentially distributed values with rate `lambd`."""
     if lambd <= 0:
         raise ShapeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    seed, draw = next_draw(generator)
-    one = call(
-        "uniform",
-        size=self.shape,
-        dtype=_core.float64 if self.dtype == _core.float64 else _core.float32,
-        low=0.0,
-        high=1.0,
-        seed=seed,
-        draw=draw,
-    )
+    one = drawn(self, generator, "uniform", 0.0, 1.0)
     return _core.assign_(self, -(-one).log1p() / lambd)
 
 

@@ -211,7 +211,10 @@ def uniform_like(self: Tensor, shape: Sequence[int], generator: Generator | None
     """Numbers from [0, 1): of the generator's next draw."""
     dtype = wide_dtype(self)
     seed, draw = next_draw(generator)
-    return call("uniform", size=tuple(shape), dtype=dtype, low=0.0, high=1.0, seed=seed, draw=draw)
+    shared = {"size": tuple(shape), "dtype": dtype, "seed": seed, "draw": draw}
+    if tuple(shape) != tuple(self.shape):
+        return call("uniform", low=0.0, high=1.0, **shared)
+    return call("random_like", self.detach(), kind="uniform", first=0.0, second=1.0, **shared)
 
 
 CATEGORIES_MAX = 2**24  # PyTorch's: float32 counts no further

@@ -38,6 +38,7 @@ gradient("cast", self=same)
 for step in ("sign", "floor", "ceil", "round", "trunc"):
     gradient(step, self=zero)
 gradient("full_like", self=None)
+gradient("random_like", self=None)
 for predicate in ("isnan", "isinf", "isfinite", "logical_not", "bitwise_not"):
     gradient(predicate, self=None)
 

@@ -13,12 +13,12 @@ _LINEAR_LIKE = ("linear", "conv1d", "conv2d", "conv3d", "sigmoid")
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Uniform values in [a, b)."""
-    return _random(tensor, "uniform", low=a, high=b)
+    return _random(tensor, "uniform", a, b)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Normally distributed values."""
-    return _random(tensor, "normal", mean=mean, std=std)
+    return _random(tensor, "normal", mean, std)
 
 
 def trunc_normal_(
@@ -30,7 +30,7 @@ def trunc_normal_(
     """
     low, high = (math.erf((end - mean) / (std * math.sqrt(2.0))) for end in (a, b))
     with gt.no_grad():
-        wanted = _drawn(tensor.shape, gt.float64, low, high)
+        wanted = _drawn(tensor, "uniform", gt.float64, low, high)
         below, above = gt.full_like(wanted, -6.0), gt.full_like(wanted, 6.0)
         for _ in range(52):  # a float64's bits
             middle = (below + above) * 0.5
@@ -136,15 +136,22 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
     return calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
 
 
-def _random(tensor: Tensor, name: str, **distribution: float) -> Tensor:
-    seed, draw = _core.next_draw()
-    attrs = {"size": tuple(tensor.shape), "dtype": tensor.dtype, "seed": seed, "draw": draw}
+def _random(tensor: Tensor, kind: str, first: float, second: float) -> Tensor:
     with gt.no_grad():
-        return tensor.copy_(_core.call(name, **attrs, **distribution))
+        return tensor.copy_(_drawn(tensor, kind, tensor.dtype, first, second))
 
 
-def _drawn(shape: tuple[int, ...], dtype: gt.dtype, low: float, high: float) -> Tensor:
+def _drawn(like: Tensor, kind: str, dtype: gt.dtype, first: float, second: float) -> Tensor:
+    """The next draw of the shape of `like`, lying as that does."""
     seed, draw = _core.next_draw()
     return _core.call(
-        "uniform", size=tuple(shape), dtype=dtype, low=low, high=high, seed=seed, draw=draw
+        "random_like",
+        like.detach(),
+        size=tuple(like.shape),
+        dtype=dtype,
+        kind=kind,
+        first=first,
+        second=second,
+        seed=seed,
+        draw=draw,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -107,6 +109,27 @@ def _bernoulli(
     return cast(_drawn("bernoulli", size, name, Place(seed, draw, whole, start), p), dtype)
 
 
+def _random_like(
+    _like: Array,
+    size: Size,
+    dtype: str,
+    kind: str,
+    first: Number,
+    second: Number,
+    *place: int | Size | None,
+) -> Array:
+    parameters = (first,) if kind == "bernoulli" else (first, second)
+    return _DRAWS[kind](size, dtype, *parameters, *place)
+
+
+_DRAWS: dict[str, Callable[..., Array]] = {
+    "uniform": _uniform,
+    "normal": _normal,
+    "randint": _randint,
+    "bernoulli": _bernoulli,
+}
+
+
 def _dropout(
     self: Array,
     p: float,
@@ -186,6 +209,6 @@ def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     rows = (
         _full, _full_like, _arange, _eye, _linspace, _uniform, _normal, _randint, _bernoulli,
-        _dropout, _sgd, _adamw,
+        _random_like, _dropout, _sgd, _adamw,
     )  # fmt: skip
     return {row.__name__.removeprefix("_"): row for row in rows}

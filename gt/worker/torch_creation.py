@@ -103,6 +103,20 @@ class Random:
         place = Place(seed, draw, whole, start)
         return self._filled("bernoulli", size, drawn, place, p).to(dtype)
 
+    def like(
+        self,
+        _like: Tensor,
+        size: Size,
+        dtype: torch.dtype,
+        kind: str,
+        first: Number,
+        second: Number,
+        *place: int | Size | None,
+    ) -> Tensor:
+        parameters = (first,) if kind == "bernoulli" else (first, second)
+        draws: Callable[..., Tensor] = getattr(self, kind)
+        return draws(size, dtype, *parameters, *place)
+
     def dropout(
         self,
         self_: Tensor,
@@ -171,5 +185,6 @@ def kernels(device: torch.device) -> dict[str, Kernel]:
         "normal": random.normal,
         "randint": random.randint,
         "bernoulli": random.bernoulli,
+        "random_like": random.like,
         "dropout": random.dropout,
     }

@@ -88,6 +88,9 @@ impl Dispatcher {
             return self.plan_scoped(session, instruction, number, outputs, &scope, sink);
         }
         if matches!(place, Place::Several) {
+            if self.put_off_alike(session, instruction, number, outputs) {
+                return;
+            }
             if let Some(failure) = self.make_operands(session, instruction, sink) {
                 return self.mark_inherited(session, instruction, &failure);
             }

@@ -227,3 +227,21 @@ fn large_tensors_wait_for_their_first_use() {
     "#;
     check(program, 2, 0, &expect_file!["golden/late.txt"]);
 }
+
+/// What is drawn to lie as a tensor does is drawn there, piece by piece; it waits where that still does.
+#[test]
+fn random_values_lie_as_what_they_are_like() {
+    let program = r#"
+        configure signal=1 text="workers=[0,1] axis=0"
+        %0 = full size=[1024,512] value=1.0 dtype=f32
+        %1 = random_like %0 size=[1024,512] dtype=f32 kind=normal first=0.0 second=1.0 seed=1 draw=0
+        %2 = distribute %1 dim=0
+        %3 = distribute %0 dim=1
+        %4 = random_like %3 size=[1024,512] dtype=f32 kind=uniform first=0.0 second=1.0 seed=1 draw=1
+        %5 = full size=[6] value=1.0 dtype=f32
+        %6 = random_like %5 size=[6] dtype=i64 kind=randint first=0 second=9 seed=1 draw=2 @"1"
+        %7 = distribute %5 layout="shard(0,blocks=2)@[0,1]"
+        %8 = random_like %7 size=[6] dtype=bool kind=bernoulli first=0.5 second=0 seed=1 draw=3
+    "#;
+    check(program, 2, 0, &expect_file!["golden/random_like.txt"]);
+}

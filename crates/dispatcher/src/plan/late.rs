@@ -11,7 +11,8 @@ use crate::handle::{Handle, Recipe, Shards, Slots};
 use crate::motion::Mover;
 use gt_protocol::message::{FailureClass, Message};
 use gt_protocol::placement::Layout;
-use gt_protocol::{Family, Id, Instruction, Meta, Op};
+use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Scalar};
+use smallvec::SmallVec;
 
 /// Smaller ones are made at once: a megabyte more on a worker hurts nobody, and work that starts earlier ends earlier.
 pub(crate) const LATE_BYTES_MIN: u64 = 1 << 20;
@@ -38,14 +39,62 @@ impl Dispatcher {
         if !of_nothing || meta.bytes() < self.late_bytes_min {
             return false;
         }
-        let shards = Shards { layout: layout.clone(), slots: Slots::new() };
-        self.define_values(session, instruction, number, [(*meta, shards)]);
-        let slot = instruction.outputs.first().copied().and_then(Id::as_slot);
         let recipe = Recipe { op: instruction.op, attrs: instruction.attrs.clone() };
+        self.define_late(session, instruction, number, *meta, layout.clone(), recipe);
+        true
+    }
+
+    /// Enters what is drawn to lie as a value does that still waits, of which nothing is read; whether it was that.
+    pub(super) fn put_off_alike(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        number: u64,
+        outputs: &[Meta],
+    ) -> bool {
+        let recipe =
+            if instruction.op == Op::RandomLike { drawn(&instruction.attrs) } else { None };
+        let like = instruction.values().next().and_then(Id::as_slot);
+        let like = like.and_then(|slot| self.value_mut(session, slot));
+        let layout = like.filter(|value| value.recipe.is_some());
+        let layout = layout.map(|value| value.shards.layout.clone());
+        let (Some(recipe), Some(layout), [meta]) = (recipe, layout, outputs) else { return false };
+        self.define_late(session, instruction, number, *meta, layout, recipe);
+        true
+    }
+
+    /// `random_like` something that is not cut, under a scope: the scope says how it lies.
+    pub(super) fn drawn_anew<'i>(
+        &self,
+        session: SessionId,
+        instruction: &Instruction<'i>,
+    ) -> Option<Instruction<'i>> {
+        if instruction.op != Op::RandomLike {
+            return None;
+        }
+        let like = instruction.values().next().and_then(Id::as_slot)?;
+        let value = self.sessions.get(&session)?.value(like)?;
+        let Recipe { op, attrs } = drawn(&instruction.attrs)?;
+        let operands = SmallVec::new();
+        let plain = Instruction { op, attrs, operands, ..instruction.clone() };
+        value.shards.layout.is_whole().then_some(plain)
+    }
+
+    fn define_late(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        number: u64,
+        meta: Meta,
+        layout: Layout,
+        recipe: Recipe,
+    ) {
+        let shards = Shards { layout, slots: Slots::new() };
+        self.define_values(session, instruction, number, [(meta, shards)]);
+        let slot = instruction.outputs.first().copied().and_then(Id::as_slot);
         if let Some(value) = slot.and_then(|slot| self.value_mut(session, slot)) {
             value.recipe = Some(Box::new(recipe));
         }
-        true
     }
 
     /// Makes those operands that have waited, as they were to lie; what that failed with, if it did.
@@ -128,4 +177,28 @@ impl Dispatcher {
         sink.session(session, &Message::Failure(failure.message(session)));
         state.define_failed(Id::slot(slot), failure);
     }
+}
+
+/// What `random_like` draws, without an operand.
+fn drawn(attrs: &[Attr]) -> Option<Recipe> {
+    let [size, dtype, Attr::Choice(kind), Attr::Scalar(first), Attr::Scalar(second), rest @ ..] =
+        attrs
+    else {
+        return None;
+    };
+    let parameters = [first, second].map(|parameter| Attr::Float(parameter.as_f64()));
+    let (op, parameters) = match kind {
+        0 => (Op::Uniform, SmallVec::<[Attr; 2]>::from(parameters)),
+        1 => (Op::Normal, SmallVec::from(parameters)),
+        2 => match (first, second) {
+            (Scalar::Int(low), Scalar::Int(high)) => {
+                (Op::Randint, SmallVec::from([Attr::Int(*low), Attr::Int(*high)]))
+            }
+            _ => return None,
+        },
+        _ => (Op::Bernoulli, parameters.into_iter().take(1).collect()),
+    };
+    let shape = [size.clone(), dtype.clone()];
+    let attrs = shape.into_iter().chain(parameters).chain(rest.iter().cloned()).collect();
+    Some(Recipe { op, attrs })
 }

@@ -41,6 +41,12 @@ impl Dispatcher {
         if instruction.values().next().is_none() {
             return self.plan_created(session, instruction, number, outputs, (scope, &mesh), sink);
         }
+        if let Some(plain) = self.drawn_anew(session, instruction) {
+            return self.plan_created(session, &plain, number, outputs, (scope, &mesh), sink);
+        }
+        if self.put_off_alike(session, instruction, number, outputs) {
+            return;
+        }
         self.lay_weight(session, instruction, (scope, &mesh), sink);
         if let Some(failure) = self.make_operands(session, instruction, sink) {
             return self.mark_inherited(session, instruction, &failure);

@@ -3,13 +3,14 @@
 use super::call::Call;
 use super::create::plain;
 use super::{Inferred, Rule, RuleError, Table, one, row, several, shape};
-use crate::{Attr, Dims, Dtype, Meta, Op};
+use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
 
 static RULES: Table<Rule> = &[
     (Op::Uniform, uniform),
     (Op::Normal, normal),
     (Op::Randint, randint),
     (Op::Bernoulli, bernoulli),
+    (Op::RandomLike, random_like),
     (Op::Dropout, dropout),
 ];
 
@@ -42,8 +43,41 @@ fn check_box(call: &Call<'_>, size: &Dims) -> Result<(), RuleError> {
     )))
 }
 
+/// What is drawn, and of which dtype.
+type Drawn<'d> = (&'d Dims, Dtype);
+
+fn drawn<'c>(call: &Call<'c>) -> Result<Drawn<'c>, RuleError> {
+    Ok((call.dims(0)?, call.dtype(1)?))
+}
+
+fn random_like(call: &Call<'_>) -> Inferred {
+    let (like, drawn) = (call.tensor(0)?, drawn(call)?);
+    if like.dims != *drawn.0 {
+        return Err(RuleError::shape(format!(
+            "random_like draws what has the shape {} of its operand, not {}",
+            like.dims, drawn.0
+        )));
+    }
+    let (first, second) = (call.scalar(3)?, call.scalar(4)?);
+    let integer = |scalar| match scalar {
+        Scalar::Int(value) => Ok(value),
+        Scalar::Bool(_) | Scalar::Float(_) => {
+            Err(RuleError::runtime("integers are drawn between integers"))
+        }
+    };
+    match call.choice(2)? {
+        0 => uniform_of(drawn, first.as_f64(), second.as_f64()),
+        1 => normal_of(drawn, second.as_f64()),
+        2 => randint_of(drawn, integer(first)?, integer(second)?),
+        _ => bernoulli_of(drawn, first.as_f64()),
+    }
+}
+
 fn uniform(call: &Call<'_>) -> Inferred {
-    let (dims, dtype, low, high) = (call.dims(0)?, call.dtype(1)?, call.float(2)?, call.float(3)?);
+    uniform_of(drawn(call)?, call.float(2)?, call.float(3)?)
+}
+
+fn uniform_of((dims, dtype): Drawn<'_>, low: f64, high: f64) -> Inferred {
     if !dtype.is_float() {
         return Err(RuleError::kernel("check_uniform_bounds", dtype));
     }
@@ -64,7 +98,10 @@ fn uniform(call: &Call<'_>) -> Inferred {
 }
 
 fn normal(call: &Call<'_>) -> Inferred {
-    let (dims, dtype, deviation) = (call.dims(0)?, call.dtype(1)?, call.float(3)?);
+    normal_of(drawn(call)?, call.float(3)?)
+}
+
+fn normal_of((dims, dtype): Drawn<'_>, deviation: f64) -> Inferred {
     if !dtype.is_float() {
         return Err(RuleError::kernel("normal_kernel_cpu", dtype));
     }
@@ -78,8 +115,10 @@ fn normal(call: &Call<'_>) -> Inferred {
 }
 
 fn randint(call: &Call<'_>) -> Inferred {
-    let (dims, dtype, low, high) =
-        (call.dims(0)?, call.dtype(1)?, call.integer(2)?, call.integer(3)?);
+    randint_of(drawn(call)?, call.integer(2)?, call.integer(3)?)
+}
+
+fn randint_of((dims, dtype): Drawn<'_>, low: i64, high: i64) -> Inferred {
     if low >= high {
         return Err(RuleError::runtime(format!(
             "random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
@@ -98,7 +137,10 @@ fn randint(call: &Call<'_>) -> Inferred {
 }
 
 fn bernoulli(call: &Call<'_>) -> Inferred {
-    let (dims, dtype, probability) = (call.dims(0)?, call.dtype(1)?, call.float(2)?);
+    bernoulli_of(drawn(call)?, call.float(2)?)
+}
+
+fn bernoulli_of((dims, dtype): Drawn<'_>, probability: f64) -> Inferred {
     if !(0.0..=1.0).contains(&probability) {
         return Err(RuleError::runtime(format!(
             "bernoulli_ expects p to be in [0, 1], but got p={}",

@@ -157,10 +157,10 @@ impl<'a> Question<'a> {
             Family::Reduce => reduce::partial(self, fold),
             Family::View => view::partial(self, fold),
             Family::Index => index::partial(self, position, fold),
+            Family::Random => random::partial(self, fold),
             Family::Update
             | Family::Normalize
             | Family::Loss
-            | Family::Random
             | Family::Create
             | Family::Control
             | Family::Collective => None,

@@ -1,8 +1,9 @@
 //! Look-ups: local along the dimensions that are not indexed, and along those of the indices.
 
+use super::rewrite::{Program, Source, is_cut};
 use super::{Lead, Local, Question, Strategy, cut};
 use crate::placement::{Fold, Placement};
-use crate::{Attr, Op};
+use crate::{Attr, Dims, Dtype, Op, Scalar};
 use smallvec::SmallVec;
 
 const SUM: Placement = Placement::Partial(Fold::Sum);
@@ -139,6 +140,33 @@ fn picks(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let mut needs = question.aligned(from_end, lead);
     *needs.first_mut()? = Placement::Replicate;
     Some(question.answer(needs, [cut(to, lead.pieces)]))
+}
+
+/// One index along the cut dimension: what each member holds of it is looked up there.
+pub(super) fn index(question: &Question<'_>) -> Option<Program> {
+    let picks = Picks::new(question, 1)?;
+    let dim = picks.picked.iter().position(|&picked| picked)?;
+    let single = picks.picked.iter().filter(|&&picked| picked).count() == 1;
+    if !single || !is_cut(question, 0, &[dim]) {
+        return None;
+    }
+    let size = *question.meta(0)?.dims.get(dim)?;
+    let places = question.meta(dim + 1)?;
+    let mut program = Program::default();
+    let given = Source::Operand(dim + 1);
+    // An index counts from the back where it is negative.
+    let number = |value| Source::Scalar(Scalar::Int(value));
+    let given = program.push(Op::Cast, [given], [Attr::Dtype(Dtype::I64)]);
+    let later = program.pair(Op::Add, given, number(size));
+    let negative = program.pair(Op::Lt, given, number(0));
+    let place = program.push(Op::Where, [negative, later, given], []);
+    let line = Attr::Ints(Dims::new(&[places.elements()])?);
+    let place = program.push(Op::Reshape, [place], [line]);
+    let along = [Attr::Int(i64::try_from(dim).ok()?), Attr::Absent, Attr::Absent];
+    let found = program.push(Op::IndexSelect, [Source::Operand(0), place], along);
+    let shape = Attr::Ints(question.outputs.first()?.dims);
+    let result = program.push(Op::Reshape, [found], [shape]);
+    Some(program.yields([result]))
 }
 
 /// Each member looks up what it holds; what it does not hold counts as zero there, so that the sum is the whole.

@@ -1,6 +1,6 @@
 //! Operators that fold a cut dimension in several steps, each of which has a strategy.
 
-use super::{Local, Question, SpreadArg, Strategy, edges, entropy, reduce, scan};
+use super::{Local, Question, SpreadArg, Strategy, edges, entropy, index, reduce, scan};
 use crate::placement::Placement;
 use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
 use smallvec::SmallVec;
@@ -59,6 +59,7 @@ pub fn rewrite(question: &Question<'_>) -> Option<Program> {
         Op::Topk => scan::topk(question),
         Op::MseLoss => mse_loss(question),
         Op::MseLossBackward => mse_loss_backward(question),
+        Op::Index => index::index(question),
         Op::Select => select(question),
         Op::SelectScatter => edges::select_scattered(question),
         Op::Pad => edges::pad_off(question),
@@ -134,6 +135,13 @@ impl Program {
         }
     }
 
+    /// A contribution that several steps read is folded once, for all of them.
+    pub(super) fn whole(&mut self, source: Source, meta: Meta) -> Source {
+        let whole = self.push(Op::Reshape, [source], [Attr::Ints(meta.dims)]);
+        self.force([Placement::Replicate], [(meta, Placement::Replicate)]);
+        whole
+    }
+
     pub(super) fn yields(mut self, results: impl IntoIterator<Item = Source>) -> Self {
         self.results = results.into_iter().collect();
         self
@@ -148,6 +156,18 @@ pub(super) fn is_cut(question: &Question<'_>, position: usize, dims: &[usize]) -
     };
     let empty = dims.iter().any(|&dim| meta.dims.get(dim) == Some(&0));
     !empty && placement.cut().is_some_and(|cut| dims.contains(&cut))
+}
+
+/// What a fold of `dims` of the operand at `position` makes that keeps them, in the dtype that it is computed in.
+fn kept(question: &Question<'_>, position: usize, dims: &[usize]) -> Option<Meta> {
+    let mut meta = *question.meta(position)?;
+    for &dim in dims {
+        *meta.dims.as_mut_slice().get_mut(dim)? = 1;
+    }
+    if is_half(meta.dtype) {
+        meta.dtype = Dtype::F32;
+    }
+    Some(meta)
 }
 
 pub(super) fn list(dims: &[usize]) -> Attr {
@@ -233,6 +253,7 @@ fn logsumexp(question: &Question<'_>) -> Option<Program> {
     let mut program = Program::default();
     let input = program.widened(question, Source::Operand(0), 0);
     let most = program.most(Op::Amax, input, &all, true);
+    let most = program.whole(most, kept(question, 0, &dims)?);
     // Nothing is subtracted from infinities.
     let infinite = program.unary(Op::Isinf, most);
     let most = program.push(Op::MaskedFill, [most, infinite, number(0.0)], []);
@@ -265,6 +286,8 @@ fn position(question: &Question<'_>) -> Option<Program> {
     let input = Source::Operand(0);
     let fold = if most { Op::Amax } else { Op::Amin };
     let extreme = program.most(fold, input, &along, true);
+    let extreme_meta = Meta { dtype: question.meta(0)?.dtype, ..kept(question, 0, &[dim])? };
+    let extreme = program.whole(extreme, extreme_meta);
     let mut here = program.pair(Op::Eq, input, extreme);
     if question.meta(0)?.dtype.is_float() {
         let odd = program.unary(Op::Isnan, input);
@@ -375,6 +398,7 @@ fn layer_norm(question: &Question<'_>) -> Option<Program> {
     let mut program = Program::default();
     let input = program.widened(question, Source::Operand(0), 0);
     let total = program.sum(input, &all, true);
+    let total = program.whole(total, kept(question, 0, &dims)?);
     let mean = program.pair(Op::Div, total, count);
     let away = program.pair(Op::Sub, input, mean);
     let squares = program.unary(Op::Square, away);

@@ -125,12 +125,6 @@ impl<P: Peers, M: Loan> Lane<P, M> {
         self.large > 0 || !self.rests.is_empty()
     }
 
-    /// Workers for whom something is left that they may have no room for.
-    pub fn awaited_rooms(&self) -> impl Iterator<Item = u32> + '_ {
-        let of_jobs = self.jobs.iter().flat_map(|job| job.exchange.unsent().map(|(peer, _)| peer));
-        of_jobs.chain(self.rests.iter().flat_map(Rest::untold))
-    }
-
     pub fn submit(&mut self, mut job: Job<M>) -> Option<Ended<M>> {
         self.peers.begin(job.exchange.tag());
         for _ in 0..FIRST_STEPS {

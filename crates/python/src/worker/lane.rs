@@ -69,9 +69,8 @@ enum Sleeper {
 impl Inside {
     /// First half of a sleep, as in [`WorkerPeers::park`].
     fn park(&mut self, sleeper: Sleeper, words: &mut Vec<Parked>) -> Option<Duration> {
-        let rooms: Vec<u32> = self.lane.awaited_rooms().collect();
         self.sleeper = Some(sleeper);
-        let limit = self.lane.peers_mut().park(&rooms, words);
+        let limit = self.lane.peers_mut().park(words);
         if limit.is_none() {
             self.unpark(sleeper);
         }

@@ -132,18 +132,18 @@ impl WorkerPeers {
         Ok(link)
     }
 
-    /// First half of a sleep: where it will be noticed that something comes, or that there is room for who is in `rooms`,
-    /// and how long the sleep may last; `None` where there is something already. Then, and after the sleep, call
+    /// First half of a sleep: where it will be noticed that something comes, or that there is room where there was none, and
+    /// how long the sleep may last; `None` where there is something already. Then, and after the sleep, call
     /// [`unpark`](Self::unpark).
-    pub fn park(&mut self, rooms: &[u32], words: &mut Vec<Parked>) -> Option<Duration> {
+    pub fn park(&mut self, words: &mut Vec<Parked>) -> Option<Duration> {
         self.bell.park();
         words.push(self.bell.parked());
         if self.listen() {
             return None;
         }
         // From one that breaks the rules nothing more is expected.
-        for (peer, link) in self.links.iter_mut().filter(|(_, link)| !link.is_broken()) {
-            if !link.park(rooms.contains(peer), words) {
+        for link in self.links.values_mut().filter(|link| !link.is_broken()) {
+            if !link.park(words) {
                 return None;
             }
         }

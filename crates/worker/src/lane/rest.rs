@@ -70,10 +70,6 @@ impl Rest {
         self.untold.is_empty() && self.left.is_empty()
     }
 
-    pub fn untold(&self) -> impl Iterator<Item = u32> + '_ {
-        self.untold.iter().map(|&(peer, _)| peer)
-    }
-
     pub fn missing(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.left.iter().map(|left| (left.peer, left.hop))
     }

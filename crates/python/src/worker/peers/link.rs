@@ -62,15 +62,15 @@ impl Link {
         either!(self, push(head, ready, fill))
     }
 
-    /// Whether there is room, for the first time since there was none for a piece.
+    /// Whether there is room again since there was none for a piece: said once.
     pub fn has_room_again(&mut self) -> bool {
         either!(self, has_room_again())
     }
 
-    /// First half of a sleep: says where a piece that comes, or room if that is wanted, will be noticed; false where there
-    /// is one already.
-    pub fn park(&mut self, wants_room: bool, words: &mut Vec<Parked>) -> bool {
-        either!(self, park(wants_room, words))
+    /// First half of a sleep: says where a piece that comes, or room where there was none, will be noticed; false where
+    /// there is one already.
+    pub fn park(&mut self, words: &mut Vec<Parked>) -> bool {
+        either!(self, park(words))
     }
 
     /// Second half.

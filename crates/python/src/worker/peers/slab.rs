@@ -14,7 +14,7 @@ pub struct SlabLink {
     /// The failure that the first piece is.
     failure: Option<Cause>,
     broken: bool,
-    /// There was no room for the last piece.
+    /// There was no room for a piece, and nobody has been told of any since.
     is_full: bool,
 }
 
@@ -86,7 +86,7 @@ impl SlabLink {
     ) -> Option<usize> {
         let length = ready.min(PIECE_BYTES_MAX);
         let slot = self.to.slot();
-        self.is_full = slot.is_none();
+        self.is_full |= slot.is_none();
         fill(slot?.get_mut(..length)?);
         self.to.publish(&head.words(), length).then_some(length)
     }
@@ -97,12 +97,12 @@ impl SlabLink {
         has_room
     }
 
-    pub fn park(&mut self, wants_room: bool, words: &mut Vec<Parked>) -> bool {
-        if !self.from.park() || (wants_room && !self.to.park()) {
+    pub fn park(&mut self, words: &mut Vec<Parked>) -> bool {
+        if !self.from.park() || (self.is_full && !self.to.park()) {
             return false;
         }
         words.push(self.from.parked());
-        if wants_room {
+        if self.is_full {
             words.push(self.to.parked());
         }
         true

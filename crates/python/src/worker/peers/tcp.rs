@@ -59,7 +59,7 @@ pub struct TcpLink {
     read: usize,
     failure: Option<Cause>,
     closed: bool,
-    /// There was no room for the last piece.
+    /// There was no room for a piece, and nobody has been told of any since.
     is_full: bool,
     /// Whether who sleeps has been told of the end.
     told_closed: bool,
@@ -179,8 +179,8 @@ impl TcpLink {
         ready: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {
-        self.is_full = self.under_way.load(Ordering::Acquire) >= QUEUE_PIECES;
-        if self.is_full {
+        if self.under_way.load(Ordering::Acquire) >= QUEUE_PIECES {
+            self.is_full = true;
             return None;
         }
         let length = ready.min(TCP_PIECE_BYTES_MAX);
@@ -203,13 +203,13 @@ impl TcpLink {
     }
 
     /// The bell tells of either: it is parked already.
-    pub fn park(&mut self, wants_room: bool, _words: &mut Vec<Parked>) -> bool {
+    pub fn park(&mut self, _words: &mut Vec<Parked>) -> bool {
         let had_piece = self.first.is_some();
         self.refresh();
         let has_news = (self.first.is_some() && !had_piece) || (self.closed && !self.told_closed);
         self.told_closed |= self.closed;
         let has_room = self.under_way.load(Ordering::Acquire) < QUEUE_PIECES;
-        !(has_news || (wants_room && has_room))
+        !(has_news || (self.is_full && has_room))
     }
 }
 

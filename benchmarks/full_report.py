@@ -173,15 +173,17 @@ def memory(kept: Path) -> tuple[str, str]:
 
 
 def creation(found: Figures) -> str:
-    most = {way: one["held"] / found["bytes"] for way, one in found["ways"].items()}
-    even = max(held for way, held in most.items() if way not in ("uneven pieces", list(most)[-1]))
+    shares: dict[float, list[str]] = {}
+    most = 0.0
+    for way, figures in found["ways"].items():
+        shares.setdefault(figures["share"], []).append(way)
+        most = max(most, figures["held"] / found["bytes"] / figures["share"])
+    ways = "; ".join(f"{share:.2f} of it: {', '.join(ways)}" for share, ways in shares.items())
     grown = ", ".join(in_megabytes(one) for one in found["workers"])
     return (
-        f"{in_megabytes(found['bytes'])} MB over 4 workers, made in {len(most)} ways (creation "
-        "functions in a scope and by `gt.distribute`, parallel layers, `gt.parallelize`, a rule of "
-        f"a file): the fullest worker has held {even:.3f} of it, {most['uneven pieces']:.3f} in "
-        f"uneven pieces, {list(most.values())[-1]:.3f} of two such tensors at once. Processes grew "
-        f"at most by {grown} MB (workers), the client with the dispatcher by "
+        f"{in_megabytes(found['bytes'])} MB over 4 workers. What a worker may hold at most, by the "
+        f"way in which it is made: {ways}. The fullest worker held {most:.3f} of that. Processes "
+        f"grew at most by {grown} MB (workers), the client with the dispatcher by "
         f"{in_megabytes(found['client'])} MB."
     )
 

@@ -71,6 +71,11 @@ def ways(rows: int) -> Iterator[tuple[str, float, Make]]:
     uneven = gt.Layout(mesh, (rows, COLUMNS), placements=[gt.Shard(0, pieces=pieces)])
     yield "uneven pieces", 0.34, lambda: gt.distribute(gt.zeros(rows, COLUMNS), uneven)
     yield (
+        "a padding row is written",  # what was there, and what is there now
+        2 * even,
+        lambda: nn.VocabParallelEmbedding(rows, COLUMNS, padding_idx=1, mesh=mesh).weight,
+    )
+    yield (
         "zeros_like of another",
         2 * even,
         lambda: gt.zeros_like(gt.distribute(gt.empty(rows, COLUMNS), dim=0)),

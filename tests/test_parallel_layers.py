@@ -102,6 +102,17 @@ def test_vocabulary_parallel_embedding(mesh):
     assert ours.weight.layout == gt.Layout(mesh, (VOCABULARY, WIDTH), 0)
 
 
+def test_a_padding_row_starts_as_zeros_and_stays(mesh):
+    ours = nn.VocabParallelEmbedding(VOCABULARY, WIDTH, padding_idx=-2, mesh=mesh, dtype=gt.float64)
+    theirs = torch.nn.Embedding(VOCABULARY, WIDTH, padding_idx=-2)
+    indexes = np.random.default_rng(5).integers(0, VOCABULARY, (BATCH, SEQUENCE))
+    indexes[0, 0] = ours.padding_idx
+    assert ours.padding_idx == theirs.padding_idx
+    assert ours.weight.layout == gt.Layout(mesh, (VOCABULARY, WIDTH), 0)
+    assert not ours.weight[ours.padding_idx].any().item()
+    check(ours, theirs, indexes)
+
+
 def test_a_fused_projection_is_cut_in_blocks(mesh):
     heads = 2 * mesh.size()
     ours = nn.ColumnLinear(WIDTH, 3 * heads, mesh=mesh, blocks=3, dtype=gt.float64)

@@ -65,6 +65,10 @@ class Embedding(Module):
     def reset_parameters(self) -> None:
         """Draw the rows from the standard normal distribution."""
         init.normal_(self.weight)
+        self.clear_padding()
+
+    def clear_padding(self) -> None:
+        """Make the padding row zeros, where there is one."""
         if self.padding_idx is not None:
             with gt.no_grad():
                 self.weight[self.padding_idx] = 0.0

@@ -13,7 +13,7 @@ from gt.distributed.layout import Layout, Placement, Replicate, Shard
 from gt.distributed.mesh import DeviceMesh, ProcessGroup
 from gt.errors import ShapeError
 from gt.nn import functional
-from gt.nn.embedding import Embedding
+from gt.nn.embedding import Embedding, row_index
 from gt.nn.linear import Linear
 from gt.nn.parameter import Parameter
 
@@ -139,9 +139,11 @@ class VocabParallelEmbedding(Embedding):
         mesh: DeviceMesh | ProcessGroup | None = None,
         dtype: gt.dtype | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx, dtype=dtype)
+        super().__init__(num_embeddings, embedding_dim, dtype=dtype)
         self.line = _Line(mesh)
         self.line.lay_parameter(self.weight, Shard(0))
+        self.padding_idx = row_index(padding_idx, num_embeddings)
+        self.clear_padding()  # only now: a write makes the table, and it is to be made cut
 
     def forward(self, input: Tensor) -> Tensor:
         return self.line.lay(super().forward(self.line.lay(input, "replicate")), "fold")

@@ -13,7 +13,8 @@ from gt.distributed.layout import Layout, Placement, Replicate, Shard
 from gt.distributed.mesh import DeviceMesh, ProcessGroup
 from gt.errors import ShapeError
 from gt.nn import functional
-from gt.nn.embedding import Embedding, row_index
+from gt.nn.embedding import Embedding
+from gt.nn.functional.layer import row_index
 from gt.nn.linear import Linear
 from gt.nn.parameter import Parameter
 

@@ -167,6 +167,11 @@ INDEXED = {
     "embedding of cut indexes": Case(
         [((T, D), R), (np.arange(T), 0)], lambda w, i: F.embedding(i, w), none
     ),
+    "positions of a short sequence": Case(
+        [((T, D), R), (np.arange(T), 0), ((T // 5, D), 0)],
+        lambda w, i, x: F.embedding(i[: T // 5], w) + x,
+        gathered(T // 5),
+    ),
     "gather": Case([ROWS, indexes(5, D)], lambda x, i: x.gather(0, i), reduced(5 * D)),
     "index_select": Case([ROWS, indexes(5)], lambda x, i: x.index_select(0, i), reduced(5 * D)),
     "index": Case([ROWS, indexes(5, first=-T)], lambda x, i: x[i], reduced(5 * D)),

@@ -63,6 +63,13 @@ impl Placement {
     pub fn is_partial(&self) -> bool {
         matches!(self, Self::Partial(_))
     }
+
+    /// Whether one member holds all that several could share: a slice of few rows that stayed where it was.
+    pub fn is_alone(&self) -> bool {
+        let Self::Shard { pieces, .. } = self else { return false };
+        let (total, most) = (pieces.total(), pieces.sizes().max().unwrap_or(0));
+        most == total && usize::try_from(total).is_ok_and(|total| total >= pieces.len())
+    }
 }
 
 /// One placement for each dimension of a mesh.

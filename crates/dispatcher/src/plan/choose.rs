@@ -149,16 +149,14 @@ fn price(
         cost += asked.prices.change((have, need), bytes, members, link);
     }
     for (meta, give) in asked.outputs.iter().zip(&strategy.gives) {
-        // A partial result will be folded once.
-        if give.is_partial() {
+        // A partial result will be folded once, and what one member has alone will be shared out.
+        if give.is_partial() || give.is_alone() {
             cost += asked.prices.change((give, &Placement::Replicate), meta.bytes(), members, link);
         }
     }
-    let spread = strategy
-        .needs
-        .iter()
-        .chain(&strategy.gives)
-        .any(|placement| placement.cut().is_some() || placement.is_partial());
+    let all = || strategy.needs.iter().chain(&strategy.gives);
+    let spread = all().any(|placement| placement.cut().is_some() || placement.is_partial())
+        && !all().any(Placement::is_alone);
     let parts = u32::try_from(if spread { members } else { 1 }).unwrap_or(1);
     cost + work / f64::from(parts.max(1))
 }

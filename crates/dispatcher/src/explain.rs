@@ -126,6 +126,13 @@ pub(crate) struct Note {
     brought: BroughtList,
 }
 
+impl Note {
+    /// The operator's code and the signal.
+    pub fn made_by(&self) -> (u16, u16) {
+        (self.op.info().code, self.signal)
+    }
+}
+
 /// An operand's number, how it lay, and how it was needed.
 pub(crate) type BroughtList = SmallVec<[(u64, Layout, Layout); 2]>;
 

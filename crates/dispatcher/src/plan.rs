@@ -6,6 +6,7 @@
 mod cache;
 mod choose;
 mod cost;
+mod habit;
 mod late;
 mod links;
 mod local;
@@ -18,6 +19,7 @@ mod words;
 pub(crate) use cache::Plans;
 pub(crate) use cost::real;
 pub use cost::{Prices, PricesError};
+pub(crate) use habit::Habits;
 pub(crate) use late::LATE_BYTES_MIN;
 pub use links::{Link, Links};
 

@@ -4,6 +4,7 @@ use crate::event::Fault;
 use crate::explain::Motion;
 use crate::failure::{Cause, Failure, Operands};
 use crate::handle::{Handle, Value};
+use crate::plan::Habits;
 use crate::scope::Scopes;
 use gt_protocol::{Id, Op};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +32,7 @@ pub(crate) struct Session {
     pub signals: BTreeMap<u32, Box<str>>,
     pub site_names: BTreeMap<u32, Box<str>>,
     pub scopes: Scopes,
+    pub habits: Habits,
     pub motion: Motion,
     live_values: usize,
     live_bytes: u64,
@@ -48,6 +50,7 @@ impl Session {
             signals: BTreeMap::new(),
             site_names: BTreeMap::new(),
             scopes: Scopes::default(),
+            habits: Habits::default(),
             motion: Motion::default(),
             live_values: 0,
             live_bytes: 0,

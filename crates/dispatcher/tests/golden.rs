@@ -245,3 +245,78 @@ fn random_values_lie_as_what_they_are_like() {
     "#;
     check(program, 2, 0, &expect_file!["golden/random_like.txt"]);
 }
+
+/// The first step folds each gradient where its update reads it, the next ones as soon as it is there.
+#[test]
+fn a_second_step_folds_gradients_when_they_are_made() {
+    let mut program = r"
+        %0 = normal size=[3,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
+        %1 = normal size=[5,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=1
+        %2 = normal size=[7,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=2
+        %3 = distribute %2 dim=0
+        %4 = full_like %3 size=[3,7] value=1.0 dtype=f32
+        %5 = full_like %3 size=[5,7] value=1.0 dtype=f32
+        %6 = distribute %4 dim=1
+        %7 = distribute %5 dim=1
+    "
+    .to_owned();
+    let rest = "lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false maximize=false";
+    for (first, second, next) in [(0, 1, 10), (12, 14, 20), (22, 24, 30)] {
+        let (left, right) = (next, next + 1);
+        for line in [
+            format!("%{left} = matmul %6 %3 ~1"),
+            format!("%{right} = matmul %7 %3 ~2"),
+            format!("%{} %{} = sgd %{first}! %{left} _ {rest} first_step=true", next + 2, next + 3),
+            format!(
+                "%{} %{} = sgd %{second}! %{right} _ {rest} first_step=true",
+                next + 4,
+                next + 5
+            ),
+        ] {
+            program.push_str(&line);
+            program.push('\n');
+        }
+    }
+    let mut folds = Vec::new();
+    let record = planned_by_line(&program, 2, |instruction, record| {
+        if record.collectives > 0 {
+            folds.push(instruction.op);
+        }
+    });
+    expect_file!["golden/steps.txt"].assert_eq(&record.lines);
+    let (early, late) = ([Op::Matmul, Op::Matmul], [Op::Sgd, Op::Sgd]);
+    assert_eq!(folds, [late, early, early].concat());
+}
+
+/// Gradients of two batches are added up before they are folded: that is once, in each step.
+#[test]
+fn what_is_read_unfolded_is_not_folded_early() {
+    let mut program = r"
+        %0 = normal size=[3,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
+        %1 = normal size=[7,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=1
+        %2 = distribute %1 dim=0
+        %3 = full_like %2 size=[3,7] value=1.0 dtype=f32
+        %4 = distribute %3 dim=1
+    "
+    .to_owned();
+    let rest = "lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false maximize=false";
+    for (param, next) in [(0, 10), (13, 20), (23, 30)] {
+        let (left, right, sum, new) = (next, next + 1, next + 2, next + 3);
+        for line in [
+            format!("%{left} = matmul %4 %2 ~1"),
+            format!("%{right} = matmul %4 %2 ~1"),
+            format!("%{sum} = add %{left} %{right} ~2"),
+            format!("%{new} %{} = sgd %{param}! %{sum} _ {rest} first_step=true", next + 4),
+        ] {
+            program.push_str(&line);
+            program.push('\n');
+        }
+    }
+    let mut folds = Vec::new();
+    planned_by_line(&program, 2, |instruction, record| {
+        if record.collectives > 0 {
+            folds.push((instruction.op, record.collectives));
+        }
+    });
+    assert_eq!(folds, [(Op::Sgd, 1), (Op::Add, 1), (Op::Add, 1)]);
+}

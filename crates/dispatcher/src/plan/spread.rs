@@ -81,6 +81,7 @@ impl Dispatcher {
             Ok(placed) => {
                 self.define_values(session, instruction, number, placed);
                 self.note(session, instruction, Why::Spread, before);
+                self.fold_expected(session, instruction, sink);
             }
             Err(error) => self.fail(session, instruction, number, &error, sink),
         }
@@ -176,6 +177,7 @@ impl Mover<'_> {
                 Given::Value(held) if needs_one_layout(held, need, operands, choice) => {
                     let held = self.refreshed(held);
                     self.core.note_brought(held.slot, self.session, need);
+                    self.core.learn(self.session, &held, run.op, need);
                     Some(self.bring(&held, need))
                 }
                 // Another operand is the same value and needs it as it lies.

@@ -203,7 +203,9 @@ def figure_of(part: str, kept: Path, facts: Figures) -> tuple[str, str]:
     if part == "memory":
         return memory(kept)
     if part == "parallel":
-        return last[0].strip("| "), facts["printed"].strip()
+        rows = re.findall(r"^\| (\D+) \|.*\| ([\d.]+) x \|$", facts["printed"], re.MULTILINE)
+        text = facts["printed"].strip().replace("\n|", "\n\n|", 1)
+        return "; ".join(f"{way}: {ratio} of its time" for way, ratio in rows), text
     found = list(tests(kept / f"{part}.xml"))
     if part == "vocabulary":
         each = [f"TP {one['workers']}: {float(one['difference']):.1e}" for *_, one in found if one]

@@ -203,7 +203,7 @@ def figure_of(part: str, kept: Path, facts: Figures) -> tuple[str, str]:
     if part == "memory":
         return memory(kept)
     if part == "parallel":
-        rows = re.findall(r"^\| (\D+) \|.*\| ([\d.]+) x \|$", facts["printed"], re.MULTILINE)
+        rows = re.findall(r"^\| ([^|\n]+) \|.*\| ([\d.]+) x \|$", facts["printed"], re.MULTILINE)
         text = facts["printed"].strip().replace("\n|", "\n\n|", 1)
         return "; ".join(f"{way}: {ratio} of its time" for way, ratio in rows), text
     found = list(tests(kept / f"{part}.xml"))

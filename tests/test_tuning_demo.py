@@ -71,11 +71,14 @@ def test_t6a_eight_workers_by_the_file_alone(plain):
 
 
 def test_t3a_the_patterns_of_a_layer(tmp_path):
-    """On stage 1: x comes, and each layer's two row-parallel products are summed; no more moves."""
+    """On stage 1: x comes, and each layer's two row-parallel products are summed; no more moves.
+
+    Backwards the gradient comes, and each layer's two inputs have theirs summed.
+    """
     trace = tmp_path / "trace.txt"
     run("train_simple.py", *TINY, "--num-layers=8", GT_INSTRUCTION_LOG=str(trace))
     lines = trace.read_text(encoding="utf-8").splitlines()
-    first = next(place for place, line in enumerate(lines) if "@stage0_to_stage1" in line)
+    first, second, *_ = (place for place, line in enumerate(lines) if "@stage0_to_stage1" in line)
     last = next(place for place, line in enumerate(lines) if "@stage1_to_stage2" in line)
     forward = [one for line in lines[first:last] if (one := log.entry(line))]
     products = [
@@ -88,6 +91,13 @@ def test_t3a_the_patterns_of_a_layer(tmp_path):
     assert products == [column, row] * 4  # QKV, output, up, down; two layers
     moves = [one.operator for one in forward if "moved=" in one.notes]
     assert moves == ["layer_norm", "add", "add", "add", "add"]
+    backward = [one for line in lines[last:second] if (one := log.entry(line))]
+    moves = [
+        one.operator
+        for one in backward
+        if "moved=" in one.notes and (one.signal or "").startswith("pp_stage1")
+    ]
+    assert moves == ["matmul"] + ["layer_norm_backward"] * 4
 
 
 def two_stages(text):

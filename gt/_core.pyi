@@ -4,7 +4,7 @@
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeAlias, final, overload
+from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ _Index: TypeAlias = (
     None | _int | slice | Tensor | npt.NDArray[Any] | Sequence[Any] | tuple[Any, ...] | Any
 )
 _Dims: TypeAlias = _int | Sequence[_int]
+_Made = TypeVar("_Made")
 
 class _Nameable(Protocol):
     """A numpy dtype or a Python or numpy scalar type."""
@@ -93,6 +94,7 @@ class GradFn:
 class Saved:
     @property
     def op(self) -> str: ...
+    def once(self, make: Callable[[], _Made]) -> _Made: ...
     def shape_of(self, name: str, k: _int = 0) -> Size: ...
     def dtype_of(self, name: str, k: _int = 0) -> dtype | None: ...
     def needs(self, name: str, k: _int = 0) -> _bool: ...

@@ -27,8 +27,8 @@ gradient(
 gradient(
     "layer_norm",
     input=lambda g, s: layer_norm_input(g[0], s),
-    weight=lambda g, s: sum_to(g[0] * standardized(s), s.shape_of("weight")),
-    bias=lambda g, s: sum_to(g[0], s.shape_of("bias")),
+    weight=lambda g, s: layer_norm_weight(g[0], s),
+    bias=lambda g, s: layer_norm_bias(g[0], s),
 )
 gradient("layer_norm_backward", **dict.fromkeys(("grad", "input", "mean", "rstd", "weight"), no))
 
@@ -42,21 +42,37 @@ def last_dims(shape: Shape) -> Shape:
 
 
 def standardized(s: Saved) -> Tensor:
-    """The input with mean 0 and variance 1; under create_graph computed from the input itself."""
-    if not _core.is_grad_enabled():
-        return (s.input - s.out1) * s.out2
+    """The input with mean 0 and variance 1, from the input itself."""
     dims = last_dims(s.normalized_shape)
     mean = call("mean", s.input, dim=dims, keepdim=True)
     variance = call("var", s.input, dim=dims, correction=0.0, keepdim=True)
     return (s.input - mean) * (variance + s.eps).rsqrt()
 
 
-def layer_norm_input(g: Tensor, s: Saved) -> Tensor:
-    """One instruction; under create_graph in operators that can be differentiated again."""
+def layer_norm_grads(g: Tensor, s: Saved) -> tuple[Tensor, ...]:
+    """Of input, weight and bias, by one instruction."""
+    operands = (g, s.input, s.out1, s.out2, s.weight)
     shape = s.normalized_shape
+    return s.once(lambda: call("layer_norm_backward", *operands, normalized_shape=shape))
+
+
+def layer_norm_weight(g: Tensor, s: Saved) -> Tensor:
     if not _core.is_grad_enabled():
-        operands = (g, s.input, s.out1, s.out2, s.weight)
-        return call("layer_norm_backward", *operands, normalized_shape=shape)[0]
+        return layer_norm_grads(g, s)[1]
+    return sum_to(g * standardized(s), s.shape_of("weight"))
+
+
+def layer_norm_bias(g: Tensor, s: Saved) -> Tensor:
+    if not _core.is_grad_enabled():
+        return layer_norm_grads(g, s)[2]
+    return sum_to(g, s.shape_of("bias"))
+
+
+def layer_norm_input(g: Tensor, s: Saved) -> Tensor:
+    """Under create_graph in operators that can be differentiated again."""
+    if not _core.is_grad_enabled():
+        return layer_norm_grads(g, s)[0]
+    shape = s.normalized_shape
     dims, x = last_dims(shape), standardized(s)
     variance = call("var", s.input, dim=dims, correction=0.0, keepdim=True)
     g = g if s.weight is None else g * s.weight

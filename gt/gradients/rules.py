@@ -3,7 +3,7 @@
 import dis
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from gt import _core
 from gt._core import Tensor, call
@@ -11,6 +11,7 @@ from gt.errors import NotDifferentiable
 
 Shape: TypeAlias = tuple[int, ...]
 Rule: TypeAlias = Callable[..., Tensor | None]
+Made = TypeVar("Made")
 
 
 class Saved(Protocol):
@@ -19,6 +20,7 @@ class Saved(Protocol):
     def shape_of(self, operand: str, k: int = 0) -> Any: ...
     def dtype_of(self, operand: str, k: int = 0) -> Any: ...
     def needs(self, operand: str, k: int = 0) -> bool: ...
+    def once(self, make: Callable[[], Made]) -> Made: ...
     def __getattr__(self, name: str) -> Any: ...
 
 

@@ -4,6 +4,7 @@ use super::alias::Var;
 use super::convert::{attr_object, scalar_object};
 use super::dtype::{self, PyDtype};
 use super::errors;
+use super::gil_cell::GilCell;
 use super::tape::{self, Edge, Node, Place};
 use super::tensor::{Tensor, size_object};
 use gt_protocol::OperandKind;
@@ -17,11 +18,13 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "gt")]
 pub(crate) struct Saved {
     node: Arc<Node>,
+    /// What one instruction has made for the rules of several operands.
+    shared: GilCell<Option<Py<PyAny>>>,
 }
 
 impl Saved {
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        Self { node }
+        Self { node, shared: GilCell::new(None) }
     }
 
     fn position(&self, name: &str) -> PyResult<usize> {
@@ -150,6 +153,18 @@ impl Saved {
             return Ok(tensor.into_any());
         }
         Err(PyAttributeError::new_err(format!("{}: nothing is saved under {name:?}", info.name)))
+    }
+
+    /// `make()` at the first call, its result at all others: one instruction for the gradients of several operands.
+    fn once<'py>(&self, make: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = make.py();
+        let made = self.shared.get(py).as_ref().map(|made| made.bind(py).clone());
+        if let Some(made) = made {
+            return Ok(made);
+        }
+        let made = make.call0()?;
+        *self.shared.get_mut(py) = Some(made.clone().unbind());
+        Ok(made)
     }
 
     /// Shape of an operand; of item `k` for a list.

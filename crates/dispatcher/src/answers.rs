@@ -100,7 +100,10 @@ impl Dispatcher {
         let low = u32::try_from(failure.number & 0xffff_ffff).unwrap_or(0);
         let number = self.session_number(open.session, low);
         let Some(state) = self.sessions.get(&open.session) else { return };
-        let known = state.causes().find(|cause| cause.cause().number == number);
+        // One instruction may fail for two reasons: an index here, and a worker that was to send it an operand. Who reads that
+        // operand is told of the worker.
+        let is_it = |cause: &Cause| cause.number == number && cause.class == failure.class;
+        let known = state.causes().find(|known| is_it(known.cause()));
         let failure = match known {
             Some(cause) => cause.message(open.session),
             None => message::Failure {

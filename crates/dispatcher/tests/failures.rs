@@ -1,0 +1,69 @@
+//! What a session hears of failures on its workers.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+
+use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::message::{Failure, FailureClass, Message};
+use gt_protocol::text::{NoNames, parse};
+use gt_protocol::{Attr, Instruction, Op};
+
+#[derive(Default)]
+struct Heard {
+    /// Requests that workers were sent.
+    reads: Vec<u64>,
+    /// What reads failed with.
+    failed: Vec<(u64, FailureClass, String)>,
+}
+
+impl Sink for Heard {
+    fn worker(&mut self, _: WorkerIndex, instruction: &Instruction<'_>) {
+        if let (Op::Read, [Attr::Int(request), ..]) = (instruction.op, &*instruction.attrs) {
+            self.reads.push(u64::try_from(*request).unwrap());
+        }
+    }
+
+    fn worker_message(&mut self, _: WorkerIndex, _: &Message<'_>) {}
+
+    fn session(&mut self, _: SessionId, message: &Message<'_>) {
+        if let Message::FailedReply { request, failure } = message {
+            self.failed.push((*request, failure.class, failure.text.to_owned()));
+        }
+    }
+
+    fn trace(&mut self, _: SessionId, _: &Instruction<'_>, _: &TraceNotes<'_>) {}
+}
+
+#[test]
+fn who_reads_an_operand_is_told_what_befell_that_and_not_its_reader() {
+    let (mut core, mut heard) = (Dispatcher::new(), Heard::default());
+    core.handle(Event::WorkerJoined { index: 0 }, &mut heard);
+    let session = core.open_session();
+    for line in [
+        "%0 = full size=[1] value=0 dtype=i64",
+        "%1 = index_select %0 %0 dim=0",
+        "read %1 request=1 start=0 count=1",
+        "read %0 request=2 start=0 count=1",
+    ] {
+        let mut payload = Vec::new();
+        let instruction = parse(line, &mut NoNames, &mut payload).unwrap().unwrap();
+        core.instruction(session, &instruction, &mut heard).unwrap();
+    }
+    let failure =
+        |class, text| Failure { session: session.0, number: 1, class, op: None, tag: 0, text };
+    // The index is wrong, and the operand, which came for instruction 1, has not come whole.
+    let index = failure(FailureClass::Index, "the whole text");
+    core.handle(Event::FromWorker { index: 0, message: Message::Failure(index) }, &mut heard);
+    let causes = [(FailureClass::Index, "a part"), (FailureClass::WorkerLost, "worker 1 is gone")];
+    for (request, (class, text)) in heard.reads.clone().into_iter().zip(causes) {
+        let message = Message::FailedReply { request, failure: failure(class, text) };
+        core.handle(Event::FromWorker { index: 0, message }, &mut heard);
+    }
+    let text = |text: &str| text.to_owned();
+    assert_eq!(
+        heard.failed,
+        [
+            (1, FailureClass::Index, text("the whole text")),
+            (2, FailureClass::WorkerLost, text("worker 1 is gone")),
+        ]
+    );
+}

@@ -750,6 +750,21 @@ def test_clip_grad_norm(kind, bound):
         close(a.grad, b.grad, "gradient", 1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("value", [300.0, 1e-4])  # whose square is none of the half's numbers
+def test_the_norm_of_half_precision_is_taken_in_single(dtype, value):
+    norms = []
+    for library in (gt, torch):
+        given = [
+            library.full((30, 3), value, dtype=getattr(library, dtype)),
+            library.ones(2, dtype=getattr(library, dtype)) * value,
+        ]
+        norm = library.nn.utils.get_total_norm(given)
+        assert norm.dtype == getattr(library, dtype)
+        norms.append(norm.item())
+    assert math.isclose(*norms, rel_tol=1e-2)
+
+
 def test_clip_grad_norm_refuses_what_is_not_finite():
     param = gt.nn.Parameter(gt.ones(2))
     (param * math.inf).sum().backward()

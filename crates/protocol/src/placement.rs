@@ -18,6 +18,10 @@ use smallvec::SmallVec;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+/// Up to here a reduction among three and more goes in one hop, every shard to everyone: below it the second hop's wait
+/// costs more than the bytes it saves. Between two it saves none. Workers do so, and planners reckon with it.
+pub const ONE_HOP_BYTES_MAX: u64 = 16 * 1024;
+
 /// How partial results become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fold {

@@ -1,7 +1,7 @@
 //! What a plan costs, in microseconds: work on the members, and what has to move first.
 
 use super::links::{self, Link, Links};
-use gt_protocol::placement::{Mesh, Placement};
+use gt_protocol::placement::{Mesh, ONE_HOP_BYTES_MAX, Placement};
 use gt_protocol::{Family, Meta, Op};
 use std::fmt;
 use std::str::FromStr;
@@ -22,9 +22,6 @@ pub struct Prices {
     /// Where two workers are nearer or farther than others.
     pub links: Links,
 }
-
-/// Up to here a reduction goes in one hop; see the worker's.
-const ONE_HOP_BYTES_MAX: u64 = 16 * 1024;
 
 /// Names of the prices in a text, in order.
 const NAMES: [&str; 5] = ["message", "byte", "flop", "touch", "kernel"];

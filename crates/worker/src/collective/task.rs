@@ -7,11 +7,8 @@ use crate::machine::{Machine, first_value, unsigned};
 use crate::reuse::with_size;
 use crate::table::NoValue;
 use crate::{Engine, Fault, Fold};
+use gt_protocol::placement::ONE_HOP_BYTES_MAX;
 use gt_protocol::{Attr, Id, Instruction, Meta, Op};
-
-/// Up to here a reduction among three and more goes in one hop, every shard to everyone: below it the second hop's wait
-/// costs more than the bytes it saves. Between two it saves none.
-const ONE_HOP_BYTES_MAX: usize = 16 * 1024;
 
 /// What one collective is: what it does, to which operand, and what comes out.
 pub(super) struct Task {
@@ -90,7 +87,7 @@ impl<E: Engine> Machine<E> {
         let fold = fold_of(instruction)?;
         let (id, meta) = self.operand(instruction)?;
         let whole = Region::whole(&meta);
-        if whole.len() <= ONE_HOP_BYTES_MAX || group.len() == 2 {
+        if meta.bytes() <= ONE_HOP_BYTES_MAX || group.len() == 2 {
             let mut task = to_all(id, meta, tag, group);
             task.exchange.fold(fold, whole, whole);
             return Ok(task);

@@ -3,6 +3,7 @@
 No helpers for single tests here.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -45,7 +46,8 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def _left(run: str, before: set[str]) -> list[str]:
-    return _processes(run) + sorted(_shared_memory_names() - before)
+    new = _shared_memory_names() - before
+    return _processes(run) + sorted(new - _in_use_by_others(run) if new else new)
 
 
 def _shared_memory_names() -> set[str]:
@@ -57,13 +59,30 @@ def _shared_memory_names() -> set[str]:
     }
 
 
+def _in_use_by_others(run: str) -> set[str]:
+    """Files in shared memory that programs have mapped which this run has not started."""
+    used: set[str] = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone meanwhile, or another user's
+            if not _is_marked(entry, run) and int(entry.name) != os.getpid():
+                maps = (entry / "maps").read_text(errors="replace").splitlines()
+                used.update(
+                    line[line.index("/") :] for line in maps if f" {SHARED_MEMORY}/" in line
+                )
+    return used
+
+
+def _is_marked(process: Path, run: str) -> bool:
+    return f"{MARK}={run}".encode() in (process / "environ").read_bytes()
+
+
 def _processes(run: str) -> list[str]:
     """GT's living processes that bear this run's mark: number and command line."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            marked = f"{MARK}={run}".encode() in (entry / "environ").read_bytes()
+            marked = _is_marked(entry, run)
         except OSError:  # gone meanwhile, or another user's
             continue
         if marked and any(name in command for name in OURS):

@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -291,6 +292,37 @@ def test_workers_together(workers: list[Worker]) -> None:
         assert small.floats == [3.0] * 5
         assert set(wide.floats) == {3.0}
         assert edge.floats == [1.0, 2.0]
+
+
+def _resident(worker: Worker) -> int:
+    """Bytes of memory that a worker holds."""
+    lines = pathlib.Path(f"/proc/{worker.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS:"))
+
+
+def test_what_others_send_ahead_is_put_aside_up_to_a_limit(workers: list[Worker]) -> None:
+    sender, receiver = workers
+    limit, size, count = 256 << 20, 8 << 20, 14
+    sender.write(full(0, (size,), 3.0))
+    receiver.write(op("synchronize", (), (), (1,)))
+    receiver.answers(1)
+    before = _resident(receiver)
+    for tag in range(1, 1 + count):
+        sender.write(op("send", (), (0,), (1, tag)))
+    # The receiver has been told of none of them: it takes what comes until it holds enough.
+    same = last = 0
+    while last < before + limit or same < 20:
+        now = _resident(receiver)
+        same, last = (same + 1 if now == last else 0), now
+        time.sleep(0.01)
+    assert last < before + limit + (64 << 20)
+    for tag in range(1, 1 + count):
+        receiver.write(op("receive", (tag,), (), (0, tag, (size,), F32)))
+        receiver.write(
+            op("sum", (100 + tag,), (tag,), (None, False, None)) + op("free", (), (tag,))
+        )
+        receiver.write(read(100 + tag, 1, tag))
+    assert [answer.floats for answer in receiver.answers(count)] == [[3.0 * size]] * count
 
 
 def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:

@@ -2,9 +2,10 @@
 
 use super::alias::Var;
 use super::emit::{self, Arg};
+use super::in_place::cast;
 use super::saved::Saved;
 use super::tape::{self, Edge, Node};
-use super::tensor::{Tensor, cast};
+use super::tensor::Tensor;
 use super::{errors, gradient_rules, runtime, signal};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Family, Meta, Op, Scalar};

@@ -94,7 +94,7 @@ pub(crate) fn cast(
             }
             Arg::Scalar(scalar) => Made::Scalar(*scalar),
             Arg::Var(var) if is_set(floats, place) => {
-                Made::Var(super::tensor::cast(py, var, default)?)
+                Made::Var(super::in_place::cast(py, var, default)?)
             }
             Arg::Var(var) => Made::Var(Arc::clone(var)),
         });

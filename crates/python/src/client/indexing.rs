@@ -3,7 +3,8 @@
 use super::alias::Var;
 use super::convert::{OperandArg, integer};
 use super::emit::{self, Arg};
-use super::tensor::{Tensor, assign, cast, fill};
+use super::in_place::{assign, cast, fill};
+use super::tensor::Tensor;
 use super::{errors, read, upload, views};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Meta, Op};

@@ -4,7 +4,8 @@ use super::alias::Var;
 use super::convert::{DimsArg, OperandArg, attr_of};
 use super::dtype::{DtypeArg, PyDtype};
 use super::emit::{self, Arg};
-use super::tensor::{Tensor, as_arg, assign, cast, fill, set_size_class};
+use super::in_place::{assign, cast, fill};
+use super::tensor::{Tensor, as_arg, set_size_class};
 use super::{
     backward, default_float, errors, gradient_rules, placing, read, runtime, saved, signal, spawn,
     tape, trace, update, upload, views,
@@ -226,7 +227,7 @@ fn apply_in_place<'py>(
         values.push(value.map_or(Ok(Attr::Absent), |value| attr_of(&value, row))?);
     }
     let args: SmallVec<[Arg<'_>; 4]> = given.iter().map(as_arg).collect();
-    super::tensor::write_result(target.get(), py, op, &args, values)?;
+    super::in_place::write_result(target.get(), py, op, &args, values)?;
     Ok(target.clone())
 }
 

@@ -1,17 +1,19 @@
 //! The other workers, each by a link of its own: what goes to them piece by piece, and what comes.
 
+mod aside;
 mod callers;
 mod link;
 mod piece;
 mod slab;
 mod tcp;
 
+use aside::Aside;
 use callers::Callers;
 use gt_protocol::message::Peer;
 use gt_transport::{Bell, Parked};
 use gt_worker::{Cause, Front, PeerLost, Peers, Progress, Stream};
 use link::Link;
-use piece::{Head, Kept};
+use piece::Head;
 use slab::SlabLink;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpListener;
@@ -29,6 +31,8 @@ const INTRODUCTION_MAX: Duration = Duration::from_mins(1);
 /// Failed collectives whose stragglers are still thrown away. A straggler comes within the peers' next collectives; a
 /// tag costs 8 bytes.
 const ENDED_MAX: usize = 1024;
+/// Bytes that are put aside before anybody waits for what is behind them. More stay on their way, and their sender waits.
+const KEPT_BYTES_MAX: usize = 256 << 20;
 
 /// What the dispatcher says of other workers.
 #[derive(Debug)]
@@ -44,8 +48,8 @@ pub struct WorkerPeers {
     links: BTreeMap<u32, Link>,
     gone: BTreeSet<u32>,
     events: Receiver<Event>,
-    /// Pieces that came before the instruction that they are for. As many as other workers run ahead of us.
-    kept: BTreeMap<(u32, Stream), VecDeque<Kept>>,
+    /// Pieces that came before the instruction that they are for.
+    kept: Aside,
     /// The tags of the instructions that are under way.
     active: Vec<u64>,
     /// Those of them whose pieces stand first.
@@ -76,7 +80,7 @@ impl WorkerPeers {
             links: BTreeMap::new(),
             gone: BTreeSet::new(),
             events,
-            kept: BTreeMap::new(),
+            kept: Aside::default(),
             active: Vec::new(),
             heads: Vec::new(),
             is_changed: false,
@@ -107,7 +111,7 @@ impl WorkerPeers {
 
     /// A new worker of this index; whatever is left of an earlier one is nobody's.
     fn join(&mut self, peer: u32, link: Option<Link>) {
-        self.kept.retain(|(from, _), _| *from != peer);
+        self.kept.forget(|from, _| from == peer);
         self.unknown.remove(&peer);
         match link {
             Some(link) => {
@@ -160,8 +164,7 @@ impl WorkerPeers {
     fn keep(&mut self, peer: u32) {
         let Some(link) = self.links.get_mut(&peer) else { return };
         if let Some((head, bytes)) = link.front() {
-            let kept = Kept::new(&head, bytes);
-            self.kept.entry((peer, head.stream)).or_default().push_back(kept);
+            self.kept.add(peer, &head, bytes);
             link.release_all();
         }
     }
@@ -188,7 +191,7 @@ impl Peers for WorkerPeers {
     fn end(&mut self, tag: u64, well: bool) {
         self.active.retain(|&active| active != tag);
         if !well && !self.ended.contains(&tag) {
-            self.kept.retain(|(_, stream), _| stream.tag != tag);
+            self.kept.forget(|_, stream| stream.tag == tag);
             if self.ended.len() == ENDED_MAX {
                 self.ended.pop_front();
             }
@@ -213,8 +216,10 @@ impl Peers for WorkerPeers {
                     break;
                 }
                 if !self.ended.contains(&head.stream.tag) {
-                    let kept = Kept::new(&head, bytes);
-                    self.kept.entry((peer, head.stream)).or_default().push_back(kept);
+                    if self.kept.bytes() >= KEPT_BYTES_MAX {
+                        break;
+                    }
+                    self.kept.add(peer, &head, bytes);
                 }
                 link.release_all();
             }
@@ -261,7 +266,7 @@ impl Peers for WorkerPeers {
     }
 
     fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
-        if let Some(kept) = self.kept.get(&(peer, stream)).and_then(VecDeque::front) {
+        if let Some(kept) = self.kept.first(peer, stream) {
             return Ok(kept.front());
         }
         let front = self.links.get(&peer).and_then(Link::current);
@@ -273,20 +278,17 @@ impl Peers for WorkerPeers {
     }
 
     fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
-        if let Some(pieces) = self.kept.get_mut(&(peer, stream)) {
-            if pieces.front_mut().is_some_and(|first| first.release(bytes)) {
-                pieces.pop_front();
-            }
-            if pieces.is_empty() {
-                self.kept.remove(&(peer, stream));
-            }
-        } else if let Some(link) = self.links.get_mut(&peer) {
+        if self.kept.release(peer, stream, bytes) {
+            // Room aside for what was left on its way.
+            return;
+        }
+        if let Some(link) = self.links.get_mut(&peer) {
             link.release(bytes);
         }
     }
 
     fn clear(&mut self, peer: u32, stream: Stream) -> bool {
-        if self.kept.contains_key(&(peer, stream)) || !matches!(self.link(peer), Ok(Some(_))) {
+        if self.kept.first(peer, stream).is_some() || !matches!(self.link(peer), Ok(Some(_))) {
             return false;
         }
         let mut moved = false;

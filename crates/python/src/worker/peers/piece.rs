@@ -48,12 +48,18 @@ pub struct Kept {
     total: u64,
     part: Result<Vec<u8>, Cause>,
     read: usize,
+    /// Bytes that it had on its way.
+    length: usize,
 }
 
 impl Kept {
     pub fn new(head: &Head, bytes: &[u8]) -> Self {
         let part = if head.is_failure { Err(cause(bytes)) } else { Ok(bytes.to_vec()) };
-        Self { total: head.total, part, read: 0 }
+        Self { total: head.total, part, read: 0, length: bytes.len() }
+    }
+
+    pub const fn length(&self) -> usize {
+        self.length
     }
 
     pub fn front(&self) -> Front<'_> {

@@ -1,0 +1,144 @@
+//! Results that are written into a tensor: what fits, and PyTorch's checks in its order.
+
+use super::alias::Var;
+use super::convert::OperandArg;
+use super::emit::{self, Arg};
+use super::tensor::Tensor;
+use super::{errors, tape};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dtype, DtypeRule, Meta, Op};
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
+use pyo3::prelude::*;
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+
+/// Emits `op(x, rest…)` and writes the result into x, as PyTorch's in-place operators do.
+pub(crate) fn write_result(
+    target: &Tensor,
+    py: Python<'_>,
+    op: Op,
+    rest: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+) -> PyResult<()> {
+    let var = &target.var;
+    let others = rest.iter().any(|arg| matches!(arg, Arg::Var(other) if other.requires_grad(py)));
+    var.check_writable(py, others)?;
+    var.check_overlap(py, rest)?;
+    let before;
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(var)];
+    args.extend_from_slice(rest);
+    // Before the operator is sent: the old value may go with it.
+    let metas = match emit::results_of(py, op, &args, &attrs) {
+        // That a result would not fit is said before that there is no kernel, but after what is wrong with shapes.
+        Err(mistake)
+            if op.info().dtype == DtypeRule::Promote
+                && mistake.is_instance_of::<PyNotImplementedError>(py) =>
+        {
+            check_kind(py, var.meta(py).dtype, emit::promoted(py, &args))?;
+            return Err(mistake);
+        }
+        metas => metas?,
+    };
+    if let Some(result) = metas.first() {
+        check_result(py, &var.meta(py), result)?;
+    }
+    let mut consumes = 0;
+    if tape::grad_enabled() && (others || var.requires_grad(py)) {
+        // Under a name of its own: this write is no change of what the tape saves of the old value.
+        let resolved = var.resolve(py)?;
+        before = Var::new(resolved.value, resolved.edge);
+        if let Some(first) = args.first_mut() {
+            *first = Arg::Var(&before);
+        }
+    } else {
+        let shared = |arg: &Arg<'_>| matches!(arg, Arg::Var(other) if Arc::ptr_eq(other, var));
+        consumes = u16::from(!rest.iter().any(shared) && var.sole_owner(py));
+    }
+    let result = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
+    assign(py, var, result, true)
+}
+
+/// Whether a result of `new` may be written where something of `old` is.
+fn check_result(py: Python<'_>, old: &Meta, new: &Meta) -> PyResult<()> {
+    if old.dims != new.dims {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Shape,
+            format!(
+                "output with shape {} doesn't match the broadcast shape {}",
+                old.dims, new.dims
+            ),
+        ));
+    }
+    check_kind(py, old.dtype, new.dtype)
+}
+
+/// Whether values of `new` stay what they are where `old` is.
+fn check_kind(py: Python<'_>, old: Dtype, new: Dtype) -> PyResult<()> {
+    if can_cast(new, old) {
+        return Ok(());
+    }
+    Err(errors::mistake(
+        py,
+        ErrorClass::Dtype,
+        format!(
+            "result type {} can't be cast to the desired output type {}",
+            new.scalar_type_name(),
+            old.scalar_type_name()
+        ),
+    ))
+}
+
+/// Writes `result` into `var` after the checks of shape and dtype. `computed`: from the old value.
+pub(crate) fn assign(
+    py: Python<'_>,
+    var: &Arc<Var>,
+    result: Arc<Var>,
+    computed: bool,
+) -> PyResult<()> {
+    let (old, new) = (var.meta(py), result.meta(py));
+    check_result(py, &old, &new)?;
+    let result = if old.dtype == new.dtype { result } else { cast(py, &result, old.dtype)? };
+    var.write(py, &result, computed)
+}
+
+/// Every element of `var` becomes the number (also where elements share memory) or the 0-d tensor.
+pub(crate) fn fill(py: Python<'_>, var: &Arc<Var>, value: &OperandArg<'_>) -> PyResult<()> {
+    let meta = var.meta(py);
+    let piece = match value {
+        OperandArg::Tensor(value) => {
+            let value = &value.get().var;
+            var.check_writable(py, value.requires_grad(py))?;
+            var.check_overlap(py, &[])?;
+            let value = if value.meta(py).dtype == meta.dtype {
+                Arc::clone(value)
+            } else {
+                cast(py, value, meta.dtype)?
+            };
+            emit::only(emit::emit(
+                py,
+                Op::Expand,
+                &[Arg::Var(&value)],
+                smallvec![Attr::Ints(meta.dims)],
+            )?)?
+        }
+        OperandArg::Scalar(scalar) => {
+            var.check_writable(py, false)?;
+            let attrs = [Attr::Ints(meta.dims), Attr::Scalar(*scalar), Attr::Dtype(meta.dtype)];
+            emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
+        }
+        OperandArg::Absent => {
+            return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
+        }
+    };
+    var.write(py, &piece, false)
+}
+
+/// `PyTorch`'s rule for what an in-place result may become.
+pub(crate) fn can_cast(from: Dtype, to: Dtype) -> bool {
+    from.category() <= to.category()
+}
+
+pub(crate) fn cast(py: Python<'_>, var: &Arc<Var>, dtype: Dtype) -> PyResult<Arc<Var>> {
+    emit::only(emit::emit(py, Op::Cast, &[Arg::Var(var)], smallvec![Attr::Dtype(dtype)])?)
+}

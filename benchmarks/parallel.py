@@ -33,7 +33,7 @@ class Block(nn.Module):
         return x + self.down(nn.functional.gelu(self.up(x)))
 
 
-def timed(step: Callable[[], float], steps: int) -> list[float]:
+def timed(step: Callable[[], object], steps: int) -> list[float]:
     """Seconds of each step, the first three left out."""
     seconds = []
     for _ in range(steps + 3):
@@ -43,14 +43,14 @@ def timed(step: Callable[[], float], steps: int) -> list[float]:
     return seconds[3:]
 
 
-def torch_process(rank: int, port: int, way: str, steps: int, results: Any) -> None:
+def torch_process(rank: int, port: int, way: str, steps: int, batch: int, results: Any) -> None:
     """One of PyTorch's processes."""
     torch.set_num_threads(1)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     dist.init_process_group("gloo", rank=rank, world_size=WORKERS)
     torch.manual_seed(0)
     model: nn.Module = nn.Sequential(*(Block() for _ in range(LAYERS)))
-    rows = BATCH
+    rows = batch
     if way == "dp":
         model = nn.parallel.DistributedDataParallel(model)
         rows //= WORKERS
@@ -81,13 +81,13 @@ def torch_process(rank: int, port: int, way: str, steps: int, results: Any) -> N
     dist.destroy_process_group()
 
 
-def by_torch(way: str, steps: int) -> list[float]:
+def by_torch(way: str, steps: int, batch: int = BATCH) -> list[float]:
     """Two processes from start to end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     results = processes.get_context("spawn").SimpleQueue()
-    processes.spawn(torch_process, (port, way, steps, results), nprocs=WORKERS)
+    processes.spawn(torch_process, (port, way, steps, batch, results), nprocs=WORKERS)
     return results.get()
 
 

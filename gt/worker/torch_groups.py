@@ -1,0 +1,452 @@
+"""Process groups of torch.distributed, made from the plan: for any workers, without a world.
+
+A group is met by what its members tell each other over their own links (the dispatcher has
+introduced them, so nobody else takes part): each *offers* what it would put into a store, and once
+all offers are there the store is complete. What a group is asked to do stands in
+torch_collectives.
+
+Calls go out in the order of the offers, which is the dispatcher's on every member. Only threads of
+a limited life wait for other workers; whether a call is over is asked again and again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Protocol
+
+import torch
+from torch.distributed import ProcessGroupGloo, Work
+from torch.distributed.distributed_c10d import Store
+
+from gt.worker.torch_collectives import Group, Prepared
+
+# All members have offered when the first connects; it waits for threads that do nothing else.
+CONNECT_SECONDS = 60
+# Between two signs of life of a call. A member may compute for long before it makes its call.
+CALL_SECONDS = 300
+# Of our own part: binding a socket, or asking for an id. Seconds only where a GPU wakes up.
+OFFER_SECONDS = 60
+# At the end: what closes at once does so within this, and the process ends what does not.
+CLOSE_SECONDS = 2.0
+# At the head of an offer: of whom we have heard, then which of our meetings this is.
+DIGEST_BYTES = 16
+NONCE_BYTES = 8
+HEAD_BYTES = DIGEST_BYTES + NONCE_BYTES
+
+
+# A group has a thread and connections; a layout with more meshes than that goes on by bytes.
+GROUPS_MAX = 64
+
+
+class GroupError(RuntimeError):
+    """A group that cannot be used any more: a member is gone, or the network between them."""
+
+
+class Engine(Protocol):
+    """One library of collectives."""
+
+    # Whether the first member alone speaks, and goes on without having heard anybody.
+    first_speaks: bool
+
+    def connect(self, store: Store, place: int, size: int) -> Group:
+        """Makes a group; waits for its other members, at most CONNECT_SECONDS."""
+
+    def abort(self, group: Group) -> None:
+        """Ends what is under way, as far as the library can."""
+
+
+class Gloo:
+    """Of tensors in the host's memory, over TCP from and to one address.
+
+    Args:
+        host: Our address, by which the others reach us.
+    """
+
+    first_speaks = False
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._device: ProcessGroupGloo.Device | None = None
+
+    def connect(self, store: Store, place: int, size: int) -> Group:
+        if self._device is None:
+            self._device = ProcessGroupGloo.create_device(hostname=self._host)
+        options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # noqa: SLF001
+        options._devices = [self._device]  # noqa: SLF001
+        options._threads = 1  # noqa: SLF001
+        options._timeout = timedelta(seconds=CONNECT_SECONDS)  # noqa: SLF001
+        group = ProcessGroupGloo(store, place, size, options)
+        group._set_default_timeout(timedelta(seconds=CALL_SECONDS))  # noqa: SLF001
+        return group  # type: ignore[return-value]
+
+    def abort(self, group: Group) -> None:
+        """It has no way to: what waits for a member that lives ends when that one closes."""
+
+
+class Nccl:
+    """Of tensors in one GPU's memory.
+
+    Args:
+        device: The GPU.
+    """
+
+    first_speaks = True
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def connect(self, store: Store, place: int, size: int) -> Group:
+        from torch.distributed import ProcessGroupNCCL
+
+        torch.cuda.set_device(self._device)
+        options = ProcessGroupNCCL.Options()
+        options._timeout = timedelta(seconds=CALL_SECONDS)  # noqa: SLF001
+        group = ProcessGroupNCCL(store, place, size, options)
+        group.eager_connect_single_device(self._device)
+        return group  # type: ignore[return-value]
+
+    def abort(self, group: Group) -> None:
+        group.abort()
+
+
+class Rendezvous(Store):
+    """A store that lives in what members have told each other.
+
+    Args:
+        is_answered: Whether we need to hear the others before our part is over.
+    """
+
+    def __init__(self, *, is_answered: bool) -> None:
+        super().__init__()
+        self._is_answered = is_answered
+        self._changed = threading.Condition()
+        self._said: dict[str, bytes] = {}
+        self._known: dict[str, bytes] = {}
+        # We have said all that we can say before we hear the others.
+        self._has_offered = False
+        self._is_over = False
+
+    # What torch calls, in the thread that connects.
+
+    def set(self, key: str, value: str | bytes) -> None:
+        with self._changed:
+            self._said[key] = self._known[key] = bytes(value)  # type: ignore[arg-type]
+            self._has_offered |= not self._is_answered
+            self._changed.notify_all()
+
+    def get(self, key: str) -> bytes:
+        self.wait([key])
+        return self._known[key]
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        del timeout  # the offers' exchange has its own end
+        with self._changed:
+            if not self._are_known(keys):
+                self._has_offered = True
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self._is_over or self._are_known(keys))
+            if not self._are_known(keys):
+                raise GroupError(f"nobody has said {keys}")
+
+    def check(self, keys: list[str]) -> bool:
+        with self._changed:
+            return self._are_known(keys)
+
+    def _are_known(self, keys: list[str]) -> bool:
+        return all(key in self._known for key in keys)
+
+    # Ours.
+
+    def offer(self) -> bytes:
+        """What the other members need to hear of us."""
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: self._has_offered or self._is_over, OFFER_SECONDS
+            ):
+                raise GroupError("the group's library has not begun to connect")
+            parts = [part for key, value in self._said.items() for part in (key.encode(), value)]
+        return b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+
+    def hear(self, offers: Sequence[bytes]) -> None:
+        """What members have said."""
+        with self._changed:
+            for offer in offers:
+                parts = _parts(offer)
+                for key, value in zip(parts[::2], parts[1::2], strict=True):
+                    self._known[key.decode()] = value
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Nobody says anything any more."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+
+def _parts(offer: bytes) -> list[bytes]:
+    parts = []
+    while offer:
+        length = int.from_bytes(offer[:4], "little")
+        parts.append(offer[4 : 4 + length])
+        offer = offer[4 + length :]
+    return parts
+
+
+class _Meeting:
+    """A group from its first offer on."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        members: tuple[int, ...],
+        place: int,
+        changed: Callable[[], None],
+    ) -> None:
+        self.members = members
+        self.error: GroupError | None = None
+        self.group: Group | None = None
+        self._engine = engine
+        self._place = place
+        self._changed = changed
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self._heard = bytes(DIGEST_BYTES)
+        self._store = Rendezvous(is_answered=place != 0 or not engine.first_speaks)
+        self._thread = threading.Thread(target=self._connect, name="gt-group", daemon=True)
+        self._thread.start()
+
+    def _connect(self) -> None:
+        try:
+            # Nothing of it is computed in inference mode: that is the machine's thread's.
+            group = self._engine.connect(self._store, self._place, len(self.members))
+        except Exception as error:  # noqa: BLE001 it fails where it is polled, with the first cause
+            self.error = self.error or GroupError(_reason(error))
+        else:
+            self.group = group
+        finally:
+            self._store.end()
+            self._changed()
+
+    @property
+    def is_connecting(self) -> bool:
+        return self.group is None and self.error is None
+
+    def offer(self) -> bytes:
+        """Which meeting this is, whether we have heard the others, and what they need to hear."""
+        said = self._store.offer() if self.is_connecting else b""
+        if self.error is not None:
+            raise self.error
+        return self._heard + self._nonce + said
+
+    def hear(self, offers: Sequence[bytes]) -> bool:
+        """All members' offers in the group's order; all come to the same verdict on them."""
+        nonces = b"".join(offer[DIGEST_BYTES:HEAD_BYTES] for offer in offers)
+        digest = blake2b(nonces, digest_size=DIGEST_BYTES).digest()
+        if any(offer[:DIGEST_BYTES] not in {bytes(DIGEST_BYTES), digest} for offer in offers):
+            return False
+        self._heard = digest
+        self._store.hear([offer[HEAD_BYTES:] for offer in offers])
+        return True
+
+    def end(self, error: GroupError) -> threading.Thread:
+        """Gives the group up; what is under way in it holds a thread only."""
+        self.error = self.error or error
+        self._store.end()
+        thread = threading.Thread(target=self._bury, name="gt-group-end", daemon=True)
+        thread.start()
+        return thread
+
+    def _bury(self) -> None:
+        self._thread.join()
+        group, self.group = self.group, None
+        if group is not None:
+            self._engine.abort(group)
+
+
+class Call:
+    """One collective at this member: offered, begun when all have offered, over some time later.
+
+    Args:
+        groups: Ours.
+        meeting: The members.
+        prepared: What is called.
+    """
+
+    def __init__(self, groups: Groups, meeting: _Meeting, prepared: Prepared) -> None:
+        # What the other members need to hear before anybody calls.
+        self.offer = meeting.offer()
+        self.meeting = meeting
+        self._groups = groups
+        self._prepared = prepared
+        self._has_begun = False
+        self._works: list[Work] | None = None
+        self._deadline = 0.0
+        self._error: GroupError | None = None
+
+    def begin(self, offers: Sequence[bytes]) -> bool:
+        """All members have offered; whether the call can be made.
+
+        It cannot if one of them has given the group up, and begun anew, before the others knew:
+        all find so, and begin anew next time.
+
+        Args:
+            offers: Theirs and ours, in the group's order.
+        """
+        self._has_begun = self.meeting.hear(offers)
+        if self._has_begun:
+            self._groups.advance()
+        else:
+            self._groups.end(self, GroupError("a member has begun anew"))
+        return self._has_begun
+
+    def cancel(self) -> None:
+        """Nobody makes this call."""
+        self._groups.cancel(self)
+
+    def is_over(self) -> bool:
+        """Whether the result is there, or never will be."""
+        if self.error is not None:
+            return True
+        if self._works is None:
+            return False
+        if all(work.is_completed() for work in self._works):
+            return True
+        if time.monotonic() > self._deadline:
+            self._error = GroupError(f"no answer within {2 * CALL_SECONDS} s")
+        return self._error is not None
+
+    def land(self) -> None:
+        """Puts into the result what has come; the call is over.
+
+        Raises:
+            GroupError: It has failed, and its group with it.
+        """
+        error = self.error
+        try:
+            for work in self._works or ():
+                if error is None:
+                    work.wait(timedelta(seconds=CALL_SECONDS))
+        except RuntimeError as failed:
+            # What the plan knows of says more than what the library met.
+            error = self.meeting.error or GroupError(_reason(failed))
+        if error is not None:
+            self._groups.end(self, error)
+            raise error
+        self._prepared.finish()
+
+    @property
+    def error(self) -> GroupError | None:
+        return self._error or self.meeting.error
+
+    def is_ready(self) -> bool:
+        """Whether it can be made, or need not be."""
+        return self.error is not None or (self._has_begun and self.meeting.group is not None)
+
+    def make(self) -> None:
+        """Calls the group."""
+        if self.error is not None or self.meeting.group is None:
+            return
+        self._deadline = time.monotonic() + 2 * CALL_SECONDS
+        try:
+            self._works = self._prepared.launch(self.meeting.group)
+        except RuntimeError as error:
+            self._error = GroupError(_reason(error))
+
+
+class Groups:
+    """The groups of this worker.
+
+    Args:
+        engine: What makes them.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._meetings: dict[tuple[int, ...], _Meeting] = {}
+        # Offered and not made yet, in the order of the offers. Threads that connect make calls too:
+        # other members count on it although nobody here needs the result.
+        self._queue: deque[Call] = deque()
+        self._lock = threading.RLock()
+        self._ends: list[threading.Thread] = []
+
+    def prepare(
+        self,
+        members: tuple[int, ...],
+        place: int,
+        prepare: Callable[..., Prepared],
+        arguments: Mapping[str, object],
+    ) -> Call:
+        """Our part in a collective, up to what the others must hear of it.
+
+        Args:
+            members: Workers, in the group's order.
+            place: Ours among them.
+            prepare: One of torch_collectives.
+            arguments: Its arguments.
+
+        Raises:
+            GroupError: There is no such group, here.
+        """
+        prepared = prepare(**arguments)
+        meeting = self._meetings.get(members)
+        if meeting is None or meeting.error is not None:
+            if len(self._meetings) >= GROUPS_MAX:
+                raise GroupError(f"this worker is in {GROUPS_MAX} groups already")
+            meeting = _Meeting(self._engine, members, place, self.advance)
+            self._meetings[members] = meeting
+        try:
+            call = Call(self, meeting, prepared)
+        except GroupError as error:
+            self._end(members, error)
+            raise
+        with self._lock:
+            self._queue.append(call)
+        return call
+
+    def lose(self, worker: int) -> None:
+        """Ends the groups of a worker that is gone."""
+        for members in [members for members in self._meetings if worker in members]:
+            self._end(members, GroupError(f"worker {worker} is gone"))
+
+    def close(self) -> None:
+        """Ends all groups; those in which nothing is under way are closed afterwards."""
+        for members in list(self._meetings):
+            self._end(members, GroupError("the worker ends"))
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for thread in self._ends:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def advance(self) -> None:
+        """Makes the calls whose turn it is."""
+        with self._lock:
+            while self._queue and self._queue[0].is_ready():
+                self._queue.popleft().make()
+
+    def cancel(self, call: Call) -> None:
+        """Takes it out of the others' way."""
+        with self._lock:
+            if call in self._queue:
+                self._queue.remove(call)
+        self.advance()
+
+    def end(self, call: Call, error: GroupError) -> None:
+        """A group in which a call has failed is of no use to any member."""
+        self.cancel(call)
+        if self._meetings.get(call.meeting.members) is call.meeting:
+            self._end(call.meeting.members, error)
+
+    def _end(self, members: tuple[int, ...], error: GroupError) -> None:
+        self._ends = [thread for thread in self._ends if thread.is_alive()]
+        self._ends.append(self._meetings.pop(members).end(error))
+        self.advance()
+
+
+def _reason(error: BaseException) -> str:
+    """What a library says, without where in it, and without advice."""
+    text = str(error).partition("\n")[0].partition(" This is typically")[0]
+    return text.rpartition("] ")[2] if text.startswith("[/") else text

@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if "gpu" in item.keywords and not Path("/dev/nvidiactl").exists():
+        if item.get_closest_marker("gpu") and not Path("/dev/nvidiactl").exists():
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
         if "slow" in item.keywords and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))

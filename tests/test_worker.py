@@ -85,7 +85,11 @@ def op(
         slots.insert(len(fixed), len(operands) - len(fixed))
     numbers = [word for one in operands if isinstance(one, list) for word in _scalar(one[0])]
     words = [row["code"], tag, consumes, *out, *slots, *numbers]
-    for spec, value in zip(row.get("attrs", []), attrs, strict=True):
+    specs = row.get("attrs", [])
+    # What came after a row was released need not be said.
+    given = [spec for spec in specs if not spec.endswith("+")]
+    given += specs[len(given) : len(attrs)]
+    for spec, value in zip(given, attrs, strict=True):
         words += _attr(spec.split(":", 1)[1], value)
     if name in ("upload", "chunk"):
         padded = payload + bytes(-len(payload) % 4)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
+from gt.worker.ways import Way
+
 Value = TypeVar("Value")
 Kernel = Callable[..., object]
 
@@ -52,3 +54,5 @@ class Backend(Generic[Value]):
     memory_bytes: Callable[[Value], int]
     synchronize: Callable[[], None]
     set_threads: Callable[[int], None]
+    # Collectives that do not go by bytes of the host, by the word of their `way`: device, group.
+    ways: dict[str, Way[Value]] = dataclasses.field(default_factory=dict)

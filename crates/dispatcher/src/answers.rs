@@ -33,6 +33,7 @@ impl Dispatcher {
             Message::Stats(stats) => self.answered(index, stats.request, Some(*stats), sink),
             Message::Failure(failure) => self.failed(failure, sink),
             Message::FailedReply { request, failure } => self.failed_reply(*request, failure, sink),
+            Message::Ways(ways) => self.worker_ways(index, *ways),
             // Not for us; a worker that says it is confused, and nothing depends on it.
             Message::StatsRequest { .. }
             | Message::WorkerJoined { .. }

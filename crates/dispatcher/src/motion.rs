@@ -113,9 +113,10 @@ impl Mover<'_> {
     /// Sends one worker's value to another; the slot there.
     pub fn transfer(&mut self, source: u32, slot: u32, target: u32, meta: Meta) -> u32 {
         let tag = self.core.take_tag();
+        let way = self.core.way(&[source, target]);
         let mut word = self.core.word(Op::Send);
         word.operands.push(Operand::Value(Id::slot(slot)));
-        word.attrs.extend([Attr::Int(i64::from(target)), Attr::Int(tag)]);
+        word.attrs.extend([Attr::Int(i64::from(target)), Attr::Int(tag), way.clone()]);
         self.send(source, &word);
         self.core.count_moved(self.session, Way::Transfer, meta.bytes());
         let attrs = [
@@ -123,6 +124,7 @@ impl Mover<'_> {
             Attr::Int(tag),
             Attr::Ints(meta.dims),
             Attr::Dtype(meta.dtype),
+            way,
         ];
         self.emit(target, Op::Receive, &[], attrs)
     }

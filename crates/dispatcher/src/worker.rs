@@ -4,6 +4,7 @@ use crate::explain::Way;
 use crate::handle::Value;
 use crate::plan::low_half;
 use crate::{Dispatcher, SessionId, WorkerIndex};
+use gt_protocol::message::Ways;
 use gt_protocol::{Attr, Instruction, Op};
 use smallvec::SmallVec;
 
@@ -14,6 +15,8 @@ pub(crate) struct Worker {
     next: u32,
     /// Session whose instructions the worker's stream carries at present.
     pub session: Option<SessionId>,
+    /// What it has said of its ways, in the order of the choice of a collective's `way`.
+    ways: [Box<str>; 2],
 }
 
 impl Worker {
@@ -44,6 +47,30 @@ impl Dispatcher {
         if let Some(worker) = self.workers.get_mut(place) {
             *worker = Worker { alive: true, ..Worker::default() };
         }
+    }
+
+    pub(crate) fn worker_ways(&mut self, index: WorkerIndex, ways: Ways<'_>) {
+        if let Some(worker) = self.worker_mut(index) {
+            worker.ways = [ways.device.into(), ways.group.into()];
+        }
+    }
+
+    /// The `way` of a collective: the first that all its members can go with each other, else by bytes. All of them are told the
+    /// same, so it is decided here and not by what each knows of the others.
+    pub(crate) fn way(&self, members: &[WorkerIndex]) -> Attr {
+        let said = |index: WorkerIndex, way: usize| {
+            let worker = self.workers.get(usize::try_from(index).ok()?)?;
+            worker.ways.get(way).filter(|text| !text.is_empty())
+        };
+        for (way, choice) in (0..2).zip(0..) {
+            let mut all = members.iter().map(|&index| said(index, way));
+            if let Some(Some(first)) = all.next()
+                && all.all(|other| other == Some(first))
+            {
+                return Attr::Choice(choice);
+            }
+        }
+        Attr::Absent
     }
 
     /// Indexes of the workers that live, in order.

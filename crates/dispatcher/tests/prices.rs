@@ -28,7 +28,7 @@ struct Cluster {
 impl Sink for Cluster {
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
         match (instruction.op, instruction.attrs.as_slice()) {
-            (Op::Receive, [Attr::Int(peer), _, Attr::Ints(dims), Attr::Dtype(dtype)]) => {
+            (Op::Receive, [Attr::Int(peer), _, Attr::Ints(dims), Attr::Dtype(dtype), ..]) => {
                 let bytes = dtype.size()
                     * dims.iter().map(|&size| u64::try_from(size).unwrap()).product::<u64>();
                 let peer = u32::try_from(*peer).unwrap();

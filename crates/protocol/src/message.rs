@@ -50,6 +50,8 @@ pub enum Message<'a> {
     },
     /// To a worker: another one that it reaches by TCP, from here on.
     Peer(Peer<'a>),
+    /// From a worker, before anything else: how its collectives can go besides by bytes.
+    Ways(Ways<'a>),
     /// The sender closes the connection on purpose.
     Goodbye {
         reason: &'a str,
@@ -95,6 +97,16 @@ pub struct Peer<'a> {
     pub secret: Secret,
     /// Where to connect to, as `host:port`; empty for who is to wait for the connection.
     pub address: &'a str,
+}
+
+/// How a worker's collectives can go besides by the workers' own messages. Workers that say the same, and not nothing, can
+/// go that way with each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ways<'a> {
+    /// Whose devices' memory it can read, and they its.
+    pub device: &'a str,
+    /// With whom it can be in a process group.
+    pub group: &'a str,
 }
 
 /// Counters of a worker.
@@ -202,6 +214,7 @@ const WORKER_LEFT: u16 = wire::MESSAGE_CODE_FIRST | 8;
 const GOODBYE: u16 = wire::MESSAGE_CODE_FIRST | 9;
 const PEER: u16 = wire::MESSAGE_CODE_FIRST | 0xa;
 const DESCRIPTION: u16 = wire::MESSAGE_CODE_FIRST | 0xb;
+const WAYS: u16 = wire::MESSAGE_CODE_FIRST | 0xc;
 
 impl Message<'_> {
     /// The code in the low half of the first word.
@@ -218,6 +231,7 @@ impl Message<'_> {
             Self::Goodbye { .. } => GOODBYE,
             Self::Peer(_) => PEER,
             Self::Description { .. } => DESCRIPTION,
+            Self::Ways(_) => WAYS,
         }
     }
 
@@ -235,6 +249,7 @@ impl Message<'_> {
             Self::Goodbye { .. } => "goodbye",
             Self::Peer(_) => "peer",
             Self::Description { .. } => "description",
+            Self::Ways(_) => "ways",
         }
     }
 }
@@ -288,6 +303,10 @@ fn append(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> 
             let (words, _) = peer.secret.0.as_chunks::<4>();
             out.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
             append_text(name, peer.address, TEXT_BYTES_MAX, out)
+        }
+        Message::Ways(ways) => {
+            append_text(name, ways.device, TEXT_BYTES_MAX, out)?;
+            append_text(name, ways.group, TEXT_BYTES_MAX, out)
         }
     }
 }
@@ -372,6 +391,10 @@ fn body<'a>(code: u16, reader: &mut Reader<'a>) -> Result<Message<'a>, WireError
         }
         GOODBYE => Message::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
         PEER => Message::Peer(peer(reader)?),
+        WAYS => Message::Ways(Ways {
+            device: reader.text(TEXT_BYTES_MAX)?,
+            group: reader.text(TEXT_BYTES_MAX)?,
+        }),
         DESCRIPTION => Message::Description {
             request: reader.u64()?,
             text: reader.text(DESCRIPTION_BYTES_MAX)?,

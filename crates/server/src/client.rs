@@ -155,6 +155,7 @@ fn said(
         | Message::WorkerJoined { .. }
         | Message::Peer(_)
         | Message::WorkerLeft { .. }
+        | Message::Ways(_)
         | Message::Description { .. } => Err(Breach::Message(message.name())),
     }
 }

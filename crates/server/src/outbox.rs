@@ -225,6 +225,7 @@ impl Outbox {
             | Message::Peer(_)
             | Message::WorkerLeft { .. }
             | Message::Goodbye { .. }
+            | Message::Ways(_)
             | Message::Description { .. } => {}
         }
     }

@@ -5,7 +5,7 @@ use crate::kernels::{Arg, Refusal};
 use crate::tensor::{PRIME, Tensor, elements, from_dims, to_bytes, to_dims};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
-use gt_worker::{Buffers, Engine, Fault, Fold, Input, Loan, Places, Values};
+use gt_worker::{Buffers, Engine, Fault, Fold, Input, Loan, Meeting, Places, Turn, Values, Work};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -62,6 +62,7 @@ impl Loan for Lent {
 impl Engine for Toy {
     type Value = Stored;
     type Loan = Lent;
+    type Joint = Lent;
 
     fn execute(
         &mut self,
@@ -182,6 +183,33 @@ impl Engine for Toy {
 
     fn settle(&mut self, lent: Lent, written: Option<&mut Stored>) -> Result<(), Fault> {
         written.map_or(Ok(()), |value| self.write(value, 0, &lent.result))
+    }
+
+    fn offer(
+        &mut self,
+        _meeting: &Meeting<'_>,
+        places: Places<'_, Stored>,
+    ) -> Result<(Lent, Vec<u8>), Fault> {
+        Ok((self.lend(places)?, Vec::new()))
+    }
+
+    fn hear(
+        &mut self,
+        _lent: &mut Lent,
+        _words: &[&[u8]],
+        _work: Option<&Work>,
+    ) -> Result<Turn, Fault> {
+        Ok(Turn::Bytes)
+    }
+
+    fn land(&mut self, _lent: &mut Lent, _result: Option<&mut Stored>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn part(&mut self, _lent: Lent, _words: &[Option<Vec<u8>>]) {}
+
+    fn withdraw(&mut self, lent: Lent, _result: Option<&mut Stored>) -> Result<Lent, Fault> {
+        Ok(lent)
     }
 
     fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {

@@ -239,6 +239,8 @@ impl Peers for Post {
         }
     }
 
+    fn pause(&mut self, _tag: u64) {}
+
     fn poll(&mut self) -> bool {
         std::mem::take(&mut self.heard)
     }

@@ -4,26 +4,31 @@
 mod exchange;
 mod group;
 mod region;
+mod round;
+mod talk;
 mod task;
 
 pub use exchange::Broken;
 pub(crate) use exchange::{Exchange, Step};
 pub(crate) use group::Group;
+pub(crate) use round::{Heard, Round};
+pub(crate) use talk::Talk;
 
 use crate::lane::{Driver, Job, Origin, Refusal};
 use crate::machine::{Machine, Replies, UnderWay, unsigned};
 use crate::reuse;
 use crate::table::NoValue;
+use crate::ways::Way;
 use crate::{Cause, Engine, Fault, Places};
 use gt_protocol::{Id, Instruction, Op};
 use smallvec::SmallVec;
+use task::Task;
 
-/// A job with nothing left that could be in its way, and what it will leave.
-struct Prepared<E: Engine> {
-    exchange: Exchange,
-    memory: E::Loan,
-    under_way: UnderWay<E::Value>,
-}
+/// Members that send something, or wait for something.
+pub(crate) type Senders = SmallVec<[u32; 8]>;
+
+/// What an engine gives for the places of a collective, and what the collective will leave.
+type Prepared<E, R> = (R, UnderWay<<E as Engine>::Value, <E as Engine>::Joint>);
 
 impl<E: Engine> Machine<E> {
     pub(crate) fn collective(
@@ -39,46 +44,61 @@ impl<E: Engine> Machine<E> {
         } else {
             Group::new(instruction, self.index)?
         };
-        let Prepared { exchange, memory, under_way } =
-            match self.prepare(instruction, next, tag, &group) {
-                Ok(prepared) => prepared,
-                Err(why) => {
-                    let cause = self.cause(instruction, &why);
-                    let (listeners, senders) =
-                        (listeners(instruction, &group), senders(instruction, &group));
-                    driver.refuse(Refusal { tag, cause, listeners, senders });
-                    return Err(why);
-                }
-            };
-        let (ticket, origin) = (under_way.ticket, under_way.origin);
-        match driver.submit(Job::new(ticket, origin, exchange, group, E::fold, memory)) {
-            Some(ended) => self.conclude(under_way, ended, replies),
-            None => self.leave(under_way),
+        if let Some(way) = Way::of(instruction)? {
+            return self.begin_talk(instruction, next, tag, (way, group), replies, driver);
         }
-        Ok(())
+        match self.begin_bytes(instruction, next, tag, &group) {
+            Ok((exchange, (memory, under_way))) => {
+                let (ticket, origin) = (under_way.ticket, under_way.origin);
+                match driver.submit(Job::new(ticket, origin, exchange, group, E::fold, memory)) {
+                    Some(ended) => self.conclude(under_way, ended, replies, driver),
+                    None => self.leave(under_way),
+                }
+                Ok(())
+            }
+            Err(why) => {
+                let cause = self.cause(instruction, &why);
+                let (listeners, senders) =
+                    (listeners(instruction, &group), senders(instruction, &group));
+                driver.refuse(Refusal { tag, hop: 0, cause, listeners, senders });
+                Err(why)
+            }
+        }
     }
 
-    /// What the job will do, the bytes that it works on, and what it will leave.
-    fn prepare(
+    fn begin_bytes(
         &mut self,
         instruction: &Instruction<'_>,
         next: &[u32],
         tag: u64,
         group: &Group,
-    ) -> Result<Prepared<E>, NoValue> {
+    ) -> Result<(Exchange, Prepared<E, E::Loan>), NoValue> {
         self.table.check_vacant(&instruction.outputs)?;
         let task = self.task(instruction, tag, group)?;
+        let reused = self.reused(instruction, next);
+        let prepared = self.prepare(instruction, &task, reused, E::lend)?;
+        Ok((task.exchange, prepared))
+    }
+
+    /// What a collective reads and writes, in memory that the engine gives; and what it will leave.
+    fn prepare<R>(
+        &mut self,
+        instruction: &Instruction<'_>,
+        task: &Task,
+        reused: Option<Id>,
+        give: impl FnOnce(&mut E, Places<'_, E::Value>) -> Result<R, Fault>,
+    ) -> Result<Prepared<E, R>, NoValue> {
         let mut under_way = self.under_way_new(instruction);
-        if let Some(id) = self.reused(instruction, next) {
+        if let Some(id) = reused {
             let mut held = self.table.withdraw(id)?;
             under_way.bytes = held.meta.bytes();
-            let lent = self.engine.lend(Places::One(&mut held.value));
-            if lent.is_err() {
+            let given = give(&mut self.engine, Places::One(&mut held.value));
+            if given.is_err() {
                 // Nobody asks for it any more.
                 self.table.release(held.storage);
             }
             under_way.result = Some(held);
-            return Ok(Prepared { exchange: task.exchange, memory: lent?, under_way });
+            return Ok((given?, under_way));
         }
         let mut result = match &task.result {
             Some(meta) => Some((self.allocate(meta)?, *meta)),
@@ -94,27 +114,28 @@ impl<E: Engine> Machine<E> {
             (None, Some((value, _))) => Places::Result(value),
             (None, None) => return Err(Fault::protocol("neither an operand nor a result").into()),
         };
-        let memory = self.engine.lend(places)?;
+        let given = give(&mut self.engine, places)?;
         let (reads, read_bytes) = operand.map(|held| (held.storage, held.meta.bytes())).unzip();
         let result_bytes = result.as_ref().map(|(_, meta)| meta.bytes());
         under_way.bytes = read_bytes.unwrap_or(0).saturating_add(result_bytes.unwrap_or(0));
         if let Some(storage) = reads {
             self.table.hold(storage);
-            under_way.reads = Some(storage);
+            under_way.reads.push(storage);
         }
         under_way.result = result.map(|(value, meta)| self.table.adopt(value, meta, meta.bytes()));
-        Ok(Prepared { exchange: task.exchange, memory, under_way })
+        Ok((given, under_way))
     }
 
-    fn under_way_new(&mut self, instruction: &Instruction<'_>) -> UnderWay<E::Value> {
+    fn under_way_new(&mut self, instruction: &Instruction<'_>) -> UnderWay<E::Value, E::Joint> {
         let origin = Origin { session: self.session, tag: instruction.tag, op: instruction.op };
         UnderWay {
             ticket: self.ticket_new(),
             origin,
             output: instruction.outputs.first().copied(),
             result: None,
-            reads: None,
+            reads: SmallVec::new(),
             bytes: 0,
+            talk: None,
         }
     }
 
@@ -148,18 +169,18 @@ impl<E: Engine> Machine<E> {
 }
 
 /// Who waits for something of ours.
-fn listeners(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[u32; 8]> {
+fn listeners(instruction: &Instruction<'_>, group: &Group) -> Senders {
     let is_root = || group.place(instruction, "root").is_ok_and(|root| root == group.me);
     if instruction.op == Op::Receive || (instruction.op == Op::Broadcast && !is_root()) {
-        return SmallVec::new();
+        return Senders::new();
     }
     group.others().map(|(_, member)| member).collect()
 }
 
 /// Who sends us something.
-fn senders(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[u32; 8]> {
+fn senders(instruction: &Instruction<'_>, group: &Group) -> Senders {
     if instruction.op == Op::Send {
-        return SmallVec::new();
+        return Senders::new();
     }
     let is_broadcast = instruction.op == Op::Broadcast;
     let root = if is_broadcast { group.place(instruction, "root").ok() } else { None };

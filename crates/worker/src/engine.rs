@@ -1,6 +1,7 @@
 //! What a machine needs from whatever computes.
 
 use crate::Fault;
+use crate::ways::{Meeting, Turn, Work};
 use gt_protocol::{Dtype, Instruction, Meta, Op, Scalar};
 use smallvec::SmallVec;
 
@@ -91,6 +92,8 @@ pub trait Engine {
     type Value;
     /// Bytes of values that a collective works on.
     type Loan: Loan;
+    /// Our part in a collective that goes another way than by bytes. It keeps what it needs of the values.
+    type Joint;
 
     /// Computes the row's outputs. Bit k of `reuse` says that nobody reads operand k again and that a result has its
     /// shape and dtype: its buffer may become a result's. A result shares memory with an operand only then, and for
@@ -137,6 +140,49 @@ pub trait Engine {
 
     /// Takes a loan back. What was written is the value's when this returns; `written` is the one that was to be.
     fn settle(&mut self, loan: Self::Loan, written: Option<&mut Self::Value>) -> Result<(), Fault>;
+
+    /// Who can take part in collectives with us from device to device, and by a process group: those who say the same. Nothing:
+    /// nobody.
+    fn domains(&self) -> [&str; 2] {
+        [""; 2]
+    }
+
+    /// Begins our part of a collective that goes another way than by bytes, and says what the others must know to read the
+    /// operand, and a result that others read too. An empty word: it cannot be, and all go by bytes. From now until
+    /// [`part`](Self::part) the operand is not written, and the result only by this engine.
+    fn offer(
+        &mut self,
+        meeting: &Meeting<'_>,
+        places: Places<'_, Self::Value>,
+    ) -> Result<(Self::Joint, Vec<u8>), Fault>;
+
+    /// Goes on with what all members have said in the last round, in the group's order, our own word among them. After the
+    /// first one there is `work`: what is to be read of whose memory.
+    fn hear(
+        &mut self,
+        joint: &mut Self::Joint,
+        words: &[&[u8]],
+        work: Option<&Work>,
+    ) -> Result<Turn, Fault>;
+
+    /// From now on the result is used: whatever this engine computes afterwards finds it there.
+    fn land(
+        &mut self,
+        joint: &mut Self::Joint,
+        result: Option<&mut Self::Value>,
+    ) -> Result<(), Fault>;
+
+    /// The end of a collective, well or not: nobody begins to read our memory any more. `words` are the last
+    /// ones that were heard, of a part that failed perhaps of an earlier round; none of members that have failed or are gone. When this returns, the engine may write to the memory that it lent:
+    /// it sees to it itself that what the others have begun to read is not overtaken.
+    fn part(&mut self, joint: Self::Joint, words: &[Option<Vec<u8>>]);
+
+    /// All go by bytes after all: what [`lend`](Self::lend) would have lent.
+    fn withdraw(
+        &mut self,
+        joint: Self::Joint,
+        result: Option<&mut Self::Value>,
+    ) -> Result<Self::Loan, Fault>;
 
     /// Folds shards of one dtype and length, in the order given, into `out`, which is as long.
     fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {

@@ -8,12 +8,13 @@ mod rest;
 
 pub use rest::Refusal;
 
-use crate::collective::{Broken, Exchange, Group, Step};
+use crate::collective::{Broken, Exchange, Group, Heard, Round, Step};
 use crate::peers::{Peers, Stream};
 use crate::{Cause, Fault, FoldBytes, Loan};
 use gt_protocol::Op;
 use gt_protocol::message::Peer;
 use rest::Rest;
+use smallvec::SmallVec;
 
 /// Steps of a new job before the machine goes on: what is small and has come already is over by then, and a large value
 /// has not moved by more than as many pieces.
@@ -33,29 +34,54 @@ impl Origin {
     }
 }
 
-/// Our part in one collective, with the bytes that it works on.
+/// Our part in one collective, or one round of it.
 #[derive(Debug)]
 pub struct Job<M> {
     ticket: u64,
     origin: Origin,
-    exchange: Exchange,
-    group: Group,
-    fold: FoldBytes,
-    memory: M,
+    work: Work<M>,
     /// Its last step moved nothing.
     is_stuck: bool,
     is_large: bool,
 }
 
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a box would be for the usual one, by bytes")]
+enum Work<M> {
+    /// With the bytes that it works on.
+    Bytes { exchange: Exchange, group: Group, fold: FoldBytes, memory: M },
+    /// What becomes of the tag when the round is over.
+    Round { round: Round, then: Then },
+}
+
+/// What follows a round under the same tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    More,
+    /// Nothing: all went well, or not.
+    End {
+        well: bool,
+    },
+}
+
 /// Bytes from which on a collective is large: moving them takes longer than waking a thread for it, 10 us or so.
 const LARGE_BYTES: usize = 64 * 1024;
 
-/// A job that is over, one way or the other: its memory goes back to the engine.
+/// A job that is over, one way or the other.
 #[derive(Debug)]
 pub struct Ended<M> {
     pub(crate) ticket: u64,
-    pub(crate) memory: M,
-    pub(crate) outcome: Result<(), Broken>,
+    pub(crate) outcome: Outcome<M>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Outcome<M> {
+    /// Its memory goes back to the engine.
+    Bytes {
+        memory: M,
+        outcome: Result<(), Broken>,
+    },
+    Round(Vec<Heard>),
 }
 
 /// Whoever moves a lane on, as its machine sees it.
@@ -76,7 +102,7 @@ pub trait Driver<M> {
     /// The machine is about to compute, and will not look at the jobs that are under way meanwhile.
     fn compute(&mut self) {}
 
-    /// Moves jobs on until this one is over. False where that needs something from outside which the caller of
+    /// Moves jobs on until this one is over, or until any is: what comes of that the machine has to say. False where that needs something from outside which the caller of
     /// [`Machine::run`](crate::Machine::run) has to bring: the instruction is then run again.
     fn wait(&mut self, ticket: u64) -> bool;
 }
@@ -126,7 +152,7 @@ impl<P: Peers, M: Loan> Lane<P, M> {
     }
 
     pub fn submit(&mut self, mut job: Job<M>) -> Option<Ended<M>> {
-        self.peers.begin(job.exchange.tag());
+        self.peers.begin(job.tag());
         for _ in 0..FIRST_STEPS {
             self.peers.poll();
             match job.step(&mut self.peers) {
@@ -136,7 +162,7 @@ impl<P: Peers, M: Loan> Lane<P, M> {
                 Err(broken) => return Some(self.conclude(job, Err(broken))),
             }
         }
-        job.is_large = job.exchange.bytes_left(&job.group) >= LARGE_BYTES;
+        job.is_large = job.bytes_left() >= LARGE_BYTES;
         self.large += usize::from(job.is_large);
         self.jobs.push(job);
         None
@@ -165,7 +191,7 @@ impl<P: Peers, M: Loan> Lane<P, M> {
         let mut moved = false;
         let mut place = 0;
         while let Some(job) = self.jobs.get_mut(place) {
-            if job.is_stuck && !of_all && !self.peers.has_come(job.exchange.tag()) {
+            if job.is_stuck && !of_all && !self.peers.has_come(job.tag()) {
                 place += 1;
                 continue;
             }
@@ -194,18 +220,27 @@ impl<P: Peers, M: Loan> Lane<P, M> {
     }
 
     fn conclude(&mut self, job: Job<M>, outcome: Result<(), Broken>) -> Ended<M> {
-        let Job { ticket, origin, exchange, group, memory, .. } = job;
-        match &outcome {
-            Ok(()) => self.peers.end(exchange.tag(), true),
-            Err(broken) => {
-                let cause = match broken {
-                    Broken::Failed(cause) => cause.clone(),
-                    Broken::Fault(fault) => origin.cause(fault.clone()),
-                };
-                self.rests.push(Rest::of_exchange(&exchange, &group, cause));
+        let Job { ticket, origin, work, .. } = job;
+        let outcome = match work {
+            Work::Bytes { exchange, group, memory, .. } => {
+                match &outcome {
+                    Ok(()) => self.peers.end(exchange.tag(), true),
+                    Err(broken) => {
+                        let cause = broken.cause(&origin);
+                        self.rests.push(Rest::of_exchange(&exchange, &group, cause));
+                    }
+                }
+                Outcome::Bytes { memory, outcome }
             }
-        }
-        Ended { ticket, memory, outcome }
+            Work::Round { round, then } => {
+                match then {
+                    Then::More => self.peers.pause(round.tag()),
+                    Then::End { well } => self.peers.end(round.tag(), well),
+                }
+                Outcome::Round(round.heard())
+            }
+        };
+        Ended { ticket, outcome }
     }
 
     /// Tells and takes in what is left of failed parts; true if anything moved.
@@ -229,8 +264,8 @@ impl<P: Peers, M: Loan> Lane<P, M> {
         let Self { peers, jobs, rests, .. } = self;
         let mut moved = false;
         for job in jobs {
-            for (peer, hop, _) in job.exchange.missing(&job.group) {
-                moved |= peers.clear(peer, Stream { tag: job.exchange.tag(), hop });
+            for (peer, hop) in job.missing() {
+                moved |= peers.clear(peer, Stream { tag: job.tag(), hop });
             }
         }
         for rest in rests {
@@ -251,17 +286,52 @@ impl<M> Job<M> {
         fold: FoldBytes,
         memory: M,
     ) -> Self {
-        let (is_stuck, is_large) = (false, false);
-        Self { ticket, origin, exchange, group, fold, memory, is_stuck, is_large }
+        let work = Work::Bytes { exchange, group, fold, memory };
+        Self { ticket, origin, work, is_stuck: false, is_large: false }
+    }
+
+    pub(crate) const fn round(ticket: u64, origin: Origin, round: Round, then: Then) -> Self {
+        let work = Work::Round { round, then };
+        Self { ticket, origin, work, is_stuck: false, is_large: false }
+    }
+
+    const fn tag(&self) -> u64 {
+        match &self.work {
+            Work::Bytes { exchange, .. } => exchange.tag(),
+            Work::Round { round, .. } => round.tag(),
+        }
+    }
+
+    fn bytes_left(&self) -> usize {
+        match &self.work {
+            Work::Bytes { exchange, group, .. } => exchange.bytes_left(group),
+            Work::Round { .. } => 0,
+        }
+    }
+
+    /// From whom, and in which hop, something is still to come.
+    fn missing(&self) -> SmallVec<[(u32, u32); 8]> {
+        match &self.work {
+            Work::Bytes { exchange, group, .. } => {
+                exchange.missing(group).into_iter().map(|(peer, hop, _)| (peer, hop)).collect()
+            }
+            Work::Round { round, .. } => round.missing().collect(),
+        }
     }
 }
 
 impl<M: Loan> Job<M> {
     fn step(&mut self, peers: &mut impl Peers) -> Result<Step, Broken> {
-        let Self { exchange, group, fold, memory, .. } = self;
-        let mut outcome = Ok(Step::Stuck);
-        memory.show(&mut |mut buffers| outcome = exchange.step(group, *fold, &mut buffers, peers));
-        outcome
+        match &mut self.work {
+            Work::Bytes { exchange, group, fold, memory } => {
+                let mut outcome = Ok(Step::Stuck);
+                memory.show(&mut |mut buffers| {
+                    outcome = exchange.step(group, *fold, &mut buffers, peers);
+                });
+                outcome
+            }
+            Work::Round { round, .. } => Ok(round.step(peers)),
+        }
     }
 }
 
@@ -285,7 +355,7 @@ impl<P: Peers, M: Loan> Driver<M> for Lane<P, M> {
     }
 
     fn wait(&mut self, ticket: u64) -> bool {
-        while !self.is_over(ticket) {
+        while !self.is_over(ticket) && !self.has_ended() {
             if !self.pass() && !self.pass_over_all() {
                 return false;
             }

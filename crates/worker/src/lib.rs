@@ -17,6 +17,7 @@ mod reuse;
 mod table;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 pub use collective::Broken;
 pub use engine::{Buffers, Engine, Fold, FoldBytes, Input, Loan, Places, Values};
@@ -25,3 +26,4 @@ pub use fold::fold;
 pub use lane::{Driver, Ended, Job, Lane, Refusal};
 pub use machine::{Machine, Replies, Stop};
 pub use peers::{Front, PeerLost, Peers, Progress, Stream};
+pub use ways::{Folding, Meeting, Pull, Stretch, Turn, WORD_BYTES_MAX, Way, Work};

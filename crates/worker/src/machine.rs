@@ -8,7 +8,7 @@ pub(crate) use under_way::{UnderWay, pending};
 use crate::lane::Driver;
 use crate::table::{Held, NoValue, Table};
 use crate::{Cause, Engine, Fault, Input, Values, reuse};
-use gt_protocol::message::{self, FailureClass, Message, Stats};
+use gt_protocol::message::{self, FailureClass, Message, Stats, Ways};
 use gt_protocol::rules::{Arg, describe};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
 use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand};
@@ -38,7 +38,7 @@ pub struct Machine<E: Engine> {
     pub(crate) index: u32,
     pub(crate) session: u32,
     /// Collectives that the lane works on, in the order of their instructions.
-    under_way: Vec<UnderWay<E::Value>>,
+    under_way: Vec<UnderWay<E::Value, E::Joint>>,
     tickets: u64,
     executed: u64,
 }
@@ -59,6 +59,14 @@ impl<E: Engine> Machine<E> {
     /// Tells the worker which member of a collective's group it is.
     pub fn set_index(&mut self, index: u32) {
         self.index = index;
+    }
+
+    /// Tells the dispatcher which ways collectives may take here besides by bytes, before anything else.
+    pub fn announce(&self, replies: &mut impl Replies) {
+        let [device, group] = self.engine.domains().map(message::clip);
+        if !device.is_empty() || !group.is_empty() {
+            replies.send(&Message::Ways(Ways { device, group }));
+        }
     }
 
     pub fn stats(&self, request: u64) -> Stats {

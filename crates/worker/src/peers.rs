@@ -50,6 +50,9 @@ pub trait Peers {
     /// It is over. Unless it ended `well`, what still comes under the tag is for nobody.
     fn end(&mut self, tag: u64, well: bool);
 
+    /// Nothing is taken under this tag for a while: what comes is kept aside until it begins again.
+    fn pause(&mut self, tag: u64);
+
     /// Takes note of what has come. True if more than pieces: room for what had none, or another worker is there or gone.
     fn poll(&mut self) -> bool;
 

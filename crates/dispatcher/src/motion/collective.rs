@@ -69,13 +69,15 @@ impl Mover<'_> {
     }
 
     fn together(&mut self, line: &Line, op: Op, attrs: &[Attr]) -> Slots {
+        let members: SmallVec<[u32; 8]> = line.iter().map(|&(worker, _)| worker).collect();
+        let way = self.core.way(&members);
         line.iter()
             .map(|&(worker, slot)| {
                 let result = self.core.take_slot(worker);
                 let mut word = self.core.word(op);
                 word.outputs.push(Id::slot(result));
                 word.operands.push(Operand::Value(Id::slot(slot)));
-                word.attrs = attrs.iter().cloned().collect();
+                word.attrs = attrs.iter().chain([&way]).cloned().collect();
                 self.send(worker, &word);
                 result
             })

@@ -38,6 +38,7 @@ fn every_message<'a>(
         Message::Goodbye { reason },
         Message::Peer(Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason }),
         Message::Description { request, text: reason },
+        Message::Ways(Ways { device: reason, group: "" }),
     ]
 }
 

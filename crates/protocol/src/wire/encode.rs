@@ -86,7 +86,8 @@ fn check_counts(instruction: &Instruction<'_>, info: &'static OpInfo) -> Result<
         return Err(EncodeError::Outputs { op, count, expected: info.outputs });
     }
     let (count, expected) = (instruction.attrs.len(), info.attrs.len());
-    if count != expected {
+    let left_out = info.attrs.get(count..);
+    if !left_out.is_some_and(|rest| rest.iter().all(|row| row.appended)) {
         return Err(EncodeError::Attrs { op, count, expected });
     }
     let (count, expected) = (instruction.operands.len(), info.fixed_operands());

@@ -219,7 +219,7 @@ impl Answers {
                     self.open.insert(*request, Answer::Described((*text).to_owned()));
                 }
             }
-            Message::StatsRequest { .. } | Message::Peer(_) => {}
+            Message::StatsRequest { .. } | Message::Peer(_) | Message::Ways(_) => {}
         }
     }
 

@@ -75,7 +75,8 @@ fn converted(
     rows.zip(attrs).map(|(row, attr)| object(py, row.kind, attr, dtypes)).collect()
 }
 
-fn object(
+/// One attribute as a Python object.
+pub fn object(
     py: Python<'_>,
     kind: AttrKind,
     attr: &Attr,

@@ -6,9 +6,10 @@ use super::attributes::scalar;
 use super::kernels::{Kernel, Kernels};
 use super::lent::{Lent, Span, Written};
 use super::vectorcall::Caller;
+use super::ways::{Joint, Ways};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Family, Instruction, Meta, Op};
-use gt_worker::{Engine, Fault, Input, Places, Values};
+use gt_worker::{Engine, Fault, Input, Meeting, Places, Turn, Values, Work};
 use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyNotImplementedError, PyTypeError, PyValueError,
 };
@@ -41,6 +42,7 @@ pub struct PythonEngine {
     /// A class, or a tuple of them.
     out_of_memory: Py<PyAny>,
     functions: Functions,
+    ways: Ways,
 }
 
 /// What a backend has beside kernels.
@@ -69,6 +71,7 @@ impl PythonEngine {
         let function = |name: &str| backend.getattr(name).map(Bound::unbind);
         Ok(Self {
             kernels: Kernels::new(backend)?,
+            ways: Ways::new(backend)?,
             caller: Caller::new(),
             dtypes: backend.getattr("dtypes")?.extract()?,
             out_of_memory: function("out_of_memory")?,
@@ -161,6 +164,7 @@ impl PythonEngine {
 impl Engine for PythonEngine {
     type Value = Py<PyAny>;
     type Loan = Lent;
+    type Joint = Joint;
 
     fn execute(
         &mut self,
@@ -291,6 +295,69 @@ impl Engine for PythonEngine {
         let py = attached();
         let written = write.call1(py, (&*value, 0, PyBytes::new(py, copy)));
         written.map(drop).map_err(|error| self.fault(py, &error))
+    }
+
+    fn domains(&self) -> [&str; 2] {
+        self.ways.domains()
+    }
+
+    fn offer(
+        &mut self,
+        meeting: &Meeting<'_>,
+        places: Places<'_, Self::Value>,
+    ) -> Result<(Joint, Vec<u8>), Fault> {
+        let py = attached();
+        let own = |value: &Self::Value| Some(value.clone_ref(py));
+        let (operand, result) = match places {
+            Places::Operand(operand) => (own(operand), None),
+            Places::Result(result) => (None, own(result)),
+            Places::Both(operand, result) => (own(operand), own(result)),
+            Places::One(both) => (own(both), own(both)),
+        };
+        let offered = self.ways.offer(py, &self.dtypes, meeting, operand, result);
+        offered.map_err(|error| self.fault(py, &error))
+    }
+
+    fn hear(
+        &mut self,
+        joint: &mut Joint,
+        words: &[&[u8]],
+        work: Option<&Work>,
+    ) -> Result<Turn, Fault> {
+        let py = attached();
+        joint.hear(py, words, work).map_err(|error| self.fault(py, &error))
+    }
+
+    fn land(&mut self, joint: &mut Joint, result: Option<&mut Self::Value>) -> Result<(), Fault> {
+        let py = attached();
+        let landed = joint.land(py).map_err(|error| self.fault(py, &error))?;
+        if let (Some(landed), Some(result)) = (landed, result) {
+            *result = landed;
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, joint: Joint, words: &[Option<Vec<u8>>]) {
+        let py = attached();
+        if let Err(error) = joint.part(py, words) {
+            // Nobody waits for anything of it: the collective is over, and its result has been told of.
+            error.write_unraisable(py, None);
+        }
+    }
+
+    fn withdraw(&mut self, joint: Joint, result: Option<&mut Self::Value>) -> Result<Lent, Fault> {
+        let Joint { operand, result: to_write, .. } = joint;
+        let is_one = match (&operand, &to_write) {
+            (Some(operand), Some(result)) => operand.is(result),
+            (Some(_) | None, None) | (None, Some(_)) => false,
+        };
+        match (&operand, result) {
+            (Some(_), Some(both)) if is_one => self.lend(Places::One(both)),
+            (Some(operand), Some(result)) => self.lend(Places::Both(operand, result)),
+            (Some(operand), None) => self.lend(Places::Operand(operand)),
+            (None, Some(result)) => self.lend(Places::Result(result)),
+            (None, None) => Ok(Lent::nothing()),
+        }
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {

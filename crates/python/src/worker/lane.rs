@@ -220,7 +220,7 @@ impl Driver<Lent> for WorkerLane {
         let mut inside = shared.drive();
         let mut words: Vec<Parked> = Vec::new();
         let mut since: Option<Instant> = None;
-        while !inside.lane.is_over(ticket) {
+        while !inside.lane.is_over(ticket) && !inside.lane.has_ended() {
             if inside.lane.pass() {
                 since = None;
                 continue;

@@ -72,6 +72,10 @@ pub struct Lent {
 }
 
 impl Lent {
+    pub const fn nothing() -> Self {
+        Self { operand: None, result: None, is_one: false }
+    }
+
     pub const fn operand(operand: Span) -> Self {
         Self { operand: Some(operand), result: None, is_one: false }
     }

@@ -79,6 +79,7 @@ struct Nobody;
 impl Peers for Nobody {
     fn begin(&mut self, _tag: u64) {}
     fn end(&mut self, _tag: u64, _well: bool) {}
+    fn pause(&mut self, _tag: u64) {}
 
     fn poll(&mut self) -> bool {
         false

@@ -12,6 +12,7 @@ mod local;
 mod peers;
 mod process;
 mod vectorcall;
+mod ways;
 
 use pyo3::prelude::*;
 

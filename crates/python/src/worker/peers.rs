@@ -188,6 +188,10 @@ impl Peers for WorkerPeers {
         self.active.push(tag);
     }
 
+    fn pause(&mut self, tag: u64) {
+        self.active.retain(|&active| active != tag);
+    }
+
     fn end(&mut self, tag: u64, well: bool) {
         self.active.retain(|&active| active != tag);
         if !well && !self.ended.contains(&tag) {

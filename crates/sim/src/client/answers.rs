@@ -42,6 +42,7 @@ impl Client {
             Message::StatsRequest { .. }
             | Message::Peer(_)
             | Message::Goodbye { .. }
+            | Message::Ways(_)
             | Message::Description { .. } => {
                 Err(format!("{} is no message to a client", message.name()))
             }
@@ -62,7 +63,10 @@ impl Client {
             Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => true,
             // Only nonsense asks for one.
             Message::Description { request, .. } => self.deaf && own.contains(request),
-            Message::StatsRequest { .. } | Message::Peer(_) | Message::Goodbye { .. } => false,
+            Message::StatsRequest { .. }
+            | Message::Peer(_)
+            | Message::Ways(_)
+            | Message::Goodbye { .. } => false,
         };
         if right { Ok(()) } else { Err(format!("a message that is another's: {message:?}")) }
     }

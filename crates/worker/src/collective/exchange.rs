@@ -1,8 +1,13 @@
 //! The work of one collective at one member: messages out, messages in, and a fold between them, piece by piece. It can
 //! be left after each step and taken up again.
 
+mod pulled;
+
+pub(crate) use pulled::engines_word;
+
 use super::group::Group;
 use super::region::Region;
+use crate::lane::Origin;
 use crate::peers::{Front, PeerLost, Peers, Progress, Stream};
 use crate::{Buffers, Cause, Fault, Fold, FoldBytes};
 use gt_protocol::{Dtype, Meta};
@@ -78,6 +83,15 @@ pub(crate) enum Step {
     Stuck,
 }
 
+impl Broken {
+    pub(crate) fn cause(&self, origin: &Origin) -> Cause {
+        match self {
+            Self::Failed(cause) => cause.clone(),
+            Self::Fault(fault) => origin.cause(fault.clone()),
+        }
+    }
+}
+
 impl From<PeerLost> for Broken {
     fn from(lost: PeerLost) -> Self {
         Self::Fault(lost.into())
@@ -88,6 +102,8 @@ impl From<PeerLost> for Broken {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     tag: u64,
+    /// The first hop's number on the wire; rounds may have been before it.
+    hop_first: u32,
     /// For an error's text.
     result: Meta,
     outgoing: Vec<Outgoing>,
@@ -99,7 +115,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     pub(super) fn new(tag: u64, result: Meta) -> Self {
         let (outgoing, incoming) = (Vec::new(), Vec::new());
-        Self { tag, result, outgoing, incoming, folding: None, kept: None }
+        Self { tag, hop_first: 0, result, outgoing, incoming, folding: None, kept: None }
     }
 
     pub(super) fn send(&mut self, peer: u32, hop: u32, source: Source, region: Region) {
@@ -144,6 +160,11 @@ impl Exchange {
         self.tag
     }
 
+    /// Begins with this hop, after rounds under the same tag.
+    pub const fn begin_at(&mut self, hop: u32) {
+        self.hop_first = hop;
+    }
+
     /// Bytes that have not gone out, or not come in.
     pub fn bytes_left(&self, group: &Group) -> usize {
         let out: usize = self.outgoing.iter().map(|one| one.region.len() - one.sent).sum();
@@ -157,22 +178,24 @@ impl Exchange {
     /// Messages that are not out yet: to whom, and in which hop.
     pub fn unsent(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let unsent = self.outgoing.iter().filter(|outgoing| !outgoing.done);
-        unsent.map(|outgoing| (outgoing.peer, outgoing.hop))
+        unsent.map(|outgoing| (outgoing.peer, self.hop_first + outgoing.hop))
     }
 
     /// Messages that have not come in whole: from whom, in which hop, and the bytes that we have had of each.
     pub fn missing(&self, group: &Group) -> SmallVec<[(u32, u32, usize); 8]> {
         let mut missing = SmallVec::new();
         if let Some(folding) = self.folding.as_ref().filter(|folding| !folding.done) {
-            missing.extend(group.others().map(|(_, member)| (member, 0, folding.done_bytes)));
+            missing.extend(
+                group.others().map(|(_, member)| (member, self.hop_first, folding.done_bytes)),
+            );
         }
         let incoming = self.incoming.iter().filter(|incoming| !incoming.done);
-        missing.extend(incoming.map(|one| (one.peer, one.hop, one.received)));
+        missing.extend(incoming.map(|one| (one.peer, self.hop_first + one.hop, one.received)));
         missing
     }
 
     const fn stream(&self, hop: u32) -> Stream {
-        Stream { tag: self.tag, hop }
+        Stream { tag: self.tag, hop: self.hop_first + hop }
     }
 
     fn is_done(&self) -> bool {
@@ -219,7 +242,7 @@ impl Exchange {
             if progress.from == progress.to && total > 0 {
                 continue;
             }
-            let stream = Stream { tag: self.tag, hop: outgoing.hop };
+            let stream = Stream { tag: self.tag, hop: self.hop_first + outgoing.hop };
             let mut fill = |slot: &mut [u8]| region.read(data, from, slot);
             if let Some(taken) = peers.push(outgoing.peer, stream, progress, &mut fill)? {
                 outgoing.sent += taken;
@@ -292,7 +315,7 @@ impl Exchange {
         Ok(true)
     }
 
-    fn is_two_hops(&self) -> bool {
+    pub fn is_two_hops(&self) -> bool {
         self.outgoing.iter().any(|outgoing| outgoing.source == Source::Folded)
     }
 

@@ -1,6 +1,7 @@
 //! Where a piece of a value lies among its bytes.
 
 use crate::Fault;
+use crate::ways::Stretch;
 use gt_protocol::Meta;
 
 /// Rows of bytes at equal distances; read in order they are a message.
@@ -52,6 +53,11 @@ impl Region {
         let elements = bytes / element.max(1);
         let end = |member: usize| elements * member / members * element;
         (0..members).map(|member| Self::span(end(member), end(member + 1) - end(member))).collect()
+    }
+
+    pub const fn stretch(&self) -> Stretch {
+        let Self { start, rows, run, stride } = *self;
+        Stretch { start, rows, run, stride }
     }
 
     pub const fn len(&self) -> usize {

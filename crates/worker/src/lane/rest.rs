@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 #[derive(Debug)]
 pub struct Refusal {
     pub(crate) tag: u64,
+    /// The first hop of what failed.
+    pub(crate) hop: u32,
     pub(crate) cause: Cause,
     /// Who waits for something of ours.
     pub(crate) listeners: SmallVec<[u32; 8]>,
@@ -42,10 +44,10 @@ pub(super) struct Rest {
 
 impl Rest {
     pub fn of_refusal(refusal: Refusal) -> Self {
-        let Refusal { tag, cause, listeners, senders } = refusal;
+        let Refusal { tag, hop, cause, listeners, senders } = refusal;
         // Who meets the failure in the first hop sends nothing in the second but a failure.
-        let untold = listeners.into_iter().map(|peer| (peer, 0)).collect();
-        let left = senders.into_iter().map(|peer| Left { peer, hop: 0, taken_bytes: 0 }).collect();
+        let untold = listeners.into_iter().map(|peer| (peer, hop)).collect();
+        let left = senders.into_iter().map(|peer| Left { peer, hop, taken_bytes: 0 }).collect();
         Self { tag, cause, untold, left }
     }
 

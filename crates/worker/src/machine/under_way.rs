@@ -1,12 +1,13 @@
 //! Collectives that the lane works on: who waits for them, and what becomes of their results.
 
 use super::{Machine, Replies};
-use crate::collective::Broken;
-use crate::lane::{Driver, Ended, Origin};
+use crate::collective::{Broken, Talk};
+use crate::lane::{Driver, Ended, Origin, Outcome};
 use crate::table::Held;
 use crate::{Engine, Fault};
 use gt_protocol::message::Message;
 use gt_protocol::{Family, Id, Instruction, Op};
+use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// Collectives under way at a time. Each costs a look at every step; a layer's gradients are a few dozen.
@@ -17,33 +18,52 @@ const BYTES_MAX: u64 = 512 << 20;
 
 /// What a job under way will leave.
 #[derive(Debug)]
-pub(crate) struct UnderWay<V> {
+pub(crate) struct UnderWay<V, J> {
     pub ticket: u64,
     pub origin: Origin,
     /// The slot of its result, unless that was freed meanwhile.
     pub output: Option<Id>,
     pub result: Option<Held<V>>,
-    /// The memory that it reads.
-    pub reads: Option<u32>,
+    /// The memory that is read, by it or by others.
+    pub reads: SmallVec<[u32; 2]>,
     pub bytes: u64,
+    /// Where it does not go by bytes.
+    pub talk: Option<Box<Talk<J>>>,
+}
+
+impl<V, J> UnderWay<V, J> {
+    /// Whether the lane has something to do for it.
+    fn is_moving(&self) -> bool {
+        self.talk.as_ref().is_none_or(|talk| !talk.is_parted())
+    }
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// Its result is there.
+    Landed,
+    /// Nothing of it is left: what it has lent is ours again.
+    Over,
 }
 
 impl<E: Engine> Machine<E> {
-    /// Whether a collective is under way, or over and not taken in.
+    /// Whether the lane works on a collective, or has ended one that is not taken in.
     pub fn is_under_way(&self) -> bool {
-        !self.under_way.is_empty()
+        // The newest are the likeliest.
+        self.under_way.iter().rev().any(UnderWay::is_moving)
     }
 
     /// Takes in what collectives that have ended since leave: a caller that waits for words calls this when there is
     /// something.
     pub fn catch_up(&mut self, replies: &mut impl Replies, driver: &mut impl Driver<E::Loan>) {
-        while !self.under_way.is_empty()
+        while self.is_under_way()
             && let Some(ended) = driver.ended()
         {
             let place = self.under_way.iter().position(|one| one.ticket == ended.ticket);
             if let Some(place) = place {
                 let under_way = self.under_way.remove(place);
-                self.conclude(under_way, ended, replies);
+                self.conclude(under_way, ended, replies, driver);
             }
         }
     }
@@ -67,7 +87,7 @@ impl<E: Engine> Machine<E> {
         let mut waited = false;
         for id in instruction.values() {
             if let Some(ticket) = self.table.pending(id) {
-                if !self.wait_for(ticket, replies, driver) {
+                if !self.wait_for(ticket, Until::Landed, replies, driver) {
                     return false;
                 }
                 waited = true;
@@ -80,9 +100,10 @@ impl<E: Engine> Machine<E> {
             && let Some(Ok(held)) = instruction.values().next().map(|id| self.table.held(id))
         {
             // What it writes to, nobody may be reading.
-            let storage = Some(held.storage);
-            while let Some(reader) = self.under_way.iter().find(|one| one.reads == storage) {
-                if !self.wait_for(reader.ticket, replies, driver) {
+            let storage = held.storage;
+            let reads = |one: &&UnderWay<E::Value, E::Joint>| one.reads.contains(&storage);
+            while let Some(reader) = self.under_way.iter().find(reads) {
+                if !self.wait_for(reader.ticket, Until::Over, replies, driver) {
                     return false;
                 }
             }
@@ -100,7 +121,7 @@ impl<E: Engine> Machine<E> {
         driver: &mut impl Driver<E::Loan>,
     ) -> bool {
         while let Some(first) = self.under_way.first() {
-            if !self.wait_for(first.ticket, replies, driver) {
+            if !self.wait_for(first.ticket, Until::Over, replies, driver) {
                 return false;
             }
         }
@@ -109,13 +130,13 @@ impl<E: Engine> Machine<E> {
 
     /// Waits until one more job may be under way.
     fn make_room(&mut self, replies: &mut impl Replies, driver: &mut impl Driver<E::Loan>) -> bool {
-        let bytes = |all: &[UnderWay<E::Value>]| {
+        let bytes = |all: &[UnderWay<E::Value, E::Joint>]| {
             all.iter().fold(0, |sum: u64, one| sum.saturating_add(one.bytes))
         };
         while self.under_way.len() >= JOBS_MAX || bytes(&self.under_way) > BYTES_MAX {
             // The oldest: every member has come to it, or will without us.
             let Some(first) = self.under_way.first() else { break };
-            if !self.wait_for(first.ticket, replies, driver) {
+            if !self.wait_for(first.ticket, Until::Over, replies, driver) {
                 return false;
             }
         }
@@ -125,14 +146,68 @@ impl<E: Engine> Machine<E> {
     fn wait_for(
         &mut self,
         ticket: u64,
+        until: Until,
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Loan>,
     ) -> bool {
-        if !driver.wait(ticket) {
-            return false;
+        while let Some(place) = self.under_way.iter().position(|one| one.ticket == ticket) {
+            let talk = self.under_way.get(place).and_then(|one| one.talk.as_ref());
+            let (has_result, is_parted) =
+                talk.map_or((false, false), |talk| (talk.has_result(), talk.is_parted()));
+            if is_parted && until == Until::Over {
+                self.land(place, replies);
+                let under_way = self.under_way.remove(place);
+                self.part(under_way);
+            } else if has_result && until == Until::Landed {
+                self.land(place, replies);
+                return true;
+            } else {
+                if !driver.wait(ticket) {
+                    return false;
+                }
+                self.catch_up(replies, driver);
+            }
         }
-        self.catch_up(replies, driver);
         true
+    }
+
+    /// Puts the result of a talk where it is looked for, unless nobody looks for it any more.
+    fn land(&mut self, place: usize, replies: &mut impl Replies) {
+        let Some(under_way) = self.under_way.get_mut(place) else { return };
+        let Some(id) = under_way.output.take() else { return };
+        let Some(mut held) = under_way.result.take() else { return };
+        let Some(talk) = &mut under_way.talk else { return };
+        let shares_result = talk.shares_result();
+        let landed =
+            talk.joint_mut().map_or(Ok(()), |joint| self.engine.land(joint, Some(&mut held.value)));
+        match landed {
+            Ok(()) => {
+                if shares_result {
+                    self.table.hold(held.storage);
+                    under_way.reads.push(held.storage);
+                }
+                self.table.put_held(id, held);
+            }
+            Err(fault) => {
+                let cause = under_way.origin.cause(fault);
+                replies.send(&Message::Failure(cause.message()));
+                self.table.poison(id, &Rc::new(cause));
+                under_way.result = Some(held);
+            }
+        }
+    }
+
+    /// Nobody reads what a talk has lent.
+    pub(crate) fn part(&mut self, mut under_way: UnderWay<E::Value, E::Joint>) {
+        if let Some((Some(joint), words)) = under_way.talk.take().map(|talk| talk.into_last()) {
+            self.engine.part(joint, &words);
+        }
+        for storage in under_way.reads {
+            self.table.release(storage);
+        }
+        if let Some(held) = under_way.result {
+            self.table.release(held.storage);
+        }
     }
 
     pub(crate) fn ticket_new(&mut self) -> u64 {
@@ -141,11 +216,16 @@ impl<E: Engine> Machine<E> {
     }
 
     /// The lane goes on with the job; the instruction is over as far as the stream is concerned.
-    pub(crate) fn leave(&mut self, under_way: UnderWay<E::Value>) {
-        if let Some(id) = under_way.output {
-            self.table.pend(id, under_way.ticket);
+    pub(crate) fn leave(&mut self, under_way: UnderWay<E::Value, E::Joint>) {
+        let ticket = under_way.ticket;
+        if let Some(id) = under_way.output
+            && self.table.pending(id) != Some(ticket)
+        {
+            self.table.pend(id, ticket);
         }
-        self.under_way.push(under_way);
+        // In the order of the instructions: one that talks comes back between rounds.
+        let place = self.under_way.partition_point(|one| one.ticket < ticket);
+        self.under_way.insert(place, under_way);
     }
 
     /// The result of a job was freed before it came. The job goes on: others count on our part.
@@ -157,32 +237,34 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// Puts a job's result where it is looked for, and gives back what it has read; a failure is reported once.
+    /// Puts a job's result where it is looked for, and gives back what it has read; a failure is reported once. A talk goes
+    /// on with its next round.
     pub(crate) fn conclude(
         &mut self,
-        under_way: UnderWay<E::Value>,
+        under_way: UnderWay<E::Value, E::Joint>,
         ended: Ended<E::Loan>,
         replies: &mut impl Replies,
+        driver: &mut impl Driver<E::Loan>,
     ) {
+        let (memory, outcome) = match ended.outcome {
+            Outcome::Bytes { memory, outcome } => (memory, outcome),
+            Outcome::Round(heard) => return self.resume(under_way, heard, replies, driver),
+        };
         let UnderWay { origin, output, mut result, reads, .. } = under_way;
         let written = result.as_mut().map(|held| &mut held.value);
-        let settled = self.engine.settle(ended.memory, written);
-        if let Some(storage) = reads {
+        let settled = self.engine.settle(memory, written);
+        for storage in reads {
             self.table.release(storage);
         }
-        let outcome = ended.outcome.and_then(|()| settled.map_err(Broken::Fault));
-        match (outcome, output, result) {
+        match (outcome.and_then(|()| settled.map_err(Broken::Fault)), output, result) {
             (Ok(()), Some(id), Some(held)) => self.table.put_held(id, held),
             (Ok(()), _, held) => held.map_or((), |held| self.table.release(held.storage)),
             (Err(broken), output, held) => {
                 if let Some(held) = held {
                     self.table.release(held.storage);
                 }
-                let (cause, is_ours) = match broken {
-                    Broken::Failed(cause) => (cause, false),
-                    Broken::Fault(fault) => (origin.cause(fault), true),
-                };
-                if is_ours {
+                let cause = broken.cause(&origin);
+                if matches!(broken, Broken::Fault(_)) {
                     replies.send(&Message::Failure(cause.message()));
                 }
                 if let Some(id) = output {

@@ -1,6 +1,8 @@
 //! Workers side by side, with ways between them that hold little and keep their order.
 
+use super::device::{Device, Habit};
 use super::*;
+use gt_protocol::Family;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a piece, and pieces on the way from one worker to another: so few that every way is full all the time.
@@ -99,6 +101,10 @@ impl Peers for Links {
             self.ended.insert(tag);
             self.kept.retain(|(_, stream), _| stream.tag != tag);
         }
+    }
+
+    fn pause(&mut self, tag: u64) {
+        assert!(self.active.remove(&tag), "{tag} pauses and has not begun");
     }
 
     fn poll(&mut self) -> bool {
@@ -248,8 +254,14 @@ impl Worker {
 }
 
 pub fn workers(count: u32) -> Vec<Worker> {
+    let habits = vec![Habit::default(); usize::try_from(count).unwrap()];
+    workers_with(&habits)
+}
+
+/// One worker for each of the habits.
+pub fn workers_with(habits: &[Habit]) -> Vec<Worker> {
     let between = Rc::<RefCell<Between>>::default();
-    let worker = |index| {
+    let worker = |(index, habit): (u32, &Habit)| {
         let links = Links {
             index,
             between: Rc::clone(&between),
@@ -261,13 +273,17 @@ pub fn workers(count: u32) -> Vec<Worker> {
             gone_seen: 0,
         };
         let allocations = Rc::new(Cell::new(0));
-        let engine = ToyEngine { allocations: Rc::clone(&allocations), never_in_place: false };
+        let engine = ToyEngine {
+            allocations: Rc::clone(&allocations),
+            habit: habit.clone(),
+            ..ToyEngine::default()
+        };
         let mut machine = Machine::new(engine);
         machine.set_index(index);
         let (words, answers) = (Vec::new(), Answers::default());
         Worker { machine, lane: Lane::new(links), allocations, words, answers }
     };
-    (0..count).map(worker).collect()
+    (0..).zip(habits).map(worker).collect()
 }
 
 /// All go on until nobody gets any further.
@@ -275,9 +291,33 @@ pub fn settle(workers: &mut [Worker]) {
     while workers.iter_mut().any(Worker::go) {}
 }
 
-/// Runs one program a worker to its end and returns their answers.
+/// Runs one program a worker to its end and returns their answers, which are the same by every way: by bytes, from device to
+/// device, and by bytes because one worker has no device.
 pub fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
-    let mut all = workers(u32::try_from(programs.len()).unwrap());
+    let device = Habit { device: Some(Device::default()), ..Habit::default() };
+    let all = vec![device; programs.len()];
+    let mut some = all.clone();
+    some[programs.len() - 1] = Habit::default();
+    let device_programs: Vec<_> = programs.iter().map(|program| by_device(program)).collect();
+    let answers = to_the_end(&vec![Habit::default(); programs.len()], programs);
+    assert_eq!(to_the_end(&all, &device_programs), answers);
+    assert_eq!(to_the_end(&some, &device_programs), answers);
+    answers
+}
+
+/// The same program with its collectives from device to device.
+pub fn by_device(program: &[Instruction<'static>]) -> Vec<Instruction<'static>> {
+    let mut program = program.to_vec();
+    for instruction in &mut program {
+        if instruction.op.info().family == Family::Collective {
+            instruction.attrs.push(Attr::Choice(0));
+        }
+    }
+    program
+}
+
+fn to_the_end(habits: &[Habit], programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
+    let mut all = workers_with(habits);
     for (worker, program) in all.iter_mut().zip(programs) {
         worker.is_sent(program);
     }

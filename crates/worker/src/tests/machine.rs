@@ -4,7 +4,7 @@ use gt_protocol::message;
 
 fn machine() -> (Machine<ToyEngine>, Rc<Cell<usize>>) {
     let allocations = Rc::new(Cell::new(0));
-    let engine = ToyEngine { allocations: Rc::clone(&allocations), never_in_place: false };
+    let engine = ToyEngine { allocations: Rc::clone(&allocations), ..ToyEngine::default() };
     (Machine::new(engine), allocations)
 }
 

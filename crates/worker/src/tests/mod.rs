@@ -7,15 +7,17 @@
 )]
 
 mod collective;
+mod device;
 mod fold;
 mod lane;
 mod links;
 mod machine;
 mod random;
+mod talk;
 
 use crate::{
-    Buffers, Cause, Engine, Fault, Fold, Front, Input, Lane, Loan, Machine, PeerLost, Peers,
-    Places, Progress, Replies, Stream, Values,
+    Buffers, Cause, Engine, Fault, Fold, Front, Input, Lane, Loan, Machine, Meeting, PeerLost,
+    Peers, Places, Progress, Replies, Stream, Turn, Values, Way, Work,
 };
 use gt_protocol::message::{FailureClass, Message};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -41,6 +43,7 @@ struct Toy {
 struct ToyEngine {
     allocations: Rc<Cell<usize>>,
     never_in_place: bool,
+    habit: device::Habit,
 }
 
 impl ToyEngine {
@@ -126,6 +129,7 @@ impl Loan for ToyLoan {
 impl Engine for ToyEngine {
     type Value = Toy;
     type Loan = ToyLoan;
+    type Joint = device::Joint;
 
     fn execute(
         &mut self,
@@ -229,6 +233,42 @@ impl Engine for ToyEngine {
         Ok(())
     }
 
+    fn offer(
+        &mut self,
+        meeting: &Meeting<'_>,
+        places: Places<'_, Toy>,
+    ) -> Result<(device::Joint, Vec<u8>), Fault> {
+        assert_eq!(meeting.way, Way::Device);
+        let lent = self.lend(places)?;
+        Ok(self.habit.offer(meeting.me, lent))
+    }
+
+    fn hear(
+        &mut self,
+        joint: &mut device::Joint,
+        words: &[&[u8]],
+        work: Option<&Work>,
+    ) -> Result<Turn, Fault> {
+        self.habit.hear(joint, words, work)
+    }
+
+    fn land(&mut self, joint: &mut device::Joint, _result: Option<&mut Toy>) -> Result<(), Fault> {
+        self.habit.land(joint);
+        Ok(())
+    }
+
+    fn part(&mut self, joint: device::Joint, words: &[Option<Vec<u8>>]) {
+        self.habit.part(&joint, words);
+    }
+
+    fn withdraw(
+        &mut self,
+        joint: device::Joint,
+        _result: Option<&mut Toy>,
+    ) -> Result<ToyLoan, Fault> {
+        Ok(joint.loan())
+    }
+
     fn fold(_dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
         let shards: Vec<Vec<i64>> = shards.iter().map(|shard| numbers_of(shard)).collect();
         let join = |left: i64, right: &i64| match fold {
@@ -297,6 +337,7 @@ struct Nobody;
 impl Peers for Nobody {
     fn begin(&mut self, _tag: u64) {}
     fn end(&mut self, _tag: u64, _well: bool) {}
+    fn pause(&mut self, _tag: u64) {}
 
     fn poll(&mut self) -> bool {
         false

@@ -56,7 +56,11 @@ fn working_in_place_changes_no_result() {
         let steps = program(&mut Random(seed));
         let run_with = |never_in_place| {
             let allocations = Rc::new(Cell::new(0));
-            let engine = ToyEngine { allocations: Rc::clone(&allocations), never_in_place };
+            let engine = ToyEngine {
+                allocations: Rc::clone(&allocations),
+                never_in_place,
+                ..ToyEngine::default()
+            };
             (run(&mut Machine::new(engine), &steps), allocations.get())
         };
         let ((plain, allocated), (in_place, fewer)) = (run_with(true), run_with(false));

@@ -1,0 +1,69 @@
+//! Which way collectives go, by what their members have said of themselves.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
+
+use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::message::{Message, Ways};
+use gt_protocol::text::{NoNames, PayloadText, format, parse};
+use gt_protocol::{Family, Instruction};
+
+/// The ways of the collectives that workers were told, `send` and `receive` among them.
+#[derive(Default)]
+struct Told(Vec<(WorkerIndex, String)>);
+
+impl Sink for Told {
+    fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
+        if instruction.op.info().family == Family::Collective {
+            let line = format(instruction, &NoNames, PayloadText::Full);
+            let way = line.split(' ').find_map(|word| word.strip_prefix("way=")).unwrap_or("bytes");
+            self.0.push((worker, format!("{} {way}", instruction.op.info().name)));
+        }
+    }
+
+    fn worker_message(&mut self, _: WorkerIndex, _: &Message<'_>) {}
+    fn session(&mut self, _: SessionId, _: &Message<'_>) {}
+    fn trace(&mut self, _: SessionId, _: &Instruction<'_>, _: &TraceNotes<'_>) {}
+}
+
+const PROGRAM: [&str; 4] = [
+    "%0 = normal size=[6] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0",
+    // A piece each from worker 0 to the others, then all of them to each.
+    "%1 = distribute %0 layout=\"shard(0)@[0,1,2]\"",
+    "%2 = distribute %1 layout=\"replicate@[0,1,2]\"",
+    "%3 = distribute %1 layout=\"shard(0)@[0,1]\"",
+];
+
+/// What worker 1 is told, whose neighbours 0 and 2 have said these ways, as it has itself: of values from worker 0, and of a
+/// gather over all three.
+fn told(ways: [[&str; 2]; 3]) -> Vec<String> {
+    let (mut core, mut told) = (Dispatcher::new(), Told::default());
+    for (index, [device, group]) in (0..).zip(ways) {
+        core.handle(Event::WorkerJoined { index }, &mut told);
+        let message = Message::Ways(Ways { device, group });
+        core.handle(Event::FromWorker { index, message }, &mut told);
+    }
+    let session = core.open_session();
+    for line in PROGRAM {
+        let mut payload = Vec::new();
+        let instruction = parse(line, &mut NoNames, &mut payload).unwrap().unwrap();
+        core.instruction(session, &instruction, &mut told).unwrap();
+    }
+    told.0.into_iter().filter(|(worker, _)| *worker == 1).map(|(_, way)| way).collect()
+}
+
+#[test]
+fn members_that_say_the_same_go_that_way() {
+    let check = |ways, [between_two, between_three]: [&str; 2]| {
+        let told = told(ways);
+        let of = |op: &str, way: &str| told.contains(&format!("{op} {way}"));
+        assert!(of("receive", between_two), "{ways:?}: {told:?}");
+        assert!(of("all_gather", between_three), "{ways:?}: {told:?}");
+        assert_eq!(told.iter().filter(|one| one.starts_with("all_gather")).count(), 1);
+    };
+    check([["", ""], ["", ""], ["", ""]], ["bytes", "bytes"]);
+    check([["a", ""], ["a", ""], ["a", ""]], ["device", "device"]);
+    // The third lies on another host.
+    check([["a", "g"], ["a", "g"], ["b", "g"]], ["device", "group"]);
+    check([["a", ""], ["a", ""], ["", ""]], ["device", "bytes"]);
+    check([["", "g"], ["", "g"], ["", "h"]], ["group", "bytes"]);
+}

@@ -1,0 +1,204 @@
+//! A device that is played: memory that all workers may read, and reading that happens as late as it may.
+//!
+//! What a worker has begun is done when somebody counts on it: when it uses its result, or when another one that has lent
+//! memory takes it back. So memory that is given back too early, or a result that is used too early, shows in the numbers.
+
+use super::*;
+use crate::{Stretch, Turn, Work};
+use std::collections::BTreeMap;
+use std::rc::Weak;
+
+/// Something to be done, after other things.
+#[derive(Debug)]
+struct Batch {
+    after: Vec<u64>,
+    work: Vec<Task>,
+}
+
+/// Stretches of memories, folded if there are several, and where to.
+#[derive(Debug)]
+struct Task {
+    from: Vec<(u64, Stretch)>,
+    fold: Fold,
+    to: (Memory, Stretch),
+}
+
+/// What all workers share.
+#[derive(Clone, Debug, Default)]
+pub struct Device(Rc<RefCell<Inside>>);
+
+#[derive(Debug, Default)]
+struct Inside {
+    next: u64,
+    memories: BTreeMap<u64, Weak<RefCell<Vec<u8>>>>,
+    batches: BTreeMap<u64, Batch>,
+}
+
+impl Device {
+    fn number(&self) -> u64 {
+        let mut inside = self.0.borrow_mut();
+        inside.next += 1;
+        inside.next
+    }
+
+    fn lend(&self, memory: &Memory) -> u64 {
+        let number = self.number();
+        self.0.borrow_mut().memories.insert(number, Rc::downgrade(memory));
+        number
+    }
+
+    fn begin(&self, batch: Batch) -> u64 {
+        let number = self.number();
+        self.0.borrow_mut().batches.insert(number, batch);
+        number
+    }
+
+    /// Does what was begun under this number, if it is not done.
+    fn run(&self, number: u64) {
+        let Some(batch) = self.0.borrow_mut().batches.remove(&number) else { return };
+        batch.after.iter().for_each(|&before| self.run(before));
+        for task in batch.work {
+            let shards: Vec<Vec<u8>> =
+                task.from.iter().map(|&(memory, stretch)| self.read(memory, stretch)).collect();
+            let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
+            let mut folded = vec![0; task.to.1.bytes()];
+            if !folded.is_empty() {
+                ToyEngine::fold(Dtype::I64, task.fold, &shards, &mut folded);
+            }
+            let mut to = task.to.0.borrow_mut();
+            for (place, &byte) in places(task.to.1).zip(&folded) {
+                to[place] = byte;
+            }
+        }
+    }
+
+    fn read(&self, memory: u64, stretch: Stretch) -> Vec<u8> {
+        let memory = self.0.borrow().memories[&memory].upgrade();
+        let memory = memory.expect("memory that is lent is there");
+        let bytes = memory.borrow();
+        places(stretch).map(|place| bytes[place]).collect()
+    }
+}
+
+fn places(stretch: Stretch) -> impl Iterator<Item = usize> {
+    let Stretch { start, rows, run, stride } = stretch;
+    (0..rows).flat_map(move |row| start + row * stride..start + row * stride + run)
+}
+
+/// One worker's part.
+#[derive(Debug)]
+pub struct Joint {
+    operand: Option<Memory>,
+    result: Option<Memory>,
+    me: usize,
+    /// What the members have lent: their operands, and their results.
+    lent: Vec<[u64; 2]>,
+    pulls: Vec<crate::Pull>,
+    begun: Vec<u64>,
+}
+
+/// What a worker with a device does other than the others.
+#[derive(Clone, Debug, Default)]
+pub struct Habit {
+    pub device: Option<Device>,
+    /// The round after which it fails, counted from 1.
+    pub fails_after: Option<usize>,
+}
+
+fn word(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn numbers(word: &[u8]) -> Vec<u64> {
+    word.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
+}
+
+impl Habit {
+    pub fn offer(&self, me: usize, lent: ToyLoan) -> (Joint, Vec<u8>) {
+        let ToyLoan { operand, result } = lent;
+        let words = self.device.as_ref().map(|device| {
+            let number =
+                |memory: &Option<Memory>| memory.as_ref().map_or(0, |one| device.lend(one));
+            word(&[number(&operand), number(&result)])
+        });
+        let (lent, pulls, begun) = (Vec::new(), Vec::new(), Vec::new());
+        (Joint { operand, result, me, lent, pulls, begun }, words.unwrap_or_default())
+    }
+
+    pub fn hear(
+        &self,
+        joint: &mut Joint,
+        words: &[&[u8]],
+        work: Option<&Work>,
+    ) -> Result<Turn, Fault> {
+        let rounds = joint.begun.len() + 1;
+        if self.fails_after == Some(rounds) {
+            return Err(Fault::new(FailureClass::OutOfMemory, "the device is full"));
+        }
+        let device = self.device.as_ref().unwrap();
+        let said: Vec<Vec<u64>> = words.iter().map(|word| numbers(word)).collect();
+        let Some(work) = work else {
+            // What the others have folded is there after it.
+            let after = said.iter().map(|said| said[0]).collect();
+            let batch = Batch { after, work: joint.pulled() };
+            return Ok(Turn::Done(joint.begins(device, batch)));
+        };
+        joint.lent = said.iter().map(|said| [said[0], said[1]]).collect();
+        joint.pulls = work.pulls.to_vec();
+        let mut tasks = joint.folded(work);
+        if work.shares_result {
+            return Ok(Turn::Say(joint.begins(device, Batch { after: Vec::new(), work: tasks })));
+        }
+        tasks.extend(joint.pulled());
+        Ok(Turn::Done(joint.begins(device, Batch { after: Vec::new(), work: tasks })))
+    }
+
+    pub fn land(&self, joint: &Joint) {
+        let device = self.device.as_ref().unwrap();
+        joint.begun.iter().for_each(|&begun| device.run(begun));
+    }
+
+    pub fn part(&self, joint: &Joint, words: &[Option<Vec<u8>>]) {
+        let Some(device) = &self.device else { return };
+        self.land(joint);
+        for word in words.iter().flatten() {
+            for begun in numbers(word) {
+                device.run(begun);
+            }
+        }
+    }
+}
+
+impl Joint {
+    pub fn loan(self) -> ToyLoan {
+        ToyLoan { operand: self.operand, result: self.result }
+    }
+
+    fn begins(&mut self, device: &Device, batch: Batch) -> Vec<u8> {
+        self.begun.push(device.begin(batch));
+        word(&self.begun[self.begun.len() - 1..])
+    }
+
+    fn folded(&self, work: &Work) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        let result = || self.result.clone().unwrap();
+        if let Some((from, to)) = work.kept {
+            let from = vec![(self.lent[self.me][0], from)];
+            tasks.push(Task { from, fold: Fold::Max, to: (result(), to) });
+        }
+        if let Some(folding) = &work.folding {
+            let from = self.lent.iter().zip(&folding.shards);
+            let from = from.map(|(lent, &shard)| (lent[0], shard)).collect();
+            tasks.push(Task { from, fold: folding.fold, to: (result(), folding.to) });
+        }
+        tasks
+    }
+
+    fn pulled(&self) -> Vec<Task> {
+        let task = |pull: &crate::Pull| {
+            let from = vec![(self.lent[pull.place][usize::from(pull.of_result)], pull.from)];
+            Task { from, fold: Fold::Max, to: (self.result.clone().unwrap(), pull.to) }
+        };
+        self.pulls.iter().map(task).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! Collectives whose members read each other's memory: whose memory is when whose, and what becomes of failures.
+
+use super::collective::{all_reduce, list};
+use super::device::{Device, Habit};
+use super::links::{Worker, by_device, settle, workers_with};
+use super::*;
+
+const SIZE: i64 = 40;
+/// Of so many elements a reduction takes two hops.
+const LARGE: i64 = 3_001;
+
+fn devices(count: usize) -> Vec<Habit> {
+    vec![Habit { device: Some(Device::default()), ..Habit::default() }; count]
+}
+
+fn is_sent(worker: &mut Worker, program: &[Instruction<'static>]) {
+    worker.is_sent(&by_device(program));
+}
+
+fn same(request: u64, size: i64, number: i64) -> Answer {
+    answer(request, &vec![number; usize::try_from(size).unwrap()])
+}
+
+fn add(out: u32, left: u32, right: u32) -> Instruction<'static> {
+    op(Op::Add, &[out], &[left, right], &[])
+}
+
+fn synchronize(request: i64) -> Instruction<'static> {
+    op(Op::Synchronize, &[], &[], &[Attr::Int(request)])
+}
+
+#[test]
+fn an_operand_is_not_written_to_before_all_have_read_it() {
+    for size in [SIZE, LARGE] {
+        let mut all = workers_with(&devices(3));
+        for (number, worker) in (1..).zip(&mut all) {
+            // Without the collective the sum goes over its operand, and the next value into freed memory.
+            let program = [
+                full(0, size, number),
+                all_reduce(1, 0, &[0, 1, 2]),
+                add(2, 0, 0),
+                free(&[0]),
+                full(3, size, 9),
+                read(2, 1, size),
+                read(1, 2, size),
+            ];
+            is_sent(worker, &program);
+        }
+        settle(&mut all);
+        for (number, worker) in (1..).zip(&mut all) {
+            let expected = [same(1, size, 2 * number), same(2, size, (3 + 2) * 3 + 3)];
+            assert_eq!(worker.answers(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_result_that_others_read_is_not_written_to() {
+    let mut all = workers_with(&devices(3));
+    for (number, worker) in (1..).zip(&mut all) {
+        let reduce = [full(0, LARGE, number), all_reduce(1, 0, &[0, 1, 2]), free(&[0])];
+        is_sent(worker, &reduce);
+        is_sent(worker, &[add(2, 1, 1), free(&[1]), read(2, 1, LARGE)]);
+    }
+    settle(&mut all);
+    for worker in &mut all {
+        assert_eq!(worker.answers(), [same(1, LARGE, 36)]);
+    }
+}
+
+#[test]
+fn a_result_waits_for_who_needs_it_and_nobody_else_waits() {
+    let mut all = workers_with(&devices(2));
+    let program = [full(0, SIZE, 7), all_reduce(1, 0, &[0, 1]), full(2, 1, 4), read(2, 1, 1)];
+    is_sent(&mut all[0], &program);
+    while all[0].go() {}
+    assert_eq!(all[0].answers(), [answer(1, &[4])]);
+    is_sent(&mut all[0], &[read(1, 2, SIZE)]);
+    while all[0].go() {}
+    assert!(all[0].waits());
+    is_sent(&mut all[1], &[full(0, SIZE, 5), all_reduce(1, 0, &[0, 1])]);
+    settle(&mut all);
+    assert_eq!(all[0].answers(), [same(2, SIZE, 26)]);
+}
+
+#[test]
+fn everything_lent_comes_back() {
+    for size in [SIZE, LARGE] {
+        let mut all = workers_with(&devices(3));
+        for worker in &mut all {
+            let program = [full(0, size, 1), all_reduce(1, 0, &[0, 1, 2]), free(&[0, 1])];
+            is_sent(worker, &program);
+        }
+        settle(&mut all);
+        for worker in &mut all {
+            worker.is_sent(&[synchronize(3)]);
+        }
+        settle(&mut all);
+        for worker in &mut all {
+            assert_eq!(worker.answers(), [Answer::Done(3)]);
+            let stats = worker.machine.stats(0);
+            assert_eq!((stats.values, stats.bytes), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn what_is_lent_and_not_asked_back_has_a_limit() {
+    let (mut all, count) = (workers_with(&devices(2)), 200);
+    for worker in &mut all {
+        for tag in 0..count {
+            let attrs = [list(&[0, 1]), Attr::Choice(1), Attr::Int(tag)];
+            let reduce = op(Op::AllReduce, &[1], &[0], &attrs);
+            is_sent(worker, &[full(0, SIZE, tag), reduce, free(&[0, 1])]);
+        }
+    }
+    settle(&mut all);
+    for worker in &all {
+        let bytes = worker.machine.stats(0).bytes;
+        assert!(!worker.waits() && bytes <= 64 * 2 * 8 * SIZE.unsigned_abs(), "{bytes}");
+    }
+}
+
+#[test]
+fn a_failure_after_any_round_reaches_all_and_nobody_waits() {
+    for (size, rounds) in [(SIZE, 1), (LARGE, 2)] {
+        for after in 1..=rounds {
+            let mut habits = devices(3);
+            habits[1].fails_after = Some(after);
+            let mut all = workers_with(&habits);
+            for worker in &mut all {
+                is_sent(worker, &[full(0, size, 1), all_reduce(1, 0, &[0, 1, 2])]);
+                is_sent(worker, &[synchronize(3), read(1, 4, size)]);
+            }
+            settle(&mut all);
+            let answers: Vec<_> = all.iter_mut().map(Worker::answers).collect();
+            let [Answer::Failure(cause), Answer::Done(3), Answer::FailedReply(4, again)] =
+                &answers[1][..]
+            else {
+                panic!("{:?}", answers[1])
+            };
+            assert_eq!((cause, &*cause.fault.text), (again, "the device is full"));
+            // In the last round the others have their results already.
+            let of_others = if after == rounds {
+                same(4, size, (3 + 1) * 3 + 1)
+            } else {
+                Answer::FailedReply(4, cause.clone())
+            };
+            for place in [0, 2] {
+                assert_eq!(answers[place], [Answer::Done(3), of_others.clone()], "{size} {after}");
+            }
+            assert!(all.iter().all(|worker| worker.pieces_on_the_way() == 0));
+        }
+    }
+}
+
+#[test]
+fn a_member_that_dies_leaves_nobody_waiting() {
+    for size in [SIZE, LARGE] {
+        // It dies after so many looks at the ways, so with more or fewer of its words out.
+        for steps in 0..12 {
+            let mut all = workers_with(&devices(3));
+            for worker in &mut all {
+                is_sent(worker, &[full(0, size, 1), all_reduce(1, 0, &[0, 1, 2])]);
+                is_sent(worker, &[synchronize(3), read(1, 4, size)]);
+            }
+            for step in 0..steps {
+                all[step % 3].go();
+            }
+            all[2].leaves();
+            settle(&mut all[..2]);
+            let whole = same(4, size, (3 + 1) * 3 + 1);
+            for worker in &mut all[..2] {
+                assert!(!worker.waits() && !worker.lane.is_busy(), "{size} {steps}");
+                let last = worker.answers().pop().unwrap();
+                assert!(last == whole || matches!(last, Answer::FailedReply(4, _)), "{last:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn collectives_overtake_each_other_and_lose_nothing() {
+    // Worker 1 waits for the second before the first is over anywhere.
+    let mut all = workers_with(&devices(3));
+    let reduce = |out: u32, tag: i64, group: &[i64]| {
+        op(Op::AllReduce, &[out], &[0], &[list(group), Attr::Choice(0), Attr::Int(tag)])
+    };
+    for worker in &mut all {
+        is_sent(worker, &[full(0, LARGE, 1)]);
+    }
+    is_sent(&mut all[1], &[reduce(1, 1, &[0, 1, 2]), reduce(2, 2, &[1, 2]), read(2, 1, LARGE)]);
+    is_sent(&mut all[2], &[reduce(1, 1, &[0, 1, 2]), reduce(2, 2, &[1, 2]), read(1, 1, LARGE)]);
+    let mut two: Vec<&mut Worker> = all.iter_mut().skip(1).collect();
+    while two.iter_mut().any(|worker| worker.go()) {}
+    assert_eq!(all[1].answers(), [same(1, LARGE, 4)]);
+    is_sent(&mut all[0], &[reduce(1, 1, &[0, 1, 2]), read(1, 1, LARGE)]);
+    settle(&mut all);
+    assert_eq!(all[0].answers(), [same(1, LARGE, 13)]);
+    assert_eq!(all[2].answers(), [same(1, LARGE, 13)]);
+}

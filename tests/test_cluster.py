@@ -124,6 +124,20 @@ def test_what_a_killed_worker_held_has_failed(fresh: Cluster) -> None:
     assert len(gt.debug.get_worker_stats()) == 1
 
 
+def test_layouts_are_over_the_workers_that_are_left(fresh: Cluster) -> None:
+    fresh.add_worker()
+    fresh.wait_for_workers()
+    gt.connect(fresh.address)
+    fresh.kill_worker(1)
+    until(lambda: "worker 1 is gone" in fresh.log)
+    model = gt.parallelize(gt.nn.Linear(3, 4), {"**": "shard(0)"})
+    cut = gt.nn.ColumnLinear(3, 4)
+    for one in (model.weight, cut.weight, gt.distributed.scatter(gt.ones(4))):
+        assert repr(one.layout) == "shard(0)@[0,2]"
+    assert gt.distributed.new_group().mesh.ranks == (0, 2)
+    assert cut(model.weight).sum().isfinite().item()
+
+
 @pytest.mark.filterwarnings("ignore::gt.UnreadFailureWarning")  # of the sum, if it was not read
 def test_a_worker_killed_in_the_middle_of_collectives(fresh: Cluster) -> None:
     gt.connect(fresh.address)

@@ -1,7 +1,9 @@
 """What users write to lay out tensors: YAML, register_config, and what the dispatcher gets."""
 
+import io
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -176,53 +178,67 @@ def test_g8a_what_a_file_means(text, path, expected, written):
     assert meaning(*path) == expected
 
 
+MISTAKES = [
+    ("a:\n\tworkers: [0]", 2, 1, "a tab", "spaces"),
+    ("a: {shard: {axes: 1}}", 1, 13, "unknown key 'axes'", "did you mean axis?"),
+    ("a:\n  shrad:\n    axis: 1", 2, 3, "unknown key 'shrad'", "did you mean shard?"),
+    ("a: {workers: [0, 1, 0]}", 1, 14, "worker 0 stands twice", "once"),
+    ("a: {workers: [-1]}", 1, 14, "no worker -1", "from 0"),
+    ("a: {workers: [0.5]}", 1, 14, "'0.5', not a whole number", "from 0"),
+    ("a: {workers: []}", 1, 14, "workers is []", "[0, 1]"),
+    ("a: {workers: 2}", 1, 14, "workers is 2", "[0, 1]"),
+    ("a: {shard: {axis: one}}", 1, 19, "axis is 'one', not a whole number", "0, 1 or -1"),
+    ("a: {shard: {axis: 1.0}}", 1, 19, "axis is '1.0'", "0, 1 or -1"),
+    ("a: {shard: {axis: true}}", 1, 19, "axis is True", "0, 1 or -1"),
+    ("a: {shard: {axis: }}", 1, 18, "without a value", "leave the key out"),
+    ("a: {shard: {axis: 8}}", 1, 19, "axis 8 is out of range", "-8 to 7"),
+    ("a: {shard: {axis: -9}}", 1, 19, "axis -9 is out of range", "-8 to 7"),
+    ("a: {shard: {replicated: maybe}}", 1, 25, "replicated is 'maybe'", "true or false"),
+    ("a: {compile: 1}", 1, 14, "compile is 1", "true or false"),
+    ("a: {backward: [b]}", 1, 15, "backward is ['b']", "string"),
+    ("a: {shard: {axis: 0, replicated: true}}", 1, 22, "replicated contradicts", "one out"),
+    ("a: {shard: {axis: 0}, placements: [shard(1)]}", 1, 23, "contradicts axis", "one out"),
+    ("a: {shard: {workers: [0]}, workers: [1]}", 1, 28, "workers are [1]", "write them once"),
+    ("a: {blocks: 3}", 1, 5, "blocks without", "axis"),
+    ("a: {shard: {axis: 0, blocks: 1}}", 1, 30, "blocks is 1", "2 to"),
+    ("a: {workers: [0, 1, 2], mesh: {dp: 2, tp: 2}}", 1, 25, "4 places and there are 3",
+     "product"),
+    ("a: {mesh: {dp: 2, 3d: 2}}", 1, 11, "'3d' is no name", "tp"),
+    ("a: {mesh: {a: 1, b: 1, c: 1, d: 1}}", 1, 11, "mesh is", "1 to 3"),
+    ("a: {mesh: {dp: 0}}", 1, 11, "the size of dp is 0", "from 1"),
+    ("a: {mesh: {dp: 2}, placements: [shard(0), replicate]}", 1, 20, "2 placements", "each"),
+    ("a: {mesh: {dp: 2}, placements: {tp: shard(0)}}", 1, 20, "no dimension 'tp'", "dp"),
+    ("a: {placements: [sharded(0)]}", 1, 17, "'sharded(0)' is no placement", "shard(0)"),
+    ("a: {workers: [0]}\na: {workers: [1]}", 2, 1, "'a' stands twice", "join"),
+    ("a: [1, 2", 1, 9, "expected ',' or ']'", "mend"),
+    ("- a\n- b", 1, 1, "a list stands where", "key: value"),
+    ("a: {shard: 1}", 1, 12, "'1' stands where", "key: value"),
+    ("a: colprr", 1, 4, "'colprr' is no layout", "did you mean colpar?"),
+    ("parameters: {a..b: colpar}", 1, 14, "'a..b' is no path", "layers"),
+    ("parameters: {a: {style: colpar, placements: [shard(0)]}}", 1, 17, "contradicts", "one"),
+    ("parameters: {a: {blocks: 3}}", 1, 17, "blocks without", "axis"),
+    ("parameters: {a: {mesh: {tp: 2}}}", 1, 17, "has no layout", "colpar"),
+    ("a: &a {<<: {<<: *a}}", 1, 4, "too many `<<`", "write the keys out"),
+    (f"a: {{workers: {list(range(600))}}}", 1, 14, "600", "512"),
+    ("a: {mesh: {dp: 2, tp: 2}, placements: [shard(0), shard(0)]}", 1, 27, "shard(0) stands",
+     "one dimension"),
+    (f"a: {{workers: [{10**30}]}}", 1, 14, "a number of 31 digits", "smaller"),
+    ("a: {compile: !!bool maybe}", 1, 14, "compile is 'maybe'", "true or false"),
+    ("a: !mine {workers: [0]}", 1, 4, "the tag !mine", "take it out"),
+    ("a: {workers: !!null [0]}", 1, 14, "the tag !!null", "take it out"),
+    ("a:\n  workers: [0]\nb\x07: {}", 3, 2, "the character U+0007", "take it out"),
+    ("a: " + "[" * 5_000 + "]" * 5_000, 1, 103, "more than 100 lists", "key: value"),
+    ('a: {}\n"\\ud800": {}', 2, 1, "a key that is not a word", "key: value"),
+    ("parameters:\n  a:", 2, 5, "a key without a value", "write one"),
+    ("parameters: {a: {stile: colpar}}", 1, 18, "unknown key 'stile'", "did you mean style?"),
+    ("layers.*.up: {style: colpa}", 1, 14, "'colpa' is no layout", "did you mean colpar?"),
+    ("'*.up': {shard: {axis: 0}}", 1, 10, "unknown key 'shard'", "known are style"),
+    ("a.b: {style: replicate, blocks: 2}", 1, 6, "blocks without", "colpar"),
+]  # fmt: skip
+
+
 @pytest.mark.fast
-@pytest.mark.parametrize(
-    ("text", "line", "column", "says", "remedy"),
-    [
-        ("a:\n\tworkers: [0]", 2, 1, "a tab", "spaces"),
-        ("a: {shard: {axes: 1}}", 1, 13, "unknown key 'axes'", "did you mean axis?"),
-        ("a:\n  shrad:\n    axis: 1", 2, 3, "unknown key 'shrad'", "did you mean shard?"),
-        ("a: {workers: [0, 1, 0]}", 1, 14, "worker 0 stands twice", "once"),
-        ("a: {workers: [-1]}", 1, 14, "no worker -1", "from 0"),
-        ("a: {workers: [0.5]}", 1, 14, "'0.5', not a whole number", "from 0"),
-        ("a: {workers: []}", 1, 14, "workers is []", "[0, 1]"),
-        ("a: {workers: 2}", 1, 14, "workers is 2", "[0, 1]"),
-        ("a: {shard: {axis: one}}", 1, 19, "axis is 'one', not a whole number", "0, 1 or -1"),
-        ("a: {shard: {axis: 1.0}}", 1, 19, "axis is '1.0'", "0, 1 or -1"),
-        ("a: {shard: {axis: true}}", 1, 19, "axis is True", "0, 1 or -1"),
-        ("a: {shard: {axis: }}", 1, 18, "without a value", "leave the key out"),
-        ("a: {shard: {axis: 8}}", 1, 19, "axis 8 is out of range", "-8 to 7"),
-        ("a: {shard: {axis: -9}}", 1, 19, "axis -9 is out of range", "-8 to 7"),
-        ("a: {shard: {replicated: maybe}}", 1, 25, "replicated is 'maybe'", "true or false"),
-        ("a: {compile: 1}", 1, 14, "compile is 1", "true or false"),
-        ("a: {backward: [b]}", 1, 15, "backward is ['b']", "string"),
-        ("a: {shard: {axis: 0, replicated: true}}", 1, 22, "replicated contradicts", "one out"),
-        ("a: {shard: {axis: 0}, placements: [shard(1)]}", 1, 23, "contradicts axis", "one out"),
-        ("a: {shard: {workers: [0]}, workers: [1]}", 1, 28, "workers are [1]", "write them once"),
-        ("a: {blocks: 3}", 1, 5, "blocks without", "axis"),
-        ("a: {shard: {axis: 0, blocks: 1}}", 1, 30, "blocks is 1", "2 to"),
-        ("a: {workers: [0, 1, 2], mesh: {dp: 2, tp: 2}}", 1, 25, "4 places and there are 3",
-         "product"),
-        ("a: {mesh: {dp: 2, 3d: 2}}", 1, 11, "'3d' is no name", "tp"),
-        ("a: {mesh: {a: 1, b: 1, c: 1, d: 1}}", 1, 11, "mesh is", "1 to 3"),
-        ("a: {mesh: {dp: 0}}", 1, 11, "the size of dp is 0", "from 1"),
-        ("a: {mesh: {dp: 2}, placements: [shard(0), replicate]}", 1, 20, "2 placements", "each"),
-        ("a: {mesh: {dp: 2}, placements: {tp: shard(0)}}", 1, 20, "no dimension 'tp'", "dp"),
-        ("a: {placements: [sharded(0)]}", 1, 17, "'sharded(0)' is no placement", "shard(0)"),
-        ("a: {workers: [0]}\na: {workers: [1]}", 2, 1, "'a' stands twice", "join"),
-        ("a: [1, 2", 1, 9, "expected ',' or ']'", "mend"),
-        ("- a\n- b", 1, 1, "a list stands where", "key: value"),
-        ("a: {shard: 1}", 1, 12, "'1' stands where", "key: value"),
-        ("a: colprr", 1, 4, "'colprr' is no layout", "did you mean colpar?"),
-        ("parameters: {a..b: colpar}", 1, 14, "'a..b' is no path", "layers"),
-        ("parameters: {a: {style: colpar, placements: [shard(0)]}}", 1, 17, "contradicts", "one"),
-        ("parameters: {a: {blocks: 3}}", 1, 17, "blocks without", "axis"),
-        ("parameters: {a: {mesh: {tp: 2}}}", 1, 17, "has no layout", "colpar"),
-        ("a: &a {<<: {<<: *a}}", 1, 4, "too many `<<`", "write the keys out"),
-        (f"a: {{workers: {list(range(600))}}}", 1, 14, "600", "512"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "line", "column", "says", "remedy"), MISTAKES)
 def test_bad_input_is_told_with_its_place(text, line, column, says, remedy, written):
     file = written(text)
     before = gt.get_config()
@@ -235,6 +251,61 @@ def test_bad_input_is_told_with_its_place(text, line, column, says, remedy, writ
     assert says in error.text
     assert remedy in error.remedy
     assert gt.get_config() == before
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("content", "line", "column", "says"),
+    [
+        (b"a: {workers: [0]}\nst\xc3\xbc_\xe4: {}", 2, 5, "the byte 0xe4 is not UTF-8"),
+        ("a: {workers: [0]}".encode("utf-16"), 1, 1, "the byte 0xff is not UTF-8"),
+        (b"a: {}\n" + b"#" * document.FILE_BYTES_MAX, 2, 2**20 - 4, "more than 1048576 bytes"),
+    ],
+)
+def test_what_is_no_text_of_a_layout(content, line, column, says, tmp_path):
+    file = tmp_path / "layouts.yaml"
+    file.write_bytes(content)
+    with pytest.raises(gt.ConfigError, match=re.escape(f"{file}:{line}:{column}: {says}; ")):
+        gt.load_config(file)
+
+
+@pytest.mark.fast
+def test_whatever_a_file_has_its_mistakes_have_places():
+    draw = random.Random(0)
+    words = "{ } [ ] : , - ? & * ! ' | > % @ ~ # << --- !!int \t \n \0 axis shard 0"
+    text = "a: &a\n  shard: {axis: 1, workers: [0]}\nb: {<<: *a}\nc.*: {style: colpar}\n"
+    told = 0
+    for _ in range(1_000):
+        content = bytearray(text.encode())
+        for _ in range(draw.randint(1, 5)):
+            place = draw.randint(0, len(content))
+            end = place + draw.choice((0, 0, 1, 3))
+            content[place:end] = draw.choice([*words.encode().split(b" "), b"\xff"])
+        found = document.read_from(io.BytesIO(content), "file")
+        told += bool(found.mistakes)
+        for mistake in found.mistakes:
+            assert mistake.line, mistake
+            assert mistake.column, mistake
+            assert mistake.remedy, mistake
+    assert 500 < told < 1_000
+
+
+@pytest.mark.fast
+def test_an_axis_that_a_weight_does_not_have(written):
+    file = written("a:\n  workers: [0]\n  shard: {axis: 2}\nb: {}\nc: {workers: [0]}\n")
+    gt.load_config(file)
+    for inner in ("a", "b"):
+        says = re.escape(f"{file}:3:11: axis 2 is out of range for a weight [in, out]; write 1")
+        with (
+            gt.signal.context("a"),
+            gt.signal.context(inner),
+            pytest.raises(gt.ConfigError, match=says),
+        ):
+            gt.nn.Linear(2, 2)
+    with gt.signal.context("a"):
+        assert gt.zeros(2, 2, 2).shape == (2, 2, 2)
+        with gt.signal.context("c"):
+            gt.nn.Linear(2, 2)
 
 
 @pytest.mark.fast

@@ -159,6 +159,12 @@ def test_mistakes(wrong, text):
         wrong()
 
 
+def test_what_is_not_partial_stays_whatever_the_group():
+    x = gt.distribute(gt.tensor(VALUES), Layout(gt.DeviceMesh(4), VALUES.shape, 0))
+    assert dist.all_reduce(x, group=MESH["tp"]) is x
+    assert MESH.get_process_group("dp").all_reduce_async(x, op="max").wait() is x
+
+
 def test_meshes_and_groups_by_the_names_that_pytorch_gives_them():
     mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     assert repr(mesh) == repr(MESH)

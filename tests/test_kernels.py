@@ -232,3 +232,12 @@ def test_an_index_outside_is_pytorchs_mistake(
         _run(reference.NUMPY, name, [_numpy_value(one) for one in operands], attrs)
     assert ours.type is theirs.type
     assert str(ours.value) == str(theirs.value)
+
+
+def test_the_variance_of_nothing_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    # A worker's piece of a cut tensor may be empty; whoever computes with the whole is not told so.
+    x = torch.zeros(0, 6)
+    for dim, keepdim, shape in [([1], False, (0,)), ([-1], True, (0, 1))]:
+        out = kernels.TORCH["var"](x, dim, 1.0, keepdim)
+        assert tuple(out.shape) == shape
+    assert not recwarn.list

@@ -86,23 +86,34 @@ def test_a_style_cuts_along_the_tensor_parallel_dimension():
 
 @pytest.mark.fast
 @pytest.mark.parametrize(
-    ("shard", "count", "expected"),
+    ("shard", "there", "expected"),
     [
-        ({"placements": ["shard(0)"]}, 3, "shard(0)@[0,1,2]"),
-        ({"placements": ["shard(0)"], "blocks": 3}, 2, "shard(0,blocks=3)@[0,1]"),
-        ({"placements": ["replicate"], "workers": [1, 0]}, 2, "replicate@[1,0]"),
-        ({"placements": ["shard(1)"], "workers": [1, 5]}, 2, "shard(1)@[1]"),
-        ({"placements": ["shard(1)"], "workers": [5, 6]}, 2, "shard(1)@[0]"),
-        ({"placements": ["replicate", "shard(1)"], "mesh": {"dp": 2, "tp": 2}}, 4,
+        ({"placements": ["shard(0)"]}, [0, 1, 2], "shard(0)@[0,1,2]"),
+        ({"placements": ["shard(0)"]}, [1, 3, 7], "shard(0)@[1,3,7]"),
+        ({"placements": ["shard(0)"], "blocks": 3}, [0, 1], "shard(0,blocks=3)@[0,1]"),
+        ({"placements": ["replicate"], "workers": [1, 0]}, [0, 1], "replicate@[1,0]"),
+        ({"placements": ["shard(1)"], "workers": [1, 5]}, [0, 1], "shard(1)@[1]"),
+        ({"placements": ["shard(1)"], "workers": [5, 6]}, [0, 1], "shard(1)@[0,1]"),
+        ({"placements": ["replicate", "shard(1)"], "mesh": {"dp": 2, "tp": 2}}, [0, 1, 2, 3],
          "replicate,shard(1)@[[0,1],[2,3]]"),
-        ({"placements": ["replicate", "shard(1)"], "mesh": {"dp": 2, "tp": 2}}, 3,
+        ({"placements": ["replicate", "shard(1)"], "mesh": {"dp": 2, "tp": 2}}, [0, 1, 2],
          "shard(1)@[0,1,2]"),
-        ({"placements": ["shard(0)"] * 3, "mesh": {"a": 1, "b": 2, "c": 2}}, 4,
-         "shard(0),shard(0),shard(0)@[[[0,1],[2,3]]]"),
+        ({"placements": ["shard(1)", "replicate", "shard(0)"], "mesh": {"a": 1, "b": 2, "c": 2}},
+         [0, 1, 2, 3], "shard(1),replicate,shard(0)@[[[0,1],[2,3]]]"),
     ],
 )  # fmt: skip
-def test_a_layout_as_an_instruction_says_it(shard, count, expected):
-    assert _text(ShardConfig(**shard), count) == expected
+def test_a_layout_as_an_instruction_says_it(shard, there, expected):
+    assert _text(ShardConfig(**shard), there) == expected
+
+
+@pytest.mark.fast
+def test_blocks_of_a_style():
+    rule = Rule(pattern="p", style="colpar", shard=ShardConfig(), blocks=3, file="here")
+    weight, bias = (rule.laid_out(rank, weight="[out, in]", name="p") for rank in (2, 1))
+    assert (weight.placements, weight.blocks) == (("shard(0)",), 3)
+    assert (bias.placements, bias.blocks) == (("shard(0)",), 3)
+    rowpar = Rule(pattern="p", style="rowpar", shard=ShardConfig(), blocks=3, file="here")
+    assert rowpar.laid_out(1, weight="[out, in]", name="p").blocks is None
 
 
 PROGRAM = """

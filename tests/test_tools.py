@@ -322,6 +322,19 @@ def test_a_script_is_explained_under_a_file_of_layouts(tmp_path):
     assert absent == f"of {layouts} the program never entered: down"
 
 
+def test_what_cannot_be_explained_does_not_run(tmp_path):
+    layouts, script = tmp_path / "layouts.yaml", tmp_path / "script.py"
+    layouts.write_text("up: {shard: {axis: one}}\n", encoding="utf-8")
+    script.write_text("print('ran')\n", encoding="utf-8")
+    done = tool("config", "explain", layouts, script)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"gt config: {layouts}:1:20: axis is 'one'"), done.stderr
+    layouts.write_text("", encoding="utf-8")
+    done = tool("config", "explain", layouts, tmp_path / "no.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no.py: there is no such program" in done.stderr
+
+
 def test_layouts_of_a_log_line():
     line = "%3 = add %1 %2  # f32[4] shard(0),replicate@[[0,1],[2,3]] moved=96 12:03:07.5 x.py:1"
     entry = log.entry(line)

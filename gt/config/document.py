@@ -11,9 +11,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from gt.config.layout import CHECKS, ShardConfig, SignalConfig, closest, placement, signal_name
+from gt.config.layout import (
+    CHECKS,
+    ShardConfig,
+    SignalConfig,
+    closest,
+    is_text,
+    placement,
+    signal_name,
+)
 from gt.config.rules import STYLES, Rule
 from gt.errors import ConfigError
 
@@ -21,6 +29,8 @@ if TYPE_CHECKING:
     import yaml
 
 FILE_BYTES_MAX = 1 << 20  # a thousand times what people write
+DEPTH_SHOWN = 100  # of lists and mappings in each other; PyYAML gives up at a few hundred
+INTEGER_DIGITS_MAX = 18
 MERGE_DEPTH_MAX, MERGES_MAX = (
     8,
     10_000,
@@ -32,6 +42,8 @@ ENTRY_KEYS = ("shard", "workers", "backward", "compile", *SHORTHANDS)
 RULE_KEYS = ("style", "workers", "mesh", "placements", "blocks")
 
 INTEGER = re.compile(r"[+-]?\d+")
+YAML_TAG = "tag:yaml.org,2002:"
+BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 TAB = "found character '\\t'"
 T = TypeVar("T")
 
@@ -78,22 +90,40 @@ def read(path: str) -> Document:
     """What a file says, as far as it can be understood, and its mistakes in order.
 
     Raises:
-        ConfigError: there is no such file, or it is not text.
+        ConfigError: there is no such file.
     """
     try:
-        content = Path(path).read_bytes()
-        if len(content) > FILE_BYTES_MAX:
-            raise ConfigError(
-                f"{len(content)} bytes", f"the limit of a file is {FILE_BYTES_MAX}", file=path
-            )
-        text = content.decode("utf-8-sig")
+        with Path(path).open("rb") as file:
+            return read_from(file, path)
     except OSError as error:
         raise ConfigError(
             f"{error.strerror}", "check the path and the working directory", file=path
         ) from error
+
+
+def read_from(stream: BinaryIO, file: str) -> Document:
+    """What a stream of bytes says, as far as it can be understood, and its mistakes in order.
+
+    Args:
+        stream: read to its end, or to one byte more than a file may have.
+        file: what mistakes call it.
+    """
+    content = stream.read(FILE_BYTES_MAX + 1)
+    try:
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 ({error.reason})", "save it as UTF-8", file=path) from error
-    return parse(text, path)
+        line, column = _place_of(content[: error.start].decode(errors="replace"))
+        said = f"the byte 0x{content[error.start]:02x} is not UTF-8"
+        mistake = ConfigError(said, "save it as UTF-8", file=file, line=line, column=column)
+        return Document(entries={}, rules=(), mistakes=(mistake,))
+    if len(content) > FILE_BYTES_MAX:
+        line, column = _place_of(text)
+        said = f"more than {FILE_BYTES_MAX} bytes"
+        mistake = ConfigError(
+            said, "take out what is no layout", file=file, line=line, column=column
+        )
+        return Document(entries={}, rules=(), mistakes=(mistake,))
+    return parse(text, file)
 
 
 def parse(text: str, file: str) -> Document:
@@ -124,16 +154,19 @@ class _Reader:
         except yaml.MarkedYAMLError as error:
             self._unreadable(error)
             root = None
-        except (yaml.YAMLError, RecursionError) as error:
-            self.mistakes.append(
-                ConfigError(f"this is no YAML: {error}", "mend it", file=self.file)
-            )
+        except yaml.reader.ReaderError as error:
+            place = _place_of(text[: error.position])
+            self._say(place, f"the character U+{error.character:04X}", "take it out")
+            root = None
+        except RecursionError:
+            said = f"more than {DEPTH_SHOWN} lists or mappings in each other"
+            self._say(_deepest(text), said, "write key: value")
             root = None
         if root is not None:
             for key, value in self._pairs(root, "names of signals with what they mean"):
                 if key.value == PARAMETERS:
                     rules += self._rules(value)
-                elif isinstance(value, yaml.MappingNode) or _is_nothing(value):
+                elif not _is_rule(key, value):
                     with self._at(key):
                         entries[signal_name(key.value, "the name")] = self._entry(key, value)
                 else:
@@ -191,19 +224,21 @@ class _Reader:
 
         style: object = None
         shard: dict[str, object] = {}
-        if isinstance(node, yaml.MappingNode):
-            for key, value in self._pairs(node, "a layout", RULE_KEYS):
-                if key.value == "style":
-                    style = self._plain(value)
-                else:
-                    shard.update(self._value(key.value, value))
-        elif isinstance(node, yaml.SequenceNode):
-            shard.update(self._value("placements", node))
-        else:
-            style = self._plain(node)
         made: list[Rule] = []
+        before = len(self.mistakes)
         with self._at(node, {"pattern": _place(pattern)}):
-            made.append(self._made_rule(pattern, style, shard))
+            if isinstance(node, yaml.MappingNode):
+                for key, value in self._pairs(node, "a layout", RULE_KEYS):
+                    if key.value == "style":
+                        style = self._plain(value)
+                    else:
+                        shard.update(self._value(key.value, value))
+            elif isinstance(node, yaml.SequenceNode):
+                shard.update(self._value("placements", node))
+            else:
+                style = self._plain(node)
+            if len(self.mistakes) == before:  # of half a rule nothing else can be said
+                made.append(self._made_rule(pattern, style, shard))
         return made
 
     def _made_rule(self, pattern: yaml.Node, style: object, shard: dict[str, object]) -> Rule:
@@ -213,10 +248,12 @@ class _Reader:
         if style is not None and style not in STYLES:
             raise ConfigError(f"{style!r} is no layout", closest(str(style), [*STYLES, "shard(0)"]))
         line, column = _place(pattern)
+        blocks = shard.pop("blocks", None) if style is not None else None
         return Rule(
             pattern=pattern.value,
             style=style if isinstance(style, str) else None,
             shard=_made(ShardConfig, shard),
+            blocks=blocks if isinstance(blocks, int) else None,
             file=self.file,
             line=line,
             column=column,
@@ -235,12 +272,15 @@ class _Reader:
         if not isinstance(node, yaml.MappingNode):
             self._mistake(node, f"{_shown(node)} stands where {wanted} belong", "write key: value")
             return []
+        if node.tag != f"{YAML_TAG}map":
+            self._mistake(node, f"the tag {_shown_tag(node)}", "take it out")
+            return []
         found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         merged: list[yaml.Node] = []
         for key, value in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
+            if key.tag == f"{YAML_TAG}merge":
                 merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
-            elif not isinstance(key, yaml.ScalarNode):
+            elif not isinstance(key, yaml.ScalarNode) or not is_text(key.value):
                 self._mistake(key, "a key that is not a word", "write key: value")
             elif key.value in found:
                 self._mistake(key, f"{key.value!r} stands twice", "join the two")
@@ -280,25 +320,32 @@ class _Reader:
 
         if depth > 2:
             raise ConfigError("a list or mapping too deep", "write a list of plain values")
+        kind = node.tag.removeprefix(YAML_TAG)
+        if kind.startswith("!") or (kind == "seq") != isinstance(node, yaml.SequenceNode):
+            raise ConfigError(f"the tag {_shown_tag(node)}", "take it out")
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(item, depth + 1) for item in node.value]
         if isinstance(node, yaml.MappingNode):
             return {
                 key.value: self._plain(value, depth + 1) for key, value in self._pairs(node, "it")
             }
-        kind = node.tag.rpartition(":")[2]
         if kind == "null":
             raise ConfigError("a key without a value", "write one, or leave the key out")
         if kind == "bool":
-            return node.value.lower() in ("true", "yes", "on")
-        if kind == "int" and INTEGER.fullmatch(node.value) and len(node.value) < 20:
+            return BOOLEANS.get(node.value.lower(), node.value)
+        if kind == "int" and INTEGER.fullmatch(node.value):
+            if len(node.value) > INTEGER_DIGITS_MAX:
+                raise ConfigError(f"a number of {len(node.value)} digits", "write a smaller one")
             return int(node.value)
         return node.value
 
     # ---- mistakes ----
 
     def _mistake(self, node: yaml.Node, text: str, remedy: str) -> None:
-        line, column = _place(node)
+        self._say(_place(node), text, remedy)
+
+    def _say(self, place: tuple[int, int], text: str, remedy: str) -> None:
+        line, column = place
         self.mistakes.append(ConfigError(text, remedy, file=self.file, line=line, column=column))
 
     @contextlib.contextmanager
@@ -336,12 +383,45 @@ class _Reader:
         )
 
 
-def _place(node: yaml.Node) -> tuple[int, int]:
-    return node.start_mark.line + 1, node.start_mark.column + 1
+def _place(node: yaml.Node | yaml.Event) -> tuple[int, int]:
+    mark = node.start_mark
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _place_of(before: str) -> tuple[int, int]:
+    """Line and column of what follows a text."""
+    lines = before.split("\n")
+    return len(lines), len(lines[-1]) + 1
+
+
+def _deepest(text: str) -> tuple[int, int]:
+    """Where lists and mappings stand in more of each other than anybody means."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_SHOWN:
+            return _place(event)
+    return 1, 1
 
 
 def _is_nothing(node: yaml.Node) -> bool:
-    return bool(node.tag == "tag:yaml.org,2002:null")
+    return bool(node.tag == f"{YAML_TAG}null") and isinstance(node.value, str)
+
+
+def _is_rule(name: yaml.Node, node: yaml.Node) -> bool:
+    """Whether an entry speaks of parameters and not of a signal."""
+    import yaml
+
+    if not isinstance(node, yaml.MappingNode):
+        return not _is_nothing(node)
+    return "*" in name.value or any(key.value == "style" for key, _ in node.value)
+
+
+def _shown_tag(node: yaml.Node) -> str:
+    return str(node.tag).replace(YAML_TAG, "!!")
 
 
 def _shown(node: yaml.Node) -> str:

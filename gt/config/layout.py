@@ -202,9 +202,14 @@ def _blocks(value: object) -> int:
     return count
 
 
+def is_text(value: str) -> bool:
+    """Whether a string can be written down: half of a surrogate pair cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 def signal_name(value: object, key: str = "backward") -> str:
     """A signal's name: what an instruction can carry."""
-    if not isinstance(value, str) or not 0 < len(value.encode()) <= 4096:
+    if not isinstance(value, str) or not is_text(value) or not 0 < len(value.encode()) <= 4096:
         raise ConfigError(
             f"{key} is {value!r}", "a signal's name is a string of 1 to 4096 bytes", key=key
         )
@@ -234,6 +239,13 @@ def _check_together(shard: ShardConfig) -> None:
     if shard.replicated and cuts:
         raise ConfigError(
             "replicated contradicts the dimension to cut", "leave one out", key="replicated"
+        )
+    twice = [word for word in set(wishes) if wishes.count(word) > 1 and cut_dim(word) is not None]
+    if twice:
+        raise ConfigError(
+            f"{twice[0]} stands for two dimensions of the mesh",
+            "cut a dimension along one of them: a mesh of one dimension cuts it in more pieces",
+            key="placements",
         )
     if shard.placements is not None and shard.axis is not None:
         raise ConfigError(

@@ -30,7 +30,8 @@ class Rule:
     Args:
         pattern: the path, without the root's name or with `model.` before it.
         style: `colpar`, `rowpar`, `vocab` or `replicate`; else `shard` says it.
-        shard: workers, mesh, placements (of the parameter as it is stored) and blocks.
+        shard: workers, mesh, placements (of the parameter as it is stored) and their blocks.
+        blocks: beside a style: what it cuts has so many equal parts, each of which is cut.
         file: where it is written, or the call that was made; with line and column of a file.
 
     Raises:
@@ -41,6 +42,7 @@ class Rule:
     style: str | None
     shard: ShardConfig
     file: str
+    blocks: int | None = None
     line: int | None = None
     column: int | None = None
 
@@ -52,6 +54,10 @@ class Rule:
         if self.style is not None and self.shard.placements is not None:
             raise ConfigError(
                 f"placements contradicts the style {self.style}", "leave one out", key="placements"
+            )
+        if self.style == "replicate" and self.blocks is not None:
+            raise ConfigError(
+                "blocks without a dimension to cut", "write colpar or rowpar", key="blocks"
             )
         if self.style is None and self.shard.placements is None and self.shard.workers is None:
             raise ConfigError(
@@ -101,7 +107,7 @@ class Rule:
             workers=shard.workers,
             mesh=shard.mesh,
             placements=["replicate" if dim is None else f"shard({dim})" for dim in counted],
-            blocks=shard.blocks if cuts else None,
+            blocks=(self.blocks or shard.blocks) if cuts else None,
         )
 
     def mistake(self, text: str, remedy: str) -> ConfigError:

@@ -203,12 +203,17 @@ class Meaning:
         Args:
             kind: `transposed` for a weight [out, in], `bias` for [out], `whole` for what each
                 worker needs all of.
+
+        Raises:
+            ConfigError: a weight has no such dimension.
         """
         moved = {
             "transposed": {0: 1, 1: 0, -1: -2, -2: -1},
             "bias": {1: 0, -1: 0},
             "whole": {},
         }[kind]
+        if kind == "transposed":
+            _check_weight_dims(self)
         if self.axis is not None:
             dim = moved.get(self.axis)
             made = replace(self, axis=dim, replicated=dim is None)
@@ -221,6 +226,18 @@ class Meaning:
             made = replace(self, placements=tuple(wishes))
         cuts = made.axis is not None or any(word != "replicate" for word in made.placements)
         return made if cuts else replace(made, blocks=None)
+
+
+def _check_weight_dims(meaning: Meaning) -> None:
+    """A weight has two dimensions: an axis meant for activations is told here."""
+    dims = [cut_dim(word) for word in meaning.placements]
+    for dim, key in [(meaning.axis, "axis"), *((dim, "placements") for dim in dims)]:
+        if dim is not None and not -2 <= dim < 2:
+            raise ConfigError(
+                f"{key} {dim} is out of range for a weight [in, out]",
+                "write 1 (its columns) or 0 (its rows); activations are not meant",
+                key=key,
+            )
 
 
 @dataclass(kw_only=True)
@@ -308,10 +325,30 @@ class _State:
                 meaning = around.inner(entry.config)
             except ConfigError as error:
                 scope.mistake = entry.mistake(error)
-        scope.meaning = meaning if scope.part is None else meaning.part(scope.part)
+        if scope.part is not None and scope.mistake is None:
+            meaning = self._of_part(scope, meaning, entries)
+        scope.meaning = meaning
         scope.gradients = self._gradients(scope, entry)
         backward = scope.gradients.signal if scope.gradients else None
         _core.signal_configure(scope.signal, backward, scope.meaning.text(backward))
+
+    def _of_part(
+        self, scope: Scope, meaning: Meaning, entries: Mapping[str, document.Entry]
+    ) -> Meaning:
+        """What holds for a part of a scope; a mistake has the place of its entry."""
+        try:
+            return meaning.part(str(scope.part))
+        except ConfigError as error:
+            named: Scope | None = scope
+            while named is not None:
+                entry = entries.get(named.name)
+                shard = entry.config.shard if entry else None
+                if entry is not None and getattr(shard, str(error.key), None) is not None:
+                    scope.mistake = entry.mistake(error)
+                    return meaning
+                named = named.around
+            scope.mistake = error
+            return meaning
 
     def _gradients(self, scope: Scope, entry: document.Entry | None) -> Scope | None:
         """The scope of the gradients: what is not said of it holds as in the scope itself.
@@ -361,15 +398,15 @@ class _State:
         named += [(rule.pattern, rule.shard.workers or ()) for rule in self.rules]
         if not any(workers for _, workers in named):
             return
-        count = _core.worker_count()
-        absent = [(name, index) for name, workers in named for index in workers if index >= count]
+        there = frozenset(_core.workers())
+        absent = [(name, one) for name, workers in named for one in workers if one not in there]
         new = [pair for pair in absent if pair not in self.warned]
         self.warned |= frozenset(absent)
         if new:
             indexes = ", ".join(map(str, sorted({index for _, index in new})))
             names = ", ".join(dict.fromkeys(name for name, _ in new))
             warnings.warn(
-                f"there are {count} workers, and no worker {indexes}: {names} "
+                f"there are {len(there)} workers, and no worker {indexes}: {names} "
                 "run on those that there are",
                 stacklevel=2,
             )
@@ -394,4 +431,4 @@ def signal_of_part(signal: int, kind: str) -> int:
         return signal
     if scope.meaning.axis is None and not scope.meaning.placements:
         return signal
-    return state.scope(scope.around, scope.name, scope.backward, kind).signal
+    return state.scope(scope.around, scope.name, scope.backward, kind).opened()

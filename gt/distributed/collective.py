@@ -162,22 +162,40 @@ def broadcast(
     return _done(_core.distribute(x, None, Layout(mesh, x.shape).text), async_op=async_op)
 
 
-def scatter(x: Tensor, dim: int = 0, group: ProcessGroup | None = None) -> Tensor:
+@overload
+def scatter(
+    x: Tensor, dim: int = ..., group: ProcessGroup | None = ..., async_op: Literal[False] = ...
+) -> Tensor: ...
+@overload
+def scatter(
+    x: Tensor, dim: int = ..., group: ProcessGroup | None = ..., *, async_op: Literal[True]
+) -> Work: ...
+def scatter(
+    x: Tensor, dim: int = 0, group: ProcessGroup | None = None, async_op: bool = False
+) -> Tensor | Work:
     """Leave each member of the group (all workers if not given) its piece of `dim`."""
-    return _cut(x, dim, group)
+    return _done(_cut(x, dim, group), async_op=async_op)
 
 
-def send(x: Tensor, dst: int) -> Tensor:
+@overload
+def send(x: Tensor, dst: int, async_op: Literal[False] = ...) -> Tensor: ...
+@overload
+def send(x: Tensor, dst: int, *, async_op: Literal[True]) -> Work: ...
+def send(x: Tensor, dst: int, async_op: bool = False) -> Tensor | Work:
     """Bring a tensor to worker `dst`, whole.
 
     The tensor that is returned is the one that lies there, so nobody has to receive it.
     """
-    return _core.distribute(x, None, f"replicate@[{int(dst)}]")
+    return _done(_core.distribute(x, None, f"replicate@[{int(dst)}]"), async_op=async_op)
 
 
-def gather(x: Tensor, dst: int = 0) -> Tensor:
+@overload
+def gather(x: Tensor, dst: int = ..., async_op: Literal[False] = ...) -> Tensor: ...
+@overload
+def gather(x: Tensor, dst: int = ..., *, async_op: Literal[True]) -> Work: ...
+def gather(x: Tensor, dst: int = 0, async_op: bool = False) -> Tensor | Work:
     """Bring the pieces of a tensor together on worker `dst`; `send` under PyTorch's other name."""
-    return send(x, dst)
+    return send(x, dst, async_op=True) if async_op else send(x, dst)
 
 
 def _done(result: Tensor, *, async_op: bool) -> Tensor | Work:
@@ -204,7 +222,7 @@ def _changed(
     """x with other placements along the group; x itself where nothing changes."""
     layout = x.layout
     if group is not None and layout.mesh != group.mesh:
-        if layout.is_replicated:
+        if all(change(placement) == placement for placement in layout.placements):
             return x
         raise InvalidValue(f"{layout} does not lie on {group.mesh!r}; x.redistribute(layout) first")
     axes = range(layout.mesh.ndim) if group is None else group.axes

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import overload
 
 import gt
+from gt import _core
 from gt._core import Tensor
 from gt.distributed.work import Work
 from gt.errors import IndexOutOfRange, InvalidType, InvalidValue
@@ -40,7 +41,13 @@ class DeviceMesh:
         ranks: Sequence[int] | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        self.shape = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+        try:
+            self.shape = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+        except (TypeError, ValueError) as error:
+            raise InvalidType(
+                f"DeviceMesh: {shape!r} is no shape; workers have no device type "
+                "(gt.distributed.init_device_mesh accepts one)"
+            ) from error
         if not 1 <= len(self.shape) <= DIMS_MAX or any(size < 1 for size in self.shape):
             raise InvalidValue(
                 f"DeviceMesh: a shape has one to {DIMS_MAX} sizes of at least 1, not {shape}"
@@ -204,5 +211,5 @@ def init_device_mesh(
 def new_group(ranks: Sequence[int] | None = None) -> ProcessGroup:
     """The group of these workers, in this order; of all of them if none are named."""
     if ranks is None:
-        return DeviceMesh(gt.distributed.get_world_size())[0]
+        ranks = _core.workers()
     return DeviceMesh(len(ranks), ranks)[0]

@@ -33,7 +33,8 @@ class _Line:
 
     def __init__(self, mesh: DeviceMesh | ProcessGroup | None) -> None:
         if mesh is None:
-            mesh = DeviceMesh(gt.distributed.get_world_size())
+            workers = _core.workers()
+            mesh = DeviceMesh(len(workers), workers)
         group = mesh[mesh.ndim - 1] if isinstance(mesh, DeviceMesh) else mesh
         if len(group.axes) != 1:
             raise ShapeError(f"a layer is cut along one dimension of a mesh, not {group!r}")

@@ -59,20 +59,20 @@ def lay_out(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) 
         if (rule := rule_for(path, rules)) is not None
     ]
     if layouts:
-        count = _core.worker_count()
+        there = _core.workers()
         with gt.no_grad():
             for parameter, layout in layouts:
-                text = _text(layout, count)
+                text = _text(layout, there)
                 parameter.data = _core.distribute(parameter.detach(), layout=text)
     for below in module.modules():
         object.__setattr__(below, "_laid_out", mark)
     return [path for path, _, _ in found]
 
 
-def _text(layout: ShardConfig, count: int) -> str:
+def _text(layout: ShardConfig, there: Sequence[int]) -> str:
     """A layout as an instruction says it, over the workers that there are."""
-    named = range(count) if layout.workers is None else layout.workers
-    workers = [index for index in named if index < count] or [0]
+    named = there if layout.workers is None else layout.workers
+    workers = [index for index in named if index in there] or list(there)
     sizes = [*(layout.mesh or {}).values()]
     words = [_word(word, layout.blocks) for word in layout.placements or ()]
     if math.prod(sizes) != len(workers) or len(sizes) != len(words):

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     asked = layouts.add_subparsers(dest="question", required=True, metavar="QUESTION")
     check = asked.add_parser("check", help="its mistakes, with line and column")
     check.add_argument("file", help="the YAML file, or - for standard input")
-    check.add_argument("--workers", type=int, metavar="N", help="how many workers there will be")
+    check.add_argument("--workers", type=_count, metavar="N", help="how many workers there will be")
     told = asked.add_parser(
         "explain", help="run a script under it; where each signal's tensors lay, what moved"
     )
@@ -76,9 +76,17 @@ def _parser() -> argparse.ArgumentParser:
     told.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     prices = commands.add_parser("prices", help="measure what traffic between workers costs")
     prices.add_argument("file", help="the file of prices that is rewritten (GT_PRICES)")
-    prices.add_argument("--workers", type=int, default=2, metavar="N", help="how many to start")
+    prices.add_argument("--workers", type=_count, default=2, metavar="N", help="how many to start")
     commands.add_parser("version", help="print the version")
     return parser
+
+
+def _count(word: str) -> int:
+    """A number from 1 on; argparse makes a line of the error."""
+    count = int(word)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{word} is not 1 or more")
+    return count
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 
 from gt.config import document
+from gt.config.rules import ROOT
 from gt.config.scopes import Meaning
 from gt.errors import ConfigError
 
@@ -18,9 +19,9 @@ def run(file: str, *, workers: int | None) -> int:
     Returns:
         1 where anything is an error, else 0.
     """
-    found = document.parse(sys.stdin.read(), "-") if file == "-" else document.read(file)
+    found = document.read_from(sys.stdin.buffer, "-") if file == "-" else document.read(file)
     errors = [*found.mistakes, *_misfits(found)]
-    notes = [*_disagreements(found)]
+    notes = [*_disagreements(found), *_mistaken_for_signals(found)]
     if workers is not None:
         notes += _absent(found, workers)
     said = [("error", one) for one in errors] + [("warning", one) for one in notes]
@@ -35,8 +36,11 @@ def run(file: str, *, workers: int | None) -> int:
 
 def _inside(name: str, found: document.Document) -> str | None:
     """The entry that a name's scope stands in, by its name: `stage0_colpar` in `stage0`."""
-    around = [other for other in found.entries if name.startswith(f"{other}_")]
-    return max(around, key=len, default=None)
+    while "_" in name:
+        name = name.rpartition("_")[0]
+        if name in found.entries:
+            return name
+    return None
 
 
 def _misfits(found: document.Document) -> Iterator[ConfigError]:
@@ -67,6 +71,17 @@ def _disagreements(found: document.Document) -> Iterator[ConfigError]:
                     f"{list(around)}",
                     "leave them out here to have those around",
                     key="workers",
+                )
+            )
+
+
+def _mistaken_for_signals(found: document.Document) -> Iterator[ConfigError]:
+    for name, entry in found.entries.items():
+        if name.startswith(f"{ROOT}."):
+            yield entry.mistake(
+                ConfigError(
+                    f"{name} is the name of a signal here",
+                    "write it under parameters: where a parameter is meant",
                 )
             )
 

@@ -34,8 +34,14 @@ def run(file: str, script: str, arguments: Sequence[str]) -> int:
 
     Returns:
         The program's exit code.
+
+    Raises:
+        ConfigError: the file says something that cannot be meant; nothing has run.
+        ValueError: there is no such program.
     """
-    found = document.read(file)
+    found = document.load(file)
+    if not Path(script).is_file():
+        raise ValueError(f"{script}: there is no such program")
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.txt"
         settings = {"GT_CONFIG": file, "GT_INSTRUCTION_LOG": str(trace)}

@@ -36,6 +36,10 @@ def _amin(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 
 
 def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
+    if self.numel() == 0:
+        out = self.sum(dim, keepdim=keepdim)
+        if out.numel() == 0:  # a worker's empty piece, of which torch would warn
+            return out
     return self.var(dim, correction=correction, keepdim=keepdim)
 
 

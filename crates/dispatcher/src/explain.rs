@@ -209,7 +209,8 @@ impl Dispatcher {
         let op = instruction.op;
         let request = request_number(instruction)?;
         let state = self.sessions.get(&session).ok_or(Fault::NoSession { session })?;
-        let asked = [What::Layout, What::Explanation, What::Counters].into_iter().zip(0..);
+        let asked = [What::Layout, What::Explanation, What::Counters, What::Workers];
+        let asked = asked.into_iter().zip(0..);
         let mut asked =
             asked.filter(|(_, choice)| *instruction.attr("what") == Attr::Choice(*choice));
         let (what, _) = asked.next().ok_or(Fault::Attribute { op, name: "what" })?;
@@ -219,6 +220,7 @@ impl Dispatcher {
         };
         let text = match (what, slot) {
             (What::Counters, _) => self.counters(state),
+            (What::Workers, _) => self.indexes(),
             (What::Layout | What::Explanation, None) => {
                 return Err(Fault::UnknownSlot { op, slot: u64::MAX });
             }
@@ -250,6 +252,12 @@ impl Dispatcher {
         Ok(())
     }
 
+    /// The indexes of the workers that are connected, in one line.
+    fn indexes(&self) -> String {
+        let words: SmallVec<[String; 8]> = self.alive().iter().map(ToString::to_string).collect();
+        words.join(" ")
+    }
+
     /// `name=value` for each counter, in one line.
     fn counters(&self, state: &Session) -> String {
         let workers = u64::try_from(self.alive().len()).unwrap_or(0);
@@ -269,6 +277,7 @@ enum What {
     Layout,
     Explanation,
     Counters,
+    Workers,
 }
 
 /// How the value lies, or will from its first use on.

@@ -304,7 +304,7 @@ pub enum Op {
     Configure,
     /// The program has passed through the scope that this carries without an instruction: it names what moves next.
     Boundary,
-    /// The client asks where a value lies, or why, or (without a value) what its session has counted; for people and tests.
+    /// The client asks where a value lies, or why, or (without a value) what its session has counted, or which workers there are.
     Describe,
     /// What member `member` of `layout`'s mesh holds of a value that lies so, as a value of its own on that worker.
     Piece,
@@ -3691,7 +3691,7 @@ static TABLE: &[OpInfo] = &[
             AttrInfo { name: "request", kind: AttrKind::Int, optional: false, appended: false },
             AttrInfo {
                 name: "what",
-                kind: AttrKind::Choice(&["layout", "explanation", "counters"]),
+                kind: AttrKind::Choice(&["layout", "explanation", "counters", "workers"]),
                 optional: false,
                 appended: false,
             },
@@ -3701,7 +3701,7 @@ static TABLE: &[OpInfo] = &[
         index: "",
         saves_operands: 0x0,
         saves_outputs: 0x0,
-        doc: "The client asks where a value lies, or why, or (without a value) what its session has counted; for people and tests.",
+        doc: "The client asks where a value lies, or why, or (without a value) what its session has counted, or which workers there are.",
     },
     OpInfo {
         op: Op::Piece,

@@ -62,7 +62,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(signal::set_upload_signal, module)?)?;
     module.add_function(wrap_pyfunction!(signal::signal_entered, module)?)?;
     module.add_function(wrap_pyfunction!(signal::signal_left, module)?)?;
-    module.add_function(wrap_pyfunction!(worker_count, module)?)?;
     module.add_function(wrap_pyfunction!(has_begun, module)?)?;
     module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;
     module.add_function(wrap_pyfunction!(stats, module)?)?;
@@ -448,17 +447,6 @@ fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 #[pyfunction]
 fn has_begun(py: Python<'_>) -> bool {
     runtime::has_begun(py)
-}
-
-/// How many workers the session's dispatcher has; asks it where it is elsewhere.
-#[pyfunction]
-fn worker_count(py: Python<'_>) -> PyResult<usize> {
-    let counters = runtime::with(py, |runtime| runtime.door.as_ref().map(|door| door.counters()));
-    let known = counters.unwrap_or_default().into_iter().find(|(name, _)| *name == "workers");
-    match known {
-        Some((_, workers)) => Ok(usize::try_from(workers).unwrap_or(usize::MAX)),
-        None => Ok(read::worker_stats(py)?.len()),
-    }
 }
 
 /// Texts of failures that nobody has read.

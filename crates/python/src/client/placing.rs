@@ -21,6 +21,7 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(layout, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)?;
     module.add_function(wrap_pyfunction!(session_counters, module)?)?;
+    module.add_function(wrap_pyfunction!(workers, module)?)?;
     module.add_function(wrap_pyfunction!(parse_layout, module)?)
 }
 
@@ -119,6 +120,13 @@ fn session_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         }
     }
     Ok(dict)
+}
+
+/// The indexes of the session's workers, rising; starts them at the first call. Asks the dispatcher.
+#[pyfunction]
+fn workers(py: Python<'_>) -> PyResult<Vec<u32>> {
+    let text = read::describe(py, None, Question::Workers)?;
+    Ok(text.split_whitespace().filter_map(|word| word.parse().ok()).collect())
 }
 
 /// A placement as Python sees it: kind, dimension, fold, and each member's intervals where they are not even.

@@ -166,6 +166,7 @@ pub(crate) enum Question {
     Layout,
     Explanation,
     Counters,
+    Workers,
 }
 
 /// The dispatcher's words on a tensor, or on the session.
@@ -187,6 +188,7 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Arc<Var>>, what: Question) -
             Question::Layout => 0,
             Question::Explanation => 1,
             Question::Counters => 2,
+            Question::Workers => 3,
         };
         word.attrs.push(Attr::Int(i64::try_from(request).unwrap_or(0)));
         word.attrs.push(Attr::Choice(what));

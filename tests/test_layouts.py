@@ -263,6 +263,17 @@ def test_explain_names_the_signal():
     assert gt.explain(y).signal == "attention"
 
 
+def test_what_passes_contributions_on_is_decided_dtype_by_dtype():
+    """A cast to more digits leaves them as they are, one to integers must not: 3.2 - 1.6 is 1."""
+    parts = gt.distribute(gt.tensor([[3.2] * 50, [-1.6] * 50]), gt.DeviceMesh(2), dim=0)
+    assert parts.sum(0).double().layout.placements == (Partial("sum"),)
+    assert parts.sum(0).int().tolist() == [1] * 50
+    counts = gt.distribute(gt.full((2, 50), 2**30, dtype=gt.int32), gt.DeviceMesh(2), dim=0)
+    total = counts.sum(0, dtype=gt.int32)  # wraps round
+    assert (total * 1).tolist() == [-(2**31)] * 50
+    assert (total * 0.5).tolist() == [-(2.0**30)] * 50
+
+
 def test_counters_tell_what_was_kept_reduced_gathered_and_fetched():
     before = gt.debug.stats()
 

@@ -36,6 +36,8 @@ pub(super) struct Key {
     op: Op,
     mesh: Mesh,
     operands: SmallVec<[Lying; 4]>,
+    /// A cast's dtype, and what a scalar promotes to, are seen here only.
+    results: SmallVec<[Meta; 2]>,
     /// Bit k: operand k is the same value as an earlier one.
     twins: u16,
     attrs: SmallVec<[Attr; 2]>,
@@ -49,6 +51,7 @@ impl Hash for Key {
         self.op.info().code.hash(state);
         self.mesh.len().hash(state);
         self.operands.hash(state);
+        self.results.first().map(|meta| meta.dtype).hash(state);
         for attr in &self.attrs {
             hash_attr(attr, state);
         }
@@ -77,7 +80,7 @@ impl Key {
             Given::Value(held) => Some((held.meta, held.shards.layout.clone())),
             Given::Absent | Given::Scalar(_) => None,
         };
-        // What a draw, a learning rate or a slope is changes no layout.
+        // What a draw, a learning rate or a slope is changes no layout; of what remains the results tell.
         let attrs = match run.op.info().family {
             Family::Random | Family::Update | Family::Elementwise => SmallVec::new(),
             Family::Create
@@ -97,7 +100,8 @@ impl Key {
             twins |= u16::from(operands.iter().take(place).any(same)) << place;
         }
         let operands = operands.iter().map(lying).collect();
-        Self { op: run.op, mesh: mesh.clone(), operands, twins, attrs }
+        let results = run.outputs.iter().copied().collect();
+        Self { op: run.op, mesh: mesh.clone(), operands, results, twins, attrs }
     }
 }
 

@@ -35,7 +35,8 @@ impl Dispatcher {
             Message::FailedReply { request, failure } => self.failed_reply(*request, failure, sink),
             Message::Ways(ways) => self.worker_ways(index, *ways),
             // Not for us; a worker that says it is confused, and nothing depends on it.
-            Message::StatsRequest { .. }
+            Message::SpacedReply(_)
+            | Message::StatsRequest { .. }
             | Message::WorkerJoined { .. }
             | Message::Peer(_)
             | Message::WorkerLeft { .. }
@@ -50,12 +51,17 @@ impl Dispatcher {
         let RequestKind::Read { .. } = open.kind else { return };
         open.received = open.received.saturating_add(reply.count);
         let (session, number) = (open.session, open.number);
+        let oldest = self.sessions.keys().next().copied().filter(|_| planted::ANSWER_ASTRAY);
+        let asker = oldest.unwrap_or(session);
+        match &open.part {
+            Some(part) => part.pass_on(number, &reply, &mut |whole| sink.session(asker, whole)),
+            None => {
+                sink.session(asker, &Message::Reply(Reply { request: number, ..reply }));
+            }
+        }
         if open.received >= reply.total {
             self.requests.remove(&request);
         }
-        let oldest = self.sessions.keys().next().copied().filter(|_| planted::ANSWER_ASTRAY);
-        let session = oldest.unwrap_or(session);
-        sink.session(session, &Message::Reply(Reply { request: number, ..reply }));
     }
 
     pub(crate) fn answered(
@@ -98,6 +104,9 @@ impl Dispatcher {
     fn failed_reply(&mut self, request: u64, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
         let key = i64::try_from(request).unwrap_or(0);
         let Some(open) = self.requests.remove(&key) else { return };
+        if open.part.is_some() {
+            self.forget_parts(open.session, open.number);
+        }
         let low = u32::try_from(failure.number & 0xffff_ffff).unwrap_or(0);
         let number = self.session_number(open.session, low);
         let Some(state) = self.sessions.get(&open.session) else { return };

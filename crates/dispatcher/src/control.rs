@@ -1,4 +1,4 @@
-//! Instructions that compute nothing: free, read, synchronize, names, distribute.
+//! Instructions that compute nothing: free, synchronize, names, distribute. `reading` reads, `uploads` takes chunks.
 
 use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink, TraceNotes, WorkerIndex};
@@ -6,11 +6,12 @@ use crate::explain::Why;
 use crate::failure::Failure;
 use crate::handle::{Handle, Shards, Value};
 use crate::motion::Mover;
-use crate::{planted, worker};
+use crate::reading::Part;
+use crate::worker;
 use gt_protocol::message::Message;
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
 use gt_protocol::rules::{ErrorClass, RuleError};
-use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
+use gt_protocol::{Attr, Id, Instruction, Meta, Op};
 use smallvec::{SmallVec, smallvec};
 
 /// A question of a client that workers have not answered yet. Each is answered exactly once or fails exactly once.
@@ -24,6 +25,8 @@ pub(crate) struct Request {
     pub kind: RequestKind,
     /// Elements that have come so far.
     pub received: u64,
+    /// The worker is asked for a piece of what the client asks for.
+    pub part: Option<Box<Part>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,92 +98,6 @@ impl Dispatcher {
             Handle::Free => return Err(Fault::UnknownSlot { op: Op::Free, slot: u64::from(slot) }),
         }
         state.clear(slot);
-        Ok(())
-    }
-
-    fn read(
-        &mut self,
-        session: SessionId,
-        instruction: &Instruction<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), Fault> {
-        let number = request_number(instruction)?;
-        let id = instruction.values().next();
-        let slot = id.and_then(Id::as_slot).unwrap_or(u32::MAX);
-        self.make(session, slot, None, sink);
-        let state = self.sessions.get(&session).ok_or(Fault::NoSession { session })?;
-        let value = match state.handle(slot) {
-            Handle::Free => return Err(Fault::UnknownSlot { op: Op::Read, slot: u64::from(slot) }),
-            Handle::Failed(failure) => {
-                answer_failed(session, number, &failure.clone(), sink);
-                return Ok(());
-            }
-            Handle::Live(value) => value.clone(),
-        };
-        if self.tracing {
-            self.trace_plain(session, instruction, sink);
-        }
-        self.planning = value.number;
-        let value_is_partial = value.shards.layout.is_partial();
-        let mut mover = Mover::new(self, session, sink);
-        let (from, target) = match read_from(&value.shards.layout) {
-            None => (value.shards, None),
-            Some(target) => {
-                let brought = mover.redistribute(value.meta, &value.shards, &target);
-                (Shards { layout: target, slots: brought.slots }, Some(brought.owned))
-            }
-        };
-        let gathered = target == Some(true);
-        let Some((worker, held)) = from.held().next() else {
-            return Err(Fault::UnknownSlot { op: Op::Read, slot: u64::from(slot) });
-        };
-        // What was partial is whole now, for the next reader too.
-        let remembered = gathered && value_is_partial;
-        if remembered {
-            mover.replace(slot, from.clone());
-        }
-        let temporary = gathered && !remembered;
-        if temporary && planted::FREE_EARLY {
-            mover.free_shards(&from);
-        }
-        let kind = RequestKind::Read { value: value.number };
-        let request = self.open_request(session, number, smallvec![worker], kind);
-        let mut word = self.word(Op::Read);
-        word.operands.push(Operand::Value(Id::slot(held)));
-        word.attrs.clone_from(&instruction.attrs);
-        if let Some(first) = word.attrs.first_mut() {
-            *first = Attr::Int(request);
-        }
-        self.send(session, worker, &word, sink);
-        if temporary && !planted::FREE_EARLY {
-            Mover::new(self, session, sink).free_shards(&from);
-        }
-        Ok(())
-    }
-
-    fn chunk(
-        &mut self,
-        session: SessionId,
-        instruction: &Instruction<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), Fault> {
-        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
-        let state = self.sessions.get(&session).ok_or(Fault::NoSession { session })?;
-        let value = match state.handle(slot) {
-            Handle::Live(value) => value.clone(),
-            Handle::Failed(_) => return Ok(()),
-            Handle::Free => {
-                return Err(Fault::UnknownSlot { op: Op::Chunk, slot: u64::from(slot) });
-            }
-        };
-        self.planning = value.number;
-        for (worker, held) in value.shards.held() {
-            let mut word = self.word(Op::Chunk);
-            word.operands.push(Operand::Value(Id::slot(held)));
-            word.attrs.clone_from(&instruction.attrs);
-            word.payload = instruction.payload;
-            self.send(session, worker, &word, sink);
-        }
         Ok(())
     }
 
@@ -257,17 +174,21 @@ impl Dispatcher {
         }
     }
 
-    fn open_request(
+    pub(crate) fn open_request(
         &mut self,
         session: SessionId,
         number: u64,
         waiting: SmallVec<[WorkerIndex; 2]>,
         kind: RequestKind,
     ) -> i64 {
-        let request = self.next_request;
+        self.open(Request { session, number, waiting, kind, received: 0, part: None })
+    }
+
+    pub(crate) fn open(&mut self, request: Request) -> i64 {
+        let key = self.next_request;
         self.next_request = self.next_request.wrapping_add(1);
-        self.requests.insert(request, Request { session, number, waiting, kind, received: 0 });
-        request
+        self.requests.insert(key, request);
+        key
     }
 
     /// The layout that `distribute` asks for: a text, or one dimension over all workers. The workers that it names may
@@ -370,6 +291,9 @@ impl Dispatcher {
                 return Ok(());
             }
         };
+        if instruction.op == Op::Distribute {
+            self.learn_need(session, source, &layout);
+        }
         let Some(value) = self.operand_made(session, instruction, &layout, sink) else {
             return Ok(());
         };
@@ -467,16 +391,4 @@ pub(crate) fn answer_failed(
     sink: &mut dyn Sink,
 ) {
     sink.session(session, &Message::FailedReply { request, failure: failure.message(session) });
-}
-
-/// Where a value is brought together to be read: on its first member. Nothing where that holds it all.
-fn read_from(layout: &Layout) -> Option<Layout> {
-    if layout.is_whole() {
-        return None;
-    }
-    let mesh = layout.mesh();
-    if layout.is_partial() {
-        return Some(Layout::replicated(mesh.clone()));
-    }
-    mesh.members().first().map(|&first| Layout::on(first))
 }

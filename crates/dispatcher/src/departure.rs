@@ -54,6 +54,7 @@ impl Dispatcher {
         if let RequestKind::Read { value } = request.kind {
             let (session, number) = (request.session, request.number);
             self.requests.remove(&key);
+            self.forget_parts(session, number);
             let tag = self.sessions.get(&session).map_or(0, |state| state.site_of_value(value));
             let failure = message::Failure {
                 session: session.0,

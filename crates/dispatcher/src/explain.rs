@@ -108,6 +108,8 @@ pub(crate) struct Moves {
 pub(crate) enum Why {
     /// The client asked for this layout.
     Asked,
+    /// It was uploaded as others from the same line were needed.
+    Habit,
     /// The scope of its signal says how what is created lies.
     Scope,
     /// The cheapest way on its operands' mesh.
@@ -145,6 +147,8 @@ pub(crate) enum Laid {
     Scope(Option<u16>),
     /// The instruction of this number needed it so, and the next one may again.
     For(u64),
+    /// A client has sent it without saying how it is to lie.
+    Sent,
 }
 
 impl Dispatcher {
@@ -330,6 +334,7 @@ fn why(state: &Session, value: &Value) -> String {
             return format!("%{number} needed it so");
         }
         Laid::For(_) => return "it was made whole to be read".to_owned(),
+        Laid::Sent => return "it was sent to where this session makes new tensors".to_owned(),
         Laid::AsMade => {}
     }
     if value.wish.is_some() {
@@ -342,6 +347,7 @@ fn why(state: &Session, value: &Value) -> String {
         return "made where its operands are, or where this session makes new tensors".to_owned();
     };
     match note.why {
+        Why::Habit => "what this line sent before was needed so".to_owned(),
         Why::Asked => "this layout was asked for".to_owned(),
         Why::Scope => {
             format!("signal {} says how what is created lies", signal(state, note.signal))

@@ -18,8 +18,10 @@ mod motion;
 mod plan;
 mod planted;
 mod probe;
+mod reading;
 mod scope;
 mod session;
+mod uploads;
 mod worker;
 
 pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
@@ -50,6 +52,8 @@ pub struct Dispatcher {
     tracing: bool,
     /// Words of the instruction that is being planned.
     scratch: Vec<u32>,
+    /// Bytes of a payload that go to one worker.
+    cut: Vec<u8>,
     moved_bytes: u64,
     prices: Prices,
     plans: plan::Plans,

@@ -104,6 +104,9 @@ impl Dispatcher {
         let worker = match place {
             Place::One(worker) => Some(worker),
             Place::Nowhere => {
+                if self.upload_as_known(session, instruction, number, outputs, sink) {
+                    return;
+                }
                 let home = self.home(session);
                 let layout = home.map(Layout::on);
                 let late = layout.is_some_and(|layout| {
@@ -123,6 +126,11 @@ impl Dispatcher {
             }
             None if matches!(place, Place::Several) => {
                 self.grant_wishes(session, instruction, sink);
+                let found = self.sessions.get(&session).map(|state| find(state, instruction));
+                if let Some(Ok(Place::One(worker))) = found {
+                    self.learn_stays(session, instruction);
+                    return self.plan_local(session, instruction, number, outputs, worker, sink);
+                }
                 let Some(mesh) = self.common_mesh(session, instruction) else { return };
                 self.plan_spread(session, instruction, number, outputs, &mesh, sink);
             }

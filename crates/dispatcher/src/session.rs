@@ -6,6 +6,7 @@ use crate::failure::{Cause, Failure, Operands};
 use crate::handle::{Handle, Value};
 use crate::plan::Habits;
 use crate::scope::Scopes;
+use crate::uploads::Needs;
 use gt_protocol::{Id, Op};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,6 +34,7 @@ pub(crate) struct Session {
     pub site_names: BTreeMap<u32, Box<str>>,
     pub scopes: Scopes,
     pub habits: Habits,
+    pub needs: Needs,
     pub motion: Motion,
     live_values: usize,
     live_bytes: u64,
@@ -51,6 +53,7 @@ impl Session {
             site_names: BTreeMap::new(),
             scopes: Scopes::default(),
             habits: Habits::default(),
+            needs: Needs::default(),
             motion: Motion::default(),
             live_values: 0,
             live_bytes: 0,

@@ -112,6 +112,39 @@ fn check(program: &str, workers: u32, collectives: usize, file: &ExpectFile) {
     assert_eq!(record.collectives, collectives, "collectives that worker 0 takes part in");
 }
 
+/// What a scope lays out is cut before it is sent; copies of what is large are sent once, and gathered by all.
+#[test]
+fn uploads_in_scopes() {
+    let program = r#"
+        configure signal=1 text="workers=[0,1] axis=0"
+        configure signal=2 text="workers=[0,1] axis=1"
+        configure signal=3 text="workers=[0,1] replicated=true"
+        configure signal=4 text="workers=[0,1] axis=0 blocks=2"
+        %0 = upload size=[3,2] dtype=u8 @"1" payload=0x000102030405
+        %1 = upload size=[2,3] dtype=u8 @"2" payload=0x000102
+        chunk %1 offset=3 payload=0x030405
+        %2 = upload size=[3] dtype=u8 @"3" payload=0x000102
+        %3 = upload size=[1024,1024] dtype=u8 @"3" payload=0x0001
+        %4 = upload size=[4] dtype=u8 @"4" payload=0x00010203
+        read %1 request=1 start=1 count=4
+        %5 = neg %3
+    "#;
+    check(program, 2, 1, &expect_file!["golden/uploads.txt"]);
+}
+
+/// What the first batch was needed as, the second one lies as.
+#[test]
+fn batches_from_one_line() {
+    let batch = |id: u32| {
+        format!(
+            "%{id} = upload size=[1024,1024] dtype=u8 ~7 payload=0x0001\n%{} = distribute %{id} dim=0\n",
+            id + 1
+        )
+    };
+    let program = format!("{}{}free %0 %1 %2 %3", batch(0), batch(2));
+    check(&program, 2, 0, &expect_file!["golden/batches.txt"]);
+}
+
 /// Column-parallel up, row-parallel down: one all-reduce forward, one backward, and nothing else moves.
 #[test]
 fn a_block_of_two_layers_over_two_workers() {

@@ -25,6 +25,8 @@ pub const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
 pub enum Message<'a> {
     /// Elements that a `read` asked for, or a piece of them.
     Reply(Reply<'a>),
+    /// The same of elements that do not stand one after the other.
+    SpacedReply(SpacedReply<'a>),
     /// The answer of `synchronize`.
     Done {
         request: u64,
@@ -74,6 +76,14 @@ pub struct Reply<'a> {
     pub dtype: Dtype,
     pub dims: Dims,
     pub bytes: &'a [u8],
+}
+
+/// Elements in runs: those of `reply`, of which `run` stand together, and the next ones `stride` after where they began.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpacedReply<'a> {
+    pub reply: Reply<'a>,
+    pub run: u64,
+    pub stride: u64,
 }
 
 /// A failed instruction, named by session and number.
@@ -215,12 +225,14 @@ const GOODBYE: u16 = wire::MESSAGE_CODE_FIRST | 9;
 const PEER: u16 = wire::MESSAGE_CODE_FIRST | 0xa;
 const DESCRIPTION: u16 = wire::MESSAGE_CODE_FIRST | 0xb;
 const WAYS: u16 = wire::MESSAGE_CODE_FIRST | 0xc;
+const SPACED_REPLY: u16 = wire::MESSAGE_CODE_FIRST | 0xd;
 
 impl Message<'_> {
     /// The code in the low half of the first word.
     pub const fn code(&self) -> u16 {
         match self {
             Self::Reply(_) => REPLY,
+            Self::SpacedReply(_) => SPACED_REPLY,
             Self::Done { .. } => DONE,
             Self::Failure(_) => FAILURE,
             Self::FailedReply { .. } => FAILED_REPLY,
@@ -239,6 +251,7 @@ impl Message<'_> {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Reply(_) => "reply",
+            Self::SpacedReply(_) => "spaced_reply",
             Self::Done { .. } => "done",
             Self::Failure(_) => "failure",
             Self::FailedReply { .. } => "failed_reply",
@@ -268,7 +281,16 @@ pub fn encode(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeErr
 fn append(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
     let name = message.name();
     match message {
-        Message::Reply(reply) => append_reply(reply, out),
+        Message::Reply(reply) => {
+            reply.check().map_err(|what| EncodeError::Disagreement { op: name, what })?;
+            append_reply(reply, out)
+        }
+        Message::SpacedReply(spaced) => {
+            spaced.check().map_err(|what| EncodeError::Disagreement { op: name, what })?;
+            push_u64(out, spaced.run);
+            push_u64(out, spaced.stride);
+            append_reply(&spaced.reply, out)
+        }
         Message::Done { request } | Message::StatsRequest { request } => {
             push_u64(out, *request);
             Ok(())
@@ -316,7 +338,6 @@ fn append_reply(reply: &Reply<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError
     if reply.bytes.len() > REPLY_BYTES_MAX {
         return Err(EncodeError::PayloadTooLong { op, bytes: reply.bytes.len() });
     }
-    reply.check().map_err(|what| EncodeError::Disagreement { op, what })?;
     for value in [reply.request, reply.start, reply.count, reply.total] {
         push_u64(out, value);
     }
@@ -373,7 +394,17 @@ pub fn decode(words: &[u32]) -> Result<(Message<'_>, usize), WireError> {
 
 fn body<'a>(code: u16, reader: &mut Reader<'a>) -> Result<Message<'a>, WireError> {
     Ok(match code {
-        REPLY => Message::Reply(reply(reader)?),
+        REPLY => {
+            let reply = reply(reader)?;
+            reply.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
+            Message::Reply(reply)
+        }
+        SPACED_REPLY => {
+            let (run, stride) = (reader.u64()?, reader.u64()?);
+            let spaced = SpacedReply { reply: reply(reader)?, run, stride };
+            spaced.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
+            Message::SpacedReply(spaced)
+        }
         DONE => Message::Done { request: reader.u64()? },
         FAILURE => Message::Failure(failure(reader)?),
         FAILED_REPLY => Message::FailedReply { request: reader.u64()?, failure: failure(reader)? },
@@ -404,7 +435,7 @@ fn body<'a>(code: u16, reader: &mut Reader<'a>) -> Result<Message<'a>, WireError
 }
 
 fn reply<'a>(reader: &mut Reader<'a>) -> Result<Reply<'a>, WireError> {
-    let reply = Reply {
+    Ok(Reply {
         request: reader.u64()?,
         start: reader.u64()?,
         count: reader.u64()?,
@@ -412,9 +443,7 @@ fn reply<'a>(reader: &mut Reader<'a>) -> Result<Reply<'a>, WireError> {
         dtype: reader.dtype()?,
         dims: reader.dims()?,
         bytes: reader.bytes(REPLY_BYTES_MAX)?,
-    };
-    reply.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
-    Ok(reply)
+    })
 }
 
 fn peer<'a>(reader: &mut Reader<'a>) -> Result<Peer<'a>, WireError> {
@@ -445,6 +474,11 @@ fn failure<'a>(reader: &mut Reader<'a>) -> Result<Failure<'a>, WireError> {
 impl Reply<'_> {
     /// What contradicts itself, if anything: a receiver may then trust every size in an answer.
     fn check(&self) -> Result<(), &'static str> {
+        self.check_until(self.start.checked_add(self.count))
+    }
+
+    /// The same where the last element stands before `end`.
+    fn check_until(&self, end: Option<u64>) -> Result<(), &'static str> {
         let elements = self.dims.elements().and_then(|elements| u64::try_from(elements).ok());
         let Some(elements) = elements.filter(|_| self.dims.iter().all(|&size| size >= 0)) else {
             return Err("shape and element count");
@@ -455,9 +489,22 @@ impl Reply<'_> {
         if self.count > self.total || self.total > elements {
             return Err("count and total");
         }
-        if self.start.checked_add(self.count).is_none_or(|end| end > elements) {
+        if end.is_none_or(|end| end > elements) {
             return Err("start and shape");
         }
         Ok(())
+    }
+}
+
+impl SpacedReply<'_> {
+    /// What contradicts itself, if anything.
+    fn check(&self) -> Result<(), &'static str> {
+        let Self { reply, run, stride } = self;
+        if reply.count == 0 || *run == 0 || !reply.count.is_multiple_of(*run) || stride < run {
+            return Err("count, run and stride");
+        }
+        let before = (reply.count / run - 1).checked_mul(*stride);
+        let last = before.and_then(|before| reply.start.checked_add(before));
+        reply.check_until(last.and_then(|last| last.checked_add(*run)))
     }
 }

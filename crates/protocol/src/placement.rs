@@ -3,12 +3,14 @@
 //! A [`Layout`] is a [`Mesh`] of workers in one, two or three dimensions and one [`Placement`] for each of them. Two
 //! mesh dimensions never cut the same tensor dimension: such a layout is one cut over a mesh of one dimension.
 
+mod footprint;
 mod mesh;
 mod pieces;
 #[cfg(test)]
 mod tests;
 mod text;
 
+pub use footprint::{Footprint, Stretch};
 pub use mesh::{MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh};
 pub use pieces::{Interval, Intervals, Pieces};
 pub use text::LayoutError;

@@ -148,6 +148,7 @@ fn said(
         }
         Message::Goodbye { reason } => Err(Breach::Goodbye(reason.to_owned())),
         Message::Reply(_)
+        | Message::SpacedReply(_)
         | Message::Done { .. }
         | Message::Failure(_)
         | Message::FailedReply { .. }

@@ -214,7 +214,7 @@ impl Outbox {
     #[cold]
     fn hear(&mut self, message: &Message<'_>) {
         match message {
-            Message::Reply(_) => self.answer = Some(false),
+            Message::Reply(_) | Message::SpacedReply(_) => self.answer = Some(false),
             Message::FailedReply { .. } => self.answer = Some(true),
             // What else a session is told of needs no answer.
             Message::Done { .. }

@@ -30,8 +30,8 @@ enum Pending {
         value: Id,
         expected: Outcome,
         start: u64,
-        count: u64,
-        received: u64,
+        /// Which of the elements that were asked for have come.
+        come: Vec<bool>,
     },
     /// Instructions before this number are done when the answer comes.
     Synchronize {
@@ -279,7 +279,8 @@ impl Client {
 
     fn read(&mut self, value: Id, start: u64, count: u64, words: &mut Vec<u32>) {
         let Some(expected) = self.oracle.outcome(value).cloned() else { return };
-        let request = self.ask(Pending::Read { value, expected, start, count, received: 0 });
+        let come = vec![false; usize::try_from(count).unwrap_or(0)];
+        let request = self.ask(Pending::Read { value, expected, start, come });
         let mut instruction = Instruction::new(Op::Read);
         instruction.operands.push(self.operand(Term::Value(value)));
         let attrs = [request, start, count].map(|number| Attr::Int(number.cast_signed()));

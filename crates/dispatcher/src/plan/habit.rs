@@ -66,6 +66,9 @@ impl Dispatcher {
     /// partial value may follow another one that passes it on unfolded.
     pub(super) fn learn(&mut self, session: SessionId, held: &Held, reader: Op, need: &Layout) {
         let layout = &held.shards.layout;
+        if let Some(slot) = held.slot {
+            self.learn_need(session, slot, need);
+        }
         let Some(slot) = held.slot.filter(|_| layout.is_partial()) else { return };
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Some(kind) = state.value(slot).and_then(|value| Kind::of(state, value)) else { return };

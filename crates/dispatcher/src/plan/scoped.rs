@@ -97,24 +97,14 @@ impl Dispatcher {
     ) {
         let Some(meta) = outputs.first() else { return };
         let layout = created_layout(scope, mesh, &meta.dims);
-        let uploaded = instruction.op == Op::Upload;
         let Some(&first) = mesh.members().first() else { return };
         if self.put_off(session, instruction, number, outputs, &layout) {
             let motion = self.motion(session);
             self.brought.clear();
             return self.note(session, instruction, Why::Scope, motion);
         }
-        // The bytes are still on their way: they arrive on one worker, and are laid out when they are first used.
-        if uploaded || mesh.len() == 1 {
-            self.plan_local(session, instruction, number, outputs, first, sink);
-            let slot = instruction.outputs.first().copied().and_then(Id::as_slot);
-            let value = slot.and_then(|slot| self.value_mut(session, slot));
-            if let Some(value) = value
-                && mesh.len() > 1
-            {
-                value.wish = Some(layout);
-            }
-            return;
+        if mesh.len() == 1 {
+            return self.plan_local(session, instruction, number, outputs, first, sink);
         }
         let run = Run {
             op: instruction.op,
@@ -125,6 +115,10 @@ impl Dispatcher {
         };
         let before = self.motion(session);
         self.brought.clear();
+        if instruction.op == Op::Upload {
+            self.upload(session, instruction, number, *meta, &layout, sink);
+            return self.note(session, instruction, Why::Scope, before);
+        }
         match Mover::new(self, session, sink).create(run, &layout) {
             Ok(placed) => {
                 self.define_values(session, instruction, number, placed);
@@ -166,7 +160,9 @@ impl Dispatcher {
     ) {
         for id in instruction.values() {
             let Some(slot) = id.as_slot() else { continue };
-            let wish = self.value_mut(session, slot).and_then(|value| value.wish.take());
+            let wish = self
+                .value_mut(session, slot)
+                .and_then(|value| value.wish.take().filter(|wish| *wish != value.shards.layout));
             if let Some(layout) = wish {
                 self.lay(session, slot, &layout, sink);
                 self.note_laid(session, slot, None);

@@ -26,8 +26,15 @@ fn every_message<'a>(
     let size = i64::try_from(start + total).unwrap();
     let dims = Dims::new(&[1, size]).unwrap();
     let (index, reason) = (failure.tag, failure.text);
+    let reply = Reply { request, start, count, total, dtype, dims, bytes };
+    let stride = 1 + values % 5;
+    let wide = Dims::new(&[i64::try_from(stride).unwrap() + 1, size.max(1)]).unwrap();
+    let one = &[7; 8][..usize::try_from(dtype.size()).unwrap()];
+    let first = Reply { dims: wide, count: 1, total: total.max(1), start: 0, bytes: one, ..reply };
+    let spaced = if count == 0 { first } else { Reply { dims: wide, ..reply } };
     vec![
-        Message::Reply(Reply { request, start, count, total, dtype, dims, bytes }),
+        Message::Reply(reply),
+        Message::SpacedReply(SpacedReply { reply: spaced, run: 1, stride }),
         Message::Done { request },
         Message::Failure(failure),
         Message::FailedReply { request, failure },
@@ -125,6 +132,26 @@ fn a_reply_must_agree_with_itself() {
     check(Reply { dims: negative, ..good }, "shape and element count");
     let huge = Dims::new(&[i64::MAX, 2]).unwrap();
     check(Reply { dims: huge, ..good }, "shape and element count");
+}
+
+#[test]
+fn a_spaced_reply_stays_inside_its_shape() {
+    let dims = Dims::new(&[2, 3]).unwrap();
+    let bytes = &[0; 16];
+    let reply = Reply { request: 1, start: 1, count: 4, total: 4, dtype: Dtype::F32, dims, bytes };
+    let good = SpacedReply { reply, run: 2, stride: 3 };
+    let check = |spaced: SpacedReply<'_>, expected: &str| {
+        let error = encode(&Message::SpacedReply(spaced), &mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), format!("spaced_reply: {expected} do not agree"));
+    };
+    assert_eq!(words(&Message::SpacedReply(good)).len(), 24);
+    check(SpacedReply { run: 0, ..good }, "count, run and stride");
+    check(SpacedReply { run: 3, ..good }, "count, run and stride");
+    check(SpacedReply { stride: 1, ..good }, "count, run and stride");
+    check(SpacedReply { stride: 4, ..good }, "start and shape");
+    check(SpacedReply { stride: u64::MAX, ..good }, "start and shape");
+    check(SpacedReply { reply: Reply { start: 2, ..reply }, ..good }, "start and shape");
+    check(SpacedReply { reply: Reply { total: 3, ..reply }, ..good }, "count and total");
 }
 
 #[test]

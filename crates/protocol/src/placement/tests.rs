@@ -1,4 +1,4 @@
-use super::{Fold, Layout, Mesh, Pieces, Placement};
+use super::{Fold, Footprint, Layout, Mesh, Pieces, Placement};
 use crate::Dims;
 use proptest::prelude::*;
 
@@ -110,5 +110,85 @@ proptest! {
     #[test]
     fn no_text_harms(text in "[a-z(),@\\[\\]0-9:|+=]{0,40}") {
         let _ = Layout::parse(&text, &Dims::new(&[3, 4]).unwrap());
+    }
+}
+
+/// Positions of the whole in the order of the piece, by looking at every element.
+fn by_elements(layout: &Layout, dims: &Dims, place: usize, unit: u64) -> Vec<u64> {
+    let mut positions = vec![0_u64];
+    for (dim, &size) in dims.iter().enumerate() {
+        let held = layout.held(place, dim, size);
+        let indexes: Vec<u64> = held
+            .iter()
+            .flat_map(|interval| interval.start..interval.end)
+            .map(|index| u64::try_from(index).unwrap())
+            .collect();
+        let size = u64::try_from(size).unwrap();
+        let mut inner = Vec::new();
+        for outer in positions {
+            inner.extend(indexes.iter().map(|index| outer * size + index));
+        }
+        positions = inner;
+    }
+    positions
+        .iter()
+        .flat_map(|position| (0..unit).map(move |byte| position * unit + byte))
+        .collect()
+}
+
+#[test]
+fn rows_are_one_stretch_and_columns_are_many() {
+    let dims = Dims::new(&[6, 8, 5]).unwrap();
+    let of = |text: &str, place, from: u64, to: u64| {
+        let layout = Layout::parse(text, &dims).unwrap();
+        let footprint = Footprint::new(&layout, &dims, place, 4).unwrap();
+        let stretches = footprint.stretches(from, to.min(footprint.len()));
+        stretches.map(|one| (one.start, one.run, one.stride, one.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("shard(0)@[0,1]", 1, 0, 9999), [(480, 480, 480, 1)]);
+    assert_eq!(of("shard(1)@[0,1]", 1, 0, 9999), [(80, 80, 160, 6)]);
+    assert_eq!(
+        of("shard(1)@[0,1]", 1, 70, 170),
+        [(150, 10, 10, 1), (240, 80, 160, 1), (400, 10, 10, 1)]
+    );
+    assert_eq!(of("shard(0),shard(1)@[[0,1],[2,3]]", 3, 0, 9999), [(560, 80, 160, 3)]);
+    assert_eq!(of("shard(2)@[0,1]", 1, 0, 9999), [(12, 8, 20, 48)]);
+    let turned = Layout::parse("shard(0)[3:6+0:3|]@[0,1]", &dims).unwrap();
+    assert_eq!(Footprint::new(&turned, &dims, 0, 4), None);
+}
+
+proptest! {
+    #[test]
+    fn a_footprint_is_where_the_elements_are(
+        sizes in prop::collection::vec(0_i64..6, 3),
+        cuts in prop::collection::vec((0_usize..4, 1_i64..3), 2),
+        place in 0_usize..6,
+        unit in 1_u64..4,
+        (from, to) in (0_u64..200, 0_u64..200),
+    ) {
+        let dims = Dims::new(&sizes).unwrap();
+        let mesh = Mesh::new(&[2, 3], &[0, 1, 2, 3, 4, 5]).unwrap();
+        let cut = |axis: usize| match cuts[axis] {
+            (dim, blocks) if dim < 3 && (axis == 0 || cuts[0].0 != dim) => {
+                let pieces = Pieces::blocked(sizes[dim], blocks, mesh.size(axis));
+                Placement::Shard { dim, pieces }
+            }
+            _ => Placement::Replicate,
+        };
+        let layout = Layout::new(mesh.clone(), [cut(0), cut(1)].into_iter().collect());
+        let footprint = Footprint::new(&layout, &dims, place, unit).unwrap();
+        let positions = by_elements(&layout, &dims, place, unit);
+        let count = u64::try_from(positions.len()).unwrap();
+        prop_assert_eq!(footprint.len(), count);
+        let below = positions.iter().filter(|&&position| position < from).count();
+        prop_assert_eq!(footprint.before(from), u64::try_from(below).unwrap());
+        let mut found = Vec::new();
+        for stretch in footprint.stretches(from, to) {
+            prop_assert!(!stretch.is_empty());
+            found.extend(stretch.starts().flat_map(|start| start..start + stretch.run));
+        }
+        let place = |at: u64| usize::try_from(at.min(count)).unwrap();
+        let expected = positions.get(place(from)..place(to)).unwrap_or_default();
+        prop_assert_eq!(found, expected);
     }
 }

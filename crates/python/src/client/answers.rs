@@ -1,7 +1,7 @@
 //! What has come back: answers to this client's questions, and failures that nobody asked about.
 
 use super::new_array::NewArray;
-use gt_protocol::message::{Failure, FailureClass, Message, Stats};
+use gt_protocol::message::{Failure, FailureClass, Message, Reply, SpacedReply, Stats};
 use gt_protocol::{Dims, Dtype, Op};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -169,16 +169,9 @@ impl Answers {
 
     pub(crate) fn receive(&mut self, message: &Message<'_>) {
         match message {
-            Message::Reply(reply) => {
-                let Some(Answer::Waiting(piece)) = self.open.get_mut(&reply.request) else {
-                    return;
-                };
-                piece.add(reply.start, reply.total, reply.dtype, reply.dims, reply.bytes);
-                piece.received += reply.count;
-                if piece.received >= reply.total {
-                    let whole = std::mem::take(piece);
-                    self.open.insert(reply.request, Answer::Read(whole));
-                }
+            Message::Reply(reply) => self.answered(reply, (reply.count, reply.count)),
+            Message::SpacedReply(SpacedReply { reply, run, stride }) => {
+                self.answered(reply, (*run, *stride));
             }
             Message::Done { request } => {
                 if let Some(Answer::Waiting(piece)) = self.open.get_mut(request) {
@@ -223,6 +216,17 @@ impl Answers {
         }
     }
 
+    /// Elements of an answer, in runs.
+    fn answered(&mut self, reply: &Reply<'_>, runs: (u64, u64)) {
+        let Some(Answer::Waiting(piece)) = self.open.get_mut(&reply.request) else { return };
+        piece.add(reply, runs);
+        piece.received += reply.count;
+        if piece.received >= reply.total {
+            let whole = std::mem::take(piece);
+            self.open.insert(reply.request, Answer::Read(whole));
+        }
+    }
+
     /// Every open question fails: the connection is gone.
     pub(crate) fn fail_all(&mut self, text: &str) {
         for answer in self.open.values_mut() {
@@ -247,20 +251,25 @@ impl Piece {
         }
     }
 
-    fn add(&mut self, start: u64, total: u64, dtype: Dtype, dims: Dims, bytes: &[u8]) {
+    fn add(&mut self, reply: &Reply<'_>, (run, stride): (u64, u64)) {
+        let &Reply { start, total, dtype, dims, bytes, .. } = reply;
+        let bytes_of = |elements: u64| {
+            usize::try_from(elements.saturating_mul(dtype.size())).unwrap_or(usize::MAX)
+        };
         if self.dtype.is_none() {
             if let Place::Own(own) = &mut self.bytes {
-                let length = usize::try_from(total.saturating_mul(dtype.size())).unwrap_or(0);
-                *own = vec![0; length];
+                *own = vec![0; bytes_of(total)];
             }
             self.dtype = Some(dtype);
             self.dims = Some(dims);
         }
-        let offset = start.saturating_sub(self.start).saturating_mul(dtype.size());
-        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        let place = self.bytes.as_mut().get_mut(offset..offset.saturating_add(bytes.len()));
-        if let Some(place) = place {
-            place.copy_from_slice(bytes);
+        let first = bytes_of(start.saturating_sub(self.start));
+        let place = self.bytes.as_mut().get_mut(first..).unwrap_or_default();
+        let (run, stride) = (bytes_of(run).max(1), bytes_of(stride).max(1));
+        for (run, place) in bytes.chunks(run).zip(place.chunks_mut(stride)) {
+            if let Some(place) = place.get_mut(..run.len()) {
+                place.copy_from_slice(run);
+            }
         }
     }
 }

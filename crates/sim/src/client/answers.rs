@@ -2,8 +2,8 @@
 
 use super::{Client, Pending, REQUESTS_PER_CLIENT, site_of};
 use crate::oracle::{Outcome, Root};
-use crate::tensor::{Tensor, to_dims};
-use gt_protocol::message::{Failure, FailureClass, Message, Reply};
+use crate::tensor::{elements, narrow, to_dims};
+use gt_protocol::message::{Failure, FailureClass, Message, Reply, SpacedReply};
 
 /// What the world knows of faults that a client cannot know.
 pub trait Evidence {
@@ -28,7 +28,10 @@ impl Client {
             return self.check_address(session, message);
         }
         match message {
-            Message::Reply(reply) => self.hear_reply(reply),
+            Message::Reply(reply) => self.hear_reply(reply, (reply.count, reply.count)),
+            Message::SpacedReply(SpacedReply { reply, run, stride }) => {
+                self.hear_reply(reply, (*run, *stride))
+            }
             Message::Done { request } => self.hear_done(*request, evidence),
             Message::Failure(failure) => self.hear_failure(session, failure, evidence),
             Message::FailedReply { request, failure } => {
@@ -53,7 +56,9 @@ impl Client {
     fn check_address(&self, session: u32, message: &Message<'_>) -> Result<(), String> {
         let own = self.first_request..self.first_request + REQUESTS_PER_CLIENT;
         let right = match message {
-            Message::Reply(reply) => own.contains(&reply.request),
+            Message::Reply(reply) | Message::SpacedReply(SpacedReply { reply, .. }) => {
+                own.contains(&reply.request)
+            }
             Message::Done { request } => own.contains(request),
             Message::Stats(stats) => own.contains(&stats.request),
             Message::Failure(failure) => failure.session == session,
@@ -71,10 +76,10 @@ impl Client {
         if right { Ok(()) } else { Err(format!("a message that is another's: {message:?}")) }
     }
 
-    fn hear_reply(&mut self, reply: &Reply<'_>) -> Result<(), String> {
+    /// An answer in runs, in any order; each element that was asked for comes once.
+    fn hear_reply(&mut self, reply: &Reply<'_>, (run, stride): (u64, u64)) -> Result<(), String> {
         let request = reply.request;
-        let Some(Pending::Read { value, expected, start, count, received }) =
-            self.pending.get_mut(&request)
+        let Some(Pending::Read { value, expected, start, come }) = self.pending.get_mut(&request)
         else {
             return Err(format!("a reply for request {request}, which is not open"));
         };
@@ -90,24 +95,28 @@ impl Client {
                 reply.dtype, reply.dims, tensor.dtype
             ));
         }
-        if reply.total != *count || reply.start != *start + *received {
+        if narrow(reply.total.cast_signed()) != come.len() {
             return Err(format!(
-                "a reply of {} from {} on, {received} of {count} from {start} on are there",
-                reply.total, reply.start
+                "a reply to a read of {} elements, not {}",
+                reply.total,
+                come.len()
             ));
         }
-        let element = usize::try_from(tensor.dtype.size()).unwrap_or(1);
-        let first = usize::try_from(reply.start).unwrap_or(usize::MAX) * element;
-        let bytes = tensor.to_bytes();
-        if bytes.get(first..first + reply.bytes.len()) != Some(reply.bytes) {
-            let got = Tensor::from_bytes(reply.dtype, &tensor.dims, reply.bytes).data;
-            return Err(format!(
-                "{value:?} is {got:?} from {} on instead of {:?}",
-                reply.start, tensor.data
-            ));
+        let got = elements(reply.dtype, reply.bytes);
+        for (position, element) in (0..).zip(&got) {
+            let place = reply.start + position / run.max(1) * stride + position % run.max(1);
+            let expected = usize::try_from(place).ok().and_then(|place| tensor.data.get(place));
+            if expected != Some(element) {
+                return Err(format!("{value:?} is {element:?} at {place} instead of {expected:?}"));
+            }
+            let asked = place.checked_sub(*start).and_then(|place| usize::try_from(place).ok());
+            match asked.and_then(|place| come.get_mut(place)) {
+                Some(has_come) if !*has_come => *has_come = true,
+                Some(_) => return Err(format!("element {place} of {value:?} came twice")),
+                None => return Err(format!("element {place} of {value:?} was not asked for")),
+            }
         }
-        *received += reply.count;
-        if *received == *count {
+        if come.iter().all(|&has_come| has_come) {
             self.pending.remove(&request);
             self.answers += 1;
         }

@@ -7,7 +7,7 @@ use super::{FULL_NAP, RECEIVED, RUNTIME, TAKEN, epoch, with};
 use pyo3::prelude::*;
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a read polls before it parks: long enough for a step's worth of work (see the hot-path notes).
 const READ_SPIN: Duration = Duration::from_micros(150);
@@ -47,14 +47,19 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
             return Err(errors::connection_lost(py, "the connection was closed"));
         }
         // With several workers each is watched in turn, for a shorter time.
-        let index = turn % inboxes.len();
+        let next = turn % inboxes.len();
         turn += 1;
         let park = if inboxes.len() == 1 { READ_PARK } else { Duration::from_millis(1) };
         words.clear();
         let arrived = py.detach(|| {
-            inboxes.get(index).is_some_and(|inbox| listen(inbox, received, &mut words, park))
+            let found = poll_all(&inboxes, received, &mut words);
+            let at = || {
+                let inbox = inboxes.get(next)?;
+                listen(inbox, received, &mut words, park).then_some(next)
+            };
+            found.or_else(at)
         });
-        if arrived {
+        if let Some(index) = arrived {
             with(py, |runtime| {
                 if let Some(door) = runtime.door.as_mut() {
                     door.receive(index, &words, &mut runtime.answers);
@@ -66,6 +71,27 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
             return Err(interrupt);
         }
     }
+}
+
+/// Takes what comes at any of several inboxes while a reader polls: of a value that is cut all holders answer at once, and
+/// who sends must not wait until it is its turn to be watched.
+fn poll_all(inboxes: &[SharedInbox], received: u64, words: &mut Vec<u32>) -> Option<usize> {
+    let begun = Instant::now();
+    while inboxes.len() > 1 && begun.elapsed() < READ_SPIN {
+        for (index, inbox) in inboxes.iter().enumerate() {
+            let Ok(mut inbox) = inbox.try_lock() else { continue };
+            if TAKEN.load(Ordering::Acquire) != received {
+                return None;
+            }
+            inbox.take(words);
+            if !words.is_empty() {
+                TAKEN.fetch_add(1, Ordering::AcqRel);
+                return Some(index);
+            }
+        }
+        std::thread::yield_now();
+    }
+    None
 }
 
 /// Takes what comes at an inbox within `park`, unless another thread does: of several that read, one listens. Whatever

@@ -280,6 +280,12 @@ def _apart_pair(w: Writer) -> tuple[object, ...] | None:
     return pair if apart.min(initial=1) > GAP else None
 
 
+def _numbered_pair(w: Writer) -> tuple[object, ...] | None:
+    """The same with a first dimension."""
+    pair = _apart_pair(w)
+    return pair if pair and max(w.values[name].ndim for name in pair) else None
+
+
 def _broadcast(x: Array, y: Array) -> bool:
     pairs = zip(reversed(x.shape), reversed(y.shape), strict=False)
     return all(a in (b, 1) or b == 1 for a, b in pairs)
@@ -288,6 +294,12 @@ def _broadcast(x: Array, y: Array) -> bool:
 def _away(w: Writer) -> tuple[object, ...] | None:
     """One without values near zero, where relu and abs have no derivative."""
     x = w.name(lambda x: np.abs(x).min(initial=1) > GAP)
+    return None if x is None else (x,)
+
+
+def _between(w: Writer) -> tuple[object, ...] | None:
+    """One without values near a whole number, where an integer is another one."""
+    x = w.name(lambda x: np.abs(x - np.round(x)).min(initial=1) > GAP)
     return None if x is None else (x,)
 
 
@@ -498,6 +510,10 @@ OPERATORS: dict[str, Operator] = {
     "sigmoid": Operator(lambda x: 1 / (1 + np.exp(-x)), gt.sigmoid, _one),
     "relu": Operator(lambda x: np.maximum(x, 0), gt.relu, _away),
     "abs": Operator(np.abs, gt.abs, _away),
+    "integer": Operator(np.trunc, lambda x: x.long().double(), _between),
+    "count": Operator(
+        lambda x, y: (x > y).sum(axis=0) * 1.0, lambda x, y: (x > y).sum(0).double(), _numbered_pair
+    ),
     "square": Operator(np.square, gt.square, _one),
     "add": Operator(np.add, gt.add, _pair),
     "sub": Operator(np.subtract, gt.sub, _pair),

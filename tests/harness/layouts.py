@@ -100,6 +100,11 @@ def _shares(rank: np.ndarray, fold: str, members: int) -> tuple[np.ndarray, int]
     return np.where(rank == 0, 0, 3 * rank), 0
 
 
+def share_max(placements: Sequence[str]) -> int:
+    """How much larger than a value the contributions are that `place` makes of it."""
+    return 2 if any("partial(sum)" in layout for layout in placements) else 1
+
+
 def _parsed(layout: str) -> tuple[list[str], str]:
     axes, mesh = layout.split("@")
     return _OUTSIDE.split(axes), mesh

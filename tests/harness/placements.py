@@ -28,6 +28,7 @@ from harness import layouts
 from harness.compare import difference
 from harness.convert import NotConvertible, convert, from_gt, quietly, tensors, to_gt
 from harness.drive import seed
+from harness.entries import LOOSER as TOLERANCES
 from harness.entries import ROWS, UNSPECIFIED, call_of, entries, row_of, title
 from harness.half import UNIT, half_difference
 from harness.layouts import WHOLE, place
@@ -44,6 +45,7 @@ class Case(Protocol):
 
     shapes: Shapes
     scale: float
+    looser: float
     weights: list[str]
 
     def lay(self, placements: Sequence[str]) -> list[gt.Tensor]: ...
@@ -63,12 +65,18 @@ class Expected:
     is_half: bool
     oracle: object | None = None
     products: bool = False
+    looser: float = 1.0
 
     def difference(self, made: object, scale: float) -> str | None:
         """How `made` under a layout is not that; `scale` is the operands' largest value."""
         if self.is_half:
             return half_difference(
-                made, self.whole, self.oracle, scale=scale, products=self.products
+                made,
+                self.whole,
+                self.oracle,
+                scale=scale,
+                products=self.products,
+                looser=self.looser,
             )
         looser = LOOSER * max(1.0, scale / scale_of(self.whole))
         return difference(made, self.whole, values=True, looser=looser)
@@ -173,7 +181,7 @@ class Driver:
             placed = case.lay(placements)
             before = gt.debug.stats()["moved_bytes"]  # laying out is not what is counted
             made = case.compute(placed, placements)
-            what = expected.difference(made, case.scale)
+            what = expected.difference(made, case.scale * layouts.share_max(placements))
             kind = "wrong" if what else "right"
         except Exception as error:  # noqa: BLE001 - whatever it raises, it is refused
             kind, what = "refused", f"{type(error).__name__}: {error}"
@@ -207,7 +215,7 @@ def expected(case: Case, row: str | None) -> Expected:
         oracle = unplaced(wide)
     except (gt.errors.Error, RuntimeError):
         oracle = None  # a dtype that it names does not go with float64
-    return Expected(whole, is_half=True, oracle=oracle, products=products)
+    return Expected(whole, True, oracle, products, case.looser)
 
 
 def unplaced(case: Case) -> object:
@@ -244,6 +252,8 @@ class Sampled:
                 self.tensors.append(x)
         self.shapes = [tuple(x.shape) for x in self.tensors]
         self.scale = scale_of(self.tensors)
+        dtypes = {x.dtype for x in self.tensors}
+        self.looser = max((TOLERANCES.get((op.name, dtype), 1.0) for dtype in dtypes), default=1.0)
 
     def lay(self, placements: Sequence[str]) -> list[gt.Tensor]:
         pairs = zip(self.tensors, placements, strict=True)
@@ -337,7 +347,7 @@ class RowSample:
         given = [x.values for x in self.operands if isinstance(x, Given)]
         self.shapes = [x.shape for x in given]
         self.weights: list[str] = []
-        self.scale = scale_of([torch.from_numpy(x) for x in given])
+        self.scale, self.looser = scale_of([torch.from_numpy(x) for x in given]), 1.0
 
     def lay(self, placements: Sequence[str]) -> list[gt.Tensor]:
         given = [x for x in self.operands if isinstance(x, Given)]

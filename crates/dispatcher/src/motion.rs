@@ -7,6 +7,7 @@
 mod collective;
 mod cut;
 mod fetch;
+mod line;
 mod redistribute;
 
 use crate::Dispatcher;

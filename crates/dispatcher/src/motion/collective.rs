@@ -4,7 +4,7 @@ use super::Mover;
 use crate::explain::Way;
 use crate::handle::Slots;
 use crate::planted;
-use gt_protocol::placement::{Fold, Pieces};
+use gt_protocol::placement::{Fold, Interval, Pieces};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};
 use smallvec::SmallVec;
 
@@ -54,17 +54,18 @@ impl Mover<'_> {
         self.together(line, Op::AllGather, &[members, dim_attr(dim), lengths, tag])
     }
 
-    /// Pieces of dimension `from` become pieces of dimension `to`. `meta` is one member's share of the bytes.
+    /// Pieces of dimension `from` become pieces of dimension `to`. `whole` is the value's.
     pub fn all_to_all(
         &mut self,
         line: &Line,
         (from, held): (usize, &Pieces),
         (to, wanted): (usize, &Pieces),
-        meta: Meta,
+        whole: Meta,
     ) -> Slots {
         let tag = Attr::Int(self.core.take_tag());
         let attrs = [group(line), dim_attr(from), sizes(held), dim_attr(to), sizes(wanted), tag];
-        self.count(line, Way::AllToAll, meta.bytes());
+        let bytes = whole.bytes().saturating_sub(stay((from, held), (to, wanted), whole));
+        self.core.count_moved(self.session, Way::AllToAll, bytes);
         self.together(line, Op::AllToAll, &attrs)
     }
 
@@ -89,6 +90,25 @@ impl Mover<'_> {
         let others = u64::try_from(line.len()).unwrap_or(1).saturating_sub(1);
         self.core.count_moved(self.session, way, bytes.saturating_mul(others));
     }
+}
+
+/// How many bytes of a value whose pieces are exchanged stay where they are.
+fn stay((from, held): (usize, &Pieces), (to, wanted): (usize, &Pieces), whole: Meta) -> u64 {
+    let size = |dim: usize| whole.dims.get(dim).copied().unwrap_or(0).max(1);
+    let both = |(have, want): (&[Interval], &[Interval])| -> i64 {
+        let meet = |one: &Interval| {
+            want.iter().filter_map(|other| one.meet(*other)).map(Interval::len).sum::<i64>()
+        };
+        have.iter().map(meet).sum()
+    };
+    let elements = whole.elements();
+    let kept: i64 = if from == to {
+        held.iter().zip(wanted.iter()).map(both).sum::<i64>() * (elements / size(from))
+    } else {
+        let each = elements / size(from) / size(to);
+        held.sizes().zip(wanted.sizes()).map(|(have, want)| have * want * each).sum()
+    };
+    u64::try_from(kept).unwrap_or(0).saturating_mul(whole.dtype.size())
 }
 
 fn group(line: &Line) -> Attr {

@@ -1,9 +1,10 @@
 //! From one layout to another.
 
 use super::cut::{Box, dims_of};
+use super::line::are_exchanged;
 use super::{Brought, Mover};
 use crate::handle::{Shards, Slots};
-use gt_protocol::placement::{Fold, Layout, Pieces, Placement};
+use gt_protocol::placement::{Fold, Layout, Placement};
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 
 /// What each member of a layout holds.
@@ -50,12 +51,13 @@ impl Mover<'_> {
         brought
     }
 
-    /// On the same mesh, dimension by dimension: folds first, then cuts that make the gathers smaller, gathers, cuts.
+    /// On the same mesh, dimension by dimension: cuts first, which make folds and gathers smaller, then folds, gathers, and
+    /// the cuts of dimensions that something else has cut before.
     fn along_axes(&mut self, meta: Meta, from: &Shards, to: &Layout) -> Brought {
         let mut layout = from.layout.clone();
         let mut brought = Brought::lent(&from.slots);
         let axes = to.mesh().rank();
-        for pass in [Pass::Fold, Pass::Narrow, Pass::Widen, Pass::Cut, Pass::Split] {
+        for pass in [Pass::Narrow, Pass::Fold, Pass::Widen, Pass::Cut, Pass::Split] {
             for axis in 0..axes {
                 let (have, want) = (placement(&layout, axis), placement(to, axis));
                 if have == want {
@@ -96,16 +98,15 @@ impl Mover<'_> {
             let whole = Meta::new(meta.dtype, gathered.local_dims(&meta.dims, first));
             let made = match (&have, next) {
                 (Placement::Partial(fold), Placement::Shard { dim, pieces }) => {
-                    self.reduce_scatter(&line, *fold, *dim, pieces, whole)
+                    self.fold_pieces(&line, *fold, (*dim, pieces), whole)
                 }
                 (Placement::Partial(fold), _) => self.all_reduce(&line, *fold, whole),
                 (
                     Placement::Shard { dim, pieces },
                     Placement::Shard { dim: to, pieces: wanted },
-                ) => self.all_to_all(&line, (*dim, pieces), (*to, wanted), whole),
+                ) => self.recut(&line, (*dim, pieces), (*to, wanted), whole),
                 (Placement::Shard { dim, pieces }, _) => {
-                    let slots = self.all_gather(&line, *dim, pieces, whole);
-                    self.in_order(&mesh.workers(&places), slots, *dim, pieces)
+                    self.gather_pieces(&line, (*dim, pieces), whole)
                 }
                 (Placement::Replicate, Placement::Shard { .. }) => {
                     let target = layout.with(axis, next.clone());
@@ -139,35 +140,6 @@ impl Mover<'_> {
             }
         }
         results
-    }
-
-    /// Gathered pieces of several intervals, in the order of the dimension.
-    fn in_order(&mut self, workers: &[u32], slots: Slots, dim: usize, pieces: &Pieces) -> Slots {
-        if pieces.in_order() {
-            return slots;
-        }
-        let gathered: Box = Box::from_elem(pieces.iter().flatten().copied().collect(), 1);
-        let mut sorted: gt_protocol::placement::Intervals =
-            pieces.iter().flatten().copied().collect();
-        sorted.sort_unstable_by_key(|interval| interval.start);
-        let wanted: Box = Box::from_elem(sorted, 1);
-        let pad = |boxed: Box| -> Box {
-            let mut all = Box::from_elem(gt_protocol::placement::Intervals::new(), dim);
-            all.extend(boxed);
-            all
-        };
-        let (have, want) = (pad(gathered), pad(wanted));
-        workers
-            .iter()
-            .zip(slots)
-            .map(|(&worker, slot)| match self.cut(worker, slot, &have, &want) {
-                Some(ordered) => {
-                    self.free(worker, slot);
-                    ordered
-                }
-                None => slot,
-            })
-            .collect()
     }
 
     /// What a member contributes to a fold that yields the value: all of it, or nothing.
@@ -217,8 +189,8 @@ fn is_matched(from: &Shards, to: &Layout) -> bool {
 /// The order in which mesh dimensions change their placements.
 #[derive(Clone, Copy)]
 enum Pass {
-    Fold,
     Narrow,
+    Fold,
     Widen,
     Cut,
     Split,
@@ -230,12 +202,8 @@ impl Pass {
         let (have, want) = (placement(layout, axis), placement(to, axis));
         let cut_elsewhere = |dim: usize| layout.cut_of(dim).is_some_and(|(other, _)| other != axis);
         match (self, &have, &want) {
-            (Self::Fold, Placement::Partial(_), Placement::Shard { dim, pieces })
-                if pieces.in_order() && !cut_elsewhere(*dim) =>
-            {
-                Some(want)
-            }
-            (Self::Narrow, Placement::Replicate, Placement::Shard { dim, .. })
+            (Self::Fold, Placement::Partial(_), Placement::Shard { dim, .. })
+            | (Self::Narrow, Placement::Replicate, Placement::Shard { dim, .. })
                 if !cut_elsewhere(*dim) =>
             {
                 Some(want)
@@ -244,9 +212,7 @@ impl Pass {
                 Self::Widen,
                 Placement::Shard { dim: from, pieces: held },
                 Placement::Shard { dim, pieces },
-            ) if from != dim && held.in_order() && pieces.in_order() && !cut_elsewhere(*dim) => {
-                Some(want)
-            }
+            ) if are_exchanged(held, pieces) && !cut_elsewhere(*dim) => Some(want),
             (Self::Fold, Placement::Partial(_), _) | (Self::Widen, Placement::Shard { .. }, _) => {
                 Some(Placement::Replicate)
             }

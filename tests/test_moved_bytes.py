@@ -16,6 +16,7 @@ from spread_session import workers as session
 
 import gt
 import gt.nn.functional as F
+from gt import _core
 
 WIDTH = 8  # bytes of a number: float64, and int64
 R = None  # whole on every worker
@@ -37,6 +38,15 @@ def reduced(*counts: int) -> Bytes:
 def gathered(count: int) -> Bytes:
     """All-gathers of so many numbers a member."""
     return lambda workers: workers * (workers - 1) * WIDTH * count
+
+
+def exchanged(count: int) -> Bytes:
+    """So many numbers go from each member to its neighbour."""
+    return lambda workers: (workers - 1) * WIDTH * count
+
+
+def together(*all_: Bytes) -> Bytes:
+    return lambda workers: sum(one(workers) for one in all_)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,12 +188,64 @@ INDEXED = {
     "index between": Case(
         [((7, T, D), 1), indexes(2, 3)], lambda x, i: x[:, i], reduced(7 * 6 * D)
     ),
+    "several indexes": Case(
+        [ROWS, indexes(5, first=-T), (np.arange(5), R)], lambda x, i, j: x[i, j], reduced(5)
+    ),
+    "several indexes, columns": Case(
+        [COLUMNS, indexes(5), (np.arange(5) - 3, R)], lambda x, i, j: x[i, j], reduced(5)
+    ),
+    "indexes apart": Case(
+        [((T, 7, D), 0), indexes(5), (np.arange(5), R)], lambda x, i, j: x[i, :, j], reduced(7 * 5)
+    ),
+    "the score of each row's class": Case(
+        [ROWS, (np.arange(T), R), (np.arange(T) % D, 0)],
+        lambda x, rows, classes: x[rows, classes],
+        together(exchanged(T), reduced(T)),
+    ),
     "index of others": Case([COLUMNS, indexes(5)], lambda x, i: x[i], none),
     "scatter": Case([ROWS, indexes(1, D)], lambda x, i: x.scatter(0, i, 2.0), none),
     "scatter_add": Case(
         [ROWS, indexes(5, D), ((5, D), R)], lambda x, i, s: x.scatter_add(0, i, s), none
     ),
     "index_add": Case([ROWS, indexes(5), ((5, D), R)], lambda x, i, s: x.index_add(0, i, s), none),
+    "index_add of cut rows": Case(
+        [((H, D), R), (np.arange(T) % H, 0), ROWS],
+        lambda x, i, s: x.index_add(0, i, s),
+        reduced(H * D),
+    ),
+    "scatter_add of cut rows": Case(
+        [((H, D), R), (np.arange(T * D).reshape(T, D) % H, 0), ROWS],
+        lambda x, i, s: x.scatter_add(0, i, s),
+        reduced(H * D),
+    ),
+    "index_add of contributions": Case(
+        [((5, T), 1), ((T, D), 0), ((H, D), R), (np.arange(5), R)],
+        lambda x, w, y, i: y.index_add(0, i, x @ w),
+        reduced(5 * D),
+    ),
+    "index_put": Case([ROWS, indexes(5), ((5, D), R)], lambda x, i, v: x.index_put((i,), v), none),
+    "index_put, added": Case(
+        [ROWS, indexes(5), ((5, D), R)], lambda x, i, v: x.index_put((i,), v, True), none
+    ),
+    "index_put of cut rows": Case(
+        [((H, D), R), (np.arange(T) % H, 0), ROWS],
+        lambda x, i, v: x.index_put((i,), v, True),
+        reduced(H * D),
+    ),
+    "index_put of cut columns": Case(
+        [((T, D), R), indexes(5), ((5, D), 1)], lambda x, i, v: x.index_put((i,), v), none
+    ),
+    "one of several": Case(
+        [ROWS, indexes(5), (np.arange(5), R), ((5,), R)],
+        lambda x, i, j, v: x.index_put((i, j), v),
+        none,
+    ),
+    "index_copy": Case(
+        [ROWS, (np.arange(5) * 7, R), ((5, D), R)], lambda x, i, v: x.index_copy(0, i, v), none
+    ),
+    "bincount": Case(
+        [(np.arange(T) % H, 0)], lambda i: gt.bincount(i, minlength=H), reduced(H, H, H)
+    ),
     "tril": Case([(SQUARE, 0)], lambda x: x.tril(1), none),
 }
 VIEWS = {
@@ -202,7 +264,26 @@ VIEWS = {
     "roll": Case([ROWS], lambda x: x.roll(10, 0), none),
     "flip": Case([ROWS], lambda x: x.flip(0), none),
     "repeat": Case([ROWS], lambda x: x.repeat(2, 3), none),
+    "diagonal": Case([((T, T + 3), 0)], lambda x: x.diagonal(2) * 2, none),
+    "diagonal of columns": Case([((T, T + 3), 1)], lambda x: x.diagonal(-2) * 2, none),
+    "trace": Case([(SQUARE, 0)], lambda x: x.trace(), reduced(1)),
+    "diagonal written": Case([((T, T), 0), ((T,), R)], lambda x, y: x.diagonal_scatter(y, 0), none),
+    "neighbours": Case([ROWS], lambda x: x[100:] + x[:-100], exchanged(100 * D)),
+    "uneven to even": Case([ROWS], lambda x: gt.distribute(x[100:], dim=0), exchanged(100 * D)),
     "one row": Case([ROWS], lambda x: x[3] * 2, reduced(D)),
+}
+LOSSES = {
+    "classes": Case([((D, T), 1), (np.arange(D) * 6, R)], F.cross_entropy, reduced(D, 2 * D)),
+    "probabilities": Case(
+        [((D, T), 1), ((D, T), 1)],
+        lambda x, y: F.cross_entropy(x, y.softmax(1).detach()),
+        reduced(D, D, D, D, 1),
+    ),
+    "probabilities, each": Case(
+        [((D, T), 1), ((D, T), 1)],
+        lambda x, y: F.cross_entropy(x, y.abs(), reduction="none"),
+        reduced(D, D, D),
+    ),
 }
 ATTENTION = {
     "heads": Case([((2, H, 64, 16), 1)] * 3, F.scaled_dot_product_attention, none),
@@ -234,6 +315,7 @@ FAMILIES = {
     "normalized": NORMALIZED,
     "indexed": INDEXED,
     "views": VIEWS,
+    "losses": LOSSES,
     "attention": ATTENTION,
     "random": RANDOM,
 }
@@ -243,3 +325,44 @@ NAMES = [(family, name) for family, cases in FAMILIES.items() for name in cases]
 @pytest.mark.parametrize(("family", "name"), NAMES)
 def test_a_case_moves_what_it_may(workers, family, name):
     check(FAMILIES[family][name], workers)
+
+
+# ---- from one layout to another ----
+
+HEADS = ((5, 3 * H * D), 1)  # a fused projection: query, key, value
+
+
+def laid(x: gt.Tensor, placements: str, mesh: object) -> gt.Tensor:
+    """`x` over a mesh of workers, as the text says."""
+    return _core.distribute(x, layout=f"{placements}@{mesh}".replace(" ", ""))
+
+
+def test_contributions_are_cut_before_they_are_folded(workers):
+    if workers < 4:
+        pytest.skip("two by two workers")
+    mesh = [[0, 1], [2, 3]]
+    x = laid(values((T, D), 0), "shard(0),replicate", mesh)
+    total, bytes_moved = moved(lambda: laid(x.sum(0), "replicate,shard(0)", mesh))
+    assert bytes_moved <= 2 * reduced(D // 2)(2)  # two lines, of each half the columns
+    np.testing.assert_allclose(total.numpy(), x.numpy().sum(0))
+
+
+@pytest.mark.parametrize("to", ["shard(1)", "shard(0)"])
+@pytest.mark.parametrize("back", [False, True])
+def test_blocks_are_exchanged(workers, to, back):
+    (shape, _), mesh = HEADS, list(range(workers))
+    ways = ["shard(1,blocks=3)", to]
+    start, end = reversed(ways) if back else ways
+    x = values(shape, 0)
+    placed = laid(x, start, mesh)
+    made, bytes_moved = moved(lambda: laid(placed, end, mesh))
+    assert bytes_moved <= WIDTH * x.numel()  # to gather moves this to each of the others
+    np.testing.assert_array_equal(made.numpy(), x.numpy())
+
+
+def test_contributions_are_folded_into_blocks(workers):
+    (_, width), mesh = HEADS[0], list(range(workers))
+    x = laid(values((T, width), 0), "shard(0)", mesh)
+    made, bytes_moved = moved(lambda: laid(x.sum(0), "shard(0,blocks=3)", mesh))
+    assert bytes_moved <= (workers - 1) * WIDTH * width
+    np.testing.assert_allclose(made.numpy(), x.numpy().sum(0))

@@ -148,6 +148,54 @@ def test_index_select(workers, draw, dim, cuts):
           cuts=cuts)  # fmt: skip
 
 
+LOOKUPS = {
+    "the first": lambda i, j: (i,),
+    "between": lambda i, j: (slice(None), j),
+    "two": lambda i, j: (i, j),
+    "two, stretched": lambda i, j: (i[:, None], j[None]),
+    "the last two": lambda i, j: (slice(None), j, j - 5),
+    "apart": lambda i, j: (i, slice(None), j),
+}
+
+
+@pytest.mark.parametrize("pick", LOOKUPS)
+@pytest.mark.parametrize("cut", range(3))
+@pytest.mark.parametrize("indexes", [0, "all"])
+def test_lookups_in_several_dimensions(workers, draw, pick, cut, indexes):
+    x, i, j = numbers(draw, 7, 5, 5), classes(draw, 7, 4) - 7, classes(draw, 5, 4)
+    check(**same(lambda x, i, j: x[LOOKUPS[pick](i, j)]), operands=[x, i, j],
+          cuts=[cut, indexes, "all"])  # fmt: skip
+    part = x.detach()[LOOKUPS[pick](i, j)]
+    values = numbers(draw, *part.shape)
+
+    def written(x, i, j, values, accumulate=True):
+        indices = [None if isinstance(k, slice) else k for k in LOOKUPS[pick](i, j)]
+        put = torch.ops.aten.index_put if isinstance(x, torch.Tensor) else gt.Tensor.index_put
+        return put(x, indices, values, accumulate)
+
+    for rest in ("all", 0, part.dim() - 1):
+        check(**same(written), operands=[x, i, j, values], cuts=[cut, indexes, "all", rest])
+        # Each place once: an order of writes would be needed.
+        check(**same(functools.partial(written, accumulate=False)),
+              operands=[x, torch.arange(4) - 7, torch.arange(4), values],
+              cuts=[cut, indexes, "all", rest])  # fmt: skip
+
+
+@pytest.mark.parametrize("dim", range(3))
+@pytest.mark.parametrize("cut", [0, 1, 2, "all"])
+def test_what_is_added_is_cut_as_its_indexes(workers, draw, dim, cut):
+    x, larger = numbers(draw, 7, 5, 3), numbers(draw, 9, 9, 9).detach()
+    shape = [8 if at == dim else n for at, n in enumerate(x.shape)]
+    index, part = classes(draw, 3, *shape), numbers(draw, *shape)
+    # PyTorch has no gradient of a source that is larger than its index.
+    for one, source in ((x, part), (x.detach(), larger)):
+        check(**same(lambda a, i, s: a.scatter_add(dim, i, s)), operands=[one, index, source],
+              cuts=[cut, dim, dim])  # fmt: skip
+    rows = classes(draw, x.shape[dim], 8)
+    check(**same(lambda a, i, s: a.index_add(dim, i, s)), operands=[x, rows, part],
+          cuts=[cut, 0, dim])  # fmt: skip
+
+
 @pytest.mark.parametrize("dim", range(3))
 @pytest.mark.parametrize("cut", range(3))
 @pytest.mark.parametrize("sources", ["whole", "alike"])
@@ -179,6 +227,8 @@ MISTAKES = {
     "scatter": lambda x, i: x.scatter(0, i.reshape(-1, 1), 0.0),
     "scatter_add": lambda x, i: x.scatter_add(0, i.reshape(-1, 1), x[:2, :1]),
     "index_add": lambda x, i: x.index_add(0, i, x[:2]),
+    "index": lambda x, i: x[i - 20 * (i < 0), 1],
+    "index_put": lambda x, i: x.index_put((i - 20 * (i < 0),), x[:2]),
     "nll_loss": lambda x, i: functional.nll_loss(x.t()[:2], i),
     "cross_entropy": lambda x, i: functional.cross_entropy(x.t()[:2], i),
 }

@@ -195,7 +195,7 @@ def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) ->
         raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
     length = max(int(self.amax().item()) + 1 if self.shape[0] else 0, minlength)
     if weights is None:
-        weights = call("full", size=self.shape, value=1, dtype=_core.int64)
+        weights = call("full_like", self, size=self.shape, value=1, dtype=_core.int64)
     elif weights.dtype != _core.float32:
         weights = cast(weights, _core.float64)
     blank = call("full", size=(length,), value=0, dtype=weights.dtype)

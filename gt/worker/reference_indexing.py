@@ -281,16 +281,33 @@ def _places(self: Array, indices: list[Array | None]) -> Places:
     return tuple(slice(None) if index is None else index for index in indices)
 
 
-def _index(self: Array, indices: list[Array | None]) -> Array:
+def _index(
+    self: Array,
+    indices: list[Array | None],
+    along: int | None = None,
+    start: int | None = None,
+    total: int | None = None,
+) -> Array:
+    self = self if along is None else _read(self, along, start, total)
     return marked(np.array(self[_places(self, indices)]), self)
 
 
 def _index_put(
-    self: Array, values: Array | Number, indices: list[Array | None], accumulate: bool
+    self: Array,
+    values: Array | Number,
+    indices: list[Array | None],
+    accumulate: bool,
+    along: int | None = None,
+    start: int | None = None,
+    total: int | None = None,
 ) -> Array:
+    dim = along or 0
+    self, piece = _read(self, dim, start, total), self
     if accumulate:
-        return _added(self, _places(self, indices), np.asarray(cast(values, dtype_name(self))))
-    return _written(self, _places(self, indices), values)
+        written = _added(self, _places(self, indices), np.asarray(cast(values, dtype_name(self))))
+    else:
+        written = _written(self, _places(self, indices), values)
+    return _kept(written, piece, dim, start)
 
 
 def _tril(self: Array, diagonal: int) -> Array:

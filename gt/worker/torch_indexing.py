@@ -121,14 +121,31 @@ def _index_add(
     return pieces.written(Tensor.index_add_, self, index, source, dim, Piece.of(start, total))
 
 
-def _index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
-    return _aten.index.Tensor(self, indices)
+def _index(
+    self: Tensor,
+    indices: list[Tensor | None],
+    along: int | None = None,
+    start: int | None = None,
+    total: int | None = None,
+) -> Tensor:
+    if along is None or start is None:
+        return _aten.index.Tensor(self, indices)
+    return pieces.index(self, indices, along, Piece.of(start, total))
 
 
 def _index_put(
-    self: Tensor, values: Tensor | float, indices: list[Tensor | None], accumulate: bool
+    self: Tensor,
+    values: Tensor | float,
+    indices: list[Tensor | None],
+    accumulate: bool,
+    along: int | None = None,
+    start: int | None = None,
+    total: int | None = None,
 ) -> Tensor:
-    return _aten.index_put.default(self, indices, _values(self, values), accumulate)
+    values = _values(self, values)
+    if along is None or start is None:
+        return _aten.index_put.default(self, indices, values, accumulate)
+    return pieces.index_put(self, values, indices, accumulate, along, Piece.of(start, total))
 
 
 def _values(self: Tensor, values: Tensor | float) -> Tensor:
@@ -142,9 +159,17 @@ def _sort(self: Tensor, dim: int, descending: bool, stable: bool) -> tuple[Tenso
 
 
 def _index_put_over(
-    self: Tensor, values: Tensor | float, indices: list[Tensor | None], accumulate: bool
+    self: Tensor,
+    values: Tensor | float,
+    indices: list[Tensor | None],
+    accumulate: bool,
+    along: int | None = None,
+    start: int | None = None,
+    total: int | None = None,
 ) -> Tensor:
-    return _aten.index_put_.default(self, indices, _values(self, values), accumulate)
+    if start is None:
+        return _aten.index_put_.default(self, indices, _values(self, values), accumulate)
+    return self.copy_(_index_put(self, values, indices, accumulate, along, start, total))
 
 
 def _scatter_over(

@@ -115,12 +115,66 @@ def written(
     size = self.shape[dim]
     local = index - piece.start
     local = local.masked_fill_((local < 0) | (local >= size), size)
-    # One slice more takes what is not of this piece.
+    return write(_with_room(self, dim), dim, local, src).narrow(dim, 0, size).clone()
+
+
+def _whole(like: Tensor, along: int, piece: Piece) -> Tensor:
+    return _nothing(like, along, piece.total)
+
+
+def _from_front(index: Tensor, total: int) -> Tensor:
+    """An index counts from the back where it is negative."""
+    return torch.where(index < 0, index + total, index)
+
+
+def index(self: Tensor, indices: list[Tensor | None], along: int, piece: Piece) -> Tensor:
+    """What the indices pick of the piece of dimension `along`, zeros for the rest."""
+    given = indices[along]
+    assert given is not None
+    whole = _whole(self, along, piece)
+    given = _from_front(given, piece.total)
+    check(given, piece.total, lambda: _aten.index.Tensor(whole, indices))
+    size = self.shape[along]
+    if not size:
+        return _aten.index.Tensor(whole, indices)
+    local, outside = place(given, piece.start, size)
+    out = _aten.index.Tensor(self, [*indices[:along], local, *indices[along + 1 :]])
+    picked = [dim for dim, one in enumerate(indices) if one is not None]
+    adjacent = picked[-1] - picked[0] + 1 == len(picked)
+    after = self.dim() - 1 - picked[-1] if adjacent else self.dim() - len(picked)
+    return out.masked_fill_(outside.reshape(outside.shape + (1,) * after), 0)
+
+
+def index_put(
+    self: Tensor,
+    values: Tensor,
+    indices: list[Tensor | None],
+    accumulate: bool,
+    along: int,
+    piece: Piece,
+) -> Tensor:
+    """The piece of dimension `along` with what falls into it written, or added."""
+    given = indices[along]
+    assert given is not None
+    given = _from_front(given, piece.total)
+    check(given, piece.total, lambda: _aten.index.Tensor(_whole(self, along, piece), indices))
+    size = self.shape[along]
+    local = given - piece.start
+    local = local.masked_fill_((local < 0) | (local >= size), size)
+    room = _with_room(self, along)
+    _aten.index_put_.default(
+        room, [*indices[:along], local, *indices[along + 1 :]], values, accumulate
+    )
+    return room.narrow(along, 0, size).clone()
+
+
+def _with_room(self: Tensor, dim: int) -> Tensor:
+    """One slice more takes what is not of this piece."""
     shape = list(self.shape)
-    shape[dim] = size + 1
+    shape[dim] += 1
     room = self.new_zeros(shape)
-    room.narrow(dim, 0, size).copy_(self)
-    return write(room, dim, local, src).narrow(dim, 0, size).clone()
+    room.narrow(dim, 0, self.shape[dim]).copy_(self)
+    return room
 
 
 def targets(target: Tensor, ignore_index: int, classes: int, piece: Piece) -> Tensor:

@@ -50,7 +50,7 @@ pub(crate) fn choose(
     let mut needs: SmallVec<[Placements; 4]> = operands.iter().map(|_| Placements::new()).collect();
     let mut gives: SmallVec<[Placements; 2]> =
         asked.outputs.iter().map(|_| Placements::new()).collect();
-    let mut locals = SmallVec::new();
+    let mut locals: SmallVec<[(usize, Local); 2]> = SmallVec::new();
     let work = asked.prices.work(asked.op, &metas, asked.outputs);
     for axis in 0..mesh.rank() {
         let members = mesh.size(axis);
@@ -73,7 +73,9 @@ pub(crate) fn choose(
             };
             let along = Along { mesh, axis, link: asked.prices.along(mesh, axis) };
             let price = |strategy: &Strategy| price(asked, &along, operands, strategy, work);
-            cheapest(strategies(&question), &needs, &gives, price)
+            let mut offers = strategies(&question);
+            offers.retain(|offer| are_apart(&offer.locals, &locals));
+            cheapest(offers, &needs, &gives, price)
         };
         for (list, need) in needs.iter_mut().zip(strategy.needs) {
             list.push(need);
@@ -118,6 +120,12 @@ fn fits(placements: &[Placement], earlier: &[Placements]) -> bool {
     placements.iter().zip(earlier).all(|(placement, earlier)| {
         placement.cut().is_none() || earlier.iter().all(|other| other.cut() != placement.cut())
     })
+}
+
+/// An instruction has room for a piece of one dimension only.
+fn are_apart(locals: &[Local], earlier: &[(usize, Local)]) -> bool {
+    let range = |local: &Local| matches!(local, Local::Range { .. });
+    !locals.iter().any(range) || !earlier.iter().any(|(_, local)| range(local))
 }
 
 /// The dimension of a mesh that is chosen for, and what traffic along it costs.

@@ -87,21 +87,32 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs:
             set(attrs, *start, Attr::Int(begin(pieces, member)));
             set(attrs, *total, Attr::Int(*size));
         }
+        Local::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
         Local::Box { global, start, dim, pieces } => {
             let Some(whole) = outputs.first().map(|meta| meta.dims) else { return };
-            // The whole may be a box of something larger itself.
-            if !matches!(attrs.get(*start), Some(Attr::Ints(_))) {
-                let zeros: SmallVec<[i64; 8]> = whole.iter().map(|_| 0).collect();
-                set(attrs, *global, Attr::Ints(whole));
-                set(attrs, *start, Attr::Ints(Dims::new(&zeros).unwrap_or(Dims::EMPTY)));
-            }
-            if let Some(Attr::Ints(dims)) = attrs.get_mut(*start)
-                && let Some(place) = dims.as_mut_slice().get_mut(*dim)
-            {
-                *place += begin(pieces, member);
-            }
+            place_box(attrs, (*global, *start), whole, (*dim, begin(pieces, member)));
         }
         Local::First { .. } => {}
+    }
+}
+
+/// The piece of a random box begins at `begins` of dimension `dim`.
+fn place_box(
+    attrs: &mut SmallVec<[Attr; 2]>,
+    (global, start): (usize, usize),
+    whole: Dims,
+    (dim, begins): (usize, i64),
+) {
+    // The whole may be a box of something larger itself.
+    if !matches!(attrs.get(start), Some(Attr::Ints(_))) {
+        let zeros: SmallVec<[i64; 8]> = whole.iter().map(|_| 0).collect();
+        set(attrs, global, Attr::Ints(whole));
+        set(attrs, start, Attr::Ints(Dims::new(&zeros).unwrap_or(Dims::EMPTY)));
+    }
+    if let Some(Attr::Ints(dims)) = attrs.get_mut(start)
+        && let Some(place) = dims.as_mut_slice().get_mut(dim)
+    {
+        *place += begins;
     }
 }
 

@@ -149,17 +149,43 @@ fn index_select(call: &Call<'_>) -> Inferred {
 
 fn index(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
-    one(Meta::new(operand.dtype, indexed(&operand.dims, call.operands_from(1))?))
+    one(Meta::new(operand.dtype, indexed(call, &operand.dims, call.operands_from(1))?))
+}
+
+/// Of which dimension that has an index the operand holds a piece: attribute `along`, which comes with `start` and `total`.
+fn piece_along(
+    call: &Call<'_>,
+    dims: &Dims,
+    indices: &[Arg<'_>],
+) -> Result<Option<usize>, RuleError> {
+    let Attr::Int(dim) = call.attr(call.info.attrs.len().saturating_sub(3)) else {
+        if is_piece(call) {
+            return Err(RuleError::runtime("start and total are given with along or not at all"));
+        }
+        return Ok(None);
+    };
+    let dim = wrap_dim(*dim, dims.len())?;
+    if !is_piece(call) || !matches!(indices.get(dim), Some(Arg::Value(_))) {
+        return Err(RuleError::runtime("along names a dimension with an index, start and total"));
+    }
+    check_piece(call, size(dims, dim))?;
+    Ok(Some(dim))
 }
 
 /// The shape that index tensors pick, one for each leading dimension; an absent one keeps its dimension.
-pub(super) fn indexed(dims: &Dims, indices: &[Arg<'_>]) -> Result<Dims, RuleError> {
+pub(super) fn indexed(
+    call: &Call<'_>,
+    dims: &Dims,
+    indices: &[Arg<'_>],
+) -> Result<Dims, RuleError> {
+    let piece = piece_along(call, dims, indices)?;
     let shared = shared_shape(dims, indices)?;
     let picked = |dim: usize| matches!(indices.get(dim), Some(Arg::Value(_)));
     let kept_before = (0..indices.len()).take_while(|dim| !picked(*dim)).count();
     let count = (0..indices.len()).filter(|dim| picked(*dim)).count();
     let adjacent = (kept_before..indices.len()).take(count).all(picked);
-    if !shared.contains(&0) && (0..dims.len()).any(|dim| picked(dim) && size(dims, dim) == 0) {
+    let has_none = |dim| picked(dim) && size(dims, dim) == 0 && piece != Some(dim);
+    if !shared.contains(&0) && (0..dims.len()).any(has_none) {
         return Err(RuleError::index("index is out of bounds for dimension with size 0"));
     }
     let kept = dims.iter().enumerate().filter(|(dim, _)| !picked(*dim)).map(|(_, &size)| size);

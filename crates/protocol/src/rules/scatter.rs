@@ -139,7 +139,7 @@ fn check_slices(target: &Meta, index: &Meta, source: &Meta, dim: usize) -> Resul
 
 pub(super) fn index_put(call: &Call<'_>) -> Inferred {
     let [target, values] = call.tensors()?;
-    let part = indexed(&target.dims, call.operands_from(2))?;
+    let part = indexed(call, &target.dims, call.operands_from(2))?;
     if !shape::expands_to(&values.dims, &part) {
         return Err(RuleError::shape(format!(
             "shape mismatch: value tensor of shape {} cannot be broadcast to indexing result of shape {part}",

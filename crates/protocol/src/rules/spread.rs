@@ -20,13 +20,16 @@ mod entropy;
 mod index;
 mod loss;
 mod normalize;
+mod program;
 mod random;
 mod reduce;
 mod rewrite;
 mod scan;
 mod view;
+mod writes;
 
-pub use rewrite::{Forced, Program, Source, Step, rewrite};
+pub use program::{Forced, Program, Source, Step};
+pub use rewrite::rewrite;
 
 use crate::placement::{Fold, Pieces, Placement, Placements};
 use crate::{Attr, Dims, Family, Meta, Op};
@@ -69,6 +72,8 @@ pub enum Local {
     /// Attribute `start` is where the member's only interval begins, `total` the size of the whole dimension: indices
     /// outside of the interval count as zeros, those outside of the whole are errors.
     Range { start: usize, total: usize, size: i64, pieces: Pieces },
+    /// Attribute `attr` is this on every member.
+    Value { attr: usize, value: i64 },
     /// A random box: attribute `global` holds the whole shape, entry `dim` of `start` the place of the piece in it.
     Box { global: usize, start: usize, dim: usize, pieces: Pieces },
     /// The operand is there on the first member only: a bias is added once.
@@ -240,6 +245,18 @@ impl<'a> Question<'a> {
         let mut gives: Placements = gives.into_iter().collect();
         gives.resize(self.outputs.len(), Placement::Replicate);
         Strategy { needs, gives, locals: SmallVec::new() }
+    }
+
+    /// Operators that hand elements of these operands on as they are: what is whole may be among the contributions as
+    /// often as it likes.
+    fn extremes(&self, fold: Fold, hands_on: impl Fn(usize) -> bool) -> Strategy {
+        let partial = Placement::Partial(fold);
+        let need = |(position, arg): (usize, &SpreadArg<'_>)| {
+            let passes = hands_on(position) && *arg.placement == partial;
+            if passes { partial.clone() } else { Placement::Replicate }
+        };
+        let needs: SmallVec<[Placement; 4]> = self.args.iter().enumerate().map(need).collect();
+        self.answer(needs, self.outputs.iter().map(|_| partial.clone()))
     }
 
     /// Every value operand with a dimension of the lead's size as far from its end is cut there; the others stay whole.

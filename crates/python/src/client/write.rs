@@ -3,6 +3,7 @@
 use super::alias::{Origin, Var};
 use super::emit::{self, Arg};
 use super::errors;
+use super::indexing::NO_PIECE;
 use super::storage::{self, Back, Path, Step, Storage};
 use super::tape::{self, Edge};
 use super::value::Value;
@@ -306,7 +307,8 @@ fn put_at_places(
     let places = flat(&Var::new(storage::take(py, numbers.value(py)?, steps)?, None))?;
     let (whole, piece) = (flat(whole)?, flat(piece)?);
     let args = [Arg::Var(&whole), Arg::Var(&piece), Arg::Var(&places)];
-    shaped(&run(Op::IndexPut, &args, SmallVec::from_elem(Attr::Bool(false), 1))?, dims)
+    let attrs = std::iter::once(Attr::Bool(false)).chain(NO_PIECE).collect();
+    shaped(&run(Op::IndexPut, &args, attrs)?, dims)
 }
 
 /// What each step is taken from.

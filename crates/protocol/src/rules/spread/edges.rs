@@ -1,7 +1,8 @@
 //! Views that take from a cut dimension, write into it or add to it: each member does so with what it holds, and what
 //! comes of it stays where it is. Nothing moves; the pieces may be uneven then.
 
-use super::rewrite::{Program, Source, is_cut};
+use super::program::{Program, Source};
+use super::rewrite::is_cut;
 use super::view::INTERVALS_MAX;
 use super::{Lead, Local, Question, Strategy, cut};
 use crate::placement::{Interval, Intervals, Pieces, Placement};
@@ -145,6 +146,32 @@ pub(super) fn pad_off(question: &Question<'_>) -> Option<Program> {
     let part = program.push(Op::Slice, [Source::Operand(0)], attrs);
     let result = program.push(Op::Pad, [part], [Attr::Ints(pad), question.attr("value").clone()]);
     Some(program.yields([result]))
+}
+
+/// The diagonal through the cut dimension: each member has the part that runs through its piece.
+pub(super) fn along_diagonal(
+    question: &Question<'_>,
+    lead: Lead<'_>,
+    (rows, columns): (usize, usize),
+) -> Option<Strategy> {
+    if lead.pieces.iter().any(|intervals| intervals.len() > 1) {
+        return None;
+    }
+    let dims = question.meta(0)?.dims;
+    let offset = question.int("offset")?;
+    let (row, column) = ((-offset).max(0), offset.max(0));
+    let length = (dims.get(rows)? - row).min(dims.get(columns)? - column).max(0);
+    let (start, factor) = if lead.dim == rows { (row, 1) } else { (column, -1) };
+    let part = lead.pieces.window(Interval { start, end: start + length });
+    let (here, there) = (cut(lead.dim, lead.pieces), cut(dims.len().checked_sub(2)?, &part));
+    let mut strategy = if question.op == Op::Diagonal {
+        question.answer([here], [there])
+    } else {
+        question.answer([here.clone(), there], [here])
+    };
+    let attr = question.op.info().attr_index("offset")?;
+    strategy.locals.push(Local::Shift { attr, factor, pieces: lead.pieces.clone() });
+    Some(strategy)
 }
 
 /// Each member repeats its own piece.

@@ -1,8 +1,8 @@
 //! Position by position: operands are cut where they are aligned with the result's cut dimension.
 
 use super::{Lead, Question, Strategy, cut};
-use crate::Op;
 use crate::placement::{Fold, Placement};
+use crate::{Attr, Op};
 
 pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let from_end = question.rank(lead.position)? - lead.dim;
@@ -39,11 +39,29 @@ pub(super) fn partial(question: &Question<'_>, position: usize, fold: Fold) -> O
             let need = |at: usize| if same(at) { partial() } else { whole() };
             vec![need(0), need(1)]
         }
-        (Op::Where, _) if same(1) && same(2) => {
-            let linear = is_linear(question, 1) && is_linear(question, 2);
-            (extreme || linear).then(|| vec![whole(), partial(), partial()])?
+        // Either extreme of both with something is the other's extreme with it.
+        (Op::Maximum | Op::Minimum, _) if extreme => {
+            let mut needs = vec![whole(), whole()];
+            *needs.get_mut(position)? = partial();
+            needs
         }
-        (Op::MaskedFill, _) if extreme && position == 0 => vec![partial()],
+        (Op::Where, _) if same(1) && same(2) && is_linear(question, 1) => {
+            is_linear(question, 2).then(|| vec![whole(), partial(), partial()])?
+        }
+        (Op::Where | Op::MaskedFill, _) if extreme && position != condition(question.op) => {
+            let hands_on = question.keeps_dtype(position);
+            let elements = |at| at != condition(question.op);
+            return hands_on.then(|| question.extremes(fold, elements));
+        }
+        (Op::Clamp, _) if extreme && question.keeps_dtype(position) => {
+            return Some(question.extremes(fold, |_| true));
+        }
+        // What is largest is smallest with the other sign; of integers the least has no other.
+        (Op::Neg, _) if extreme && is_float(question, 0) => {
+            let other = if fold == Fold::Max { Fold::Min } else { Fold::Max };
+            return Some(question.answer([partial()], [Placement::Partial(other)]));
+        }
+        (Op::LeakyRelu, _) if extreme && rises(question) => vec![partial()],
         // The other factor is whole; an integer's quotient is rounded, so that only floats pass.
         (Op::Mul, Fold::Sum) if is_linear(question, position) => {
             if position == 0 {
@@ -74,6 +92,15 @@ fn keeps_order(op: Op) -> bool {
             | Op::Trunc
             | Op::Sign
     )
+}
+
+/// The operand that says which elements are handed on.
+fn condition(op: Op) -> usize {
+    usize::from(op != Op::Where)
+}
+
+fn rises(question: &Question<'_>) -> bool {
+    matches!(question.attr("negative_slope"), Attr::Float(slope) if *slope >= 0.0)
 }
 
 fn is_float(question: &Question<'_>, position: usize) -> bool {

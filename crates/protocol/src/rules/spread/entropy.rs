@@ -1,7 +1,8 @@
 //! Cross-entropy over cut classes: two small all-reduces, of the maximum and of three (without label smoothing two)
 //! numbers a target. Everything else is local, or about one number a target.
 
-use super::rewrite::{Program, Source, count_of, is_cut, is_half, list, mean_by_weight, number};
+use super::program::{Program, Source};
+use super::rewrite::{count_of, is_cut, is_half, list, mean_by_weight, number};
 use super::{Local, Question, cut};
 use crate::placement::{Fold, Pieces, Placement};
 use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
@@ -201,7 +202,7 @@ impl Entropy<'_> {
     fn of_targets(&mut self, weight: Source, target: Source, ignored: Source) -> Source {
         let zero = Source::Scalar(Scalar::Int(0));
         let known = self.program.push(Op::MaskedFill, [target, ignored, zero], []);
-        let factor = self.program.push(Op::Index, [weight, known], []);
+        let factor = self.program.push(Op::Index, [weight, known], [const { Attr::Absent }; 3]);
         self.program.push(Op::MaskedFill, [factor, ignored, number(0.0)], [])
     }
 

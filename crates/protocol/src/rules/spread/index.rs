@@ -1,9 +1,8 @@
 //! Look-ups: local along the dimensions that are not indexed, and along those of the indices.
 
-use super::rewrite::{Program, Source, is_cut};
-use super::{Lead, Local, Question, Strategy, cut};
+use super::{Lead, Local, Question, Strategy, cut, writes};
 use crate::placement::{Fold, Placement};
-use crate::{Attr, Dims, Dtype, Op, Scalar};
+use crate::{Attr, Op};
 use smallvec::SmallVec;
 
 const SUM: Placement = Placement::Partial(Fold::Sum);
@@ -34,35 +33,30 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
             let dim = if lead.dim == 0 { dim } else { return None };
             Some(question.answer([whole, at(0)], [at(dim)]))
         }
-        (Op::Scatter | Op::ScatterAdd | Op::Sort | Op::Topk, position) => {
+        (Op::Sort | Op::Topk, _) => {
             let dim = question.dim("dim", question.rank(0)?)?;
-            let writes = matches!(question.op, Op::Scatter | Op::ScatterAdd);
-            match (dim == lead.dim, position) {
-                (false, _) => question.alike(lead, lead.dim),
-                (true, 0) if writes => {
-                    masked(question, lead, question.answer([at(dim)], [at(dim)]))
-                }
-                (true, _) => None,
-            }
+            if dim == lead.dim { None } else { question.alike(lead, lead.dim) }
         }
-        (Op::IndexAdd, position @ (0 | 2)) => {
-            let dim = question.dim("dim", question.rank(0)?)?;
-            if dim == lead.dim && position == 0 {
-                return masked(question, lead, question.answer([at(dim)], [at(dim)]));
-            }
-            if dim == lead.dim {
-                return None;
-            }
-            Some(question.answer([at(lead.dim), whole, at(lead.dim)], [at(lead.dim)]))
+        (Op::Scatter | Op::ScatterAdd | Op::IndexAdd | Op::IndexPut, _) => {
+            writes::follow(question, lead)
         }
         (Op::Tril | Op::Triu, _) => triangle(question, lead),
-        (Op::Index | Op::IndexPut, _) => picks(question, lead),
+        (Op::Index, _) => picks(question, lead),
         _ => None,
     }
 }
 
 /// Picking elements is linear and keeps them; so is leaving out a triangle, which is a zero to add.
 pub(super) fn partial(question: &Question<'_>, position: usize, fold: Fold) -> Option<Strategy> {
+    let extreme = matches!(fold, Fold::Max | Fold::Min);
+    let hands_on = matches!(question.op, Op::Scatter | Op::IndexPut) && !writes::adds(question);
+    if extreme && (hands_on || matches!(question.op, Op::Tril | Op::Triu)) {
+        let elements = |at| at == 0 || at == writes::source(question.op);
+        return elements(position).then(|| question.extremes(fold, elements));
+    }
+    if matches!(question.op, Op::ScatterAdd | Op::IndexAdd | Op::IndexPut) {
+        return writes::partial(question, position, fold);
+    }
     let picks = matches!(question.op, Op::Embedding | Op::Gather | Op::IndexSelect | Op::Index);
     let zeros = matches!(question.op, Op::Tril | Op::Triu | Op::EmbeddingBackward);
     let is_piece = *question.attr("total") != Attr::Absent;
@@ -84,16 +78,16 @@ fn gather(question: &Question<'_>, lead: Lead<'_>, position: usize) -> Option<St
 }
 
 /// Where the dimensions of an advanced index are among those of what it picks.
-struct Picks {
+pub(super) struct Picks {
     /// Which dimensions of the operand have an index, as far as there are index operands.
     picked: SmallVec<[bool; 8]>,
     /// Dimensions of the indices together, and where they begin in the result.
-    shared: usize,
-    at: usize,
+    pub shared: usize,
+    pub at: usize,
 }
 
 impl Picks {
-    fn new(question: &Question<'_>, first: usize) -> Option<Self> {
+    pub fn new(question: &Question<'_>, first: usize) -> Option<Self> {
         let indices = question.args.get(first..)?;
         let picked: SmallVec<[bool; 8]> = indices.iter().map(|arg| arg.meta.is_some()).collect();
         let shared = indices.iter().filter_map(|arg| Some(arg.meta?.dims.len())).max()?;
@@ -104,32 +98,36 @@ impl Picks {
     }
 
     /// Where a dimension of the operand that has no index is in the result.
-    fn kept(&self, dim: usize) -> Option<usize> {
+    pub fn kept(&self, dim: usize) -> Option<usize> {
         if self.picked.get(dim) == Some(&true) {
             return None;
         }
         let before = dim - self.picked.iter().take(dim).filter(|&&picked| picked).count();
         Some(if before < self.at { before } else { before + self.shared })
     }
+
+    /// Dimensions of what is picked of an operand of `rank`.
+    pub fn part(&self, rank: usize) -> usize {
+        let picked = self.picked.iter().filter(|&&picked| picked).count();
+        rank.saturating_sub(picked) + self.shared
+    }
+
+    /// Whether a dimension of what is picked is one of the indices'.
+    pub fn among_shared(&self, dim: usize) -> bool {
+        (self.at..self.at + self.shared).contains(&dim)
+    }
 }
 
-/// Advanced indexing: local along dimensions without an index, and (reading) along those of the indices.
+/// Advanced indexing: local along dimensions without an index and along those of the indices; where an index names
+/// places of a cut dimension, each member looks up what it holds.
 fn picks(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let reads = question.op == Op::Index;
-    let first = if reads { 1 } else { 2 };
-    let picks = Picks::new(question, first)?;
+    let picks = Picks::new(question, 1)?;
     let here = cut(lead.dim, lead.pieces);
     if lead.position == 0 {
-        let to = picks.kept(lead.dim)?;
-        if reads {
-            return Some(question.answer([here], [cut(to, lead.pieces)]));
-        }
-        let kept = question.rank(0)? - picks.picked.iter().filter(|&&picked| picked).count();
-        let values = question.aligned(kept + picks.shared - to, lead).get(1)?.clone();
-        return Some(question.answer([here.clone(), values], [here]));
-    }
-    if !reads {
-        return None;
+        return match picks.kept(lead.dim) {
+            Some(to) => Some(question.answer([here], [cut(to, lead.pieces)])),
+            None => along(question, lead, question.answer([here], [SUM])),
+        };
     }
     let from_end = question.rank(lead.position)? - lead.dim;
     let to = picks.at + picks.shared - from_end;
@@ -142,31 +140,16 @@ fn picks(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     Some(question.answer(needs, [cut(to, lead.pieces)]))
 }
 
-/// One index along the cut dimension: what each member holds of it is looked up there.
-pub(super) fn index(question: &Question<'_>) -> Option<Program> {
-    let picks = Picks::new(question, 1)?;
-    let dim = picks.picked.iter().position(|&picked| picked)?;
-    let single = picks.picked.iter().filter(|&&picked| picked).count() == 1;
-    if !single || !is_cut(question, 0, &[dim]) {
-        return None;
-    }
-    let size = *question.meta(0)?.dims.get(dim)?;
-    let places = question.meta(dim + 1)?;
-    let mut program = Program::default();
-    let given = Source::Operand(dim + 1);
-    // An index counts from the back where it is negative.
-    let number = |value| Source::Scalar(Scalar::Int(value));
-    let given = program.push(Op::Cast, [given], [Attr::Dtype(Dtype::I64)]);
-    let later = program.pair(Op::Add, given, number(size));
-    let negative = program.pair(Op::Lt, given, number(0));
-    let place = program.push(Op::Where, [negative, later, given], []);
-    let line = Attr::Ints(Dims::new(&[places.elements()])?);
-    let place = program.push(Op::Reshape, [place], [line]);
-    let along = [Attr::Int(i64::try_from(dim).ok()?), Attr::Absent, Attr::Absent];
-    let found = program.push(Op::IndexSelect, [Source::Operand(0), place], along);
-    let shape = Attr::Ints(question.outputs.first()?.dims);
-    let result = program.push(Op::Reshape, [found], [shape]);
-    Some(program.yields([result]))
+/// As [`masked`], along a dimension that has an index among others.
+pub(super) fn along(
+    question: &Question<'_>,
+    lead: Lead<'_>,
+    strategy: Strategy,
+) -> Option<Strategy> {
+    let attr = question.op.info().attr_index("along")?;
+    let mut strategy = masked(question, lead, strategy)?;
+    strategy.locals.push(Local::Value { attr, value: i64::try_from(lead.dim).ok()? });
+    Some(strategy)
 }
 
 /// Each member looks up what it holds; what it does not hold counts as zero there, so that the sum is the whole.

@@ -1,6 +1,7 @@
 //! Operators that go through a cut dimension in order: each member through its piece, then all through what is left.
 
-use super::rewrite::{Program, Source, is_half, list};
+use super::program::{Program, Source};
+use super::rewrite::{is_half, list};
 use super::{Question, cut};
 use crate::placement::{Pieces, Placement};
 use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};

@@ -73,6 +73,9 @@ fn mirrored(question: &Question<'_>, lead: Lead<'_>) -> Strategy {
 /// The dimensions that stay come first, the diagonal is the last one.
 fn diagonal(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Strategy> {
     let (one, other) = (question.dim("dim1", rank)?, question.dim("dim2", rank)?);
+    if lead.position == 0 && (lead.dim == one || lead.dim == other) {
+        return edges::along_diagonal(question, lead, (one, other));
+    }
     let mut stays = (0..rank).filter(|&dim| dim != one && dim != other);
     let (from, to) = if lead.position == 0 {
         (lead.dim, stays.position(|dim| dim == lead.dim)?)
@@ -89,6 +92,9 @@ fn diagonal(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Stra
 
 /// Moving elements about is linear, and does not fold.
 pub(super) fn partial(question: &Question<'_>, fold: Fold) -> Option<Strategy> {
+    if matches!(fold, Fold::Max | Fold::Min) {
+        return Some(question.extremes(fold, |_| true));
+    }
     let all = question.args.iter().all(|arg| *arg.placement == Placement::Partial(fold));
     // What a pad fills in is folded once a member.
     let zeros = fold == Fold::Sum && *question.attr("value") == Attr::Float(0.0);

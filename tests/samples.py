@@ -451,6 +451,7 @@ def _indexings() -> dict[str, list[Sample]]:
             Sample((x, [rows, indexes(3, below=5, seed=1)])),
             Sample((x, [mask])),
             Sample((given(2, 4, 5), [indexes(2, below=2), None, indexes(2, below=5)])),
+            Sample((given(2, 4, 5), [indexes(9, below=2), None, indexes(9, below=9)]), (2, 3, 9)),
         ],
         "index_put": [
             Sample((one, given(3, 5, dtype=d, seed=1), [exact([2, 0, 3], "int64")]), (False,))
@@ -460,6 +461,7 @@ def _indexings() -> dict[str, list[Sample]]:
             Sample((x, given(3, 5, seed=1), [exact([2, 0, 2], "int64")]), (True,)),
             Sample((x, given(seed=1), [mask]), (False,)),
             Sample((x, given(4, seed=1), [None, exact(1, "int64")]), (False,)),
+            Sample((x, given(9, 5, seed=1), [indexes(9, below=9)]), (True, 0, 3, 9)),
         ],
         "tril": [Sample((one,), (k,)) for one in (x, half) for k in (0, -1, 2)],
         "triu": [Sample((one,), (k,)) for one in (x, half) for k in (0, -1, 2)],

@@ -332,3 +332,21 @@ def test_of_several_steps_what_needs_a_failed_operand_fails_and_names_it():
     whole = gt.tensor(VALUES)
     gt.nn.functional.layer_norm(whole.requires_grad_(), (7,), weight.detach()).sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), whole.grad.numpy(), atol=1e-12)
+
+
+def test_an_update_stays_where_its_parameter_lies():
+    pair = gt.DeviceMesh(2, ranks=[2, 3])
+    for optimizer in (gt.optim.SGD, gt.optim.AdamW):
+        w = gt.nn.Parameter(gt.distribute(gt.ones(6, 4), Layout(pair, (6, 4), 0)))
+        w.grad = gt.distribute(gt.ones(6, 4), Layout(MESH, (6, 4), 1))
+        optimizer([w], lr=0.5).step()
+        assert repr(w.layout) == "shard(0)@[2,3]"
+        np.testing.assert_allclose(w.detach().numpy(), np.full((6, 4), 0.5), atol=0.01)
+
+
+def test_a_single_element_lies_where_the_others_do():
+    pair = gt.DeviceMesh(2, ranks=[2, 3])
+    x = gt.distribute(gt.ones(6, 4), Layout(pair, (6, 4), 0))
+    scale = gt.distribute(gt.tensor(3.0))
+    assert repr((x * scale).layout) == repr((scale * x).layout) == "shard(0)@[2,3]"
+    assert (x * scale + scale).sum().item() == 144

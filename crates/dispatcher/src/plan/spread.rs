@@ -11,7 +11,7 @@ use crate::{Dispatcher, planted};
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
 use gt_protocol::rules::RuleError;
 use gt_protocol::rules::spread::{Program, Question, SpreadArg, Strategy, made, rewrite};
-use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, Scalar};
+use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand, Scalar};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -102,21 +102,29 @@ impl Dispatcher {
     }
 
     /// The mesh of the instruction's operands: the largest (the first of that size).
+    ///
+    /// A single element lies where the others do, if there are others. An update stays on the workers over which its
+    /// parameter has been laid out, wherever the gradient comes from.
     pub(super) fn common_mesh(
         &self,
         session: SessionId,
         instruction: &Instruction<'_>,
     ) -> Option<Mesh> {
         let state = self.sessions.get(&session)?;
-        let mut chosen: Option<&Mesh> = None;
+        let updates = instruction.op.info().family == Family::Update;
+        let mut chosen: Option<(bool, &Mesh)> = None;
         for id in instruction.values() {
             let Some(value) = id.as_slot().and_then(|slot| state.value(slot)) else { continue };
             let mesh = value.shards.layout.mesh();
-            if chosen.is_none_or(|other| mesh.len() > other.len()) {
-                chosen = Some(mesh);
+            if updates && chosen.is_none() && mesh.len() > 1 {
+                return Some(mesh.clone());
+            }
+            let many = value.meta.elements() > 1;
+            if chosen.is_none_or(|(most, other)| (many, mesh.len()) > (most, other.len())) {
+                chosen = Some((many, mesh));
             }
         }
-        chosen.cloned()
+        chosen.map(|(_, mesh)| mesh.clone())
     }
 }
 

@@ -2,7 +2,8 @@
 
 The workers stay on TCP (`--tcp`), as workers of several hosts do; Gloo's processes use the same
 loopback. GT's figure is what a sum of pieces takes less what the pieces alone take: each round
-measures both and Gloo, one after the other.
+measures both and Gloo, one after the other. With `--groups` GT's workers meet in Gloo's groups too,
+for information: the figures then show what GT adds to Gloo.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ SIZES = [1_000, 16_000, 64_000, 256_000, 1_000_000, 4_000_000, 16_000_000, 64_00
 HEAD = ["all_reduce over TCP", "bytes", "GT, µs", "Gloo, µs", "ratio"]
 
 
+GROUPS = ["--process-groups", "gloo", "--trusted-network", "127.0.0.0/8"]
+
+
 @contextmanager
-def both(count: int) -> Iterator[collectives.Gloo]:
+def both(count: int, words: list[str]) -> Iterator[collectives.Gloo]:
     """GT's session over `count` workers, and as many processes of Gloo."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        gt.connect(stack.enter_context(cluster(count, "--tcp")))
+        gt.connect(stack.enter_context(cluster(count, "--tcp", *words)))
         stack.callback(gt.disconnect)
         while gt.debug.stats()["workers"] < count:
             time.sleep(0.05)
@@ -74,10 +78,13 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     arguments.add_argument("--markdown", action="store_true", help="write the table to RESULTS.md")
+    arguments.add_argument("--groups", action="store_true", help="workers meet in Gloo's groups")
     given = arguments.parse_args()
+    if given.groups and given.markdown:
+        arguments.error("what is written are the figures of GT's own way")
     lines = []
     before = load()
-    with two_cores(), both(2) as gloo:
+    with two_cores(), both(2, GROUPS if given.groups else []) as gloo:
         for size in given.sizes:
             lines.append(compare(gloo, size, given.rounds))
             print("  ".join(cell.ljust(14) for cell in lines[-1]), flush=True)

@@ -51,10 +51,10 @@ class Cluster:
         self._log.seek(0)
         return self._log.read()
 
-    def wait_for_workers(self, user: str | None = None) -> None:
+    def wait_for_workers(self, user: str | None = None, seconds: float = WAIT_SECONDS) -> None:
         """Return when all have joined; with tokens the log calls them by their user."""
         names = [f"worker {one.pid}" for one in self.workers] if user is None else [user]
-        until(lambda: all(f'("{name}") is connected' in self.log for name in names))
+        until(lambda: all(f'("{name}") is connected' in self.log for name in names), seconds)
 
     def kill_worker(self, index: int) -> None:
         """End the worker of that index as `kill -9` does."""
@@ -109,6 +109,12 @@ class Cluster:
         self._log.close()
 
 
+def in_groups(worker: "subprocess.Popen[bytes]") -> bool:
+    """Whether a worker has a thread that Gloo made for a process group."""
+    tasks = Path(f"/proc/{worker.pid}/task").glob("*/comm")
+    return any(task.read_text().startswith("pt_gloo_runloop") for task in tasks)
+
+
 def first_line(client: "subprocess.Popen[str]") -> str:
     """Waits for what a client program prints first."""
     line = client.stdout.readline()
@@ -116,8 +122,8 @@ def first_line(client: "subprocess.Popen[str]") -> str:
     return line
 
 
-def result(client: "subprocess.Popen[str]") -> str:
+def result(client: "subprocess.Popen[str]", seconds: float = WAIT_SECONDS) -> str:
     """What a client program has printed when it has ended well."""
-    printed, errors = client.communicate(timeout=WAIT_SECONDS)
+    printed, errors = client.communicate(timeout=seconds)
     assert client.returncode == 0, errors
     return printed

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import torch
 
+from gt import config
 from gt.worker import torch_collectives
-from gt.worker.torch_groups import Call, Gloo, GroupError, Groups
+from gt.worker.torch_groups import Call, Gloo, GroupError, Groups, Nccl
 
 
 def value(told):
@@ -29,25 +30,27 @@ def value(told):
 
 def told(tensor):
     name = str(tensor.dtype).removeprefix("torch.")
-    data = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    data = tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
     return [name, list(tensor.shape), data.hex()]
 
 
 class Member:
-    def __init__(self):
-        self.groups = Groups(Gloo("127.0.0.1"))
+    def __init__(self, library):
+        self.device = torch.device("cuda", 0) if library == "nccl" else torch.device("cpu")
+        engine = Nccl(self.device) if library == "nccl" else Gloo("127.0.0.1")
+        self.groups = Groups(engine)
         self.calls: dict[int, tuple[Call, torch.Tensor | None]] = {}
 
     def prepare(self, call, members, place, op, arguments, operand=None, result=None):
-        operand = operand and value(operand)
+        operand = operand and value(operand).to(self.device)
         if result == "operand":
             result = operand
         elif result is not None:
             dtype, shape = result
-            result = torch.empty(shape, dtype=getattr(torch, dtype))
-        prepare = getattr(torch_collectives, op)
-        arguments = {"operand": operand, "result": result, **arguments}
-        made = self.groups.prepare(tuple(members), place, prepare, arguments)
+            result = torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
+        given = {"operand": operand, "result": result, **arguments}
+        prepared = getattr(torch_collectives, op)(**given)
+        made = self.groups.prepare(tuple(members), place, prepared)
         self.calls[call] = made, result
         return {"offer": made.offer.hex()}
 
@@ -81,7 +84,8 @@ class Member:
 
 
 def main():
-    member = Member()
+    config.settle_nccl("lo")
+    member = Member(sys.argv[1])
     torch.set_num_threads(1)
     with torch.inference_mode():
         for line in sys.stdin:

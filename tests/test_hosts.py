@@ -1,6 +1,7 @@
 """Workers that share no memory with each other, as workers of several hosts do."""
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -11,13 +12,14 @@ from pathlib import Path
 import classifier
 import numpy as np
 import pytest
-from cluster import Cluster, result
+from cluster import TESTS, Cluster, in_groups, result
 
 import gt
 
 torch = pytest.importorskip("torch")
 
 STEPS = 5
+HOSTS_SECONDS = 50.0  # workers of torch have to start meanwhile
 
 
 @pytest.fixture(params=["TCP only", "TCP and slabs"])
@@ -93,40 +95,91 @@ def two_networks() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
-def test_two_hosts_with_a_cable_between_them(two_networks: tuple[str, str], tmp_path: Path) -> None:
-    tokens = tmp_path / "tokens"
-    tokens.write_text("alice open-sesame-0123456789\n")
-    tokens.chmod(0o600)
-    here, there = (["ip", "netns", "exec", name, sys.executable] for name in two_networks)
-    environment = os.environ | {"GT_TOKEN": "open-sesame-0123456789"}
-    host = ["--host", "10.213.0.1", "-p"]
-    command = [*here, "-m", "gt.server", *host, "0", "--token-file", str(tokens)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True)]
-    try:
-        port = processes[0].stdout.readline().rsplit(":", 1)[1].strip()
-        worker = ["-m", "gt.worker", *host, port, "--backend", "numpy", "--threads", "1"]
-        processes += [
-            subprocess.Popen([*namespace, *worker], env=environment)
-            for namespace in (here, here, there)
+class TwoHosts:
+    """A dispatcher and two workers on one host, one more worker and a client on the other.
+
+    Args:
+        networks: the namespaces.
+        folder: for the file of tokens.
+        worker: more words for a worker's command.
+    """
+
+    def __init__(self, networks: tuple[str, str], folder: Path, *worker: str) -> None:
+        tokens = folder / "tokens"
+        tokens.write_text("alice open-sesame-0123456789\n")
+        tokens.chmod(0o600)
+        here, self.there = (["ip", "netns", "exec", name, sys.executable] for name in networks)
+        self.environment = os.environ | {
+            "GT_TOKEN": "open-sesame-0123456789",
+            "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
+        }
+        host = ["--host", "10.213.0.1", "-p"]
+        command = [*here, "-m", "gt.server", *host, "0", "--token-file", str(tokens)]
+        self.processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True)]
+        port = self.processes[0].stdout.readline().rsplit(":", 1)[1].strip()
+        self.address = f"10.213.0.1:{port}"
+        command = ["-m", "gt.worker", *host, port, "--threads", "1", *worker]
+        self.workers = [
+            subprocess.Popen([*namespace, *command], env=self.environment)
+            for namespace in (here, here, self.there)
         ]
-        code = f"""
-import gt
-gt.connect('10.213.0.1:{port}')
-while len(gt.debug.get_worker_stats()) < 3: pass
-x = gt.distribute(gt.arange(300_000), dim=0)
-print(len(gt.debug.get_worker_stats()), (x + 1).sum().item(), (x * 2).tolist()[-1])
-"""
+        self.processes += self.workers
+
+    def run(self, code: str) -> str:
+        """What a client prints that begins when all workers are there."""
+        begin = f"import gt\ngt.connect('{self.address}')\n"
+        begin += "while len(gt.debug.get_worker_stats()) < 3: pass\n"
         client = subprocess.Popen(
-            [*there, "-c", code],
-            env=environment,
+            [*self.there, "-c", begin + code],
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        processes.append(client)
-        assert result(client) == "3 45000150000 599998\n"
-    finally:
-        for process in processes:
+        self.processes.append(client)
+        return result(client, HOSTS_SECONDS)
+
+    def __enter__(self) -> "TwoHosts":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
             process.terminate()
-        for process in processes:
+        for process in self.processes:
             process.communicate(timeout=20)
+
+
+def test_two_hosts_with_a_cable_between_them(two_networks: tuple[str, str], tmp_path: Path) -> None:
+    code = """
+x = gt.distribute(gt.arange(300_000), dim=0)
+print((x + 1).sum().item(), (x * 2).tolist()[-1])
+"""
+    with TwoHosts(two_networks, tmp_path, "--backend", "numpy") as hosts:
+        assert hosts.run(code) == "45000150000 599998\n"
+
+
+def test_two_hosts_meet_in_process_groups(two_networks: tuple[str, str], tmp_path: Path) -> None:
+    words = ["--process-groups", "gloo", "--trusted-network", "10.213.0.0/24"]
+    code = """
+import classifier
+import numpy as np
+print(classifier.losses(gt, 3, 5, spread=True))
+array = classifier.numbers(1, 60, 40)
+cut = gt.distribute(gt.tensor(array), dim=0)
+np.testing.assert_allclose((cut.T @ cut).numpy(), array.T @ array, rtol=1e-9)
+np.testing.assert_array_equal(gt.distribute(cut, dim=1).numpy(), array)
+numbers = gt.distribute(gt.tensor([3, 2, 1, 0, 4, 5]), dim=0)
+try:
+    (60 // numbers).sum().item()
+except gt.Error as error:
+    assert "zero" in str(error).lower(), error
+else:
+    raise AssertionError("60 // 0 is a number")
+print((numbers * 2).sum().item())
+"""
+    with TwoHosts(two_networks, tmp_path, "--backend", "pytorch", *words) as hosts:
+        losses, doubled = hosts.run(code).splitlines()
+        assert json.loads(losses) == pytest.approx(classifier.losses(torch, 3, 5), rel=1e-6)
+        assert doubled == "30"
+        for worker in hosts.workers:
+            assert in_groups(worker), "the collectives went by bytes"

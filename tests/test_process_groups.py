@@ -1,16 +1,15 @@
 """Process groups of torch.distributed as workers of several hosts use them: processes, Gloo."""
 
-import json
 import math
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from group_cluster import Cluster, tensor, told  # noqa: E402
+
 MEMBERS = 3
 FOLDS = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
 DTYPES = [
@@ -25,87 +24,6 @@ DTYPES = [
     "float32",
     "float64",
 ]
-MEMBER = Path(__file__).with_name("group_member.py")
-
-
-class Failed(Exception):
-    """What a member says in the place of an answer."""
-
-
-class Member:
-    def __init__(self):
-        self.process = subprocess.Popen(
-            [sys.executable, str(MEMBER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def tell(self, do, **command):
-        self.process.stdin.write(json.dumps({"do": do, **command}) + "\n")
-        self.process.stdin.flush()
-
-    def answer(self):
-        answer = json.loads(self.process.stdout.readline())
-        if "error" in answer:
-            raise Failed(answer["error"])
-        return answer
-
-    def ask(self, do, **command):
-        self.tell(do, **command)
-        return self.answer()
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        try:
-            self.process.wait(timeout=20)
-        finally:
-            self.process.kill()
-
-
-class Cluster:
-    """Members by index; this process carries their offers."""
-
-    def __init__(self, count):
-        self.members = [Member() for _ in range(count)]
-        self.calls = 0
-
-    def prepare(self, group, op, parts, skip=()):
-        """Every member's part of a call, in the group's order; returns the call and the offers."""
-        self.calls += 1
-        offers = []
-        for place, worker in enumerate(group):
-            if place not in skip:
-                part = {"members": group, "place": place, "op": op, **parts[place]}
-                answer = self.members[worker].ask("prepare", call=self.calls, **part)
-                offers.append(answer["offer"])
-        return self.calls, offers
-
-    def begin(self, group, call, offers):
-        for worker in group:
-            assert self.members[worker].ask("begin", call=call, offers=offers)["begun"]
-
-    def finish(self, group, call):
-        for worker in group:
-            self.members[worker].tell("finish", call=call)
-        return [self.members[worker].answer()["result"] for worker in group]
-
-    def run(self, group, op, parts):
-        call, offers = self.prepare(group, op, parts)
-        self.begin(group, call, offers)
-        return [result and tensor(result) for result in self.finish(group, call)]
-
-    def failures(self, group, call):
-        for worker in group:
-            self.members[worker].tell("finish", call=call)
-        texts = []
-        for worker in group:
-            with pytest.raises(Failed) as failed:
-                self.members[worker].answer()
-            texts.append(str(failed.value))
-        return texts
-
-    def end(self):
-        for member in self.members:
-            member.end()
 
 
 @pytest.fixture(scope="module")
@@ -120,21 +38,6 @@ def cluster() -> Iterator[Cluster]:
     cluster = Cluster(MEMBERS)
     yield cluster
     cluster.end()
-
-
-def tensor(told):
-    dtype, shape, text = told
-    data = torch.frombuffer(bytearray.fromhex(text) or bytearray(1), dtype=torch.uint8)
-    return data[: len(text) // 2].view(getattr(torch, dtype)).view(shape)
-
-
-def told(value):
-    data = value.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-    return [name(value), list(value.shape), data.hex()]
-
-
-def name(value):
-    return str(value.dtype).removeprefix("torch.")
 
 
 def values(seed, dtype, *shape, count=MEMBERS):

@@ -5,12 +5,16 @@ laid out by their path, scopes.py is what holds at a place of the program. Nothi
 """
 
 from gt.config.environment import (
+    PROCESS_GROUPS,
     SessionOptions,
     backend,
     flag,
     gpu_count,
+    process_groups,
     session_options,
+    settle_nccl,
     token,
+    trusted_networks,
     whole_number,
     with_settings,
 )
@@ -18,6 +22,7 @@ from gt.config.layout import ShardConfig, SignalConfig
 from gt.config.scopes import get_config, load_config, register_config
 
 __all__ = [
+    "PROCESS_GROUPS",
     "SessionOptions",
     "ShardConfig",
     "SignalConfig",
@@ -26,9 +31,12 @@ __all__ = [
     "get_config",
     "gpu_count",
     "load_config",
+    "process_groups",
     "register_config",
     "session_options",
+    "settle_nccl",
     "token",
+    "trusted_networks",
     "whole_number",
     "with_settings",
 ]

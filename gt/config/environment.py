@@ -8,6 +8,17 @@ import pathlib
 import sys
 from dataclasses import dataclass
 
+PROCESS_GROUPS = ("auto", "off", "gloo", "nccl")
+NCCL_SETTINGS = {
+    "NCCL_ALGO": "Ring",
+    "NCCL_PROTO": "Simple",
+    # Calls of several groups run on a GPU in the order in which they were made.
+    "NCCL_LAUNCH_ORDER_IMPLICIT": "1",
+    # By default a failed call would end the process, and a monitor ask the store for ever.
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+}
 BACKENDS = {"pytorch": "pytorch", "torch": "pytorch", "numpy": "numpy", "": "auto"}
 
 
@@ -88,6 +99,33 @@ def with_settings(**settings: str) -> dict[str, str]:
 def token() -> str | None:
     """The token that a dispatcher off this host asks for."""
     return os.environ.get("GT_TOKEN") or None
+
+
+def process_groups() -> str:
+    """What GT_PROCESS_GROUPS says: `auto` (the default), `off`, `gloo` or `nccl`."""
+    word = os.environ.get("GT_PROCESS_GROUPS", "").lower() or "auto"
+    if word not in PROCESS_GROUPS:
+        raise ValueError(f"GT_PROCESS_GROUPS={word}: expected one of {', '.join(PROCESS_GROUPS)}")
+    return word
+
+
+def trusted_networks() -> list[str]:
+    """The networks in GT_TRUSTED_NETWORKS, as `10.0.0.0/8,192.168.7.0/24`."""
+    words = os.environ.get("GT_TRUSTED_NETWORKS", "").split(",")
+    return [word.strip() for word in words if word.strip()]
+
+
+def settle_nccl(interface: str) -> None:
+    """One algorithm, so that sums have the same bits in each run; errors are ours to handle.
+
+    What the user has set stays.
+
+    Args:
+        interface: the network interface by which members meet.
+    """
+    for name, value in NCCL_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
 
 
 def layout_file() -> str | None:

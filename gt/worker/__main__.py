@@ -24,6 +24,19 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--tcp", action="store_true", help="stay on TCP even on the dispatcher's host"
     )
+    parser.add_argument(
+        "--process-groups",
+        choices=config.PROCESS_GROUPS,
+        help="how collectives between hosts go: by torch.distributed's groups over gloo (CPU) or"
+        " nccl (GPU), or by GT's own links (default: GT_PROCESS_GROUPS, else nccl on a GPU)",
+    )
+    parser.add_argument(
+        "--trusted-network",
+        action="append",
+        metavar="ADDRESS/BITS",
+        help="where process groups may connect, which ask for no secret; may be repeated"
+        " (default: GT_TRUSTED_NETWORKS, else nowhere)",
+    )
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     ways = [arguments.port, arguments.unix, arguments.control_fd]
@@ -46,6 +59,8 @@ def main() -> int:
             port=arguments.port,
             unix=arguments.unix,
             rings=not arguments.tcp,
+            process_groups=arguments.process_groups or config.process_groups(),
+            trusted_networks=arguments.trusted_network or config.trusted_networks(),
         )
     )
 

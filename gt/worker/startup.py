@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import importlib.util
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from gt._core import run_on_descriptors, run_on_socket
 from gt.worker import warned
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, device
 
     from gt.worker.backend import Backend
     from gt.worker.reference_values import Array
@@ -42,6 +44,8 @@ class Start:
     port: int | None
     unix: str | None
     rings: bool = True
+    process_groups: str = "auto"
+    trusted_networks: Sequence[str] = ()
 
 
 def choose(name: str) -> Backend[Tensor] | Backend[Array]:
@@ -68,7 +72,9 @@ def run(start: Start) -> int:
     backend = choose(start.backend)
     if start.threads is not None:
         backend.set_threads(start.threads)
-    with backend.guard():
+    with backend.guard(), contextlib.ExitStack() as ends:
+        if start.process_groups != "off":
+            backend = _with_groups(backend, start, ends)
         if start.control_fd is not None:
             run_on_descriptors(start.control_fd, backend)
         else:
@@ -82,6 +88,32 @@ def run(start: Start) -> int:
                 backend=backend,
             )
     return 0
+
+
+def _with_groups(
+    backend: Backend[Tensor] | Backend[Array], start: Start, ends: contextlib.ExitStack
+) -> Backend[Tensor] | Backend[Array]:
+    """The backend, with process groups as one more way of collectives where they are wanted."""
+    if start.process_groups == "auto" and (not start.trusted_networks or start.port is None):
+        return backend
+    if backend.name == "numpy":
+        raise SystemExit("gt.worker: process groups need PyTorch's backend")
+    from gt.worker import group_way
+
+    backend = cast("Backend[Tensor]", backend)
+    address = None if start.port is None else group_way.own_address(start.host, start.port)
+    try:
+        groups = group_way.GroupWay(
+            start.process_groups, start.trusted_networks, address, _device(backend)
+        )
+    except ValueError as error:
+        raise SystemExit(f"gt.worker: {error}") from None
+    ends.callback(groups.close)
+    return dataclasses.replace(backend, ways={**backend.ways, **groups.ways()})
+
+
+def _device(backend: Backend[Tensor]) -> device:
+    return backend.allocate((), backend.dtypes[0]).device
 
 
 def _keep_memory() -> None:

@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from hashlib import blake2b
 from typing import Protocol
@@ -32,6 +32,8 @@ CONNECT_SECONDS = 60
 CALL_SECONDS = 300
 # Of our own part: binding a socket, or asking for an id. Seconds only where a GPU wakes up.
 OFFER_SECONDS = 60
+# A member that ends takes its connections with it; that it is gone is said a moment later.
+GRACE_SECONDS = 2.0
 # At the end: what closes at once does so within this, and the process ends what does not.
 CLOSE_SECONDS = 2.0
 # At the head of an offer: of whom we have heard, then which of our meetings this is.
@@ -44,7 +46,7 @@ HEAD_BYTES = DIGEST_BYTES + NONCE_BYTES
 GROUPS_MAX = 64
 
 
-class GroupError(RuntimeError):
+class GroupError(ConnectionError):
     """A group that cannot be used any more: a member is gone, or the network between them."""
 
 
@@ -233,6 +235,11 @@ class _Meeting:
             self._changed()
 
     @property
+    def has_heard(self) -> bool:
+        """Whether all members have been heard once."""
+        return self._heard != bytes(DIGEST_BYTES)
+
+    @property
     def is_connecting(self) -> bool:
         return self.group is None and self.error is None
 
@@ -286,6 +293,8 @@ class Call:
         self._has_begun = False
         self._works: list[Work] | None = None
         self._deadline = 0.0
+        # What the library has met.
+        self._broken: GroupError | None = None
         self._error: GroupError | None = None
 
     def begin(self, offers: Sequence[bytes]) -> bool:
@@ -300,13 +309,19 @@ class Call:
         self._has_begun = self.meeting.hear(offers)
         if self._has_begun:
             self._groups.advance()
-        else:
+        elif self.meeting.has_heard:
             self._groups.end(self, GroupError("a member has begun anew"))
+        else:
+            # What we have said is as good the next time, and we may have said it again already.
+            self._groups.cancel(self)
         return self._has_begun
 
     def cancel(self) -> None:
-        """Nobody makes this call."""
-        self._groups.cancel(self)
+        """Nobody makes this call, or it is over."""
+        if self.error is None:
+            self._groups.cancel(self)
+        else:
+            self._groups.end(self, self.error)
 
     def is_over(self) -> bool:
         """Whether the result is there, or never will be."""
@@ -314,11 +329,25 @@ class Call:
             return True
         if self._works is None:
             return False
-        if all(work.is_completed() for work in self._works):
-            return True
-        if time.monotonic() > self._deadline:
+        late = time.monotonic() > self._deadline
+        if self._broken is not None:
+            # Who is gone says more than what the library met.
+            self._error = self._broken if late else None
+        elif late:
             self._error = GroupError(f"no answer within {2 * CALL_SECONDS} s")
+        elif all(work.is_completed() for work in self._works):
+            return self._is_well(self._works)
         return self._error is not None
+
+    def _is_well(self, works: list[Work]) -> bool:
+        try:
+            for work in works:
+                work.wait(timedelta(seconds=CALL_SECONDS))
+        except RuntimeError as error:
+            self._broken = self._met(error)
+            self._deadline = time.monotonic() + GRACE_SECONDS
+            return False
+        return True
 
     def land(self) -> None:
         """Puts into the result what has come; the call is over.
@@ -326,14 +355,8 @@ class Call:
         Raises:
             GroupError: It has failed, and its group with it.
         """
+        assert self.is_over(), "a result that has not come"
         error = self.error
-        try:
-            for work in self._works or ():
-                if error is None:
-                    work.wait(timedelta(seconds=CALL_SECONDS))
-        except RuntimeError as failed:
-            # What the plan knows of says more than what the library met.
-            error = self.meeting.error or GroupError(_reason(failed))
         if error is not None:
             self._groups.end(self, error)
             raise error
@@ -353,9 +376,14 @@ class Call:
             return
         self._deadline = time.monotonic() + 2 * CALL_SECONDS
         try:
-            self._works = self._prepared.launch(self.meeting.group)
+            # As in the machine's thread, whose tensors these are.
+            with torch.inference_mode():
+                self._works = self._prepared.launch(self.meeting.group)
         except RuntimeError as error:
-            self._error = GroupError(_reason(error))
+            self._error = self._met(error)
+
+    def _met(self, error: RuntimeError) -> GroupError:
+        return GroupError(f"workers {list(self.meeting.members)} together: {_reason(error)}")
 
 
 class Groups:
@@ -378,21 +406,18 @@ class Groups:
         self,
         members: tuple[int, ...],
         place: int,
-        prepare: Callable[..., Prepared],
-        arguments: Mapping[str, object],
+        prepared: Prepared,
     ) -> Call:
         """Our part in a collective, up to what the others must hear of it.
 
         Args:
             members: Workers, in the group's order.
             place: Ours among them.
-            prepare: One of torch_collectives.
-            arguments: Its arguments.
+            prepared: What is to be called.
 
         Raises:
             GroupError: There is no such group, here.
         """
-        prepared = prepare(**arguments)
         meeting = self._meetings.get(members)
         if meeting is None or meeting.error is not None:
             if len(self._meetings) >= GROUPS_MAX:

@@ -52,6 +52,20 @@ class Joint(Protocol[Landed_co]):
         """
 
 
+class PolledJoint(Joint[Landed_co], Protocol[Landed_co]):
+    """Our part by a process group, whose work is asked again and again whether it is over."""
+
+    def is_over(self) -> bool:
+        """Whether the result can be had, or never will be; `land` raises then."""
+
+    def lose(self, member: int) -> None:
+        """That member is gone.
+
+        Args:
+            member: the worker's index.
+        """
+
+
 # (operator, attributes, tag, members in the group's order, our place among them, operand, result)
 # -> our part and our first word, or None where it cannot be: then all go by bytes.
 Offer = Callable[

@@ -17,6 +17,8 @@ pub(crate) struct Worker {
     pub session: Option<SessionId>,
     /// What it has said of its ways, in the order of the choice of a collective's `way`.
     ways: [Box<str>; 2],
+    /// It shares memory with no other worker.
+    is_far: bool,
 }
 
 impl Worker {
@@ -52,6 +54,7 @@ impl Dispatcher {
     pub(crate) fn worker_ways(&mut self, index: WorkerIndex, ways: Ways<'_>) {
         if let Some(worker) = self.worker_mut(index) {
             worker.ways = [ways.device.into(), ways.group.into()];
+            worker.is_far = ways.is_far;
         }
     }
 
@@ -62,7 +65,15 @@ impl Dispatcher {
             let worker = self.workers.get(usize::try_from(index).ok()?)?;
             worker.ways.get(way).filter(|text| !text.is_empty())
         };
-        for (way, choice) in (0..2).zip(0..) {
+        let is_far = |&index: &WorkerIndex| {
+            usize::try_from(index)
+                .ok()
+                .and_then(|place| self.workers.get(place))
+                .is_some_and(|one| one.is_far)
+        };
+        // Where all share memory, nothing is gained by a process group.
+        let ways = if members.iter().any(is_far) { 2 } else { 1 };
+        for (way, choice) in (0..ways).zip(0..) {
             let mut all = members.iter().map(|&index| said(index, way));
             if let Some(Some(first)) = all.next()
                 && all.all(|other| other == Some(first))

@@ -35,11 +35,11 @@ const PROGRAM: [&str; 4] = [
 
 /// What worker 1 is told, whose neighbours 0 and 2 have said these ways, as it has itself: of values from worker 0, and of a
 /// gather over all three.
-fn told(ways: [[&str; 2]; 3]) -> Vec<String> {
+fn told(ways: [[&str; 2]; 3], far: u32) -> Vec<String> {
     let (mut core, mut told) = (Dispatcher::new(), Told::default());
     for (index, [device, group]) in (0..).zip(ways) {
         core.handle(Event::WorkerJoined { index }, &mut told);
-        let message = Message::Ways(Ways { device, group });
+        let message = Message::Ways(Ways { device, group, is_far: index == far });
         core.handle(Event::FromWorker { index, message }, &mut told);
     }
     let session = core.open_session();
@@ -54,7 +54,7 @@ fn told(ways: [[&str; 2]; 3]) -> Vec<String> {
 #[test]
 fn members_that_say_the_same_go_that_way() {
     let check = |ways, [between_two, between_three]: [&str; 2]| {
-        let told = told(ways);
+        let told = told(ways, 1);
         let of = |op: &str, way: &str| told.contains(&format!("{op} {way}"));
         assert!(of("receive", between_two), "{ways:?}: {told:?}");
         assert!(of("all_gather", between_three), "{ways:?}: {told:?}");
@@ -66,4 +66,7 @@ fn members_that_say_the_same_go_that_way() {
     check([["a", "g"], ["a", "g"], ["b", "g"]], ["device", "group"]);
     check([["a", ""], ["a", ""], ["", ""]], ["device", "bytes"]);
     check([["", "g"], ["", "g"], ["", "h"]], ["group", "bytes"]);
+    let all_near = told([["", "g"], ["", "g"], ["", "g"]], 3);
+    assert!(all_near.contains(&"receive bytes".to_owned()), "{all_near:?}");
+    assert!(all_near.contains(&"all_gather bytes".to_owned()), "{all_near:?}");
 }

@@ -117,6 +117,8 @@ pub struct Ways<'a> {
     pub device: &'a str,
     /// With whom it can be in a process group.
     pub group: &'a str,
+    /// It shares no memory with any other worker, so that a process group has something to gain.
+    pub is_far: bool,
 }
 
 /// Counters of a worker.
@@ -328,7 +330,9 @@ fn append(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> 
         }
         Message::Ways(ways) => {
             append_text(name, ways.device, TEXT_BYTES_MAX, out)?;
-            append_text(name, ways.group, TEXT_BYTES_MAX, out)
+            append_text(name, ways.group, TEXT_BYTES_MAX, out)?;
+            out.push(u32::from(ways.is_far));
+            Ok(())
         }
     }
 }
@@ -425,6 +429,7 @@ fn body<'a>(code: u16, reader: &mut Reader<'a>) -> Result<Message<'a>, WireError
         WAYS => Message::Ways(Ways {
             device: reader.text(TEXT_BYTES_MAX)?,
             group: reader.text(TEXT_BYTES_MAX)?,
+            is_far: reader.bool()?,
         }),
         DESCRIPTION => Message::Description {
             request: reader.u64()?,

@@ -189,6 +189,14 @@ impl Driver<Lent> for SimLane {
     fn wait(&mut self, ticket: u64) -> bool {
         self.lane.wait(ticket)
     }
+
+    fn doze(&mut self, times: u32) {
+        self.lane.doze(times);
+    }
+
+    fn is_gone(&mut self, peer: u32) -> bool {
+        self.lane.is_gone(peer)
+    }
 }
 
 #[derive(Default)]

@@ -165,6 +165,15 @@ pub trait Engine {
         work: Option<&Work>,
     ) -> Result<Turn, Fault>;
 
+    /// Whether the result can be had without waiting for another member, or never will be. Until then the machine looks
+    /// after its other collectives.
+    fn is_over(&mut self, _joint: &mut Self::Joint) -> bool {
+        true
+    }
+
+    /// A member of this collective is gone, and it is not over.
+    fn lose(&mut self, _joint: &mut Self::Joint, _member: u32) {}
+
     /// From now on the result is used: whatever this engine computes afterwards finds it there.
     fn land(
         &mut self,

@@ -105,6 +105,13 @@ pub trait Driver<M> {
     /// Moves jobs on until this one is over, or until any is: what comes of that the machine has to say. False where that needs something from outside which the caller of
     /// [`Machine::run`](crate::Machine::run) has to bring: the instruction is then run again.
     fn wait(&mut self, ticket: u64) -> bool;
+
+    /// Moves jobs on while the machine waits for what the lane does not do, or sleeps a little where nothing can be moved;
+    /// so many `times` already without a change.
+    fn doze(&mut self, times: u32);
+
+    /// Whether a worker is known to be gone.
+    fn is_gone(&mut self, peer: u32) -> bool;
 }
 
 /// Jobs that are under way, and what is left to do of those that have failed.
@@ -361,5 +368,13 @@ impl<P: Peers, M: Loan> Driver<M> for Lane<P, M> {
             }
         }
         true
+    }
+
+    fn doze(&mut self, _times: u32) {
+        self.pass_over_all();
+    }
+
+    fn is_gone(&mut self, peer: u32) -> bool {
+        self.peers.is_gone(peer)
     }
 }

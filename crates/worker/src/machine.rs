@@ -62,10 +62,10 @@ impl<E: Engine> Machine<E> {
     }
 
     /// Tells the dispatcher which ways collectives may take here besides by bytes, before anything else.
-    pub fn announce(&self, replies: &mut impl Replies) {
+    pub fn announce(&self, is_far: bool, replies: &mut impl Replies) {
         let [device, group] = self.engine.domains().map(message::clip);
         if !device.is_empty() || !group.is_empty() {
-            replies.send(&Message::Ways(Ways { device, group }));
+            replies.send(&Message::Ways(Ways { device, group, is_far }));
         }
     }
 

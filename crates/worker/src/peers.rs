@@ -75,6 +75,12 @@ pub trait Peers {
     /// What is here of a message from `peer`, as of the last [`poll`](Self::poll).
     fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost>;
 
+    /// Whether nothing of a worker is to be expected any more.
+    fn is_gone(&self, peer: u32) -> bool {
+        // No instruction has this tag.
+        self.front(peer, Stream { tag: u64::MAX, hop: 0 }).is_err()
+    }
+
     /// Gives up the first `bytes` of what [`front`](Self::front) showed; a failure as a whole.
     fn release(&mut self, peer: u32, stream: Stream, bytes: usize);
 

@@ -45,7 +45,7 @@ fn every_message<'a>(
         Message::Goodbye { reason },
         Message::Peer(Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason }),
         Message::Description { request, text: reason },
-        Message::Ways(Ways { device: reason, group: "" }),
+        Message::Ways(Ways { device: reason, group: "", is_far: true }),
     ]
 }
 

@@ -11,7 +11,8 @@ use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Family, Instruction, Meta, Op};
 use gt_worker::{Engine, Fault, Input, Meeting, Places, Turn, Values, Work};
 use pyo3::exceptions::{
-    PyIndexError, PyMemoryError, PyNotImplementedError, PyTypeError, PyValueError,
+    PyConnectionError, PyIndexError, PyMemoryError, PyNotImplementedError, PyTypeError,
+    PyValueError,
 };
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -144,6 +145,8 @@ impl PythonEngine {
         let refused = ALLOCATOR_TEXTS.iter().any(|words| text.contains(words));
         let class = if out_of_memory || refused || error.is_instance_of::<PyMemoryError>(py) {
             FailureClass::OutOfMemory
+        } else if error.is_instance_of::<PyConnectionError>(py) {
+            FailureClass::WorkerLost
         } else if error.is_instance_of::<PyIndexError>(py) {
             FailureClass::Index
         } else if error.is_instance_of::<PyTypeError>(py) {
@@ -326,6 +329,18 @@ impl Engine for PythonEngine {
     ) -> Result<Turn, Fault> {
         let py = attached();
         joint.hear(py, words, work).map_err(|error| self.fault(py, &error))
+    }
+
+    fn is_over(&mut self, joint: &mut Joint) -> bool {
+        // What cannot be asked fails where its result is looked for.
+        joint.is_over(attached()).unwrap_or(true)
+    }
+
+    fn lose(&mut self, joint: &mut Joint, member: u32) {
+        let py = attached();
+        if let Err(error) = joint.lose(py, member) {
+            error.write_unraisable(py, None);
+        }
     }
 
     fn land(&mut self, joint: &mut Joint, result: Option<&mut Self::Value>) -> Result<(), Fault> {

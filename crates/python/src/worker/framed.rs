@@ -34,7 +34,7 @@ pub fn serve_frames(
     let mut lane = WorkerLane::new(peers).map_err(connection)?;
     let mut answers = Framed::new(stream.try_clone().map_err(connection)?);
     let mut words: Vec<u32> = Vec::new();
-    machine.announce(&mut answers);
+    machine.announce(true, &mut answers);
     answers.flush();
     loop {
         while !py.detach(|| lane.wait_for(&stream)).map_err(connection)? {

@@ -12,6 +12,7 @@ use gt_transport::{
     Bell, Consumer, Parked, WAIT_MAX, drain_eventfd, eventfd, sleep_on_any, yield_now,
 };
 use gt_worker::{Driver, Ended, Job, Lane, Peers, Refusal};
+use pyo3::Python;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,6 +25,11 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(200);
 /// The same for the other thread, whose polling takes time from those that compute.
 const THREAD_SPIN: Duration = Duration::from_micros(20);
+/// Looks at a process group's work in a row before the machine's thread sleeps between them, and how long it sleeps then:
+/// nobody wakes it.
+const DOZES_AWAKE: u32 = 100;
+const DOZE: Duration = Duration::from_micros(200);
+
 /// The machine's side.
 #[derive(Debug)]
 pub struct WorkerLane {
@@ -217,7 +223,25 @@ impl Driver<Lent> for WorkerLane {
 
     fn wait(&mut self, ticket: u64) -> bool {
         let shared = &*self.shared;
-        let mut inside = shared.drive();
+        // Threads that connect a process group need the interpreter, and other members wait for them.
+        Python::attach(|py| py.detach(|| shared.drive_until_over(ticket)));
+        true
+    }
+
+    fn doze(&mut self, times: u32) {
+        let shared = &*self.shared;
+        Python::attach(|py| py.detach(|| shared.drive_once(times)));
+    }
+
+    fn is_gone(&mut self, peer: u32) -> bool {
+        self.shared.inside().lane.is_gone(peer)
+    }
+}
+
+impl Shared {
+    /// Until a job is over, this one or another.
+    fn drive_until_over(&self, ticket: u64) {
+        let mut inside = self.drive();
         let mut words: Vec<Parked> = Vec::new();
         let mut since: Option<Instant> = None;
         while !inside.lane.is_over(ticket) && !inside.lane.has_ended() {
@@ -239,12 +263,27 @@ impl Driver<Lent> for WorkerLane {
                 inside.unpark(Sleeper::Machine);
             }
         }
-        shared.yield_the_drive(inside);
-        true
+        self.yield_the_drive(inside);
     }
-}
 
-impl Shared {
+    /// One step, and a moment's sleep if there was none and has been none for a while.
+    fn drive_once(&self, times: u32) {
+        let mut inside = self.drive();
+        if !inside.lane.pass() && !inside.lane.has_ended() {
+            let mut words: Vec<Parked> = Vec::new();
+            if times < DOZES_AWAKE {
+                yield_now();
+            } else if !inside.lane.pass_over_all()
+                && let Some(limit) = inside.park(Sleeper::Machine, &mut words)
+            {
+                let sleeping: Vec<_> = words.iter().map(Parked::sleeping).collect();
+                sleep_on_any(&sleeping, limit.min(DOZE));
+                inside.unpark(Sleeper::Machine);
+            }
+        }
+        self.yield_the_drive(inside);
+    }
+
     /// For the machine's thread.
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.is_wanted.store(true, Ordering::SeqCst);

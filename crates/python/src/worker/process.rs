@@ -141,7 +141,7 @@ fn serve(
     let Setup { mut words, answers, .. } = setup;
     let mut answers = RingReplies { ring: answers, frame: Vec::new() };
     let mut taken: Vec<u32> = Vec::with_capacity(2 * READ_WORDS_MAX);
-    machine.announce(&mut answers);
+    machine.announce(false, &mut answers);
     loop {
         let wanted = words_wanted(&taken);
         // With a collective under way the wait below polls too.

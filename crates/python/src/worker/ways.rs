@@ -23,6 +23,8 @@ struct Offer {
 pub struct Joint {
     /// The backend's; none where it cannot go this way.
     object: Option<Py<PyAny>>,
+    /// It is asked whether it is over.
+    is_polled: bool,
     pub operand: Option<Py<PyAny>>,
     pub result: Option<Py<PyAny>>,
 }
@@ -57,7 +59,8 @@ impl Ways {
             Way::Device => 0,
             Way::Group => 1,
         };
-        let mut joint = Joint { object: None, operand, result };
+        let mut joint =
+            Joint { object: None, is_polled: meeting.way == Way::Group, operand, result };
         let Some(way) = self.ways.get(place).and_then(Option::as_ref) else {
             return Ok((joint, Vec::new()));
         };
@@ -94,6 +97,19 @@ impl Joint {
             Some((false, word)) => Turn::Say(word),
             Some((true, word)) => Turn::Done(word),
         })
+    }
+
+    /// Whether the result can be had, or never will be; at once where the backend does not say.
+    pub fn is_over(&self, py: Python<'_>) -> PyResult<bool> {
+        match &self.object {
+            Some(object) if self.is_polled => object.bind(py).call_method0("is_over")?.extract(),
+            Some(_) | None => Ok(true),
+        }
+    }
+
+    pub fn lose(&self, py: Python<'_>, member: u32) -> PyResult<()> {
+        let Some(object) = self.object.as_ref().filter(|_| self.is_polled) else { return Ok(()) };
+        object.bind(py).call_method1("lose", (member,)).map(drop)
     }
 
     /// What takes the result's place, if anything does.

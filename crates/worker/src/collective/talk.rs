@@ -88,6 +88,11 @@ impl<J> Talk<J> {
         self.shares_result
     }
 
+    /// The other members, and the engine's part.
+    pub fn others_and_joint(&mut self) -> (&[u32], Option<&mut J>) {
+        (&self.others, self.joint.as_mut())
+    }
+
     pub const fn joint_mut(&mut self) -> Option<&mut J> {
         self.joint.as_mut()
     }

@@ -128,8 +128,23 @@ impl<E: Engine> Machine<E> {
         true
     }
 
+    /// Gives back what talks have lent that nobody waits for any more.
+    fn sweep(&mut self, driver: &mut impl Driver<E::Loan>) {
+        let mut place = 0;
+        while let Some(one) = self.under_way.get(place) {
+            let is_left = one.output.is_none() && !one.is_moving();
+            if is_left && self.is_over(place, driver) {
+                let under_way = self.under_way.remove(place);
+                self.part(under_way);
+            } else {
+                place += 1;
+            }
+        }
+    }
+
     /// Waits until one more job may be under way.
     fn make_room(&mut self, replies: &mut impl Replies, driver: &mut impl Driver<E::Loan>) -> bool {
+        self.sweep(driver);
         let bytes = |all: &[UnderWay<E::Value, E::Joint>]| {
             all.iter().fold(0, |sum: u64, one| sum.saturating_add(one.bytes))
         };
@@ -150,17 +165,25 @@ impl<E: Engine> Machine<E> {
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Loan>,
     ) -> bool {
+        let mut times = 0;
         while let Some(place) = self.under_way.iter().position(|one| one.ticket == ticket) {
             let talk = self.under_way.get(place).and_then(|one| one.talk.as_ref());
-            let (has_result, is_parted) =
-                talk.map_or((false, false), |talk| (talk.has_result(), talk.is_parted()));
-            if is_parted && until == Until::Over {
+            let is_said = talk.is_some_and(|talk| match until {
+                Until::Landed => talk.has_result(),
+                Until::Over => talk.is_parted(),
+            });
+            if is_said && self.is_over(place, driver) {
                 self.land(place, replies);
-                let under_way = self.under_way.remove(place);
-                self.part(under_way);
-            } else if has_result && until == Until::Landed {
-                self.land(place, replies);
+                if until == Until::Over {
+                    let under_way = self.under_way.remove(place);
+                    self.part(under_way);
+                }
                 return true;
+            }
+            if is_said {
+                driver.doze(times);
+                times = times.saturating_add(1);
+                self.catch_up(replies, driver);
             } else {
                 if !driver.wait(ticket) {
                     return false;
@@ -169,6 +192,19 @@ impl<E: Engine> Machine<E> {
             }
         }
         true
+    }
+
+    /// Whether a talk's result can be had, or never will be.
+    fn is_over(&mut self, place: usize, driver: &mut impl Driver<E::Loan>) -> bool {
+        let talk = self.under_way.get_mut(place).and_then(|one| one.talk.as_deref_mut());
+        let Some((others, Some(joint))) = talk.map(Talk::others_and_joint) else { return true };
+        if self.engine.is_over(joint) {
+            return true;
+        }
+        for &member in others.iter().filter(|&&member| driver.is_gone(member)) {
+            self.engine.lose(joint, member);
+        }
+        self.engine.is_over(joint)
     }
 
     /// Puts the result of a talk where it is looked for, unless nobody looks for it any more.

@@ -95,6 +95,8 @@ pub struct Joint {
     lent: Vec<[u64; 2]>,
     pulls: Vec<crate::Pull>,
     begun: Vec<u64>,
+    asked: usize,
+    lost: Option<u32>,
 }
 
 /// What a worker with a device does other than the others.
@@ -103,6 +105,8 @@ pub struct Habit {
     pub device: Option<Device>,
     /// The round after which it fails, counted from 1.
     pub fails_after: Option<usize>,
+    /// Its work is not over before it has been asked so often, or a member is gone.
+    pub over_when_asked: usize,
 }
 
 fn word(numbers: &[u64]) -> Vec<u8> {
@@ -122,7 +126,8 @@ impl Habit {
             word(&[number(&operand), number(&result)])
         });
         let (lent, pulls, begun) = (Vec::new(), Vec::new(), Vec::new());
-        (Joint { operand, result, me, lent, pulls, begun }, words.unwrap_or_default())
+        let (asked, lost) = (0, None);
+        (Joint { operand, result, me, lent, pulls, begun, asked, lost }, words.unwrap_or_default())
     }
 
     pub fn hear(
@@ -153,6 +158,11 @@ impl Habit {
         Ok(Turn::Done(joint.begins(device, Batch { after: Vec::new(), work: tasks })))
     }
 
+    pub const fn is_over(&self, joint: &mut Joint) -> bool {
+        joint.asked += 1;
+        joint.asked > self.over_when_asked || joint.lost.is_some()
+    }
+
     pub fn land(&self, joint: &Joint) {
         let device = self.device.as_ref().unwrap();
         joint.begun.iter().for_each(|&begun| device.run(begun));
@@ -170,6 +180,15 @@ impl Habit {
 }
 
 impl Joint {
+    pub const fn lose(&mut self, member: u32) {
+        self.lost = Some(member);
+    }
+
+    /// The member without whom it never will be over.
+    pub const fn lost(&self) -> Option<u32> {
+        self.lost
+    }
+
     pub fn loan(self) -> ToyLoan {
         ToyLoan { operand: self.operand, result: self.result }
     }

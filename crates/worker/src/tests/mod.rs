@@ -252,7 +252,18 @@ impl Engine for ToyEngine {
         self.habit.hear(joint, words, work)
     }
 
+    fn is_over(&mut self, joint: &mut device::Joint) -> bool {
+        self.habit.is_over(joint)
+    }
+
+    fn lose(&mut self, joint: &mut device::Joint, member: u32) {
+        joint.lose(member);
+    }
+
     fn land(&mut self, joint: &mut device::Joint, _result: Option<&mut Toy>) -> Result<(), Fault> {
+        if let Some(member) = joint.lost() {
+            return Err(PeerLost(member).into());
+        }
         self.habit.land(joint);
         Ok(())
     }

@@ -199,3 +199,43 @@ fn collectives_overtake_each_other_and_lose_nothing() {
     assert_eq!(all[0].answers(), [same(1, LARGE, 13)]);
     assert_eq!(all[2].answers(), [same(1, LARGE, 13)]);
 }
+
+#[test]
+fn work_that_is_not_over_is_asked_for_until_it_is() {
+    for over_when_asked in [1, 2, 50] {
+        let habit = Habit { over_when_asked, ..devices(1).remove(0) };
+        let mut all = workers_with(&vec![habit; 3]);
+        for worker in &mut all {
+            let program = [full(0, LARGE, 1), all_reduce(1, 0, &[0, 1, 2]), add(2, 1, 1)];
+            is_sent(worker, &program);
+            is_sent(worker, &[free(&[0, 1]), read(2, 2, LARGE), synchronize(3)]);
+        }
+        settle(&mut all);
+        for worker in &mut all {
+            assert_eq!(worker.answers(), [same(2, LARGE, 26), Answer::Done(3)]);
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_work_of_a_lost_member_is_told() {
+    let habit = Habit { over_when_asked: usize::MAX, ..devices(1).remove(0) };
+    let mut all = workers_with(&vec![habit; 3]);
+    for worker in &mut all {
+        is_sent(worker, &[full(0, SIZE, 1), all_reduce(1, 0, &[0, 1, 2])]);
+    }
+    settle(&mut all);
+    all[2].leaves();
+    for worker in &mut all[..2] {
+        is_sent(worker, &[read(1, 4, SIZE), synchronize(3)]);
+    }
+    settle(&mut all[..2]);
+    for worker in &mut all[..2] {
+        let answers = worker.answers();
+        let [Answer::Failure(cause), Answer::FailedReply(4, again), Answer::Done(3)] = &answers[..]
+        else {
+            panic!("{answers:?}")
+        };
+        assert_eq!((cause, &*cause.fault.text), (again, "worker 2 is gone"));
+    }
+}

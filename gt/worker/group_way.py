@@ -1,0 +1,197 @@
+"""Collectives by process groups, as the worker's loop has them: who takes part, and their words.
+
+One round of words: what each member needs to hear before anybody calls the group. What is called
+stands in torch_collectives, groups in torch_groups.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import ipaddress
+import socket
+import sys
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gt import config
+from gt.worker import torch_collectives
+from gt.worker.torch_collectives import Prepared
+from gt.worker.torch_groups import Call, Engine, Gloo, GroupError, Groups, Nccl
+from gt.worker.ways import Turn, Way, Work
+
+SIOCGIFADDR = 0x8915  # linux/sockios.h
+IFREQ_BYTES = 40
+_PAIRS = {"send", "receive"}
+_GIVEN = {"fold", "dim", "sizes", "from_dim", "from_sizes", "to_dim", "to_sizes"}
+
+
+def own_address(host: str, port: int) -> str:
+    """The address of ours from which `host` is reached; nothing is sent."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    family, kind, protocol, _, address = found[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
+
+
+def interface_of(address: str) -> str | None:
+    """The name of the network interface that has an IPv4 address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            # struct ifreq: the name, then an address whose family and port come first.
+            request = name.encode().ljust(IFREQ_BYTES, b"\0")
+            with contextlib.suppress(OSError):  # one without an address
+                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+                if socket.inet_ntoa(answer[20:24]) == address:
+                    return name
+    return None
+
+
+class GroupWay:
+    """The groups of a worker.
+
+    Args:
+        library: `gloo`, `nccl`, or `auto`: NCCL for a GPU, and no groups for a CPU.
+        networks: Where workers may call each other without a secret, as `10.0.0.0/8`.
+        address: Ours, by which other workers reach us; None for one that only its own host reaches.
+        device: Where its values are.
+
+    Raises:
+        ValueError: What was asked for cannot be had here.
+    """
+
+    def __init__(
+        self, library: str, networks: Sequence[str], address: str | None, device: torch.device
+    ) -> None:
+        self._groups: Groups | None = None
+        self.domain = ""
+        network = _network(address, networks)
+        on_gpu = device.type != "cpu"
+        if library == "auto":
+            if network is None or not on_gpu:
+                return
+            library = "nccl"
+        if on_gpu != (library == "nccl"):
+            raise ValueError(f"process groups by {library}: the values are on {device.type}")
+        if address is None or network is None:
+            raise ValueError(
+                f"process groups by {library} need a trusted network: none of"
+                f" {list(networks)} has this worker's address {address}"
+            )
+        self.domain = f"{library} {torch.__version__} {network}"
+        self._groups = Groups(_engine(library, address, device))
+
+    def ways(self) -> dict[str, Way[Tensor]]:
+        """For a backend."""
+        if self._groups is None:
+            return {}
+        return {"group": Way(domain=self.domain, offer=self.offer)}
+
+    def offer(
+        self,
+        op: str,
+        attributes: dict[str, object],
+        tag: int,
+        members: list[int],
+        me: int,
+        operand: Tensor | None,
+        result: Tensor | None,
+    ) -> tuple[Part, bytes] | None:
+        """Our part in a collective, and what the others must hear of it; see gt.worker.ways."""
+        del tag
+        assert self._groups is not None, "a way that was not announced"
+        # Of a pair each names itself first; a group has one order.
+        order = list(range(len(members)))
+        if op in _PAIRS:
+            order.sort(key=members.__getitem__)
+        place = order.index(me)
+        prepared = _prepared(op, attributes, members, order, place, operand, result)
+        try:
+            call = self._groups.prepare(tuple(members[place] for place in order), place, prepared)
+        except GroupError as error:
+            sys.stderr.write(f"gt.worker: no group of workers {members}, by bytes: {error}\n")
+            return None
+        return Part(self._groups, call, order), call.offer
+
+    def close(self) -> None:
+        """Ends all groups."""
+        if self._groups is not None:
+            self._groups.close()
+
+
+class Part:
+    """Our part in one collective."""
+
+    def __init__(self, groups: Groups, call: Call, order: list[int]) -> None:
+        self._groups = groups
+        self._call = call
+        self._order = order
+
+    def hear(self, words: Sequence[bytes], work: Work | None) -> Turn:
+        """All have offered: the call is made in its turn, and nothing more is said."""
+        del work
+        return (True, b"") if self._call.begin([words[k] for k in self._order]) else None
+
+    def lose(self, member: int) -> None:
+        """That member is gone."""
+        self._groups.lose(member)
+
+    def is_over(self) -> bool:
+        """Whether the result is there, or never will be."""
+        return self._call.is_over()
+
+    def land(self) -> None:
+        """The result is used.
+
+        Raises:
+            GroupError: It never will be there.
+        """
+        self._call.land()
+
+    def part(self, words: Sequence[bytes | None]) -> None:
+        """The end; of a call that was not made, too."""
+        del words
+        self._call.cancel()
+
+
+def _network(address: str | None, networks: Sequence[str]) -> str | None:
+    """The declared network that has the address."""
+    for text in networks:
+        network = ipaddress.ip_network(text, strict=False)
+        if address is not None and ipaddress.ip_address(address) in network:
+            return str(network)
+    return None
+
+
+def _engine(library: str, address: str, device: torch.device) -> Engine:
+    if library == "gloo":
+        return Gloo(address)
+    interface = interface_of(address)
+    if interface is None:
+        raise ValueError(f"process groups by nccl: no interface has the IPv4 address {address}")
+    config.settle_nccl(interface)
+    return Nccl(device)
+
+
+def _prepared(
+    op: str,
+    attributes: dict[str, object],
+    members: list[int],
+    order: list[int],
+    place: int,
+    operand: Tensor | None,
+    result: Tensor | None,
+) -> Prepared:
+    """From an instruction's attributes."""
+    if op in _PAIRS or op == "broadcast":
+        places = [members[k] for k in order]
+        root = attributes["root"] if op == "broadcast" else members[op == "receive"]
+        assert isinstance(root, int), root
+        return torch_collectives.broadcast(operand, result, root=places.index(root))
+    given = {name: value for name, value in attributes.items() if name in _GIVEN}
+    if op != "all_reduce":
+        given["me"] = place
+    return getattr(torch_collectives, op)(operand, result, **given)

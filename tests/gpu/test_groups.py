@@ -1,0 +1,94 @@
+"""Process groups by NCCL, on one GPU for all members: what Gloo's tests show on the CPU.
+
+NCCL takes several members on a GPU only where NCCL_MULTI_RANK_GPU_ENABLE lets it.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from group_cluster import Cluster  # noqa: E402
+from test_process_groups import agree, cut, folded, sums, told, values  # noqa: E402
+
+pytestmark = pytest.mark.gpu
+MEMBERS = 2
+BOTH = [0, 1]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
+        cluster = Cluster(MEMBERS, "nccl")
+    yield cluster
+    cluster.end()
+
+
+@pytest.mark.parametrize("fold", ["sum", "max", "min", "prod"])
+@pytest.mark.parametrize("dtype", ["bool", "int16", "int64", "bfloat16", "float32"])
+def test_all_reduce(cluster: Cluster, dtype: str, fold: str) -> None:
+    operands = values(1, dtype, 7, 5, count=MEMBERS)
+    parts = [
+        {"operand": told(one), "result": [dtype, [7, 5]], "arguments": {"fold": fold}}
+        for one in operands
+    ]
+    for result in cluster.run(BOTH, "all_reduce", parts):
+        agree(result, folded(operands, fold))
+
+
+@pytest.mark.parametrize("sizes", [[3, 3], [5, 1], [0, 6]], ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_pieces(cluster: Cluster, sizes: list[int], dim: int) -> None:
+    shape = [4, 4]
+    shape[dim] = 6
+    wholes = values(2, "float32", *shape, count=MEMBERS)
+    arguments = {"dim": dim, "sizes": sizes}
+    pieces = cut(wholes[0], sizes, dim)
+    parts = [
+        {"operand": told(piece), "result": ["float32", shape], "arguments": {**arguments, "me": k}}
+        for k, piece in enumerate(pieces)
+    ]
+    for result in cluster.run(BOTH, "all_gather", parts):
+        assert torch.equal(result, wholes[0])
+    expected = cut(folded(wholes, "sum"), sizes, dim)
+    parts = [
+        {
+            "operand": told(whole),
+            "result": ["float32", list(piece.shape)],
+            "arguments": {**arguments, "me": k, "fold": "sum"},
+        }
+        for k, (whole, piece) in enumerate(zip(wholes, expected, strict=True))
+    ]
+    for result, piece in zip(cluster.run(BOTH, "reduce_scatter", parts), expected, strict=True):
+        agree(result, piece)
+
+
+def test_broadcast(cluster: Cluster) -> None:
+    (value,) = values(3, "float16", 3, 7, count=1)
+    kept = ["float16", [3, 7]]
+    parts = [
+        {"result": kept, "arguments": {"root": 1, "operand": None}},
+        {"operand": told(value), "result": kept, "arguments": {"root": 1}},
+    ]
+    for result in cluster.run(BOTH, "broadcast", parts):
+        assert torch.equal(result, value)
+
+
+def test_the_same_bits_in_each_run(cluster: Cluster) -> None:
+    operands = values(4, "float32", 100_003, count=MEMBERS)
+    found = cluster.run(BOTH, "all_reduce", sums(operands, 100_003))
+    found += cluster.run(BOTH, "all_reduce", sums(operands, 100_003))
+    for result in found:
+        assert torch.equal(result, found[0])
+
+
+def test_a_killed_member_is_an_error(cluster: Cluster) -> None:
+    operands = values(5, "float32", 1_000_000, count=MEMBERS)
+    call, offers = cluster.prepare(BOTH, "all_reduce", sums(operands, 1_000_000))
+    cluster.begin([0], call, offers)
+    cluster.members[1].process.kill()
+    cluster.members[1].process.wait()
+    cluster.members[0].ask("lose", worker=1)
+    assert cluster.failures([0], call) == ["worker 1 is gone"]

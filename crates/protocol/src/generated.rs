@@ -322,6 +322,8 @@ pub enum Op {
     AllToAll,
     /// Between workers: the value of the worker `root`, everywhere; only the root has an operand.
     Broadcast,
+    /// Between workers: each value's slot holds the fold of all members' values of it, by one message; one that has failed spoils no other. `bytes` has one length a value.
+    AllReduceCoalesced,
 }
 
 impl Op {
@@ -486,6 +488,7 @@ impl Op {
             0x0c05 => Op::ReduceScatter,
             0x0c06 => Op::AllToAll,
             0x0c07 => Op::Broadcast,
+            0x0c08 => Op::AllReduceCoalesced,
             _ => return None,
         })
     }
@@ -651,6 +654,7 @@ impl Op {
             "reduce_scatter" => Op::ReduceScatter,
             "all_to_all" => Op::AllToAll,
             "broadcast" => Op::Broadcast,
+            "all_reduce_coalesced" => Op::AllReduceCoalesced,
             _ => return None,
         })
     }
@@ -816,6 +820,7 @@ impl Op {
             Op::ReduceScatter => &TABLE[155],
             Op::AllToAll => &TABLE[156],
             Op::Broadcast => &TABLE[157],
+            Op::AllReduceCoalesced => &TABLE[158],
         }
     }
 
@@ -3917,5 +3922,30 @@ static TABLE: &[OpInfo] = &[
         saves_operands: 0x0,
         saves_outputs: 0x0,
         doc: "Between workers: the value of the worker `root`, everywhere; only the root has an operand.",
+    },
+    OpInfo {
+        op: Op::AllReduceCoalesced,
+        name: "all_reduce_coalesced",
+        code: 0x0c08,
+        aten: "",
+        family: Family::Collective,
+        operands: &[OperandInfo { name: "values", kind: OperandKind::List }],
+        attrs: &[
+            AttrInfo { name: "group", kind: AttrKind::List, optional: false, appended: false },
+            AttrInfo {
+                name: "fold",
+                kind: AttrKind::Choice(&["sum", "max", "min", "prod"]),
+                optional: false,
+                appended: false,
+            },
+            AttrInfo { name: "bytes", kind: AttrKind::List, optional: false, appended: false },
+            AttrInfo { name: "tag", kind: AttrKind::Int, optional: false, appended: false },
+        ],
+        outputs: 0,
+        dtype: DtypeRule::Family,
+        index: "",
+        saves_operands: 0x0,
+        saves_outputs: 0x0,
+        doc: "Between workers: each value's slot holds the fold of all members' values of it, by one message; one that has failed spoils no other. `bytes` has one length a value.",
     },
 ];

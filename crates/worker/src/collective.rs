@@ -1,13 +1,17 @@
 //! What the workers of a group do together: every member meets the same instruction, and a failed operand travels to
 //! the others in the place of its bytes, so that nobody waits for it. Here a collective becomes a job of the lane.
 
+mod bundle;
 mod exchange;
 mod group;
+mod head;
+mod many;
 mod region;
 mod round;
 mod talk;
 mod task;
 
+pub(crate) use bundle::{Bundle, Spent};
 pub use exchange::Broken;
 pub(crate) use exchange::{Exchange, Step};
 pub(crate) use group::Group;
@@ -38,6 +42,9 @@ impl<E: Engine> Machine<E> {
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Loan>,
     ) -> Result<(), NoValue> {
+        if instruction.op == Op::AllReduceCoalesced {
+            return self.coalesced(instruction, replies, driver);
+        }
         let tag = unsigned(instruction, "tag")?;
         let group = if matches!(instruction.op, Op::Send | Op::Receive) {
             Group::pair(self.index, self.peer(instruction)?)
@@ -134,6 +141,7 @@ impl<E: Engine> Machine<E> {
             output: instruction.outputs.first().copied(),
             result: None,
             reads: SmallVec::new(),
+            several: Vec::new(),
             bytes: 0,
             talk: None,
         }

@@ -8,7 +8,7 @@ mod rest;
 
 pub use rest::Refusal;
 
-use crate::collective::{Broken, Exchange, Group, Heard, Round, Step};
+use crate::collective::{Broken, Bundle, Exchange, Group, Heard, Round, Spent, Step};
 use crate::peers::{Peers, Stream};
 use crate::{Cause, Fault, FoldBytes, Loan};
 use gt_protocol::Op;
@@ -50,6 +50,8 @@ pub struct Job<M> {
 enum Work<M> {
     /// With the bytes that it works on.
     Bytes { exchange: Exchange, group: Group, fold: FoldBytes, memory: M },
+    /// Several values at once.
+    Several { bundle: Bundle<M>, group: Group, fold: FoldBytes },
     /// What becomes of the tag when the round is over.
     Round { round: Round, then: Then },
 }
@@ -79,6 +81,10 @@ pub(crate) enum Outcome<M> {
     /// Its memory goes back to the engine.
     Bytes {
         memory: M,
+        outcome: Result<(), Broken>,
+    },
+    Several {
+        values: Vec<Spent<M>>,
         outcome: Result<(), Broken>,
     },
     Round(Vec<Heard>),
@@ -239,6 +245,15 @@ impl<P: Peers, M: Loan> Lane<P, M> {
                 }
                 Outcome::Bytes { memory, outcome }
             }
+            Work::Several { bundle, .. } => {
+                match &outcome {
+                    Ok(()) => self.peers.end(bundle.tag(), true),
+                    Err(broken) => {
+                        self.rests.push(Rest::of_bundle(&bundle, broken.cause(&origin)));
+                    }
+                }
+                Outcome::Several { values: bundle.into_spent(), outcome }
+            }
             Work::Round { round, then } => {
                 match then {
                     Then::More => self.peers.pause(round.tag()),
@@ -297,6 +312,17 @@ impl<M> Job<M> {
         Self { ticket, origin, work, is_stuck: false, is_large: false }
     }
 
+    pub(crate) const fn of_several(
+        ticket: u64,
+        origin: Origin,
+        bundle: Bundle<M>,
+        group: Group,
+        fold: FoldBytes,
+    ) -> Self {
+        let work = Work::Several { bundle, group, fold };
+        Self { ticket, origin, work, is_stuck: false, is_large: false }
+    }
+
     pub(crate) const fn round(ticket: u64, origin: Origin, round: Round, then: Then) -> Self {
         let work = Work::Round { round, then };
         Self { ticket, origin, work, is_stuck: false, is_large: false }
@@ -305,6 +331,7 @@ impl<M> Job<M> {
     const fn tag(&self) -> u64 {
         match &self.work {
             Work::Bytes { exchange, .. } => exchange.tag(),
+            Work::Several { bundle, .. } => bundle.tag(),
             Work::Round { round, .. } => round.tag(),
         }
     }
@@ -312,6 +339,7 @@ impl<M> Job<M> {
     fn bytes_left(&self) -> usize {
         match &self.work {
             Work::Bytes { exchange, group, .. } => exchange.bytes_left(group),
+            Work::Several { bundle, .. } => bundle.bytes_left(),
             Work::Round { .. } => 0,
         }
     }
@@ -321,6 +349,9 @@ impl<M> Job<M> {
         match &self.work {
             Work::Bytes { exchange, group, .. } => {
                 exchange.missing(group).into_iter().map(|(peer, hop, _)| (peer, hop)).collect()
+            }
+            Work::Several { bundle, .. } => {
+                bundle.missing().into_iter().map(|(peer, hop, _)| (peer, hop)).collect()
             }
             Work::Round { round, .. } => round.missing().collect(),
         }
@@ -337,6 +368,7 @@ impl<M: Loan> Job<M> {
                 });
                 outcome
             }
+            Work::Several { bundle, group, fold } => bundle.step(group, *fold, peers),
             Work::Round { round, .. } => Ok(round.step(peers)),
         }
     }

@@ -3,7 +3,7 @@
 mod read;
 mod under_way;
 
-pub(crate) use under_way::{UnderWay, pending};
+pub(crate) use under_way::{Left, UnderWay, pending};
 
 use crate::lane::Driver;
 use crate::table::{Held, NoValue, Table};

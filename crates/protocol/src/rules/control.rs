@@ -27,6 +27,7 @@ static RULES: Table<Rule> = &[
     (Op::ReduceScatter, reduce_scatter),
     (Op::AllToAll, all_to_all),
     (Op::Broadcast, broadcast),
+    (Op::AllReduceCoalesced, nothing),
 ];
 
 pub(super) fn infer(call: &Call<'_>) -> Inferred {

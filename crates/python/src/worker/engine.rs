@@ -185,7 +185,7 @@ impl Engine for PythonEngine {
     }
 
     fn in_place(&self, op: Op) -> u16 {
-        if op == Op::AllReduce {
+        if matches!(op, Op::AllReduce | Op::AllReduceCoalesced) {
             return 1;
         }
         let rows = self.kernels.of(op).map(|kernel| kernel.in_place.as_slice());

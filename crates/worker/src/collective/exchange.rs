@@ -14,7 +14,7 @@ use gt_protocol::{Dtype, Meta};
 use smallvec::SmallVec;
 
 /// So many bytes are folded at a time: the sum stays in the first-level cache while the shards are added to it.
-const BLOCK_BYTES: usize = 8 * 1024;
+pub(super) const BLOCK_BYTES: usize = 8 * 1024;
 
 /// So many bytes of our own are copied in one step: as many as a message's piece has.
 const KEPT_STEP_BYTES: usize = 64 * 1024;

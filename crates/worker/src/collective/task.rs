@@ -220,7 +220,7 @@ fn announced(instruction: &Instruction<'_>) -> Result<Meta, Fault> {
     Ok(Meta::new(*dtype, *dims))
 }
 
-fn fold_of(instruction: &Instruction<'_>) -> Result<Fold, Fault> {
+pub(super) fn fold_of(instruction: &Instruction<'_>) -> Result<Fold, Fault> {
     let Attr::Choice(choice) = instruction.attr("fold") else {
         return Err(Fault::protocol("fold is missing"));
     };

@@ -2,7 +2,7 @@
 //! in and thrown away, so that it stands in nobody's way.
 
 use crate::Cause;
-use crate::collective::{Exchange, Group};
+use crate::collective::{Bundle, Exchange, Group};
 use crate::peers::{Front, Peers, Stream};
 use smallvec::SmallVec;
 
@@ -52,16 +52,25 @@ impl Rest {
     }
 
     pub fn of_exchange(exchange: &Exchange, group: &Group, cause: Cause) -> Self {
+        Self::new(exchange.tag(), cause, exchange.unsent(), exchange.missing(group))
+    }
+
+    pub fn of_bundle<M>(bundle: &Bundle<M>, cause: Cause) -> Self {
+        Self::new(bundle.tag(), cause, bundle.unsent(), bundle.missing())
+    }
+
+    /// Messages that are not out, and those that have not come in whole with the bytes that we have had of each.
+    fn new(
+        tag: u64,
+        cause: Cause,
+        unsent: impl Iterator<Item = (u32, u32)>,
+        missing: SmallVec<[(u32, u32, usize); 8]>,
+    ) -> Self {
         let left = |(peer, hop, taken): (u32, u32, usize)| {
             let taken_bytes = u64::try_from(taken).unwrap_or(u64::MAX);
             Left { peer, hop, taken_bytes }
         };
-        Self {
-            tag: exchange.tag(),
-            cause,
-            untold: exchange.unsent().collect(),
-            left: exchange.missing(group).into_iter().map(left).collect(),
-        }
+        Self { tag, cause, untold: unsent.collect(), left: missing.into_iter().map(left).collect() }
     }
 
     pub const fn tag(&self) -> u64 {

@@ -26,9 +26,19 @@ pub(crate) struct UnderWay<V, J> {
     pub result: Option<Held<V>>,
     /// The memory that is read, by it or by others.
     pub reads: SmallVec<[u32; 2]>,
+    /// Where it is of several values: what it leaves of each.
+    pub several: Vec<Left<V>>,
     pub bytes: u64,
     /// Where it does not go by bytes.
     pub talk: Option<Box<Talk<J>>>,
+}
+
+/// What a job under way will leave of one of several values.
+#[derive(Debug)]
+pub(crate) struct Left<V> {
+    /// Its slot, unless that was freed meanwhile.
+    pub output: Option<Id>,
+    pub result: Option<Held<V>>,
 }
 
 impl<V, J> UnderWay<V, J> {
@@ -259,6 +269,9 @@ impl<E: Engine> Machine<E> {
         {
             self.table.pend(id, ticket);
         }
+        for id in under_way.several.iter().filter_map(|left| left.output) {
+            self.table.pend(id, ticket);
+        }
         // In the order of the instructions: one that talks comes back between rounds.
         let place = self.under_way.partition_point(|one| one.ticket < ticket);
         self.under_way.insert(place, under_way);
@@ -270,6 +283,9 @@ impl<E: Engine> Machine<E> {
             && let Some(under_way) = self.under_way.iter_mut().find(|one| one.ticket == ticket)
         {
             under_way.output = None;
+            for left in under_way.several.iter_mut().filter(|left| left.output == Some(id)) {
+                left.output = None;
+            }
         }
     }
 
@@ -284,6 +300,9 @@ impl<E: Engine> Machine<E> {
     ) {
         let (memory, outcome) = match ended.outcome {
             Outcome::Bytes { memory, outcome } => (memory, outcome),
+            Outcome::Several { values, outcome } => {
+                return self.conclude_several(under_way, values, outcome, replies);
+            }
             Outcome::Round(heard) => return self.resume(under_way, heard, replies, driver),
         };
         let UnderWay { origin, output, mut result, reads, .. } = under_way;

@@ -6,6 +6,7 @@
     reason = "a toy of five operators, and numbers that fit"
 )]
 
+mod coalesced;
 mod collective;
 mod device;
 mod fold;
@@ -185,7 +186,7 @@ impl Engine for ToyEngine {
         match op {
             _ if self.never_in_place => 0,
             Op::Add | Op::Mul => 0b11,
-            Op::Sub | Op::Neg | Op::AllReduce => 0b1,
+            Op::Sub | Op::Neg | Op::AllReduce | Op::AllReduceCoalesced => 0b1,
             _ => 0,
         }
     }

@@ -20,9 +20,10 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def cluster(workers: int = 1, *arguments: str) -> Iterator[str]:
+def cluster(workers: int = 1, *arguments: str, prices: Path | None = None) -> Iterator[str]:
     """Yields the address of a `gt-dispatcher` with workers, which get the arguments."""
-    server = _start("gt.server", "--listen", "127.0.0.1:0", "--log-level", "error")
+    options = ["--prices", str(prices)] if prices else []
+    server = _start("gt.server", "--listen", "127.0.0.1:0", "--log-level", "error", *options)
     assert server.stdout is not None
     said = server.stdout.readline()  # "listening on 127.0.0.1:PORT"
     address = said.rsplit(" ", 1)[-1].strip()

@@ -17,6 +17,7 @@ impl Dispatcher {
         sink: &mut dyn Sink,
     ) {
         if let Message::StatsRequest { request } = message {
+            self.fold_all_awaited(session, sink);
             self.ask_all(session, *request, RequestKind::Stats, sink);
         }
     }

@@ -50,12 +50,19 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
+        if !matches!(instruction.op, Op::Free) {
+            self.fold_awaited(session, instruction, sink);
+        }
         match instruction.op {
             Op::Free => self.free(session, instruction, sink),
             Op::Read => self.read(session, instruction, sink),
             Op::Chunk => self.chunk(session, instruction, sink),
             Op::Synchronize => {
                 let number = request_number(instruction)?;
+                self.fold_all_awaited(session, sink);
+                if !self.together.is_empty() {
+                    self.trace_plain(session, instruction, sink);
+                }
                 self.ask_all(session, number, RequestKind::Synchronize, sink);
                 Ok(())
             }
@@ -96,6 +103,9 @@ impl Dispatcher {
             Handle::Live(value) => worker::free_value(workers, value, sink),
             Handle::Failed(_) => {}
             Handle::Free => return Err(Fault::UnknownSlot { op: Op::Free, slot: u64::from(slot) }),
+        }
+        if !state.piles.is_empty() {
+            state.piles.forget(slot);
         }
         state.clear(slot);
         Ok(())

@@ -2,6 +2,7 @@
 
 use gt_protocol::message::Message;
 use gt_protocol::{Id, Instruction, Op, Operand, wire};
+use std::fmt::Write;
 
 /// Names a session; never reused while the dispatcher lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +65,23 @@ pub struct TraceNotes<'a> {
     pub moved_bytes: u64,
     /// The boundary between two scopes that was passed before it, where it is the first since then to move anything.
     pub boundary: Option<&'a str>,
+    /// Values that were folded together for it, or as one of them came.
+    pub together: &'a [Id],
+}
+
+impl TraceNotes<'_> {
+    /// ` together=%3,%5`; nothing where nothing was folded together.
+    pub fn together(&self) -> String {
+        let mut text = String::new();
+        for (place, id) in self.together.iter().enumerate() {
+            let (number, output) = id.parts();
+            let before = if place == 0 { " together=" } else { "," };
+            let after = if output == 0 { String::new() } else { format!(".{output}") };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{before}%{number}{after}");
+        }
+        text
+    }
 }
 
 /// Counters of [`crate::Dispatcher::statistics`].

@@ -49,6 +49,8 @@ pub(crate) struct Value {
     pub copies: Vec<Shards>,
     /// How it is to lie from its first use on: a value that a client is still sending is on one worker.
     pub wish: Option<Layout>,
+    /// It will be folded with others (see `plan/together.rs`): before anything else reads it.
+    pub waits: bool,
     /// It is made at its first use (see `plan/late.rs`); `shards` has no slots until then.
     pub recipe: Option<Box<Recipe>>,
     /// How a plan over several workers made it; nothing for what was made where its operands are.
@@ -61,8 +63,8 @@ impl Value {
     #[inline]
     pub fn new(meta: Meta, number: u64, output: u8, shards: Shards) -> Self {
         let (copies, wish, recipe) = (Vec::new(), None, None);
-        let (note, laid) = (None, Laid::AsMade);
-        Self { meta, number, output, site: 0, shards, copies, wish, recipe, note, laid }
+        let (note, laid, waits) = (None, Laid::AsMade, false);
+        Self { meta, number, output, site: 0, shards, copies, wish, waits, recipe, note, laid }
     }
 
     /// The only worker that holds it, where it is whole there and stays there.

@@ -31,7 +31,7 @@ pub use probe::{Measured, Probe};
 
 use event::number_of;
 use failure::Failure;
-use gt_protocol::{Family, Instruction, Meta};
+use gt_protocol::{Family, Id, Instruction, Meta};
 use session::Session;
 use std::collections::BTreeMap;
 use worker::Worker;
@@ -59,8 +59,12 @@ pub struct Dispatcher {
     plans: plan::Plans,
     /// Tensors without operands of so many bytes wait for their first use.
     late_bytes_min: u64,
+    /// Whatever is partial is folded soon, seen before or not.
+    folds_soon: bool,
     /// What the plan that is being made brought elsewhere.
     brought: explain::BroughtList,
+    /// What was folded together since the last line of the trace.
+    together: Vec<Id>,
 }
 
 impl Dispatcher {

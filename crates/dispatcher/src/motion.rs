@@ -9,6 +9,10 @@ mod cut;
 mod fetch;
 mod line;
 mod redistribute;
+mod together;
+
+pub(crate) use fetch::settled;
+pub(crate) use together::Reduction;
 
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};

@@ -14,6 +14,7 @@ mod member;
 mod program;
 mod scoped;
 mod spread;
+mod together;
 mod words;
 
 pub(crate) use cache::Plans;
@@ -22,6 +23,7 @@ pub use cost::{Prices, PricesError};
 pub(crate) use habit::Habits;
 pub(crate) use late::LATE_BYTES_MIN;
 pub use links::{Link, Links};
+pub(crate) use together::Piles;
 
 use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink, TraceNotes};
@@ -61,6 +63,10 @@ impl Dispatcher {
         let number = state.number(instruction.tag);
         self.planning = number;
         let moved_before = self.moved_bytes;
+        if matches!(place, Place::Several) {
+            self.fold_awaited(session, instruction, sink);
+        }
+        let state = self.sessions.get(&session).ok_or(Fault::NoSession { session })?;
         let inferred = match (&place, known) {
             (Place::Failed(_), _) | (_, Some(_)) => Ok(Outputs::new()),
             (_, None) => infer_outputs(state, instruction),
@@ -223,6 +229,7 @@ impl Dispatcher {
             state.pass(0);
         }
         let (line, results, error) = in_numbers(state, instruction, number);
+        let together = std::mem::take(&mut self.together);
         let notes = TraceNotes {
             results,
             signal: state.signals.get(&u32::from(instruction.signal)).map(AsRef::as_ref),
@@ -230,20 +237,23 @@ impl Dispatcher {
             error,
             moved_bytes,
             boundary: boundary.and_then(|signal| state.signals.get(&signal)).map(AsRef::as_ref),
+            together: &together,
         };
         sink.trace(session, &line, &notes);
     }
 
     /// The trace line of an instruction that defines nothing.
     pub(crate) fn trace_plain(
-        &self,
+        &mut self,
         session: SessionId,
         instruction: &Instruction<'_>,
         sink: &mut dyn Sink,
     ) {
         let Some(state) = self.sessions.get(&session) else { return };
         let (line, _, _) = in_numbers(state, instruction, 0);
-        sink.trace(session, &line, &TraceNotes::default());
+        let together = std::mem::take(&mut self.together);
+        let notes = TraceNotes { together: &together, ..TraceNotes::default() };
+        sink.trace(session, &line, &notes);
     }
 
     pub(crate) fn value_mut(&mut self, session: SessionId, slot: u32) -> Option<&mut Value> {

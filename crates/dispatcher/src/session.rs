@@ -4,7 +4,7 @@ use crate::event::Fault;
 use crate::explain::Motion;
 use crate::failure::{Cause, Failure, Operands};
 use crate::handle::{Handle, Value};
-use crate::plan::Habits;
+use crate::plan::{Habits, Piles};
 use crate::scope::Scopes;
 use crate::uploads::Needs;
 use gt_protocol::{Id, Op};
@@ -35,6 +35,7 @@ pub(crate) struct Session {
     pub scopes: Scopes,
     pub habits: Habits,
     pub needs: Needs,
+    pub piles: Piles,
     pub motion: Motion,
     live_values: usize,
     live_bytes: u64,
@@ -54,6 +55,7 @@ impl Session {
             scopes: Scopes::default(),
             habits: Habits::default(),
             needs: Needs::default(),
+            piles: Piles::default(),
             motion: Motion::default(),
             live_values: 0,
             live_bytes: 0,

@@ -10,6 +10,11 @@ use gt_protocol::text::{Line, Names, PayloadText, parse};
 use gt_protocol::{Family, Instruction, Op};
 use std::fmt::Write;
 
+/// What is folded together at most, in bytes.
+const BUNDLE: u64 = 1 << 20;
+const PLAIN_SGD: &str = "lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false \
+    maximize=false first_step=true";
+
 /// Signals are named by their ids: `@1` is written `@"1"` in a program.
 struct Numbers;
 
@@ -62,25 +67,27 @@ impl Sink for Record {
             0 => String::new(),
             bytes => format!(" moved={bytes}"),
         };
-        writeln!(self.lines, "# {line}  # {}{moved}{error}", notes.results).unwrap();
+        let together = notes.together();
+        writeln!(self.lines, "# {line}  # {}{moved}{together}{error}", notes.results).unwrap();
     }
 }
 
 /// Each line's plan, the client's line first.
 fn planned(program: &str, workers: u32) -> Record {
-    planned_by_line(program, workers, |_, _| {})
+    planned_by_line(program, workers, BUNDLE, |_, _| {})
 }
 
 /// [`planned`], with a look at what each of the client's instructions became.
 fn planned_by_line(
     program: &str,
     workers: u32,
+    bundle: u64,
     mut look: impl FnMut(&Instruction<'_>, &Record),
 ) -> Record {
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(true);
     // Small shapes, so that a file can be read: messages and kernels cost nothing, bytes and work do.
-    dispatcher.set_prices(Prices { message: 0.0, kernel: 0.0, ..Prices::default() });
+    dispatcher.set_prices(Prices { message: 0.0, kernel: 0.0, bundle, ..Prices::default() });
     let mut all = Record::default();
     for index in 0..workers {
         dispatcher.handle(Event::WorkerJoined { index }, &mut all);
@@ -213,7 +220,7 @@ fn from_layout_to_layout() {
 fn a_megatron_layer_from_tokens_to_gradients() {
     let program = include_str!("golden/megatron.program");
     let mut moved = Vec::new();
-    let record = planned_by_line(program, 2, |instruction, record| {
+    let record = planned_by_line(program, 2, BUNDLE, |instruction, record| {
         if record.collectives + record.transfers > 0 {
             moved.push((instruction.op, record.collectives));
         }
@@ -279,9 +286,8 @@ fn random_values_lie_as_what_they_are_like() {
     check(program, 2, 0, &expect_file!["golden/random_like.txt"]);
 }
 
-/// The first step folds each gradient where its update reads it, the next ones as soon as it is there.
-#[test]
-fn a_second_step_folds_gradients_when_they_are_made() {
+/// Three steps over a batch that is cut: two gradients, and an update of each.
+fn three_steps() -> String {
     let mut program = r"
         %0 = normal size=[3,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
         %1 = normal size=[5,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=1
@@ -293,32 +299,95 @@ fn a_second_step_folds_gradients_when_they_are_made() {
         %7 = distribute %5 dim=1
     "
     .to_owned();
-    let rest = "lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false maximize=false";
     for (first, second, next) in [(0, 1, 10), (12, 14, 20), (22, 24, 30)] {
         let (left, right) = (next, next + 1);
         for line in [
             format!("%{left} = matmul %6 %3 ~1"),
             format!("%{right} = matmul %7 %3 ~2"),
-            format!("%{} %{} = sgd %{first}! %{left} _ {rest} first_step=true", next + 2, next + 3),
-            format!(
-                "%{} %{} = sgd %{second}! %{right} _ {rest} first_step=true",
-                next + 4,
-                next + 5
-            ),
+            format!("%{} %{} = sgd %{first}! %{left} _ {PLAIN_SGD}", next + 2, next + 3),
+            format!("%{} %{} = sgd %{second}! %{right} _ {PLAIN_SGD}", next + 4, next + 5),
         ] {
             program.push_str(&line);
             program.push('\n');
         }
     }
+    program
+}
+
+/// Which instructions were preceded by collectives, and by how many.
+fn folds(program: &str, bundle: u64) -> (Vec<(Op, usize)>, String) {
     let mut folds = Vec::new();
-    let record = planned_by_line(&program, 2, |instruction, record| {
+    let record = planned_by_line(program, 2, bundle, |instruction, record| {
         if record.collectives > 0 {
-            folds.push(instruction.op);
+            folds.push((instruction.op, record.collectives));
         }
     });
-    expect_file!["golden/steps.txt"].assert_eq(&record.lines);
-    let (early, late) = ([Op::Matmul, Op::Matmul], [Op::Sgd, Op::Sgd]);
+    (folds, record.lines)
+}
+
+/// The first step folds each gradient where its update reads it, the next ones as soon as it is there.
+#[test]
+fn a_second_step_folds_gradients_when_they_are_made() {
+    let (folds, lines) = folds(&three_steps(), 0);
+    expect_file!["golden/steps.txt"].assert_eq(&lines);
+    let (early, late) = ([(Op::Matmul, 1); 2], [(Op::Sgd, 1); 2]);
     assert_eq!(folds, [late, early, early].concat());
+}
+
+/// The same together: when there are bytes enough, and at the latest when an update needs one of them.
+#[test]
+fn gradients_are_folded_together() {
+    let (at_need, lines) = folds(&three_steps(), BUNDLE);
+    expect_file!["golden/together.txt"].assert_eq(&lines);
+    let (late, once) = ([(Op::Sgd, 1); 2], [(Op::Sgd, 1)]);
+    assert_eq!(at_need, [&late[..], &once, &once].concat());
+    // Together they have 256 bytes.
+    let (when_full, _) = folds(&three_steps(), 256);
+    let once = [(Op::Matmul, 1)];
+    assert_eq!(when_full, [&late[..], &once, &once].concat());
+}
+
+/// Whatever needs one of them, or all: they are folded before it, and what was freed is not.
+#[test]
+fn who_needs_a_gradient_that_waits_folds_those_with_it() {
+    let three = three_steps();
+    let steps: Vec<&str> = three.lines().filter(|line| !line.trim().is_empty()).collect();
+    // The two gradients of the second step, by number: %20 and %21.
+    let program = |rest: &str| format!("{}\n{rest}", steps[..14].join("\n"));
+    for (rest, expected) in [
+        ("read %20 request=1 start=0 count=1", vec![(Op::Read, 1)]),
+        ("synchronize request=1", vec![(Op::Synchronize, 1)]),
+        ("%22 = neg %21", vec![(Op::Neg, 1)]),
+        ("%22 = distribute %21 layout=\"replicate@[0,1]\"", vec![(Op::Distribute, 1)]),
+        ("describe %21 request=1 what=layout", vec![(Op::Describe, 1)]),
+        ("free %20\nread %21 request=1 start=0 count=1", vec![(Op::Read, 1)]),
+        ("free %20 %21\nsynchronize request=1", vec![]),
+        ("%22 = full size=[2] value=1.0 dtype=f32\n%23 = neg %3", vec![]),
+    ] {
+        let (found, lines) = folds(&program(rest), BUNDLE);
+        assert_eq!(found[2..], expected, "{rest}");
+        let together = lines.contains("all_reduce_coalesced");
+        assert_eq!(together, !expected.is_empty() && !rest.contains("free"), "{rest}");
+    }
+}
+
+/// Operands of one instruction that need the same reduction, and what such instructions will fold.
+#[test]
+fn what_one_instruction_needs_is_folded_together() {
+    let program = r#"
+        %0 = normal size=[4,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
+        %1 = distribute %0 layout="shard(0)@[0,1]"
+        %2 = sum %1 dim=[0] keepdim=false ~1
+        %3 = amax %1 dim=[0] keepdim=false ~2
+        %4 = sum %1 dim=[0] keepdim=false dtype=f64 ~3
+        %5 = square %1
+        %6 = sum %5 dim=[0] keepdim=false ~4
+        %7 = maximum %2 %6
+        %8 = atan2 %3 %4
+    "#;
+    let (found, lines) = folds(program, BUNDLE);
+    expect_file!["golden/operands.txt"].assert_eq(&lines);
+    assert_eq!(found, [(Op::Maximum, 1), (Op::Atan2, 2)]);
 }
 
 /// Gradients of two batches are added up before they are folded: that is once, in each step.
@@ -332,24 +401,18 @@ fn what_is_read_unfolded_is_not_folded_early() {
         %4 = distribute %3 dim=1
     "
     .to_owned();
-    let rest = "lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false maximize=false";
     for (param, next) in [(0, 10), (13, 20), (23, 30)] {
         let (left, right, sum, new) = (next, next + 1, next + 2, next + 3);
         for line in [
             format!("%{left} = matmul %4 %2 ~1"),
             format!("%{right} = matmul %4 %2 ~1"),
             format!("%{sum} = add %{left} %{right} ~2"),
-            format!("%{new} %{} = sgd %{param}! %{sum} _ {rest} first_step=true", next + 4),
+            format!("%{new} %{} = sgd %{param}! %{sum} _ {PLAIN_SGD}", next + 4),
         ] {
             program.push_str(&line);
             program.push('\n');
         }
     }
-    let mut folds = Vec::new();
-    planned_by_line(&program, 2, |instruction, record| {
-        if record.collectives > 0 {
-            folds.push((instruction.op, record.collectives));
-        }
-    });
-    assert_eq!(folds, [(Op::Sgd, 1), (Op::Add, 1), (Op::Add, 1)]);
+    assert_eq!(folds(&program, 0).0, [(Op::Sgd, 1), (Op::Add, 1), (Op::Add, 1)]);
+    assert_eq!(folds(&program, BUNDLE).0, [(Op::Sgd, 1); 3]);
 }

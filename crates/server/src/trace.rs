@@ -53,6 +53,7 @@ impl Trace {
         if notes.moved_bytes > 0 {
             write!(self.file, " moved={}", notes.moved_bytes)?;
         }
+        write!(self.file, "{}", notes.together())?;
         if let Some(boundary) = notes.boundary {
             write!(self.file, " boundary={boundary}")?;
         }

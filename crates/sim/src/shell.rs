@@ -263,7 +263,8 @@ impl Sink for Outputs {
             };
             let results = &notes.results;
             let space = if results.is_empty() { "" } else { " " };
-            format!("{line}   # session {}{space}{results}{moved}{error}", session.0)
+            let together = notes.together();
+            format!("{line}   # session {}{space}{results}{moved}{together}{error}", session.0)
         });
     }
 }

@@ -9,7 +9,7 @@ use crate::random::Random;
 use crate::shell::{Detail, Intake, Shell, frame_length};
 use crate::worker::{SimWorker, is_our_mistake};
 use faults::Faults;
-use gt_dispatcher::SessionId;
+use gt_dispatcher::{Prices, SessionId};
 use gt_protocol::message::{self, Message};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -176,6 +176,15 @@ impl World {
         if config.seed.is_multiple_of(2) {
             world.shell.dispatcher.set_late_bytes_min(0); // else all tensors here are made at once
         }
+        // What waits to be folded with others: everything that is partial, or what a program repeats; so many bytes.
+        world.shell.dispatcher.set_folds_soon(config.seed.is_multiple_of(3));
+        let bundle = match config.seed / 6 % 4 {
+            0 => 0,
+            1 => 64,
+            2 => 4096,
+            _ => Prices::default().bundle,
+        };
+        world.shell.dispatcher.set_prices(Prices { bundle, ..Prices::default() });
         // Now and then more than one collective can name.
         let many = world.random.percent(3);
         let most = if crowd { 4 } else { 8 };

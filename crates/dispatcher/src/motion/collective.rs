@@ -86,7 +86,7 @@ impl Mover<'_> {
     }
 
     /// All members of a line together move the bytes of all but one share.
-    fn count(&mut self, line: &Line, way: Way, bytes: u64) {
+    pub(super) fn count(&mut self, line: &Line, way: Way, bytes: u64) {
         let others = u64::try_from(line.len()).unwrap_or(1).saturating_sub(1);
         self.core.count_moved(self.session, way, bytes.saturating_mul(others));
     }
@@ -111,7 +111,7 @@ fn stay((from, held): (usize, &Pieces), (to, wanted): (usize, &Pieces), whole: M
     u64::try_from(kept).unwrap_or(0).saturating_mul(whole.dtype.size())
 }
 
-fn group(line: &Line) -> Attr {
+pub(super) fn group(line: &Line) -> Attr {
     Attr::List(line.iter().map(|&(worker, _)| i64::from(worker)).collect())
 }
 

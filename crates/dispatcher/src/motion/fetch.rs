@@ -85,7 +85,7 @@ impl Mover<'_> {
 }
 
 /// The layout without partial placements: those are made from whole values afterwards.
-fn settled(to: &Layout) -> Layout {
+pub(crate) fn settled(to: &Layout) -> Layout {
     let placements = to.placements().iter().map(|placement| match placement {
         Placement::Partial(_) => Placement::Replicate,
         Placement::Replicate | Placement::Shard { .. } => placement.clone(),

@@ -179,6 +179,7 @@ impl Mover<'_> {
         mesh: &Mesh,
         choice: &Choice,
     ) -> Placed {
+        self.fold_operands(run, operands, choice);
         let mut brought: SmallVec<[Option<Brought>; 4]> = SmallVec::new();
         for (given, need) in operands.iter().zip(&choice.needs) {
             brought.push(match given {
@@ -322,7 +323,12 @@ impl Mover<'_> {
 }
 
 /// Whether all operands that are this value need it alike.
-fn needs_one_layout(held: &Held, need: &Layout, operands: &[Given], choice: &Choice) -> bool {
+pub(super) fn needs_one_layout(
+    held: &Held,
+    need: &Layout,
+    operands: &[Given],
+    choice: &Choice,
+) -> bool {
     held.slot.is_none()
         || operands.iter().zip(&choice.needs).all(|(given, other)| match given {
             Given::Value(twin) => twin.slot != held.slot || other == need,

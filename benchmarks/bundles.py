@@ -9,6 +9,7 @@ together at most; 0: nothing is) are held open side by side and take their steps
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import statistics
 import sys
@@ -16,10 +17,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from multiprocessing import get_context
 from pairs import load, machine, two_cores
 from processes import cluster
 
@@ -50,9 +51,9 @@ def program(count: int, tcp: bool, bundle: int, orders: Any, seconds: Any) -> No
 def trainer(count: int, address: str | None) -> Any:
     """One step of training, from the batch to the loss's value."""
     sys.path.insert(0, str(TESTS))
-    import gpt_layouts
     import gt
 
+    gpt_layouts: Any = importlib.import_module("gpt_layouts")
     gpt_layouts.WIDTH = WIDTH
     if address:
         gt.connect(address)

@@ -74,8 +74,8 @@ impl Habits {
         if self.known.len() >= KINDS_MAX {
             self.known.clear();
         }
-        let updates = is_update(reader);
-        let updated = need.filter(|_| updates);
+        let of_update = is_update(reader);
+        let updated = need.filter(|_| of_update);
         let folded = need.map(|need| (reader, need.clone()));
         match self.known.entry(kind) {
             Entry::Vacant(entry) => {
@@ -87,7 +87,7 @@ impl Habits {
                     known.updated = None;
                 }
                 let by_update = known.folded.as_ref().is_some_and(|(op, _)| is_update(*op));
-                if updates && folded.is_some() {
+                if of_update && folded.is_some() {
                     known.folded = folded;
                 } else if !by_update && known.folded != folded {
                     known.folded = None;

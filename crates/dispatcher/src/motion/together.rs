@@ -37,6 +37,11 @@ impl Reduction {
         }
     }
 
+    /// The workers of each line.
+    pub fn lines(&self) -> impl Iterator<Item = SmallVec<[u32; 8]>> + '_ {
+        self.mesh.lines(self.axis).map(|places| self.mesh.workers(&places))
+    }
+
     fn folded(&self, layout: &Layout) -> Layout {
         layout.with(self.axis, Placement::Replicate)
     }
@@ -79,7 +84,7 @@ impl Mover<'_> {
                 self.settle(*meta, shards, *slot, &reduction.folded(&shards.layout));
                 return;
             }
-            several => self.exchange(reduction, several),
+            several => self.reduce_together(reduction, several),
         }
         let planning = self.core.planning;
         for (slot, _, shards) in parts {
@@ -91,7 +96,7 @@ impl Mover<'_> {
         }
     }
 
-    fn exchange(&mut self, reduction: &Reduction, parts: &[Part]) {
+    fn reduce_together(&mut self, reduction: &Reduction, parts: &[Part]) {
         let Reduction { mesh, axis, fold } = reduction;
         for places in mesh.lines(*axis) {
             let workers = mesh.workers(&places);

@@ -10,7 +10,7 @@ use crate::event::{SessionId, Sink};
 use crate::handle::Value;
 use crate::motion::{Mover, Reduction};
 use gt_protocol::placement::Layout;
-use gt_protocol::{Id, Instruction};
+use gt_protocol::{Attr, Id, Instruction};
 use smallvec::SmallVec;
 
 /// Values that wait for each other.
@@ -70,6 +70,13 @@ impl Dispatcher {
         self.folds_soon = folds_soon;
     }
 
+    /// The reduction that is all there is to do between two layouts, unless the members of its lines have a way of their
+    /// own to reduce a value (see [`Self::way`]): those are not for several values.
+    pub(super) fn reduction(&self, from: &Layout, to: &Layout) -> Option<Reduction> {
+        Reduction::between(from, to)
+            .filter(|reduction| reduction.lines().all(|workers| self.way(&workers) == Attr::Absent))
+    }
+
     /// A value that has just been made will be folded: at once if it is large, else with others.
     pub(super) fn fold_soon(
         &mut self,
@@ -79,18 +86,20 @@ impl Dispatcher {
         sink: &mut dyn Sink,
     ) {
         let limit = self.bundle_bytes();
-        let Some(state) = self.sessions.get_mut(&session) else { return };
-        let Some(value) = state.value_mut(slot) else { return };
+        let Some(value) = self.value_mut(session, slot) else { return };
         let (meta, shards) = (value.meta, value.shards.clone());
-        let reduction = Reduction::between(&shards.layout, need);
+        let reduction = self.reduction(&shards.layout, need);
         let Some(reduction) =
             reduction.filter(|reduction| reduction.bytes(meta, &shards.layout) < limit)
         else {
             Mover::new(self, session, sink).settle(meta, &shards, slot, need);
             return;
         };
-        value.waits = true;
         let bytes = reduction.bytes(meta, &shards.layout);
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        if let Some(value) = state.value_mut(slot) {
+            value.waits = true;
+        }
         if let Some(pile) = state.piles.add(reduction, slot, bytes, limit) {
             self.fold_pile(session, &pile, sink);
         }
@@ -172,7 +181,8 @@ impl Mover<'_> {
                 continue;
             };
             let held = self.refreshed(held);
-            let Some(reduction) = Reduction::between(&held.shards.layout, need) else { continue };
+            let reduction = self.core.reduction(&held.shards.layout, need);
+            let Some(reduction) = reduction else { continue };
             match groups.iter_mut().find(|(other, _)| *other == reduction) {
                 Some((_, slots)) if slots.contains(&slot) => {}
                 Some((_, slots)) => slots.push(slot),

@@ -2,7 +2,6 @@
 
 use super::device::{Device, Habit};
 use super::*;
-use gt_protocol::Family;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a piece, and pieces on the way from one worker to another: so few that every way is full all the time.
@@ -309,7 +308,7 @@ pub fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
 pub fn by_device(program: &[Instruction<'static>]) -> Vec<Instruction<'static>> {
     let mut program = program.to_vec();
     for instruction in &mut program {
-        if instruction.op.info().family == Family::Collective {
+        if instruction.op.info().attr_index("way").is_some() {
             instruction.attrs.push(Attr::Choice(0));
         }
     }

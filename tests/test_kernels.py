@@ -123,7 +123,7 @@ def test_numpy_agrees_with_torch(name: str, place: int) -> None:
 def test_results_lie_in_memory_of_their_own_size(name: str) -> None:
     """So much the worker counts for them; views with their operand, and of updates it asks."""
     sides = [
-        (kernels.backend(), kernels.TORCH, _torch_value, _torch_attr),
+        (kernels.backend(torch.device("cpu")), kernels.TORCH, _torch_value, _torch_attr),
         (reference.backend(), reference.NUMPY, _numpy_value, lambda attr: attr),
     ]
     for backend, table, value, attribute in sides:

@@ -33,7 +33,7 @@ except ModuleNotFoundError:
 _TABLE = pathlib.Path(__file__).parent.parent / "ops.toml"
 _OPS = {row["name"]: row for row in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["op"]}
 _ABSENT, _NUMBER = 0xFFFF_FFFF, 0xFFFF_FFFE
-_REPLY, _DONE, _FAILURE, _FAILED_REPLY = 0xF001, 0xF002, 0xF003, 0xF004
+_REPLY, _DONE, _FAILURE, _FAILED_REPLY, _WAYS = 0xF001, 0xF002, 0xF003, 0xF004, 0xF00C
 _READ_MS = 30_000
 F32 = 8
 I64 = 5
@@ -130,6 +130,9 @@ def answers(data: bytes) -> list[Answer]:
     while data:
         (first,) = struct.unpack_from("<I", data)
         length = 4 * (first >> 16)
+        if first & 0xFFFF == _WAYS:  # for the dispatcher alone
+            data = data[length:]
+            continue
         answer = _answer(first & 0xFFFF, data[4:length])
         if found and answer.kind == _REPLY and found[-1].request == answer.request:
             answer = dataclasses.replace(answer, data=found.pop().data + answer.data)
@@ -339,6 +342,8 @@ def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
     ):
         data += worker.door.read(_READ_MS)
         found = {answer.request: answer for answer in answers(data)}
+        for answer in found.values():
+            assert answer.kind == _REPLY, answer.text
     return [found[request] for request in sizes]
 
 

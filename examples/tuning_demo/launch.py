@@ -17,14 +17,11 @@ LISTENING = "listening on "
 WAIT_SECONDS = 60.0
 
 
-def start_worker(index: int, address: str, gpus: int) -> subprocess.Popen[bytes]:
-    """A worker; with GPUs each has one of its own."""
+def start_worker(index: int, address: str) -> subprocess.Popen[bytes]:
+    """A worker; with GPUs each has one of its own, by its index."""
     host, port = address.rsplit(":", 1)
     command = [sys.executable, "-m", "gt.worker", "--host", host, "-p", port, "--id", str(index)]
-    environment = dict(os.environ)
-    if gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = str(index % gpus)
-    return subprocess.Popen(command, env=environment)
+    return subprocess.Popen(command)
 
 
 def wait_for_workers(address: str, started: list[subprocess.Popen[bytes]]) -> None:
@@ -45,7 +42,6 @@ def main() -> int:
     arguments, for_training = parser.parse_known_args()
     environment = dict(os.environ)
     os.environ.pop("GT_CONFIG", None)  # the training's; here no layout is meant
-    gpus = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
     started: list[subprocess.Popen[bytes]] = []
     server = subprocess.Popen(
         [sys.executable, "-m", "gt.server", "-p", str(arguments.port)], stdout=subprocess.PIPE
@@ -56,7 +52,7 @@ def main() -> int:
         if not first.startswith(LISTENING):
             return server.wait()
         address = first.removeprefix(LISTENING).strip()
-        started += [start_worker(index, address, gpus) for index in range(arguments.workers)]
+        started += [start_worker(index, address) for index in range(arguments.workers)]
         wait_for_workers(address, started)
         print(f"dispatcher at {address}, {arguments.workers} workers", flush=True)
         command = [sys.executable, TRAIN, "--connect", address, *for_training]

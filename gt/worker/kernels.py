@@ -16,6 +16,8 @@ from gt.worker import (
     torch_updates,
 )
 from gt.worker.backend import Backend, InPlace, Kernel
+from gt.worker.torch_cuda import Cuda
+from gt.worker.torch_devices import Devices
 
 # By the wire's number.
 DTYPES = (
@@ -52,10 +54,8 @@ def table(device: torch.device) -> dict[str, Kernel]:
 TORCH: dict[str, Kernel] = table(torch.device("cpu"))
 
 
-def backend(device: torch.device | None = None) -> Backend[Tensor]:
-    """Torch on the given device, else on the first GPU that is visible, else on the CPU."""
-    if device is None:
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def backend(device: torch.device) -> Backend[Tensor]:
+    """Torch on the given device."""
     on_host = device.type == "cpu"
 
     def allocate(size: tuple[int, ...], dtype: object) -> Tensor:
@@ -73,11 +73,12 @@ def backend(device: torch.device | None = None) -> Backend[Tensor]:
         contiguous=Tensor.contiguous if on_host else _to_host,
         address=Tensor.data_ptr,
         length=operator.attrgetter("nbytes"),
-        write=None if on_host else _write,
+        write=None if on_host else write,
         meta=_meta,
         memory_bytes=_memory_bytes,
         synchronize=_no_wait if on_host else torch.cuda.synchronize,
         set_threads=torch.set_num_threads,
+        ways={} if on_host else {"device": Devices(Cuda(device)).way()},
     )
 
 
@@ -85,7 +86,10 @@ def _to_host(value: Tensor) -> Tensor:
     return value.contiguous().cpu()
 
 
-def _write(value: Tensor, offset: int, data: bytes) -> None:
+def write(value: Tensor, offset: int, data: bytes) -> None:
+    """Puts bytes into a contiguous value, wherever it lies."""
+    if not data:
+        return  # of no bytes torch makes no tensor
     piece = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     target = value.reshape(-1).view(torch.uint8)
     target[offset : offset + len(data)].copy_(piece)

@@ -48,7 +48,19 @@ class Start:
     trusted_networks: Sequence[str] = ()
 
 
-def choose(name: str) -> Backend[Tensor] | Backend[Array]:
+def gpu_of(index: int | None, count: int) -> int:
+    """The GPU of a worker, of those that its environment leaves: one after the other.
+
+    All stay visible to all, or a worker could not read what lies on its neighbour's.
+
+    Args:
+        index: the worker's, None where it wishes for none.
+        count: how many there are.
+    """
+    return (index or 0) % count
+
+
+def choose(name: str, index: int | None = None) -> Backend[Tensor] | Backend[Array]:
     """The backend of that name; for `auto` torch, or numpy where there is no torch."""
     if name == "auto" and importlib.util.find_spec("torch") is None:
         sys.stderr.write(
@@ -59,9 +71,13 @@ def choose(name: str) -> Backend[Tensor] | Backend[Array]:
         from gt.worker import reference
 
         return reference.backend()
+    import torch
+
     from gt.worker import kernels
 
-    return kernels.backend()
+    if not torch.cuda.is_available():
+        return kernels.backend(torch.device("cpu"))
+    return kernels.backend(torch.device("cuda", gpu_of(index, torch.cuda.device_count())))
 
 
 def run(start: Start) -> int:
@@ -69,7 +85,7 @@ def run(start: Start) -> int:
     _leave_terminal()
     _keep_memory()
     warned.install()
-    backend = choose(start.backend)
+    backend = choose(start.backend, start.index)
     if start.threads is not None:
         backend.set_threads(start.threads)
     with backend.guard(), contextlib.ExitStack() as ends:

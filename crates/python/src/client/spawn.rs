@@ -159,9 +159,6 @@ fn start_worker(options: &Options, index: u32, count: u32) -> Result<Link, Start
     if options.backend != "auto" {
         command.args(["--backend", &options.backend]);
     }
-    if options.gpus > 0 && std::env::var_os("CUDA_VISIBLE_DEVICES").is_none() {
-        command.env("CUDA_VISIBLE_DEVICES", (index % options.gpus).to_string());
-    }
     let child = with_inherited(&inherited, || command.spawn())
         .map_err(|source| StartError::Process { program: options.executable.clone(), source })?;
     let control = Arc::new(ours);

@@ -398,7 +398,7 @@ unsafe fn memory<'a>(address: usize, length: usize) -> &'a [u8] {
 /// The interpreter, without asking whether this thread is attached to it.
 fn attached<'py>() -> Python<'py> {
     // SAFETY: an engine is made and used only in `LocalMachine::run` and `process::serve`, which hold a token of their
-    // own around everything a machine does; `serve` gives it up only while it waits for words.
+    // own around everything a machine does; it is given up only while words or other workers are waited for.
     unsafe { Python::assume_attached() }
 }
 

@@ -1,0 +1,450 @@
+"""Collectives of tensors in devices' memory, read by each member where the others have them.
+
+Everything is queued on the devices, and this process waits for none of it. A member offers where
+its tensors lie, with an event that is over when they are computed; the others queue their reading
+behind that event, beside what they compute, and say an event that is over when they have read.
+What knows of a device stands behind `Device` (`gt.worker.torch_cuda`); nothing here does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gt.worker.ways import Folding, Pull, Stretch, Turn, Way, Work
+
+# Allocations of other processes that stay mapped. An allocator hands out memory of a few dozen.
+OPENED_MAX = 256
+# Groups that have found out that they cannot go this way.
+REFUSED_MAX = 1024
+# Elements folded at a time: the sums need no more memory than that.
+BLOCK = 1 << 22
+
+_OFFER, _TRIAL, _EVENT = b"O", b"T", b"E"
+
+
+class Device(Protocol):
+    """Memory that other processes of this host can map, and two queues of work on it.
+
+    One queue computes; beside it runs another. An event has a name, by which any process finds it.
+    Waiting for it is queued, and means its last record at that moment.
+    """
+
+    # Processes with the same text can, as far as anybody knows, map each other's memory.
+    domain: str
+
+    def export(self, tensor: Tensor) -> tuple[bytes, int] | None:
+        """The name of the allocation in which a contiguous tensor lies, and its first byte there.
+
+        None where other processes cannot have it.
+        """
+
+    def open(self, name: bytes) -> int:
+        """Maps another process's allocation; raises OSError where that cannot be."""
+
+    def close(self, opened: int) -> None:
+        """Unmaps it; nothing that is queued reads it any more, or it waits until that is so."""
+
+    def queue_beside(self, work: Callable[[], None]) -> None:
+        """What `work` asks of torch and of `read` runs beside the computation, in order."""
+
+    def read(self, opened: int, start: int, stride: int, to: Tensor) -> None:
+        """Within `queue_beside`: rows of bytes of an allocation into a tensor of rows.
+
+        Args:
+            opened: the allocation, as it was opened.
+            start: its first byte.
+            stride: bytes from one row's start to the next's.
+            to: [rows, elements], each row without a gap.
+        """
+
+    def computed(self) -> bytes:
+        """An event behind all that has been queued to be computed."""
+
+    def done_beside(self) -> bytes:
+        """An event behind all that has been queued beside it."""
+
+    def wait_beside(self, event: bytes) -> None:
+        """What is queued beside from now on begins when the event is over."""
+
+    def wait_to_compute(self, event: bytes) -> None:
+        """What is queued to be computed from now on begins when the event is over."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Lent:
+    """Where a tensor lies: the allocation's name, the tensor's first byte there, its bytes."""
+
+    name: bytes
+    start: int
+    length: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Offer:
+    """A member's first word."""
+
+    # Of its process: a worker that comes back under the same index is another one.
+    process: bytes
+    # Whether it has read memory of all other members before.
+    knows_all: bool
+    event: bytes
+    operand: Lent | None
+    result: Lent | None
+
+    def encode(self) -> bytes:
+        lent = [self.operand, self.result]
+        words = [_OFFER, self.process, bytes([self.knows_all]), _framed(self.event)]
+        for one in lent:
+            name, numbers = (one.name, (one.start, one.length)) if one else (b"", (0, 0))
+            words += [_framed(name), *(number.to_bytes(8, "little") for number in numbers)]
+        return b"".join(words)
+
+    @classmethod
+    def decode(cls, word: bytes) -> Offer:
+        if word[:1] != _OFFER:
+            raise ValueError(f"{len(word)} bytes are no offer")
+        process, knows_all = word[1:17], word[17] != 0
+        event, place = _unframed(word, 18)
+        lent: list[Lent | None] = []
+        for _ in range(2):
+            name, place = _unframed(word, place)
+            start, length = (
+                int.from_bytes(word[at : at + 8], "little") for at in (place, place + 8)
+            )
+            place += 16
+            lent.append(Lent(name, start, length) if name else None)
+        return cls(process, knows_all, event, *lent)
+
+
+def _framed(text: bytes) -> bytes:
+    return len(text).to_bytes(2, "little") + text
+
+
+def _unframed(word: bytes, place: int) -> tuple[bytes, int]:
+    end = place + 2 + int.from_bytes(word[place : place + 2], "little")
+    return word[place + 2 : end], end
+
+
+class Devices:
+    """All that a worker knows of the others' memory.
+
+    Args:
+        device: our own.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.process = secrets.token_bytes(16)
+        self.opened: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
+        # By a member's index, the process of which we have opened memory.
+        self.known: dict[int, bytes] = {}
+        self.refused: OrderedDict[tuple[int, ...], None] = OrderedDict()
+
+    def way(self) -> Way[Tensor]:
+        """This way, as a backend has it."""
+        return Way(domain=self.device.domain, offer=self.offer)
+
+    def offer(
+        self,
+        op: str,
+        attributes: dict[str, object],
+        tag: int,
+        members: list[int],
+        me: int,
+        operand: Tensor | None,
+        result: Tensor | None,
+    ) -> tuple[Crossing, bytes] | None:
+        """Our part of one collective, or None where our memory cannot be had by others."""
+        del op, attributes, tag
+        if tuple(members) in self.refused:
+            return None
+        crossing = Crossing(self, members, me, operand, result)
+        lent: list[Lent | None] = []
+        for tensor in (crossing.operand, crossing.result):
+            if tensor is None or not tensor.numel():
+                lent.append(None)
+                continue
+            exported = self.device.export(tensor)
+            if exported is None:
+                return None
+            lent.append(Lent(*exported, tensor.nbytes))
+        knows_all = all(member in self.known for place, member in enumerate(members) if place != me)
+        offer = Offer(self.process, knows_all, self.device.computed(), lent[0], lent[1])
+        return crossing, offer.encode()
+
+    def open(self, process: bytes, lent: Lent, needed: int) -> int:
+        """The mapping of another member's memory, which is kept for the next time.
+
+        Args:
+            process: the member's.
+            lent: what it has lent.
+            needed: mappings that are in use together.
+        """
+        key = (process, lent.name)
+        if key in self.opened:
+            self.opened.move_to_end(key)
+            return self.opened[key]
+        while len(self.opened) >= max(OPENED_MAX, needed):
+            _, oldest = self.opened.popitem(last=False)
+            self.device.close(oldest)
+        self.opened[key] = self.device.open(lent.name)
+        return self.opened[key]
+
+    def refuse(self, members: list[int]) -> None:
+        """This group goes by bytes from now on."""
+        self.refused[tuple(members)] = None
+        if len(self.refused) > REFUSED_MAX:
+            self.refused.popitem(last=False)
+
+    def met(self, member: int, process: bytes) -> None:
+        """Memory of this worker has been opened; what an earlier one of its index had is closed."""
+        before = self.known.get(member)
+        if before is not None and before != process:
+            for key in [key for key in self.opened if key[0] == before]:
+                self.device.close(self.opened.pop(key))
+        self.known[member] = process
+
+
+class Crossing:
+    """Our part in one collective."""
+
+    def __init__(
+        self,
+        devices: Devices,
+        members: list[int],
+        me: int,
+        operand: Tensor | None,
+        result: Tensor | None,
+    ) -> None:
+        self.devices, self.members, self.me = devices, members, me
+        self.given = result
+        self.operand = None if operand is None else operand.contiguous()
+        # A result that is its operand too lies as that does.
+        self.result = self.operand if result is operand else result
+        self.offers: list[Offer] = []
+        self.work: Work | None = None
+        self.is_trial = False
+        # Our events: what has been queued beside the computation.
+        self.queued: list[bytes] = []
+
+    def hear(self, words: Sequence[bytes], work: Work | None) -> Turn:
+        """As `gt.worker.ways.Joint` says."""
+        if work is not None:
+            self.offers, self.work = [Offer.decode(word) for word in words], work
+            if all(offer.knows_all for offer in self.offers):
+                self._open_all()
+                return self._begin()
+            self.is_trial = True
+            return False, _TRIAL + bytes([self._can_open_all()])
+        if self.is_trial:
+            self.is_trial = False
+            if not all(word == _TRIAL + b"\1" for word in words):
+                self.devices.refuse(self.members)
+                return None
+            for member, offer in zip(self.members, self.offers, strict=True):
+                self.devices.met(member, offer.process)
+            return self._begin()
+        # The others have folded, or will, when these events are over.
+        self._wait_beside(words)
+        self._pull()
+        return True, self._said()
+
+    def land(self) -> Tensor | None:
+        """What is computed from now on finds the result."""
+        self._wait_for_own()
+        return self.result if self.result is not self.given else None
+
+    def part(self, words: Sequence[bytes | None]) -> None:
+        """What is computed from now on may write over what the others have read."""
+        self._wait_for_own()
+        for word in words:
+            if word is not None and word[:1] == _EVENT:
+                self.devices.device.wait_to_compute(word[1:])
+
+    def _wait_for_own(self) -> None:
+        for event in self.queued[-1:]:
+            self.devices.device.wait_to_compute(event)
+
+    def _open_all(self) -> dict[tuple[int, bool], int]:
+        """What the others have lent, by a member's place and whether it is its result."""
+        opened = {}
+        for place, offer in enumerate(self.offers):
+            for is_result, lent in enumerate((offer.operand, offer.result)):
+                if lent is not None and place != self.me:
+                    needed = 2 * len(self.offers)
+                    mapped = self.devices.open(offer.process, lent, needed)
+                    opened[place, bool(is_result)] = mapped
+        return opened
+
+    def _can_open_all(self) -> bool:
+        try:
+            self._open_all()
+        except OSError:
+            return False
+        return True
+
+    def _begin(self) -> Turn:
+        assert self.work is not None
+        kept, folding, pulls, shares_result = self.work
+        self._check_all(folding, pulls)
+        # Our own event too: the memory of our result may be in use until then.
+        for offer in self.offers:
+            self.devices.device.wait_beside(offer.event)
+        operand, result, opened = self.operand, self.result, self._open_all()
+        if kept is not None and operand is not None and result is not None:
+            to, own = _rows(result, kept[1]), _rows(operand, kept[0])
+            self.devices.device.queue_beside(lambda: _copy(own, to))
+        if folding is not None:
+            self.devices.device.queue_beside(lambda: self._fold(folding, opened))
+        if shares_result:
+            return False, self._said()
+        self._pull()
+        return True, self._said()
+
+    def _check_all(self, folding: Folding | None, pulls: Sequence[Pull]) -> None:
+        """Nothing is read that is not lent; raises RuntimeError."""
+        read = [(place, of_result, source) for place, of_result, source, _ in pulls]
+        if folding is not None:
+            read += [(place, False, source) for place, source in enumerate(folding[1])]
+        for place, of_result, (begin, rows, run, stride) in read:
+            tensor = self.operand if self.result is None else self.result
+            if place == self.me or tensor is None or not rows * run:
+                continue
+            lent = self.offers[place].result if of_result else self.offers[place].operand
+            end = (begin + (rows - 1) * stride + run) * tensor.element_size()
+            has = 0 if lent is None else lent.length
+            if end > has:
+                who = self.members[place]
+                raise RuntimeError(f"worker {who} lends {has} bytes, and {end} are to be read")
+
+    def _said(self) -> bytes:
+        self.queued.append(self.devices.device.done_beside())
+        return _EVENT + self.queued[-1]
+
+    def _wait_beside(self, words: Sequence[bytes]) -> None:
+        for word in words:
+            self.devices.device.wait_beside(word[1:])
+
+    def _fold(self, folding: Folding, opened: dict[tuple[int, bool], int]) -> None:
+        fold, shards, to = folding
+        assert self.result is not None
+        # The result has no gaps, the shards may.
+        _, rows, run, _ = shards[self.me]
+        whole = _rows(self.result, to).view(rows, run)
+        for first, count, start, length in blocks(rows, run):
+            out = whole[first : first + count, start : start + length]
+            pieces = (
+                self._piece(place, (begin + first * stride + start, count, length, stride), opened)
+                for place, (begin, _, _, stride) in enumerate(shards)
+            )
+            out.copy_(folded(fold, pieces))
+
+    def _piece(self, place: int, there: Stretch, opened: dict[tuple[int, bool], int]) -> Tensor:
+        """A block of a member's shard, in memory of its own unless it is our operand."""
+        assert self.result is not None
+        if place == self.me and self.operand is not None:
+            return _rows(self.operand, there)
+        room = self.result.new_empty(there[1:3])
+        self._read((place, False), there, room, opened)
+        return room
+
+    def _pull(self) -> None:
+        if self.work is not None and self.work[2]:
+            pulls, opened = self.work[2], self._open_all()
+            self.devices.device.queue_beside(lambda: self._pull_all(pulls, opened))
+
+    def _pull_all(self, pulls: Sequence[Pull], opened: dict[tuple[int, bool], int]) -> None:
+        assert self.result is not None
+        for place, of_result, source, target in pulls:
+            begin, rows, run, _ = source
+            if not rows * run:
+                continue
+            to, who = _rows(self.result, target), (place, of_result)
+            if rows == 1:
+                self._read(who, (begin, *to.shape, to.shape[1]), to, opened)
+            elif to.shape[0] == 1 or to.shape == (rows, run):
+                self._read(who, source, to.view(rows, run), opened)
+            else:
+                room = to.new_empty((rows, run))
+                self._read(who, source, room, opened)
+                _copy(room, to)
+
+    def _read(
+        self,
+        who: tuple[int, bool],
+        source: Stretch,
+        to: Tensor,
+        opened: dict[tuple[int, bool], int],
+    ) -> None:
+        place, of_result = who
+        lent = self.offers[place].result if of_result else self.offers[place].operand
+        assert lent is not None, "checked before anything is queued"
+        begin, _, _, stride = source
+        size = to.element_size()
+        self.devices.device.read(opened[who], lent.start + begin * size, stride * size, to)
+
+
+def _copy(source: Tensor, to: Tensor) -> None:
+    to.copy_(source.reshape(to.shape))
+
+
+def _rows(tensor: Tensor, stretch: Stretch) -> Tensor:
+    """A stretch of a contiguous tensor's elements: [rows, elements of a row]."""
+    start, rows, run, stride = stretch
+    flat = tensor.view(-1)
+    return flat.as_strided((rows, run), (stride, 1), flat.storage_offset() + start)
+
+
+# First row, rows, first element of a row, elements of a row.
+Block = tuple[int, int, int, int]
+
+
+def blocks(rows: int, run: int) -> Iterator[Block]:
+    """Rows of elements in pieces of at most BLOCK elements."""
+    if run >= BLOCK:
+        for row in range(rows):
+            for start in range(0, run, BLOCK):
+                yield row, 1, start, min(BLOCK, run - start)
+    elif run:
+        step = BLOCK // run
+        for row in range(0, rows, step):
+            yield row, min(step, rows - row), 0, run
+
+
+def _larger(left: Tensor, right: Tensor) -> Tensor:
+    # The first that is no number stays, and of two equal ones (of two zeros) the first.
+    return torch.where((left >= right) | (left != left), left, right)  # noqa: PLR0124
+
+
+def _smaller(left: Tensor, right: Tensor) -> Tensor:
+    return torch.where((left <= right) | (left != left), left, right)  # noqa: PLR0124
+
+
+Join = Callable[[Tensor, Tensor], Tensor]
+_JOINS: dict[str, Join] = {"sum": torch.add, "prod": torch.mul, "max": _larger, "min": _smaller}
+_JOINS_OF_BOOLS: dict[str, Join] = {
+    "sum": torch.logical_or,
+    "max": torch.logical_or,
+    "prod": torch.logical_and,
+    "min": torch.logical_and,
+}
+
+
+def folded(fold: str, shards: Iterable[Tensor]) -> Tensor:
+    """Shards folded one after the other; half precision in single, and rounded by who copies it."""
+    widened = map(_widened, shards)
+    first = next(widened)
+    joins = _JOINS_OF_BOOLS if first.dtype is torch.bool else _JOINS
+    return functools.reduce(joins[fold], widened, first)
+
+
+def _widened(shard: Tensor) -> Tensor:
+    return shard.float() if shard.dtype in (torch.float16, torch.bfloat16) else shard

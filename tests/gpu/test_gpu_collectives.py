@@ -1,0 +1,180 @@
+"""Collectives from device to device between workers that share the GPUs there are, often one.
+
+Without MPS the processes take turns on a GPU, so these say what is right and nothing of time.
+"""
+
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_worker import F32, Worker, _numbers, _shards, _uploaded, _whole, full, op, read  # noqa: E402
+
+from gt.worker import kernels  # noqa: E402
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
+
+PROGRAM = pathlib.Path(__file__).parent.parent / "gpt_layouts.py"
+
+
+@pytest.fixture(params=[2, 3, 4])
+def group(request):
+    workers = [
+        Worker(index, "--backend", "pytorch", "--id", str(index)) for index in range(request.param)
+    ]
+    for one, other in itertools.combinations(workers, 2):
+        one.door.introduce(other.door)
+    yield workers
+    for worker in workers:
+        if hasattr(worker, "door"):
+            worker.end()
+
+
+def _bits(data, dtype):
+    numbers = torch.frombuffer(bytearray(data), dtype=dtype)
+    if dtype.is_floating_point:
+        numbers[numbers.isnan()] = float("nan")
+    return _numbers(numbers)
+
+
+def test_every_dtype_folds_the_same_to_the_last_bit(group):
+    everyone, tag = tuple(range(len(group))), 0
+    for (code, dtype), size in itertools.product(enumerate(kernels.DTYPES), (3, 90_001)):
+        shards = _shards(dtype, len(group), size)
+        for fold in ("sum", "max", "min", "prod"):
+            tag += 2
+            for worker, shard in zip(group, shards, strict=True):
+                worker.write(
+                    *_uploaded(0, shard, code),
+                    op("all_reduce", (1,), (0,), (everyone, fold, tag)),
+                    op("all_reduce", (2,), (0,), (everyone, fold, tag + 1, "device")),
+                    op("free", (), (0,)),
+                    read(1, size, tag),
+                    read(2, size, tag + 1),
+                    op("free", (), (1, 2)),
+                )
+            length = size * dtype.itemsize
+            for worker in group:
+                by_bytes, by_device = _whole(worker, {tag: length, tag + 1: length})
+                assert _bits(by_device.data, dtype) == _bits(by_bytes.data, dtype), (dtype, fold)
+
+
+def test_pieces_change_hands(group):
+    count = len(group)
+    whole = torch.randn(61, 7, 50, generator=torch.Generator().manual_seed(5))
+    rows, columns = [0] * count, [0] * count
+    rows[0], rows[-1], columns[0], columns[-1] = 60, 1, 2, 5
+    rows, columns, members = tuple(rows), tuple(columns), tuple(range(count))
+    pieces, scattered = whole.split(rows), (whole * count).split(columns, dim=1)
+    for place, worker in enumerate(group):
+        root = (2 if place == count - 1 else None,)
+        worker.write(
+            *_uploaded(0, pieces[place], F32),
+            op("all_to_all", (1,), (0,), (members, 0, rows, 1, columns, 21, "device")),
+            op("all_gather", (2,), (0,), (members, 0, rows, 22, "device")),
+            op("reduce_scatter", (3,), (2,), (members, "sum", 1, columns, 24, "device")),
+            op("broadcast", (4,), root, (members, count - 1, whole.shape, F32, 25, "device")),
+        )
+    for place, worker in enumerate(group):
+        wanted = [whole.split(columns, dim=1)[place], whole, scattered[place], whole]
+        for slot, value in enumerate(wanted, 1):
+            if value.numel():
+                worker.write(read(slot, value.numel(), slot))
+                (answer,) = _whole(worker, {slot: value.nbytes})
+                assert answer.data == _numbers(value), (place, slot)
+
+
+def test_memory_is_taken_again_while_others_read(group):
+    rounds, everyone, size = 200, tuple(range(len(group))), 300_000
+    for place, worker in enumerate(group):
+        for number in range(rounds):
+            worker.write(
+                full(0, (size,), float(place + number)),
+                op("all_reduce", (1,), (0,), (everyone, "sum", number, "device")),
+                op("mul", (2,), (0, [7]), consumes=1),
+                op("free", (), (0, 2)),
+                full(3, (size,), -1.0),
+                op("free", (), (3,)),
+                op("max", (4,), (1,), (None, False)),
+                op("min", (5,), (1,), (None, False)),
+                read(4, 1, 2 * number),
+                read(5, 1, 2 * number + 1),
+                op("free", (), (1, 4, 5)),
+            )
+    total = sum(range(len(group)))
+    for worker in group:
+        found = {answer.request: answer.floats for answer in worker.answers(2 * rounds)}
+        for request, floats in found.items():
+            assert floats == [float(len(group) * (request // 2) + total)], request
+
+
+def test_a_killed_worker_is_told_of_and_the_others_go_on(group):
+    everyone, size = tuple(range(len(group))), 300_000
+    for worker in group:
+        worker.write(full(0, (size,), 1.0), op("synchronize", (), (), (1,)))
+        worker.answers(1)
+    dead = group.pop()
+    dead.process.kill()
+    dead.process.wait()
+    for worker in group:
+        worker.door.lost(len(group))
+        worker.write(
+            op("all_reduce", (1,), (0,), (everyone, "sum", 1, "device")),
+            op("all_reduce", (2,), (0,), (everyone[:-1], "sum", 2, "device")),
+            read(1, 1, 1),
+            read(2, 1, 2),
+        )
+    for worker in group:
+        told = {answer.request: answer for answer in worker.answers(3) if answer.request}
+        assert "is gone" in told[1].text
+        assert told[2].floats == [float(len(group))]
+
+
+@pytest.mark.parametrize("layout", ["tp2", "dp2"])
+def test_a_gpt_has_the_losses_of_one_worker(layout, tmp_path):
+    def losses(name):
+        done = subprocess.run(
+            [
+                sys.executable, str(PROGRAM), name, "--dtype", "float64", "--steps", "20",
+                "--config", str(tmp_path / f"{name}.yaml"),
+            ],
+            env=os.environ | {"GT_BACKEND": "pytorch", "GT_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["losses"]
+
+    assert losses(layout) == pytest.approx(losses("one"), rel=1e-9)
+
+
+def test_a_worker_keeps_no_more_than_it_lent(group):
+    """After many collectives a device holds little more than after a few."""
+    everyone, size = tuple(range(len(group))), 1_000_000
+
+    def used():
+        free, total = torch.cuda.mem_get_info()
+        return total - free
+
+    def rounds(first, count):
+        for worker in group:
+            for tag in range(first, first + count):
+                worker.write(
+                    full(0, (size,), 1.0),
+                    op("all_reduce", (1,), (0,), (everyone, "sum", tag, "device")),
+                    op("free", (), (0, 1)),
+                )
+            worker.write(op("synchronize", (), (), (first + 1,)))
+        for worker in group:
+            worker.answers(1)
+        return used()
+
+    few = rounds(0, 100)
+    assert rounds(100, 400) <= few + len(group) * (64 << 20)

@@ -77,6 +77,12 @@ bench:
     cd benchmarks && python compare.py
     pytest benchmarks --benchmark-enable --timeout 600
 
+# On a machine with GPUs: the tests that need one, then collectives and a training step, timed, into RESULTS.md
+gpu:
+    test -e /dev/nvidiactl || { echo "no CUDA device"; exit 1; }
+    pytest tests -m gpu --timeout 600
+    cd benchmarks && python gpu/collectives.py --markdown && python gpu/step.py --markdown
+
 # Where a benchmark's time goes, by process and function: perf over a row of `benchmarks/compare.py --help`
 profile row="emit" rounds="300":
     #!/usr/bin/env bash

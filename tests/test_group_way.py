@@ -127,6 +127,34 @@ def test_a_failed_operand_is_everybodys_and_nobody_waits(cluster: Cluster) -> No
         assert (numbers * 2).sum().item() == 30
 
 
+# A worker that has room for no group at all, instead of 64.
+FULL = """
+import runpy, sys
+from gt.worker import torch_groups
+torch_groups.GROUPS_MAX = 0
+runpy.run_module("gt.worker", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_where_one_has_no_room_for_a_group_all_go_by_bytes() -> None:
+    gt.disconnect()
+    with Cluster(0, backend="pytorch") as running:
+        running.command += GROUPS
+        running.add_worker()
+        running.add_worker()
+        running.wait_for_workers(seconds=JOIN_SECONDS)
+        running.command[1:3] = ["-c", FULL]
+        running.add_worker()
+        running.wait_for_workers(seconds=JOIN_SECONDS)
+        gt.connect(running.address)
+        array = classifier.numbers(3, 30, 40)
+        for workers in ("[0,1,2]", "[0,1]", "[0,1,2]", "[0,1]"):
+            cut = _core.distribute(gt.tensor(array), layout=f"shard(0)@{workers}")
+            np.testing.assert_allclose((cut.T @ cut).numpy(), array.T @ array, rtol=1e-9)
+        assert [in_groups(worker) for worker in running.workers] == [True, True, False]
+        gt.disconnect()
+
+
 @pytest.mark.filterwarnings("ignore::gt.UnreadFailureWarning")  # of the sum, if it was not read
 def test_a_killed_worker_ends_its_groups() -> None:
     gt.disconnect()

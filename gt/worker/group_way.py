@@ -67,6 +67,8 @@ class GroupWay:
         self, library: str, networks: Sequence[str], address: str | None, device: torch.device
     ) -> None:
         self._groups: Groups | None = None
+        # Of the first group that could not be made; the others' reason is mostly the same.
+        self._has_told = False
         self.domain = ""
         network = _network(address, networks)
         on_gpu = device.type != "cpu"
@@ -112,7 +114,9 @@ class GroupWay:
         try:
             call = self._groups.prepare(tuple(members[place] for place in order), place, prepared)
         except GroupError as error:
-            sys.stderr.write(f"gt.worker: no group of workers {members}, by bytes: {error}\n")
+            if not self._has_told:
+                self._has_told = True
+                sys.stderr.write(f"gt.worker: no group of workers {members}, by bytes: {error}\n")
             return None
         return Part(self._groups, call, order), call.offer
 

@@ -361,6 +361,9 @@ impl Engine for PythonEngine {
     }
 
     fn withdraw(&mut self, joint: Joint, result: Option<&mut Self::Value>) -> Result<Lent, Fault> {
+        if let Err(error) = joint.withdraw(attached()) {
+            error.write_unraisable(attached(), None);
+        }
         let Joint { operand, result: to_write, .. } = joint;
         let is_one = match (&operand, &to_write) {
             (Some(operand), Some(result)) => operand.is(result),

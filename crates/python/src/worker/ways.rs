@@ -112,6 +112,11 @@ impl Joint {
         object.bind(py).call_method1("lose", (member,)).map(drop)
     }
 
+    /// All go by bytes: a call that waits for its turn is taken out of the others' way.
+    pub fn withdraw(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_polled { self.part(py, &[]) } else { Ok(()) }
+    }
+
     /// What takes the result's place, if anything does.
     pub fn land(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let Some(object) = &self.object else { return Ok(None) };

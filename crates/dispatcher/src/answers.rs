@@ -54,6 +54,9 @@ impl Dispatcher {
         let (session, number) = (open.session, open.number);
         let oldest = self.sessions.keys().next().copied().filter(|_| planted::ANSWER_ASTRAY);
         let asker = oldest.unwrap_or(session);
+        if open.part.is_some() && open.received >= reply.total {
+            return self.part_is_there(request, &reply, sink);
+        }
         match &open.part {
             Some(part) => part.pass_on(number, &reply, &mut |whole| sink.session(asker, whole)),
             None => {

@@ -19,6 +19,8 @@ pub(crate) struct Part {
     /// The whole value's shape, and how many of its elements the client asked for.
     dims: Dims,
     total: u64,
+    /// Its last elements, once they have come, until those of all others have: one of them may have failed.
+    last: Option<(Reply<'static>, Vec<u8>)>,
 }
 
 /// A worker, its slot, and which elements of its piece are wanted.
@@ -118,7 +120,7 @@ impl Dispatcher {
     ) {
         let total = parts.iter().map(|part| part.to - part.from).sum();
         for Asked { worker, slot, footprint, from, to } in parts {
-            let part = Part { footprint, dims: value.meta.dims, total };
+            let part = Part { footprint, dims: value.meta.dims, total, last: None };
             let request = self.open(Request {
                 session,
                 number,
@@ -134,6 +136,36 @@ impl Dispatcher {
             word.attrs.extend([from, count].map(|of| Attr::Int(of.cast_signed())));
             self.send(session, worker, &word, sink);
         }
+    }
+
+    /// The last elements of a piece. They go on when all other pieces are there: a value that has failed on one worker has
+    /// failed, whichever part of it is read.
+    pub(crate) fn part_is_there(&mut self, key: i64, reply: &Reply<'_>, sink: &mut dyn Sink) {
+        let Some(open) = self.requests.get_mut(&key) else { return };
+        open.waiting.clear();
+        let (session, number) = (open.session, open.number);
+        if let Some(part) = &mut open.part {
+            let Reply { request, start, count, total, dtype, dims, .. } = *reply;
+            let places = Reply { request, start, count, total, dtype, dims, bytes: &[] };
+            part.last = Some((places, reply.bytes.to_vec()));
+        }
+        let is_of_it = |request: &Request| {
+            request.part.is_some() && request.session == session && request.number == number
+        };
+        let all = || self.requests.values().filter(|request| is_of_it(request));
+        if all().any(|request| !request.waiting.is_empty()) {
+            return;
+        }
+        for (place, part) in all().filter_map(|request| request.part.as_ref()).enumerate() {
+            if part.total == 0 && place > 0 {
+                break; // nothing was asked for, and one says so
+            }
+            if let Some((reply, bytes)) = &part.last {
+                let reply = Reply { bytes, ..*reply };
+                part.pass_on(number, &reply, &mut |whole| sink.session(session, whole));
+            }
+        }
+        self.forget_parts(session, number);
     }
 
     /// One piece of a read has failed, and so has the read: what other workers still answer is nobody's.
@@ -154,7 +186,7 @@ impl Part {
     ) {
         let whole = Reply { request: number, dims: self.dims, total: self.total, ..*reply };
         let (mut rest, size) = (reply.bytes, reply.dtype.size());
-        if rest.is_empty() {
+        if rest.is_empty() && self.total == 0 {
             pass(&Message::Reply(Reply { start: 0, ..whole }));
         }
         let end = reply.start.saturating_add(reply.count);
@@ -194,8 +226,8 @@ fn parts(value: &Value, instruction: &Instruction<'_>) -> Option<SmallVec<[Asked
     for (place, (&worker, &slot)) in layout.mesh().members().iter().zip(slots).enumerate() {
         let footprint = Footprint::new(layout, &value.meta.dims, place, 1)?;
         let (from, to) = (footprint.before(start), footprint.before(end));
-        let nobody_has = count == 0 && parts.is_empty();
-        if is_first_copy(layout, place) && (from < to || nobody_has) {
+        // Who has none of it is asked too: the value may have failed there.
+        if is_first_copy(layout, place) {
             parts.push(Asked { worker, slot, footprint, from, to });
         }
     }

@@ -87,6 +87,10 @@ impl Client {
         let is_spoiled = matches!(expected, Outcome::Failed { certain: true, .. });
         let (Outcome::Value(tensor) | Outcome::Failed { shape: Some(tensor), .. }) = expected
         else {
+            // Pieces of what has failed on one worker only may come before word of that; never all of them.
+            if reply.count < reply.total {
+                return Ok(());
+            }
             return Err(format!("a reply for {value:?}, which should have failed: {expected:?}"));
         };
         if reply.dtype != tensor.dtype || reply.dims != to_dims(&tensor.dims) {

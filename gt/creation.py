@@ -75,7 +75,7 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
     if requires_grad and not wanted.is_floating_point:
         raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
     with np.errstate(over="ignore", invalid="ignore"):  # what a dtype does not hold becomes inf
-        whole = np.array(array, dtype=NUMPY.get(repr(wanted), "float32"), order="C")
+        whole = np.asarray(array, dtype=NUMPY.get(repr(wanted), "float32"), order="C")
     if whole.ndim == 0:  # a number travels in the instruction
         out = call("full", size=(), value=whole.item(), dtype=wanted)
         return finish(out, requires_grad)

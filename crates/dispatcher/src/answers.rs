@@ -37,6 +37,7 @@ impl Dispatcher {
             Message::Ways(ways) => self.worker_ways(index, *ways),
             // Not for us; a worker that says it is confused, and nothing depends on it.
             Message::SpacedReply(_)
+            | Message::SlabReply(_)
             | Message::StatsRequest { .. }
             | Message::WorkerJoined { .. }
             | Message::Peer(_)

@@ -50,6 +50,8 @@ impl Capabilities {
     pub const RING: Self = Self(1);
     /// Takes payloads from a shared slab.
     pub const SLAB: Self = Self(2);
+    /// All that peers on one host use.
+    pub const LOCAL: Self = Self(Self::RING.0 | Self::SLAB.0);
 
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -3,15 +3,18 @@
 //! The first word of a frame is a code and a length as an instruction's is; message codes are
 //! [`wire::MESSAGE_CODE_FIRST`] and above, so the two can share a ring. `docs/wire.md` specifies every field.
 
+mod reply;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use reply::{Reply, SpacedReply};
+
 use crate::handshake::Secret;
 use crate::wire::{
-    self, EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_bytes, push_dims,
-    push_u64,
+    self, EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_bytes, push_u64,
 };
-use crate::{Dims, Dtype, Op, rules::ErrorClass};
+use crate::{Op, rules::ErrorClass};
+use reply::{append_places, append_reply, places, reply};
 
 /// Bytes of one piece of an answer: large enough that 100 MB are 1,600 pieces, small enough that a light user's answer
 /// waits for few microseconds behind one.
@@ -27,6 +30,8 @@ pub enum Message<'a> {
     Reply(Reply<'a>),
     /// The same of elements that do not stand one after the other.
     SpacedReply(SpacedReply<'a>),
+    /// The same as a reply, whose bytes are the next piece of a slab beside the words; here there are none.
+    SlabReply(Reply<'a>),
     /// The answer of `synchronize`.
     Done {
         request: u64,
@@ -63,27 +68,6 @@ pub enum Message<'a> {
         request: u64,
         text: &'a str,
     },
-}
-
-/// Elements `start` to `start + count` (row-major) of a value of shape `dims`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reply<'a> {
-    pub request: u64,
-    pub start: u64,
-    pub count: u64,
-    /// Elements in the whole answer: when this many have come, it is complete.
-    pub total: u64,
-    pub dtype: Dtype,
-    pub dims: Dims,
-    pub bytes: &'a [u8],
-}
-
-/// Elements in runs: those of `reply`, of which `run` stand together, and the next ones `stride` after where they began.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SpacedReply<'a> {
-    pub reply: Reply<'a>,
-    pub run: u64,
-    pub stride: u64,
 }
 
 /// A failed instruction, named by session and number.
@@ -228,6 +212,7 @@ const PEER: u16 = wire::MESSAGE_CODE_FIRST | 0xa;
 const DESCRIPTION: u16 = wire::MESSAGE_CODE_FIRST | 0xb;
 const WAYS: u16 = wire::MESSAGE_CODE_FIRST | 0xc;
 const SPACED_REPLY: u16 = wire::MESSAGE_CODE_FIRST | 0xd;
+const SLAB_REPLY: u16 = wire::MESSAGE_CODE_FIRST | 0xe;
 
 impl Message<'_> {
     /// The code in the low half of the first word.
@@ -235,6 +220,7 @@ impl Message<'_> {
         match self {
             Self::Reply(_) => REPLY,
             Self::SpacedReply(_) => SPACED_REPLY,
+            Self::SlabReply(_) => SLAB_REPLY,
             Self::Done { .. } => DONE,
             Self::Failure(_) => FAILURE,
             Self::FailedReply { .. } => FAILED_REPLY,
@@ -254,6 +240,7 @@ impl Message<'_> {
         match self {
             Self::Reply(_) => "reply",
             Self::SpacedReply(_) => "spaced_reply",
+            Self::SlabReply(_) => "slab_reply",
             Self::Done { .. } => "done",
             Self::Failure(_) => "failure",
             Self::FailedReply { .. } => "failed_reply",
@@ -292,6 +279,13 @@ fn append(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> 
             push_u64(out, spaced.run);
             push_u64(out, spaced.stride);
             append_reply(&spaced.reply, out)
+        }
+        Message::SlabReply(reply) => {
+            let end = reply.start.checked_add(reply.count);
+            let checked = reply.check_places(end);
+            checked.map_err(|what| EncodeError::Disagreement { op: name, what })?;
+            append_places(reply, out);
+            Ok(())
         }
         Message::Done { request } | Message::StatsRequest { request } => {
             push_u64(out, *request);
@@ -335,20 +329,6 @@ fn append(message: &Message<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> 
             Ok(())
         }
     }
-}
-
-fn append_reply(reply: &Reply<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
-    let op = "reply";
-    if reply.bytes.len() > REPLY_BYTES_MAX {
-        return Err(EncodeError::PayloadTooLong { op, bytes: reply.bytes.len() });
-    }
-    for value in [reply.request, reply.start, reply.count, reply.total] {
-        push_u64(out, value);
-    }
-    out.push(reply.dtype.code().into());
-    push_dims(out, &reply.dims);
-    push_bytes(out, reply.bytes);
-    Ok(())
 }
 
 fn append_failure(
@@ -398,6 +378,12 @@ pub fn decode(words: &[u32]) -> Result<(Message<'_>, usize), WireError> {
 
 fn body<'a>(code: u16, reader: &mut Reader<'a>) -> Result<Message<'a>, WireError> {
     Ok(match code {
+        SLAB_REPLY => {
+            let reply = places(reader)?;
+            let checked = reply.check_places(reply.start.checked_add(reply.count));
+            checked.map_err(|what| reader.error(WireReason::Disagreement(what)))?;
+            Message::SlabReply(reply)
+        }
         REPLY => {
             let reply = reply(reader)?;
             reply.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
@@ -439,18 +425,6 @@ fn body<'a>(code: u16, reader: &mut Reader<'a>) -> Result<Message<'a>, WireError
     })
 }
 
-fn reply<'a>(reader: &mut Reader<'a>) -> Result<Reply<'a>, WireError> {
-    Ok(Reply {
-        request: reader.u64()?,
-        start: reader.u64()?,
-        count: reader.u64()?,
-        total: reader.u64()?,
-        dtype: reader.dtype()?,
-        dims: reader.dims()?,
-        bytes: reader.bytes(REPLY_BYTES_MAX)?,
-    })
-}
-
 fn peer<'a>(reader: &mut Reader<'a>) -> Result<Peer<'a>, WireError> {
     let index = reader.word()?;
     let mut secret = Secret([0; 16]);
@@ -474,42 +448,4 @@ fn failure<'a>(reader: &mut Reader<'a>) -> Result<Failure<'a>, WireError> {
     }
     let tag = reader.word()?;
     Ok(Failure { session, number, class, op, tag, text: reader.text(TEXT_BYTES_MAX)? })
-}
-
-impl Reply<'_> {
-    /// What contradicts itself, if anything: a receiver may then trust every size in an answer.
-    fn check(&self) -> Result<(), &'static str> {
-        self.check_until(self.start.checked_add(self.count))
-    }
-
-    /// The same where the last element stands before `end`.
-    fn check_until(&self, end: Option<u64>) -> Result<(), &'static str> {
-        let elements = self.dims.elements().and_then(|elements| u64::try_from(elements).ok());
-        let Some(elements) = elements.filter(|_| self.dims.iter().all(|&size| size >= 0)) else {
-            return Err("shape and element count");
-        };
-        if self.count.checked_mul(self.dtype.size()) != u64::try_from(self.bytes.len()).ok() {
-            return Err("count and byte length");
-        }
-        if self.count > self.total || self.total > elements {
-            return Err("count and total");
-        }
-        if end.is_none_or(|end| end > elements) {
-            return Err("start and shape");
-        }
-        Ok(())
-    }
-}
-
-impl SpacedReply<'_> {
-    /// What contradicts itself, if anything.
-    fn check(&self) -> Result<(), &'static str> {
-        let Self { reply, run, stride } = self;
-        if reply.count == 0 || *run == 0 || !reply.count.is_multiple_of(*run) || stride < run {
-            return Err("count, run and stride");
-        }
-        let before = (reply.count / run - 1).checked_mul(*stride);
-        let last = before.and_then(|before| reply.start.checked_add(before));
-        reply.check_until(last.and_then(|last| last.checked_add(*run)))
-    }
 }

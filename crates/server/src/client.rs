@@ -1,12 +1,12 @@
 //! A client's stream on its way into the core: a quantum at a time.
 
 use crate::frames;
-use crate::link::Inbound;
+use crate::link::{Inbound, Lent};
 use crate::outbox::{Crowd, Outbox};
 use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, WorkerIndex};
 use gt_protocol::message::{self, Message};
 use gt_protocol::wire::{self, WireError};
-use gt_protocol::{Instruction, Op};
+use gt_protocol::{Attr, Instruction, Op};
 use std::time::{Duration, Instant};
 
 /// Instructions of one client before the next one's turn: 5 to 10 us of planning.
@@ -43,6 +43,8 @@ pub(crate) enum Breach {
     Message(&'static str),
     #[error("impossible counters in its ring")]
     Ring,
+    #[error("a payload did not come with the words that name it")]
+    Payload,
     #[error("said goodbye: {0}")]
     Goodbye(String),
 }
@@ -86,8 +88,13 @@ impl Client {
         if self.held_back {
             return Ok(false);
         }
-        let words = self.inbound.unread();
-        let Ran { words: used, asked, outcome } = run(words, self.session, dispatcher, outbox);
+        let (words, lent) = self.inbound.unread_and_lent();
+        if names_lent(words) && !outbox.can_lend(&self.workers) {
+            self.held_back = true;
+            return Ok(false);
+        }
+        let Ran { words: used, asked, outcome } =
+            run(words, lent, self.session, dispatcher, outbox);
         if asked {
             self.asked_at = now;
         }
@@ -107,7 +114,13 @@ struct Ran {
 }
 
 /// Runs the frames at the front of `words`, up to a quantum.
-fn run(words: &[u32], session: SessionId, dispatcher: &mut Dispatcher, outbox: &mut Outbox) -> Ran {
+fn run(
+    words: &[u32],
+    mut lent: Option<&mut Lent>,
+    session: SessionId,
+    dispatcher: &mut Dispatcher,
+    outbox: &mut Outbox,
+) -> Ran {
     let mut instruction = Instruction::new(Op::Free);
     let mut ran = Ran { words: 0, asked: false, outcome: Ok(()) };
     for _ in 0..QUANTUM_INSTRUCTIONS {
@@ -123,6 +136,12 @@ fn run(words: &[u32], session: SessionId, dispatcher: &mut Dispatcher, outbox: &
         } else {
             wire::decode_into(frame, &mut instruction).map_err(Breach::from).and_then(|_| {
                 ran.asked |= matches!(instruction.op, Op::Read | Op::Synchronize);
+                let is_lent = instruction.op == Op::Chunk && instruction.payload.is_empty();
+                if let Some(lent) = lent.as_mut().filter(|_| is_lent) {
+                    let payload = its_own(&instruction, lent.take())?;
+                    let whole = Instruction { payload, ..instruction.clone() };
+                    return Ok(dispatcher.instruction(session, &whole, outbox)?);
+                }
                 Ok(dispatcher.instruction(session, &instruction, outbox)?)
             })
         };
@@ -131,6 +150,25 @@ fn run(words: &[u32], session: SessionId, dispatcher: &mut Dispatcher, outbox: &
         }
     }
     ran
+}
+
+/// Whether the first frame is a chunk without bytes: they came beside it.
+fn names_lent(words: &[u32]) -> bool {
+    let Some(&first) = words.first() else { return false };
+    let (code, length) = (first & 0xffff, usize::try_from(first >> 16).unwrap_or(0));
+    code == u32::from(Op::Chunk.info().code)
+        && length.checked_sub(1).and_then(|last| words.get(last)) == Some(&0)
+}
+
+/// The payload, if it is what the instruction asks for.
+fn its_own<'l>(
+    instruction: &Instruction<'_>,
+    lent: Option<(u64, &'l [u8])>,
+) -> Result<&'l [u8], Breach> {
+    let (sent_for, bytes) = lent.ok_or(Breach::Payload)?;
+    let is_it = matches!(instruction.attr("offset"),
+        Attr::Int(offset) if u64::try_from(*offset) == Ok(sent_for));
+    if is_it { Ok(bytes) } else { Err(Breach::Payload) }
 }
 
 #[cold]
@@ -149,6 +187,7 @@ fn said(
         Message::Goodbye { reason } => Err(Breach::Goodbye(reason.to_owned())),
         Message::Reply(_)
         | Message::SpacedReply(_)
+        | Message::SlabReply(_)
         | Message::Done { .. }
         | Message::Failure(_)
         | Message::FailedReply { .. }

@@ -3,7 +3,8 @@
 use crate::frames::{self, whole_frames};
 use gt_protocol::handshake::FRAME_BYTES_MAX;
 use gt_protocol::wire::WireError;
-use gt_transport::{Consumer, Producer};
+use gt_transport::slab::PAYLOAD_BYTES_MIN;
+use gt_transport::{Consumer, HEAD_WORDS, Producer, SlabReader, SlabWriter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -27,6 +28,31 @@ pub(crate) struct Link {
     pub target: Target,
     /// Dropped with the link: the sockets' thread then closes the connection.
     pub leash: oneshot::Sender<()>,
+    /// What the peer lays beside its words, and where we do.
+    pub lent: Option<Lent>,
+    pub lends: Option<SlabWriter>,
+}
+
+/// Payloads and pieces of answers that a peer lays into a slab. Each is copied out before anybody looks at it.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    slab: SlabReader,
+    bytes: Vec<u8>,
+    /// Bytes that have come in all.
+    arrived: u64,
+}
+
+impl Lent {
+    pub fn new(slab: SlabReader) -> Self {
+        Self { slab, bytes: Vec::new(), arrived: 0 }
+    }
+
+    /// The next one, and the offset that it was sent for; nothing where none has come.
+    pub fn take(&mut self) -> Option<(u64, &[u8])> {
+        let [low, high, ..] = self.slab.take(&mut self.bytes)?;
+        self.arrived += u64::try_from(self.bytes.len()).unwrap_or(0);
+        Some((u64::from(low) | u64::from(high) << 32, &self.bytes))
+    }
 }
 
 /// Where words come from.
@@ -56,11 +82,17 @@ pub(crate) struct Inbound {
     start: usize,
     /// Words that the peer has sent in all.
     arrived: u64,
+    lent: Option<Lent>,
 }
 
 impl Inbound {
-    pub fn new(source: Source) -> Self {
-        Self { source, words: Vec::new(), start: 0, arrived: 0 }
+    pub fn new(source: Source, lent: Option<Lent>) -> Self {
+        Self { source, words: Vec::new(), start: 0, arrived: 0, lent }
+    }
+
+    /// What has arrived and was not consumed, and what was laid beside it.
+    pub fn unread_and_lent(&mut self) -> (&[u32], Option<&mut Lent>) {
+        (self.words.get(self.start..).unwrap_or_default(), self.lent.as_mut())
     }
 
     /// What has arrived and was not consumed.
@@ -70,7 +102,7 @@ impl Inbound {
 
     /// Bytes that the peer has sent in all. Between workers no payload passes here: of a worker's, only answers do.
     pub fn arrived_bytes(&self) -> u64 {
-        self.arrived * 4
+        self.arrived * 4 + self.lent.as_ref().map_or(0, |lent| lent.arrived)
     }
 
     pub fn consume(&mut self, words: usize) {
@@ -167,6 +199,7 @@ pub(crate) struct Outbound {
     /// Words that were sent in all, the buffer's not counted.
     sent: u64,
     drain: Drain,
+    lends: Option<SlabWriter>,
     _leash: oneshot::Sender<()>,
 }
 
@@ -195,9 +228,31 @@ impl Drain {
 }
 
 impl Outbound {
-    pub fn new(target: Target, leash: oneshot::Sender<()>) -> Self {
+    pub fn new(target: Target, leash: oneshot::Sender<()>, lends: Option<SlabWriter>) -> Self {
         let (words, drain) = (Vec::new(), Drain::default());
-        Self { target, words, start: 0, credit: 0, listed: false, sent: 0, drain, _leash: leash }
+        let (start, credit, listed, sent) = (0, 0, false, 0);
+        Self { target, words, start, credit, listed, sent, drain, lends, _leash: leash }
+    }
+
+    /// Lays bytes beside the words, if they are many and there is room: what names them is to be sent next.
+    pub fn lend(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let Some(slab) = self.lends.as_mut().filter(|_| bytes.len() >= PAYLOAD_BYTES_MIN) else {
+            return false;
+        };
+        let slot = slab.slot().and_then(|slot| slot.get_mut(..bytes.len()));
+        let Some(slot) = slot else { return false };
+        slot.copy_from_slice(bytes);
+        let mut head = [0; HEAD_WORDS];
+        let words = [offset & u64::from(u32::MAX), offset >> 32];
+        for (place, word) in head.iter_mut().zip(words) {
+            *place = u32::try_from(word).unwrap_or(0);
+        }
+        slab.publish(&head, bytes.len())
+    }
+
+    /// Whether bytes beside the words would have to wait.
+    pub fn is_full(&mut self) -> bool {
+        self.lends.as_mut().is_some_and(|slab| slab.slot().is_none() && !slab.is_corrupt())
     }
 
     /// The buffer to append whole frames to.

@@ -4,8 +4,8 @@
 use crate::link::Outbound;
 use crate::trace::Trace;
 use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::{self, Message};
-use gt_protocol::{Instruction, wire};
+use gt_protocol::message::{self, Message, Reply};
+use gt_protocol::{Attr, Instruction, Op, wire};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -127,6 +127,14 @@ impl Outbox {
         free
     }
 
+    /// Whether these workers have room for payloads beside their words.
+    pub fn can_lend(&mut self, workers: &[WorkerIndex]) -> bool {
+        workers.iter().all(|&index| {
+            let worker = self.workers.get_mut(place(index)).and_then(Option::as_mut);
+            worker.is_none_or(|worker| !worker.is_full())
+        })
+    }
+
     /// Whether a worker has got as much as it should for now.
     pub fn is_tight(&self) -> bool {
         self.tight
@@ -214,7 +222,9 @@ impl Outbox {
     #[cold]
     fn hear(&mut self, message: &Message<'_>) {
         match message {
-            Message::Reply(_) | Message::SpacedReply(_) => self.answer = Some(false),
+            Message::Reply(_) | Message::SpacedReply(_) | Message::SlabReply(_) => {
+                self.answer = Some(false);
+            }
             Message::FailedReply { .. } => self.answer = Some(true),
             // What else a session is told of needs no answer.
             Message::Done { .. }
@@ -242,6 +252,16 @@ impl Sink for Outbox {
             return;
         };
         let before = worker.buffer().len();
+        let lent;
+        let instruction = match offset_of_chunk(instruction) {
+            Some(offset) if worker.lend(offset, instruction.payload) => {
+                lent = Instruction { payload: &[], ..instruction.clone() };
+                // Who sends more than the worker takes is to wait.
+                self.tight |= worker.is_full();
+                &lent
+            }
+            _ => instruction,
+        };
         if let Err(error) = wire::encode(instruction, worker.buffer()) {
             tracing::error!("an instruction for worker {index} has no binary form: {error}");
             return;
@@ -281,7 +301,14 @@ impl Sink for Outbox {
             return self.hear(message);
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        if let Err(error) = message::encode(message, session.buffer()) {
+        let lent = if let Message::Reply(reply) = message
+            && session.lend(0, reply.bytes)
+        {
+            Some(Message::SlabReply(Reply { bytes: &[], ..*reply }))
+        } else {
+            None
+        };
+        if let Err(error) = message::encode(lent.as_ref().unwrap_or(message), session.buffer()) {
             tracing::error!("a message for session {} has no binary form: {error}", id.0);
         }
         if !session.listed {
@@ -296,6 +323,15 @@ impl Sink for Outbox {
             self.end_trace(&error);
         }
     }
+}
+
+/// Where a chunk's bytes belong.
+fn offset_of_chunk(instruction: &Instruction<'_>) -> Option<u64> {
+    let Attr::Int(offset) = instruction.attrs.first().filter(|_| instruction.op == Op::Chunk)?
+    else {
+        return None;
+    };
+    u64::try_from(*offset).ok()
 }
 
 fn why_lost(outbound: &Outbound, waiting_max: usize) -> Option<&'static str> {
@@ -324,7 +360,7 @@ mod tests {
         let consumer = Consumer::new(ring.try_clone().unwrap()).unwrap();
         let mut outbox = Outbox::default();
         let target = Target::Ring(Producer::new(ring).unwrap());
-        outbox.add_worker(0, Outbound::new(target, oneshot::channel().0));
+        outbox.add_worker(0, Outbound::new(target, oneshot::channel().0, None));
         (outbox, consumer)
     }
 

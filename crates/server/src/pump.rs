@@ -6,7 +6,7 @@
 use crate::bell::Bell;
 use crate::client::{Breach, Client};
 use crate::frames;
-use crate::link::{Inbound, Link, Outbound};
+use crate::link::{Inbound, Lent, Link, Outbound};
 use crate::net::Introduction;
 use crate::outbox::{Crowd, Lost, Outbox};
 use crate::probing::Probing;
@@ -142,8 +142,9 @@ impl Pump {
     }
 
     fn add_client(&mut self, session: SessionId, name: String, link: Link) {
-        self.outbox.add_session(session, Outbound::new(link.target, link.leash));
-        let mut client = Client::new(session, name, Inbound::new(link.source), Instant::now());
+        self.outbox.add_session(session, Outbound::new(link.target, link.leash, link.lends));
+        let inbound = Inbound::new(link.source, link.lent);
+        let mut client = Client::new(session, name, inbound, Instant::now());
         client.waits_for_worker = self.workers.is_empty();
         for &index in self.workers.keys() {
             self.outbox.session(session, &Message::WorkerJoined { index });
@@ -153,8 +154,8 @@ impl Pump {
     }
 
     fn add_worker(&mut self, index: WorkerIndex, link: Link, introductions: &[Introduction]) {
-        self.outbox.add_worker(index, Outbound::new(link.target, link.leash));
-        let inbound = Inbound::new(link.source);
+        self.outbox.add_worker(index, Outbound::new(link.target, link.leash, link.lends));
+        let inbound = Inbound::new(link.source, link.lent);
         self.sleeper.watch(&inbound);
         self.workers.insert(index, inbound);
         for Introduction { to, peer, secret, address } in introductions {
@@ -326,10 +327,16 @@ fn answers(
         if taken >= QUANTUM_WORDS || !inbound.fill()? {
             break;
         }
-        let Some(frame) = frames::first(inbound.unread())? else { break };
-        let (message, words) = message::decode(frame)?;
+        let (unread, lent) = inbound.unread_and_lent();
+        let Some(frame) = frames::first(unread)? else { break };
+        let (mut message, words) = message::decode(frame)?;
         if let Message::Goodbye { reason } = message {
             return Err(Breach::Goodbye(reason.to_owned()));
+        }
+        if let Message::SlabReply(reply) = message {
+            let bytes = lent.and_then(Lent::take).map(|(_, bytes)| bytes);
+            let whole = bytes.and_then(|bytes| reply.with_bytes(bytes));
+            message = Message::Reply(whole.ok_or(Breach::Payload)?);
         }
         dispatcher.handle(Event::FromWorker { index, message }, outbox);
         inbound.consume(words);

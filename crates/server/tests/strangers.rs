@@ -12,7 +12,9 @@ mod common;
 
 use common::peer::{Peer, greet, hello};
 use common::{Server, worker};
-use gt_protocol::handshake::{Hello, RefusalCode, Role, Token};
+use gt_protocol::handshake::{Capabilities, Hello, RefusalCode, Role, Token};
+use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use gt_transport::HEAD_WORDS;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -85,6 +87,62 @@ fn each_stranger_is_one_line() {
         assert_eq!(warnings.iter().filter(|line| line.contains(part)).count(), 1, "{part}: {log}");
     }
     assert_eq!(warnings.len(), 4, "{log}");
+}
+
+/// A chunk without bytes: they lie beside it.
+fn chunk(offset: i64) -> Instruction<'static> {
+    let mut chunk = Instruction::new(Op::Chunk);
+    chunk.operands.push(Operand::Value(Id::slot(0)));
+    chunk.attrs.push(Attr::Int(offset));
+    chunk
+}
+
+/// Lays bytes down, as if for the chunk of that offset.
+fn lay_down(peer: &mut Peer, offset: u32, bytes: &[u8]) {
+    let slab = &mut peer.slabs.as_mut().unwrap().writes;
+    slab.slot().unwrap()[..bytes.len()].copy_from_slice(bytes);
+    let mut head = [0; HEAD_WORDS];
+    head[0] = offset;
+    assert!(slab.publish(&head, bytes.len()));
+}
+
+#[test]
+fn payloads_beside_the_words_are_what_the_words_say() {
+    let mut server = Server::start("payloads", &[]);
+    let _toy = worker::spawn(&server);
+    let with_slab = Hello { capabilities: Capabilities::LOCAL, ..hello(Role::Client) };
+    let mut good = Peer::unix(&server, with_slab.clone());
+    good.upload(0, &[1.0, 2.0]);
+    lay_down(&mut good, 4, &3.0_f32.to_le_bytes());
+    good.emit(&chunk(4));
+    assert_eq!(good.read(1, 0, 2).unwrap(), [1.0, 3.0]);
+
+    let mut missing = Peer::unix(&server, with_slab.clone());
+    missing.upload(0, &[1.0]);
+    missing.emit(&chunk(0));
+    let mut elsewhere = Peer::door(&server, with_slab.clone());
+    elsewhere.upload(0, &[1.0]);
+    lay_down(&mut elsewhere, 4, &[0; 4]);
+    elsewhere.emit(&chunk(0));
+    let mut excess = Peer::unix(&server, with_slab);
+    excess.upload(0, &[1.0]);
+    lay_down(&mut excess, 0, &[0; 8]);
+    excess.emit(&chunk(0));
+    for peer in [&mut missing, &mut elsewhere, &mut excess] {
+        while peer.next().is_some() {}
+    }
+    assert_eq!(good.read(2, 0, 2).unwrap(), [1.0, 3.0]);
+    let (_, log) = server.stop();
+    assert_eq!(
+        log.matches("a payload did not come with the words that name it").count(),
+        2,
+        "{log}"
+    );
+    assert_eq!(
+        log.matches("attribute \"offset\" is missing or of the wrong kind").count(),
+        1,
+        "{log}"
+    );
 }
 
 #[test]

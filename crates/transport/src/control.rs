@@ -7,15 +7,19 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Bytes of a record.
 pub const RECORD_BYTES: usize = 16;
-/// Most descriptors of a record: a ring each way, and a bell.
-pub const RECORD_FDS: usize = 3;
+/// Most descriptors of a record: a ring each way, a bell, and a slab each way.
+pub const RECORD_FDS: usize = 5;
+
+/// The `value` of a setup with slabs: how many they are.
+pub const SLABS: u64 = 2;
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlKind {
     /// Two descriptors: the ring that the receiver reads, and the ring that it writes. `index` is its worker index.
     /// A dispatcher that serves many peers adds a third: the bell of the ring that the receiver writes
-    /// ([`Producer::set_bell`](crate::Producer::set_bell)).
+    /// ([`Producer::set_bell`](crate::Producer::set_bell)). Where `value` is [`SLABS`], two more stand at the end: the slab
+    /// that the receiver reads, and the slab that it writes.
     Setup,
     /// Two descriptors: the ring to write to worker `index`, and the ring to read from it.
     Peer,
@@ -32,11 +36,21 @@ pub struct ControlRecord {
     pub kind: ControlKind,
     /// The worker that it is about.
     pub index: u32,
-    /// Free for the kind's own use; zero so far.
+    /// Free for the kind's own use.
     pub value: u64,
 }
 
 impl ControlRecord {
+    /// Of a setup's descriptors the slabs at the end: the one that the receiver reads, and the one that it writes.
+    #[must_use]
+    pub fn split(&self, mut descriptors: Vec<OwnedFd>) -> (Vec<OwnedFd>, Option<[OwnedFd; 2]>) {
+        if self.value != SLABS || descriptors.len() < 2 {
+            return (descriptors, None);
+        }
+        let slabs = descriptors.split_off(descriptors.len() - 2);
+        (descriptors, slabs.try_into().ok())
+    }
+
     /// The record in its fixed little-endian layout: kind, index, value.
     #[must_use]
     pub fn encode(&self) -> [u8; RECORD_BYTES] {

@@ -6,6 +6,7 @@
 //! - [`slab`]: slots of bytes that one side fills and the other reads where they lie: tensors.
 //! - [`sleep`]: until any of several rings, slabs and threads has something.
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
+//! - [`memory`]: large pages for what is large.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
 //!
 //! What must not be in here: any meaning of a word. This crate does not know what an instruction,
@@ -24,12 +25,13 @@ compile_error!("gt-transport packs bytes into words in little-endian order, as i
 
 pub mod control;
 pub mod descriptors;
+pub mod memory;
 pub mod ring;
 pub mod scheduling;
 pub mod slab;
 pub mod sleep;
 
-pub use control::{ControlKind, ControlRecord, receive_record, send_record};
+pub use control::{ControlKind, ControlRecord, SLABS, receive_record, send_record};
 pub use descriptors::{
     DescriptorError, FDS_MAX, drain_eventfd, eventfd, peer_closed, receive_with_fds, send_with_fds,
     socket_pair,

@@ -34,6 +34,10 @@ pub const HEAD_WORDS: usize = 8;
 /// Bytes that fit into one slot; a multiple of every element's size.
 pub const PIECE_BYTES_MAX: usize = SLOT_BYTES - mapping::LINE_BYTES;
 
+/// Payloads of a word stream from this size on are worth a slot of their own beside it: half a microsecond more for the
+/// hand-over, and a word's way through a ring takes as long as four through a slab.
+pub const PAYLOAD_BYTES_MIN: usize = 4 * 1024;
+
 /// Slots that must be free before a writer that sleeps is woken: a wake-up for each one would be one for each piece.
 const RESUME_SLOTS: u32 = SLOTS / 4;
 
@@ -232,6 +236,19 @@ impl SlabReader {
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
         let bytes = self.mapping.bytes(self.head).get(..length)?;
         Some(Piece { head, bytes })
+    }
+
+    /// Takes the first piece out: its bytes in place of what `bytes` held, its slot given back. For a peer that may go on
+    /// writing there: what is looked at is a copy. Nothing where no piece is there.
+    pub fn take(&mut self, bytes: &mut Vec<u8>) -> Option<[u32; HEAD_WORDS]> {
+        if !self.has_piece() && !self.refresh() {
+            return None;
+        }
+        let (head, length) = self.mapping.head(self.head);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
+        self.mapping.copy_out(self.head, length, bytes);
+        self.release();
+        Some(head)
     }
 
     /// Gives the first piece's slot back; wakes the writer if it sleeps and enough are free.

@@ -55,6 +55,23 @@ fn pieces_arrive_in_order_and_where_they_lie() {
 }
 
 #[test]
+fn what_is_taken_out_is_a_copy_and_gives_its_slot_back() {
+    let (mut writer, mut reader, memory) = both();
+    let mut bytes = b"what was there before".to_vec();
+    assert_eq!(reader.take(&mut bytes), None);
+    for number in 0..2 * SLOTS {
+        assert!(write(&mut writer, number, &number.to_le_bytes()));
+        assert_eq!(reader.take(&mut bytes), Some(head(number)));
+        assert_eq!(bytes, number.to_le_bytes());
+    }
+    // A length beyond the slot is a lie; what is copied stays inside of it.
+    assert!(write(&mut writer, 1, b"short"));
+    memory.forge(SLOT_START, u32::MAX);
+    assert_eq!(reader.take(&mut bytes), Some(head(1)));
+    assert_eq!(bytes.len(), PIECE_BYTES_MAX);
+}
+
+#[test]
 fn a_full_slab_takes_no_more_until_one_is_given_back() {
     let (mut writer, mut reader, _) = both();
     for number in 0..SLOTS {

@@ -8,16 +8,26 @@ pub(crate) use under_way::{Left, UnderWay, pending};
 use crate::lane::Driver;
 use crate::table::{Held, NoValue, Table};
 use crate::{Cause, Engine, Fault, Input, Values, reuse};
-use gt_protocol::message::{self, FailureClass, Message, Stats, Ways};
+use gt_protocol::message::{self, FailureClass, Message, REPLY_BYTES_MAX, Stats, Ways};
 use gt_protocol::rules::{Arg, describe};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
 use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// Where a machine's answers go, in order.
+/// Where a machine's answers go, in order, and where payloads come from that are not among the words.
 pub trait Replies {
     fn send(&mut self, message: &Message<'_>);
+    /// Bytes of a piece of an answer at most: a multiple of every element's size.
+    fn piece_bytes_max(&self) -> usize {
+        REPLY_BYTES_MAX
+    }
+    /// Shows the next payload that came beside the words, with the offset that it was sent for, and takes it away; false
+    /// where there is none.
+    fn payload(&mut self, show: &mut dyn FnMut(u64, &[u8])) -> bool {
+        let _ = show;
+        false
+    }
 }
 
 /// Why a machine takes no more words.
@@ -329,7 +339,7 @@ impl<E: Engine> Machine<E> {
         } else if op == Op::Read {
             return self.read(instruction, replies);
         } else if op == Op::Chunk {
-            return self.chunk(instruction);
+            return self.chunk(instruction, replies);
         } else if op == Op::Session {
             let id = unsigned(instruction, "id")?;
             self.session = u32::try_from(id)
@@ -388,12 +398,38 @@ impl<E: Engine> Machine<E> {
         self.engine.allocate(meta)
     }
 
-    fn chunk(&mut self, instruction: &Instruction<'_>) -> Result<(), NoValue> {
-        let id = first_value(instruction)?;
+    /// Bytes of an upload; those of a chunk without any came beside the words, and are taken in whatever becomes of it.
+    fn chunk(
+        &mut self,
+        instruction: &Instruction<'_>,
+        replies: &mut impl Replies,
+    ) -> Result<(), NoValue> {
         let offset = unsigned(instruction, "offset")?;
+        if !instruction.payload.is_empty() {
+            return self.write(instruction, offset, instruction.payload);
+        }
+        let mut outcome = Err(Fault::protocol("a chunk without bytes").into());
+        replies.payload(&mut |sent_for, bytes| {
+            outcome = if sent_for == offset {
+                self.write(instruction, offset, bytes)
+            } else {
+                let text = format!("a payload for {sent_for} came with the chunk for {offset}");
+                Err(Fault::protocol(text).into())
+            };
+        });
+        outcome
+    }
+
+    fn write(
+        &mut self,
+        instruction: &Instruction<'_>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), NoValue> {
+        let id = first_value(instruction)?;
         let held = self.table.held_mut(id)?;
-        check_fits(&held.meta, offset, instruction.payload)?;
-        Ok(self.engine.write(&mut held.value, offset, instruction.payload)?)
+        check_fits(&held.meta, offset, bytes)?;
+        Ok(self.engine.write(&mut held.value, offset, bytes)?)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::arbitrary::{any_row, changes, dtype, mutate, text};
 use crate::handshake::Secret;
+use crate::{Dims, Dtype};
 use proptest::prelude::*;
 
 fn words(message: &Message<'_>) -> Vec<u32> {
@@ -35,6 +36,7 @@ fn every_message<'a>(
     vec![
         Message::Reply(reply),
         Message::SpacedReply(SpacedReply { reply: spaced, run: 1, stride }),
+        Message::SlabReply(Reply { bytes: &[], ..reply }),
         Message::Done { request },
         Message::Failure(failure),
         Message::FailedReply { request, failure },

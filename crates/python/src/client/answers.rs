@@ -212,7 +212,11 @@ impl Answers {
                     self.open.insert(*request, Answer::Described((*text).to_owned()));
                 }
             }
-            Message::StatsRequest { .. } | Message::Peer(_) | Message::Ways(_) => {}
+            // Whoever has the slab makes a reply of it.
+            Message::SlabReply(_)
+            | Message::StatsRequest { .. }
+            | Message::Peer(_)
+            | Message::Ways(_) => {}
         }
     }
 

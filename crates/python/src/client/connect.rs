@@ -1,12 +1,13 @@
 //! Dialling a dispatcher process: addresses, handshake, and the choice between rings and TCP.
 
 use super::door::Door;
-use super::ring_door::RingDoor;
+use super::payload::Payloads;
+use super::ring_door::{RingDoor, Slabs};
 use super::tcp_door::TcpDoor;
 use gt_protocol::handshake::{
     Capabilities, Handshake, Hello, LocalDoor, Resume, Role, Token, Welcome,
 };
-use gt_transport::{ControlKind, receive_record};
+use gt_transport::{ControlKind, RingError, SlabReader, SlabWriter, receive_record};
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,7 +50,7 @@ pub(crate) fn dial(
     token: Option<&str>,
     ring: bool,
 ) -> Result<Box<dyn Door>, DialError> {
-    let capabilities = if ring { Capabilities::RING } else { Capabilities::default() };
+    let capabilities = if ring { Capabilities::LOCAL } else { Capabilities::default() };
     if let Some(path) = address.strip_prefix("unix:") {
         let socket = UnixStream::connect(path).map_err(|source| unreachable_at(address, source))?;
         let mut call = Call { address, token, capabilities };
@@ -137,13 +138,19 @@ impl Call<'_> {
         let Some((record, descriptors)) = arrived else {
             return Err(broken("it closed the connection before the rings came".to_owned()));
         };
+        let (descriptors, of_slabs) = record.split(descriptors);
+        let slabs = of_slabs.map(|[pieces, payloads]| {
+            let payloads = Payloads::new(SlabWriter::new(payloads)?);
+            Ok(Slabs { payloads, pieces: SlabReader::new(pieces)? })
+        });
+        let slabs = slabs.transpose().map_err(|error: RingError| broken(error.to_string()))?;
         let descriptors: Result<[OwnedFd; 3], _> = descriptors.try_into();
         match (record.kind, descriptors) {
             (ControlKind::Setup, Ok([read, write, bell])) => {
                 socket
                     .set_read_timeout(None)
                     .map_err(|source| unreachable_at(self.address, source))?;
-                RingDoor::new((read, write, bell), socket, life_line, self.address)
+                RingDoor::new((read, write, bell), socket, life_line, self.address, slabs)
                     .map_err(|error| broken(error.to_string()))
             }
             (kind, _) => Err(broken(format!("a {kind:?} record came in place of the rings"))),

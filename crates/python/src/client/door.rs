@@ -1,7 +1,9 @@
 //! The way to a dispatcher: a function call (embedded), a ring on this host, or TCP.
 
 use super::answers::Answers;
+use super::payload::Payloads;
 use gt_protocol::message::Message;
+use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Id, Instruction, Meta, Op, Operand, wire};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,6 +50,14 @@ pub(crate) trait Door: Send {
         let _ = op;
         let (instruction, _) = wire::decode(words).map_err(|error| error.to_string())?;
         self.send_inferred(&instruction, outputs, answers)
+    }
+    /// Bytes that one chunk may have.
+    fn piece_bytes_max(&self) -> usize {
+        PAYLOAD_BYTES_MAX
+    }
+    /// A way for payloads that has no room at present, though there will be.
+    fn full_payloads(&mut self) -> Option<Payloads> {
+        None
     }
     /// Frees slots.
     fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {

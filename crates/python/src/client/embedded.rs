@@ -2,11 +2,12 @@
 
 use super::answers::Answers;
 use super::door::{Door, Inbox, SharedInbox};
+use super::payload::{self, Payloads};
 use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, Message};
 use gt_protocol::text::{self, Names, PayloadText};
-use gt_protocol::{Instruction, Meta, Op, wire};
-use gt_transport::{Consumer, Producer, peer_closed};
+use gt_protocol::{Instruction, Meta, Op};
+use gt_transport::{Consumer, PIECE_BYTES_MAX, Producer, SlabReader, peer_closed};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,6 +27,14 @@ pub(crate) struct Link {
     /// Words that did not fit, in order; only a plan far longer than usual makes any.
     pub backlog: Vec<u32>,
     pub alive: bool,
+    /// Large payloads to the worker.
+    pub payloads: Payloads,
+}
+
+impl Link {
+    fn is_full(&self) -> bool {
+        self.alive && self.payloads.is_full()
+    }
 }
 
 /// The ring from a worker.
@@ -58,6 +67,8 @@ pub(crate) struct Embedded {
     core: Dispatcher,
     session: SessionId,
     links: Vec<Link>,
+    /// Large pieces of answers, by worker.
+    pieces: Vec<SlabReader>,
     scratch: Vec<u32>,
     log: Option<Log>,
     backend: String,
@@ -71,7 +82,12 @@ pub(crate) struct Log {
 }
 
 impl Embedded {
-    pub(crate) fn new(links: Vec<Link>, log: Option<Log>, backend: String) -> Self {
+    pub(crate) fn new(
+        links: Vec<Link>,
+        pieces: Vec<SlabReader>,
+        log: Option<Log>,
+        backend: String,
+    ) -> Self {
         let mut core = Dispatcher::new();
         let mut answers = Answers::default();
         let mut ignore = Outputs {
@@ -86,7 +102,7 @@ impl Embedded {
         }
         core.set_tracing(log.is_some());
         let session = core.open_session();
-        Self { core, session, links, scratch: Vec::new(), log, backend }
+        Self { core, session, links, pieces, scratch: Vec::new(), log, backend }
     }
 
     /// What work and traffic cost, for the planner.
@@ -102,6 +118,33 @@ impl Embedded {
             log: &mut self.log,
         };
         (&mut self.core, outputs)
+    }
+}
+
+impl Embedded {
+    /// One message of a worker, with its bytes if those came beside it.
+    fn hear(
+        &mut self,
+        place: usize,
+        message: Message<'_>,
+        answers: &mut Answers,
+    ) -> Result<(), String> {
+        let Self { core, links, pieces, scratch, log, .. } = self;
+        let mut outputs = Outputs { links, scratch, answers, log };
+        let index = WorkerIndex::try_from(place).unwrap_or(WorkerIndex::MAX);
+        let Message::SlabReply(reply) = message else {
+            core.handle(Event::FromWorker { index, message }, &mut outputs);
+            return Ok(());
+        };
+        let whole = pieces.get_mut(place).and_then(|slab| {
+            slab.refresh();
+            let whole = reply.with_bytes(slab.front()?.bytes)?;
+            let message = Message::Reply(whole);
+            core.handle(Event::FromWorker { index, message }, &mut outputs);
+            slab.release();
+            Some(())
+        });
+        whole.ok_or_else(|| "it sent an answer without its bytes".to_owned())
     }
 }
 
@@ -140,6 +183,14 @@ impl Door for Embedded {
             .map_err(|fault| fault.to_string())
     }
 
+    fn piece_bytes_max(&self) -> usize {
+        PIECE_BYTES_MAX
+    }
+
+    fn full_payloads(&mut self) -> Option<Payloads> {
+        self.links.iter().find(|link| link.is_full()).map(|link| link.payloads.clone())
+    }
+
     fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {
         let session = self.session;
         let (core, mut sink) = self.split(answers);
@@ -159,21 +210,15 @@ impl Door for Embedded {
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers) {
         let mut rest = words;
         while !rest.is_empty() {
-            let (core, mut outputs) = self.split(answers);
-            match message::decode(rest) {
+            let heard = match message::decode(rest) {
                 Ok((message, used)) => {
-                    let index = WorkerIndex::try_from(index).unwrap_or(WorkerIndex::MAX);
-                    core.handle(Event::FromWorker { index, message }, &mut outputs);
                     rest = rest.get(used..).unwrap_or_default();
+                    self.hear(index, message, answers)
                 }
-                Err(error) => {
-                    self.lost(
-                        index,
-                        &format!("it sent bytes that are no message: {error}"),
-                        answers,
-                    );
-                    return;
-                }
+                Err(error) => Err(format!("it sent bytes that are no message: {error}")),
+            };
+            if let Err(reason) = heard {
+                return self.lost(index, &reason, answers);
             }
         }
     }
@@ -279,7 +324,10 @@ impl Outputs<'_> {
 impl Sink for Outputs<'_> {
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
         self.scratch.clear();
-        match wire::encode(instruction, self.scratch) {
+        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        // Nothing waits for what is sent to a worker that is gone.
+        let link = self.links.get(place).filter(|link| link.alive);
+        match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
             Ok(()) => self.deliver(worker),
             Err(error) => debug_assert!(false, "the planner made {instruction:?}: {error}"),
         }

@@ -25,6 +25,7 @@ mod indexing;
 mod interface;
 mod methods;
 mod new_array;
+mod payload;
 mod placing;
 mod properties;
 mod read;

@@ -3,9 +3,10 @@
 use super::answers::Answers;
 use super::door::{Door, SharedInbox};
 use super::embedded::ring_inbox;
+use super::payload::{self, Payloads};
 use gt_protocol::message::{self, Message};
-use gt_protocol::{Instruction, Meta, Op, wire};
-use gt_transport::{Consumer, Producer, RingError, set_short_slice};
+use gt_protocol::{Instruction, Meta, Op};
+use gt_transport::{Consumer, Producer, RingError, SlabReader, set_short_slice};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -22,6 +23,13 @@ pub(crate) struct RingDoor {
     address: String,
     scratch: Vec<u32>,
     room: usize,
+    slabs: Option<Slabs>,
+}
+
+/// What is too large for the rings goes beside them.
+pub(crate) struct Slabs {
+    pub payloads: Payloads,
+    pub pieces: SlabReader,
 }
 
 impl RingDoor {
@@ -30,6 +38,7 @@ impl RingDoor {
         socket: UnixStream,
         life_line: Option<TcpStream>,
         address: &str,
+        slabs: Option<Slabs>,
     ) -> Result<Self, RingError> {
         let mut producer = Producer::new(write)?;
         producer.set_bell(bell);
@@ -44,6 +53,7 @@ impl RingDoor {
             address: address.to_owned(),
             scratch: Vec::new(),
             room,
+            slabs,
         })
     }
 
@@ -66,7 +76,9 @@ impl Door for RingDoor {
         _answers: &mut Answers,
     ) -> Result<(), String> {
         self.scratch.clear();
-        wire::encode(instruction, &mut self.scratch).map_err(|error| error.to_string())?;
+        let payloads = self.slabs.as_ref().map(|slabs| &slabs.payloads);
+        payload::encode(instruction, payloads, &mut self.scratch)
+            .map_err(|error| error.to_string())?;
         self.write()
     }
 
@@ -83,6 +95,10 @@ impl Door for RingDoor {
         Err(format!("{} of {} words did not fit into the ring", op.info().name, words.len()))
     }
 
+    fn full_payloads(&mut self) -> Option<Payloads> {
+        self.slabs.as_ref().map(|slabs| slabs.payloads.clone()).filter(Payloads::is_full)
+    }
+
     fn say(&mut self, message: &Message<'_>, answers: &mut Answers) {
         self.scratch.clear();
         if message::encode(message, &mut self.scratch).is_err() || self.write().is_err() {
@@ -95,7 +111,7 @@ impl Door for RingDoor {
     }
 
     fn receive(&mut self, _index: usize, words: &[u32], answers: &mut Answers) {
-        take_messages(words, answers);
+        take_messages(words, answers, self.slabs.as_mut().map(|slabs| &mut slabs.pieces));
     }
 
     fn lost(&mut self, _index: usize, reason: &str, answers: &mut Answers) {
@@ -118,10 +134,28 @@ impl Door for RingDoor {
 }
 
 /// Hands every message among `words` to the answers.
-pub(super) fn take_messages(words: &[u32], answers: &mut Answers) {
+pub(super) fn take_messages(
+    words: &[u32],
+    answers: &mut Answers,
+    mut pieces: Option<&mut SlabReader>,
+) {
     let mut rest = words;
     while !rest.is_empty() {
         match message::decode(rest) {
+            Ok((Message::SlabReply(reply), used)) => {
+                rest = rest.get(used..).unwrap_or_default();
+                let heard = pieces.as_mut().and_then(|slab| {
+                    slab.refresh();
+                    answers.receive(&Message::Reply(reply.with_bytes(slab.front()?.bytes)?));
+                    slab.release();
+                    Some(())
+                });
+                if heard.is_none() {
+                    let text = "the dispatcher sent an answer without its bytes";
+                    answers.closed = Some(text.to_owned());
+                    return;
+                }
+            }
             Ok((message, used)) => {
                 answers.receive(&message);
                 rest = rest.get(used..).unwrap_or_default();

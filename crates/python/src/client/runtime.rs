@@ -10,6 +10,7 @@ use super::generator::Generator;
 use super::gil_cell::GilCell;
 use super::site::Sites;
 use super::{errors, spawn};
+use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Attr, Instruction, Meta, Op};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -384,6 +385,25 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
                 py.check_signals()?;
             }
         }
+    }
+}
+
+/// Bytes of a payload that one instruction may have.
+pub(crate) fn piece_bytes_max(py: Python<'_>) -> usize {
+    let door = |runtime: &mut Runtime| runtime.door.as_ref().map(|door| door.piece_bytes_max());
+    with(py, door).unwrap_or(PAYLOAD_BYTES_MAX)
+}
+
+/// [`prepare`] for an instruction with a large payload: there is a place for that too.
+pub(crate) fn prepare_payload(py: Python<'_>) -> PyResult<()> {
+    loop {
+        prepare(py)?;
+        let full = with(py, |runtime| runtime.door.as_mut().and_then(|door| door.full_payloads()));
+        let Some(payloads) = full else { return Ok(()) };
+        py.detach(|| payloads.wait());
+        // A worker that waits for its answers to be taken takes no payloads, and nor does one that is gone.
+        with(py, Runtime::pump);
+        py.check_signals()?;
     }
 }
 

@@ -1,10 +1,12 @@
 //! Opening a connection: worker processes of the embedded dispatcher, started at the first operation.
 
 use super::embedded::{Embedded, Link, Log, ring_inbox};
+use super::payload::Payloads;
 use super::runtime;
 use gt_dispatcher::Prices;
 use gt_transport::{
-    Consumer, ControlKind, ControlRecord, Producer, create, send_record, slab, socket_pair,
+    Consumer, ControlKind, ControlRecord, Producer, SLABS, SlabReader, SlabWriter, create,
+    send_record, slab, socket_pair,
 };
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -58,7 +60,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     let prices = options.prices.as_deref().map_or_else(|| Ok(Prices::default()), read_prices)?;
     let wanted = runtime::with(py, |runtime| runtime.workers).or(options.workers);
     let count = wanted.unwrap_or(options.gpus).max(1);
-    let links = start_workers(&options, count).map_err(|error| {
+    let (links, pieces) = start_workers(&options, count).map_err(|error| {
         PyOSError::new_err(format!("gt could not start {count} worker process(es): {error}"))
     })?;
     let log = match &options.instruction_log {
@@ -66,7 +68,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
         Some(path) => Some(open_log(path)?),
     };
     let announce = log.is_some();
-    let mut door = Embedded::new(links, log, options.backend.clone());
+    let mut door = Embedded::new(links, pieces, log, options.backend.clone());
     door.set_prices(prices);
     if options.verbose {
         use super::door::Door;
@@ -111,17 +113,22 @@ fn time_of_day() -> String {
     format!("{hours:02}:{minutes:02}:{rest:02}.{:06}", now.subsec_micros())
 }
 
-fn start_workers(options: &Options, count: u32) -> Result<Vec<Link>, StartError> {
-    let mut links = Vec::new();
+fn start_workers(
+    options: &Options,
+    count: u32,
+) -> Result<(Vec<Link>, Vec<SlabReader>), StartError> {
+    let (mut links, mut slabs) = (Vec::new(), Vec::new());
     for index in 0..count {
-        links.push(start_worker(options, index, count)?);
+        let (link, slab) = start_worker(options, index, count)?;
+        links.push(link);
+        slabs.push(slab);
     }
     for (from, source) in links.iter().enumerate() {
         for (to, target) in links.iter().enumerate().skip(from + 1) {
             introduce((from, &source.control), (to, &target.control))?;
         }
     }
-    Ok(links)
+    Ok((links, slabs))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -137,12 +144,18 @@ enum StartError {
 }
 
 /// Starts one worker with a ring each way. It inherits one end of a Unix socket and lives as long as the other end.
-fn start_worker(options: &Options, index: u32, count: u32) -> Result<Link, StartError> {
+fn start_worker(
+    options: &Options,
+    index: u32,
+    count: u32,
+) -> Result<(Link, SlabReader), StartError> {
     let (ours, theirs) = socket_pair()?;
     let to_worker = create(RING_WORDS)?;
     let from_worker = create(RING_WORDS)?;
-    let setup = ControlRecord { kind: ControlKind::Setup, index, value: 0 };
-    send_record(ours.as_fd(), &setup, &[to_worker.as_fd(), from_worker.as_fd()])?;
+    let (payloads, pieces) = (slab::create()?, slab::create()?);
+    let setup = ControlRecord { kind: ControlKind::Setup, index, value: SLABS };
+    let descriptors = [&to_worker, &from_worker, &payloads, &pieces].map(AsFd::as_fd);
+    send_record(ours.as_fd(), &setup, &descriptors)?;
     let inherited = rustix::io::fcntl_dupfd_cloexec(&theirs, 3).map_err(std::io::Error::from)?;
     let number = inherited.as_raw_fd();
     // The workers share the cores unless the user says how many threads each has.
@@ -163,14 +176,16 @@ fn start_worker(options: &Options, index: u32, count: u32) -> Result<Link, Start
         .map_err(|source| StartError::Process { program: options.executable.clone(), source })?;
     let control = Arc::new(ours);
     let consumer = Consumer::new(from_worker)?;
-    Ok(Link {
+    let link = Link {
         producer: Producer::new(to_worker)?,
         inbox: ring_inbox(consumer, Arc::clone(&control)),
         control,
         child,
         backlog: Vec::new(),
         alive: true,
-    })
+        payloads: Payloads::new(SlabWriter::new(payloads)?),
+    };
+    Ok((link, SlabReader::new(pieces)?))
 }
 
 /// Runs `start` while `descriptor` survives an exec. Another thread's child may inherit it for that moment too; it would

@@ -158,7 +158,7 @@ impl Door for TcpDoor {
     }
 
     fn receive(&mut self, _index: usize, words: &[u32], answers: &mut Answers) {
-        take_messages(words, answers);
+        take_messages(words, answers, None);
     }
 
     fn lost(&mut self, _index: usize, reason: &str, answers: &mut Answers) {

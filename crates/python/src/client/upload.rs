@@ -33,7 +33,9 @@ pub(crate) fn from_bytes<'py>(
     }
     runtime::prepare(py)?;
     let epoch = runtime::epoch();
-    let (first, rest) = bytes.split_at(bytes.len().min(PAYLOAD_BYTES_MAX));
+    // What has further pieces begins with none: those may go beside the words.
+    let first = if bytes.len() > PAYLOAD_BYTES_MAX { 0 } else { bytes.len() };
+    let (first, rest) = bytes.split_at(first);
     let slot = runtime::with(py, |runtime| {
         let slot = runtime.take_slot();
         let mut word = Instruction::new(Op::Upload);
@@ -46,8 +48,8 @@ pub(crate) fn from_bytes<'py>(
     })?;
     let value = Arc::new(Value { slot, epoch, meta });
     let mut offset = first.len();
-    for piece in rest.chunks(PAYLOAD_BYTES_MAX) {
-        runtime::prepare(py)?;
+    for piece in rest.chunks(runtime::piece_bytes_max(py)) {
+        runtime::prepare_payload(py)?;
         let mut word = Instruction::new(Op::Chunk);
         word.operands.push(Operand::Value(Id::slot(slot)));
         word.attrs.push(Attr::Int(i64::try_from(offset).unwrap_or(i64::MAX)));

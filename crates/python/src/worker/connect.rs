@@ -50,7 +50,7 @@ pub fn run_on_socket(
 ) -> PyResult<()> {
     let machine = Machine::new(PythonEngine::new(backend)?);
     let hello = Hello {
-        capabilities: if rings { Capabilities::RING } else { Capabilities::default() },
+        capabilities: if rings { Capabilities::LOCAL } else { Capabilities::default() },
         worker: index,
         token: Token(token.as_bytes().to_vec()),
         name: format!("worker {}", std::process::id()),

@@ -9,6 +9,7 @@ use super::vectorcall::Caller;
 use super::ways::{Joint, Ways};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Family, Instruction, Meta, Op};
+use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};
 use gt_worker::{Engine, Fault, Input, Meeting, Places, Turn, Values, Work};
 use pyo3::exceptions::{
     PyConnectionError, PyIndexError, PyMemoryError, PyNotImplementedError, PyTypeError,
@@ -226,7 +227,13 @@ impl Engine for PythonEngine {
             let dtype = self.dtypes.get(usize::from(meta.dtype.code()));
             let size = PyTuple::new(py, meta.dims.as_slice());
             let value = size.and_then(|size| allocate.call1((size, dtype)));
-            value.map(Bound::unbind).map_err(|error| self.fault(py, &error))
+            let value = value.map(Bound::unbind).map_err(|error| self.fault(py, &error))?;
+            let on_host = self.functions.write.is_none();
+            if on_host && meta.bytes() >= HUGE_BYTES_MIN {
+                let place = self.place(py, &value).map_err(|error| self.fault(py, &error))?;
+                prefer_huge_pages(place.0, place.1);
+            }
+            Ok(value)
         })
     }
 

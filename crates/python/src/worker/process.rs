@@ -6,9 +6,11 @@
 use super::engine::PythonEngine;
 use super::lane::WorkerLane;
 use super::peers::{Event, WorkerPeers};
-use gt_protocol::message::{self, Message, REPLY_BYTES_MAX};
+use gt_protocol::message::{self, Message, REPLY_BYTES_MAX, Reply};
+use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{
-    Bell, Consumer, ControlKind, Producer, receive_record, set_short_slice, set_timer_slack_1us,
+    Bell, Consumer, ControlKind, HEAD_WORDS, PIECE_BYTES_MAX, Producer, RingError, SlabReader,
+    SlabWriter, receive_record, set_short_slice, set_timer_slack_1us,
 };
 use gt_worker::{Machine, Replies, Stop};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
@@ -77,6 +79,13 @@ struct Setup {
     index: u32,
     words: Consumer,
     answers: Producer,
+    slabs: Option<Slabs>,
+}
+
+/// What is too large for the rings goes beside them.
+struct Slabs {
+    payloads: SlabReader,
+    answers: SlabWriter,
 }
 
 /// The first record; `None` where the dispatcher has gone before it.
@@ -85,6 +94,7 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
     let Some((record, descriptors)) = receive_record(control.as_fd()).map_err(|e| text(&e))? else {
         return Ok(None);
     };
+    let (descriptors, of_slabs) = record.split(descriptors);
     let mut descriptors = descriptors.into_iter();
     let (ControlKind::Setup, Some(reads), Some(writes)) =
         (record.kind, descriptors.next(), descriptors.next())
@@ -99,7 +109,11 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
     if let Some(bell) = descriptors.next() {
         answers.set_bell(bell);
     }
-    Ok(Some(Setup { index: record.index, words, answers }))
+    let slabs = of_slabs.map(|[payloads, answers]| {
+        Ok(Slabs { payloads: SlabReader::new(payloads)?, answers: SlabWriter::new(answers)? })
+    });
+    let slabs = slabs.transpose().map_err(|error: RingError| text(&error))?;
+    Ok(Some(Setup { index: record.index, words, answers, slabs }))
 }
 
 /// Passes on what the dispatcher says of other workers, and ends the process with it.
@@ -138,8 +152,8 @@ fn serve(
     setup: Setup,
     lane: &mut WorkerLane,
 ) -> PyResult<()> {
-    let Setup { mut words, answers, .. } = setup;
-    let mut answers = RingReplies { ring: answers, frame: Vec::new() };
+    let Setup { mut words, answers, slabs, .. } = setup;
+    let mut answers = RingReplies { ring: answers, slabs, frame: Vec::new() };
     let mut taken: Vec<u32> = Vec::with_capacity(2 * READ_WORDS_MAX);
     machine.announce(false, &mut answers);
     loop {
@@ -171,14 +185,58 @@ fn words_wanted(taken: &[u32]) -> usize {
     frame.saturating_sub(taken.len()).max(READ_WORDS_MAX)
 }
 
-/// Answers as frames in a ring.
+/// Answers as frames in a ring, their bytes beside them where those are many.
 struct RingReplies {
     ring: Producer,
+    slabs: Option<Slabs>,
     frame: Vec<u32>,
 }
 
+impl RingReplies {
+    /// Puts a long reply's bytes where its reader finds them, and says what is sent in its place.
+    fn lay_down(&mut self, message: &Message<'_>) -> Option<Message<'static>> {
+        let Message::Reply(reply) = message else { return None };
+        let slabs = self.slabs.as_mut()?;
+        if !(PAYLOAD_BYTES_MIN..=PIECE_BYTES_MAX).contains(&reply.bytes.len()) {
+            return None;
+        }
+        // Ends when a slot is free; the control thread ends the process with its dispatcher.
+        while !slabs.answers.wait(SPIN, PARK) {
+            if slabs.answers.is_corrupt() {
+                exit();
+            }
+        }
+        let slot = slabs.answers.slot().and_then(|slot| slot.get_mut(..reply.bytes.len()));
+        if let Some(slot) = slot {
+            slot.copy_from_slice(reply.bytes);
+        }
+        slabs.answers.publish(&[0; HEAD_WORDS], reply.bytes.len());
+        let Reply { request, start, count, total, dtype, dims, .. } = *reply;
+        Some(Message::SlabReply(Reply { request, start, count, total, dtype, dims, bytes: &[] }))
+    }
+}
+
 impl Replies for RingReplies {
+    fn piece_bytes_max(&self) -> usize {
+        if self.slabs.is_some() { PIECE_BYTES_MAX } else { REPLY_BYTES_MAX }
+    }
+
+    fn payload(&mut self, show: &mut dyn FnMut(u64, &[u8])) -> bool {
+        let Some(Slabs { payloads, .. }) = &mut self.slabs else { return false };
+        if payloads.refresh()
+            && let Some(piece) = payloads.front()
+        {
+            let [low, high, ..] = piece.head;
+            show(u64::from(low) | u64::from(high) << 32, piece.bytes);
+            payloads.release();
+            return true;
+        }
+        false
+    }
+
     fn send(&mut self, message: &Message<'_>) {
+        let lent = self.lay_down(message);
+        let message = lent.as_ref().unwrap_or(message);
         self.frame.clear();
         // What a machine says has a form: its texts are clipped and its answers cut to size.
         if message::encode(message, &mut self.frame).is_err() {

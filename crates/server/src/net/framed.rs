@@ -131,7 +131,8 @@ fn attach(
     let (inward, source) = mpsc::channel(CHANNEL_FRAMES);
     let (target, outward) = mpsc::channel(CHANNEL_FRAMES);
     let (leash, held) = oneshot::channel();
-    let link = Link { source: Source::Socket(source), target: Target::Socket(target), leash };
+    let (source, target) = (Source::Socket(source), Target::Socket(target));
+    let link = Link { source, target, leash, lent: None, lends: None };
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by TCP");

@@ -148,7 +148,7 @@ where
         };
         user.clone_into(&mut name);
     }
-    let capabilities = hello.capabilities.common(Capabilities::RING);
+    let capabilities = hello.capabilities.common(Capabilities::LOCAL);
     let data_port = hello.data_port;
     let secret = random_secret()?;
     let identity = match place(net, &hello).await {

@@ -3,11 +3,11 @@
 use super::Net;
 use super::greeting::{Admitted, GreetingError, Member, random_secret};
 use super::registry::{Identity, WorkerSocket};
-use crate::link::{Link, RING_WORDS, Source, Target};
+use crate::link::{Lent, Link, RING_WORDS, Source, Target};
 use crate::pump::Tidings;
 use gt_dispatcher::SessionId;
-use gt_protocol::handshake::Secret;
-use gt_transport::{ControlKind, ControlRecord, send_record};
+use gt_protocol::handshake::{Capabilities, Secret};
+use gt_transport::{ControlKind, ControlRecord, SLABS, SlabReader, SlabWriter, send_record};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,8 +23,9 @@ pub(crate) async fn serve(
     mut socket: UnixStream,
     mut life_line: Option<TcpStream>,
 ) -> Result<(), GreetingError> {
-    let Admitted { mut member, name, .. } = admitted;
-    let (link, mut leash) = set_up(&member, &socket).map_err(io::Error::other)?;
+    let Admitted { mut member, name, capabilities, .. } = admitted;
+    let slabs = capabilities.contains(Capabilities::SLAB);
+    let (link, mut leash) = set_up(&member, &socket, slabs).map_err(io::Error::other)?;
     attach(&member, name, link, Rc::new(socket.as_fd().try_clone_to_owned()?));
     let reason = tokio::select! {
         reason = end_of(&mut socket) => reason,
@@ -40,22 +41,31 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Makes the rings and hands the peer its ends.
+/// Makes the rings, and slabs for a peer that uses them, and hands the peer its ends.
 fn set_up(
     member: &Member,
     socket: &UnixStream,
+    slabs: bool,
 ) -> Result<(Link, Leash), Box<dyn std::error::Error + Send + Sync>> {
     let down = gt_transport::create(RING_WORDS)?;
     let up = gt_transport::create(RING_WORDS)?;
     let bell = gt_transport::eventfd()?;
     let index = member.identity.worker().unwrap_or(0);
-    let record = ControlRecord { kind: ControlKind::Setup, index, value: 0 };
-    send_record(socket.as_fd(), &record, &[down.as_fd(), up.as_fd(), bell.as_fd()])?;
+    let slab = || slabs.then(gt_transport::slab::create).transpose();
+    let (slab_down, slab_up) = (slab()?, slab()?);
+    let value = if slabs { SLABS } else { 0 };
+    let record = ControlRecord { kind: ControlKind::Setup, index, value };
+    let ends = [Some(&down), Some(&up), Some(&bell), slab_down.as_ref(), slab_up.as_ref()];
+    let ends: Vec<BorrowedFd<'_>> = ends.into_iter().flatten().map(AsFd::as_fd).collect();
+    send_record(socket.as_fd(), &record, &ends)?;
     let consumer = gt_transport::Consumer::new(up)?;
     let producer = gt_transport::Producer::new(down)?;
     let (leash, held) = oneshot::channel();
     let source = Source::Ring { consumer, bell };
-    Ok((Link { source, target: Target::Ring(producer), leash }, Leash::new(held)))
+    let target = Target::Ring(producer);
+    let lent = slab_up.map(SlabReader::new).transpose()?.map(Lent::new);
+    let lends = slab_down.map(SlabWriter::new).transpose()?;
+    Ok((Link { source, target, leash, lent, lends }, Leash::new(held)))
 }
 
 /// The held end of a leash.

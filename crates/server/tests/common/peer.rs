@@ -6,7 +6,9 @@ use gt_protocol::handshake::{
 };
 use gt_protocol::message::{self, Message};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, Operand, wire};
-use gt_transport::{Consumer, ControlKind, ControlRecord, Producer, receive_record};
+use gt_transport::{
+    Consumer, ControlKind, ControlRecord, Producer, SlabReader, SlabWriter, receive_record,
+};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -36,6 +38,7 @@ pub enum Way {
 pub struct Peer {
     pub way: Way,
     pub welcome: Welcome,
+    pub slabs: Option<Slabs>,
     words: Vec<u32>,
     start: usize,
 }
@@ -59,25 +62,37 @@ pub fn greet(stream: &mut (impl Read + Write), hello: Hello) -> Result<Welcome, 
 }
 
 /// The rings that come after a welcome on a Unix socket.
-fn rings(socket: &UnixStream) -> (Producer, Consumer) {
-    let (record, mut descriptors) = receive_record(socket.as_fd()).unwrap().unwrap();
+fn rings(socket: &UnixStream) -> (Producer, Consumer, Option<Slabs>) {
+    let (record, descriptors) = receive_record(socket.as_fd()).unwrap().unwrap();
+    let (mut descriptors, slabs) = record.split(descriptors);
+    let slabs = slabs.map(|[reads, writes]| Slabs {
+        reads: SlabReader::new(reads).unwrap(),
+        writes: SlabWriter::new(writes).unwrap(),
+    });
     assert_eq!((record.kind, descriptors.len()), (ControlKind::Setup, 3));
     let bell = descriptors.pop().unwrap();
     let mut producer = Producer::new(descriptors.pop().unwrap()).unwrap();
     producer.set_bell(bell);
-    (producer, Consumer::new(descriptors.pop().unwrap()).unwrap())
+    (producer, Consumer::new(descriptors.pop().unwrap()).unwrap(), slabs)
+}
+
+/// What goes beside the words of a peer that says it has `Capabilities::SLAB`.
+pub struct Slabs {
+    pub reads: SlabReader,
+    pub writes: SlabWriter,
 }
 
 impl Peer {
     fn new(way: Way, welcome: Welcome) -> Self {
-        Self { way, welcome, words: Vec::new(), start: 0 }
+        Self { way, welcome, slabs: None, words: Vec::new(), start: 0 }
     }
 
     pub fn unix(server: &Server, hello: Hello) -> Self {
         let mut socket = UnixStream::connect(&server.unix).unwrap();
         let welcome = greet(&mut socket, hello).unwrap();
-        let (producer, consumer) = rings(&socket);
-        Self::new(Way::Ring { producer, consumer, socket, life_line: None }, welcome)
+        let (producer, consumer, slabs) = rings(&socket);
+        let way = Way::Ring { producer, consumer, socket, life_line: None };
+        Self { slabs, ..Self::new(way, welcome) }
     }
 
     /// By loopback TCP to rings.
@@ -91,9 +106,9 @@ impl Peer {
         let mut socket = UnixStream::connect_addr(&address).unwrap();
         let resume = Resume { session: welcome.session, secret: door.secret, acknowledged: 0 };
         greet(&mut socket, Hello { resume: Some(resume), ..Hello::new(role) }).unwrap();
-        let (producer, consumer) = rings(&socket);
+        let (producer, consumer, slabs) = rings(&socket);
         let life_line = Some(life_line);
-        Self::new(Way::Ring { producer, consumer, socket, life_line }, welcome)
+        Self { slabs, ..Self::new(Way::Ring { producer, consumer, socket, life_line }, welcome) }
     }
 
     /// By TCP, and stays there.

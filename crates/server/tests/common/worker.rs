@@ -74,6 +74,13 @@ impl Toy {
                 let values = instruction.payload.as_chunks::<4>().0.iter().copied();
                 self.define(instruction, values.map(f32::from_le_bytes).collect());
             }
+            Op::Chunk => {
+                let offset = usize::try_from(number(instruction, "offset")).unwrap();
+                let places = self.values.get_mut(&slots[0]).unwrap().iter_mut().skip(offset / 4);
+                for (place, bytes) in places.zip(instruction.payload.as_chunks::<4>().0) {
+                    *place = f32::from_le_bytes(*bytes);
+                }
+            }
             Op::Add => {
                 let [left, right] = [slots[0], slots[1]].map(|slot| &self.values[&slot]);
                 let sum = left.iter().zip(right).map(|(left, right)| left + right).collect();

@@ -42,7 +42,8 @@ impl Client {
                 other => Err(format!("stats for request {}, which is {other:?}", stats.request)),
             },
             Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => Ok(()),
-            Message::StatsRequest { .. }
+            Message::SlabReply(_)
+            | Message::StatsRequest { .. }
             | Message::Peer(_)
             | Message::Goodbye { .. }
             | Message::Ways(_)
@@ -68,7 +69,8 @@ impl Client {
             Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => true,
             // Only nonsense asks for one.
             Message::Description { request, .. } => self.deaf && own.contains(request),
-            Message::StatsRequest { .. }
+            Message::SlabReply(_)
+            | Message::StatsRequest { .. }
             | Message::Peer(_)
             | Message::Ways(_)
             | Message::Goodbye { .. } => false,

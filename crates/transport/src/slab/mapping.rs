@@ -166,6 +166,19 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.data(counter), SLOT_BYTES - LINE_BYTES) }
     }
 
+    /// The first `length` bytes of a slot, of at most a whole one, in place of what `bytes` held.
+    pub(super) fn copy_out(&self, counter: u32, length: usize, bytes: &mut Vec<u8>) {
+        let length = length.min(SLOT_BYTES - LINE_BYTES);
+        bytes.clear();
+        bytes.reserve(length);
+        // SAFETY: the source lies inside the mapping, which lives as long as self; the target has room for `length`, and is
+        // another allocation. No reference to the source is made: whatever a peer writes there meanwhile, these are bytes.
+        unsafe {
+            ptr::copy_nonoverlapping(self.data(counter), bytes.as_mut_ptr(), length);
+            bytes.set_len(length);
+        }
+    }
+
     /// The bytes of a slot that is free.
     pub(super) fn bytes_mut(&mut self, counter: u32) -> &mut [u8] {
         // SAFETY: as in `bytes`; a free slot is the writer's alone until it publishes it, by `&mut self` of its owner.

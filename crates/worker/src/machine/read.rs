@@ -4,7 +4,7 @@ use super::{Machine, Replies, first_value, unsigned};
 use crate::table::NoValue;
 use crate::{Engine, Fault};
 use gt_protocol::Instruction;
-use gt_protocol::message::{FailureClass, Message, REPLY_BYTES_MAX, Reply};
+use gt_protocol::message::{FailureClass, Message, Reply};
 
 impl<E: Engine> Machine<E> {
     pub(super) fn read(
@@ -57,8 +57,7 @@ fn answer_in_pieces(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies
         return;
     }
     let mut start = answer.start;
-    // REPLY_BYTES_MAX is a multiple of every element's size.
-    for piece in wanted.chunks(REPLY_BYTES_MAX) {
+    for piece in wanted.chunks(replies.piece_bytes_max().max(1)) {
         let count = u64::try_from(piece.len()).unwrap_or(0) / size;
         replies.send(&Message::Reply(Reply { start, count, bytes: piece, ..*answer }));
         start += count;

@@ -158,6 +158,38 @@ fn bytes_come_and_go_in_pieces() {
 }
 
 #[test]
+fn payloads_may_come_beside_the_words() {
+    let (mut machine, _) = machine();
+    let upload = op(Op::Upload, &[0], &[], &[ints(&[4]), Attr::Dtype(Dtype::I64)]);
+    let chunk = |slot, offset| op(Op::Chunk, &[], &[slot], &[Attr::Int(offset)]);
+    let steps = [
+        upload,
+        chunk(0, 0),
+        chunk(7, 0),
+        chunk(0, 24),
+        chunk(0, 16),
+        chunk(0, 16),
+        chunk(0, 0),
+        read(0, 1, 4),
+    ];
+    let beside = [(0, vec![1, 2]), (0, vec![8]), (24, vec![3, 4]), (0, vec![9]), (16, vec![3, 4])];
+    let mut answers = Answers::default();
+    answers.1.extend(beside.map(|(offset, numbers)| (offset, bytes_of(&numbers))));
+    let words = words(&steps);
+    assert_eq!(machine.run(&words, &mut answers, &mut Lane::new(Nobody)), Ok(words.len()));
+    let (texts, last) = answers.0.split_at(4);
+    let texts: Vec<&str> = texts.iter().map(failed_text).collect();
+    let expected = [
+        "slot 7 holds no value",
+        "16 bytes at 24 do not fit into a i64[4]",
+        "a payload for 0 came with the chunk for 16",
+        "a chunk without bytes",
+    ];
+    assert_eq!(texts, expected);
+    assert_eq!(last, [answer(1, &[1, 2, 3, 4])]);
+}
+
+#[test]
 fn part_of_a_value_is_read() {
     let (mut machine, _) = machine();
     let part = op(Op::Read, &[], &[2], &[Attr::Int(1), Attr::Int(3), Attr::Int(1)]);

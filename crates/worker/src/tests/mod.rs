@@ -23,6 +23,7 @@ use crate::{
 use gt_protocol::message::{FailureClass, Message};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 const PRIME: i64 = 1_000_003;
@@ -314,11 +315,17 @@ enum Answer {
     Other(&'static str),
 }
 
-/// Answers, the pieces of one put together.
+/// Answers, the pieces of one put together; and payloads beside the words, with the offsets that they were sent for.
 #[derive(Debug, Default)]
-struct Answers(Vec<Answer>);
+struct Answers(Vec<Answer>, VecDeque<(u64, Vec<u8>)>);
 
 impl Replies for Answers {
+    fn payload(&mut self, show: &mut dyn FnMut(u64, &[u8])) -> bool {
+        let Some((offset, bytes)) = self.1.pop_front() else { return false };
+        show(offset, &bytes);
+        true
+    }
+
     fn send(&mut self, message: &Message<'_>) {
         let answer = match message {
             Message::Reply(reply) => {

@@ -1,5 +1,6 @@
 """One GPT under every layout: the loss curves are the one worker's.
 
+In float64 on workers of numpy, in float32 on PyTorch's.
 `--slow` takes 300 steps and writes the curves into the XML of `--junitxml`, for benchmarks/full.py.
 """
 
@@ -11,6 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch")
+
 from gpt_layouts import LAYOUTS
 
 PROGRAM = Path(__file__).with_name("gpt_layouts.py")
@@ -18,6 +22,7 @@ STEPS, STEPS_SLOW = 30, 300
 SLOW_SECONDS_MAX = 600
 EXACT = ("pipeline2", "pipeline4")  # nothing is summed in another order
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5}
+BACKEND = {"float64": "numpy", "float32": "pytorch"}
 OTHERS = [name for name in LAYOUTS if name != "one"]
 
 
@@ -28,7 +33,7 @@ def trained(layout, dtype, steps, folder):
             sys.executable, str(PROGRAM), layout, "--dtype", dtype, "--steps", str(steps),
             "--config", str(folder / f"{layout}.yaml"),
         ],
-        env=os.environ | {"GT_BACKEND": "numpy", "GT_THREADS": "1"},
+        env=os.environ | {"GT_BACKEND": BACKEND[dtype], "GT_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=SLOW_SECONDS_MAX / 2 - 10,

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 
-/// Connections that have not shown a secret yet; a stranger's are the oldest and go first.
+/// Connections that have not shown a secret yet, or one of whom nobody has told us; a stranger's are the oldest and go
+/// first.
 const STRANGERS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -51,12 +52,15 @@ impl Callers {
             match stranger.listen() {
                 Ok(false) => self.strangers.push(stranger),
                 Ok(true) => {
-                    let known = tcp::caller(&stranger.said).filter(|(peer, secret)| {
-                        self.expected.get(peer).is_some_and(|expected| expected == secret)
-                    });
-                    if let Some((peer, _)) = known {
-                        self.expected.remove(&peer);
-                        arrived.push((peer, stranger.stream));
+                    let Some((peer, secret)) = tcp::caller(&stranger.said) else { continue };
+                    match self.expected.get(&peer) {
+                        Some(expected) if *expected == secret => {
+                            self.expected.remove(&peer);
+                            arrived.push((peer, stranger.stream));
+                        }
+                        Some(_) => {}
+                        // The dispatcher has told it of us, and us not yet of it.
+                        None => self.strangers.push(stranger),
                     }
                 }
                 // Dropped: it has gone, or broke the rules.

@@ -10,7 +10,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 #[derive(Debug, Default)]
-pub struct Toy;
+pub struct Toy {
+    /// It says that its collectives can go another way, and then of each that it cannot: its members talk before their bytes
+    /// go.
+    pub talks: bool,
+}
 
 /// A tensor and the memory that it shares with its views. A real engine writes a result over an operand that nobody
 /// reads again; the toy marks that memory instead, so that a later reader is caught.
@@ -183,6 +187,10 @@ impl Engine for Toy {
 
     fn settle(&mut self, lent: Lent, written: Option<&mut Stored>) -> Result<(), Fault> {
         written.map_or(Ok(()), |value| self.write(value, 0, &lent.result))
+    }
+
+    fn domains(&self) -> [&str; 2] {
+        if self.talks { ["toys", ""] } else { ["", ""] }
     }
 
     fn offer(

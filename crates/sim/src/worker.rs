@@ -59,17 +59,18 @@ pub struct SimWorker {
     inbox: Vec<u32>,
     /// Ticks for a turn: some workers are slow.
     pub ticks: u64,
+    is_new: bool,
 }
 
 /// Messages that have come, by sender.
 type Mail = BTreeMap<(u32, Stream), VecDeque<Result<Vec<u8>, Cause>>>;
 
 impl SimWorker {
-    pub fn new(index: u32, ticks: u64) -> Self {
-        let mut machine = Machine::new(Toy);
+    pub fn new(index: u32, ticks: u64, talks: bool) -> Self {
+        let mut machine = Machine::new(Toy { talks });
         machine.set_index(index);
         let lane = SimLane { lane: Lane::new(Post::default()), lags: false };
-        Self { index, machine, lane, inbox: Vec::new(), ticks }
+        Self { index, machine, lane, inbox: Vec::new(), ticks, is_new: true }
     }
 
     pub fn receive(&mut self, words: &[u32]) {
@@ -113,6 +114,9 @@ impl SimWorker {
     pub fn turn(&mut self, frames_max: usize, lags: bool) -> Effects {
         let mut effects = Effects::default();
         let mut outbox = Outbox::default();
+        if std::mem::take(&mut self.is_new) {
+            self.machine.announce(false, &mut outbox);
+        }
         self.lane.lags = lags;
         if !lags {
             effects.progress |= self.lane.move_on();

@@ -129,6 +129,8 @@ struct World {
     next_worker: u32,
     faults: Faults,
     steps_per_client: Option<u64>,
+    /// Collectives are talked about before their bytes go.
+    talks: bool,
     step: u64,
     exchanges: u64,
     breaches: u64,
@@ -168,6 +170,7 @@ impl World {
             next_worker: 0,
             faults,
             steps_per_client: config.steps,
+            talks: config.seed % 3 == 1,
             step: 0,
             exchanges: 0,
             breaches: 0,

@@ -78,7 +78,7 @@ impl World {
         self.next_worker += 1;
         let slow = self.random.percent(15);
         let ticks = if slow { self.random.between(20, 60) } else { self.random.between(1, 4) };
-        let mut worker = SimWorker::new(index, ticks);
+        let mut worker = SimWorker::new(index, ticks, self.talks);
         for &gone in &self.crashed {
             worker.peer_gone(gone);
         }

@@ -256,7 +256,7 @@ impl<E: Engine> Machine<E> {
                 }
             },
             Stage::ToBytes => {
-                self.go_by_bytes(under_way, failure(&heard), replies, driver);
+                self.go_by_bytes(under_way, &heard, replies, driver);
                 None
             }
             Stage::Parting => {
@@ -332,7 +332,7 @@ impl<E: Engine> Machine<E> {
     fn go_by_bytes(
         &mut self,
         mut under_way: UnderWayOf<E>,
-        broken: Option<Broken>,
+        heard: &[Heard],
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Loan>,
     ) {
@@ -343,7 +343,7 @@ impl<E: Engine> Machine<E> {
         exchange.begin_at(talk.round);
         let written = under_way.result.as_mut().map(|held| &mut held.value);
         let lent = self.engine.withdraw(joint, written);
-        let lent = broken.map_or(lent.map_err(Broken::Fault), Err);
+        let lent = failure(heard).map_or(lent.map_err(Broken::Fault), Err);
         match lent {
             Ok(memory) => {
                 let (ticket, origin) = (under_way.ticket, under_way.origin);
@@ -355,7 +355,11 @@ impl<E: Engine> Machine<E> {
             }
             Err(broken) => {
                 let cause = self.spoil(&mut under_way, &broken, replies);
-                let Talk { tag, round: hop, listeners, senders, .. } = *talk;
+                let Talk { tag, round: hop, mut listeners, mut senders, .. } = *talk;
+                // Who has said that it failed is through with it; the others begin with their bytes.
+                let begins = living(heard);
+                listeners.retain(|peer| begins.contains(peer));
+                senders.retain(|peer| begins.contains(peer));
                 driver.refuse(Refusal { tag, hop, cause, listeners, senders });
                 self.part(under_way);
             }

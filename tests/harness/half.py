@@ -76,6 +76,8 @@ def _worse(
         return None
     a, b = a[finite], b[finite]
     unit = UNIT[whole.dtype] * max(float(b.abs().max()), scale)
+    if products:  # what a member adds up may be larger than what comes of it
+        unit *= 2
     exact = oracle.detach().double()[finite] if oracle is not None else b
     error = float((b - exact).abs().max())
     if not error <= ORACLE_ERRORS_MAX * unit:

@@ -10,20 +10,10 @@ torch = pytest.importorskip("torch")
 
 from group_cluster import Cluster, tensor, told  # noqa: E402
 
+from gt.worker.reference_values import DTYPES  # noqa: E402
+
 MEMBERS = 3
 FOLDS = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
-DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
 
 
 @pytest.fixture(scope="module")
@@ -84,21 +74,7 @@ def cut(value, sizes, dim):
 
 
 @pytest.mark.parametrize("fold", FOLDS)
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        "bool",
-        "uint8",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "float16",
-        "bfloat16",
-        "float32",
-        "float64",
-    ],
-)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_all_reduce_of_every_dtype(shared: Cluster, dtype: str, fold: str) -> None:
     operands = values(1, dtype, 7, 5)
     parts = [

@@ -25,6 +25,7 @@ def half_difference(
     oracle: object | None,
     *,
     scale: float,
+    shares: int,
     products: bool,
     looser: float,
 ) -> str | None:
@@ -35,6 +36,7 @@ def half_difference(
         whole: the same without layouts, PyTorch's.
         oracle: the same of float64 operands, if those can be had.
         scale: the largest value of an operand; contributions may cancel.
+        shares: how much larger than a value its contributions are.
         products: whether some steps are products of matrices, whose NaN are free: PyTorch's own
             kernel for small ones in half precision spreads them to neighbouring rows, or does not,
             by how its operands lie in memory.
@@ -48,7 +50,7 @@ def half_difference(
     if len(exact) != len(theirs):
         exact = [None] * len(theirs)
     for x, y, z in zip(ours, theirs, exact, strict=True):
-        what = _worse(from_gt(x), y.detach(), z, scale, products, looser)
+        what = _worse(from_gt(x), y.detach(), z, scale, shares, products, looser)
         if what:
             return what
     return None
@@ -59,6 +61,7 @@ def _worse(
     whole: torch.Tensor,
     oracle: torch.Tensor | None,
     scale: float,
+    shares: int,
     products: bool,
     looser: float,
 ) -> str | None:
@@ -75,9 +78,7 @@ def _worse(
     if not finite.any():
         return None
     a, b = a[finite], b[finite]
-    unit = UNIT[whole.dtype] * max(float(b.abs().max()), scale)
-    if products:  # what a member adds up may be larger than what comes of it
-        unit *= 2
+    unit = UNIT[whole.dtype] * max(float(b.abs().max()), scale) * shares
     exact = oracle.detach().double()[finite] if oracle is not None else b
     error = float((b - exact).abs().max())
     if not error <= ORACLE_ERRORS_MAX * unit:

@@ -67,7 +67,7 @@ class Expected:
     products: bool = False
     looser: float = 1.0
 
-    def difference(self, made: object, scale: float) -> str | None:
+    def difference(self, made: object, scale: float, shares: int) -> str | None:
         """How `made` under a layout is not that; `scale` is the operands' largest value."""
         if self.is_half:
             return half_difference(
@@ -75,6 +75,7 @@ class Expected:
                 self.whole,
                 self.oracle,
                 scale=scale,
+                shares=shares,
                 products=self.products,
                 looser=self.looser,
             )
@@ -181,7 +182,7 @@ class Driver:
             placed = case.lay(placements)
             before = gt.debug.stats()["moved_bytes"]  # laying out is not what is counted
             made = case.compute(placed, placements)
-            what = expected.difference(made, case.scale * layouts.share_max(placements))
+            what = expected.difference(made, case.scale, layouts.share_max(placements))
             kind = "wrong" if what else "right"
         except Exception as error:  # noqa: BLE001 - whatever it raises, it is refused
             kind, what = "refused", f"{type(error).__name__}: {error}"

@@ -70,6 +70,14 @@ def ways(rows: int) -> Iterator[tuple[str, float, Make]]:
     pieces = [(0, third), (third, 2 * third), (2 * third, rows - 1), (rows - 1, rows)]
     uneven = gt.Layout(mesh, (rows, COLUMNS), placements=[gt.Shard(0, pieces=pieces)])
     yield "uneven pieces", 0.34, lambda: gt.distribute(gt.zeros(rows, COLUMNS), uneven)
+    blocks = gt.Layout(mesh, (rows, COLUMNS), placements=[gt.Shard(0, blocks=4)])
+    for make in (gt.zeros, gt.randn):
+        name = f"distribute({make.__name__}) in blocks"  # random blocks are joined: the share twice
+        yield (
+            name,
+            even * (2 if make is gt.randn else 1),
+            lambda make=make: gt.distribute(make(rows, COLUMNS), blocks),
+        )
     yield (
         "a padding row is written",  # what was there, and what is there now
         2 * even,

@@ -366,3 +366,36 @@ def test_contributions_are_folded_into_blocks(workers):
     made, bytes_moved = moved(lambda: laid(x.sum(0), "shard(0,blocks=3)", mesh))
     assert bytes_moved <= (workers - 1) * WIDTH * width
     np.testing.assert_allclose(made.numpy(), x.numpy().sum(0))
+
+
+@pytest.mark.parametrize(
+    "draw", [gt.randn_like, gt.rand_like, gt.zeros_like], ids=lambda f: f.__name__
+)
+def test_blocks_are_drawn_where_they_lie(workers, draw):
+    (shape, _), mesh = HEADS, list(range(workers))
+    like = laid(values(shape, 0), "shard(1,blocks=3)", mesh)
+    gt.manual_seed(5)
+    drawn, bytes_moved = moved(lambda: draw(like))
+    assert bytes_moved == 0
+    assert drawn.layout == like.layout
+    gt.manual_seed(5)
+    np.testing.assert_array_equal(drawn.numpy(), draw(gt.zeros(shape, dtype=like.dtype)).numpy())
+
+
+LARGE = {  # of a megabyte and more: what waits for its first use
+    "randn": (lambda: gt.randn(768, 384), "shard(1,blocks=2)"),
+    "randint": (lambda: gt.randint(0, 9, (768, 384)), "shard(1,blocks=2)"),
+    "arange": (lambda: gt.arange(768 * 384), "replicate"),
+}
+
+
+@pytest.mark.parametrize(("make", "along"), LARGE.values(), ids=LARGE)
+def test_large_blocks_are_made_where_they_lie(workers, make, along):
+    mesh, placements = list(range(workers)), "shard(0,blocks=3)"
+    if workers == 4:
+        mesh, placements = [[0, 1], [2, 3]], f"{placements},{along}"
+    gt.manual_seed(5)
+    made, bytes_moved = moved(lambda: laid(make(), placements, mesh))
+    assert bytes_moved == 0
+    gt.manual_seed(5)
+    np.testing.assert_array_equal(made.numpy(), make().numpy())

@@ -6,6 +6,7 @@
 mod cache;
 mod choose;
 mod cost;
+mod create;
 mod habit;
 mod late;
 mod links;
@@ -34,7 +35,7 @@ use crate::session::Session;
 use gt_protocol::message::Message;
 use gt_protocol::placement::Layout;
 use gt_protocol::rules::{Arg, ErrorClass, Outputs, RuleError, infer};
-use gt_protocol::{Id, Instruction, Meta, Op, Operand};
+use gt_protocol::{Id, Instruction, Meta, Operand};
 use smallvec::SmallVec;
 use std::fmt::Write;
 
@@ -127,10 +128,10 @@ impl Dispatcher {
         };
         match worker {
             Some(worker) => self.plan_local(session, instruction, number, outputs, worker, sink),
-            None if matches!(place, Place::Several) && instruction.op == Op::FullLike => {
-                self.plan_alike(session, instruction, number, outputs, sink);
-            }
             None if matches!(place, Place::Several) => {
+                if let Some(recipe) = late::unread(instruction) {
+                    return self.plan_alike(session, instruction, number, outputs, &recipe, sink);
+                }
                 self.grant_wishes(session, instruction, sink);
                 let found = self.sessions.get(&session).map(|state| find(state, instruction));
                 if let Some(Ok(Place::One(worker))) = found {

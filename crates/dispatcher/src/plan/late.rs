@@ -52,8 +52,7 @@ impl Dispatcher {
         number: u64,
         outputs: &[Meta],
     ) -> bool {
-        let recipe =
-            if instruction.op == Op::RandomLike { drawn(&instruction.attrs) } else { None };
+        let recipe = unread(instruction).filter(|_| instruction.op == Op::RandomLike);
         let like = instruction.values().next().and_then(Id::as_slot);
         let like = like.and_then(|slot| self.value_mut(session, slot));
         let layout = like.filter(|value| value.recipe.is_some());
@@ -78,6 +77,31 @@ impl Dispatcher {
         let operands = SmallVec::new();
         let plain = Instruction { op, attrs, operands, ..instruction.clone() };
         value.shards.layout.is_whole().then_some(plain)
+    }
+
+    /// `full_like` and `random_like`: made where the operand is, and as that lies where the shape is the same. Nothing
+    /// moves.
+    pub(super) fn plan_alike(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        number: u64,
+        outputs: &[Meta],
+        recipe: &Recipe,
+        sink: &mut dyn Sink,
+    ) {
+        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let Some(value) = self.value_mut(session, slot) else { return };
+        let like = value.wish.clone().unwrap_or_else(|| value.shards.layout.clone());
+        let same = outputs.first().is_some_and(|meta| meta.dims == value.meta.dims);
+        let layout =
+            if same && !like.is_partial() { like } else { Layout::replicated(like.mesh().clone()) };
+        let Recipe { op, ref attrs } = *recipe;
+        let run = Run { op, attrs, outputs, payload: &[], consumes: 0 };
+        match Mover::new(self, session, sink).create(run, &layout) {
+            Ok(placed) => self.define_values(session, instruction, number, placed),
+            Err(error) => self.fail(session, instruction, number, &error, sink),
+        }
     }
 
     fn define_late(
@@ -176,6 +200,15 @@ impl Dispatcher {
         let failure = state.remember(Failure::new(Cause { number, class, op, site, text }));
         sink.session(session, &Message::Failure(failure.message(session)));
         state.define_failed(Id::slot(slot), failure);
+    }
+}
+
+/// What makes the result of an instruction that reads nothing of its operand.
+pub(super) fn unread(instruction: &Instruction<'_>) -> Option<Recipe> {
+    match instruction.op {
+        Op::FullLike => Some(Recipe { op: Op::Full, attrs: instruction.attrs.clone() }),
+        Op::RandomLike => drawn(&instruction.attrs),
+        _ => None,
     }
 }
 

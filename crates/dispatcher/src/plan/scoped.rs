@@ -1,5 +1,6 @@
 //! Instructions under a signal with a scope: which workers run them, how what they create lies, how a weight is cut.
 
+use super::late::unread;
 use super::spread::Run;
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
@@ -51,8 +52,8 @@ impl Dispatcher {
         if let Some(failure) = self.make_operands(session, instruction, sink) {
             return self.mark_inherited(session, instruction, &failure);
         }
-        if instruction.op == Op::FullLike {
-            return self.plan_alike(session, instruction, number, outputs, sink);
+        if let Some(recipe) = unread(instruction) {
+            return self.plan_alike(session, instruction, number, outputs, &recipe, sink);
         }
         let alone = mesh.single().filter(|&worker| {
             let state = self.sessions.get(&session);
@@ -124,29 +125,6 @@ impl Dispatcher {
                 self.define_values(session, instruction, number, placed);
                 self.note(session, instruction, Why::Scope, before);
             }
-            Err(error) => self.fail(session, instruction, number, &error, sink),
-        }
-    }
-
-    /// `full_like`: made where its operand is, and as that lies where the shape is the same. Nothing moves.
-    pub(super) fn plan_alike(
-        &mut self,
-        session: SessionId,
-        instruction: &Instruction<'_>,
-        number: u64,
-        outputs: &[Meta],
-        sink: &mut dyn Sink,
-    ) {
-        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
-        let Some(value) = self.value_mut(session, slot) else { return };
-        let like = value.wish.clone().unwrap_or_else(|| value.shards.layout.clone());
-        let same = outputs.first().is_some_and(|meta| meta.dims == value.meta.dims);
-        let layout =
-            if same && !like.is_partial() { like } else { Layout::replicated(like.mesh().clone()) };
-        let run =
-            Run { op: Op::Full, attrs: &instruction.attrs, outputs, payload: &[], consumes: 0 };
-        match Mover::new(self, session, sink).create(run, &layout) {
-            Ok(placed) => self.define_values(session, instruction, number, placed),
             Err(error) => self.fail(session, instruction, number, &error, sink),
         }
     }

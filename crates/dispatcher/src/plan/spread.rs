@@ -10,7 +10,7 @@ use crate::motion::{Brought, Mover};
 use crate::{Dispatcher, planted};
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
 use gt_protocol::rules::RuleError;
-use gt_protocol::rules::spread::{Program, Question, SpreadArg, Strategy, made, rewrite};
+use gt_protocol::rules::spread::{Program, Question, SpreadArg, Strategy, rewrite};
 use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand, Scalar};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -383,46 +383,4 @@ fn rewritten(run: Run<'_>, operands: &[Lies], mesh: &Mesh) -> Option<(usize, Pro
         });
         Some((axis, program?))
     })
-}
-
-/// How a result without operands is made in pieces: the cut along each mesh dimension, or nothing where it is made
-/// whole and cut afterwards.
-pub(super) fn made_as(run: Run<'_>, layout: &Layout) -> Option<Choice> {
-    let mut locals = SmallVec::new();
-    for (axis, placement) in layout.placements().iter().enumerate() {
-        let Placement::Shard { dim, pieces } = placement else { continue };
-        let question = Question {
-            op: run.op,
-            args: &[],
-            attrs: run.attrs,
-            outputs: run.outputs,
-            members: layout.mesh().size(axis),
-        };
-        let strategy = made(&question, *dim, pieces)?;
-        locals.extend(strategy.locals.into_iter().map(|local| (axis, local)));
-    }
-    if layout.is_partial() {
-        return None;
-    }
-    Some(Choice { needs: SmallVec::new(), gives: SmallVec::from_iter([layout.clone()]), locals })
-}
-
-impl Mover<'_> {
-    /// A result without operands, made as `layout` says.
-    pub(super) fn create(&mut self, run: Run<'_>, layout: &Layout) -> Result<Placed, RuleError> {
-        let mesh = layout.mesh().clone();
-        if let Some(choice) = made_as(run, layout) {
-            return Ok(self.run_one(run, &[], &mesh, &choice));
-        }
-        let whole = self.run(run, &[], &mesh)?;
-        let mut cut = Placed::new();
-        for (meta, shards) in whole {
-            let brought = self.redistribute(meta, &shards, layout);
-            if brought.owned {
-                self.free_shards(&shards);
-            }
-            cut.push((meta, Shards { layout: layout.clone(), slots: brought.slots }));
-        }
-        Ok(cut)
-    }
 }

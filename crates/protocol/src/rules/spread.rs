@@ -162,8 +162,8 @@ impl<'a> Question<'a> {
             Family::Reduce => reduce::partial(self, fold),
             Family::View => view::partial(self, fold),
             Family::Index => index::partial(self, position, fold),
-            Family::Random => random::partial(self, fold),
             Family::Update
+            | Family::Random
             | Family::Normalize
             | Family::Loss
             | Family::Create

@@ -14,7 +14,7 @@ pub(super) fn made(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Opti
             let attr = question.op.info().attr_index("size")?;
             Local::Size { attr, entry: dim, pieces: pieces.clone() }
         }
-        Op::Arange => steps(question, pieces)?,
+        Op::Arange => steps(question, dim, pieces)?,
         _ => return None,
     };
     let mut strategy = question.whole();
@@ -25,7 +25,7 @@ pub(super) fn made(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Opti
 
 /// Only where `start + step * k` is the same number whichever piece it is counted in: whole numbers that no rounding
 /// touches.
-fn steps(question: &Question<'_>, pieces: &Pieces) -> Option<Local> {
+fn steps(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Local> {
     let info = question.op.info();
     let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);
     let whole = |name: &str| match question.attrs.get(info.attr_index(name)?)? {
@@ -33,7 +33,8 @@ fn steps(question: &Question<'_>, pieces: &Pieces) -> Option<Local> {
         _ => None,
     };
     let (first, step) = (whole("start")?, whole("step")?);
-    let last = first.checked_add(step.checked_mul(pieces.total())?)?;
+    let length = *question.outputs.first()?.dims.get(dim)?;
+    let last = first.checked_add(step.checked_mul(length)?)?;
     let exact = [first, last].iter().all(|bound| bound.unsigned_abs() < EXACT_MAX.unsigned_abs());
     let wide = question
         .outputs

@@ -205,11 +205,11 @@ impl Dispatcher {
 
 /// What makes the result of an instruction that reads nothing of its operand.
 pub(super) fn unread(instruction: &Instruction<'_>) -> Option<Recipe> {
-    match instruction.op {
-        Op::FullLike => Some(Recipe { op: Op::Full, attrs: instruction.attrs.clone() }),
-        Op::RandomLike => drawn(&instruction.attrs),
-        _ => None,
+    if instruction.op == Op::RandomLike {
+        return drawn(&instruction.attrs);
     }
+    let filled = || Recipe { op: Op::Full, attrs: instruction.attrs.clone() };
+    (instruction.op == Op::FullLike).then(filled)
 }
 
 /// What `random_like` draws, without an operand.

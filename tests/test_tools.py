@@ -322,6 +322,40 @@ def test_a_script_is_explained_under_a_file_of_layouts(tmp_path):
     assert absent == f"of {layouts} the program never entered: down"
 
 
+RULED = """\
+import gt
+from gt import nn
+gt.gpu_workers(2)
+first, second = nn.Linear(4, 6), nn.Sequential(nn.Linear(6, 4))
+print(second(first(gt.ones(2, 4))).shape)
+uncalled = nn.Sequential(nn.Sequential(nn.Linear(4, 4)))
+gt.disconnect()
+"""
+RULES = """\
+"weigh*": colpar
+model.0.weight: {style: rowpar}
+parameters:
+  "0.wieght": rowpar
+  bias: replicate
+  "0.0.weight": colpar
+"""
+
+
+def test_rules_that_mean_no_parameter_of_a_program_are_named(tmp_path):
+    """Each of the others means one of the two models that the program calls."""
+    layouts, script = tmp_path / "layouts.yaml", tmp_path / "script.py"
+    layouts.write_text(RULES, encoding="utf-8")
+    script.write_text(RULED, encoding="utf-8")
+    done = tool("config", "explain", layouts, script)
+    assert (done.returncode, done.stderr) == (0, "")
+    *_, last = done.stdout.splitlines()
+    expected = "0.wieght (line 4), 0.0.weight (line 6)"
+    assert last == f"of {layouts} no parameter of a called module matches: {expected}"
+    layouts.write_text('"weigh*": colpar\n', encoding="utf-8")
+    done = tool("config", "explain", layouts, script)
+    assert "matches" not in done.stdout
+
+
 def test_what_cannot_be_explained_does_not_run(tmp_path):
     layouts, script = tmp_path / "layouts.yaml", tmp_path / "script.py"
     layouts.write_text("up: {shard: {axis: one}}\n", encoding="utf-8")

@@ -131,3 +131,8 @@ def settle_nccl(interface: str) -> None:
 def layout_file() -> str | None:
     """The file of layouts that GT_CONFIG names, relative to the working directory."""
     return os.environ.get("GT_CONFIG") or None
+
+
+def rule_log() -> str | None:
+    """The file to which rules by path that mean a parameter are written: GT_RULE_LOG."""
+    return os.environ.get("GT_RULE_LOG") or None

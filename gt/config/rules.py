@@ -64,6 +64,11 @@ class Rule:
                 f"{self.pattern!r} has no layout", f"write one of {', '.join(STYLES)}, or shard(0)"
             )
 
+    @property
+    def place(self) -> str:
+        """`file:line:column`, by which the same rule is known in another process."""
+        return f"{self.file}:{self.line}:{self.column}"
+
     def matches(self, path: str) -> bool:
         """Whether it means the parameter of this path, or a module that it belongs to."""
         names = path.split(".")

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import gt
-from gt import _core
+from gt import _core, config
 from gt.config import scopes
 from gt.config.layout import ShardConfig, placement
 from gt.config.rules import STYLES, Rule, rule_for
@@ -53,6 +54,7 @@ def lay_out(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) 
         ConfigError: a rule cuts a dimension that a parameter does not have; nothing is moved then.
     """
     found = list(_stored(module))
+    _log([path for path, _, _ in found], rules)
     layouts = [
         (parameter, rule.laid_out(parameter.ndim, weight=kind, name=path))
         for path, parameter, kind in found
@@ -67,6 +69,16 @@ def lay_out(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) 
     for below in module.modules():
         object.__setattr__(below, "_laid_out", mark)
     return [path for path, _, _ in found]
+
+
+def _log(paths: list[str], rules: tuple[Rule, ...]) -> None:
+    """Write down which rules mean a parameter, where somebody asks for it."""
+    file = config.rule_log()
+    if file is None:
+        return
+    meant = [rule.place for rule in rules if any(map(rule.matches, paths))]
+    with Path(file).open("a", encoding="utf-8") as log:  # of all processes of a program
+        log.write("".join(f"{place}\n" for place in meant))
 
 
 def _text(layout: ShardConfig, there: Sequence[int]) -> str:

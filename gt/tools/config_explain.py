@@ -28,6 +28,8 @@ class Row:
 def run(file: str, script: str, arguments: Sequence[str]) -> int:
     """Run the script, which prints what it prints, then print a table with a line a signal.
 
+    Behind it stand the names that the program never entered, and the rules that meant no parameter.
+
     Args:
         file: the YAML file, in place of the one that GT_CONFIG names.
         script: a Python program, and what it is called with.
@@ -44,19 +46,28 @@ def run(file: str, script: str, arguments: Sequence[str]) -> int:
         raise ValueError(f"{script}: there is no such program")
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.txt"
-        settings = {"GT_CONFIG": file, "GT_INSTRUCTION_LOG": str(trace)}
+        rule_log = Path(folder) / "rules.txt"
+        settings = {
+            "GT_CONFIG": file,
+            "GT_INSTRUCTION_LOG": str(trace),
+            "GT_RULE_LOG": str(rule_log),
+        }
         done = subprocess.run(
             [sys.executable, script, *arguments],
             env=config.with_settings(**settings),
             check=False,
         )
         entries = log.entries(str(trace)) if trace.exists() else []
+        meant = rule_log.read_text(encoding="utf-8").splitlines() if rule_log.exists() else []
     rows = by_signal(entries)
     for line in table(rows):
         print(line)
     absent = [name for name in found.entries if name not in rows]
     if absent:
         print(f"of {file} the program never entered: {', '.join(absent)}")
+    idle = [f"{rule.pattern} (line {rule.line})" for rule in found.rules if rule.place not in meant]
+    if idle:
+        print(f"of {file} no parameter of a called module matches: {', '.join(idle)}")
     return done.returncode
 
 

@@ -6,6 +6,7 @@
 //! - [`slab`]: slots of bytes that one side fills and the other reads where they lie: tensors.
 //! - [`sleep`]: until any of several rings, slabs and threads has something.
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
+//! - [`calls`]: workers of different hosts meet over TCP.
 //! - [`memory`]: large pages for what is large.
 //! - [`scheduling`]: short time slice, timer slack, death with the parent, yield.
 //!
@@ -23,6 +24,7 @@ compile_error!("gt-transport needs memfd, futex and eventfd: Linux only");
 #[cfg(not(target_endian = "little"))]
 compile_error!("gt-transport packs bytes into words in little-endian order, as its peers do");
 
+pub mod calls;
 pub mod control;
 pub mod descriptors;
 pub mod memory;

@@ -16,6 +16,12 @@ fn same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && std::hint::black_box(difference) == 0
 }
 
+impl From<[u8; 16]> for Secret {
+    fn from(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+}
+
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         same(&self.0, &other.0)

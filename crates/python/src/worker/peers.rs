@@ -1,15 +1,15 @@
 //! The other workers, each by a link of its own: what goes to them piece by piece, and what comes.
 
 mod aside;
-mod callers;
 mod link;
 mod piece;
 mod slab;
 mod tcp;
 
 use aside::Aside;
-use callers::Callers;
+use gt_protocol::handshake::Secret;
 use gt_protocol::message::Peer;
+use gt_transport::calls::{self, Callers};
 use gt_transport::{Bell, Parked};
 use gt_worker::{Cause, Front, PeerLost, Peers, Progress, Stream};
 use link::Link;
@@ -62,7 +62,7 @@ pub struct WorkerPeers {
     /// Rung by threads that have something for us.
     bell: Bell,
     index: u32,
-    callers: Callers,
+    callers: Callers<Secret>,
 }
 
 impl WorkerPeers {
@@ -179,7 +179,7 @@ impl Peers for WorkerPeers {
             self.callers.expect(peer.index, peer.secret);
             return;
         }
-        let stream = tcp::call(peer.address, self.index, &peer.secret);
+        let stream = calls::call(peer.address, self.index, &peer.secret.0);
         let link = stream.and_then(|stream| TcpLink::new(stream, &self.bell)).ok();
         self.join(peer.index, link.map(Link::Tcp));
     }

@@ -1,15 +1,14 @@
 //! The way to a worker of another host: one TCP connection, with a thread that writes and one that reads, so that pieces
 //! flow whatever the worker is at. Between them and the worker stand queues with limits.
 //!
-//! A piece is the words of its head, its length and its bytes. Whoever connects first shows the secret that both have
-//! from the dispatcher.
+//! A piece is the words of its head, its length and its bytes. How two workers meet stands
+//! in `gt_transport::calls`.
 
 use super::piece::{self, Head};
-use gt_protocol::handshake::Secret;
 use gt_transport::{Bell, HEAD_WORDS, PIECE_BYTES_MAX, Parked};
 use gt_worker::{Cause, Front};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -21,12 +20,6 @@ const TCP_PIECE_BYTES_MAX: usize = 4 * PIECE_BYTES_MAX;
 const QUEUE_PIECES: usize = 8;
 /// Of what has come, so much is taken from the kernel beside the piece that is read: its head, and a small piece whole.
 const READ_AHEAD_BYTES: usize = 4 * 1024;
-/// A host that does not answer is not there.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// First bytes of a connection between workers.
-const MAGIC: [u8; 4] = *b"GTd\x01";
-/// Magic, index, secret.
-pub const CALL_BYTES: usize = 24;
 /// Behind a piece's head and length.
 const BODY_AT: usize = (HEAD_WORDS + 1) * size_of::<u32>();
 
@@ -63,24 +56,6 @@ pub struct TcpLink {
     is_full: bool,
     /// Whether who sleeps has been told of the end.
     told_closed: bool,
-}
-
-/// Calls another worker and shows the secret.
-pub fn call(address: &str, index: u32, secret: &Secret) -> io::Result<TcpStream> {
-    let address: SocketAddr = address.parse().map_err(io::Error::other)?;
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT_PATIENCE)?;
-    let said = [&MAGIC[..], &index.to_le_bytes(), &secret.0].concat();
-    debug_assert_eq!(said.len(), CALL_BYTES);
-    stream.write_all(&said)?;
-    Ok(stream)
-}
-
-/// Who calls, and the secret that it shows.
-pub fn caller(bytes: &[u8; CALL_BYTES]) -> Option<(u32, Secret)> {
-    let (magic, rest) = bytes.split_first_chunk::<4>()?;
-    let (index, secret) = rest.split_first_chunk::<4>()?;
-    let secret = Secret(secret.try_into().ok()?);
-    (*magic == MAGIC).then(|| (u32::from_le_bytes(*index), secret))
 }
 
 impl TcpLink {

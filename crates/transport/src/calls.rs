@@ -1,17 +1,39 @@
-//! Connections that workers of other hosts open to us, until they have shown whose they are.
+//! Connections between workers of different hosts: who calls says who it is and shows a secret, who is called lets those in
+//! of whom it has been told. A call may come before the word about it.
 
-use super::tcp::{self, CALL_BYTES};
-use gt_protocol::handshake::Secret;
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
+/// Bytes of a secret.
+pub const SECRET_BYTES: usize = 16;
 /// Connections that have not shown a secret yet, or one of whom nobody has told us; a stranger's are the oldest and go
 /// first.
-const STRANGERS_MAX: usize = 64;
+pub const STRANGERS_MAX: usize = 64;
 
-#[derive(Debug, Default)]
-pub struct Callers {
+/// A host that does not answer is not there.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// First bytes of a connection between workers.
+const MAGIC: [u8; 4] = *b"GTd\x01";
+/// Magic, index, secret.
+const CALL_BYTES: usize = MAGIC.len() + size_of::<u32>() + SECRET_BYTES;
+
+/// Calls the worker at an address, as the worker `index`, and shows the secret.
+pub fn call(address: &str, index: u32, secret: &[u8; SECRET_BYTES]) -> io::Result<TcpStream> {
+    let address: SocketAddr = address.parse().map_err(io::Error::other)?;
+    let mut stream = TcpStream::connect_timeout(&address, CONNECT_PATIENCE)?;
+    let said = [&MAGIC[..], &index.to_le_bytes(), secret].concat();
+    debug_assert_eq!(said.len(), CALL_BYTES);
+    stream.write_all(&said)?;
+    Ok(stream)
+}
+
+/// Connections that workers of other hosts open to us, until they have shown whose they are.
+///
+/// A `Secret` is compared in a time that does not depend on where two of them differ.
+#[derive(Debug)]
+pub struct Callers<Secret> {
     listener: Option<TcpListener>,
     /// Whom the dispatcher has announced, and the secret that each has to show.
     expected: BTreeMap<u32, Secret>,
@@ -25,13 +47,14 @@ struct Stranger {
     length: usize,
 }
 
-impl Callers {
+impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
     /// Without a listener nobody comes.
     pub fn new(listener: Option<TcpListener>) -> Self {
         let listener = listener.filter(|listener| listener.set_nonblocking(true).is_ok());
-        Self { listener, ..Self::default() }
+        Self { listener, expected: BTreeMap::new(), strangers: Vec::new() }
     }
 
+    /// Announces a worker: whoever calls as `peer` has to show this secret, whether it has called already or not.
     pub fn expect(&mut self, peer: u32, secret: Secret) {
         self.expected.insert(peer, secret);
     }
@@ -41,7 +64,7 @@ impl Callers {
         !self.expected.is_empty()
     }
 
-    /// Those who have come and are who they should be.
+    /// Those who have come and are who they should be. Their streams do not block.
     pub fn arrived(&mut self) -> Vec<(u32, TcpStream)> {
         if self.expected.is_empty() {
             return Vec::new();
@@ -52,7 +75,8 @@ impl Callers {
             match stranger.listen() {
                 Ok(false) => self.strangers.push(stranger),
                 Ok(true) => {
-                    let Some((peer, secret)) = tcp::caller(&stranger.said) else { continue };
+                    let Some((peer, secret)) = caller(&stranger.said) else { continue };
+                    let secret = Secret::from(secret);
                     match self.expected.get(&peer) {
                         Some(expected) if *expected == secret => {
                             self.expected.remove(&peer);
@@ -86,7 +110,7 @@ impl Callers {
 
 impl Stranger {
     /// Reads what is here; true once it has said all.
-    fn listen(&mut self) -> std::io::Result<bool> {
+    fn listen(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.said.get_mut(self.length..).filter(|rest| !rest.is_empty()) {
             match self.stream.read(rest) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -98,4 +122,12 @@ impl Stranger {
         }
         Ok(true)
     }
+}
+
+/// Who calls, and the secret that it shows.
+fn caller(said: &[u8; CALL_BYTES]) -> Option<(u32, [u8; SECRET_BYTES])> {
+    let (magic, rest) = said.split_first_chunk::<4>()?;
+    let (index, secret) = rest.split_first_chunk::<4>()?;
+    let secret = secret.try_into().ok()?;
+    (*magic == MAGIC).then(|| (u32::from_le_bytes(*index), secret))
 }

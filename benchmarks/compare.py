@@ -7,14 +7,12 @@ docs/decisions/benchmarks.md. It judges nothing: the exit code is 0 whatever the
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import sys
-from pathlib import Path
 
 from pairs import TIMES, Result, load, machine, measure, two_cores
+from results import RESULTS, note, write
 from rows import ROWS
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- table: compare.py writes from here -->", "<!-- to here -->"
 
 
@@ -36,18 +34,7 @@ def _cells(result: Result) -> list[str]:
 
 
 HEAD = ["what", "unit", "GT", "PyTorch", "ratio", "target", "met", "spread"]
-
-
-def _markdown(lines: list[list[str]], note: str) -> str:
-    table = [HEAD, ["---"] + ["---:"] * 4 + ["---", "---", "---:"], *lines]
-    return "\n".join([note, "", *("| " + " | ".join(line) + " |" for line in table)])
-
-
-def _write(text: str) -> None:
-    old = RESULTS.read_text(encoding="utf-8")
-    before, rest = old.split(BEGIN, 1)
-    _, after = rest.split(END, 1)
-    RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+ALIGN = ["---"] + ["---:"] * 4 + ["---", "---", "---:"]
 
 
 def _print(line: list[str]) -> None:
@@ -75,26 +62,19 @@ def main() -> None:
     arguments = _arguments()
     chosen = [row for row in ROWS if not arguments.names or row.name in arguments.names]
     with two_cores():
-        described, before = machine(), load()
-        print(described)
+        before = load()
+        print(machine())
         _print(HEAD)
         lines = []
         for row in chosen:
             line = _cells(measure(row, arguments.rounds))
             _print(line)
             lines.append(line)
-        after = load()
-    print(f"load average {before} before, {after} after")
-    if arguments.markdown:
-        today = dt.datetime.now(dt.timezone.utc).date()
         command = " ".join(["python compare.py", *sys.argv[1:]])
-        _write(
-            _markdown(
-                lines,
-                f"{today}, `cd benchmarks && {command}`. {described}.\n"
-                f"Load average {before} before and {after} after.",
-            )
-        )
+        said = note(command, before)
+    print(said.rsplit("\n", 1)[1])
+    if arguments.markdown:
+        write(lines, said, HEAD, (BEGIN, END), ALIGN)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ for information: the figures then show what GT adds to Gloo.
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import statistics
 import tempfile
 import time
@@ -17,9 +16,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import collectives
-from pairs import TIMES, load, machine, two_cores
+from members import TorchProcesses
+from pairs import TIMES, load, two_cores
 from processes import cluster
+from results import note, write
 
 import gt
 
@@ -33,7 +33,7 @@ GROUPS = ["--process-groups", "gloo", "--trusted-network", "127.0.0.0/8"]
 
 
 @contextmanager
-def both(count: int, words: list[str]) -> Iterator[collectives.Gloo]:
+def both(count: int, words: list[str]) -> Iterator[TorchProcesses]:
     """GT's session over `count` workers, and as many processes of Gloo."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -41,7 +41,7 @@ def both(count: int, words: list[str]) -> Iterator[collectives.Gloo]:
         stack.callback(gt.disconnect)
         while gt.debug.stats()["workers"] < count:
             time.sleep(0.05)
-        gloo = collectives.Gloo(count, str(Path(folder) / "store"))
+        gloo = TorchProcesses("gloo", count, str(Path(folder) / "store"))
         stack.callback(gloo.end)
         yield gloo
 
@@ -58,7 +58,7 @@ def sums(x: gt.Tensor, repeats: int, fold: bool) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def compare(gloo: collectives.Gloo, size: int, rounds: int) -> list[str]:
+def compare(gloo: TorchProcesses, size: int, rounds: int) -> list[str]:
     """One line of the table."""
     repeats = max(2, min(100, 32_000_000 // size))
     x = gt.distribute(gt.ones(gloo.count, size // 4), dim=0)
@@ -89,10 +89,8 @@ def main() -> None:
             lines.append(compare(gloo, size, given.rounds))
             print("  ".join(cell.ljust(14) for cell in lines[-1]), flush=True)
     if given.markdown:
-        day = dt.datetime.now(tz=dt.timezone.utc).date()
-        command = "cd benchmarks && python hosts.py --markdown"
-        note = f"{day}, `{command}`. {machine()}.\nLoad average {before} before and {load()} after."
-        collectives.write(lines, note, HEAD, (BEGIN, END))
+        said = note("python hosts.py --markdown", before)
+        write(lines, said, HEAD, (BEGIN, END))
 
 
 if __name__ == "__main__":

@@ -16,11 +16,11 @@ pytest.importorskip("torch")
 
 import torch
 from cluster import Cluster
+from device_folds import check_folds
 from test_worker import (
     F32,
     Worker,
     _numbers,
-    _shards,
     _uploaded,
     _whole,
     answers,
@@ -29,7 +29,7 @@ from test_worker import (
     read,
 )
 
-from gt.worker import kernels, startup, torch_cuda, torch_devices
+from gt.worker import startup, torch_cuda, torch_devices
 
 DEVICE = str(pathlib.Path(__file__).parent / "played_device.py")
 Group = list[Worker]
@@ -64,14 +64,6 @@ def four(group: Callable[[list[str]], Group]) -> Group:
     return group([""] * 4)
 
 
-def _bits(data: bytes, dtype: torch.dtype) -> bytes:
-    """The numbers' bits, with one NaN for all: which one a half becomes is a device's choice."""
-    numbers = torch.frombuffer(bytearray(data), dtype=dtype)
-    if dtype.is_floating_point:
-        numbers[numbers.isnan()] = float("nan")
-    return _numbers(numbers)
-
-
 def _told(worker: Worker, request: int) -> str:
     """What a read of a failed value is answered."""
     data = b""
@@ -91,29 +83,7 @@ def _mapped(worker: Worker) -> int:
 
 def test_every_dtype_folds_the_same_to_the_last_bit(four: Group) -> None:
     """In one hop and in two, over the operand and not."""
-    tag = 0
-    everyone = (0, 1, 2, 3)
-    for (code, dtype), size in itertools.product(enumerate(kernels.DTYPES), (3, 9_001)):
-        shards = _shards(dtype, len(four), size)
-        if dtype.is_floating_point:
-            for place, shard in enumerate(shards):
-                shard[place % 3] = (float("nan"), float("inf"), -0.0, 0.0)[place]
-        for fold in ("sum", "max", "min", "prod"):
-            tag += 2
-            for worker, shard in zip(four, shards, strict=True):
-                worker.write(
-                    *_uploaded(0, shard, code),
-                    op("all_reduce", (1,), (0,), (everyone, fold, tag)),
-                    op("all_reduce", (2,), (0,), (everyone, fold, tag + 1, "device")),
-                    op("free", (), (0,)),
-                    read(1, size, tag),
-                    read(2, size, tag + 1),
-                    op("free", (), (1, 2)),
-                )
-            length = size * dtype.itemsize
-            for worker in four:
-                by_bytes, by_device = _whole(worker, {tag: length, tag + 1: length})
-                assert _bits(by_device.data, dtype) == _bits(by_bytes.data, dtype), (dtype, fold)
+    check_folds(four, (3, 9_001), (float("nan"), float("inf"), -0.0, 0.0))
     assert all(_mapped(worker) >= 3 for worker in four), "it went by bytes"
 
 

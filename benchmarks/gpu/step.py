@@ -7,7 +7,6 @@ are medians of milliseconds a step and their ratio.
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import statistics
 import sys
 import time
@@ -17,8 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
-from collectives import write
-from pairs import TIMES, load, machine
+from pairs import TIMES, load
+from results import note, write
 
 import gt
 
@@ -79,14 +78,9 @@ def main() -> None:
     for batch, width in SHAPES:
         lines.append(compare(batch, width, given.rounds))
         print(" | ".join(lines[-1]), flush=True)
-    note = (
-        f"{dt.datetime.now(tz=dt.timezone.utc):%Y-%m-%d}, "
-        "`cd benchmarks && python gpu/step.py --markdown`, "
-        f"{torch.cuda.get_device_name()}. {machine()}.\n"
-        f"Load average {before} before and {load()} after."
-    )
     if given.markdown:
-        write(lines, note, HEAD, (BEGIN, END))
+        said = note("python gpu/step.py --markdown", before, torch.cuda.get_device_name())
+        write(lines, said, HEAD, (BEGIN, END))
 
 
 if __name__ == "__main__":

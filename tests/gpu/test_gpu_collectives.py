@@ -14,9 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_worker import F32, Worker, _numbers, _shards, _uploaded, _whole, full, op, read  # noqa: E402
-
-from gt.worker import kernels  # noqa: E402
+from device_folds import check_folds  # noqa: E402
+from test_worker import F32, Worker, _numbers, _uploaded, _whole, full, op, read  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -36,33 +35,8 @@ def group(request):
             worker.end()
 
 
-def _bits(data, dtype):
-    numbers = torch.frombuffer(bytearray(data), dtype=dtype)
-    if dtype.is_floating_point:
-        numbers[numbers.isnan()] = float("nan")
-    return _numbers(numbers)
-
-
 def test_every_dtype_folds_the_same_to_the_last_bit(group):
-    everyone, tag = tuple(range(len(group))), 0
-    for (code, dtype), size in itertools.product(enumerate(kernels.DTYPES), (3, 90_001)):
-        shards = _shards(dtype, len(group), size)
-        for fold in ("sum", "max", "min", "prod"):
-            tag += 2
-            for worker, shard in zip(group, shards, strict=True):
-                worker.write(
-                    *_uploaded(0, shard, code),
-                    op("all_reduce", (1,), (0,), (everyone, fold, tag)),
-                    op("all_reduce", (2,), (0,), (everyone, fold, tag + 1, "device")),
-                    op("free", (), (0,)),
-                    read(1, size, tag),
-                    read(2, size, tag + 1),
-                    op("free", (), (1, 2)),
-                )
-            length = size * dtype.itemsize
-            for worker in group:
-                by_bytes, by_device = _whole(worker, {tag: length, tag + 1: length})
-                assert _bits(by_device.data, dtype) == _bits(by_bytes.data, dtype), (dtype, fold)
+    check_folds(group, (3, 90_001))
 
 
 def test_pieces_change_hands(group):

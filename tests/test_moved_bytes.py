@@ -368,6 +368,32 @@ def test_contributions_are_folded_into_blocks(workers):
     np.testing.assert_allclose(made.numpy(), x.numpy().sum(0))
 
 
+QKV = {
+    "split": lambda x: x.split(H * D, 1),
+    "chunk": lambda x: x.chunk(3, dim=1),
+    "slices": lambda x: (x[:, : H * D], x[:, H * D : 2 * H * D], x[:, 2 * H * D :]),
+}
+
+
+@pytest.mark.parametrize("taken", QKV)
+def test_the_gradients_of_blocks_lie_as_the_blocks(workers, taken):
+    """Query, key and value of one product: the gradient of its weight is cut like the weight."""
+    (_, width), mesh, rows = HEADS[0], list(range(workers)), 7
+    given, start = values((rows, D), 0), values((width, D), 1)
+
+    def gradient(weight: gt.Tensor) -> gt.Tensor:
+        query, key, value = QKV[taken](F.linear(laid(given, "replicate", mesh), weight))
+        (query * key.tanh() + value.square()).sum().backward()
+        assert weight.grad is not None
+        return weight.grad
+
+    weight = laid(start, "shard(0,blocks=3)", mesh).requires_grad_()
+    found, bytes_moved = moved(lambda: gradient(weight))
+    assert found.layout == weight.layout
+    assert bytes_moved <= (workers - 1) * WIDTH * rows * D  # the input comes to all
+    np.testing.assert_allclose(found.numpy(), gradient(start.requires_grad_()).numpy(), rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     "draw", [gt.randn_like, gt.rand_like, gt.zeros_like], ids=lambda f: f.__name__
 )

@@ -67,6 +67,7 @@ def test_of_rules_that_match_the_last_holds():
         ("replicate", 2, "[out, in]", "replicate"),
         ("colpar", 0, "[in, out]", "replicate"),
         ("shard(-1)", 2, "[out, in]", "shard(1)"),
+        ("shard(0)", 0, "[in, out]", "replicate"),
         (["replicate"], 2, "[out, in]", "replicate"),
     ],
 )

@@ -79,7 +79,7 @@ class Rule:
         )
 
     def laid_out(self, rank: int, *, weight: str, name: str) -> ShardConfig:
-        """The layout of one parameter.
+        """The layout of one parameter; one without dimensions is whole under every rule.
 
         Args:
             rank: how many dimensions it has.
@@ -100,12 +100,14 @@ class Rule:
             placements = ordered(
                 shard.placements or ["replicate"] * len(shard.mesh or "1"), shard.mesh
             )
+        if not rank:
+            placements = ("replicate",) * len(placements)
         cuts = [dim for dim in map(cut_dim, placements) if dim is not None]
         for dim in cuts:
             if not -rank <= dim < rank:
                 raise self.mistake(
                     f"{name} has {rank} dimensions and no dimension {dim}",
-                    f"write shard({-rank}) to shard({rank - 1})" if rank else "write replicate",
+                    f"write shard({-rank}) to shard({rank - 1})",
                 )
         counted = [None if (dim := cut_dim(word)) is None else dim % rank for word in placements]
         return ShardConfig(

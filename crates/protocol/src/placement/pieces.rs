@@ -157,6 +157,17 @@ impl Pieces {
         })
     }
 
+    /// A dimension of `size` indexes `count` times after itself: each member holds its piece of every copy.
+    #[must_use]
+    pub fn repeated(&self, size: i64, count: i64) -> Self {
+        let moved = |one: &Interval, by: i64| Interval { start: one.start + by, end: one.end + by };
+        let again = |intervals: &Intervals| {
+            let copy = |turn: i64| intervals.iter().map(move |one| moved(one, turn * size));
+            joined((0..count).flat_map(copy))
+        };
+        Self(self.0.iter().map(again).collect())
+    }
+
     /// What each member holds of `start..end`, which becomes `0..end - start`.
     #[must_use]
     pub fn window(&self, window: Interval) -> Self {

@@ -78,17 +78,30 @@ fn windowed(
     Some(strategy)
 }
 
-/// What is written is cut: what it is written into is cut around it, its ends on the members with the first and the last.
+/// What is written is cut: what it is written into is cut around it. Where it is one of equal blocks (query, key or value
+/// of a fused projection, a gate of four), all are cut like it, so that the gradients of the blocks lie alike; else the
+/// ends are on the members with the first and the last.
 fn around(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let size = *question.meta(0)?.dims.get(lead.dim)?;
     let range = Range::of(question, size)?;
     if range.step != 1 || lead.size == 0 || !lead.pieces.ascending() {
         return None;
     }
-    let pieces = grown(lead.pieces, lead.size, (range.start, size - range.end));
+    let blocks = (range.start % lead.size == 0 && size % lead.size == 0)
+        .then(|| tiled(lead.pieces, lead.size, size / lead.size));
+    let pieces = blocks
+        .flatten()
+        .unwrap_or_else(|| grown(lead.pieces, lead.size, (range.start, size - range.end)));
     let whole = cut(lead.dim, &pieces);
     let strategy = question.answer([whole.clone(), cut(lead.dim, lead.pieces)], [whole]);
     windowed(question, strategy, 1, &pieces)
+}
+
+/// The pieces of a dimension of `size` again and again; `None` where that makes too many intervals.
+fn tiled(pieces: &Pieces, size: i64, count: i64) -> Option<Pieces> {
+    let most = pieces.iter().map(<[Interval]>::len).max()?;
+    let intervals = usize::try_from(count).ok()?.checked_mul(most)?;
+    (intervals <= INTERVALS_MAX).then(|| pieces.repeated(size, count))
 }
 
 /// The pieces with so many more indexes before the first one and after the last one.
@@ -178,18 +191,7 @@ pub(super) fn along_diagonal(
 pub(super) fn repeat(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Strategy> {
     let repeats = question.ints("repeats")?;
     let dim = lead.dim + repeats.len().checked_sub(rank)?;
-    let count = *repeats.get(dim)?;
-    let most = lead.pieces.iter().map(<[Interval]>::len).max()?;
-    if usize::try_from(count).ok()?.checked_mul(most)? > INTERVALS_MAX {
-        return None;
-    }
-    let again = |intervals: &[Interval]| {
-        (0..count)
-            .flat_map(|turn| intervals.iter().map(move |one| (turn * lead.size, one)))
-            .map(|(at, one)| Interval { start: one.start + at, end: one.end + at })
-            .collect::<Intervals>()
-    };
-    let pieces = Pieces::new(lead.pieces.iter().map(again));
+    let pieces = tiled(lead.pieces, lead.size, *repeats.get(dim)?)?;
     Some(question.answer([cut(lead.dim, lead.pieces)], [cut(dim, &pieces)]))
 }
 

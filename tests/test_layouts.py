@@ -274,6 +274,27 @@ def test_what_passes_contributions_on_is_decided_dtype_by_dtype():
     assert (total * 0.5).tolist() == [-(2.0**30)] * 50
 
 
+def test_what_passes_a_maximum_on_is_decided_slope_by_slope():
+    """A function that rises may be taken of each contribution, one that falls must not."""
+    values = np.random.default_rng(0).uniform(-2, 2, (400, 50))
+    parts = gt.distribute(gt.tensor(values), LINE, dim=0)
+    least = values.min(0)
+    for slope in (0.25, -0.5, 2.0, -0.5):
+        found = gt.nn.functional.leaky_relu(parts.amin(0), slope)
+        np.testing.assert_array_equal(found.numpy(), np.where(least > 0, least, slope * least))
+
+
+def test_contributions_to_a_maximum_and_to_a_minimum_are_two_layouts():
+    values = np.random.default_rng(0).uniform(-2, 2, (2, 400, 50))
+    shape = values.shape[1:]
+    first = gt.distribute(gt.tensor(values[0]), Layout(MESH, shape, placements=[Shard(0)]))
+    placements = [Replicate(), Shard(0)]
+    second = gt.distribute(gt.tensor(values[1]), Layout(MESH, shape, placements=placements))
+    found = gt.maximum(first.amax(0), second.amin(0))
+    assert {one.op for one in found.layout.placements if isinstance(one, Partial)} <= {"max"}
+    np.testing.assert_array_equal(found, np.maximum(values[0].max(0), values[1].min(0)))
+
+
 def test_counters_tell_what_was_kept_reduced_gathered_and_fetched():
     before = gt.debug.stats()
 

@@ -80,10 +80,12 @@ impl Key {
             Given::Value(held) => Some((held.meta, held.shards.layout.clone())),
             Given::Absent | Given::Scalar(_) => None,
         };
-        // What a draw, a learning rate or a slope is changes no layout; of what remains the results tell.
+        // What a draw or a learning rate is changes no layout, and it is another one each time. A slope's sign does: a
+        // maximum passes a function that rises.
         let attrs = match run.op.info().family {
-            Family::Random | Family::Update | Family::Elementwise => SmallVec::new(),
-            Family::Create
+            Family::Random | Family::Update => SmallVec::new(),
+            Family::Elementwise
+            | Family::Create
             | Family::Contract
             | Family::Reduce
             | Family::Normalize

@@ -115,11 +115,15 @@ fn cheapest(
     best.1
 }
 
-/// No dimension of a tensor is cut by two dimensions of a mesh.
+/// No dimension of a tensor is cut by two dimensions of a mesh, and no layout has two folds.
 fn fits(placements: &[Placement], earlier: &[Placements]) -> bool {
-    placements.iter().zip(earlier).all(|(placement, earlier)| {
-        placement.cut().is_none() || earlier.iter().all(|other| other.cut() != placement.cut())
-    })
+    let apart = |one: &Placement, other: &Placement| match (one, other) {
+        (Placement::Shard { dim, .. }, Placement::Shard { dim: cut, .. }) => dim != cut,
+        (Placement::Partial(fold), Placement::Partial(other)) => fold == other,
+        _ => true,
+    };
+    let pairs = placements.iter().zip(earlier);
+    pairs.into_iter().all(|(one, earlier)| earlier.iter().all(|other| apart(one, other)))
 }
 
 /// An instruction has room for a piece of one dimension only.

@@ -190,7 +190,9 @@ impl Mover<'_> {
             }
         }
         for (reduction, mut slots) in groups {
-            let others = self.core.expected_with(self.session, run.op, &reduction, &slots);
+            let mut others = self.core.expected_with(self.session, run.op, &reduction, &slots);
+            // An operand that is to pass as it lies was found so, and must not lie otherwise meanwhile.
+            others.retain(|other| operands.iter().all(|given| given.slot() != Some(*other)));
             if slots.len() + others.len() > 1 {
                 self.note_needs(run, operands, choice, &slots);
                 slots.extend(others);

@@ -7,7 +7,7 @@ import torch
 from same_expression import OURS, THEIRS, Namespace, check, normal, upload
 
 from gt import _core, errors
-from gt._core import call
+from gt._core import Tensor, call
 
 INF, NAN = float("inf"), float("nan")
 X, Y, Z = normal(3, 4), normal(3, 4, seed=1), normal(2, 3, 4)
@@ -102,6 +102,8 @@ EXPRESSIONS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
     ("argsort", lambda m, x: [x.argsort(0), x.argsort(-1, True), m.argsort(x, 1)], [X]),
     ("topk", lambda m, x: [x.topk(2), x.topk(1, 0), x.topk(3, largest=False)], [X]),
     ("median", lambda m, x: [x.median(), x.median(0), x.median(1, True)], [X]),
+    ("median of equals", lambda m, x: [x.median(), x[:0].sum()],
+     [torch.tensor([2.0, 1, 2, -3, 2, 5], dtype=torch.float64)]),
     ("kthvalue", lambda m, x: [x.kthvalue(2), x.kthvalue(1, 0), x.kthvalue(3, 1, True)], [X]),
     ("count_nonzero", lambda m, x: [x.count_nonzero(), x.count_nonzero(0)], [I64]),
     # contractions
@@ -265,6 +267,26 @@ def test_error_text(number: int) -> None:
         except Exception as error:  # noqa: BLE001, PERF203
             texts.append(str(error).replace("torch.", "").replace("gt.", ""))
     assert texts[1].startswith(texts[0].splitlines()[0][:60])
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda x: x.roll(0, 0),
+        lambda x: x.roll(-3, 0),
+        lambda x: x.roll((0, 4), (0, 1)),
+        lambda x: x.roll(12),
+        lambda x: x.repeat_interleave(1),
+        lambda x: x.repeat_interleave(1, -1),
+        lambda x: x[:1].repeat_interleave(2, 0),
+        lambda x: x.repeat(1, 1),
+    ],
+)
+def test_a_copy_is_no_view(copied: Callable[..., Tensor]) -> None:
+    """Not even where nothing moves: what is written into it stays there."""
+    x = upload(X)
+    copied(x).fill_(7)
+    assert x.tolist() == X.tolist()
 
 
 def test_every_inplace_name_has_a_functional_one() -> None:

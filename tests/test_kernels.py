@@ -135,6 +135,16 @@ def test_results_lie_in_memory_of_their_own_size(name: str) -> None:
                 assert backend.memory_bytes(result) == backend.length(result)
 
 
+@pytest.mark.parametrize("name", reference.DTYPES)
+def test_numpy_sends_a_dtype_as_it_is(name: str) -> None:
+    """What goes to other workers is made contiguous first; also what numpy has no dtype for."""
+    value = cast(np.arange(6.0).reshape(2, 3), name).T
+    sent = reference.backend().contiguous(value)
+    assert dtype_name(sent) == name
+    assert sent.flags.c_contiguous
+    assert np.array_equal(sent, value)
+
+
 def _strided(value: object) -> object:
     """The same elements with a gap behind each, as a piece of a larger tensor may lie."""
     if isinstance(value, list):

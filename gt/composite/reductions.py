@@ -237,7 +237,11 @@ def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tenso
     """The middle value (the lower one of two), over all, or along `dim` with its index."""
     if dim is None:
         flat = self.reshape((math.prod(self.shape),))
-        return kthvalue(flat, (flat.shape[0] + 1) // 2, 0).values
+        middle = kthvalue(flat.detach(), (flat.shape[0] + 1) // 2, 0).values
+        if not flat.requires_grad:
+            return middle
+        # The same number; its gradient goes to all elements that are it, in equal parts.
+        return call("amax", call("where", flat > middle, -math.inf, flat), dim=None, keepdim=False)
     size = self.shape[wrap(dim, self.ndim)] if self.ndim else 1
     return kthvalue(self, (size + 1) // 2, dim, keepdim)
 

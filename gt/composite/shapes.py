@@ -232,7 +232,7 @@ def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> 
         cut = length - move % length if length else 0
         if cut != length:
             out = call("cat", piece(out, d, cut, length - cut), piece(out, d, 0, cut), dim=d)
-    return out
+    return self.clone() if out is self else out
 
 
 @numpy_names
@@ -251,7 +251,8 @@ def repeat_interleave(
     if not isinstance(repeats, Tensor):
         each = operator.index(repeats)
         wide = self.reshape((*before, length, 1, *after)).expand((*before, length, each, *after))
-        return wide.reshape((*before, length * each, *after))
+        # Memory of its own: where one of the two is 1, the reshaped would be a view.
+        return wide.clone().reshape((*before, length * each, *after))
     counts = [int(count) for count in repeats.reshape((-1,)).numpy()]
     counts = counts * length if len(counts) == 1 else counts
     if len(counts) != length:

@@ -69,7 +69,7 @@ def from_bytes(data: bytes, name: str, size: tuple[int, ...]) -> Array:
 
 
 def _contiguous(value: Array) -> Array:
-    return np.asarray(value, order="C")  # ascontiguousarray gives a number a dimension
+    return np.asanyarray(value, order="C")  # ascontiguousarray gives a number a dimension
 
 
 def _address(value: Array) -> int:

@@ -25,5 +25,5 @@ pub use failure::{Cause, Fault};
 pub use fold::fold;
 pub use lane::{Driver, Ended, Job, Lane, Refusal};
 pub use machine::{Machine, Replies, Stop};
-pub use peers::{Front, PeerLost, Peers, Progress, Stream};
+pub use peers::{Front, Nobody, PeerLost, Peers, Progress, Stream};
 pub use ways::{Folding, Meeting, Pull, Stretch, Turn, WORD_BYTES_MAX, Way, Work};

@@ -20,6 +20,7 @@ mod generated_methods;
 mod generator;
 mod gil_cell;
 mod gradient_rules;
+mod history;
 mod in_place;
 mod indexing;
 mod interface;

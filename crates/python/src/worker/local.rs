@@ -2,7 +2,7 @@
 
 use super::engine::PythonEngine;
 use gt_protocol::message::{self, Message};
-use gt_worker::{Cause, Front, Lane, Machine, PeerLost, Peers, Progress, Replies, Stream};
+use gt_worker::{Lane, Machine, Nobody, Replies};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -70,46 +70,5 @@ impl Replies for Answers {
         if let Err(error) = message::encode(message, &mut self.words) {
             self.error = Some(error.to_string());
         }
-    }
-}
-
-/// The other workers of a machine that is on its own.
-struct Nobody;
-
-impl Peers for Nobody {
-    fn begin(&mut self, _tag: u64) {}
-    fn end(&mut self, _tag: u64, _well: bool) {}
-    fn pause(&mut self, _tag: u64) {}
-
-    fn poll(&mut self) -> bool {
-        false
-    }
-
-    fn has_come(&self, _tag: u64) -> bool {
-        false
-    }
-
-    fn push(
-        &mut self,
-        peer: u32,
-        _stream: Stream,
-        _progress: Progress,
-        _fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<Option<usize>, PeerLost> {
-        Err(PeerLost(peer))
-    }
-
-    fn fail(&mut self, peer: u32, _stream: Stream, _cause: &Cause) -> Result<bool, PeerLost> {
-        Err(PeerLost(peer))
-    }
-
-    fn front(&self, peer: u32, _stream: Stream) -> Result<Front<'_>, PeerLost> {
-        Err(PeerLost(peer))
-    }
-
-    fn release(&mut self, _peer: u32, _stream: Stream, _bytes: usize) {}
-
-    fn clear(&mut self, _peer: u32, _stream: Stream) -> bool {
-        false
     }
 }

@@ -17,8 +17,8 @@ mod random;
 mod talk;
 
 use crate::{
-    Buffers, Cause, Engine, Fault, Fold, Front, Input, Lane, Loan, Machine, Meeting, PeerLost,
-    Peers, Places, Progress, Replies, Stream, Turn, Values, Way, Work,
+    Buffers, Cause, Engine, Fault, Fold, Front, Input, Lane, Loan, Machine, Meeting, Nobody,
+    PeerLost, Peers, Places, Progress, Replies, Stream, Turn, Values, Way, Work,
 };
 use gt_protocol::message::{FailureClass, Message};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -347,47 +347,6 @@ impl Replies for Answers {
             other => Answer::Other(other.name()),
         };
         self.0.push(answer);
-    }
-}
-
-/// The peers of a worker that is on its own.
-struct Nobody;
-
-impl Peers for Nobody {
-    fn begin(&mut self, _tag: u64) {}
-    fn end(&mut self, _tag: u64, _well: bool) {}
-    fn pause(&mut self, _tag: u64) {}
-
-    fn poll(&mut self) -> bool {
-        false
-    }
-
-    fn has_come(&self, _tag: u64) -> bool {
-        false
-    }
-
-    fn push(
-        &mut self,
-        peer: u32,
-        _stream: Stream,
-        _progress: Progress,
-        _fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<Option<usize>, PeerLost> {
-        Err(PeerLost(peer))
-    }
-
-    fn fail(&mut self, peer: u32, _stream: Stream, _cause: &Cause) -> Result<bool, PeerLost> {
-        Err(PeerLost(peer))
-    }
-
-    fn front(&self, peer: u32, _stream: Stream) -> Result<Front<'_>, PeerLost> {
-        Err(PeerLost(peer))
-    }
-
-    fn release(&mut self, _peer: u32, _stream: Stream, _bytes: usize) {}
-
-    fn clear(&mut self, _peer: u32, _stream: Stream) -> bool {
-        false
     }
 }
 

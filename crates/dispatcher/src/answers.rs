@@ -1,10 +1,10 @@
 //! What workers answer and report, passed on to the client that asked.
 
 use crate::Dispatcher;
-use crate::control::RequestKind;
 use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::failure::{Cause, Failure, of_users};
 use crate::planted;
+use crate::request::RequestKind;
 use gt_protocol::Op;
 use gt_protocol::message::{self, Message, Reply, Stats};
 

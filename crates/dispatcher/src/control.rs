@@ -2,42 +2,16 @@
 
 use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink, TraceNotes, WorkerIndex};
-use crate::explain::Why;
-use crate::failure::Failure;
 use crate::handle::{Handle, Shards, Value};
 use crate::motion::Mover;
-use crate::reading::Part;
+use crate::note::Why;
+use crate::request::{Request, RequestKind, request_number};
 use crate::worker;
 use gt_protocol::message::Message;
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op};
 use smallvec::{SmallVec, smallvec};
-
-/// A question of a client that workers have not answered yet. Each is answered exactly once or fails exactly once.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub session: SessionId,
-    /// The client's own number for it.
-    pub number: u64,
-    /// Workers that still have to answer.
-    pub waiting: SmallVec<[WorkerIndex; 2]>,
-    pub kind: RequestKind,
-    /// Elements that have come so far.
-    pub received: u64,
-    /// The worker is asked for a piece of what the client asks for.
-    pub part: Option<Box<Part>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestKind {
-    /// Of the value with this number.
-    Read {
-        value: u64,
-    },
-    Synchronize,
-    Stats,
-}
 
 impl Dispatcher {
     #[allow(
@@ -134,7 +108,7 @@ impl Dispatcher {
             self.trace_plain(session, instruction, sink);
         }
         let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
-        state.configure(instruction)
+        state.scopes.configure(instruction)
     }
 
     fn boundary(
@@ -145,7 +119,7 @@ impl Dispatcher {
     ) -> Result<(), Fault> {
         let state = self.sessions.get_mut(&session).ok_or(Fault::NoSession { session })?;
         let signal = u32::from(instruction.signal);
-        state.pass(signal);
+        state.scopes.pass(signal);
         if self.tracing {
             let signal = state.signals.get(&signal).map(AsRef::as_ref);
             let site = state.site_names.get(&instruction.tag).map(AsRef::as_ref);
@@ -376,29 +350,4 @@ enum Operated {
     },
     /// It has failed, and so have the results.
     Failed,
-}
-
-pub(crate) fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
-    match instruction.attr("request") {
-        Attr::Int(request) => u64::try_from(*request)
-            .map_err(|_| Fault::Attribute { op: instruction.op, name: "request" }),
-        Attr::Absent
-        | Attr::Bool(_)
-        | Attr::Float(_)
-        | Attr::Scalar(_)
-        | Attr::Dtype(_)
-        | Attr::Ints(_)
-        | Attr::List(_)
-        | Attr::Choice(_)
-        | Attr::Text(_) => Err(Fault::Attribute { op: instruction.op, name: "request" }),
-    }
-}
-
-pub(crate) fn answer_failed(
-    session: SessionId,
-    request: u64,
-    failure: &Failure,
-    sink: &mut dyn Sink,
-) {
-    sink.session(session, &Message::FailedReply { request, failure: failure.message(session) });
 }

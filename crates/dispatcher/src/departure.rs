@@ -1,10 +1,10 @@
 //! Peers that go away: a client's values are freed, a worker's values fail unless another worker holds a copy.
 
 use crate::Dispatcher;
-use crate::control::RequestKind;
 use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::failure::{Cause, Failure};
 use crate::handle::{Shards, Value};
+use crate::request::RequestKind;
 use crate::worker::Worker;
 use crate::{planted, worker};
 use gt_protocol::message::{self, FailureClass, Message};

@@ -125,6 +125,11 @@ pub(crate) fn number_of(next: u64, low: u32) -> u64 {
     if candidate < next { candidate } else { candidate.saturating_sub(LOW_BITS) }
 }
 
+/// The part of a number that travels to a worker.
+pub(crate) fn low_half(number: u64) -> u32 {
+    u32::try_from(number & 0xffff_ffff).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::number_of;

@@ -1,10 +1,9 @@
 //! Failed instructions as values: the root cause that a handle carries.
 
-use crate::SessionId;
-use crate::session::Session;
+use crate::event::SessionId;
 use gt_protocol::message::{self, FailureClass};
 use gt_protocol::rules::{Arg, describe};
-use gt_protocol::{Family, Instruction, Meta, Op, Operand, Scalar};
+use gt_protocol::{Family, Meta, Op, Scalar};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,7 +56,7 @@ pub(crate) fn of_users(op: Op) -> Option<Op> {
 
 /// An operand as its client sees it, whatever the workers hold of it.
 #[derive(Debug)]
-enum Seen {
+pub(crate) enum Seen {
     Absent,
     Scalar(Scalar),
     Value(Meta),
@@ -68,6 +67,13 @@ enum Seen {
 pub(crate) struct Operands(VecDeque<(u64, Op, SmallVec<[Seen; 2]>)>);
 
 impl Operands {
+    pub(crate) fn keep(&mut self, number: u64, op: Op, seen: SmallVec<[Seen; 2]>) {
+        if self.0.len() == SPREAD_KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back((number, op, seen));
+    }
+
     /// `reason; gather f32[2,3] i64[2,3]` for what a worker said of its part in instruction `number`.
     pub(crate) fn in_text(&self, number: u64, said: &message::Failure<'_>) -> String {
         let place = self.0.binary_search_by_key(&number, |(number, ..)| *number);
@@ -86,30 +92,4 @@ impl Operands {
             .collect();
         format!("{reason}; {}", describe(*op, &args))
     }
-}
-
-/// Keeps the operands of the instruction that `state` numbered last, unless one worker holds them all whole.
-pub(crate) fn note_operands(state: &mut Session, instruction: &Instruction<'_>) {
-    let value = |id: gt_protocol::Id| id.as_slot().and_then(|slot| state.value(slot));
-    let mut holders =
-        instruction.values().filter_map(value).map(|value| value.shards.layout.single());
-    let Some(first) = holders.next() else { return };
-    if first.is_some() && holders.all(|holder| holder == first) {
-        return;
-    }
-    let seen = instruction
-        .operands
-        .iter()
-        .map(|operand| match operand {
-            Operand::Absent => Seen::Absent,
-            Operand::Scalar(scalar) => Seen::Scalar(*scalar),
-            Operand::Value(id) => value(*id).map_or(Seen::Absent, |value| Seen::Value(value.meta)),
-        })
-        .collect();
-    let number = state.next_number().saturating_sub(1);
-    let kept = &mut state.operands.0;
-    if kept.len() == SPREAD_KEPT {
-        kept.pop_front();
-    }
-    kept.push_back((number, instruction.op, seen));
 }

@@ -1,7 +1,7 @@
 //! What a client's slot stands for.
 
-use crate::explain::{Laid, Note};
 use crate::failure::Failure;
+use crate::note::{Laid, Note};
 use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Meta, Op};
 use smallvec::SmallVec;

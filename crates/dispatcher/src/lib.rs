@@ -15,18 +15,21 @@ mod explain;
 mod failure;
 mod handle;
 mod motion;
+mod note;
 mod plan;
 mod planted;
+mod prices;
 mod probe;
 mod reading;
+mod request;
 mod scope;
 mod session;
 mod uploads;
 mod worker;
 
 pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
-pub use explain::Motion;
-pub use plan::{Link, Links, Prices, PricesError};
+pub use note::Motion;
+pub use prices::{Link, Links, Prices, PricesError};
 pub use probe::{Measured, Probe};
 
 use event::number_of;
@@ -46,7 +49,7 @@ pub struct Dispatcher {
     next_request: i64,
     /// Next tag of a transfer between workers.
     next_tag: i64,
-    requests: BTreeMap<i64, control::Request>,
+    requests: BTreeMap<i64, request::Request>,
     /// Number that is being planned for. What the plan adds carries it too: what fails there is the user's instruction.
     planning: u64,
     tracing: bool,
@@ -62,7 +65,7 @@ pub struct Dispatcher {
     /// Whatever is partial is folded soon, seen before or not.
     folds_soon: bool,
     /// What the plan that is being made brought elsewhere.
-    brought: explain::BroughtList,
+    brought: note::BroughtList,
     /// What was folded together since the last line of the trace.
     together: Vec<Id>,
 }
@@ -164,7 +167,7 @@ impl Dispatcher {
     ) -> Result<(), Fault> {
         self.define(session, instruction, known, sink)?;
         if let Some(state) = self.sessions.get_mut(&session) {
-            failure::note_operands(state, instruction);
+            state.note_operands(instruction);
         }
         Ok(())
     }
@@ -234,13 +237,13 @@ impl Dispatcher {
 
     /// What a session's signal means, as its client wrote it; `None` where nothing was configured.
     pub fn scope_of(&self, session: SessionId, signal: u32) -> Option<String> {
-        self.sessions.get(&session)?.scope(signal).map(ToString::to_string)
+        self.sessions.get(&session)?.scopes.get(signal).map(ToString::to_string)
     }
 
     /// The name of the scope that a session's program has passed through last without an instruction.
     pub fn boundary_of(&self, session: SessionId) -> Option<&str> {
         let state = self.sessions.get(&session)?;
-        state.signals.get(&state.boundary()?).map(AsRef::as_ref)
+        state.signals.get(&state.scopes.boundary()?).map(AsRef::as_ref)
     }
 
     fn mark_failed(&mut self, session: SessionId, instruction: &Instruction<'_>, failure: Failure) {

@@ -16,8 +16,8 @@ pub(crate) use together::Reduction;
 
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
-use crate::explain::Way;
 use crate::handle::{Shards, Slots};
+use crate::note::Way;
 use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
 

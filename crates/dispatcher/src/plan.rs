@@ -5,25 +5,21 @@
 
 mod cache;
 mod choose;
-mod cost;
 mod create;
 mod habit;
 mod late;
-mod links;
 mod local;
 mod member;
 mod program;
+mod run;
 mod scoped;
 mod spread;
 mod together;
 mod words;
 
 pub(crate) use cache::Plans;
-pub(crate) use cost::real;
-pub use cost::{Prices, PricesError};
 pub(crate) use habit::Habits;
 pub(crate) use late::LATE_BYTES_MIN;
-pub use links::{Link, Links};
 pub(crate) use together::Piles;
 
 use crate::Dispatcher;
@@ -225,9 +221,9 @@ impl Dispatcher {
         }
         let moved_bytes = self.moved_bytes - moved_before;
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        let boundary = state.boundary().filter(|_| moved_bytes > 0);
+        let boundary = state.scopes.boundary().filter(|_| moved_bytes > 0);
         if boundary.is_some() {
-            state.pass(0);
+            state.scopes.pass(0);
         }
         let (line, results, error) = in_numbers(state, instruction, number);
         let together = std::mem::take(&mut self.together);
@@ -371,9 +367,4 @@ fn infer_outputs(state: &Session, instruction: &Instruction<'_>) -> Result<Outpu
         })
         .collect();
     infer(instruction.op, &args, &instruction.attrs)
-}
-
-/// The part of a number that travels to a worker.
-pub(crate) fn low_half(number: u64) -> u32 {
-    u32::try_from(number & 0xffff_ffff).unwrap_or(u32::MAX)
 }

@@ -2,26 +2,15 @@
 //! to the client as they come; it puts them where they belong, so that no worker ever holds more than its share.
 
 use crate::Dispatcher;
-use crate::control::{Request, RequestKind, answer_failed, request_number};
 use crate::event::{Fault, SessionId, Sink};
 use crate::handle::{Handle, Shards, Value};
 use crate::motion::Mover;
 use crate::planted;
-use gt_protocol::message::{Message, Reply, SpacedReply};
+use crate::request::{Part, Request, RequestKind, answer_failed, request_number};
+use gt_protocol::message::Reply;
 use gt_protocol::placement::{Footprint, Layout};
-use gt_protocol::{Attr, Dims, Id, Instruction, Op, Operand};
+use gt_protocol::{Attr, Id, Instruction, Op, Operand};
 use smallvec::{SmallVec, smallvec};
-
-/// What a worker's answer is a piece of.
-#[derive(Debug)]
-pub(crate) struct Part {
-    footprint: Footprint,
-    /// The whole value's shape, and how many of its elements the client asked for.
-    dims: Dims,
-    total: u64,
-    /// Its last elements, once they have come, until those of all others have: one of them may have failed.
-    last: Option<(Reply<'static>, Vec<u8>)>,
-}
 
 /// A worker, its slot, and which elements of its piece are wanted.
 struct Asked {
@@ -173,38 +162,6 @@ impl Dispatcher {
         self.requests.retain(|_, request| {
             request.part.is_none() || request.session != session || request.number != number
         });
-    }
-}
-
-impl Part {
-    /// Hands a worker's answer on, in the whole value's terms.
-    pub(crate) fn pass_on(
-        &self,
-        number: u64,
-        reply: &Reply<'_>,
-        pass: &mut dyn FnMut(&Message<'_>),
-    ) {
-        let whole = Reply { request: number, dims: self.dims, total: self.total, ..*reply };
-        let (mut rest, size) = (reply.bytes, reply.dtype.size());
-        if rest.is_empty() && self.total == 0 {
-            pass(&Message::Reply(Reply { start: 0, ..whole }));
-        }
-        let end = reply.start.saturating_add(reply.count);
-        for stretch in self.footprint.stretches(reply.start, end) {
-            let length = usize::try_from(stretch.len() * size).unwrap_or(usize::MAX);
-            let Some((bytes, others)) = rest.split_at_checked(length) else { return };
-            rest = others;
-            let reply = Reply { start: stretch.start, count: stretch.len(), bytes, ..whole };
-            pass(&if stretch.count == 1 {
-                Message::Reply(reply)
-            } else {
-                Message::SpacedReply(SpacedReply {
-                    reply,
-                    run: stretch.run,
-                    stride: stretch.stride,
-                })
-            });
-        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a session knows of its signals: the scopes that its client has configured. Nothing is planned here.
 
 use crate::event::Fault;
-use crate::session::Session;
 use gt_protocol::scope::Scope;
 use gt_protocol::{Attr, Instruction, Op};
 use std::collections::BTreeMap;
@@ -37,27 +36,25 @@ impl Scopes {
         self.by_signal.insert(signal, (Arc::new(scope), text.len()));
         Ok(())
     }
-}
 
-impl Session {
     /// What `signal` means; nothing where it has no meaning of its own. Signal 0, outside of all scopes, may have one.
-    pub fn scope(&self, signal: u32) -> Option<&Arc<Scope>> {
-        self.scopes.by_signal.get(&signal).map(|(scope, _)| scope)
+    pub fn get(&self, signal: u32) -> Option<&Arc<Scope>> {
+        self.by_signal.get(&signal).map(|(scope, _)| scope)
     }
 
     /// Whether any signal has a meaning.
-    pub fn is_scoped(&self) -> bool {
-        !self.scopes.by_signal.is_empty()
+    pub fn is_any(&self) -> bool {
+        !self.by_signal.is_empty()
     }
 
     /// The signal that names what moves from one scope's workers to another's: `with signal.context("a_to_b"): x = x`.
     pub fn boundary(&self) -> Option<u32> {
-        self.scopes.boundary
+        self.boundary
     }
 
     /// The instruction `boundary`, which carries this signal; in none it ends the last one.
     pub fn pass(&mut self, signal: u32) {
-        self.scopes.boundary = Some(signal).filter(|&signal| signal != 0);
+        self.boundary = Some(signal).filter(|&signal| signal != 0);
     }
 
     /// The instruction `configure`.
@@ -70,7 +67,7 @@ impl Session {
         };
         // The header of an instruction has 16 bits for its signal.
         let signal = u16::try_from(*signal).map_err(|_| fault("signal"))?;
-        self.scopes.set(u32::from(signal), text)
+        self.set(u32::from(signal), text)
     }
 }
 
@@ -78,33 +75,32 @@ impl Session {
 mod tests {
     use super::{Scopes, TEXT_BYTES_MAX};
     use crate::event::Fault;
-    use crate::session::Session;
     use gt_protocol::{Attr, Instruction, Op};
     use smallvec::smallvec;
 
-    fn configure(session: &mut Session, signal: i64, text: &str) -> Result<(), Fault> {
+    fn configure(scopes: &mut Scopes, signal: i64, text: &str) -> Result<(), Fault> {
         let mut word = Instruction::new(Op::Configure);
         word.attrs = smallvec![Attr::Int(signal), Attr::Text(text.into())];
-        session.configure(&word)
+        scopes.configure(&word)
     }
 
     #[test]
     fn a_scope_is_set_changed_and_taken_back() {
-        let mut session = Session::new();
-        assert!(session.scope(3).is_none());
-        configure(&mut session, 3, "workers=[0,1] axis=1").unwrap();
-        assert_eq!(session.scope(3).and_then(|scope| scope.axis), Some(1));
-        configure(&mut session, 3, "workers=[0,1]").unwrap();
-        assert_eq!(session.scope(3).and_then(|scope| scope.axis), None);
-        assert_eq!(session.scopes.text_bytes, "workers=[0,1]".len());
-        configure(&mut session, 3, "").unwrap();
-        assert!(session.scope(3).is_none());
-        assert_eq!(session.scopes.text_bytes, 0);
+        let mut scopes = Scopes::default();
+        assert!(scopes.get(3).is_none());
+        configure(&mut scopes, 3, "workers=[0,1] axis=1").unwrap();
+        assert_eq!(scopes.get(3).and_then(|scope| scope.axis), Some(1));
+        configure(&mut scopes, 3, "workers=[0,1]").unwrap();
+        assert_eq!(scopes.get(3).and_then(|scope| scope.axis), None);
+        assert_eq!(scopes.text_bytes, "workers=[0,1]".len());
+        configure(&mut scopes, 3, "").unwrap();
+        assert!(scopes.get(3).is_none());
+        assert_eq!(scopes.text_bytes, 0);
     }
 
     #[test]
     fn what_is_no_scope_is_a_breach() {
-        let mut session = Session::new();
+        let mut scopes = Scopes::default();
         for (signal, text, name) in [
             (3, "axis=one", "text"),
             (3, "axis=1 ", "text"),
@@ -112,16 +108,16 @@ mod tests {
             (1 << 16, "axis=1", "signal"),
         ] {
             let expected = Fault::Attribute { op: Op::Configure, name };
-            assert_eq!(configure(&mut session, signal, text), Err(expected), "{text}");
+            assert_eq!(configure(&mut scopes, signal, text), Err(expected), "{text}");
         }
     }
 
     #[test]
     fn the_last_boundary_holds() {
-        let mut session = Session::new();
+        let mut scopes = Scopes::default();
         for (passed, expected) in [(3, Some(3)), (5, Some(5)), (0, None)] {
-            session.pass(passed);
-            assert_eq!(session.boundary(), expected);
+            scopes.pass(passed);
+            assert_eq!(scopes.boundary(), expected);
         }
     }
 

@@ -1,13 +1,13 @@
 //! One client's table of handles, its numbers and its failures.
 
 use crate::event::Fault;
-use crate::explain::Motion;
-use crate::failure::{Cause, Failure, Operands};
+use crate::failure::{Cause, Failure, Operands, Seen};
 use crate::handle::{Handle, Value};
+use crate::note::Motion;
 use crate::plan::{Habits, Piles};
 use crate::scope::Scopes;
 use crate::uploads::Needs;
-use gt_protocol::{Id, Op};
+use gt_protocol::{Id, Instruction, Op, Operand};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Live values of one session; more is a runaway client, refused before the table eats the memory.
@@ -64,6 +64,30 @@ impl Session {
 
     pub fn next_number(&self) -> u64 {
         self.next_number
+    }
+
+    /// Keeps the operands of the instruction that was numbered last, unless one worker holds them all whole.
+    pub fn note_operands(&mut self, instruction: &Instruction<'_>) {
+        let value = |id: Id| id.as_slot().and_then(|slot| self.value(slot));
+        let mut holders =
+            instruction.values().filter_map(value).map(|value| value.shards.layout.single());
+        let Some(first) = holders.next() else { return };
+        if first.is_some() && holders.all(|holder| holder == first) {
+            return;
+        }
+        let seen = instruction
+            .operands
+            .iter()
+            .map(|operand| match operand {
+                Operand::Absent => Seen::Absent,
+                Operand::Scalar(scalar) => Seen::Scalar(*scalar),
+                Operand::Value(id) => {
+                    value(*id).map_or(Seen::Absent, |value| Seen::Value(value.meta))
+                }
+            })
+            .collect();
+        let number = self.next_number.saturating_sub(1);
+        self.operands.keep(number, instruction.op, seen);
     }
 
     pub fn live_values(&self) -> usize {

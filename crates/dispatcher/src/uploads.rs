@@ -6,8 +6,8 @@
 
 use crate::Dispatcher;
 use crate::event::{Fault, SessionId, Sink};
-use crate::explain::{Laid, Why};
 use crate::handle::{Handle, Shards, Slots, Value};
+use crate::note::{Laid, Why};
 use crate::session::Session;
 use gt_protocol::placement::{Footprint, Layout, Pieces, Placement};
 use gt_protocol::{Attr, Dims, Id, Instruction, Meta, Op, Operand};

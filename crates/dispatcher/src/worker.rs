@@ -1,8 +1,8 @@
 //! What the dispatcher knows of a worker: whether it lives, and which of its slots are taken.
 
-use crate::explain::Way;
+use crate::event::low_half;
 use crate::handle::Value;
-use crate::plan::low_half;
+use crate::note::Way;
 use crate::{Dispatcher, SessionId, WorkerIndex};
 use gt_protocol::message::Ways;
 use gt_protocol::{Attr, Instruction, Op};

@@ -1,5 +1,5 @@
-//! How GT's processes on one host talk: a ring of 32-bit words in shared memory, descriptors over a
-//! Unix socket, and the few scheduler calls that make a woken process start at once.
+//! How GT's processes talk: on one host by a ring of 32-bit words in shared memory, descriptors over a Unix socket, and the
+//! few scheduler calls that make a woken process start at once; how workers of two hosts meet over TCP.
 //!
 //! The map:
 //! - [`ring`]: [`create`] a sealed memfd, then one [`Producer`] and one [`Consumer`] attach to it.

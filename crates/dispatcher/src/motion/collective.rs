@@ -1,8 +1,8 @@
 //! What the members of one line of a mesh do together.
 
 use super::Mover;
-use crate::explain::Way;
 use crate::handle::Slots;
+use crate::note::Way;
 use crate::planted;
 use gt_protocol::placement::{Fold, Interval, Pieces};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};

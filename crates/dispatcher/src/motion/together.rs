@@ -2,8 +2,8 @@
 
 use super::Mover;
 use super::collective::{Line, group};
-use crate::explain::{Laid, Way};
 use crate::handle::Shards;
+use crate::note::{Laid, Way};
 use crate::planted;
 use gt_protocol::placement::{Fold, Layout, Mesh, Placement};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};

@@ -1,7 +1,7 @@
 //! Plans that were made before: the same operator on operands of the same metadata, lying alike, is planned once.
 
 use super::choose::Choice;
-use super::spread::{Given, Run};
+use super::run::{Given, Run};
 use gt_protocol::placement::{Layout, Mesh};
 use gt_protocol::rules::spread::Program;
 use gt_protocol::{Attr, Family, Meta, Op};

@@ -1,7 +1,6 @@
 //! Which strategy an operator takes along each dimension of a mesh: the cheapest of those that its rules offer.
 
-use super::cost::Prices;
-use super::links::Link;
+use crate::prices::{Link, Prices};
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
 use gt_protocol::rules::spread::{Local, Question, SpreadArg, Strategy, strategies};
 use gt_protocol::{Attr, Meta, Op};

@@ -1,7 +1,7 @@
 //! Results without operands: each worker makes what it is to hold of them, and only that where a rule says how.
 
 use super::choose::Choice;
-use super::spread::{Placed, Run};
+use super::run::{Placed, Run};
 use crate::handle::Shards;
 use crate::motion::Mover;
 use gt_protocol::placement::{Intervals, Layout, Pieces, Placement};

@@ -4,7 +4,7 @@
 //!
 //! Nothing but the instructions so far decides, and a fold is the same fold whenever it is made: no number depends on it.
 
-use super::spread::Held;
+use super::run::Held;
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
 use crate::handle::Value;

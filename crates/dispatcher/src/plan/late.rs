@@ -3,7 +3,7 @@
 //!
 //! Until then such a value has a recipe and no slots; its layout is the one that it gets if its first use says nothing.
 
-use super::spread::Run;
+use super::run::Run;
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
 use crate::failure::{Cause, Failure};

@@ -1,8 +1,7 @@
 //! The short way: every operand is on one worker, and so are the results.
 
-use super::low_half;
 use crate::Dispatcher;
-use crate::event::{SessionId, Sink};
+use crate::event::{SessionId, Sink, low_half};
 use crate::handle::Shards;
 use gt_protocol::placement::Layout;
 use gt_protocol::rules::{ErrorClass, RuleError};

@@ -2,7 +2,7 @@
 //! member has.
 
 use super::choose::Choice;
-use super::spread::Run;
+use super::run::Run;
 use gt_protocol::placement::{Mesh, Pieces};
 use gt_protocol::rules::spread::Local;
 use gt_protocol::{Attr, Dims, Meta, Scalar};

@@ -1,6 +1,7 @@
 //! Operators that fold what is cut: the steps of a program, each planned for itself, and what they yield.
 
-use super::spread::{Given, Held, Placed, Run, all_lie};
+use super::run::{Given, Held, Placed, Run};
+use super::spread::all_lie;
 use crate::handle::Shards;
 use crate::motion::Mover;
 use gt_protocol::placement::Mesh;

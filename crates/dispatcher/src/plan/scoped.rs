@@ -1,12 +1,12 @@
 //! Instructions under a signal with a scope: which workers run them, how what they create lies, how a weight is cut.
 
 use super::late::unread;
-use super::spread::Run;
+use super::run::Run;
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
-use crate::explain::Why;
 use crate::handle::Shards;
 use crate::motion::Mover;
+use crate::note::Why;
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement, Placements};
 use gt_protocol::scope::{PlacementWish, Scope};
 use gt_protocol::{Dims, Id, Instruction, Meta, Op};
@@ -21,7 +21,7 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
     ) -> Option<Arc<Scope>> {
         let state = self.sessions.get(&session)?;
-        let scope = state.scope(u32::from(instruction.signal))?;
+        let scope = state.scopes.get(u32::from(instruction.signal))?;
         let lays = scope.axis.is_some() || scope.replicated || !scope.placements.is_empty();
         (scope.workers.is_some() || lays).then(|| Arc::clone(scope))
     }

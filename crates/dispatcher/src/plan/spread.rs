@@ -3,57 +3,18 @@
 
 use super::cache::{Key, Plan};
 use super::choose::{Asked, Choice, Lies, choose};
+use super::run::{Given, Held, Placed, Run};
 use crate::event::{SessionId, Sink};
-use crate::explain::{Laid, Why};
 use crate::handle::{Shards, Slots};
 use crate::motion::{Brought, Mover};
+use crate::note::{Laid, Why};
 use crate::{Dispatcher, planted};
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
 use gt_protocol::rules::RuleError;
 use gt_protocol::rules::spread::{Program, Question, SpreadArg, Strategy, rewrite};
-use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand, Scalar};
+use gt_protocol::{Family, Id, Instruction, Meta, Operand};
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// An operand of a plan.
-#[derive(Clone, Debug)]
-pub(super) enum Given {
-    Absent,
-    Scalar(Scalar),
-    Value(Held),
-}
-
-impl Given {
-    /// The session's slot for it, where it has one.
-    pub fn slot(&self) -> Option<u32> {
-        match self {
-            Self::Value(held) => held.slot,
-            Self::Absent | Self::Scalar(_) => None,
-        }
-    }
-}
-
-/// A value that a plan works on.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub meta: Meta,
-    pub shards: Shards,
-    /// The session's slot for it; nothing for what the plan made itself.
-    pub slot: Option<u32>,
-}
-
-/// What one step of a plan runs.
-#[derive(Clone, Copy)]
-pub(super) struct Run<'r> {
-    pub op: Op,
-    pub attrs: &'r [Attr],
-    pub outputs: &'r [Meta],
-    pub payload: &'r [u8],
-    pub consumes: u16,
-}
-
-/// A result of a step.
-pub(super) type Placed = SmallVec<[(Meta, Shards); 2]>;
 
 impl Dispatcher {
     /// Plans an instruction on `mesh`.

@@ -4,7 +4,8 @@
 //! Nothing but the instructions so far decides, and every element is folded as it would be alone: no number depends on it.
 
 use super::choose::Choice;
-use super::spread::{Given, Run, needs_one_layout};
+use super::run::{Given, Run};
+use super::spread::needs_one_layout;
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
 use crate::handle::Value;

@@ -1,9 +1,8 @@
 //! The shortest way: an instruction that is encoded already, whose operands are on one worker. Its words are rewritten
 //! where they stand and go on; nothing is built or copied. Whatever is out of the ordinary takes the other ways.
 
-use super::low_half;
 use crate::Dispatcher;
-use crate::event::{Fault, SessionId, Sink};
+use crate::event::{Fault, SessionId, Sink, low_half};
 use crate::handle::{Handle, Shards, Value};
 use crate::session::Session;
 use gt_protocol::placement::Layout;
@@ -41,7 +40,7 @@ impl Dispatcher {
     ) -> Option<()> {
         let Self { sessions, workers, .. } = self;
         let state = sessions.get_mut(&session)?;
-        if state.is_scoped() {
+        if state.scopes.is_any() {
             return None;
         }
         let [_, tag, flags, rest @ ..] = &mut *words else { return None };

@@ -1,6 +1,9 @@
 //! What a plan costs, in microseconds: work on the members, and what has to move first.
 
-use super::links::{self, Link, Links};
+mod links;
+
+pub use links::{Link, Links};
+
 use gt_protocol::placement::{Mesh, ONE_HOP_BYTES_MAX, Placement};
 use gt_protocol::{Family, Meta, Op};
 use std::fmt;

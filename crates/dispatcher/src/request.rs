@@ -1,0 +1,101 @@
+//! Questions of clients that wait for workers.
+
+use crate::event::{Fault, SessionId, Sink, WorkerIndex};
+use crate::failure::Failure;
+use gt_protocol::message::{Message, Reply, SpacedReply};
+use gt_protocol::placement::Footprint;
+use gt_protocol::{Attr, Dims, Instruction};
+use smallvec::SmallVec;
+
+/// A question of a client that workers have not answered yet. Each is answered exactly once or fails exactly once.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub session: SessionId,
+    /// The client's own number for it.
+    pub number: u64,
+    /// Workers that still have to answer.
+    pub waiting: SmallVec<[WorkerIndex; 2]>,
+    pub kind: RequestKind,
+    /// Elements that have come so far.
+    pub received: u64,
+    /// The worker is asked for a piece of what the client asks for.
+    pub part: Option<Box<Part>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    /// Of the value with this number.
+    Read {
+        value: u64,
+    },
+    Synchronize,
+    Stats,
+}
+
+/// What a worker's answer is a piece of.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub footprint: Footprint,
+    /// The whole value's shape, and how many of its elements the client asked for.
+    pub dims: Dims,
+    pub total: u64,
+    /// Its last elements, once they have come, until those of all others have: one of them may have failed.
+    pub last: Option<(Reply<'static>, Vec<u8>)>,
+}
+
+impl Part {
+    /// Hands a worker's answer on, in the whole value's terms.
+    pub(crate) fn pass_on(
+        &self,
+        number: u64,
+        reply: &Reply<'_>,
+        pass: &mut dyn FnMut(&Message<'_>),
+    ) {
+        let whole = Reply { request: number, dims: self.dims, total: self.total, ..*reply };
+        let (mut rest, size) = (reply.bytes, reply.dtype.size());
+        if rest.is_empty() && self.total == 0 {
+            pass(&Message::Reply(Reply { start: 0, ..whole }));
+        }
+        let end = reply.start.saturating_add(reply.count);
+        for stretch in self.footprint.stretches(reply.start, end) {
+            let length = usize::try_from(stretch.len() * size).unwrap_or(usize::MAX);
+            let Some((bytes, others)) = rest.split_at_checked(length) else { return };
+            rest = others;
+            let reply = Reply { start: stretch.start, count: stretch.len(), bytes, ..whole };
+            pass(&if stretch.count == 1 {
+                Message::Reply(reply)
+            } else {
+                Message::SpacedReply(SpacedReply {
+                    reply,
+                    run: stretch.run,
+                    stride: stretch.stride,
+                })
+            });
+        }
+    }
+}
+
+pub(crate) fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
+    match instruction.attr("request") {
+        Attr::Int(request) => u64::try_from(*request)
+            .map_err(|_| Fault::Attribute { op: instruction.op, name: "request" }),
+        Attr::Absent
+        | Attr::Bool(_)
+        | Attr::Float(_)
+        | Attr::Scalar(_)
+        | Attr::Dtype(_)
+        | Attr::Ints(_)
+        | Attr::List(_)
+        | Attr::Choice(_)
+        | Attr::Text(_) => Err(Fault::Attribute { op: instruction.op, name: "request" }),
+    }
+}
+
+pub(crate) fn answer_failed(
+    session: SessionId,
+    request: u64,
+    failure: &Failure,
+    sink: &mut dyn Sink,
+) {
+    sink.session(session, &Message::FailedReply { request, failure: failure.message(session) });
+}

@@ -34,6 +34,18 @@ OPTIMIZERS = {
         {"lr": 0.02, "weight_decay": 0.0, "amsgrad": True},
         {"lr": 0.02, "maximize": True, "eps": 1e-3},
     ],
+    "RMSprop": [
+        {},
+        {"lr": 0.02, "alpha": 0.8, "eps": 1e-4},
+        {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1},
+        {"lr": 0.01, "centered": True, "maximize": True},
+        {"lr": 0.01, "centered": True, "momentum": 0.5},
+    ],
+    "Adagrad": [
+        {},
+        {"lr": 0.1, "lr_decay": 0.2, "weight_decay": 0.1},
+        {"lr": 0.1, "initial_accumulator_value": 0.3, "eps": 1e-3, "maximize": True},
+    ],
 }
 ROWS = [(name, place) for name, rows in OPTIMIZERS.items() for place in range(len(rows))]
 
@@ -294,6 +306,42 @@ SCHEDULES = {
     ),
     "cosine": lambda t, o: t.optim.lr_scheduler.CosineAnnealingLR(o, T_max=5, eta_min=0.01),
     "linear": lambda t, o: t.optim.lr_scheduler.LinearLR(o, 0.25, 1.0, total_iters=6),
+    "milestones": lambda t, o: t.optim.lr_scheduler.MultiStepLR(o, [7, 2, 7], gamma=0.3),
+    "milestone at once": lambda t, o: t.optim.lr_scheduler.MultiStepLR(o, [0, 4]),
+    "constant": lambda t, o: t.optim.lr_scheduler.ConstantLR(o, 0.25, total_iters=3),
+    "polynomial": lambda t, o: t.optim.lr_scheduler.PolynomialLR(o, 8, power=1.7),
+    "restarts": lambda t, o: t.optim.lr_scheduler.CosineAnnealingWarmRestarts(
+        o, T_0=3, T_mult=2, eta_min=0.02
+    ),
+    "one cycle": lambda t, o: t.optim.lr_scheduler.OneCycleLR(o, 0.7, total_steps=18),
+    "one cycle each": lambda t, o: t.optim.lr_scheduler.OneCycleLR(
+        o, [0.7, 0.2], epochs=6, steps_per_epoch=3, anneal_strategy="linear", three_phase=True
+    ),
+    "warm-up and decay": lambda t, o: t.optim.lr_scheduler.SequentialLR(
+        o,
+        [
+            t.optim.lr_scheduler.LinearLR(o, 0.1, total_iters=4),
+            t.optim.lr_scheduler.CosineAnnealingLR(o, T_max=9),
+        ],
+        milestones=[4],
+    ),
+    "three of them": lambda t, o: t.optim.lr_scheduler.SequentialLR(
+        o,
+        [
+            t.optim.lr_scheduler.ConstantLR(o, 0.1, total_iters=2),
+            t.optim.lr_scheduler.LambdaLR(o, lambda epoch: 1 / (epoch + 2)),
+            t.optim.lr_scheduler.MultiStepLR(o, [0, 3], gamma=0.5),
+        ],
+        milestones=[3, 8],
+    ),
+    "restarts after a warm-up": lambda t, o: t.optim.lr_scheduler.SequentialLR(
+        o,
+        [
+            t.optim.lr_scheduler.LinearLR(o, 0.5, total_iters=3),
+            t.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, T_0=4),
+        ],
+        milestones=[3],
+    ),
 }
 
 
@@ -327,6 +375,54 @@ def test_a_saved_schedule_goes_on_equal(name):
     for expected in whole[6:]:
         resumed.step()
         np.testing.assert_allclose(resumed.get_last_lr(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("adam", [False, True])
+def test_a_cycle_of_the_momentum(adam):
+    seen = []
+    for library in LIBRARIES:
+        params = [library.zeros(1, requires_grad=True)]
+        make = library.optim.Adam if adam else library.optim.SGD
+        optimizer = make(params, lr=0.1, **({} if adam else {"momentum": 0.5}))
+        schedule = library.optim.lr_scheduler.OneCycleLR(optimizer, 0.5, total_steps=10)
+        for _ in range(9):
+            optimizer.step()
+            schedule.step()
+            group = optimizer.param_groups[0]
+            seen.append((group["lr"], group["betas"][0] if adam else group["momentum"]))
+    np.testing.assert_allclose(seen[:9], seen[9:], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"patience": 1},
+        {"mode": "max", "patience": 0, "factor": 0.5, "cooldown": 2, "min_lr": [0.03, 0.2]},
+        {"threshold": 0.3, "threshold_mode": "abs", "patience": 1, "eps": 0.02},
+    ],
+)
+def test_a_rate_that_follows_a_metric(options):
+    seen = []
+    for library in LIBRARIES:
+        groups = [{"params": [library.zeros(1, requires_grad=True)], "lr": lr} for lr in (0.1, 0.4)]
+        optimizer = library.optim.SGD(groups)
+        schedule = library.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
+        for metric in (3.0, 2.0, 2.5, 1.9, 1.95, 1.9, 1.89, 4.0, 4.0, 4.0, 4.0, 1.0, 1.0, 1.0):
+            optimizer.step()
+            schedule.step(library.tensor(metric))
+            seen.append(schedule.get_last_lr())
+    np.testing.assert_allclose(seen[:14], seen[14:], rtol=1e-12)
+
+
+def test_what_schedules_refuse():
+    optimizer = gt.optim.SGD([gt.zeros(1)], lr=0.1)
+    schedules = gt.optim.lr_scheduler
+    with pytest.raises(ValueError, match="must define either total_steps OR"):
+        schedules.OneCycleLR(optimizer, 0.1, epochs=3)
+    with pytest.raises(ValueError, match="one more than the number of milestone points"):
+        schedules.SequentialLR(optimizer, [schedules.ConstantLR(optimizer)], [3])
+    with pytest.raises(ValueError, match="Factor should be <"):
+        schedules.ReduceLROnPlateau(optimizer, factor=1.0)
 
 
 def test_resuming_by_last_epoch_needs_initial_rates():

@@ -1,65 +1,14 @@
-"""Learning rates over time. Schedules set group["lr"]; values equal PyTorch's to rounding."""
+"""Schedules that are one curve."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from gt.optim.lr_scheduler.base import LRScheduler
 from gt.optim.optimizer import Optimizer
-
-
-class LRScheduler:
-    """The base of all schedules: `step()` once per epoch (or step) sets the groups' rates.
-
-    Args:
-        optimizer: Whose groups.
-        last_epoch: Where to go on; -1 starts anew.
-    """
-
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
-        for place, group in enumerate(optimizer.param_groups):
-            if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
-            elif "initial_lr" not in group:
-                raise KeyError(
-                    "param 'initial_lr' is not specified in param_groups"
-                    f"[{place}] when resuming scheduler with last_epoch >= 0"
-                )
-        self.optimizer = optimizer
-        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self._starting = True  # a schedule that goes on finds its rate in the groups
-        self.step()
-        self._starting = False
-
-    def step(self) -> None:
-        """Go on by one and set the rates."""
-        self.last_epoch += 1
-        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
-            group["lr"] = rate
-        self._last_lr = self._current()
-
-    def get_lr(self) -> list[float]:
-        """The rate of each group at last_epoch, from the rates before."""
-        raise NotImplementedError
-
-    def get_last_lr(self) -> list[float]:
-        """The rates that the last step set."""
-        return self._last_lr
-
-    def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer."""
-        return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from what state_dict() gave."""
-        self.__dict__.update(state_dict)
-
-    def _current(self) -> list[float]:
-        return [group["lr"] for group in self.optimizer.param_groups]
 
 
 class LambdaLR(LRScheduler):
@@ -88,6 +37,10 @@ class LambdaLR(LRScheduler):
         pairs = zip(self.lr_lambdas, self.base_lrs, strict=True)
         return [base * factor(self.last_epoch) for factor, base in pairs]
 
+    def _first(self) -> list[float]:
+        pairs = zip(self.lr_lambdas, self.base_lrs, strict=True)
+        return [base * factor(0) for factor, base in pairs]
+
     def state_dict(self) -> dict[str, Any]:
         """All but the optimizer and the functions."""
         return {name: value for name, value in super().state_dict().items() if name != "lr_lambdas"}
@@ -107,6 +60,87 @@ class StepLR(LRScheduler):
         if self._starting or self.last_epoch % self.step_size:
             return self._current()
         return [rate * self.gamma for rate in self._current()]
+
+
+class MultiStepLR(LRScheduler):
+    """The rate times gamma at each of the milestones; one that stands twice counts twice."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        milestones: Iterable[int],
+        gamma: float = 0.1,
+        last_epoch: int = -1,
+    ) -> None:
+        self.milestones = sorted(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        passed = self.milestones.count(self.last_epoch)
+        return [rate * self.gamma**passed for rate in self._current()]
+
+    def _first(self) -> list[float]:
+        return [base * self.gamma ** bisect_right(self.milestones, 0) for base in self.base_lrs]
+
+
+class ConstantLR(LRScheduler):
+    """The rate times factor for the first total_iters epochs.
+
+    Args:
+        optimizer: Whose groups.
+        factor: 0 to 1.
+        total_iters: From which epoch on the rate is its own again.
+        last_epoch: Where to go on.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        factor: float = 1.0 / 3,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if not 0 <= factor <= 1.0:
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        self.factor = factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        rates = self._current()
+        if self.last_epoch == 0:
+            return [rate * self.factor for rate in rates]
+        if self.last_epoch != self.total_iters:
+            return rates
+        return [rate * (1.0 / self.factor) for rate in rates]
+
+    def _first(self) -> list[float]:
+        factor = self.factor if self.total_iters > 0 else 1.0
+        return [base * factor for base in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    """From the base rate to 0 in total_iters epochs, as (1 - epoch / total_iters) ** power."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        total_iters: int = 5,
+        power: float = 1.0,
+        last_epoch: int = -1,
+    ) -> None:
+        self.total_iters = total_iters
+        self.power = power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        rates, total = self._current(), self.total_iters
+        if self._starting or self.last_epoch > total:
+            return rates
+        left = 1.0 - self.last_epoch / total
+        before = 1.0 - (self.last_epoch - 1) / total
+        return [rate * (left / before) ** self.power for rate in rates]
 
 
 class ExponentialLR(LRScheduler):
@@ -162,6 +196,9 @@ class LinearLR(LRScheduler):
         before = self.total_iters * self.start_factor + (self.last_epoch - 1) * gained
         return [rate * (1.0 + gained / before) for rate in self._current()]
 
+    def _first(self) -> list[float]:
+        return [base * self.start_factor for base in self.base_lrs]
+
 
 class CosineAnnealingLR(LRScheduler):
     """From the base rate to eta_min along half a cosine in T_max epochs, and back.
@@ -197,3 +234,52 @@ class CosineAnnealingLR(LRScheduler):
         now = 1 + math.cos(math.pi * epoch / self.T_max)
         before = 1 + math.cos(math.pi * (epoch - 1) / self.T_max)
         return [now / before * (rate - low) + low for rate in rates]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """From the base rate to eta_min along half a cosine, and at once back to the base rate.
+
+    Args:
+        optimizer: Whose groups.
+        T_0: Epochs to the first restart.
+        T_mult: Each round is so many times as long as the one before.
+        eta_min: The least rate.
+        last_epoch: Where to go on.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_0: int,  # noqa: N803 (PyTorch's name)
+        T_mult: int = 1,  # noqa: N803
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+    ) -> None:
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        self.T_0 = self.T_i = T_0
+        self.T_mult = T_mult
+        self.T_cur = last_epoch
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def step(self) -> None:
+        """Go on by one, or start the next round, and set the rates."""
+        if self.last_epoch >= 0:
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur -= self.T_i
+                self.T_i *= self.T_mult
+        else:
+            self.T_cur = 0
+        super().step()
+
+    def restart(self) -> None:
+        self.T_cur, self.T_i = 0, self.T_0
+        super().restart()
+
+    def get_lr(self) -> list[float]:
+        now = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (base - self.eta_min) * now for base in self.base_lrs]

@@ -1,0 +1,77 @@
+"""Adagrad: gradients over the root of the sum of their squares."""
+
+from __future__ import annotations
+
+import gt
+from gt._core import Tensor
+from gt.errors import NotSupported
+from gt.optim.optimizer import Group, Optimizer, Params, check_at_least_zero
+
+
+class Adagrad(Optimizer):
+    """Adagrad, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
+
+    Args:
+        params: Parameters or groups.
+        lr: Learning rate.
+        lr_decay: The rate of step n is lr / (1 + (n - 1) * lr_decay).
+        weight_decay: lambda of the L2 penalty that the gradient gains.
+        initial_accumulator_value: Where the sums of squares start.
+        eps: Added to their roots.
+        foreach: Accepted and ignored, as are `differentiable` (False) and `fused`.
+        maximize: Go up instead of down.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_at_least_zero(lr=lr)
+        if not lr_decay >= 0.0:
+            raise ValueError(f"Invalid lr_decay value: {lr_decay}")
+        check_at_least_zero(weight_decay=weight_decay)
+        if not initial_accumulator_value >= 0.0:
+            raise ValueError(
+                f"Invalid initial_accumulator_value value: {initial_accumulator_value}"
+            )
+        check_at_least_zero(eps=eps)
+        if differentiable:
+            raise NotSupported("Adagrad: differentiable=True is not supported")
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
+        for param, grad in zip(params, grads, strict=True):
+            self._update_one(group, param, -grad if group["maximize"] else grad)
+
+    def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        state = self.state[param]
+        if not state:
+            state["step"] = 0
+            state["sum"] = gt.full_like(param, group["initial_accumulator_value"])
+        state["step"] += 1
+        if group["weight_decay"]:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        rate = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
+        root = state["sum"].addcmul_(grad, grad).sqrt().add_(group["eps"])
+        param.addcdiv_(grad, root, value=-rate)

@@ -1,0 +1,33 @@
+"""Learning rates over time. Schedules set group["lr"]; values equal PyTorch's to rounding."""
+
+from gt.optim.lr_scheduler.base import LRScheduler
+from gt.optim.lr_scheduler.curves import (
+    ConstantLR,
+    CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    MultiStepLR,
+    PolynomialLR,
+    StepLR,
+)
+from gt.optim.lr_scheduler.cycle import OneCycleLR
+from gt.optim.lr_scheduler.joined import SequentialLR
+from gt.optim.lr_scheduler.plateau import ReduceLROnPlateau
+
+__all__ = [
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "ExponentialLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "OneCycleLR",
+    "PolynomialLR",
+    "ReduceLROnPlateau",
+    "SequentialLR",
+    "StepLR",
+]

@@ -1,0 +1,76 @@
+"""What all schedules of learning rates have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gt.optim.optimizer import Optimizer
+
+
+class LRScheduler:
+    """The base of all schedules: `step()` once per epoch (or step) sets the groups' rates.
+
+    Args:
+        optimizer: Whose groups.
+        last_epoch: Where to go on; -1 starts anew.
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        for place, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    "param 'initial_lr' is not specified in param_groups"
+                    f"[{place}] when resuming scheduler with last_epoch >= 0"
+                )
+        self.optimizer = optimizer
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self.start()
+
+    def step(self) -> None:
+        """Go on by one and set the rates."""
+        self.last_epoch += 1
+        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+            group["lr"] = rate
+        self._last_lr = self._current()
+
+    def get_lr(self) -> list[float]:
+        """The rate of each group at last_epoch, from the rates before."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """Epoch 0 again, with the rates that this schedule starts from."""
+        self.last_epoch = 0
+        for group, rate in zip(self.optimizer.param_groups, self._first(), strict=True):
+            group["lr"] = rate
+        self._last_lr = self._current()
+
+    def get_last_lr(self) -> list[float]:
+        """The rates that the last step set."""
+        return self._last_lr
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the optimizer."""
+        return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from what state_dict() gave."""
+        self.__dict__.update(state_dict)
+
+    def _current(self) -> list[float]:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def start(self) -> None:
+        """The first step: a schedule that goes on finds its rate in the groups."""
+        self._starting = True
+        self.step()
+        self._starting = False
+
+    def _first(self) -> list[float]:
+        """The rates of epoch 0, whatever the groups say."""
+        return list(self.base_lrs)

@@ -1,0 +1,155 @@
+"""One rise and one fall of rate and momentum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from gt.optim.lr_scheduler.base import LRScheduler
+from gt.optim.optimizer import Group, Optimizer
+
+
+class OneCycleLR(LRScheduler):
+    """Up to max_lr, then down to almost nothing; the momentum goes the other way.
+
+    Args:
+        optimizer: Whose groups.
+        max_lr: The largest rate; a list has one for each group.
+        total_steps: Or else give epochs and steps_per_epoch.
+        epochs: How many epochs.
+        steps_per_epoch: Steps of each.
+        pct_start: Which part of the steps goes up.
+        anneal_strategy: `cos` or `linear`.
+        cycle_momentum: Whether the momentum (of Adam: the first beta) goes between the two below.
+        base_momentum: The least one, at the largest rate.
+        max_momentum: The largest one.
+        div_factor: The first rate is max_lr / div_factor.
+        final_div_factor: The last one is the first / final_div_factor.
+        three_phase: Down as it went up, and only then to almost nothing.
+        last_epoch: Where to go on.
+
+    Raises:
+        ValueError: Options that PyTorch refuses too.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | Sequence[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: Literal["cos", "linear"] = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float | Sequence[float] = 0.85,
+        max_momentum: float | Sequence[float] = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        self.total_steps = _total(total_steps, epochs, steps_per_epoch)
+        if not 0 <= pct_start <= 1:
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
+        self.anneal_strategy = anneal_strategy
+        # The last step of each phase, and whether rate and momentum are then those of the top.
+        up, end = pct_start * self.total_steps - 1, float(self.total_steps - 1)
+        self.phases = [(up, "max_lr"), (2 * up, "initial_lr"), (end, "min_lr")]
+        if not three_phase:
+            del self.phases[1]
+        self.momentum: str | None = None
+        if cycle_momentum:
+            known = [name for name in ("betas", "momentum") if name in optimizer.defaults]
+            if not known:
+                raise ValueError(
+                    "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+                )
+            self.momentum = known[0]
+        if last_epoch == -1:
+            count = len(optimizer.param_groups)
+            largest = _listed("max_lr", max_lr, count)
+            bounds = zip(
+                _listed("max_momentum", max_momentum, count),
+                _listed("base_momentum", base_momentum, count),
+                strict=True,
+            )
+            for group, rate, (most, least) in zip(
+                optimizer.param_groups, largest, bounds, strict=True
+            ):
+                group["initial_lr"], group["max_lr"] = rate / div_factor, rate
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+                if self.momentum:
+                    group["max_momentum"], group["base_momentum"] = most, least
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rates of this step; sets the momentum on the way, as in PyTorch.
+
+        Raises:
+            ValueError: A step beyond total_steps.
+        """
+        if self.last_epoch > self.total_steps:
+            raise ValueError(
+                f"Tried to step {self.last_epoch} times. The specified number of total steps is "
+                f"{self.total_steps}"
+            )
+        start, before = 0.0, "initial_lr"
+        for end, after in self.phases:
+            if self.last_epoch <= end or after == "min_lr":
+                break
+            start, before = end, after
+        part = (self.last_epoch - start) / (end - start)
+        groups = self.optimizer.param_groups
+        for group in groups:
+            self._set_momentum(group, before, after, part)
+        return [self._between(group[before], group[after], part) for group in groups]
+
+    def _set_momentum(self, group: Group, before: str, after: str, part: float) -> None:
+        def at(rate: str) -> float:
+            return float(group["base_momentum" if rate == "max_lr" else "max_momentum"])
+
+        if self.momentum == "betas":
+            group["betas"] = (self._between(at(before), at(after), part), *group["betas"][1:])
+        elif self.momentum:
+            group["momentum"] = self._between(at(before), at(after), part)
+
+    def _between(self, start: float, end: float, part: float) -> float:
+        if self.anneal_strategy == "linear":
+            return start + (end - start) * part
+        return end + (start - end) / 2.0 * (math.cos(math.pi * part) + 1)
+
+    def _first(self) -> list[float]:
+        return self.get_lr()
+
+
+def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
+    """How many steps there will be.
+
+    Raises:
+        ValueError: Nothing says so, or no positive whole number.
+    """
+    if total_steps is not None:
+        given = {"total_steps": total_steps}
+    elif epochs is not None and steps_per_epoch is not None:
+        given = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+    else:
+        raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+    for name, value in given.items():
+        if value <= 0:
+            raise ValueError(f"Expected positive integer {name}, but got {value}")
+    return math.prod(given.values())
+
+
+def _listed(name: str, value: float | Sequence[float], count: int) -> list[float]:
+    """One value for each group."""
+    if not isinstance(value, Sequence):
+        return [value] * count
+    if len(value) != count:
+        raise ValueError(f"{name} must have {count} values, but got {len(value)}")
+    return list(value)

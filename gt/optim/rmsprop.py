@@ -1,0 +1,83 @@
+"""RMSprop: gradients over the root of their running square."""
+
+from __future__ import annotations
+
+import gt
+from gt._core import Tensor
+from gt.errors import NotSupported
+from gt.optim.optimizer import Group, Optimizer, Params, check_at_least_zero
+
+
+class RMSprop(Optimizer):
+    """RMSprop, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
+
+    Args:
+        params: Parameters or groups.
+        lr: Learning rate.
+        alpha: How much of the running square each step keeps.
+        eps: Added to its root.
+        weight_decay: lambda of the L2 penalty that the gradient gains.
+        momentum: Of the running step that replaces the step; 0 is none.
+        centered: Take the square of the running mean off the running square.
+        maximize: Go up instead of down.
+        foreach: Accepted and ignored, as are `capturable` and `differentiable` (False).
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_at_least_zero(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay)
+        if not alpha >= 0.0:
+            raise ValueError(f"Invalid alpha value: {alpha}")
+        if differentiable:
+            raise NotSupported("RMSprop: differentiable=True is not supported")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "alpha": alpha,
+            "eps": eps,
+            "centered": centered,
+            "weight_decay": weight_decay,
+            "capturable": capturable,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
+        for param, grad in zip(params, grads, strict=True):
+            self._update_one(group, param, -grad if group["maximize"] else grad)
+
+    def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        state, keep, momentum = self.state[param], group["alpha"], group["momentum"]
+        if not state:
+            state["step"] = 0
+            kept = {"momentum_buffer": momentum > 0, "grad_avg": group["centered"]}
+            for name in ("square_avg", *(name for name, wanted in kept.items() if wanted)):
+                state[name] = gt.zeros_like(param)
+        state["step"] += 1
+        if group["weight_decay"]:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        square = state["square_avg"].mul_(keep).addcmul_(grad, grad, value=1 - keep)
+        if group["centered"]:
+            mean = state["grad_avg"].lerp_(grad, 1 - keep)
+            square = square.addcmul(mean, mean, value=-1)
+        root = square.sqrt().add_(group["eps"])
+        if momentum > 0:
+            param.add_(
+                state["momentum_buffer"].mul_(momentum).addcdiv_(grad, root), alpha=-group["lr"]
+            )
+        else:
+            param.addcdiv_(grad, root, value=-group["lr"])

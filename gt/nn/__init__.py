@@ -13,6 +13,7 @@ from gt.nn.activation import (
     LogSigmoid,
     LogSoftmax,
     Mish,
+    PReLU,
     ReLU,
     ReLU6,
     Sigmoid,
@@ -24,6 +25,7 @@ from gt.nn.activation import (
     Tanhshrink,
 )
 from gt.nn.attention import MultiheadAttention
+from gt.nn.batchnorm import BatchNorm1d, BatchNorm2d, GroupNorm
 from gt.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from gt.nn.embedding import Embedding
 from gt.nn.functional import (
@@ -82,6 +84,7 @@ from gt.nn.loss import (
     PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
+    TripletMarginLoss,
 )
 from gt.nn.module import Module
 from gt.nn.normalization import Dropout, LayerNorm, RMSNorm
@@ -108,6 +111,8 @@ __all__ = [
     "SELU",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
     "ColumnLinear",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
@@ -117,6 +122,7 @@ __all__ = [
     "Embedding",
     "Flatten",
     "GRUCell",
+    "GroupNorm",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
@@ -139,6 +145,7 @@ __all__ = [
     "ModuleList",
     "MultiheadAttention",
     "NLLLoss",
+    "PReLU",
     "Parameter",
     "ParameterDict",
     "ParameterList",
@@ -160,6 +167,7 @@ __all__ = [
     "Tanhshrink",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "TripletMarginLoss",
     "Unflatten",
     "VocabParallelEmbedding",
     "binary_cross_entropy",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gt
+from gt import signal
 from gt._core import Tensor
 from gt.nn import functional
 from gt.nn.module import Module
+from gt.nn.parameter import Parameter
 
 
 class _Inplace(Module):
@@ -107,6 +110,36 @@ class GELU(Module):
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
+
+
+class PReLU(Module):
+    """input where positive, else weight * input, with a weight that is trained.
+
+    Args:
+        num_parameters: One weight for all, or one for each channel (dimension 1).
+        init: The weight's first value.
+        device: Accepted and ignored.
+        dtype: Of the weight.
+    """
+
+    def __init__(
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        del device
+        self.num_parameters, self.init = num_parameters, init
+        with signal.part("whole"):
+            self.weight = Parameter(gt.full((num_parameters,), init, dtype=dtype))
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
 
 
 class LeakyReLU(Module):

@@ -247,3 +247,32 @@ class CosineEmbeddingLoss(_MarginLoss):
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return functional.cosine_embedding_loss(input1, input2, target, self.margin, self.reduction)
+
+
+class TripletMarginLoss(Module):
+    """max(0, |anchor - positive| - |anchor - negative| + margin) of p-norms.
+
+    Args:
+        margin: By how much the negative shall be farther.
+        p: Which norm.
+        eps: Added to the differences.
+        swap: Whether the negative counts from the positive where it is nearer to that.
+        reduction: "mean", "sum" or "none".
+    """
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        self.margin, self.p, self.eps = margin, p, eps
+        self.swap, self.reduction = swap, reduction
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        return functional.triplet_margin_loss(
+            anchor, positive, negative, self.margin, self.p, self.eps, self.swap, self.reduction
+        )

@@ -6,6 +6,7 @@ from gt.nn.functional.activation import (
     elu_,
     gelu,
     glu,
+    gumbel_softmax,
     hardsigmoid,
     hardswish,
     hardtanh,
@@ -13,6 +14,7 @@ from gt.nn.functional.activation import (
     log_softmax,
     logsigmoid,
     mish,
+    prelu,
     relu,
     relu6,
     relu_,
@@ -27,6 +29,7 @@ from gt.nn.functional.activation import (
     tanhshrink,
 )
 from gt.nn.functional.attention import scaled_dot_product_attention
+from gt.nn.functional.batch import batch_norm, group_norm
 from gt.nn.functional.distance import cosine_similarity, normalize, pairwise_distance
 from gt.nn.functional.layer import dropout, embedding, linear, one_hot, pad
 from gt.nn.functional.loss import (
@@ -45,9 +48,11 @@ from gt.nn.functional.loss import (
     poisson_nll_loss,
     smooth_l1_loss,
     soft_margin_loss,
+    triplet_margin_loss,
 )
 
 __all__ = [
+    "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "cosine_embedding_loss",
@@ -60,6 +65,8 @@ __all__ = [
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "group_norm",
+    "gumbel_softmax",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
@@ -81,6 +88,7 @@ __all__ = [
     "pad",
     "pairwise_distance",
     "poisson_nll_loss",
+    "prelu",
     "relu",
     "relu6",
     "relu_",
@@ -97,4 +105,5 @@ __all__ = [
     "softsign",
     "tanh",
     "tanhshrink",
+    "triplet_margin_loss",
 ]

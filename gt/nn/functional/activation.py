@@ -5,6 +5,7 @@ from __future__ import annotations
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.errors import ShapeError
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -32,9 +33,55 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return elu(input, alpha, inplace=True)
 
 
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """input where positive, else weight * input; a weight of several numbers has one a channel.
+
+    Raises:
+        ShapeError: A weight of more dimensions, or of another number than the channels.
+    """
+    if weight.ndim > 1:
+        raise ShapeError(
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        )
+    if weight.numel() == 1:
+        weight = weight.reshape(())
+    elif input.ndim == 0:
+        raise ShapeError("Not allow zero-dim input tensor")
+    else:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if weight.numel() != channels:
+            raise ShapeError(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}"
+            )
+        weight = weight.reshape(-1, *([1] * (input.ndim - 2)))
+    return gt.where(input > 0, input, weight * input)
+
+
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu scaled so that layers of it keep mean 0 and variance 1."""
     return _finish(input, _SELU_SCALE * _core.call("elu", input, alpha=_SELU_ALPHA), inplace)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """A draw of classes whose gradient is that of a softmax.
+
+    Args:
+        logits: Unnormalised log probabilities.
+        tau: Temperature: the lower, the nearer to one class.
+        hard: Exactly one class (a one), with the gradient of the soft draw.
+        eps: Accepted and ignored, as in PyTorch.
+        dim: The dimension of the classes.
+    """
+    del eps
+    noise = -gt.empty_like(logits).exponential_().log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    chosen = soft.argmax(dim, keepdim=True)
+    return gt.zeros_like(logits).scatter(dim, chosen, 1.0) - soft.detach() + soft
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:

@@ -9,9 +9,9 @@ import gt
 from gt import _core
 from gt._core import Tensor
 from gt.composite.casts import TENSOR_CLASSES
-from gt.errors import DtypeError
+from gt.errors import DtypeError, ShapeError
 from gt.nn.functional.activation import logsigmoid
-from gt.nn.functional.distance import cosine_similarity
+from gt.nn.functional.distance import cosine_similarity, pairwise_distance
 
 
 def mse_loss(
@@ -322,6 +322,39 @@ def margin_ranking_loss(
             f"input1: {_size(input1)}, input2: {_size(input2)}, target: {_size(target)} "
         )
     return _reduced((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, |anchor - positive| - |anchor - negative| + margin) of p-norms.
+
+    With `swap` the negative counts from the positive where it is nearer to that.
+
+    Raises:
+        ValueError: A margin of 0 or less.
+        ShapeError: Tensors of different numbers of dimensions.
+    """
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise ShapeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative "
+            f"{negative.ndim}D inputs"
+        )
+    near = pairwise_distance(anchor, positive, p, eps)
+    far = pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = gt.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return _reduced((near - far + margin).clamp(min=0.0), reduction)
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:

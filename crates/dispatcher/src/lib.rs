@@ -235,17 +235,6 @@ impl Dispatcher {
         self.sessions.get(&session).map(|state| state.motion)
     }
 
-    /// What a session's signal means, as its client wrote it; `None` where nothing was configured.
-    pub fn scope_of(&self, session: SessionId, signal: u32) -> Option<String> {
-        self.sessions.get(&session)?.scopes.get(signal).map(ToString::to_string)
-    }
-
-    /// The name of the scope that a session's program has passed through last without an instruction.
-    pub fn boundary_of(&self, session: SessionId) -> Option<&str> {
-        let state = self.sessions.get(&session)?;
-        state.signals.get(&state.scopes.boundary()?).map(AsRef::as_ref)
-    }
-
     fn mark_failed(&mut self, session: SessionId, instruction: &Instruction<'_>, failure: Failure) {
         if let Some(state) = self.sessions.get_mut(&session) {
             let failure = state.remember(failure);

@@ -17,7 +17,7 @@ pub(crate) use together::Reduction;
 use crate::Dispatcher;
 use crate::event::{SessionId, Sink};
 use crate::handle::{Shards, Slots};
-use crate::note::Way;
+use crate::note::Traffic;
 use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
 
@@ -123,7 +123,7 @@ impl Mover<'_> {
         word.operands.push(Operand::Value(Id::slot(slot)));
         word.attrs.extend([Attr::Int(i64::from(target)), Attr::Int(tag), way.clone()]);
         self.send(source, &word);
-        self.core.count_moved(self.session, Way::Transfer, meta.bytes());
+        self.core.count_moved(self.session, Traffic::Transfer, meta.bytes());
         let attrs = [
             Attr::Int(i64::from(source)),
             Attr::Int(tag),

@@ -6,9 +6,9 @@ use gt_protocol::Op;
 use gt_protocol::placement::Layout;
 use smallvec::SmallVec;
 
-/// How bytes travel.
+/// What is counted apart of what travels between workers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Traffic {
     Transfer,
     AllReduce,
     ReduceScatter,
@@ -49,14 +49,14 @@ impl Motion {
         ]
     }
 
-    pub(crate) fn count(&mut self, way: Way, bytes: u64) {
+    pub(crate) fn count(&mut self, traffic: Traffic, bytes: u64) {
         self.moved_bytes = self.moved_bytes.saturating_add(bytes);
-        *match way {
-            Way::Transfer => &mut self.transfers,
-            Way::AllReduce => &mut self.all_reduces,
-            Way::ReduceScatter => &mut self.reduce_scatters,
-            Way::AllGather => &mut self.all_gathers,
-            Way::AllToAll => &mut self.all_to_alls,
+        *match traffic {
+            Traffic::Transfer => &mut self.transfers,
+            Traffic::AllReduce => &mut self.all_reduces,
+            Traffic::ReduceScatter => &mut self.reduce_scatters,
+            Traffic::AllGather => &mut self.all_gathers,
+            Traffic::AllToAll => &mut self.all_to_alls,
         } += 1;
     }
 

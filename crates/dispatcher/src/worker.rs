@@ -2,7 +2,7 @@
 
 use crate::event::low_half;
 use crate::handle::Value;
-use crate::note::Way;
+use crate::note::Traffic;
 use crate::{Dispatcher, SessionId, WorkerIndex};
 use gt_protocol::message::Ways;
 use gt_protocol::{Attr, Instruction, Op};
@@ -108,10 +108,10 @@ impl Dispatcher {
     }
 
     /// Bytes that travel from worker to worker for a session, and how.
-    pub(crate) fn count_moved(&mut self, session: SessionId, way: Way, bytes: u64) {
+    pub(crate) fn count_moved(&mut self, session: SessionId, traffic: Traffic, bytes: u64) {
         self.moved_bytes = self.moved_bytes.saturating_add(bytes);
         if let Some(state) = self.sessions.get_mut(&session) {
-            state.motion.count(way, bytes);
+            state.motion.count(traffic, bytes);
         }
     }
 

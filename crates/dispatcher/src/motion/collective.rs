@@ -2,7 +2,7 @@
 
 use super::Mover;
 use crate::handle::Slots;
-use crate::note::Way;
+use crate::note::Traffic;
 use crate::planted;
 use gt_protocol::placement::{Fold, Interval, Pieces};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};
@@ -20,7 +20,7 @@ impl Mover<'_> {
         let tag = Attr::Int(self.core.take_tag());
         let attrs = [group(line), Attr::Choice(fold.choice()), tag];
         // A ring's worth: each member sends and receives twice all but its own share.
-        self.count(line, Way::AllReduce, meta.bytes().saturating_mul(2));
+        self.count(line, Traffic::AllReduce, meta.bytes().saturating_mul(2));
         self.together(line, Op::AllReduce, &attrs)
     }
 
@@ -35,7 +35,7 @@ impl Mover<'_> {
     ) -> Slots {
         let tag = Attr::Int(self.core.take_tag());
         let attrs = [group(line), Attr::Choice(fold.choice()), dim_attr(dim), sizes(pieces), tag];
-        self.count(line, Way::ReduceScatter, meta.bytes());
+        self.count(line, Traffic::ReduceScatter, meta.bytes());
         self.together(line, Op::ReduceScatter, &attrs)
     }
 
@@ -50,7 +50,7 @@ impl Mover<'_> {
                 }
             }
         }
-        self.count(line, Way::AllGather, meta.bytes());
+        self.count(line, Traffic::AllGather, meta.bytes());
         self.together(line, Op::AllGather, &[members, dim_attr(dim), lengths, tag])
     }
 
@@ -65,7 +65,7 @@ impl Mover<'_> {
         let tag = Attr::Int(self.core.take_tag());
         let attrs = [group(line), dim_attr(from), sizes(held), dim_attr(to), sizes(wanted), tag];
         let bytes = whole.bytes().saturating_sub(stay((from, held), (to, wanted), whole));
-        self.core.count_moved(self.session, Way::AllToAll, bytes);
+        self.core.count_moved(self.session, Traffic::AllToAll, bytes);
         self.together(line, Op::AllToAll, &attrs)
     }
 
@@ -86,9 +86,9 @@ impl Mover<'_> {
     }
 
     /// All members of a line together move the bytes of all but one share.
-    pub(super) fn count(&mut self, line: &Line, way: Way, bytes: u64) {
+    pub(super) fn count(&mut self, line: &Line, traffic: Traffic, bytes: u64) {
         let others = u64::try_from(line.len()).unwrap_or(1).saturating_sub(1);
-        self.core.count_moved(self.session, way, bytes.saturating_mul(others));
+        self.core.count_moved(self.session, traffic, bytes.saturating_mul(others));
     }
 }
 

@@ -6,10 +6,10 @@ use gt_protocol::{Attr, Dims, Meta, Op};
 use smallvec::SmallVec;
 
 /// What a piece holds of each dimension of the whole.
-pub(crate) type Box = SmallVec<[Intervals; 4]>;
+pub(crate) type Extent = SmallVec<[Intervals; 4]>;
 
 /// Shape of a piece.
-pub(crate) fn dims_of(held: &Box) -> Dims {
+pub(crate) fn dims_of(held: &Extent) -> Dims {
     let sizes: SmallVec<[i64; 8]> = held.iter().map(length).collect();
     Dims::new(&sizes).unwrap_or(Dims::EMPTY)
 }
@@ -40,7 +40,7 @@ fn places(held: &Intervals, wanted: &Intervals) -> Intervals {
 
 impl Mover<'_> {
     /// The part `wanted` of a value on `worker` that holds `held`; `None` where that is all of it.
-    pub fn cut(&mut self, worker: u32, slot: u32, held: &Box, wanted: &Box) -> Option<u32> {
+    pub fn cut(&mut self, worker: u32, slot: u32, held: &Extent, wanted: &Extent) -> Option<u32> {
         let mut current = None;
         for (dim, (have, want)) in held.iter().zip(wanted).enumerate() {
             if have == want {

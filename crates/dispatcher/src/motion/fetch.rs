@@ -1,6 +1,6 @@
 //! From one mesh to another, point to point: every member asks for its piece where the parts of it are.
 
-use super::cut::{Box, dims_of};
+use super::cut::{Extent, dims_of};
 use super::redistribute::held;
 use super::{Brought, Mover};
 use crate::handle::{Shards, Slots};
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 /// A part of a member's piece, and who sends it.
 struct Part {
     place: usize,
-    part: Box,
+    part: Extent,
 }
 
 impl Mover<'_> {
@@ -39,7 +39,7 @@ impl Mover<'_> {
         from: &Shards,
         worker: u32,
         place: usize,
-        wanted: &Box,
+        wanted: &Extent,
     ) -> u32 {
         let parts = parts(meta, from, worker, place, wanted);
         let mut arrived: SmallVec<[u32; 4]> = SmallVec::new();
@@ -99,7 +99,7 @@ fn cut_dim(layout: &Layout) -> Option<usize> {
 }
 
 /// Who sends what, in the order in which the parts stand in the piece.
-fn parts(meta: Meta, from: &Shards, worker: u32, place: usize, wanted: &Box) -> Vec<Part> {
+fn parts(meta: Meta, from: &Shards, worker: u32, place: usize, wanted: &Extent) -> Vec<Part> {
     let mesh = from.layout.mesh();
     let own = mesh.place(worker);
     if let Some(at) = holder(meta, from, own, place, wanted) {
@@ -140,7 +140,7 @@ fn holder(
     from: &Shards,
     own: Option<usize>,
     place: usize,
-    wanted: &Box,
+    wanted: &Extent,
 ) -> Option<usize> {
     let holds = |at: usize| {
         held(&from.layout, &meta.dims, at).iter().zip(wanted).all(|(have, want)| {

@@ -2,7 +2,7 @@
 
 use super::Mover;
 use super::collective::Line;
-use super::cut::Box;
+use super::cut::Extent;
 use crate::handle::{Shards, Slots};
 use gt_protocol::Meta;
 use gt_protocol::placement::{Fold, Interval, Intervals, Layout, Mesh, Pieces, Placement};
@@ -127,8 +127,8 @@ impl Mover<'_> {
 }
 
 /// These indexes of `dim`; nothing is said of the dimensions before it.
-fn along(dim: usize, intervals: Intervals) -> Box {
-    let mut all = Box::from_elem(Intervals::new(), dim);
+fn along(dim: usize, intervals: Intervals) -> Extent {
+    let mut all = Extent::from_elem(Intervals::new(), dim);
     all.push(intervals);
     all
 }

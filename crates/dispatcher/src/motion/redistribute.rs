@@ -1,6 +1,7 @@
 //! From one layout to another.
 
-use super::cut::{Box, dims_of};
+use super::collective::Line;
+use super::cut::{Extent, dims_of};
 use super::line::are_exchanged;
 use super::{Brought, Mover};
 use crate::handle::{Shards, Slots};
@@ -8,7 +9,7 @@ use gt_protocol::placement::{Fold, Layout, Placement};
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 
 /// What each member of a layout holds.
-pub(crate) fn held(layout: &Layout, dims: &Dims, place: usize) -> Box {
+pub(crate) fn held(layout: &Layout, dims: &Dims, place: usize) -> Extent {
     dims.iter().enumerate().map(|(dim, &size)| layout.held(place, dim, size)).collect()
 }
 
@@ -85,54 +86,13 @@ impl Mover<'_> {
     ) -> Slots {
         let mesh = layout.mesh().clone();
         let mut results = Slots::from_elem(u32::MAX, slots.len());
-        let have = placement(layout, axis);
         for places in mesh.lines(axis) {
             let line = places
                 .iter()
                 .zip(mesh.workers(&places))
                 .map(|(&place, worker)| (worker, slots.get(place).copied().unwrap_or(u32::MAX)))
                 .collect();
-            // All members of a line hold alike of the other dimensions.
-            let first = places.first().copied().unwrap_or(0);
-            let gathered = layout.with(axis, Placement::Replicate);
-            let whole = Meta::new(meta.dtype, gathered.local_dims(&meta.dims, first));
-            let made = match (&have, next) {
-                (Placement::Partial(fold), Placement::Shard { dim, pieces }) => {
-                    self.fold_pieces(&line, *fold, (*dim, pieces), whole)
-                }
-                (Placement::Partial(fold), _) => self.all_reduce(&line, *fold, whole),
-                (
-                    Placement::Shard { dim, pieces },
-                    Placement::Shard { dim: to, pieces: wanted },
-                ) => self.recut(&line, (*dim, pieces), (*to, wanted), whole),
-                (Placement::Shard { dim, pieces }, _) => {
-                    self.gather_pieces(&line, (*dim, pieces), whole)
-                }
-                (Placement::Replicate, Placement::Shard { .. }) => {
-                    let target = layout.with(axis, next.clone());
-                    places
-                        .iter()
-                        .zip(&line)
-                        .map(|(&place, &(worker, slot))| {
-                            let have = held(layout, &meta.dims, place);
-                            let want = held(&target, &meta.dims, place);
-                            let piece = Meta::new(meta.dtype, dims_of(&want));
-                            match self.cut(worker, slot, &have, &want) {
-                                Some(part) => part,
-                                None => self.alias(worker, slot, piece),
-                            }
-                        })
-                        .collect()
-                }
-                (Placement::Replicate, Placement::Partial(fold)) => line
-                    .iter()
-                    .enumerate()
-                    .map(|(coordinate, &(worker, slot))| {
-                        self.contribution(worker, slot, coordinate, *fold, whole)
-                    })
-                    .collect(),
-                (Placement::Replicate, Placement::Replicate) => slots.into(),
-            };
+            let made = self.step_of_line(meta, layout, (&places, &line), axis, next);
             for (place, slot) in places.iter().zip(made) {
                 if let Some(result) = results.get_mut(*place) {
                     *result = slot;
@@ -140,6 +100,58 @@ impl Mover<'_> {
             }
         }
         results
+    }
+
+    /// The same for one line of members, by their places in the mesh and their slots.
+    fn step_of_line(
+        &mut self,
+        meta: Meta,
+        layout: &Layout,
+        (places, line): (&[usize], &Line),
+        axis: usize,
+        next: &Placement,
+    ) -> Slots {
+        // All members of a line hold alike of the other dimensions.
+        let first = places.first().copied().unwrap_or(0);
+        let gathered = layout.with(axis, Placement::Replicate);
+        let whole = Meta::new(meta.dtype, gathered.local_dims(&meta.dims, first));
+        match (&placement(layout, axis), next) {
+            (Placement::Partial(fold), Placement::Shard { dim, pieces }) => {
+                self.fold_pieces(line, *fold, (*dim, pieces), whole)
+            }
+            (Placement::Partial(fold), _) => self.all_reduce(line, *fold, whole),
+            (Placement::Shard { dim, pieces }, Placement::Shard { dim: to, pieces: wanted }) => {
+                self.recut(line, (*dim, pieces), (*to, wanted), whole)
+            }
+            (Placement::Shard { dim, pieces }, _) => {
+                self.gather_pieces(line, (*dim, pieces), whole)
+            }
+            (Placement::Replicate, Placement::Shard { .. }) => {
+                let target = layout.with(axis, next.clone());
+                let members = places.iter().zip(line);
+                members
+                    .map(|(&place, &(worker, slot))| {
+                        let have = held(layout, &meta.dims, place);
+                        let want = held(&target, &meta.dims, place);
+                        let piece = Meta::new(meta.dtype, dims_of(&want));
+                        match self.cut(worker, slot, &have, &want) {
+                            Some(part) => part,
+                            None => self.alias(worker, slot, piece),
+                        }
+                    })
+                    .collect()
+            }
+            (Placement::Replicate, Placement::Partial(fold)) => line
+                .iter()
+                .enumerate()
+                .map(|(coordinate, &(worker, slot))| {
+                    self.contribution(worker, slot, coordinate, *fold, whole)
+                })
+                .collect(),
+            (Placement::Replicate, Placement::Replicate) => {
+                line.iter().map(|&(_, slot)| slot).collect()
+            }
+        }
     }
 
     /// What a member contributes to a fold that yields the value: all of it, or nothing.
@@ -189,10 +201,15 @@ fn is_matched(from: &Shards, to: &Layout) -> bool {
 /// The order in which mesh dimensions change their placements.
 #[derive(Clone, Copy)]
 enum Pass {
+    /// What is whole is cut, where nothing else cuts that dimension of the tensor.
     Narrow,
+    /// What is partial is folded: into pieces where it can be, else into the whole.
     Fold,
+    /// What is cut is exchanged for other pieces where it can be, else gathered.
     Widen,
+    /// What is whole is cut, also where something else has cut that dimension until now.
     Cut,
+    /// What is whole becomes partial.
     Split,
 }
 

@@ -3,7 +3,7 @@
 use super::Mover;
 use super::collective::{Line, group};
 use crate::handle::Shards;
-use crate::note::{Laid, Way};
+use crate::note::{Laid, Traffic};
 use crate::planted;
 use gt_protocol::placement::{Fold, Layout, Mesh, Placement};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};
@@ -116,7 +116,7 @@ impl Mover<'_> {
             let line: Line = workers.iter().map(|&worker| (worker, 0)).collect();
             let tag = Attr::Int(self.core.take_tag());
             let attrs = [group(&line), Attr::Choice(fold.choice()), Attr::List(lengths), tag];
-            self.count(&line, Way::AllReduce, bytes.saturating_mul(2));
+            self.count(&line, Traffic::AllReduce, bytes.saturating_mul(2));
             for (&place, &worker) in places.iter().zip(&workers) {
                 let mut word = self.core.word(Op::AllReduceCoalesced);
                 let slot = |shards: &Shards| shards.slots.get(place).copied().unwrap_or(u32::MAX);

@@ -87,21 +87,6 @@ impl Producer {
         true
     }
 
-    /// Like [`write`](Self::write) for a head of words and bytes behind it, packed in little-endian
-    /// order and padded with zeros to whole words.
-    pub fn write_with_bytes(&mut self, head: &[u32], bytes: &[u8]) -> bool {
-        let body_words = bytes.len().div_ceil(size_of::<u32>());
-        if !self.has_space(head.len().saturating_add(body_words)) {
-            return false;
-        }
-        let body = self.store(self.tail, head.len(), head.iter().copied());
-        let (whole, rest) = bytes.as_chunks::<4>();
-        let tail = self.store(body, whole.len(), whole.iter().copied().map(u32::from_le_bytes));
-        let tail = self.store(tail, rest.len().min(1), std::iter::once(padded_word(rest)));
-        self.publish(tail);
-        true
-    }
-
     /// Waits until this many words fit: polls for a while, then sleeps until a quarter of the ring is
     /// free (all of `words` for a larger group) or the time is over. True when the words fit; where the
     /// consumer stops before a quarter is free, that shows only when the time is over, so keep it
@@ -211,9 +196,4 @@ impl Producer {
 /// Adds one to an eventfd; false if it cannot be rung. A full counter (EAGAIN) is readable already.
 fn ring_bell(bell: &OwnedFd) -> bool {
     matches!(rustix::io::write(bell, &1_u64.to_ne_bytes()), Ok(_) | Err(Errno::AGAIN))
-}
-
-fn padded_word(rest: &[u8]) -> u32 {
-    let byte = |index: usize| rest.get(index).copied().unwrap_or(0);
-    u32::from_le_bytes([byte(0), byte(1), byte(2), 0])
 }

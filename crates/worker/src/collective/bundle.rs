@@ -34,9 +34,9 @@ pub(crate) struct Spent<M> {
     pub failure: Option<Cause>,
 }
 
-/// How far the messages to and from another member are.
+/// Another member, and how far the messages to and from it are.
 #[derive(Debug)]
-struct Way {
+struct Other {
     place: usize,
     peer: u32,
     /// What it folds of the whole.
@@ -53,7 +53,7 @@ pub(crate) struct Bundle<M> {
     tag: u64,
     fold: Fold,
     spans: Vec<Span<M>>,
-    ways: SmallVec<[Way; 4]>,
+    others: SmallVec<[Other; 4]>,
     /// What has failed here, as the others are told.
     told: Vec<u8>,
     /// What we fold of the whole, and how much of that is done.
@@ -88,7 +88,7 @@ impl<M> Bundle<M> {
             let cut = |place: usize| end / ALIGNMENT * place / group.len() * ALIGNMENT;
             if is_two_hops { cut(place)..cut(place + 1) } else { 0..end }
         };
-        let way = |(place, peer)| Way {
+        let other = |(place, peer)| Other {
             place,
             peer,
             piece: piece(place),
@@ -102,7 +102,7 @@ impl<M> Bundle<M> {
             fold,
             told: head::written(spans.iter().map(|span| span.failure.as_ref())),
             spans,
-            ways: group.others().map(way).collect(),
+            others: group.others().map(other).collect(),
             mine: piece(group.me),
             folded: 0,
             is_two_hops,
@@ -117,36 +117,36 @@ impl<M> Bundle<M> {
     /// Bytes that have not gone out, or not come in.
     pub fn bytes_left(&self) -> usize {
         let folded = self.mine.len() - self.folded;
-        let of_way = |way: &Way| {
+        let of_other = |other: &Other| {
             let again = if self.is_two_hops {
-                self.mine.len() - way.sent_folded + way.piece.len() - way.received_folded
+                self.mine.len() - other.sent_folded + other.piece.len() - other.received_folded
             } else {
                 0
             };
-            self.told.len() + way.piece.len() - way.sent + folded + again
+            self.told.len() + other.piece.len() - other.sent + folded + again
         };
-        self.ways.iter().map(of_way).sum()
+        self.others.iter().map(of_other).sum()
     }
 
     /// Messages that are not out yet: to whom, and in which hop.
     pub fn unsent(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.ways.iter().flat_map(|way| {
-            let first = way.sent < self.told.len() + way.piece.len();
-            let second = self.is_two_hops && way.sent_folded < self.mine.len();
+        self.others.iter().flat_map(|other| {
+            let first = other.sent < self.told.len() + other.piece.len();
+            let second = self.is_two_hops && other.sent_folded < self.mine.len();
             let hops = [(first, 0), (second, 1)].into_iter().filter(|(is_left, _)| *is_left);
-            hops.map(|(_, hop)| (way.peer, hop))
+            hops.map(|(_, hop)| (other.peer, hop))
         })
     }
 
     /// Messages that have not come in whole: from whom, in which hop, and the bytes that we have had of each.
     pub fn missing(&self) -> SmallVec<[(u32, u32, usize); 8]> {
         let mut missing = SmallVec::new();
-        for way in &self.ways {
-            if !way.head.is_whole() || self.folded < self.mine.len() {
-                missing.push((way.peer, 0, way.head.taken() + self.folded));
+        for other in &self.others {
+            if !other.head.is_whole() || self.folded < self.mine.len() {
+                missing.push((other.peer, 0, other.head.taken() + self.folded));
             }
-            if self.is_two_hops && way.received_folded < way.piece.len() {
-                missing.push((way.peer, 1, way.received_folded));
+            if self.is_two_hops && other.received_folded < other.piece.len() {
+                missing.push((other.peer, 1, other.received_folded));
             }
         }
         missing
@@ -160,11 +160,11 @@ impl<M> Bundle<M> {
     fn is_done(&self) -> bool {
         self.is_told
             && self.folded == self.mine.len()
-            && self.ways.iter().all(|way| {
-                way.sent == self.told.len() + way.piece.len()
+            && self.others.iter().all(|other| {
+                other.sent == self.told.len() + other.piece.len()
                     && (!self.is_two_hops
-                        || way.sent_folded == self.mine.len()
-                            && way.received_folded == way.piece.len())
+                        || other.sent_folded == self.mine.len()
+                            && other.received_folded == other.piece.len())
             })
     }
 }
@@ -193,14 +193,14 @@ impl<M: Loan> Bundle<M> {
 
     /// Our contributions, behind what has failed of them; true if anything moved.
     fn push(&mut self, peers: &mut impl Peers) -> Result<bool, Broken> {
-        let Self { tag, spans, ways, told, .. } = self;
+        let Self { tag, spans, others, told, .. } = self;
         let mut moved = false;
-        for way in ways {
-            let (from, total) = (way.sent, told.len() + way.piece.len());
+        for other in others {
+            let (from, total) = (other.sent, told.len() + other.piece.len());
             if from == total {
                 continue;
             }
-            let start = way.piece.start;
+            let start = other.piece.start;
             let mut fill = |slot: &mut [u8]| {
                 let head = told.get(from..).unwrap_or_default();
                 let (of_head, rest) = slot.split_at_mut(head.len().min(slot.len()));
@@ -209,8 +209,8 @@ impl<M: Loan> Bundle<M> {
             };
             let progress = Progress { total, from, to: total };
             let stream = Stream { tag: *tag, hop: 0 };
-            if let Some(taken) = peers.push(way.peer, stream, progress, &mut fill)? {
-                way.sent += taken;
+            if let Some(taken) = peers.push(other.peer, stream, progress, &mut fill)? {
+                other.sent += taken;
                 moved = true;
             }
         }
@@ -223,24 +223,24 @@ impl<M: Loan> Bundle<M> {
             return Ok(false);
         }
         let mut moved = false;
-        for way in &mut self.ways {
+        for other in &mut self.others {
             let stream = Stream { tag: self.tag, hop: 0 };
-            while !way.head.is_whole() {
-                let (total, taken) = match peers.front(way.peer, stream)? {
+            while !other.head.is_whole() {
+                let (total, taken) = match peers.front(other.peer, stream)? {
                     Front::Nothing => break,
                     Front::Failure(cause) => return Err(Broken::Failed(cause.clone())),
-                    Front::Bytes { total, bytes } => (total, way.head.take(bytes)),
+                    Front::Bytes { total, bytes } => (total, other.head.take(bytes)),
                 };
-                let expected = way.head.length().map(|length| length + self.mine.len());
+                let expected = other.head.length().map(|length| length + self.mine.len());
                 let fits = |expected| u64::try_from(expected) == Ok(total);
                 if taken == 0 || !expected.is_none_or(fits) {
                     return Err(unexpected(total, self.mine.len()));
                 }
-                peers.release(way.peer, stream, taken);
+                peers.release(other.peer, stream, taken);
                 moved = true;
             }
         }
-        if self.ways.iter().all(|way| way.head.is_whole()) {
+        if self.others.iter().all(|other| other.head.is_whole()) {
             self.enter_failures(group)?;
             self.is_told = true;
         }
@@ -249,7 +249,7 @@ impl<M: Loan> Bundle<M> {
 
     /// What failed at several members failed at the first of them, in the group's order; what failed here, here.
     fn enter_failures(&mut self, group: &Group) -> Result<(), Broken> {
-        let heads: Heads<'_> = self.ways.iter().map(|way| (way.place, &way.head)).collect();
+        let heads: Heads<'_> = self.others.iter().map(|other| (other.place, &other.head)).collect();
         for (index, cause) in head::failures(group, &heads)? {
             let Some(span) = self.spans.get_mut(index) else {
                 return Err(Broken::Fault(Fault::protocol(format!("no value {index} to fail"))));
@@ -272,8 +272,8 @@ impl<M: Loan> Bundle<M> {
         }
         if !self.is_two_hops {
             // The fold may go over our operands, so no further than everybody has them.
-            let sent = |way: &Way| way.sent.saturating_sub(self.told.len());
-            let sent = self.ways.iter().map(sent).min().unwrap_or(usize::MAX);
+            let sent = |other: &Other| other.sent.saturating_sub(self.told.len());
+            let sent = self.others.iter().map(sent).min().unwrap_or(usize::MAX);
             length = length.min(sent.saturating_sub(self.folded));
         }
         let stream = Stream { tag: self.tag, hop: 0 };
@@ -302,8 +302,8 @@ impl<M: Loan> Bundle<M> {
             span.fold((fold, how), &shards, within, offset);
         });
         drop(shards);
-        for way in &self.ways {
-            peers.release(way.peer, stream, length);
+        for other in &self.others {
+            peers.release(other.peer, stream, length);
         }
         self.folded += length;
         Ok(true)
@@ -311,15 +311,15 @@ impl<M: Loan> Bundle<M> {
 
     /// What we have folded, to all others, as far as it is; true if anything moved.
     fn push_folded(&mut self, peers: &mut impl Peers) -> Result<bool, Broken> {
-        let Self { tag, spans, ways, mine, folded, .. } = self;
+        let Self { tag, spans, others, mine, folded, .. } = self;
         let mut moved = false;
-        for way in ways.iter_mut().filter(|way| way.sent_folded < *folded) {
-            let from = way.sent_folded;
+        for other in others.iter_mut().filter(|other| other.sent_folded < *folded) {
+            let from = other.sent_folded;
             let mut fill = |slot: &mut [u8]| read(spans, mine.start + from, slot, Which::Result);
             let progress = Progress { total: mine.len(), from, to: *folded };
             let stream = Stream { tag: *tag, hop: 1 };
-            if let Some(taken) = peers.push(way.peer, stream, progress, &mut fill)? {
-                way.sent_folded += taken;
+            if let Some(taken) = peers.push(other.peer, stream, progress, &mut fill)? {
+                other.sent_folded += taken;
                 moved = true;
             }
         }
@@ -328,25 +328,25 @@ impl<M: Loan> Bundle<M> {
 
     /// What the others have folded; true if anything came.
     fn pull(&mut self, peers: &mut impl Peers) -> Result<bool, Broken> {
-        let Self { tag, spans, ways, .. } = self;
+        let Self { tag, spans, others, .. } = self;
         let stream = Stream { tag: *tag, hop: 1 };
         let mut moved = false;
-        for way in ways.iter_mut().filter(|way| way.received_folded < way.piece.len()) {
-            let (total, bytes) = match peers.front(way.peer, stream)? {
+        for other in others.iter_mut().filter(|other| other.received_folded < other.piece.len()) {
+            let (total, bytes) = match peers.front(other.peer, stream)? {
                 Front::Nothing => continue,
                 Front::Failure(cause) => return Err(Broken::Failed(cause.clone())),
                 Front::Bytes { total, bytes } => (total, bytes),
             };
-            if usize::try_from(total) != Ok(way.piece.len()) {
-                return Err(unexpected(total, way.piece.len()));
+            if usize::try_from(total) != Ok(other.piece.len()) {
+                return Err(unexpected(total, other.piece.len()));
             }
-            let from = way.piece.start + way.received_folded;
-            let length = bytes.len().min(way.piece.end - from);
+            let from = other.piece.start + other.received_folded;
+            let length = bytes.len().min(other.piece.end - from);
             each(spans, from..from + length, |span, within, offset| {
                 span.write(within.start, bytes.get(offset..offset + within.len()));
             });
-            peers.release(way.peer, stream, length);
-            way.received_folded += length;
+            peers.release(other.peer, stream, length);
+            other.received_folded += length;
             moved = true;
         }
         Ok(moved)

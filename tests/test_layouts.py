@@ -284,6 +284,27 @@ def test_what_passes_a_maximum_on_is_decided_slope_by_slope():
         np.testing.assert_array_equal(found.numpy(), np.where(least > 0, least, slope * least))
 
 
+def test_what_is_no_number_is_not_lost_in_a_maximum():
+    """A sign makes 0 of it, which another contribution's 1 would hide."""
+    values = np.random.default_rng(0).uniform(1, 2, (400, 50))
+    values[3, ::2] = np.nan
+    most = gt.distribute(gt.tensor(values), LINE, dim=0).amax(0)
+    np.testing.assert_array_equal(most.sign().numpy(), gt.tensor(values).amax(0).sign().numpy())
+
+
+@pytest.mark.parametrize("fold", ["amax", "amin"])
+def test_bounds_with_contributions_of_their_own(fold):
+    """The least of two contributions is nothing that a maximum of contributions passes."""
+    values = np.random.default_rng(0).uniform(-2, 2, (3, 400, 50))
+    x, least, most = (
+        getattr(gt.distribute(gt.tensor(one), LINE, dim=0), fold)(0) for one in values
+    )
+    a, low, high = getattr(values, fold[1:])(1)
+    np.testing.assert_array_equal(gt.clamp(x, least), np.maximum(a, low))
+    np.testing.assert_array_equal(gt.clamp(x, max=most), np.minimum(a, high))
+    np.testing.assert_array_equal(gt.clamp(x, least, most), np.minimum(np.maximum(a, low), high))
+
+
 def test_contributions_to_a_maximum_and_to_a_minimum_are_two_layouts():
     values = np.random.default_rng(0).uniform(-2, 2, (2, 400, 50))
     shape = values.shape[1:]

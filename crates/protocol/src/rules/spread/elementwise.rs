@@ -54,7 +54,7 @@ pub(super) fn partial(question: &Question<'_>, position: usize, fold: Fold) -> O
             return hands_on.then(|| question.extremes(fold, elements));
         }
         (Op::Clamp, _) if extreme && question.keeps_dtype(position) => {
-            return Some(question.extremes(fold, |_| true));
+            return Some(question.extremes(fold, |at| clamped_with(fold, position, at)));
         }
         // What is largest is smallest with the other sign; of integers the least has no other.
         (Op::Neg, _) if extreme && is_float(question, 0) => {
@@ -76,7 +76,8 @@ pub(super) fn partial(question: &Question<'_>, position: usize, fold: Fold) -> O
     Some(question.answer(needs, [partial()]))
 }
 
-/// For every number, so that a contribution that is not the extreme one may be any.
+/// For every number, so that a contribution that is not the extreme one may be any. What is no number stays none, or a
+/// fold would lose it: no sign, which makes 0 of it.
 fn keeps_order(op: Op) -> bool {
     matches!(
         op,
@@ -90,8 +91,17 @@ fn keeps_order(op: Op) -> bool {
             | Op::Ceil
             | Op::Round
             | Op::Trunc
-            | Op::Sign
     )
+}
+
+/// Whether `clamp` may take contributions of the operand `at` together with those of `position`: it is the maximum of the
+/// first two, and the minimum of that and the third. A minimum does not pass a maximum of both, nor the other way round.
+fn clamped_with(fold: Fold, position: usize, at: usize) -> bool {
+    const UPPER: usize = 2;
+    match fold {
+        Fold::Max => (at == UPPER) == (position == UPPER),
+        _ => at == UPPER || at == if position == UPPER { 0 } else { position },
+    }
 }
 
 /// The operand that says which elements are handed on.

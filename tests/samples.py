@@ -431,20 +431,21 @@ def _indexings() -> dict[str, list[Sample]]:
         ]
         + [Sample((given(9, 5), indexes(9, below=9)), (4, 5, 3, 9))],
         "gather": [Sample((one, places), (0,)) for one in (x, half)]
-        + [Sample((x, indexes(4, 2, below=5)), (1,)), Sample((x, far), (0, 3, 9))],
+        + [Sample((x, indexes(4, 2, below=5)), (1,))]
+        + [Sample((x, far), (dim, 3, 9)) for dim in (0, -2)],
         "scatter": [
             Sample((x, exact([[0, 1, 2, 3, 0]], "int64"), src), (0,))
             for src in (given(2, 5, seed=1), 2.5)
         ]
-        + [Sample((x, exact([[6, 1, 2, 3, 8]], "int64"), 2.5), (0, 3, 9))],
+        + [Sample((x, exact([[6, 1, 2, 3, 8]], "int64"), 2.5), (dim, 3, 9)) for dim in (0, -2)],
         "scatter_add": [
             Sample((one, places, given(2, 5, dtype=d, seed=1)), (0,)) for one, d in pairs
         ]
-        + [Sample((x, far, given(9, 5, seed=1)), (0, 3, 9))],
+        + [Sample((x, far, given(9, 5, seed=1)), (dim, 3, 9)) for dim in (0, -2)],
         "index_select": [Sample((one, rows), (dim,)) for one in (x, half) for dim in (0, 1)]
-        + [Sample((x, indexes(9, below=9)), (0, 3, 9))],
+        + [Sample((x, indexes(9, below=9)), (dim, 3, 9)) for dim in (0, -2)],
         "index_add": [Sample((one, rows, given(3, 5, dtype=d, seed=1)), (0,)) for one, d in pairs]
-        + [Sample((x, indexes(9, below=9), given(9, 5, seed=1)), (0, 3, 9))],
+        + [Sample((x, indexes(9, below=9), given(9, 5, seed=1)), (dim, 3, 9)) for dim in (0, -2)],
         "index": [
             Sample((x, [rows])),
             Sample((half, [None, rows])),

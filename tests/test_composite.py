@@ -102,6 +102,8 @@ EXPRESSIONS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
     ("argsort", lambda m, x: [x.argsort(0), x.argsort(-1, True), m.argsort(x, 1)], [X]),
     ("topk", lambda m, x: [x.topk(2), x.topk(1, 0), x.topk(3, largest=False)], [X]),
     ("median", lambda m, x: [x.median(), x.median(0), x.median(1, True)], [X]),
+    ("median without number", lambda m, x: [x.median(), *x.median(0), *x.median(1, True)],
+     [torch.tensor([[2.0, NAN, 1, 2], [NAN, 1, 3, 5], [NAN, 0, 2, 1]])]),
     ("median of equals", lambda m, x: [x.median(), x[:0].sum()],
      [torch.tensor([2.0, 1, 2, -3, 2, 5], dtype=torch.float64)]),
     ("kthvalue", lambda m, x: [x.kthvalue(2), x.kthvalue(1, 0), x.kthvalue(3, 1, True)], [X]),

@@ -234,16 +234,31 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
 
 @numpy_names
 def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesIndices:
-    """The middle value (the lower one of two), over all, or along `dim` with its index."""
+    """The middle value (the lower one of two), over all, or along `dim` with its index.
+
+    NaN where there is one, with the index of the first.
+    """
     if dim is None:
         flat = self.reshape((math.prod(self.shape),))
-        middle = kthvalue(flat.detach(), (flat.shape[0] + 1) // 2, 0).values
+        middle = _median_along(flat.detach(), 0, keepdim=False).values
         if not flat.requires_grad:
             return middle
         # The same number; its gradient goes to all elements that are it, in equal parts.
         return call("amax", call("where", flat > middle, -math.inf, flat), dim=None, keepdim=False)
+    return _median_along(self, dim, keepdim=keepdim)
+
+
+def _median_along(self: Tensor, dim: int, *, keepdim: bool) -> ValuesIndices:
     size = self.shape[wrap(dim, self.ndim)] if self.ndim else 1
-    return kthvalue(self, (size + 1) // 2, dim, keepdim)
+    found = kthvalue(self, (size + 1) // 2, dim, keepdim)
+    if not self.dtype.is_floating_point or self.ndim == 0:
+        return found
+    unknown = call("cast", call("isnan", self), dtype=_core.int64)
+    _, first = call("max_dim", unknown, dim=dim, keepdim=keepdim)
+    known = call("amax", unknown, dim=(dim,), keepdim=keepdim) == 0
+    return ValuesIndices(
+        call("where", known, found.values, math.nan), call("where", known, found.indices, first)
+    )
 
 
 @numpy_names

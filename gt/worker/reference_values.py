@@ -145,6 +145,6 @@ def in_whole(piece: Array, dim: int, start: int, total: int, rest: float = 0) ->
     """The piece of a dimension in its place among `rest`."""
     if piece.ndim == 0:
         return piece
-    after = total - start - piece.shape[dim]
-    widths = [(start, after) if d == dim else (0, 0) for d in range(piece.ndim)]
+    widths = [(0, 0)] * piece.ndim
+    widths[dim] = (start, total - start - piece.shape[dim])
     return marked(np.pad(np.asarray(piece), widths, constant_values=rest), piece)

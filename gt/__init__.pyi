@@ -174,11 +174,13 @@ from gt.composite.joining import concatenate as concatenate
 cos = Tensor.cos
 cosh = Tensor.cosh
 count_nonzero = Tensor.count_nonzero
+cumprod = Tensor.cumprod
 cumsum = Tensor.cumsum
 detach = Tensor.detach
 diag = Tensor.diag
 diagonal = Tensor.diagonal
 diagonal_scatter = Tensor.diagonal_scatter
+diff = Tensor.diff
 dist = Tensor.dist
 div = Tensor.div
 divide = Tensor.divide

@@ -45,6 +45,10 @@ EXPRESSIONS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
     ("diag", lambda m, x, v: [x.diag(), x.diag(1), v.diag(), v.diag(-1), m.diag(v, 2)], [X, V]),
     ("trace", lambda m, x: x.trace(), [X]),
     ("contiguous", lambda m, x: x.t().contiguous(), [X]),
+    ("cumprod", lambda m, x: [x.cumprod(0), x.cumprod(-1), m.cumprod(x[:, :1], dim=1)], [X]),
+    ("cumprod zeros", lambda m, x: (x * m.tensor([1.0, 0, 1, 0])).cumprod(1), [X]),
+    ("cumprod whole", lambda m, i: [i.cumprod(1), i.cumprod(1, dtype=m.float32)], [I64]),
+    ("diff", lambda m, x: [x.diff(), x.diff(2, 0), x.diff(n=0), m.diff(x, prepend=x)], [X]),
     # casts
     ("casts", lambda m, x: [x.float(), x.half(), x.long(), x.int(), x.bool(), x.double()], [X]),
     ("more casts", lambda m, x: [x.short(), x.char(), (x * x).byte()], [X]),

@@ -15,6 +15,7 @@ from gt.composite import (
     normalization,
     pointwise,
     reductions,
+    scans,
     selection,
     shapes,
 )
@@ -22,7 +23,7 @@ from gt.composite.common import ValuesIndices
 from gt.composite.einsum import einsum
 from gt.composite.joining import __all__ as _joining
 
-FILES = (shapes, casts, pointwise, reductions, contractions, selection)
+FILES = (shapes, casts, pointwise, reductions, contractions, scans, selection)
 
 # Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
 # or that return a named pair there.

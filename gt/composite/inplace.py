@@ -256,7 +256,7 @@ DIRECT = (
 # Other methods of which PyTorch has a form with an underscore.
 GENERAL = (
     "absolute", "addcdiv", "addcmul", "addmm", "addmv", "addr", "atan", "baddbmm",
-    "cosh", "cumsum", "divide", "exp2", "frac",
+    "cosh", "cumprod", "cumsum", "divide", "exp2", "frac",
     "index_add", "index_copy", "index_fill", "index_put", "logit", "multiply", "nan_to_num",
     "negative", "scatter", "scatter_add", "sgn", "sinh", "subtract", "tril", "triu", "true_divide",
 )  # fmt: skip

@@ -24,7 +24,9 @@ from gt.worker.ways import Turn, Way, Work
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 IFREQ_BYTES = 40
+# Operators between two workers, who both call what is a broadcast among them.
 _PAIRS = {"send", "receive"}
+# Attributes that torch_collectives takes by their names.
 _GIVEN = {"fold", "dim", "sizes", "from_dim", "from_sizes", "to_dim", "to_sizes"}
 
 
@@ -127,7 +129,13 @@ class GroupWay:
 
 
 class Part:
-    """Our part in one collective."""
+    """Our part in one collective: a `gt.worker.ways.PolledJoint`.
+
+    Args:
+        groups: This worker's.
+        call: What is called.
+        order: Of each place in the group, which of the instruction's members stands there.
+    """
 
     def __init__(self, groups: Groups, call: Call, order: list[int]) -> None:
         self._groups = groups

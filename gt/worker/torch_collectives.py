@@ -81,14 +81,15 @@ def all_reduce(operand: Tensor, result: Tensor, *, fold: str) -> Prepared:
     """
     if not operand.numel():
         return _NOTHING
-    way = _Way(operand.dtype, fold)
-    if way.is_plain and result.is_contiguous():
+    packing = _Packing(operand.dtype, fold)
+    if packing.is_plain and result.is_contiguous():
         if result is not operand:
             result.copy_(operand)
-        return Prepared(launch=_reduces(result, way.op), finish=_nothing)
-    wire = way.pack(operand)
+        return Prepared(launch=_reduces(result, packing.op), finish=_nothing)
+    wire = packing.pack(operand)
     return Prepared(
-        launch=_reduces(wire, way.op), finish=lambda: result.copy_(way.unpack(wire, result.shape))
+        launch=_reduces(wire, packing.op),
+        finish=lambda: result.copy_(packing.unpack(wire, result.shape)),
     )
 
 
@@ -222,7 +223,7 @@ def broadcast(operand: Tensor | None, result: Tensor | None, *, root: int) -> Pr
     return Prepared(launch=_broadcasts(_bytes(place), root), finish=_nothing)
 
 
-class _Way:
+class _Packing:
     """How values travel that are folded: as they are, or as what groups fold exactly.
 
     The largest and the least of floats are looked for among integers, because groups do not agree

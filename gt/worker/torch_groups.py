@@ -28,7 +28,8 @@ from gt.worker.torch_collectives import Group, Prepared
 
 # All members have offered when the first connects; it waits for threads that do nothing else.
 CONNECT_SECONDS = 60
-# Between two signs of life of a call. A member may compute for long before it makes its call.
+# When the library gives a call up. A member may compute for long before it makes its call. Where
+# the library does not, we do after twice that.
 CALL_SECONDS = 300
 # Of our own part: binding a socket, or asking for an id. Seconds only where a GPU wakes up.
 OFFER_SECONDS = 60
@@ -40,8 +41,6 @@ CLOSE_SECONDS = 2.0
 DIGEST_BYTES = 16
 NONCE_BYTES = 8
 HEAD_BYTES = DIGEST_BYTES + NONCE_BYTES
-
-
 # A group has a thread and connections; a layout with more meshes than that goes on by bytes.
 GROUPS_MAX = 64
 
@@ -264,11 +263,12 @@ class _Meeting:
         """Gives the group up; what is under way in it holds a thread only."""
         self.error = self.error or error
         self._store.end()
-        thread = threading.Thread(target=self._bury, name="gt-group-end", daemon=True)
+        thread = threading.Thread(target=self._abort_connected, name="gt-group-end", daemon=True)
         thread.start()
         return thread
 
-    def _bury(self) -> None:
+    def _abort_connected(self) -> None:
+        """What connects may still succeed: only then is there something to end."""
         self._thread.join()
         group, self.group = self.group, None
         if group is not None:
@@ -293,7 +293,7 @@ class Call:
         self._has_begun = False
         self._works: list[Work] | None = None
         self._deadline = 0.0
-        # What the library has met.
+        # What the library has met; for GRACE_SECONDS it may be that a member is said to be gone.
         self._broken: GroupError | None = None
         self._error: GroupError | None = None
 
@@ -344,7 +344,7 @@ class Call:
             for work in works:
                 work.wait(timedelta(seconds=CALL_SECONDS))
         except RuntimeError as error:
-            self._broken = self._met(error)
+            self._broken = self._failure(error)
             self._deadline = time.monotonic() + GRACE_SECONDS
             return False
         return True
@@ -380,9 +380,10 @@ class Call:
             with torch.inference_mode():
                 self._works = self._prepared.launch(self.meeting.group)
         except RuntimeError as error:
-            self._error = self._met(error)
+            self._error = self._failure(error)
 
-    def _met(self, error: RuntimeError) -> GroupError:
+    def _failure(self, error: RuntimeError) -> GroupError:
+        """What the library has met, with the workers that it was among."""
         return GroupError(f"workers {list(self.meeting.members)} together: {_reason(error)}")
 
 

@@ -76,19 +76,9 @@ impl Part {
 }
 
 pub(crate) fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
-    match instruction.attr("request") {
-        Attr::Int(request) => u64::try_from(*request)
-            .map_err(|_| Fault::Attribute { op: instruction.op, name: "request" }),
-        Attr::Absent
-        | Attr::Bool(_)
-        | Attr::Float(_)
-        | Attr::Scalar(_)
-        | Attr::Dtype(_)
-        | Attr::Ints(_)
-        | Attr::List(_)
-        | Attr::Choice(_)
-        | Attr::Text(_) => Err(Fault::Attribute { op: instruction.op, name: "request" }),
-    }
+    let fault = Fault::Attribute { op: instruction.op, name: "request" };
+    let Attr::Int(request) = instruction.attr("request") else { return Err(fault) };
+    u64::try_from(*request).map_err(|_| fault)
 }
 
 pub(crate) fn answer_failed(

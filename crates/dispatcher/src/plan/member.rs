@@ -42,23 +42,7 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs:
             set_entry(attrs, *attr, *entry, pieces.size(member));
         }
         Local::Window { start, end, step, pieces } => {
-            let (total, held) = (pieces.total(), pieces.of(member));
-            let bound = |attr: usize, default: i64| match attrs.get(attr) {
-                Some(Attr::Int(bound)) if *bound < 0 => bound.saturating_add(total),
-                Some(Attr::Int(bound)) => *bound,
-                _ => default,
-            };
-            let before = |bound: i64| -> i64 {
-                held.iter().map(|one| one.end.min(bound.max(one.start)) - one.start).sum()
-            };
-            let (first, last) = (bound(*start, 0).max(0), bound(*end, total));
-            // The first index of the range that is not before the piece.
-            let begins = held.first().map_or(0, |one| one.start);
-            let late = (begins - first).max(0).rem_euclid(*step);
-            let skipped = if late == 0 { 0 } else { step - late };
-            let local = before(first).saturating_add(skipped);
-            set(attrs, *start, Attr::Int(local));
-            set(attrs, *end, Attr::Int(before(last).max(local)));
+            window(attrs, (*start, *end), *step, (pieces, member));
         }
         Local::Ends { attr, entry, pieces } => {
             let held = pieces.of(member);
@@ -94,6 +78,32 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs:
         }
         Local::First { .. } => {}
     }
+}
+
+/// What a slice of the whole, from `start` to `end` in steps, takes of the member's piece.
+fn window(
+    attrs: &mut SmallVec<[Attr; 2]>,
+    (start, end): (usize, usize),
+    step: i64,
+    (pieces, member): (&Pieces, usize),
+) {
+    let (total, held) = (pieces.total(), pieces.of(member));
+    let bound = |attr: usize, default: i64| match attrs.get(attr) {
+        Some(Attr::Int(bound)) if *bound < 0 => bound.saturating_add(total),
+        Some(Attr::Int(bound)) => *bound,
+        _ => default,
+    };
+    let before = |bound: i64| -> i64 {
+        held.iter().map(|one| one.end.min(bound.max(one.start)) - one.start).sum()
+    };
+    let (first, last) = (bound(start, 0).max(0), bound(end, total));
+    // The first index of the range that is not before the piece.
+    let begins = held.first().map_or(0, |one| one.start);
+    let late = (begins - first).max(0).rem_euclid(step);
+    let skipped = if late == 0 { 0 } else { step - late };
+    let local = before(first).saturating_add(skipped);
+    set(attrs, start, Attr::Int(local));
+    set(attrs, end, Attr::Int(before(last).max(local)));
 }
 
 /// The piece of a random box begins at `begins` of dimension `dim`.

@@ -140,21 +140,7 @@ impl Mover<'_> {
         mesh: &Mesh,
         choice: &Choice,
     ) -> Placed {
-        self.fold_operands(run, operands, choice);
-        let mut brought: SmallVec<[Option<Brought>; 4]> = SmallVec::new();
-        for (given, need) in operands.iter().zip(&choice.needs) {
-            brought.push(match given {
-                Given::Value(held) if needs_one_layout(held, need, operands, choice) => {
-                    let held = self.refreshed(held);
-                    self.core.note_brought(held.slot, self.session, need);
-                    self.core.learn(self.session, &held, run.op, need);
-                    Some(self.bring(&held, need))
-                }
-                // Another operand is the same value and needs it as it lies.
-                Given::Value(held) => Some(self.redistribute(held.meta, &held.shards, need)),
-                Given::Absent | Given::Scalar(_) => None,
-            });
-        }
+        let brought = self.bring_all(run, operands, choice);
         let mut results: SmallVec<[Slots; 2]> = run.outputs.iter().map(|_| Slots::new()).collect();
         for (place, &worker) in mesh.members().iter().enumerate() {
             let mut word = self.core.word(run.op);
@@ -194,6 +180,31 @@ impl Mover<'_> {
             .zip(&choice.gives)
             .map(|((meta, slots), layout)| (*meta, Shards { layout: layout.clone(), slots }))
             .collect()
+    }
+
+    /// Every operand as the instruction needs it; nothing for what is no value.
+    fn bring_all(
+        &mut self,
+        run: Run<'_>,
+        operands: &[Given],
+        choice: &Choice,
+    ) -> SmallVec<[Option<Brought>; 4]> {
+        self.fold_operands(run, operands, choice);
+        let mut brought = SmallVec::new();
+        for (given, need) in operands.iter().zip(&choice.needs) {
+            brought.push(match given {
+                Given::Value(held) if needs_one_layout(held, need, operands, choice) => {
+                    let held = self.refreshed(held);
+                    self.core.note_brought(held.slot, self.session, need);
+                    self.core.learn(self.session, &held, run.op, need);
+                    Some(self.bring(&held, need))
+                }
+                // Another operand is the same value and needs it as it lies.
+                Given::Value(held) => Some(self.redistribute(held.meta, &held.shards, need)),
+                Given::Absent | Given::Scalar(_) => None,
+            });
+        }
+        brought
     }
 
     /// An operand as the instruction needs it. What is made whole once stays whole.

@@ -18,17 +18,9 @@ impl Compute {
     pub(super) fn run_on_piece(&self, args: &[Arg<'_>]) -> Option<Results> {
         let info = self.op.info();
         let [start, total] = ["start", "total"].map(|name| info.attr_index(name));
-        let at = |place: Option<usize>| match self.attrs.get(place?)? {
-            Attr::Int(value) => Some(narrow(*value)),
-            Attr::Absent
-            | Attr::Bool(_)
-            | Attr::Float(_)
-            | Attr::Scalar(_)
-            | Attr::Dtype(_)
-            | Attr::Ints(_)
-            | Attr::List(_)
-            | Attr::Choice(_)
-            | Attr::Text(_) => None,
+        let at = |place: Option<usize>| {
+            let Attr::Int(value) = self.attrs.get(place?)? else { return None };
+            Some(narrow(*value))
         };
         let range = Range { start: at(start)?, total: at(total)? };
         let mut whole = self.clone();

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from spread_session import workers
 
 import gt
 from gt import nn
@@ -241,3 +243,52 @@ gt.synchronize()
         "axis=0 blocks=2",
     ]
     assert all(" @axis" in line for line in lines if " = " in line)
+
+
+def test_a_cut_model_stays_cut_when_a_checkpoint_is_loaded():
+    """What was saved by one worker goes on alike, and neither weights nor moments are whole."""
+
+    def made():
+        gt.manual_seed(0)
+        model = nn.Linear(6, 4)
+        return model, gt.optim.AdamW(model.parameters(), lr=0.1)
+
+    def step(model, optimizer):
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    values = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
+    x = gt.tensor(values)
+    model, optimizer = made()
+    step(model, optimizer)
+    saved = [_arrays(one.state_dict()) for one in (model, optimizer)]
+    expected = [step(model, optimizer) for _ in range(3)]
+    with workers(2):
+        x = gt.tensor(values)
+        model, optimizer = made()
+        gt.parallelize(model, {"**": "shard(0)"})
+        step(model, optimizer)
+        lies = model.weight.layout
+        assert str(lies) == "shard(0)@[0,1]"
+        for one, state in zip((model, optimizer), saved, strict=True):
+            one.load_state_dict(_tensors(state))
+        moments = optimizer.state[model.weight]
+        assert model.weight.layout == moments["exp_avg"].layout == lies
+        assert moments["exp_avg_sq"].layout == lies
+        assert [step(model, optimizer) for _ in range(3)] == pytest.approx(expected, rel=1e-5)
+
+
+def _arrays(state):
+    """A state whose tensors are arrays, and so of no session."""
+    if isinstance(state, dict):
+        return {name: _arrays(value) for name, value in state.items()}
+    return state.detach().numpy() if isinstance(state, gt.Tensor) else state
+
+
+def _tensors(state):
+    if isinstance(state, dict):
+        return {name: _tensors(value) for name, value in state.items()}
+    return gt.tensor(state) if isinstance(state, np.ndarray) else state

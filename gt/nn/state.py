@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import gt
+from gt import _core
 from gt._core import Tensor
 from gt.nn.parameter import Parameter
 
@@ -93,12 +94,28 @@ def _load_one(
         )
     if not assign:
         with gt.no_grad():
-            value.copy_(given)
+            value.copy_(laid_like(given, value))
     elif isinstance(value, Parameter):
         setattr(owner, local_name, Parameter(given, value.requires_grad))
     else:
         setattr(owner, local_name, given)
     return None
+
+
+def laid_like(given: Tensor, like: Tensor) -> Tensor:
+    """`given` cut as `like` is, so that what is loaded into a cut model is nowhere kept whole.
+
+    Args:
+        given: a tensor of the same shape.
+        like: what it is going to replace, or to belong to.
+
+    Returns:
+        `given` itself where `like` is not cut.
+    """
+    if not _core.has_begun() or len(_core.workers()) < 2 or given.shape != like.shape:
+        return given
+    layout = _core.layout(like)
+    return _core.distribute(given, layout=layout) if "shard" in layout else given
 
 
 def _size(value: Tensor) -> str:

@@ -268,6 +268,8 @@ def test_what_passes_contributions_on_is_decided_dtype_by_dtype():
     parts = gt.distribute(gt.tensor([[3.2] * 50, [-1.6] * 50]), gt.DeviceMesh(2), dim=0)
     assert parts.sum(0).double().layout.placements == (Partial("sum"),)
     assert parts.sum(0).int().tolist() == [1] * 50
+    assert parts.sum(0).sum(0, dtype=gt.int64).item() == 50
+    assert parts.sum(0).cumsum(0, dtype=gt.int64).tolist() == list(range(1, 51))
     counts = gt.distribute(gt.full((2, 50), 2**30, dtype=gt.int32), gt.DeviceMesh(2), dim=0)
     total = counts.sum(0, dtype=gt.int32)  # wraps round
     assert (total * 1).tolist() == [-(2**31)] * 50

@@ -191,6 +191,16 @@ impl<'a> Question<'a> {
         self.outputs.iter().all(|output| Some(output.dtype) == dtype)
     }
 
+    /// Whether every value of the first operand's dtype is one of the result's, and as precise there.
+    fn widens(&self) -> bool {
+        let dtypes = self.meta(0).zip(self.outputs.first());
+        let widens = |(from, to): (&Meta, &Meta)| {
+            let floats = from.dtype.is_float() && to.dtype.is_float();
+            floats && from.dtype.size() < to.dtype.size()
+        };
+        self.keeps_dtype(0) || dtypes.is_some_and(widens)
+    }
+
     fn rank(&self, position: usize) -> Option<usize> {
         Some(self.meta(position)?.dims.len())
     }

@@ -30,7 +30,7 @@ pub(super) fn partial(question: &Question<'_>, position: usize, fold: Fold) -> O
     let needs = match (question.op, fold) {
         (Op::Neg, Fold::Sum) => vec![partial()],
         (op, _) if extreme && keeps_order(op) => vec![partial()],
-        (Op::Cast, _) if fold != Fold::Prod && widens(question) => vec![partial()],
+        (Op::Cast, _) if fold != Fold::Prod && question.widens() => vec![partial()],
         (Op::Add | Op::Sub, Fold::Sum) if same(0) && same(1) && is_linear(question, 0) => {
             is_linear(question, 1).then(|| vec![partial(); 2])?
         }
@@ -120,12 +120,4 @@ fn is_float(question: &Question<'_>, position: usize) -> bool {
 /// Contributions of integers add up in their own dtype only: they may wrap round.
 fn is_linear(question: &Question<'_>, position: usize) -> bool {
     is_float(question, position) || question.keeps_dtype(position)
-}
-
-/// Every value of the operand's dtype is one of the result's.
-fn widens(question: &Question<'_>) -> bool {
-    let bytes = |meta: Option<&crate::Meta>| meta.map_or(0, |meta| meta.dtype.size());
-    let results = question.outputs.first();
-    let floats = is_float(question, 0) && results.is_some_and(|meta| meta.dtype.is_float());
-    question.keeps_dtype(0) || floats && bytes(question.meta(0)) < bytes(results)
 }

@@ -42,14 +42,10 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
 /// The fold of folds.
 pub(super) fn partial(question: &Question<'_>, fold: Fold) -> Option<Strategy> {
     let passes = match question.op {
-        // Contributions of integers add up in their own dtype only: they may wrap round.
-        Op::Sum | Op::Cumsum => {
-            let float = question.meta(0)?.dtype.is_float();
-            fold == Fold::Sum && (float || question.keeps_dtype(0))
-        }
+        // Contributions of integers add up in their own dtype only: they may wrap round. Those of floats are no integers.
+        Op::Sum | Op::Cumsum | Op::Mean => fold == Fold::Sum && question.widens(),
         Op::Any => fold == Fold::Max && question.keeps_dtype(0),
         Op::All => fold == Fold::Min && question.keeps_dtype(0),
-        Op::Mean => fold == Fold::Sum && question.meta(0)?.dtype.is_float(),
         Op::Amax => fold == Fold::Max,
         Op::Amin => fold == Fold::Min,
         Op::Prod => fold == Fold::Prod && question.keeps_dtype(0),

@@ -72,6 +72,13 @@ def test_a_worker_that_cannot_have_groups_says_why(words: list[str], text: str) 
     assert "Traceback" not in worker.stderr
 
 
+def test_numpys_workers_go_without_groups_where_nobody_asked_for_them() -> None:
+    command = [sys.executable, "-m", "gt.worker", "--port", "1", "--backend", "numpy"]
+    trusting = os.environ | {"GT_TRUSTED_NETWORKS": "127.0.0.0/8"}
+    worker = subprocess.run(command, env=trusting, capture_output=True, text=True)
+    assert "Connection refused" in worker.stderr  # it came as far as that
+
+
 def test_the_interface_of_an_address() -> None:
     assert interface_of("127.0.0.1") == "lo"
     assert interface_of("192.0.2.1") is None  # nobody's

@@ -110,7 +110,8 @@ def _with_groups(
     backend: Backend[Tensor] | Backend[Array], start: Start, ends: contextlib.ExitStack
 ) -> Backend[Tensor] | Backend[Array]:
     """The backend, with process groups as one more way of collectives where they are wanted."""
-    if start.process_groups == "auto" and (not start.trusted_networks or start.port is None):
+    elsewhere = start.trusted_networks and start.port is not None and backend.name != "numpy"
+    if start.process_groups == "auto" and not elsewhere:
         return backend
     if backend.name == "numpy":
         raise SystemExit("gt.worker: process groups need PyTorch's backend")

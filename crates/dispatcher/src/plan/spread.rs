@@ -154,7 +154,9 @@ impl Mover<'_> {
                     }
                     (_, Some(brought)) => {
                         if !brought.owned {
-                            word.consumes |= run.consumes & (1_u16 << position.min(15));
+                            let bit =
+                                u32::try_from(position).ok().and_then(|at| 1_u16.checked_shl(at));
+                            word.consumes |= run.consumes & bit.unwrap_or(0);
                         }
                         let slot = brought.slots.get(place).copied().unwrap_or(u32::MAX);
                         Operand::Value(Id::slot(slot))

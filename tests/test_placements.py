@@ -105,12 +105,12 @@ def run(steps: Sequence[Step], placed: bool) -> tuple[dict[Name, gt.Tensor], lis
     """The tensors of a program, and the gradients of its operands."""
     values: dict[Name, gt.Tensor] = {}
     leaves = []
-    for step in steps:
+    for at, step in enumerate(steps):
         made = ours(step, values)
         if step.operator == "given":
             leaves.append(made.requires_grad_())
         values[step.out] = (
-            place(made, step.args[1]) if step.operator == "place" and placed else made
+            place(made, step.args[1], at) if step.operator == "place" and placed else made
         )
     tracked = [x for x in values.values() if x.requires_grad]
     weights = [gt.tensor(values_of(tuple(x.shape), seed)) for seed, x in enumerate(tracked)]

@@ -24,11 +24,12 @@ LARGE = 1e6  # beyond it a contribution could overflow
 _OUTSIDE = re.compile(r",(?![^(\[]*[)\]])")  # commas outside of brackets
 
 
-def place(x: gt.Tensor, layout: str) -> gt.Tensor:
+def place(x: gt.Tensor, layout: str, which: int = 0) -> gt.Tensor:
     """The same values laid out as the text says; the only function that knows Python's form.
 
     A partial value is not moved but computed: its contributions, drawn element by element, lie
-    along dims of their own and are folded.
+    along dims of their own and are folded. `which` operand it is goes into the draw: where two had
+    their shares on the same members, a fold of both would seem to pass what it does not.
     """
     if layout == WHOLE:
         return x
@@ -45,7 +46,9 @@ def place(x: gt.Tensor, layout: str) -> gt.Tensor:
         for axis in axes
     ]
     fold = {"sum": "max"}.get(folds[0], folds[0]) if x.dtype == gt.bool else folds[0]
-    parts = _lengthened(_contributions(x, counts, fold), x, fold)  # [counts..., x's shape...]
+    parts = _lengthened(
+        _contributions(x, counts, fold, which), x, fold
+    )  # [counts..., x's shape...]
     return _folded(_core.distribute(parts, layout=f"{','.join(cut)}@{mesh}"), len(counts), fold)
 
 
@@ -70,10 +73,10 @@ def _folded(parts: gt.Tensor, count: int, fold: str) -> gt.Tensor:
     return parts.amin(dims) if fold == "min" else parts.amax(dims)
 
 
-def _contributions(x: gt.Tensor, counts: Sequence[int], fold: str) -> gt.Tensor:
+def _contributions(x: gt.Tensor, counts: Sequence[int], fold: str, which: int) -> gt.Tensor:
     """Of each element two members have something that folds to it exactly, the others nothing."""
     shape = (math.prod(counts), *x.shape)
-    generator = np.random.Generator(np.random.PCG64(math.prod(shape)))
+    generator = np.random.Generator(np.random.PCG64([math.prod(shape), which]))
     order = generator.permuted(np.arange(shape[0] * math.prod(x.shape)).reshape(shape), axis=0)
     rank = order.argsort(axis=0)  # 0: the owner, 1: who has the other share, if there is one
     shares, neutral = _shares(rank, fold, shape[0])

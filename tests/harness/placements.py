@@ -121,7 +121,10 @@ class Tally:
 
 
 def combinations(shapes: Shapes, workers: int, draw: random.Random) -> list[tuple[str, ...]]:
-    """At most COMBINATIONS_MAX assignments; the first ones cut each dimension of each operand."""
+    """At most COMBINATIONS_MAX assignments.
+
+    The first ones cut each dimension of each operand, the next have contributions of all of them.
+    """
     order = [draw.sample(range(len(shape)), len(shape)) for shape in shapes]
     found = []
     for turn in range(max((len(shape) for shape in shapes), default=0)):
@@ -138,6 +141,10 @@ def combinations(shapes: Shapes, workers: int, draw: random.Random) -> list[tupl
                 for shape, dim in turns
             )
         )
+    if len(shapes) > 1:  # where a fold of one operand passes, one of all may not
+        line = list(range(workers))
+        folds = [f"partial({fold})@{line}".replace(" ", "") for fold in ("sum", "max", "min")]
+        found += [(fold,) * len(shapes) for fold in folds]
     draws = range(4 * COMBINATIONS_MAX)  # most are new ones; a scalar has few
     found += [tuple(layouts.drawn(shape, workers, draw) for shape in shapes) for _ in draws]
     spread = [one for one in dict.fromkeys(found) if set(one) != {WHOLE}]
@@ -257,10 +264,10 @@ class Sampled:
         self.looser = max((TOLERANCES.get((op.name, dtype), 1.0) for dtype in dtypes), default=1.0)
 
     def lay(self, placements: Sequence[str]) -> list[gt.Tensor]:
-        pairs = zip(self.tensors, placements, strict=True)
+        pairs = enumerate(zip(self.tensors, placements, strict=True))
         return [
-            place(to_gt(x.detach()), how).requires_grad_(x.requires_grad and self.gradients)
-            for x, how in pairs
+            place(to_gt(x.detach()), how, at).requires_grad_(x.requires_grad and self.gradients)
+            for at, (x, how) in pairs
         ]
 
     def wide(self) -> "Sampled | None":
@@ -352,7 +359,8 @@ class RowSample:
 
     def lay(self, placements: Sequence[str]) -> list[gt.Tensor]:
         given = [x for x in self.operands if isinstance(x, Given)]
-        return [place(self._tensor(x), how) for x, how in zip(given, placements, strict=True)]
+        pairs = enumerate(zip(given, placements, strict=True))
+        return [place(self._tensor(x), how, at) for at, (x, how) in pairs]
 
     def compute(self, placed: list[gt.Tensor], placements: Sequence[str]) -> object:
         left = iter(placed)

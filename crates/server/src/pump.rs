@@ -98,7 +98,9 @@ impl Pump {
             progress |= self.serve_clients(now);
             progress |= self.measure(now);
             progress |= self.outbox.flush();
-            self.drop_lost();
+            if !self.drop_lost() {
+                break;
+            }
             if progress {
                 busy_at = now;
                 continue;
@@ -256,16 +258,25 @@ impl Pump {
         self.close_session(session);
     }
 
-    fn drop_lost(&mut self) {
-        for lost in self.outbox.take_lost() {
+    /// Ends whom the outbox could not reach; `false` to stop.
+    fn drop_lost(&mut self) -> bool {
+        let lost = self.outbox.take_lost();
+        // A socket's task says why its peer is gone before it lets go of the way there: that reason is the better one.
+        if !lost.is_empty() && self.hear().is_none() {
+            return false;
+        }
+        for lost in lost {
             match lost {
                 Lost::Worker(index, why) => self.drop_worker(index, why),
                 Lost::Session(session, why) => {
-                    tracing::warn!("session {} closed: {why}", session.0);
-                    self.close_session(session);
+                    if self.clients.iter().any(|client| client.session == session) {
+                        tracing::warn!("session {} closed: {why}", session.0);
+                        self.close_session(session);
+                    }
                 }
             }
         }
+        true
     }
 
     fn sleep(&mut self, idle: Duration, held_back: bool) -> Result<(), SleepError> {

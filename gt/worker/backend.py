@@ -41,6 +41,8 @@ class Backend(Generic[Value]):
     guard: Callable[[], AbstractContextManager[object]]
     # (size, dtype) -> a contiguous value, its elements not yet set.
     allocate: Callable[[tuple[int, ...], object], Value]
+    # The same elements, contiguous where values lie: the same object if they are so.
+    row_major: Callable[[Value], Value]
     # The same elements, contiguous in the host's memory; then their address (of any value: that of
     # its first element) and length in bytes.
     contiguous: Callable[[Value], Value]

@@ -70,6 +70,7 @@ def backend(device: torch.device) -> Backend[Tensor]:
         out_of_memory=torch.OutOfMemoryError,
         guard=torch.inference_mode,
         allocate=allocate,
+        row_major=Tensor.contiguous,
         contiguous=Tensor.contiguous if on_host else _to_host,
         address=Tensor.data_ptr,
         length=operator.attrgetter("nbytes"),

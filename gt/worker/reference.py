@@ -46,6 +46,7 @@ def backend() -> Backend[Array]:
         out_of_memory=MemoryError,
         guard=quiet,
         allocate=reference_indexing.allocate,
+        row_major=_contiguous,
         contiguous=_contiguous,
         address=_address,
         length=_length,

@@ -133,6 +133,11 @@ pub trait Engine {
     fn with_bytes(&mut self, value: &Self::Value, show: &mut dyn FnMut(&[u8]))
     -> Result<(), Fault>;
 
+    /// The same elements row-major in memory of their own; nothing where they lie so already.
+    fn straighten(&mut self, _value: &Self::Value) -> Result<Option<Self::Value>, Fault> {
+        Ok(None)
+    }
+
     /// Gives the bytes of values away for as long as a collective works on them, row-major, in place where they lie so: of
     /// an operand to be read, of a result to be written. A value to be written may be replaced by one that lies better.
     /// Until the loan is settled the machine writes to none of them, and reads none that is written.

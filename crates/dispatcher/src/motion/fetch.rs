@@ -18,10 +18,16 @@ impl Mover<'_> {
     /// `from` holds nothing partial, and at most one mesh dimension of it cuts (or it matches `to` piece by piece).
     pub(super) fn fetch(&mut self, meta: Meta, from: &Shards, to: &Layout) -> Brought {
         let settled = settled(to);
-        let mut slots = Slots::new();
-        for (place, &worker) in settled.mesh().members().iter().enumerate() {
-            let wanted = held(&settled, &meta.dims, place);
-            slots.push(self.fetch_one(meta, from, worker, place, &wanted));
+        let members = settled.mesh().members();
+        let mut slots = Slots::from_elem(u32::MAX, members.len());
+        // What is sent lies row-major from then on, where it was too: who keeps it takes it last, and all copies lie alike.
+        for keeps in [false, true] {
+            for ((place, &worker), slot) in members.iter().enumerate().zip(&mut slots) {
+                if from.layout.mesh().place(worker).is_some() == keeps {
+                    let wanted = held(&settled, &meta.dims, place);
+                    *slot = self.fetch_one(meta, from, worker, place, &wanted);
+                }
+            }
         }
         if settled == *to {
             return Brought::owned(slots);

@@ -54,6 +54,8 @@ struct Functions {
     allocate: Py<PyAny>,
     /// (value) -> the same elements, contiguous in the host's memory.
     contiguous: Py<PyAny>,
+    /// (value) -> the same elements, contiguous where the values lie: the same object if they are so.
+    row_major: Py<PyAny>,
     /// (contiguous value) -> its address.
     address: Py<PyAny>,
     /// (contiguous value) -> its length in bytes.
@@ -80,6 +82,7 @@ impl PythonEngine {
             functions: Functions {
                 allocate: function("allocate")?,
                 contiguous: function("contiguous")?,
+                row_major: function("row_major")?,
                 address: function("address")?,
                 length: function("length")?,
                 write: backend.getattr("write")?.extract()?,
@@ -282,6 +285,13 @@ impl Engine for PythonEngine {
             drop(contiguous);
             Ok(())
         })
+    }
+
+    fn straighten(&mut self, value: &Self::Value) -> Result<Option<Self::Value>, Fault> {
+        let py = attached();
+        let straight = self.caller.call(py, &self.functions.row_major, &[value.as_ptr()]);
+        let straight = straight.map_err(|error| self.fault(py, &error))?;
+        Ok((!straight.is(value)).then_some(straight))
     }
 
     fn lend(&mut self, places: Places<'_, Self::Value>) -> Result<Lent, Fault> {

@@ -1,0 +1,43 @@
+"""Copies of a value on several workers, and what is computed of them, are alike to the last bit.
+
+Kernels round by how operands lie in memory: what is a view on its holder must be none there once
+others have copies.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from spread_session import workers
+
+import gt
+from gt import Layout
+
+LINE = gt.DeviceMesh(3)
+
+
+@pytest.fixture(params=["numpy", "pytorch"], autouse=True)
+def three_workers(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GT_BACKEND", request.param)
+        with workers(len(LINE.ranks)):
+            yield
+
+
+def copied(x: gt.Tensor) -> gt.Tensor:
+    return gt.distribute(x, Layout(LINE, tuple(x.shape)))
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["distributed", "used with what is"])
+def test_products_of_a_transposed_tensor(asked: bool) -> None:
+    for seed in range(30):
+        draw = np.random.Generator(np.random.PCG64(seed))
+        n, m, p = draw.integers(16, 40, 3)
+        turned = gt.tensor(draw.standard_normal((n, m))).t()
+        product = (copied(turned) if asked else turned) @ copied(
+            gt.tensor(draw.standard_normal((n, p)))
+        )
+        assert product.layout == Layout(LINE, (m, p))
+        first, *others = (product.to_local(at).numpy() for at in range(LINE.size()))
+        for other in others:
+            np.testing.assert_array_equal(first, other)

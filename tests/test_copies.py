@@ -28,16 +28,31 @@ def copied(x: gt.Tensor) -> gt.Tensor:
     return gt.distribute(x, Layout(LINE, tuple(x.shape)))
 
 
+def alike(x: gt.Tensor) -> None:
+    """It has copies on all workers, with the same bits."""
+    assert x.layout == Layout(LINE, tuple(x.shape))
+    first, *others = (x.to_local(at).numpy() for at in range(LINE.size()))
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
 @pytest.mark.parametrize("asked", [True, False], ids=["distributed", "used with what is"])
 def test_products_of_a_transposed_tensor(asked: bool) -> None:
     for seed in range(30):
         draw = np.random.Generator(np.random.PCG64(seed))
         n, m, p = draw.integers(16, 40, 3)
         turned = gt.tensor(draw.standard_normal((n, m))).t()
-        product = (copied(turned) if asked else turned) @ copied(
-            gt.tensor(draw.standard_normal((n, p)))
-        )
-        assert product.layout == Layout(LINE, (m, p))
-        first, *others = (product.to_local(at).numpy() for at in range(LINE.size()))
-        for other in others:
-            np.testing.assert_array_equal(first, other)
+        factor = copied(gt.tensor(draw.standard_normal((n, p))))
+        alike((copied(turned) if asked else turned) @ factor)
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["distributed", "used with what is"])
+def test_products_of_what_two_of_three_hold(asked: bool) -> None:
+    two = gt.DeviceMesh(2)
+    for seed in range(30):
+        draw = np.random.Generator(np.random.PCG64(seed))
+        n, m, p = draw.integers(16, 40, 3)
+        start = gt.distribute(gt.tensor(draw.standard_normal((n, m))), Layout(two, (n, m)))
+        turned = start.t()
+        factor = copied(gt.tensor(draw.standard_normal((n, p))))
+        alike((copied(turned) if asked else turned) @ factor)

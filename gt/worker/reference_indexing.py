@@ -109,7 +109,8 @@ def _cat(tensors: list[Array], dim: int) -> Array:
     parts, name = _promoted(tensors)
     if len({part.ndim for part in parts}) > 1:  # PyTorch passes over empty vectors
         parts = [part for part in parts if part.shape != (0,)]
-    return marked(np.concatenate(parts, dim), narrowed(0, name))
+    # Row-major as PyTorch makes it, whatever the parts are.
+    return marked(np.ascontiguousarray(np.concatenate(parts, dim)), narrowed(0, name))
 
 
 def _stack(tensors: list[Array], dim: int) -> Array:

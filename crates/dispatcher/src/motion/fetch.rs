@@ -20,12 +20,29 @@ impl Mover<'_> {
         let settled = settled(to);
         let members = settled.mesh().members();
         let mut slots = Slots::from_elem(u32::MAX, members.len());
-        // What is sent lies row-major from then on, where it was too: who keeps it takes it last, and all copies lie alike.
+        // What is sent lies row-major from then on, and where it was too: who keeps it takes it last. A copy that is not
+        // sent is made so, and all copies lie alike.
+        let mut senders: SmallVec<[usize; 4]> = SmallVec::new();
         for keeps in [false, true] {
             for ((place, &worker), slot) in members.iter().enumerate().zip(&mut slots) {
-                if from.layout.mesh().place(worker).is_some() == keeps {
-                    let wanted = held(&settled, &meta.dims, place);
-                    *slot = self.fetch_one(meta, from, worker, place, &wanted);
+                let own = from.layout.mesh().place(worker);
+                if own.is_some() != keeps {
+                    continue;
+                }
+                let wanted = held(&settled, &meta.dims, place);
+                let parts = parts(meta, from, worker, place, &wanted);
+                *slot = self.fetch_one(meta, from, worker, &parts, &wanted);
+                let Some(own) = own else {
+                    senders.extend(parts.iter().map(|part| part.place));
+                    continue;
+                };
+                let is_as_it_lay = held(&from.layout, &meta.dims, own) == wanted;
+                let has_copies = || {
+                    let mut others = (0..members.len()).filter(|&other| other != place);
+                    others.any(|other| held(&settled, &meta.dims, other) == wanted)
+                };
+                if is_as_it_lay && !senders.is_empty() && !senders.contains(&own) && has_copies() {
+                    *slot = self.compact(worker, *slot, Meta::new(meta.dtype, dims_of(&wanted)));
                 }
             }
         }
@@ -44,12 +61,11 @@ impl Mover<'_> {
         meta: Meta,
         from: &Shards,
         worker: u32,
-        place: usize,
+        parts: &[Part],
         wanted: &Extent,
     ) -> u32 {
-        let parts = parts(meta, from, worker, place, wanted);
         let mut arrived: SmallVec<[u32; 4]> = SmallVec::new();
-        for part in &parts {
+        for part in parts {
             arrived.push(self.send_part(meta, from, worker, part));
         }
         match arrived.as_slice() {

@@ -265,13 +265,16 @@ impl Mover<'_> {
         brought.slots
     }
 
-    /// A whole value becomes whole on more workers; those that hold it keep their slots.
+    /// A whole value becomes whole on more workers; the one that sends it keeps its slot, which then lies row-major as
+    /// the copies do, and others that hold it make theirs so.
     fn replicate(&mut self, meta: Meta, from: &Shards, slot: u32, need: &Layout) -> Slots {
         let Some((source, held)) = from.held().next() else { return Slots::new() };
+        let spreads = need.mesh().members().iter().any(|&member| from.on(member).is_none());
         let mut slots = Slots::new();
         for &member in need.mesh().members() {
             let here = from.on(member);
             slots.push(match here {
+                Some(slot) if member != source && spreads => self.compact(member, slot, meta),
                 Some(slot) => slot,
                 None => self.transfer(source, held, member, meta),
             });

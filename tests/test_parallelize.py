@@ -281,6 +281,21 @@ def test_a_cut_model_stays_cut_when_a_checkpoint_is_loaded():
         assert [step(model, optimizer) for _ in range(3)] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("layout", ["replicate@[1]", "replicate@[0,1]"])
+def test_a_model_stays_where_it_is_when_a_checkpoint_is_loaded(layout):
+    with workers(2):
+        model = nn.Linear(6, 4)
+        state = _tensors(_arrays(model.state_dict()))
+        for name, parameter in model.named_parameters():
+            there = gt.Layout.parse(layout, tuple(parameter.shape))
+            parameter.data = gt.distribute(parameter.data + 1, there)
+            assert str(parameter.layout) == layout, name
+        model.load_state_dict(state)
+        for name, parameter in model.named_parameters():
+            assert str(parameter.layout) == layout
+            np.testing.assert_array_equal(parameter.detach().numpy(), state[name].numpy())
+
+
 def _arrays(state):
     """A state whose tensors are arrays, and so of no session."""
     if isinstance(state, dict):

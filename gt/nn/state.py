@@ -103,19 +103,19 @@ def _load_one(
 
 
 def laid_like(given: Tensor, like: Tensor) -> Tensor:
-    """`given` cut as `like` is, so that what is loaded into a cut model is nowhere kept whole.
+    """`given` where and as `like` lies: a loaded model is cut, and on the stages, as it was before.
 
     Args:
         given: a tensor of the same shape.
         like: what it is going to replace, or to belong to.
 
     Returns:
-        `given` itself where `like` is not cut.
+        `given` itself where there is one worker, or `like` waits to be folded.
     """
     if not _core.has_begun() or len(_core.workers()) < 2 or given.shape != like.shape:
         return given
     layout = _core.layout(like)
-    return _core.distribute(given, layout=layout) if "shard" in layout else given
+    return given if "partial" in layout else _core.distribute(given, layout=layout)
 
 
 def _size(value: Tensor) -> str:

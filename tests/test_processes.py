@@ -19,6 +19,9 @@ HELPERS = """
 import os, signal, sys, threading, time
 from pathlib import Path
 
+# Whatever started the tests may ignore it: a shell does for what runs in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def workers():
     tasks = Path("/proc/self/task").glob("*/children")
     return [int(word) for task in tasks for word in task.read_text().split()]

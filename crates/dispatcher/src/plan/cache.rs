@@ -65,12 +65,10 @@ fn hash_attr<H: Hasher>(attr: &Attr, state: &mut H) {
         Attr::Ints(value) => value.hash(state),
         Attr::Bool(value) => value.hash(state),
         Attr::Choice(value) => value.hash(state),
-        Attr::Absent
-        | Attr::Float(_)
-        | Attr::Scalar(_)
-        | Attr::Dtype(_)
-        | Attr::Text(_)
-        | Attr::List(_) => {}
+        // A slope that falls from step to step would fill one place of the table. Both zeros are equal, so they go alike.
+        Attr::Float(value) => (value + 0.0).to_bits().hash(state),
+        Attr::Scalar(value) => (value.as_f64() + 0.0).to_bits().hash(state),
+        Attr::Absent | Attr::Dtype(_) | Attr::Text(_) | Attr::List(_) => {}
     }
 }
 
@@ -122,5 +120,29 @@ impl Plans {
     /// Forgets all: prices have changed.
     pub fn forget(&mut self) {
         self.known.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gt_protocol::Scalar;
+
+    fn hashed(attr: &Attr) -> u64 {
+        let mut state = DefaultHasher::new();
+        hash_attr(attr, &mut state);
+        state.finish()
+    }
+
+    #[test]
+    fn numbers_that_differ_go_to_different_places_and_both_zeros_to_one() {
+        let scalar = |value| Attr::Scalar(Scalar::Float(value));
+        assert_ne!(hashed(&Attr::Float(0.1)), hashed(&Attr::Float(0.2)));
+        assert_ne!(hashed(&scalar(0.1)), hashed(&scalar(0.2)));
+        for (zero, negative) in [(Attr::Float(0.0), Attr::Float(-0.0)), (scalar(0.0), scalar(-0.0))]
+        {
+            assert_eq!(zero, negative);
+            assert_eq!(hashed(&zero), hashed(&negative));
+        }
     }
 }

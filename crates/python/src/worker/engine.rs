@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "Python's C API, and tensors' bytes")]
 
 use super::attributes::scalar;
+use super::faults;
 use super::kernels::{Kernel, Kernels};
 use super::lent::{Lent, Span, Written};
 use super::vectorcall::Caller;
@@ -11,19 +12,11 @@ use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Family, Instruction, Meta, Op};
 use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};
 use gt_worker::{Engine, Fault, Input, Meeting, Places, Turn, Values, Work};
-use pyo3::exceptions::{
-    PyConnectionError, PyIndexError, PyMemoryError, PyNotImplementedError, PyTypeError,
-    PyValueError,
-};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU16, Ordering};
-
-/// How torch's allocator for the host's memory says that there is none: by its words, for the class is the same as any other's.
-const ALLOCATOR_TEXTS: [&str; 2] =
-    ["DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"];
 
 /// Code of the operator that this process executes, or executed last; 0 before the first.
 static EXECUTING: AtomicU16 = AtomicU16::new(0);
@@ -141,30 +134,10 @@ impl PythonEngine {
         Ok((address.extract(py)?, length.extract(py)?))
     }
 
-    /// What an exception says, without where in the worker it was raised.
     #[cold]
     fn fault(&self, py: Python<'_>, error: &PyErr) -> Fault {
         let out_of_memory = error.matches(py, &self.out_of_memory).unwrap_or(false);
-        let text = error.value(py).to_string();
-        let refused = ALLOCATOR_TEXTS.iter().any(|words| text.contains(words));
-        let class = if out_of_memory || refused || error.is_instance_of::<PyMemoryError>(py) {
-            FailureClass::OutOfMemory
-        } else if error.is_instance_of::<PyConnectionError>(py) {
-            FailureClass::WorkerLost
-        } else if error.is_instance_of::<PyIndexError>(py) {
-            FailureClass::Index
-        } else if error.is_instance_of::<PyTypeError>(py) {
-            FailureClass::Type
-        } else if error.is_instance_of::<PyValueError>(py) {
-            FailureClass::Value
-        } else if error.is_instance_of::<PyNotImplementedError>(py) {
-            FailureClass::NotImplemented
-        } else {
-            FailureClass::Runtime
-        };
-        // What follows is torch's C++ stack.
-        let end = text.find("\nException raised from").unwrap_or(text.len());
-        Fault::new(class, text.get(..end).unwrap_or_default())
+        faults::of(py, error, out_of_memory)
     }
 }
 

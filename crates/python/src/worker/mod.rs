@@ -4,6 +4,7 @@ mod attributes;
 mod connect;
 mod door;
 mod engine;
+mod faults;
 mod framed;
 mod kernels;
 mod lane;

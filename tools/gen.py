@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 
+import columns
 import ops_page
 import placements_page
 import stubs
@@ -87,6 +88,7 @@ def rust_row(row: Row) -> str:
             saves_operands |= 1 << names.index(saved)
         else:
             saves_outputs |= 1 << int(saved.removeprefix("out") or 0)
+    meaning = "".join(f"        {name}: {text},\n" for name, text in columns.fields(row).items())
     return f"""    OpInfo {{
         op: Op::{camel(row["name"])},
         name: "{row["name"]}",
@@ -101,6 +103,7 @@ def rust_row(row: Row) -> str:
         saves_operands: {saves_operands:#x},
         saves_outputs: {saves_outputs:#x},
         doc: "{row["doc"]}",
+{meaning}        ..OpInfo::PLAIN
     }},
 """
 
@@ -118,7 +121,9 @@ def rust_table(rows: list[Row]) -> str:
     return f"""//! {HEADER}
 #![allow(clippy::all, clippy::pedantic, clippy::indexing_slicing, reason = "generated")]
 
-use crate::op::{{AttrInfo, AttrKind, DtypeRule, Family, OpInfo, OperandInfo, OperandKind}};
+use crate::op::{{
+    AttrInfo, AttrKind, DtypeRule, Family, OpInfo, OperandInfo, OperandKind, View, WeightInfo,
+}};
 
 /// Every operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -167,10 +172,6 @@ RUST_TYPES = {
     "list": "Vec<i64>",
     "choice": "&str",
 }
-
-
-# Results share the operand's storage: these go through the aliasing of views.rs.
-VIEWS = ("reshape", "permute", "expand", "select", "diagonal")
 
 
 def parameters(row: Row) -> list[tuple[str, str | None, bool]]:
@@ -266,7 +267,7 @@ class Method:
         args = ["Arg::Var(&slf.get().var)", *(f"as_arg(&{name})" for _, name in bindings)]
         values = f"smallvec![{', '.join(self.value(name) for name in self.attrs)}]"
         op = f"Op::{camel(self.row['name'])}"
-        if self.row["name"] in VIEWS:
+        if "view" in self.row:  # the aliasing of views.rs
             call = f"take_view(slf, {op}, {values})"
         else:
             call = f"run(slf.py(), {op}, &[{', '.join(args)}], {values})"

@@ -24,4 +24,6 @@ pub use dtype::{Dtype, Scalar};
 pub use generated::Op;
 pub use instruction::{Attr, Id, Instruction, Operand};
 pub use meta::{Dims, Meta};
-pub use op::{AttrInfo, AttrKind, DtypeRule, Family, OpInfo, OperandInfo, OperandKind};
+pub use op::{
+    AttrInfo, AttrKind, DtypeRule, Family, OpInfo, OperandInfo, OperandKind, View, WeightInfo,
+};

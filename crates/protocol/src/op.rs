@@ -76,6 +76,27 @@ pub enum DtypeRule {
     First,
 }
 
+/// How the result shares the first operand's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Each of its elements is another one of the operand's.
+    Always,
+    /// Several of its elements may be one of the operand's.
+    Overlapping,
+    /// Only where strides can show it; else the result is a copy.
+    Possible,
+}
+
+/// The operand that is a layer's weight, a matrix, and how it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightInfo {
+    pub operand: usize,
+    /// The dimension that is summed over.
+    pub in_dim: usize,
+    /// The dimension that the result has too.
+    pub out_dim: usize,
+}
+
 /// One row of `ops.toml`.
 #[derive(Debug)]
 pub struct OpInfo {
@@ -95,9 +116,30 @@ pub struct OpInfo {
     /// Bit k: the backward pass reads output k again.
     pub saves_outputs: u16,
     pub doc: &'static str,
+    pub view: Option<View>,
+    pub weight: Option<WeightInfo>,
 }
 
 impl OpInfo {
+    /// A row that says nothing: what stands in the columns that a row of the table does not have.
+    pub(crate) const PLAIN: Self = Self {
+        op: Op::Free,
+        name: "",
+        code: 0,
+        aten: "",
+        family: Family::Control,
+        operands: &[],
+        attrs: &[],
+        outputs: 1,
+        dtype: DtypeRule::Family,
+        index: "",
+        saves_operands: 0,
+        saves_outputs: 0,
+        doc: "",
+        view: None,
+        weight: None,
+    };
+
     /// Position of the attribute `name`.
     pub fn attr_index(&self, name: &str) -> Option<usize> {
         self.attrs.iter().position(|attr| attr.name == name)

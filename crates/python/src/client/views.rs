@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Whether results of this operator may share their operand's storage.
 pub(crate) fn is_view(op: Op) -> bool {
-    matches!(op, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Select | Op::Diagonal)
+    op.info().view.is_some()
 }
 
 /// A view operator on a variable. `reshape` of what no view can show is a copy.

@@ -1,6 +1,7 @@
 //! Contractions.
 
 use super::{check, check_all};
+use crate::Op;
 
 #[test]
 fn matmul_shapes() {
@@ -206,4 +207,13 @@ fn linear_mistakes() {
             "NotImplementedError: \"addmm_impl_cpu_\" not implemented for 'Bool'",
         ),
     ]);
+}
+
+#[test]
+fn a_weight_is_stored_as_its_index_equation_says() {
+    let stored =
+        |op: Op| op.info().weight.map(|weight| (weight.operand, weight.in_dim, weight.out_dim));
+    assert_eq!(stored(Op::Matmul), Some((1, 0, 1)));
+    assert_eq!(stored(Op::Linear), Some((1, 1, 0)));
+    assert_eq!(stored(Op::Add), None);
 }

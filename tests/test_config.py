@@ -580,6 +580,30 @@ print(x.tolist())
     assert "0 lines wrong" in checked.stdout
 
 
+def test_t5a_the_first_line_that_moves_something_names_the_boundary(tmp_path):
+    code = """
+import gt
+gt.gpu_workers(2)
+for stage in (0, 1):
+    layout = gt.SignalConfig(shard=gt.ShardConfig(workers=[stage]))
+    gt.register_config(f"stage{stage}", layout)
+with gt.signal.context("stage0"):
+    x = gt.ones(2) + 1
+with gt.signal.context("stage0_to_stage1"):
+    x = x
+with gt.signal.context("stage1"):
+    x = x * 2 + x
+print(x.tolist())
+"""
+    trace = tmp_path / "trace.txt"
+    assert run(code, trace).stdout == "[6.0, 6.0]\n"
+    lines = trace.read_text(encoding="utf-8").splitlines()
+    (moving,) = [line for line in lines if "moved=" in line]
+    assert "= mul " in moving
+    assert "boundary=stage0_to_stage1" in moving
+    assert sum("boundary=" in line for line in lines) == 1
+
+
 @pytest.mark.fast
 def test_gradients_of_an_inner_scope_are_inside_of_the_outers(written):
     gt.load_config(written("a: {backward: b}\nb: {workers: [1], backward: a}\nc: {compile: true}"))

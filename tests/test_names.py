@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import files, metadata
 from pathlib import Path
 
 import numpy as np
@@ -72,8 +73,37 @@ def test_g1b_whole_numbers_become_floats_where_a_gradient_is_asked_for():
 def test_g1c_demo_py_in_the_root_is_gt_demo():
     shown = run(ROOT / "demo.py", "--help").stdout
     assert shown.startswith("usage: gt demo")
-    wanted = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-    assert ".[worker,test]" in wanted
+
+
+def test_g1c_requirements_name_extras_that_the_package_has():
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    (wanted,) = [line for line in lines if line and not line.startswith("#")]
+    extras = re.fullmatch(r"(?:-e )?\.\[([\w,]+)\]", wanted)[1].split(",")
+    assert {"worker", "test"} <= set(extras)
+    assert set(extras) <= set(metadata("gt-tensor").get_all("Provides-Extra"))
+
+
+def test_g16d_the_licence_is_in_the_wheel():
+    (licence,) = [path for path in files("gt-tensor") if path.name == "LICENSE"]
+    assert ".dist-info" in str(licence)
+    assert licence.read_text(encoding="utf-8") == (ROOT / "LICENSE").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import gt; print(gt.ones(2))", "import gt; gt.connect('{}'); print(gt.ones(2))"],
+    ids=["embedded", "connected"],
+)
+def test_g13a_gt_verbose_says_what_starts(code):
+    with Cluster(workers=1) as cluster:
+        cluster.wait_for_workers()
+        code = code.format(cluster.address)
+        assert run("-c", code, GT_VERBOSE="0").stderr == ""
+        said = run("-c", code, GT_VERBOSE="1").stderr
+    assert said.count("\n") == 1
+    assert re.fullmatch(
+        r"gt: (embedded dispatcher, 1 worker.*|dispatcher at .+, by shared memory)\n", said
+    ), said
 
 
 # ---- G2: by hand ----

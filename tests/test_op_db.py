@@ -18,7 +18,7 @@ if sys.version_info < (3, 11):
 
 from harness.drive import drive  # noqa: E402
 from harness.entries import ROOT, entries, row_of, title  # noqa: E402
-from harness.report import RESULTS, TORCH, record  # noqa: E402
+from harness.report import RESULTS, TORCH, missing, record  # noqa: E402
 
 import gt  # noqa: E402
 
@@ -60,6 +60,8 @@ def test_entry_is_as_in_pytorch(op):
 
 def test_report_is_of_these_entries():
     assert set(KNOWN["entries"]) == {title(op) for op in ENTRIES}
+    if KNOWN["torch"] == TORCH:
+        assert KNOWN["missing"] == missing(), "stale: run `just ops`"
 
 
 def test_enough_samples_of_the_table_run():

@@ -3,11 +3,14 @@
 `--slow` trains the real one, of 204,673,024 parameters.
 """
 
+import contextlib
 import math
 import os
 import re
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,14 @@ def run(script, *words, seconds=55, **settings):
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr
     return done.stdout
+
+
+@contextlib.contextmanager
+def silent_port() -> Iterator[int]:
+    """A port at which nothing answers, and which nobody else takes meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # it does not listen
+        yield bound.getsockname()[1]
 
 
 def losses(printed):
@@ -135,15 +146,28 @@ def test_a_dispatcher_and_workers_by_hand(plain):
     assert losses(printed) == pytest.approx(plain, rel=1e-4)
 
 
+def test_t6b_the_dispatcher_that_answers_is_used():
+    """At a port of its own: that of the README, 12345, may be anybody's on this machine."""
+    assert "PORT = 12345\n" in (DEMO / "train.py").read_text(encoding="utf-8")
+    with Cluster(1) as cluster:
+        cluster.wait_for_workers()
+        printed = run("train.py", *TINY, f"--port={cluster.port}", GT_CONFIG="")
+    assert f"using the dispatcher at localhost:{cluster.port}" in printed
+    assert len(losses(printed)) == 3
+
+
 def test_t4a_the_order_of_the_schedules(plain):
     """Both orders, the same losses; the phases of 1F1B as four stages and eight parts have them."""
     words = [*TINY, "--microbatches=8"]
-    printed = run("train.py", *words, "--workers=8")
-    assert "no dispatcher at localhost:12345: starting 8 workers" in printed
+    with silent_port() as port:
+        printed = run("train.py", *words, "--workers=8", f"--port={port}")
+    assert f"no dispatcher at localhost:{port}: starting 8 workers" in printed
     assert "1F1B on stage 0: warm-up 3, steady 5, cool-down 3" in printed
     assert "order: F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7\n" in printed
     assert losses(printed) == pytest.approx(plain, rel=1e-4)
-    whole = run("train.py", *words, "--workers=1", "--schedule=gpipe", GT_CONFIG="")
+    with silent_port() as port:
+        gpipe = [*words, "--workers=1", "--schedule=gpipe", f"--port={port}"]
+        whole = run("train.py", *gpipe, GT_CONFIG="")
     assert "order: F0 F1 F2 F3 F4 F5 F6 F7 B0 B1 B2 B3 B4 B5 B6 B7\n" in whole
     assert losses(whole) == pytest.approx(losses(printed), rel=1e-6)
 
@@ -157,8 +181,10 @@ def test_t6c_launch_starts_trains_and_ends(plain):
     assert losses(printed) == pytest.approx(plain, rel=1e-4)
 
 
-def test_t1a_the_model_has_its_size():
-    assert "204,673,024 parameters" in run("model.py", "--num-layers", "8", GT_CONFIG="")
+@pytest.mark.parametrize(("layers", "parameters"), [(8, "204,673,024"), (32, "506,761,216")])
+def test_t1a_the_model_has_its_size(layers, parameters):
+    printed = run("model.py", "--num-layers", str(layers), GT_CONFIG="")
+    assert f"{parameters} parameters" in printed
 
 
 def test_the_shipped_layout_has_no_mistakes(capsys):

@@ -3,6 +3,7 @@
 What stands there on placements is placements_page.py's.
 """
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,11 +16,13 @@ HEAD = """# Operators
 
 <!-- {header} -->
 
-Every row of `ops.toml`, and how it fares against PyTorch {torch}: `tests/test_op_db.py` drives
-each entry of PyTorch's `op_db` that GT has, in float32, float64 (in views), int64, bool, bfloat16
-and float16, in place, for gradients and for error inputs. **None is wrong**; of the float32
-samples of these operators {ran} of {total} run ({share:.1f} %), the others are [listed with the
-reason](#samples-that-are-refused). The float samples run on the numpy backend too.
+Every row of `ops.toml`, and how it fares against PyTorch {torch}. GT has **{had} of the {entries}
+entries** of PyTorch's `op_db`; [the {lacked} that it lacks](#entries-of-op_db-that-gt-lacks) stand
+at the end. `tests/test_op_db.py` drives each entry that GT has, in float32, float64 (in views),
+int64, bool, bfloat16 and float16, in place, for gradients and for error inputs. **None is wrong**;
+of the float32 samples of the entries that are a row of the table {ran} of {total} run, the others
+are [listed with the reason](#samples-that-are-refused). The float samples run on the numpy backend
+too.
 
 *Signature*: PyTorch's method where there is one, else the row's operands and attributes, as
 `gt._core.call` takes them. *Dtype*: `promote` PyTorch's lattice, `float` integers become float32,
@@ -34,6 +37,13 @@ REFUSED = """
 GT raises an error that says so; `argument:` means that the harness has no counterpart in GT for
 what the sample passes.
 
+"""
+MISSING = """
+## Entries of op_db that GT lacks
+
+{lacked} of {entries}:
+
+{names}
 """
 TAIL = """
 ## Where GT differs on purpose
@@ -54,13 +64,16 @@ def page(header: str, rows: Sequence[Row], results: Row, placements: str) -> str
     for title, entry in results["entries"].items():
         by_row[entry["row"]].append({"title": title, **entry})
     ran, total = counts((e for name, es in by_row.items() if name for e in es), ["float32"])
-    share = 100 * ran / max(total, 1)
-    parts = [HEAD.format(header=header, torch=results["torch"], ran=ran, total=total, share=share)]
+    had, lacked = len(results["entries"]), len(results["missing"])
+    counted = {"had": had, "lacked": lacked, "entries": had + lacked, "ran": ran, "total": total}
+    parts = [HEAD.format(header=header, torch=results["torch"], **counted)]
     for family in dict.fromkeys(row["family"] for row in rows):
         members = [row for row in rows if row["family"] == family]
         parts.append(family_table(family, members, results["rows"], by_row))
     by_name = composed(by_row[None])  # type: ignore[index]
-    parts += [placements, by_name, refusals(results["entries"]), TAIL]
+    names = ", ".join(f"`{name}`" for name in results["missing"])
+    lacking = MISSING.format(**counted, names=textwrap.fill(names, 120))
+    parts += [placements, by_name, refusals(results["entries"]), lacking, TAIL]
     return "".join(parts)
 
 

@@ -16,7 +16,7 @@ from model import MiniGPT, add_sizes, batches, sizes_of
 
 import gt
 
-ADDRESS = "localhost:12345"
+PORT = 12345
 Order = list[tuple[str, int]]
 
 
@@ -55,16 +55,17 @@ def step(model: MiniGPT, order: Order, parts: list[np.ndarray]) -> float:
     return total.item()
 
 
-def connect(address: str | None, workers: int) -> None:
-    """A dispatcher that answers, or workers of our own."""
+def connect(address: str | None, port: int, workers: int) -> None:
+    """The dispatcher at `address`; without one whoever answers at `port`, or workers of our own."""
+    tried = address or f"localhost:{port}"
     try:
-        gt.connect(address or ADDRESS)
-        print(f"using the dispatcher at {address or ADDRESS}")
+        gt.connect(tried)
+        print(f"using the dispatcher at {tried}")
     except gt.ConnectionLost:
         if address is not None:
             raise
         gt.gpu_workers(workers)
-        print(f"no dispatcher at {ADDRESS}: starting {workers} workers")
+        print(f"no dispatcher at {tried}: starting {workers} workers")
 
 
 def micro_batches(arguments: argparse.Namespace) -> Iterator[list[np.ndarray]]:
@@ -87,6 +88,12 @@ def options() -> argparse.Namespace:
     parser.add_argument("--microbatches", type=int, default=8)
     parser.add_argument("--schedule", choices=["gpipe", "1f1b"], default="1f1b")
     parser.add_argument("--connect", metavar="HOST:PORT", help="a dispatcher that must answer")
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=PORT,
+        help="on this host: a dispatcher that is used if it answers",
+    )
     parser.add_argument("--workers", type=int, default=8, help="to start where none answers")
     add_sizes(parser)
     arguments = parser.parse_args()
@@ -100,7 +107,7 @@ def options() -> argparse.Namespace:
 
 def main() -> None:
     arguments = options()
-    connect(arguments.connect, arguments.workers)
+    connect(arguments.connect, arguments.port, arguments.workers)
     gt.manual_seed(0)
     model = MiniGPT(sizes_of(arguments))
     print(model.describe())

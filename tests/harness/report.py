@@ -5,11 +5,12 @@ from pathlib import Path
 
 import torch
 from samples import SAMPLES
+from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
 from gt.gradients import GRADIENTS
 from gt.worker import kernels, reference
-from harness.entries import ROWS, row_of
+from harness.entries import ROWS, entries, row_of, title
 from harness.outcome import Outcome
 
 TORCH = torch.__version__.split("+")[0]  # without the build's name
@@ -34,10 +35,16 @@ def facts(name: str) -> dict[str, object]:
     }
 
 
-def write(entries: dict[str, dict[str, object]]) -> None:
+def missing() -> list[str]:
+    """Entries of op_db that GT has no counterpart of, in op_db's order."""
+    had = {title(op) for op in entries()}
+    return [title(op) for op in op_db if title(op) not in had]
+
+
+def write(found: dict[str, dict[str, object]]) -> None:
     """results.json: one line an entry and a row, so that a change shows which."""
-    parts = [f'"torch": "{TORCH}"']
-    for title, table in (("rows", {name: facts(name) for name in ROWS}), ("entries", entries)):
+    parts = [f'"torch": "{TORCH}"', f'"missing": {json.dumps(missing())}']
+    for heading, table in (("rows", {name: facts(name) for name in ROWS}), ("entries", found)):
         lines = ",\n".join(f'"{name}": {json.dumps(row)}' for name, row in table.items())
-        parts.append(f'"{title}": {{\n{lines}\n}}')
+        parts.append(f'"{heading}": {{\n{lines}\n}}')
     RESULTS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")

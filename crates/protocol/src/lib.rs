@@ -3,6 +3,13 @@
 //! **Architecture invariant:** pure data and functions. There is no I/O, no clock, no thread and no `unsafe` here, and
 //! nothing in this crate knows of Python, sockets or workers.
 
+#![deny(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "bytes from outside are read here, and none of them may end the process"
+)]
+
 #[cfg(test)]
 mod arbitrary;
 pub mod dtype;

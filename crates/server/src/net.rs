@@ -1,5 +1,12 @@
 //! The sockets' thread: listeners, handshakes, life lines, frames. It never touches the core.
 
+#![deny(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "bytes from outside are read here, and none of them may end the process"
+)]
+
 mod framed;
 mod greeting;
 mod listeners;

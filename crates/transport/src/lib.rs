@@ -16,6 +16,12 @@
 //! A peer may be hostile: descriptors are checked before they are mapped, counters in shared memory
 //! are checked at every read, each word is copied out once, and the reader of the words checks them.
 
+#![deny(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "bytes from outside are read here, and none of them may end the process"
+)]
 #![deny(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 

@@ -277,7 +277,7 @@ def full_like(
     layout: object = None,
     memory_format: object = None,
 ) -> Tensor:
-    """A tensor of `input`'s shape and dtype filled with `fill_value`, laid out as `input` is."""
+    """A tensor of `input`'s shape and dtype filled with `fill_value`, in the layout of `input`."""
     check_device(device)
     chosen = input.dtype if dtype is None else dtype
     out = call("full_like", input, size=input.shape, value=fill_value, dtype=chosen)

@@ -52,7 +52,7 @@ def drawn_like(
     *,
     requires_grad: bool = False,
 ) -> Tensor:
-    """One draw of the operator `kind` of the shape of `like`, lying as that does."""
+    """One draw of the operator `kind` of the shape of `like`, in its layout."""
     key, draw = next_draw(generator)
     attrs = {"size": like.shape, "dtype": like.dtype if dtype is None else dtype, "kind": kind}
     first, second = parameters

@@ -15,7 +15,7 @@ from gt.errors import ConnectionLost, Error
 if TYPE_CHECKING:
     from gt.nn import Module
 
-Laid = TypeVar("Laid", bound="Module")
+Parallelized = TypeVar("Parallelized", bound="Module")
 
 __all__ = [
     "connect",
@@ -83,9 +83,9 @@ def gpu_workers(count: int) -> None:
 
 
 def parallelize(
-    module: Laid, rules: Mapping[str, str | Sequence[str] | ShardConfig] | None = None
-) -> Laid:
-    """Lay out a module's parameters by rules of their paths; its code needs no signals for that.
+    module: Parallelized, rules: Mapping[str, str | Sequence[str] | ShardConfig] | None = None
+) -> Parallelized:
+    """Give a module's parameters layouts by rules of their paths; its code needs no signals.
 
     The rules of GT_CONFIG and `gt.load_config` act by themselves when the module is first called;
     this is for doing it now, and for rules that stand in the program.

@@ -116,7 +116,7 @@ class inner:  # noqa: N801 - as context
 
 
 def part(kind: str) -> inner:
-    """For a parameter that a module stores in another way than [in, out] (scopes.Meaning.part)."""
+    """For a parameter stored in another order than [in, out] (scopes.Meaning.part)."""
     return inner(lambda around: scopes.signal_of_part(around, kind))
 
 

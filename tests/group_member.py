@@ -84,7 +84,7 @@ class Member:
 
 
 def main():
-    config.settle_nccl("lo")
+    config.use_nccl_interface("lo")
     member = Member(sys.argv[1])
     torch.set_num_threads(1)
     with torch.inference_mode():

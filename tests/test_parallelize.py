@@ -74,7 +74,7 @@ def test_of_rules_that_match_the_last_holds():
     ],
 )
 def test_how_a_parameter_is_laid_out(layout, rank, stored, expected):
-    assert _rule("p", layout).laid_out(rank, weight=stored, name="p").placements == (expected,)
+    assert _rule("p", layout).layout_of(rank, weight=stored, name="p").placements == (expected,)
 
 
 @pytest.mark.fast
@@ -84,7 +84,7 @@ def test_a_style_cuts_along_the_tensor_parallel_dimension():
         ({"dp": 3, "x": 2}, ("replicate", "shard(0)")),
     ]:
         rule = Rule(pattern="p", style="vocab", shard=ShardConfig(mesh=mesh), file="here")
-        assert rule.laid_out(2, weight="table", name="p").placements == expected
+        assert rule.layout_of(2, weight="table", name="p").placements == expected
 
 
 @pytest.mark.fast
@@ -112,11 +112,11 @@ def test_a_layout_as_an_instruction_says_it(shard, there, expected):
 @pytest.mark.fast
 def test_blocks_of_a_style():
     rule = Rule(pattern="p", style="colpar", shard=ShardConfig(), blocks=3, file="here")
-    weight, bias = (rule.laid_out(rank, weight="[out, in]", name="p") for rank in (2, 1))
+    weight, bias = (rule.layout_of(rank, weight="[out, in]", name="p") for rank in (2, 1))
     assert (weight.placements, weight.blocks) == (("shard(0)",), 3)
     assert (bias.placements, bias.blocks) == (("shard(0)",), 3)
     rowpar = Rule(pattern="p", style="rowpar", shard=ShardConfig(), blocks=3, file="here")
-    assert rowpar.laid_out(1, weight="[out, in]", name="p").blocks is None
+    assert rowpar.layout_of(1, weight="[out, in]", name="p").blocks is None
 
 
 PROGRAM = """

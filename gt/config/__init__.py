@@ -1,7 +1,7 @@
 """Configuration: environment.py reads variables, the other files what users say about layouts.
 
-layout.py is what one signal means, document.py reads it from YAML, rules.py is what parameters are
-laid out by their path, scopes.py is what holds at a place of the program. Nothing here emits.
+layout.py is the configuration of one signal, document.py reads it from YAML, rules.py has layouts
+by parameter path, scopes.py resolves what holds at a place of the program. Nothing here emits.
 """
 
 from gt.config.environment import (
@@ -13,9 +13,9 @@ from gt.config.environment import (
     process_groups,
     rule_log,
     session_options,
-    settle_nccl,
     token,
     trusted_networks,
+    use_nccl_interface,
     whole_number,
     with_settings,
 )
@@ -36,9 +36,9 @@ __all__ = [
     "register_config",
     "rule_log",
     "session_options",
-    "settle_nccl",
     "token",
     "trusted_networks",
+    "use_nccl_interface",
     "whole_number",
     "with_settings",
 ]

@@ -115,7 +115,7 @@ def trusted_networks() -> list[str]:
     return [word.strip() for word in words if word.strip()]
 
 
-def settle_nccl(interface: str) -> None:
+def use_nccl_interface(interface: str) -> None:
     """One algorithm, so that sums have the same bits in each run; errors are ours to handle.
 
     What the user has set stays.

@@ -23,7 +23,7 @@ Placements = Sequence[str] | Mapping[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """How what is created in a scope is laid out over workers.
+    """The layout over workers of what is created in a scope.
 
     Args:
         axis: the dimension that is cut, of tensors that are created in the scope and of the weight
@@ -234,13 +234,13 @@ def words_of(placements: Placements) -> list[str]:
 
 
 def _check_together(shard: ShardConfig) -> None:
-    wishes = words_of(shard.placements or ())
-    cuts = shard.axis is not None or any(cut_dim(word) is not None for word in wishes)
+    words = words_of(shard.placements or ())
+    cuts = shard.axis is not None or any(cut_dim(word) is not None for word in words)
     if shard.replicated and cuts:
         raise ConfigError(
             "replicated contradicts the dimension to cut", "leave one out", key="replicated"
         )
-    twice = [word for word in set(wishes) if wishes.count(word) > 1 and cut_dim(word) is not None]
+    twice = [word for word in set(words) if words.count(word) > 1 and cut_dim(word) is not None]
     if twice:
         raise ConfigError(
             f"{twice[0]} stands for two dimensions of the mesh",

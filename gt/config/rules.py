@@ -1,4 +1,4 @@
-"""Rules by parameter path: how the parameters of a model are laid out whose code has no signals.
+"""Rules by parameter path: layouts for the parameters of a model whose code has no signals.
 
 What they are applied to is in gt/nn/placing.py. A pattern is a dotted path; `*` stands for one name
 or a part of one, `**` for any number of names. It means a parameter, or all of a module's.
@@ -78,7 +78,7 @@ class Rule:
             for before in ((), (ROOT,))
         )
 
-    def laid_out(self, rank: int, *, weight: str, name: str) -> ShardConfig:
+    def layout_of(self, rank: int, *, weight: str, name: str) -> ShardConfig:
         """The layout of one parameter; one without dimensions is whole under every rule.
 
         Args:
@@ -92,10 +92,10 @@ class Rule:
         shard = self.shard
         if self.style is not None:
             dim = self._styled_dim(rank, weight)
-            wish = "replicate" if dim is None else f"shard({dim})"
+            placement = "replicate" if dim is None else f"shard({dim})"
             dims = list(shard.mesh or ("workers",))
             along = TENSOR_PARALLEL if TENSOR_PARALLEL in dims else dims[-1]
-            placements = tuple(wish if one == along else "replicate" for one in dims)
+            placements = tuple(placement if one == along else "replicate" for one in dims)
         else:
             placements = ordered(
                 shard.placements or ["replicate"] * len(shard.mesh or "1"), shard.mesh

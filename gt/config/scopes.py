@@ -222,8 +222,8 @@ class Meaning:
                 None if (dim := cut_dim(word)) is None else moved.get(dim)
                 for word in self.placements
             ]
-            wishes = ["replicate" if dim is None else f"shard({dim})" for dim in dims]
-            made = replace(self, placements=tuple(wishes))
+            words = ["replicate" if dim is None else f"shard({dim})" for dim in dims]
+            made = replace(self, placements=tuple(words))
         cuts = made.axis is not None or any(word != "replicate" for word in made.placements)
         return made if cuts else replace(made, blocks=None)
 
@@ -425,7 +425,7 @@ def signal_in(around: int, name: str, backward: str | None = None) -> int:
 
 
 def signal_of_part(signal: int, kind: str) -> int:
-    """The id of a scope's part (see Meaning.part); the scope's own where it lays nothing out."""
+    """The id of a scope's part (see Meaning.part); the scope's own where it has no layout."""
     scope = state.by_signal.get(signal)
     if scope is None or scope.part is not None:
         return signal

@@ -20,7 +20,7 @@ OPS = ("sum", "max", "min", "prod")
 
 
 class ReduceOp:
-    """PyTorch's names of the folds."""
+    """PyTorch's names of the reductions."""
 
     SUM, MAX, MIN, PRODUCT = OPS
 
@@ -36,20 +36,20 @@ def all_reduce(
 def all_reduce(
     x: Tensor, op: str = "sum", group: ProcessGroup | None = None, async_op: bool = False
 ) -> Tensor | Work:
-    """Fold the members' contributions: what is partial becomes whole on each member.
+    """Reduce the members' contributions: a partial tensor becomes whole on each member.
 
     A tensor that is not partial is whole already, and is returned as it is: parameters and
     gradients that every worker holds need no call, and one too many adds nothing.
 
     Args:
         x: Any tensor.
-        op: How its contributions are folded; anything but the way that they were made is refused.
+        op: How its contributions are reduced; any other operation than x's is refused.
         group: `mesh["tp"]` or `mesh.get_process_group("tp")`; every dimension of x's mesh if not
             given.
         async_op: Return a `Work` whose `wait()` is the result.
 
     Raises:
-        InvalidValue: The contributions of x are to be folded otherwise, or lie on another mesh.
+        InvalidValue: The contributions of x reduce by another operation, or x is on another mesh.
     """
     if op not in OPS:
         raise InvalidValue(
@@ -76,7 +76,7 @@ def all_gather(x: Tensor, group: ProcessGroup | None = ..., *, async_op: Literal
 def all_gather(
     x: Tensor, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Tensor | Work:
-    """Make a tensor whole on every member of the group; what is partial is folded too."""
+    """Make a tensor whole on every member of the group; a partial tensor is reduced too."""
     return _done(_changed(x, group, lambda _: Replicate()), async_op=async_op)
 
 
@@ -104,7 +104,7 @@ def reduce_scatter(
     group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Tensor | Work:
-    """Fold the members' contributions, and leave each member its piece of `dim`.
+    """Reduce the members' contributions, and leave each member its shard of `dim`.
 
     What is not partial is only cut.
     """
@@ -184,7 +184,7 @@ def send(x: Tensor, dst: int, *, async_op: Literal[True]) -> Work: ...
 def send(x: Tensor, dst: int, async_op: bool = False) -> Tensor | Work:
     """Bring a tensor to worker `dst`, whole.
 
-    The tensor that is returned is the one that lies there, so nobody has to receive it.
+    The returned tensor is the one on that worker, so nobody has to receive it.
     """
     return _done(_core.distribute(x, None, f"replicate@[{int(dst)}]"), async_op=async_op)
 
@@ -203,7 +203,7 @@ def _done(result: Tensor, *, async_op: bool) -> Tensor | Work:
 
 
 def _cut(x: Tensor, dim: int, group: ProcessGroup | None) -> Tensor:
-    """Along the group, or along the last dimension of the mesh that x lies on."""
+    """Along the group, or along the last dimension of the mesh of x."""
     layout = x.layout
     if group is None and layout.mesh.size() == 1:
         return _core.distribute(x, dim)

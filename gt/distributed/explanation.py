@@ -14,7 +14,7 @@ class Explanation:
 
     Attributes:
         value: Number, dtype and shape, as in a trace.
-        layout: Where it lies.
+        layout: Its layout now.
         why: Which request, signal, rule or operand it follows from.
         line: The line of the program that made it, where it is known.
         signal: The scope that it was made in, and what the scope means.

@@ -1,4 +1,4 @@
-"""Layouts: how a tensor lies over a mesh, one placement for each dimension of the mesh."""
+"""Layouts: one placement of a tensor for each dimension of a mesh."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Partial:
-    """Every member holds a contribution of the whole shape; their fold is the value.
+    """Every member holds a contribution of the whole shape; their reduction is the value.
 
     Args:
         op: `sum`, `max`, `min` or `prod`.
@@ -179,7 +179,7 @@ class Layout:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the members' contributions are still to be folded."""
+        """Whether the members' contributions are still to be reduced."""
         return any(isinstance(one, Partial) for one in self.placements)
 
     def local_shape(self, member: int = 0) -> Size:

@@ -97,7 +97,7 @@ class DeviceMesh:
         return dim % self.ndim
 
     def __getitem__(self, dims: int | str | tuple[int | str, ...]) -> ProcessGroup:
-        """Some dimensions of this mesh, to lay tensors out along them or to pass as a group."""
+        """Some dimensions of this mesh, for layouts along them or to pass as a group."""
         listed = dims if isinstance(dims, tuple) else (dims,)
         return ProcessGroup(self, tuple(self.axis(dim) for dim in listed))
 
@@ -204,7 +204,7 @@ def init_device_mesh(
     *,
     mesh_dim_names: Sequence[str] | None = None,
 ) -> DeviceMesh:
-    """PyTorch's way to write `DeviceMesh(mesh_shape, names=mesh_dim_names)`."""
+    """PyTorch's form of `DeviceMesh(mesh_shape, names=mesh_dim_names)`."""
     return DeviceMesh(mesh_shape, names=mesh_dim_names)
 
 

@@ -56,7 +56,7 @@ def shard(self: Tensor, dim: int, group: ProcessGroup | None = None) -> Tensor:
 
 
 def all_reduce(self: Tensor, op: str = "sum", group: ProcessGroup | None = None) -> Tensor:
-    """The same tensor with its members' contributions folded: `gt.distributed.all_reduce`."""
+    """The same tensor with its members' contributions reduced: `gt.distributed.all_reduce`."""
     return collective.all_reduce(self, op, group)
 
 
@@ -80,19 +80,19 @@ def to_local(self: Tensor, member: int = 0) -> Tensor:
 
 
 def _layout(self: Tensor) -> Layout:
-    """Where the tensor lies now; asks the dispatcher."""
+    """The tensor's layout now; asks the dispatcher."""
     return Layout.parse(_core.layout(self), self.shape)
 
 
 class _Spread(type):
-    """`isinstance(x, DTensor)` holds for a tensor that lies over several workers."""
+    """`isinstance(x, DTensor)` holds for a tensor on several workers."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Tensor) and instance.layout.mesh.size() > 1
 
 
 class DTensor(Tensor, metaclass=_Spread):
-    """The name of a tensor that lies over several workers; there is no class of its own for it.
+    """The name of a tensor on several workers; there is no class of its own for it.
 
     Every tensor has `layout`, `all_reduce()`, `all_gather()`, `shard(dim)`, `redistribute(layout)`
     and `to_local(member)`. `DTensor(x, layout)` is `gt.distribute(x, layout)`.

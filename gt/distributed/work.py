@@ -4,7 +4,7 @@ from gt._core import Tensor
 
 
 class Work:
-    """A collective that is under way.
+    """A collective in flight.
 
     Everything in GT is: instructions run when their operands are there, and only a read waits. So
     `wait()` is an order of the program, as it is on a CUDA stream, and costs nothing.

@@ -142,7 +142,7 @@ def _random(tensor: Tensor, kind: str, first: float, second: float) -> Tensor:
 
 
 def _drawn(like: Tensor, kind: str, dtype: gt.dtype, first: float, second: float) -> Tensor:
-    """The next draw of the shape of `like`, lying as that does."""
+    """The next draw of the shape of `like`, in its layout."""
     seed, draw = _core.next_draw()
     return _core.call(
         "random_like",

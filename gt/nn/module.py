@@ -36,7 +36,9 @@ class Module:
     _transient: set[str]  # buffers that state_dict leaves out
     _pre_hooks: Hooks
     _hooks: Hooks
-    _laid_out: tuple[Rule, ...] = ()  # the rules by which parameters here and below are laid out
+    _layout_rules: tuple[
+        Rule, ...
+    ] = ()  # the rules that gave parameters here and below their layouts
 
     def __init__(self) -> None:
         for name, value in (
@@ -60,10 +62,10 @@ class Module:
     forward: Callable[..., Any] = _no_forward
 
     def _call(self, *args: object, **kwargs: object) -> object:
-        if rules_in_force and rules_in_force[0] is not self._laid_out:
+        if rules_in_force and rules_in_force[0] is not self._layout_rules:
             from gt.nn import placing
 
-            placing.lay_out(self, rules_in_force[0], mark=rules_in_force[0])
+            placing.redistribute(self, rules_in_force[0], mark=rules_in_force[0])
         if not self._pre_hooks and not self._hooks:
             return self.forward(*args, **kwargs)
         return call_hooked(self, args, kwargs)

@@ -40,13 +40,13 @@ class _Line:
             raise ShapeError(f"a layer is cut along one dimension of a mesh, not {group!r}")
         self.group = group
 
-    def lay(self, x: Tensor, word: str) -> Tensor:
-        """x as `word` says along this dimension; `fold` and `keep` are relative to how it lies."""
+    def redistribute(self, x: Tensor, word: str) -> Tensor:
+        """x placed by `word` along this dimension; `fold` and `keep` follow from its layout."""
         words = ["keep"] * self.group.mesh.ndim
         words[self.group.axes[0]] = word
         return _core.distribute(x, None, f"{','.join(words)}@{self.group.mesh}")
 
-    def lay_parameter(self, parameter: Parameter, placement: Placement) -> None:
+    def shard_parameter(self, parameter: Parameter, placement: Placement) -> None:
         """Cut for good: the parameter stays the same object."""
         placements: list[Placement] = [Replicate()] * self.group.mesh.ndim
         placements[self.group.axes[0]] = placement
@@ -80,14 +80,14 @@ class ColumnLinear(Linear):
     ) -> None:
         super().__init__(in_features, out_features, bias, dtype=dtype)
         self.line, self.gather_output, self.blocks = _Line(mesh), gather_output, blocks
-        self.line.lay_parameter(self.weight, Shard(0, blocks))
+        self.line.shard_parameter(self.weight, Shard(0, blocks))
         if self.bias is not None:
-            self.line.lay_parameter(self.bias, Shard(0, blocks))
+            self.line.shard_parameter(self.bias, Shard(0, blocks))
 
     def forward(self, input: Tensor) -> Tensor:
-        out = super().forward(self.line.lay(input, "replicate"))  # [..., f] / workers
+        out = super().forward(self.line.redistribute(input, "replicate"))  # [..., f] / workers
         last = str(Shard(out.ndim - 1, self.blocks))
-        return self.line.lay(out, "replicate" if self.gather_output else last)
+        return self.line.redistribute(out, "replicate" if self.gather_output else last)
 
 
 class RowLinear(Linear):
@@ -112,13 +112,13 @@ class RowLinear(Linear):
     ) -> None:
         super().__init__(in_features, out_features, bias, dtype=dtype)
         self.line = _Line(mesh)
-        self.line.lay_parameter(self.weight, Shard(1))
+        self.line.shard_parameter(self.weight, Shard(1))
         if self.bias is not None:
-            self.line.lay_parameter(self.bias, Replicate())
+            self.line.shard_parameter(self.bias, Replicate())
 
     def forward(self, input: Tensor) -> Tensor:
-        cut = self.line.lay(input, f"shard({input.ndim - 1})")  # [..., f / workers]
-        return self.line.lay(super().forward(cut), "fold")
+        cut = self.line.redistribute(input, f"shard({input.ndim - 1})")  # [..., f / workers]
+        return self.line.redistribute(super().forward(cut), "fold")
 
 
 class VocabParallelEmbedding(Embedding):
@@ -143,12 +143,14 @@ class VocabParallelEmbedding(Embedding):
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, dtype=dtype)
         self.line = _Line(mesh)
-        self.line.lay_parameter(self.weight, Shard(0))
+        self.line.shard_parameter(self.weight, Shard(0))
         self.padding_idx = row_index(padding_idx, num_embeddings)
         self.clear_padding()  # only now: a write makes the table, and it is to be made cut
 
     def forward(self, input: Tensor) -> Tensor:
-        return self.line.lay(super().forward(self.line.lay(input, "replicate")), "fold")
+        return self.line.redistribute(
+            super().forward(self.line.redistribute(input, "replicate")), "fold"
+        )
 
 
 class DColumnLinear(ColumnLinear):

@@ -1,4 +1,4 @@
-"""Lays out a model's parameters by rules of their paths, so that its code needs no signals.
+"""Gives a model's parameters layouts by rules of their paths, so that its code needs no signals.
 
 The rules are in gt/config/rules.py; here they meet modules.
 """
@@ -22,16 +22,16 @@ from gt.nn.linear import Linear
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
-Laid = TypeVar("Laid", bound=Module)
+Parallelized = TypeVar("Parallelized", bound=Module)
 REPLICATE = "replicate"
 Layout = str | Sequence[str] | ShardConfig
 
 
-def parallelize(module: Laid, rules: Mapping[str, Layout] | None = None) -> Laid:
-    """Lay out the parameters now; see gt.parallelize."""
+def parallelize(module: Parallelized, rules: Mapping[str, Layout] | None = None) -> Parallelized:
+    """Redistribute the parameters now; see gt.parallelize."""
     given = tuple(_rule(pattern, layout) for pattern, layout in (rules or {}).items())
     in_force = scopes.rules()
-    used = lay_out(module, (*in_force, *given), mark=in_force)
+    used = redistribute(module, (*in_force, *given), mark=in_force)
     for rule in (*in_force, *given):
         if not any(rule.matches(path) for path in used):
             said = rule.mistake(f"no parameter matches {rule.pattern!r}", "look at its path")
@@ -39,8 +39,8 @@ def parallelize(module: Laid, rules: Mapping[str, Layout] | None = None) -> Laid
     return module
 
 
-def lay_out(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) -> list[str]:
-    """Lay out every parameter that a rule means.
+def redistribute(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) -> list[str]:
+    """Redistribute every parameter that a rule matches.
 
     Args:
         module: whose names the paths are.
@@ -56,7 +56,7 @@ def lay_out(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) 
     found = list(_stored(module))
     _log([path for path, _, _ in found], rules)
     layouts = [
-        (parameter, rule.laid_out(parameter.ndim, weight=kind, name=path))
+        (parameter, rule.layout_of(parameter.ndim, weight=kind, name=path))
         for path, parameter, kind in found
         if (rule := rule_for(path, rules)) is not None
     ]
@@ -67,7 +67,7 @@ def lay_out(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) 
                 text = _text(layout, there)
                 parameter.data = _core.distribute(parameter.detach(), layout=text)
     for below in module.modules():
-        object.__setattr__(below, "_laid_out", mark)
+        object.__setattr__(below, "_layout_rules", mark)
     return [path for path, _, _ in found]
 
 

@@ -94,7 +94,7 @@ def _load_one(
         )
     if not assign:
         with gt.no_grad():
-            value.copy_(laid_like(given, value))
+            value.copy_(with_layout_of(given, value))
     elif isinstance(value, Parameter):
         setattr(owner, local_name, Parameter(given, value.requires_grad))
     else:
@@ -102,15 +102,15 @@ def _load_one(
     return None
 
 
-def laid_like(given: Tensor, like: Tensor) -> Tensor:
-    """`given` where and as `like` lies: a loaded model is cut, and on the stages, as it was before.
+def with_layout_of(given: Tensor, like: Tensor) -> Tensor:
+    """`given` in the layout of `like`: a loaded model is cut, and on the stages, as it was before.
 
     Args:
         given: a tensor of the same shape.
         like: what it is going to replace, or to belong to.
 
     Returns:
-        `given` itself where there is one worker, or `like` waits to be folded.
+        `given` itself where there is one worker, or `like` is partial.
     """
     if not _core.has_begun() or len(_core.workers()) < 2 or given.shape != like.shape:
         return given

@@ -13,7 +13,7 @@ import gt
 from gt._core import Tensor
 from gt.nn.listing import clear_gradient
 from gt.nn.names import typename
-from gt.nn.state import laid_like
+from gt.nn.state import with_layout_of
 
 Group: TypeAlias = dict[str, Any]  # "params" and the options of these parameters
 Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
@@ -221,6 +221,6 @@ def _loaded(name: str, value: object, param: Tensor) -> object:
         assert isinstance(steps, int | float), steps
         return int(steps)
     if isinstance(value, Tensor):
-        value = laid_like(value.detach().clone(), param)
+        value = with_layout_of(value.detach().clone(), param)
         return value.to(param.dtype) if param.is_floating_point() else value
     return copy.deepcopy(value)

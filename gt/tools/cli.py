@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("file", help="the YAML file, or - for standard input")
     check.add_argument("--workers", type=_count, metavar="N", help="how many workers there will be")
     told = asked.add_parser(
-        "explain", help="run a script under it; where each signal's tensors lay, what moved"
+        "explain", help="run a script under it; the layouts of each signal's tensors, what moved"
     )
     told.add_argument("file", help="the YAML file")
     told.add_argument("script", help="a Python program")

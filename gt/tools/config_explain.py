@@ -85,9 +85,9 @@ def by_signal(entries: Sequence[log.Entry]) -> dict[str, Row]:
 
 
 def table(rows: dict[str, Row]) -> list[str]:
-    """Lines in columns: signal, instructions, bytes moved, how many results lay how."""
+    """Lines in columns: signal, instructions, bytes moved, how many results have which layout."""
     width = max([len("signal"), *map(len, rows)])
-    lines = [f"{'signal':{width}} {'instructions':>12} {'bytes moved':>14}  where results lay"]
+    lines = [f"{'signal':{width}} {'instructions':>12} {'bytes moved':>14}  layouts of results"]
     for name, row in rows.items():
         shown = [f"{layout} {count}" for layout, count in row.layouts.most_common(LAYOUTS_SHOWN)]
         more = len(row.layouts) - LAYOUTS_SHOWN

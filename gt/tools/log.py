@@ -29,9 +29,9 @@ class Entry:
     seconds: float | None
     """Time of day."""
     workers: tuple[int, ...]
-    """Where its first result lies; none for what has no results."""
+    """The layout of its first result; none for what has no results."""
     layouts: tuple[str, ...]
-    """How each result lies: `shard(0)@[0,1]`."""
+    """The layout of each result: `shard(0)@[0,1]`."""
     moved_bytes: int
     """Bytes that went from worker to worker for it."""
 

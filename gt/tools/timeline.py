@@ -85,7 +85,7 @@ def draw(file: str, output: str) -> int:
             f"gt visualize: only the first {MARKS_MAX} of {len(entries)} instructions",
             file=sys.stderr,
         )
-    picture = laid_out(entries[:MARKS_MAX])
+    picture = arranged(entries[:MARKS_MAX])
     if kind == ".svg":
         Path(output).write_text(svg(picture), encoding="utf-8")
     else:
@@ -94,7 +94,7 @@ def draw(file: str, output: str) -> int:
     return 0
 
 
-def laid_out(entries: Sequence[log.Entry]) -> Picture:
+def arranged(entries: Sequence[log.Entry]) -> Picture:
     """Rows: scopes, each worker, the client's reads; below them the legend."""
     families = {name: family for name, family, *_ in _core.op_table()}
     workers = sorted({worker for item in entries for worker in item.workers})

@@ -184,7 +184,7 @@ def _engine(library: str, address: str, device: torch.device) -> Engine:
     interface = interface_of(address)
     if interface is None:
         raise ValueError(f"process groups by nccl: no interface has the IPv4 address {address}")
-    config.settle_nccl(interface)
+    config.use_nccl_interface(interface)
     return Nccl(device)
 
 

@@ -199,6 +199,10 @@ INPLACE: list[tuple[str, Callable[..., object]]] = [
     ("masked_fill", lambda m, x, y: x.masked_fill_(y > 0, 2.0)),
     ("pow", lambda m, x, y: x.pow_(2)),
     ("lerp", lambda m, x, y: x.lerp_(y, 0.3)),
+    ("logit", lambda m, x, y: x.mul_(0.1).add_(0.5).logit_()),
+    ("logit eps", lambda m, x, y: x.logit_(0.1)),
+    ("cumprod", lambda m, x, y: x.cumprod_(1)),
+    ("sinh", lambda m, x, y: x.sinh_().mul_(y)),
 ]
 
 
@@ -213,6 +217,30 @@ def test_inplace(name: str, function: Callable[..., object]) -> None:
         return target
 
     check(written, [X, Y])
+
+
+WITHOUT_INPUT: list[tuple[str, Callable[..., object]]] = [
+    ("addmm", lambda x, a, b: x.addmm(a[0], b[0], beta=0)),
+    ("addmv", lambda x, a, b: x[0].addmv(a[0], b[0, :, 0], beta=0)),
+    ("addr", lambda x, a, b: x.addr(a[0, :, 0], b[0, 0], beta=0)),
+    ("baddbmm", lambda x, a, b: x.baddbmm(a, b, beta=0)),
+]
+
+
+@pytest.mark.parametrize(("name", "function"), WITHOUT_INPUT, ids=[row[0] for row in WITHOUT_INPUT])
+def test_what_beta_0_leaves_out_has_a_gradient_of_zeros(
+    name: str, function: Callable[..., object]
+) -> None:
+    """As PyTorch's, and not None; NaN in it reaches nothing."""
+    inputs = [torch.full((3, 3), NAN, dtype=torch.float64), normal(2, 3, 4), normal(2, 4, 3)]
+    grads = []
+    for kind in (upload, lambda x: x.clone().requires_grad_()):
+        x, a, b = map(kind, inputs)
+        total = function(x, a, b).sum()
+        total.backward()
+        assert not total.isnan().item()
+        grads.append(x.grad.tolist())
+    assert grads[0] == grads[1] == [[0.0] * 3] * 3
 
 
 BAD: list[tuple[type[Exception], Callable[..., object]]] = [

@@ -211,6 +211,11 @@ AT_KINKS: list[tuple[str, Callable[..., object], list[torch.Tensor]]] = [
         (name, lambda x, y, n=name: getattr(x, n)(y), [KINKS, KINKS.flip(0)])
         for name in ["maximum", "minimum", "div", "atan2"]
     ],
+    (
+        "atan2 of zeros",
+        lambda x, y: x.atan2(y),
+        [values(0.0, -0.0, 0.0, 1e-200, 1.0), values(0.0, 0.0, -0.0, 1e-200, 0.0)],
+    ),
     ("clamp", lambda x: x.clamp(-1.0, 1.0), [KINKS]),
     ("clamp min", lambda x: x.clamp(min=-1.0), [KINKS]),
     ("masked_fill", lambda x: (1 / x).masked_fill(x == 0, 0.0), [values(0.0, 1.0)]),

@@ -75,7 +75,7 @@ def inner(self: Tensor, other: Tensor) -> Tensor:
 
 
 def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
-    """beta * self + alpha * product; with beta 0, NaN in `self` does not matter.
+    """beta * self + alpha * product; with beta 0, NaN in `self` does not matter, its gradient is 0.
 
     Of integers, factors count without their fraction; of bools, whether they are zero.
     """
@@ -88,7 +88,12 @@ def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tens
     if not dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
     weighted = scaled(product, alpha)
-    return weighted if beta == 0 else scaled(self, beta) + weighted
+    if beta != 0:
+        return scaled(self, beta) + weighted
+    if not self.requires_grad:
+        return weighted
+    everywhere = call("full", size=(), value=True, dtype=_core.bool)
+    return call("where", everywhere, weighted, self)
 
 
 def addmm(

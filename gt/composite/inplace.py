@@ -48,7 +48,7 @@ def inplace(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
 
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
         _core.check_writable(self, *args)
-        return write(self, function(self, *args, **kwargs))
+        return write(self, function(_core.value_before(self), *args, **kwargs))
 
     functools.update_wrapper(method, function)  # its signature
     method.__name__ = method.__qualname__ = f"{name}_"

@@ -77,8 +77,8 @@ gradient(
 )
 gradient(
     "atan2",
-    self=lambda g, s: g * s.other * (s.self * s.self + s.other * s.other).reciprocal(),
-    other=lambda g, s: g * -s.self * (s.self * s.self + s.other * s.other).reciprocal(),
+    self=lambda g, s: g * s.other * inverse_or_zero(s.self * s.self + s.other * s.other),
+    other=lambda g, s: g * -s.self * inverse_or_zero(s.self * s.self + s.other * s.other),
 )
 gradient(
     "where",
@@ -111,6 +111,11 @@ for logical in ("logical_and", "logical_or", "logical_xor"):
     gradient(logical, self=None, other=None)
 for bitwise in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     gradient(bitwise, self=None, other=None)
+
+
+def inverse_or_zero(x: Tensor) -> Tensor:
+    """1 / x, and 0 where x is 0."""
+    return x.reciprocal().masked_fill(x == 0, 0.0)
 
 
 def floor_quotient(x: Tensor | float, y: Tensor) -> Tensor:

@@ -43,10 +43,8 @@ pub(crate) fn write_result(
         check_result(py, &var.meta(py), result)?;
     }
     let mut consumes = 0;
-    if tape::grad_enabled() && (others || var.requires_grad(py)) {
-        // Under a name of its own: this write is no change of what the tape saves of the old value.
-        let resolved = var.resolve(py)?;
-        before = Var::new(resolved.value, resolved.edge);
+    if let Some(value) = before_write(py, var, others)? {
+        before = value;
         if let Some(first) = args.first_mut() {
             *first = Arg::Var(&before);
         }
@@ -56,6 +54,20 @@ pub(crate) fn write_result(
     }
     let result = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
     assign(py, var, result, true)
+}
+
+/// The old value under a name of its own, where the operator that computes the new one is recorded (`others`: because of
+/// another operand): the write that follows is no change of what the tape saves of it.
+pub(crate) fn before_write(
+    py: Python<'_>,
+    var: &Arc<Var>,
+    others: bool,
+) -> PyResult<Option<Arc<Var>>> {
+    if !tape::grad_enabled() || !(others || var.requires_grad(py)) {
+        return Ok(None);
+    }
+    let resolved = var.resolve(py)?;
+    Ok(Some(Var::new(resolved.value, resolved.edge)))
 }
 
 /// Whether a result of `new` may be written where something of `old` is.

@@ -35,6 +35,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(assign_, module)?)?;
     module.add_function(wrap_pyfunction!(fill_, module)?)?;
     module.add_function(wrap_pyfunction!(check_writable, module)?)?;
+    module.add_function(wrap_pyfunction!(value_before, module)?)?;
     module.add_function(wrap_pyfunction!(mark_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(apply_in_place, module)?)?;
     module.add_function(wrap_pyfunction!(from_numpy_copy, module)?)?;
@@ -179,6 +180,16 @@ fn check_writable(target: &Bound<'_, Tensor>, operands: &Bound<'_, PyTuple>) -> 
     var.check_writable(py, tensors.iter().any(|tensor| tensor.get().var.requires_grad(py)))?;
     let others: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Var(&tensor.get().var)).collect();
     var.check_overlap(py, &others)
+}
+
+/// The value of `target` under a name of its own where the tape may save it: a write that follows is no change of that.
+#[pyfunction]
+fn value_before<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
+    let (py, var) = (target.py(), &target.get().var);
+    match super::in_place::before_write(py, var, false)? {
+        Some(before) => Tensor::wrap(py, before),
+        None => Ok(target.clone()),
+    }
 }
 
 /// Every element of `target` becomes `value`, a number or a 0-d tensor.

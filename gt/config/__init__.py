@@ -13,9 +13,11 @@ from gt.config.environment import (
     process_groups,
     rule_log,
     session_options,
+    threads,
     token,
     trusted_networks,
     use_nccl_interface,
+    use_threads,
     whole_number,
     with_settings,
 )
@@ -36,9 +38,11 @@ __all__ = [
     "register_config",
     "rule_log",
     "session_options",
+    "threads",
     "token",
     "trusted_networks",
     "use_nccl_interface",
+    "use_threads",
     "whole_number",
     "with_settings",
 ]

@@ -70,6 +70,27 @@ def whole_number(name: str) -> int | None:
     return int(word)
 
 
+def threads() -> int | None:
+    """Threads of a large instruction: GT_THREADS, else the first number of OMP_NUM_THREADS."""
+    own = whole_number("GT_THREADS")
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return own or (int(first) if first.isdigit() and int(first) > 0 else None)
+
+
+def use_threads(count: int | None) -> None:
+    """How OpenMP's threads are made and wait, in a worker, before a library of it is loaded.
+
+    They sleep between two instructions: by default they would spin for milliseconds, on the core
+    that the client needs. How they wait is the user's where the user has said so.
+
+    Args:
+        count: how many there are; None leaves it to the library, which takes all cores.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if count is not None:
+        os.environ["OMP_NUM_THREADS"] = str(count)
+
+
 def session_options() -> SessionOptions:
     """The settings of this moment: variables may be set before or after `import gt`."""
     workers = whole_number("GT_WORKERS")
@@ -82,7 +103,7 @@ def session_options() -> SessionOptions:
         backend=backend(),
         executable=sys.executable,
         python_path=f"{here}:{inherited}" if inherited else here,
-        threads=whole_number("GT_THREADS"),
+        threads=threads(),
         cores=cores,
         instruction_log=os.environ.get("GT_INSTRUCTION_LOG") or None,
         prices=os.environ.get("GT_PRICES") or None,

@@ -19,7 +19,12 @@ def _arguments() -> argparse.Namespace:
         choices=startup.BACKENDS,
         help="what executes (default: GT_BACKEND, else torch where it is installed, else numpy)",
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="threads of one operation")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="threads of a large operation (default: GT_THREADS, OMP_NUM_THREADS, else one a core)",
+    )
     parser.add_argument("--id", type=int, metavar="N", help="the index that this worker would like")
     parser.add_argument(
         "--tcp", action="store_true", help="stay on TCP even on the dispatcher's host"
@@ -51,7 +56,7 @@ def main() -> int:
     return startup.run(
         startup.Start(
             backend=arguments.backend or config.backend(),
-            threads=arguments.threads,
+            threads=arguments.threads or config.threads(),
             index=arguments.id,
             token=config.token() or "",
             control_fd=arguments.control_fd,

@@ -55,6 +55,9 @@ class Backend(Generic[Value]):
     # (value) -> bytes of the memory in which it lies, all of it.
     memory_bytes: Callable[[Value], int]
     synchronize: Callable[[], None]
-    set_threads: Callable[[int], None]
+    # Threads of one large instruction, and what sets the number for the instructions that follow:
+    # one for small ones. None where a backend has one thread, or its kernels run elsewhere.
+    threads: int = 1
+    set_threads: Callable[[int], object] | None = None
     # Collectives that do not go by bytes of the host, by the word of their `way`: device, group.
     ways: dict[str, Way[Value]] = dataclasses.field(default_factory=dict)

@@ -13,6 +13,7 @@ from gt.worker import (
     torch_indexing,
     torch_losses,
     torch_reductions,
+    torch_threads,
     torch_updates,
 )
 from gt.worker.backend import Backend, InPlace, Kernel
@@ -57,6 +58,7 @@ TORCH: dict[str, Kernel] = table(torch.device("cpu"))
 def backend(device: torch.device) -> Backend[Tensor]:
     """Torch on the given device."""
     on_host = device.type == "cpu"
+    threads, set_threads = torch_threads.switch() if on_host else (1, None)
 
     def allocate(size: tuple[int, ...], dtype: object) -> Tensor:
         return torch.empty(size, dtype=dtype, device=device)  # type: ignore[call-overload]
@@ -78,7 +80,8 @@ def backend(device: torch.device) -> Backend[Tensor]:
         meta=_meta,
         memory_bytes=_memory_bytes,
         synchronize=_no_wait if on_host else torch.cuda.synchronize,
-        set_threads=torch.set_num_threads,
+        threads=threads,
+        set_threads=set_threads,
         ways={} if on_host else {"device": Devices(Cuda(device)).way()},
     )
 

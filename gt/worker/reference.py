@@ -54,7 +54,6 @@ def backend() -> Backend[Array]:
         meta=_meta,
         memory_bytes=_memory_bytes,
         synchronize=_no_wait,
-        set_threads=_one_thread,
     )
 
 
@@ -93,11 +92,6 @@ def _meta(value: Array) -> tuple[int, tuple[int, ...]]:
 
 def _no_wait() -> None:
     """numpy has computed when it returns."""
-
-
-def _one_thread(threads: int) -> None:
-    """numpy's own loops use one; its matrix products take the number from the environment."""
-    del threads
 
 
 __all__ = ["DTYPES", "NUMPY", "backend", "from_bytes", "quiet"]

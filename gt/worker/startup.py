@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from gt import config
 from gt._core import run_on_descriptors, run_on_socket
 from gt.worker import warned
 
@@ -85,9 +86,8 @@ def run(start: Start) -> int:
     _leave_terminal()
     _keep_memory()
     warned.install()
+    config.use_threads(start.threads)
     backend = choose(start.backend, start.index)
-    if start.threads is not None:
-        backend.set_threads(start.threads)
     with backend.guard(), contextlib.ExitStack() as ends:
         if start.process_groups != "off":
             backend = _with_groups(backend, start, ends)

@@ -105,6 +105,12 @@ pub trait Engine {
         reuse: u16,
     ) -> Result<Values<Self::Value>, Fault>;
 
+    /// Says whether the next instruction is worth several threads. It follows from instructions alone, as the number of
+    /// threads may change the bits of a result.
+    fn set_large(&mut self, is_large: bool) {
+        let _ = is_large;
+    }
+
     /// Positions whose buffer this engine can use again for a result of `op`.
     fn in_place(&self, op: Op) -> u16;
 

@@ -18,6 +18,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod ways;
+mod work;
 
 pub use collective::Broken;
 pub use engine::{Buffers, Engine, Fold, FoldBytes, Input, Loan, Places, Values};

@@ -7,7 +7,7 @@ pub(crate) use under_way::{Left, UnderWay, pending};
 
 use crate::lane::Driver;
 use crate::table::{Held, NoValue, Table};
-use crate::{Cause, Engine, Fault, Input, Values, reuse};
+use crate::{Cause, Engine, Fault, Input, Values, reuse, work};
 use gt_protocol::message::{self, FailureClass, Message, REPLY_BYTES_MAX, Stats, Ways};
 use gt_protocol::rules::{Arg, describe};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
@@ -245,6 +245,7 @@ impl<E: Engine> Machine<E> {
             0 => 0,
             in_place => reuse::reusable(&self.table, instruction, in_place, next, &metas),
         };
+        self.engine.set_large(work::is_large(&self.table, instruction, &metas));
         let mut values = self.engine.execute(instruction, &inputs, reuse)?;
         drop(inputs);
         if reuse == 0 {

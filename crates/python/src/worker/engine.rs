@@ -37,6 +37,7 @@ pub struct PythonEngine {
     /// A class, or a tuple of them.
     out_of_memory: Py<PyAny>,
     functions: Functions,
+    threads: Threads,
     ways: Ways,
 }
 
@@ -62,6 +63,15 @@ struct Functions {
     synchronize: Py<PyAny>,
 }
 
+/// How many threads kernels use: one, or for a large instruction as many as the backend has.
+#[derive(Debug)]
+struct Threads {
+    /// (number) -> nothing; `None` where the backend has one thread, or chooses by itself.
+    set: Option<Py<PyAny>>,
+    most: u32,
+    is_large: bool,
+}
+
 impl PythonEngine {
     /// Fetches everything from a `gt.worker.backend.Backend`.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -72,6 +82,11 @@ impl PythonEngine {
             caller: Caller::new(),
             dtypes: backend.getattr("dtypes")?.extract()?,
             out_of_memory: function("out_of_memory")?,
+            threads: Threads {
+                set: backend.getattr("set_threads")?.extract()?,
+                most: backend.getattr("threads")?.extract()?,
+                is_large: false,
+            },
             functions: Functions {
                 allocate: function("allocate")?,
                 contiguous: function("contiguous")?,
@@ -134,6 +149,16 @@ impl PythonEngine {
         Ok((address.extract(py)?, length.extract(py)?))
     }
 
+    fn set_threads(&self) {
+        let Some(set) = &self.threads.set else { return };
+        let py = attached();
+        let count = if self.threads.is_large { self.threads.most } else { 1 };
+        if let Err(error) = set.call1(py, (count,)) {
+            // The number is one that the backend gave: only speed depends on it.
+            error.write_unraisable(py, None);
+        }
+    }
+
     #[cold]
     fn fault(&self, py: Python<'_>, error: &PyErr) -> Fault {
         let out_of_memory = error.matches(py, &self.out_of_memory).unwrap_or(false);
@@ -159,6 +184,14 @@ impl Engine for PythonEngine {
         EXECUTING.store(instruction.op.info().code, Ordering::Relaxed);
         let result = run(py, self.caller, kernel, &self.dtypes, instruction, operands, reuse);
         result.map_err(|error| self.fault(py, &error))
+    }
+
+    #[inline]
+    fn set_large(&mut self, is_large: bool) {
+        if is_large != self.threads.is_large {
+            self.threads.is_large = is_large;
+            self.set_threads();
+        }
     }
 
     fn in_place(&self, op: Op) -> u16 {

@@ -1,0 +1,73 @@
+//! How much an instruction computes: whether it is worth waking several threads for.
+
+use crate::table::Table;
+use gt_protocol::{Family, Instruction, Meta};
+
+/// Elements of an operator of one pass from which several threads are faster than one. Threads that sleep between two
+/// instructions (they must not spin: the core is the client's) take 20 to 50 us to begin and to end; so many elements
+/// take 50 us (an addition) to 400 us (an exponential).
+const ELEMENTS_MIN: i64 = 1 << 19;
+/// Multiplications of a product that take as long as one element of an operator of one pass.
+const PRODUCTS_PER_ELEMENT: i64 = 16;
+/// Passes of the operators that read and write each element several times.
+const PASSES: i64 = 4;
+
+/// Whether several threads are faster than one. It follows from the instruction and its operands' shapes alone, never from
+/// load: with the number of threads the bits of a result may change.
+#[inline]
+pub fn is_large<V>(table: &Table<V>, instruction: &Instruction<'_>, results: &[Meta]) -> bool {
+    let operands = || instruction.values().filter_map(|id| table.held(id).ok());
+    let widest = |metas: &mut dyn Iterator<Item = i64>| metas.max().unwrap_or(0);
+    let operand_elements = widest(&mut operands().map(|held| held.meta.elements()));
+    let result_elements = widest(&mut results.iter().map(Meta::elements));
+    let elements = operand_elements.max(result_elements);
+    let work = match instruction.op.info().family {
+        Family::Contract => {
+            let inner = operands().next().and_then(|held| held.meta.dims.last().copied());
+            result_elements.saturating_mul(inner.unwrap_or(1)) / PRODUCTS_PER_ELEMENT
+        }
+        Family::Random | Family::Normalize | Family::Loss | Family::Update => {
+            elements.saturating_mul(PASSES)
+        }
+        Family::Create
+        | Family::Elementwise
+        | Family::Reduce
+        | Family::View
+        | Family::Index
+        | Family::Control
+        | Family::Collective => elements,
+    };
+    work >= ELEMENTS_MIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_large;
+    use crate::reuse;
+    use crate::table::Table;
+    use gt_protocol::{Dims, Dtype, Id, Instruction, Meta, Op, Operand};
+
+    fn check(op: Op, operands: &[&[i64]], expected: bool) {
+        let mut table = Table::default();
+        let mut instruction = Instruction::new(op);
+        for (slot, sizes) in (0..).zip(operands) {
+            table.put(Id::slot(slot), (), Meta::new(Dtype::F32, Dims::new(sizes).unwrap()));
+            instruction.operands.push(Operand::Value(Id::slot(slot)));
+        }
+        let results = reuse::results(&table, &instruction);
+        assert_eq!(is_large(&table, &instruction, &results), expected, "{op:?} {operands:?}");
+    }
+
+    #[test]
+    fn large_is_what_takes_a_thread_far_longer_than_waking_another() {
+        check(Op::Add, &[&[4], &[4]], false);
+        check(Op::Add, &[&[512, 1023], &[512, 1023]], false);
+        check(Op::Add, &[&[512, 1024], &[512, 1024]], true);
+        check(Op::Add, &[&[512, 1], &[1, 1024]], true);
+        check(Op::Matmul, &[&[8, 64], &[64, 64]], false);
+        check(Op::Matmul, &[&[8, 784], &[784, 512]], false);
+        check(Op::Matmul, &[&[64, 784], &[784, 512]], true);
+        check(Op::Matmul, &[&[0, 784], &[784, 512]], false);
+        check(Op::LogSoftmax, &[&[64, 10]], false);
+    }
+}

@@ -1,7 +1,11 @@
 """Several Python threads emit and read at once: right values, no hang, a grad mode each."""
 
+import gc
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -125,3 +129,56 @@ def test_an_error_is_raised_on_the_thread_that_reads() -> None:
                 gt.ones(3).index_select(0, gt.tensor([7])).tolist()
 
     together(work)
+
+
+@contextmanager
+def collecting_often() -> Iterator[None]:
+    """Python's collector runs at each object that it could track."""
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+
+
+@pytest.mark.parametrize("tape", [False, True])
+@pytest.mark.parametrize("scope", [False, True])
+def test_a_destructor_may_emit_in_the_middle_of_an_emission(*, tape: bool, scope: bool) -> None:
+    """To find the user's line may make a frame object, and with it run the collector."""
+    x = gt.ones(2, requires_grad=tape)
+    sums: list[gt.Tensor] = []
+
+    class Last:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            sums.append(x + 1)
+            gt.tensor([1.0, 2.0])
+
+    def within() -> gt.Tensor:
+        """In a frame of its own, at each call."""
+        y = x + x
+        y += 1
+        return y.sum()
+
+    gc.collect()
+    before = gt.debug.stats()["values"]
+    with gt.signal.context("often") if scope else gt.enable_grad(), collecting_often():
+        totals = [(Last(), within())[1] for _ in range(200)]
+    gc.collect()
+    assert len(sums) >= 200
+    assert all(total.item() == 6 for total in totals)
+    assert all(each.tolist() == [2, 2] for each in sums)
+    del totals[:], sums[:]
+    gt.synchronize()
+    assert gt.debug.stats()["values"] == before
+
+
+def test_a_free_threaded_interpreter_is_refused() -> None:
+    """By its name: the GIL is the client's lock."""
+    program = "import sys; sys.abiflags = 't'; import gt"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "ImportError: gt needs Python's global interpreter lock" in done.stderr

@@ -25,7 +25,7 @@ AUTO_SHARD = "auto_shard"  # the signal of uploads under GT_AUTO_SHARD=1
 # The rules by path, or nothing: a module's call looks whether there are any, so it is one load.
 # Modules compare by identity.
 rules_in_force: list[tuple[Rule, ...]] = []
-# The id of the innermost scope, 0 outside of all; gt._core asks for it once there is any scope.
+# The id of the innermost scope, 0 outside of all; gt._core reads it once there is any scope.
 current: ContextVar[int] = ContextVar("gt.signal", default=0)
 
 
@@ -128,7 +128,7 @@ def _automatic() -> int:
 
 
 def _new_signal(name: str, backward: int | None, text: str) -> int:
-    _core.set_signal_source(current.get)
+    _core.set_signal_variable(current)
     return _core.signal_new(name, backward, text)
 
 

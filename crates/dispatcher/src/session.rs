@@ -161,8 +161,7 @@ impl Session {
     /// Whether `id` may be defined: within the limit and free.
     pub fn check_definable(&self, op: Op, id: Id) -> Result<u32, Fault> {
         let slot = id.as_slot().ok_or(Fault::UnknownSlot { op, slot: u64::MAX })?;
-        let held = u32::try_from(self.handles.len()).unwrap_or(u32::MAX);
-        let limit = held.saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX);
+        let limit = self.slots_max();
         if slot >= limit {
             return Err(Fault::TooManyValues { slot: u64::from(slot), limit });
         }
@@ -176,7 +175,13 @@ impl Session {
 
     /// [`Self::check_definable`] as a yes or no.
     pub fn definable(&self, slot: u32) -> bool {
-        slot < SLOTS_MAX && matches!(self.handle(slot), Handle::Free)
+        slot < self.slots_max() && matches!(self.handle(slot), Handle::Free)
+    }
+
+    /// What lies above it may not be defined yet.
+    fn slots_max(&self) -> u32 {
+        let held = u32::try_from(self.handles.len()).unwrap_or(u32::MAX);
+        held.saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX)
     }
 
     fn place(&mut self, slot: u32) -> Option<&mut Handle> {
@@ -240,6 +245,20 @@ impl Session {
         let names = if op == Op::Signal { &mut self.signals } else { &mut self.site_names };
         if names.len() < NAMES_MAX {
             names.insert(id, name.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_checks_of_a_slot_have_one_limit() {
+        let session = Session::new();
+        for slot in [0, 1, SLOTS_AHEAD_MAX - 1, SLOTS_AHEAD_MAX, SLOTS_MAX, u32::MAX] {
+            let checked = session.check_definable(Op::Add, Id::slot(slot)).is_ok();
+            assert_eq!(session.definable(slot), checked, "slot {slot}");
         }
     }
 }

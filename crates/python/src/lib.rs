@@ -5,10 +5,24 @@
 mod client;
 mod worker;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
-#[pymodule]
+#[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    refuse_free_threading(module.py())?;
     client::register(module)?;
     worker::register(module)
+}
+
+/// The GIL is the client's lock, so a build of Python without one is refused.
+fn refuse_free_threading(py: Python<'_>) -> PyResult<()> {
+    let flags: String = py.import("sys")?.getattr("abiflags")?.extract()?;
+    if !flags.contains('t') {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "gt needs Python's global interpreter lock; this is a free-threaded build (sys.abiflags has a 't'). Run the \
+         program with a standard build of Python",
+    ))
 }

@@ -199,7 +199,6 @@ impl Outbox {
         }
     }
 
-    #[cold]
     /// Accounts for words that were put into a worker's buffer.
     fn sent(&mut self, index: WorkerIndex, words: usize) {
         let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {

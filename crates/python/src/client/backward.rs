@@ -6,7 +6,7 @@ use super::in_place::cast;
 use super::saved::Saved;
 use super::tape::{self, Edge, Node};
 use super::tensor::Tensor;
-use super::{errors, gradient_rules, runtime, signal};
+use super::{errors, gradient_rules, signal, site};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Family, Meta, Op, Scalar};
 use pyo3::prelude::*;
@@ -83,10 +83,10 @@ pub(crate) fn pass(
         work.add(py, &edge, seed)?;
     }
     let before = tape::set_grad_enabled(create);
-    let outer = runtime::set_site_override(None);
+    let outer = site::set_override(None);
     let outer_signal = signal::set_override(None);
     let done = work.drain(py, create);
-    runtime::set_site_override(outer);
+    site::set_override(outer);
     signal::set_override(outer_signal);
     tape::set_grad_enabled(before);
     done?;
@@ -218,7 +218,7 @@ impl Pass {
     fn drain(&mut self, py: Python<'_>, create: bool) -> PyResult<()> {
         while let Some(sequence) = self.order.pop() {
             let Some(Pending { node, grads }) = self.pending.remove(&sequence) else { continue };
-            runtime::set_site_override(Some(node.site));
+            site::set_override(Some(node.site));
             signal::set_override(Some(signal::backward_of(py, node.signal)));
             self.arrived(py, &node, &grads)?;
             self.differentiate(py, &node, grads)?;

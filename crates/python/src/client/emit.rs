@@ -1,6 +1,7 @@
 //! The emitter: rules, slot, source position, tape record and the instruction itself, in one go.
 
 use super::alias::{Resolved, Var};
+use super::caller::Caller;
 use super::default_float::{self, Made};
 use super::gradient_rules;
 use super::tape::{Edge, Input, Place, Recording, SavedValue, SavedValues, grad_enabled};
@@ -61,14 +62,14 @@ pub(crate) fn emit_consuming(
         let args: SmallVec<[Arg<'_>; 4]> = floats.iter().map(Made::as_arg).collect();
         return emit(py, op, &args, attrs);
     }
-    runtime::prepare(py)?;
+    let caller = runtime::prepare_caller(py)?;
     check_session(py, op, &ready)?;
     let recorded = grad_enabled()
         && ready.iter().any(|operand| operand.edge.is_some())
         && gradient_rules::any_for(py, op, ready.iter().map(|operand| operand.edge.is_some()));
     // What the backward pass needs is not given away.
     let consumes = if recorded { consumes & !op.info().saves_operands } else { consumes };
-    let sent = send(py, op, &ready, attrs, consumes, &metas)?;
+    let sent = send(py, op, caller, &ready, attrs, consumes, &metas)?;
     if !recorded {
         return Ok(sent.values.into_iter().map(|value| Var::new(value, None)).collect());
     }
@@ -206,6 +207,7 @@ struct Sent {
 fn send(
     py: Python<'_>,
     op: Op,
+    caller: Caller,
     ready: &[Ready],
     attrs: SmallVec<[Attr; 2]>,
     consumes: u16,
@@ -214,8 +216,9 @@ fn send(
     let epoch = runtime::epoch();
     runtime::with(py, |runtime| {
         let mut instruction = Instruction::new(op);
-        instruction.tag = runtime.site(py);
-        instruction.signal = runtime.signal(py);
+        instruction.tag = caller.site;
+        instruction.signal = caller.signal;
+        runtime.announce_signal(py, caller.signal);
         instruction.consumes = consumes;
         instruction.attrs = attrs;
         for operand in ready {

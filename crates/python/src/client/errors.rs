@@ -1,7 +1,7 @@
 //! Python exceptions: the classes of gt/errors.py, found by what went wrong.
 
 use super::answers::Failed;
-use super::runtime;
+use super::site;
 use gt_protocol::message::FailureClass;
 use gt_protocol::rules::{ErrorClass, RuleError};
 use pyo3::exceptions::PyRuntimeError;
@@ -64,7 +64,7 @@ pub(crate) fn of_failure(py: Python<'_>, failed: &Failed) -> PyErr {
 
 /// `index out of range; gather, from train.py:42`.
 pub(crate) fn describe(py: Python<'_>, failed: &Failed) -> String {
-    let place = runtime::with(py, |runtime| runtime.sites.name(py, failed.site));
+    let place = site::name(py, failed.site);
     let op = failed.op.map(|op| op.info().name);
     match (op, place) {
         (Some(op), Some(place)) => format!("{}\n  in `{op}`, called at {place}", failed.text),
@@ -100,7 +100,7 @@ pub(crate) fn after_fork() -> PyErr {
 pub(crate) fn warn(py: Python<'_>, site: u32, text: &str) -> PyResult<()> {
     let category = class(py, "UnreadFailureWarning")?.into_any();
     let text = CString::new(text.replace('\0', " "))?;
-    let place = runtime::with(py, |runtime| runtime.sites.place(py, site));
+    let place = site::place(py, site);
     let Some((file, line)) = place else { return PyErr::warn(py, &category, &text, 1) };
     let file = CString::new(file)?;
     // Without a registry: it would show the second failure of a line never, and each is told only once anyhow.

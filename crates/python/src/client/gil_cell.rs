@@ -6,10 +6,9 @@ use std::cell::{Ref, RefCell, RefMut};
 /// A cell that only code holding the GIL touches. A second borrow is a bug of ours and panics instead of corrupting.
 pub(crate) struct GilCell<T>(RefCell<T>);
 
-// SAFETY: every access takes a `Python` token, so one thread at a time holds the GIL and touches the cell.
-unsafe impl<T> Sync for GilCell<T> {}
-// SAFETY: as above; the value moves between threads only together with the GIL.
-unsafe impl<T> Send for GilCell<T> {}
+// SAFETY: every access takes a `Python` token, and the module refuses interpreters without a GIL (lib.rs), so one thread
+// at a time touches the cell. What is in it is used by one thread after the other, so it must be `Send`.
+unsafe impl<T: Send> Sync for GilCell<T> {}
 
 impl<T> GilCell<T> {
     pub(crate) const fn new(value: T) -> Self {

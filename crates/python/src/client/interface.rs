@@ -57,7 +57,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_connected, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)?;
     module.add_function(wrap_pyfunction!(gpu_workers, module)?)?;
-    module.add_function(wrap_pyfunction!(signal::set_signal_source, module)?)?;
+    module.add_function(wrap_pyfunction!(signal::set_signal_variable, module)?)?;
     module.add_function(wrap_pyfunction!(signal::signal_new, module)?)?;
     module.add_function(wrap_pyfunction!(signal::signal_configure, module)?)?;
     module.add_function(wrap_pyfunction!(signal::set_upload_signal, module)?)?;
@@ -83,7 +83,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn configure(py: Python<'_>, size_class: Py<PyAny>, package: String) {
     set_size_class(py, size_class);
-    runtime::with(py, |runtime| runtime.sites.set_package(package));
+    super::site::set_package(py, package);
 }
 
 /// Emits any operator of the table by its name.

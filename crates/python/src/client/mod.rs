@@ -6,6 +6,7 @@
 mod alias;
 mod answers;
 mod backward;
+mod caller;
 mod connect;
 mod convert;
 mod default_float;
@@ -24,6 +25,7 @@ mod history;
 mod in_place;
 mod indexing;
 mod interface;
+mod interpreter;
 mod methods;
 mod new_array;
 mod payload;

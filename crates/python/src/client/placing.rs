@@ -5,7 +5,7 @@ use super::convert::DimsArg;
 use super::emit::{self, Arg};
 use super::read::{self, Question};
 use super::tensor::Tensor;
-use super::{errors, runtime, views};
+use super::{errors, runtime, site, views};
 use gt_protocol::placement::{Layout, LayoutError, Placement};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Op};
@@ -90,7 +90,7 @@ fn explain(tensor: &Bound<'_, Tensor>) -> PyResult<String> {
             None => Some(line.to_owned()),
             Some(site) => {
                 let site = site.parse().ok()?;
-                let name = runtime::with(py, |runtime| runtime.sites.name(py, site))?;
+                let name = site::name(py, site)?;
                 Some(format!("line: {name}"))
             }
         })

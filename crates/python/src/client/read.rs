@@ -29,7 +29,7 @@ fn elements(
     place: Place,
 ) -> PyResult<Piece> {
     let resolved = var.resolve(py)?;
-    runtime::prepare(py)?;
+    let caller = runtime::prepare_caller(py)?;
     if resolved.value.epoch != runtime::epoch() {
         return Err(other_session(py, "read"));
     }
@@ -41,7 +41,7 @@ fn elements(
             .into_iter()
             .map(Attr::Int)
             .collect();
-        word.tag = runtime.site(py);
+        word.tag = caller.site;
         runtime.send(&word).map(|()| request)
     })?;
     match runtime::wait(py, request)? {
@@ -172,7 +172,7 @@ pub(crate) enum Question {
 /// The dispatcher's words on a tensor, or on the session.
 pub(crate) fn describe(py: Python<'_>, var: Option<&Arc<Var>>, what: Question) -> PyResult<String> {
     let resolved = var.map(|var| var.resolve(py)).transpose()?;
-    runtime::prepare(py)?;
+    let caller = runtime::prepare_caller(py)?;
     if resolved.as_ref().is_some_and(|resolved| resolved.value.epoch != runtime::epoch()) {
         return Err(other_session(py, "describe"));
     }
@@ -192,7 +192,7 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Arc<Var>>, what: Question) -
         };
         word.attrs.push(Attr::Int(i64::try_from(request).unwrap_or(0)));
         word.attrs.push(Attr::Choice(what));
-        word.tag = runtime.site(py);
+        word.tag = caller.site;
         runtime.send(&word).map(|()| request)
     })?;
     match runtime::wait(py, request)? {

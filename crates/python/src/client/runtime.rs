@@ -5,18 +5,16 @@ mod wait;
 pub(crate) use wait::wait;
 
 use super::answers::{Answers, Failed};
+use super::caller::Caller;
 use super::door::Door;
 use super::generator::Generator;
 use super::gil_cell::GilCell;
-use super::site::Sites;
-use super::{errors, spawn};
+use super::{errors, site, spawn};
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Attr, Instruction, Meta, Op};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
-use std::cell::Cell;
-use std::collections::HashSet;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,20 +32,12 @@ pub(crate) const SHORT_HEADER: usize = 4;
 /// An instruction with neither attributes nor a list: header, operands, a scalar in each of three places.
 pub(crate) type ShortWords = SmallVec<[u32; 24]>;
 
-/// An instruction that has been sent by its words.
-pub(crate) struct Sent {
-    pub slot: u32,
-    pub site: u32,
-    pub signal: u16,
-}
-
 pub(crate) struct Runtime {
     pub door: Option<Box<dyn Door>>,
     pub answers: Answers,
     pub generator: Option<Generator>,
-    pub sites: Sites,
-    /// Sites whose names the dispatcher has; `None` where it does not want them.
-    pub announced: Option<HashSet<u32>>,
+    /// By call site: whether the dispatcher has its name; `None` where it does not want them.
+    announced: Option<Vec<bool>>,
     /// How many workers the embedded dispatcher starts.
     pub workers: Option<u32>,
     /// Whether the configuration has been read since the connection was opened.
@@ -65,16 +55,6 @@ pub(crate) struct Hope {
     pub limit: Duration,
     /// The first time that something had to wait.
     pub since: Option<Instant>,
-}
-
-thread_local! {
-    /// Source position that this thread's instructions are for: a gradient rule works for its forward's line.
-    static SITE_OVERRIDE: Cell<Option<u32>> = const { Cell::new(None) };
-}
-
-/// Sets the position that this thread's instructions are for; returns the one before.
-pub(crate) fn set_site_override(site: Option<u32>) -> Option<u32> {
-    SITE_OVERRIDE.replace(site)
 }
 
 /// Slots of the session: which are free again.
@@ -101,7 +81,6 @@ impl Runtime {
             door: None,
             answers: Answers::default(),
             generator: None,
-            sites: Sites::default(),
             announced: None,
             workers: None,
             begun: false,
@@ -124,24 +103,32 @@ impl Runtime {
         })
     }
 
-    /// Source position of the instruction that is being made.
-    pub(crate) fn site(&mut self, py: Python<'_>) -> u32 {
-        let site = match SITE_OVERRIDE.get() {
-            Some(site) => site,
-            None => self.sites.current(py),
+    /// Whether the dispatcher has the name of a call site, or wants none.
+    #[inline]
+    fn knows_site(&self, site: u32) -> bool {
+        let Some(announced) = &self.announced else { return true };
+        let place = usize::try_from(site).unwrap_or(0);
+        site == 0 || announced.get(place).copied().unwrap_or(false)
+    }
+
+    /// Gives the dispatcher the name of a call site.
+    #[cold]
+    fn announce_site(&mut self, site: u32, name: Option<String>) {
+        let (Some(announced), Ok(place)) = (&mut self.announced, usize::try_from(site)) else {
+            return;
         };
-        if let Some(announced) = &mut self.announced
-            && site != 0
-            && announced.insert(site)
-            && let Some(name) = self.sites.name(py, site)
-        {
-            let mut word = Instruction::new(Op::Site);
-            word.attrs.push(Attr::Int(i64::from(site)));
-            word.attrs.push(Attr::Text(name.into()));
-            // A name that does not arrive costs a line in the log, nothing else.
-            drop(self.send(&word));
+        if place >= announced.len() {
+            announced.resize(place + 1, false);
         }
-        site
+        if let Some(announced) = announced.get_mut(place) {
+            *announced = true;
+        }
+        let Some(name) = name else { return };
+        let mut word = Instruction::new(Op::Site);
+        word.attrs.push(Attr::Int(i64::from(site)));
+        word.attrs.push(Attr::Text(name.into()));
+        // A name that does not arrive costs a line in the log, nothing else.
+        drop(self.send(&word));
     }
 
     pub(crate) fn send(&mut self, instruction: &Instruction<'_>) -> PyResult<()> {
@@ -171,11 +158,14 @@ impl Runtime {
         &mut self,
         py: Python<'_>,
         op: Op,
+        caller: Caller,
         consumes: u16,
         words: &mut ShortWords,
         meta: &Meta,
-    ) -> PyResult<Sent> {
-        let (slot, site, signal) = (self.take_slot(), self.site(py), self.signal(py));
+    ) -> PyResult<u32> {
+        let slot = self.take_slot();
+        let Caller { site, signal } = caller;
+        self.announce_signal(py, signal);
         let length = u32::try_from(words.len()).unwrap_or(0);
         let code = u32::from(op.info().code) | (length << 16);
         let flags = u32::from(consumes) | (u32::from(signal) << 16);
@@ -188,7 +178,13 @@ impl Runtime {
         self.answers.number(op);
         let sent = door.send_words(op, words, std::slice::from_ref(meta), &mut self.answers);
         sent.map_err(PyRuntimeError::new_err)?;
-        Ok(Sent { slot, site, signal })
+        Ok(slot)
+    }
+
+    /// [`Self::has_room`] for an instruction of this caller.
+    #[inline]
+    pub(crate) fn has_room_for(&mut self, py: Python<'_>, caller: Caller) -> bool {
+        self.has_room(py) && self.knows_site(caller.site)
     }
 
     /// Whether one instruction may be sent at once. Sends what is to be freed before it.
@@ -388,6 +384,19 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
     }
 }
 
+/// [`prepare`] for an instruction of the current caller, whose call site the dispatcher then knows by name.
+pub(crate) fn prepare_caller(py: Python<'_>) -> PyResult<Caller> {
+    let caller = Caller::current(py);
+    loop {
+        prepare(py)?;
+        if with(py, |runtime| runtime.knows_site(caller.site)) {
+            return Ok(caller);
+        }
+        let name = site::name(py, caller.site);
+        with(py, |runtime| runtime.announce_site(caller.site, name));
+    }
+}
+
 /// Bytes of a payload that one instruction may have.
 pub(crate) fn piece_bytes_max(py: Python<'_>) -> usize {
     let door = |runtime: &mut Runtime| runtime.door.as_ref().map(|door| door.piece_bytes_max());
@@ -442,7 +451,7 @@ pub(crate) fn install(
         runtime.slots = Slots::default();
         runtime.answers = Answers::default();
         runtime.begun = false;
-        runtime.announced = announce_sites.then(HashSet::new);
+        runtime.announced = announce_sites.then(Vec::new);
         runtime.hope = hope.map(|limit| Hope { limit, since: None });
         runtime.door.replace(door)
     });

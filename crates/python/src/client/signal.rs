@@ -4,14 +4,19 @@
 //! once a program has used a signal at all; until then an instruction pays one load. What a scope means is found out in
 //! gt/config/scopes.py; here its text is kept and sent before the first instruction that carries the id.
 
+use super::caller::Caller;
 use super::gil_cell::GilCell;
+use super::interpreter;
 use super::runtime::{self, Runtime};
 use gt_protocol::scope::Scope;
 use gt_protocol::{Attr, Dims, Instruction, Op};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use smallvec::smallvec;
 use std::cell::Cell;
+use std::sync::OnceLock;
 
 /// Scopes of a process: the instruction's header has 16 bits for them, and 0 is none.
 const SIGNALS_MAX: usize = (1 << 16) - 1;
@@ -42,9 +47,9 @@ struct Told {
 struct Signals {
     /// Signal with id k + 1.
     known: Vec<Signal>,
-    /// `get` of the context variable with the current id.
-    source: Option<Py<PyAny>>,
     epoch: u32,
+    /// The scope of the instruction before, of which the dispatcher of `epoch` has everything; 0 for none.
+    announced: u16,
     uploads: Option<Uploads>,
 }
 
@@ -55,6 +60,8 @@ struct Uploads {
 }
 
 static SIGNALS: GilCell<Option<Signals>> = GilCell::new(None);
+/// The context variable with the id of the current scope.
+static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 thread_local! {
     /// The scope that this thread's backward pass works for.
@@ -79,48 +86,84 @@ fn place(signal: u16) -> Option<usize> {
     usize::from(signal).checked_sub(1)
 }
 
+/// The scope that the program is in; 0 outside of all. Calls into Python.
+#[inline]
+pub(crate) fn current(py: Python<'_>) -> u16 {
+    let Some(variable) = VARIABLE.get(py) else { return 0 };
+    OVERRIDE.get().unwrap_or_else(|| value_of(variable.bind(py)).unwrap_or(0))
+}
+
+/// What a context variable says here, where it is the id of a scope.
+fn value_of(variable: &Bound<'_, PyAny>) -> Option<u16> {
+    let py = variable.py();
+    let value = match context_var_get() {
+        // SAFETY: the GIL is held; `variable` is a ContextVar ([`set_signal_variable`]), and `value` is a new reference.
+        Some(get) => unsafe {
+            let mut value = std::ptr::null_mut();
+            if get(variable.as_ptr(), std::ptr::null_mut(), &raw mut value) != 0 {
+                ffi::PyErr_Clear();
+            }
+            Bound::from_owned_ptr_or_opt(py, value)
+        },
+        None => variable.call_method0("get").ok(),
+    };
+    value.and_then(|id| id.extract().ok())
+}
+
+type ContextVarGet = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *mut ffi::PyObject,
+    *mut *mut ffi::PyObject,
+) -> std::ffi::c_int;
+
+fn context_var_get() -> Option<ContextVarGet> {
+    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
+    let address = (*FOUND.get_or_init(|| interpreter::private_symbol(c"PyContextVar_Get")))?;
+    // SAFETY: CPython 3.7.1 and later export PyContextVar_Get with this signature.
+    Some(unsafe { std::mem::transmute::<usize, ContextVarGet>(address) })
+}
+
+/// The scope of an upload, which has one of its own where the user asked for that.
+pub(crate) fn of_upload(py: Python<'_>, signal: u16, dims: Dims) -> u16 {
+    let mut state = SIGNALS.get_mut(py);
+    let Some(signals) = state.as_mut() else { return signal };
+    let Some(uploads) = &mut signals.uploads else { return signal };
+    let rows = dims.as_slice().first().copied().unwrap_or(0);
+    if signal != 0 || rows < uploads.rows.max(1) {
+        return signal;
+    }
+    uploads.rows = rows;
+    uploads.signal
+}
+
 impl Runtime {
-    /// The scope of the instruction that is being made; its name and its meaning go to the dispatcher first.
-    pub(crate) fn signal(&mut self, py: Python<'_>) -> u16 {
+    /// Counts an instruction in the scope, whose name and meaning go to the dispatcher first.
+    #[inline]
+    pub(crate) fn announce_signal(&mut self, py: Python<'_>, signal: u16) {
         let mut state = SIGNALS.get_mut(py);
-        let Some(signals) = state.as_mut() else { return 0 };
+        let Some(signals) = state.as_mut() else { return };
         MADE.set(MADE.get().wrapping_add(1));
-        let signal = OVERRIDE.get().unwrap_or_else(|| signals.current(py));
         self.announce(signals, signal);
-        signal
     }
 
     /// Says that the program has passed through a scope without an instruction.
-    fn pass(&mut self, py: Python<'_>, signal: u16) {
+    fn pass(&mut self, py: Python<'_>, caller: Caller) {
         let mut word = Instruction::new(Op::Boundary);
-        word.tag = self.site(py);
-        word.signal = signal;
+        word.tag = caller.site;
+        word.signal = caller.signal;
         if let Some(signals) = SIGNALS.get_mut(py).as_mut() {
-            self.announce(signals, signal);
+            self.announce(signals, caller.signal);
         }
         // As in `tell`.
         drop(self.send(&word));
     }
 
-    /// [`Self::signal`] of an upload, which has a scope of its own where the user asked for that.
-    pub(crate) fn signal_of_upload(&mut self, py: Python<'_>, dims: Dims) -> u16 {
-        let signal = self.signal(py);
-        let mut state = SIGNALS.get_mut(py);
-        let Some(signals) = state.as_mut() else { return signal };
-        let Some(uploads) = &mut signals.uploads else { return signal };
-        let rows = dims.as_slice().first().copied().unwrap_or(0);
-        if signal != 0 || rows < uploads.rows.max(1) {
-            return signal;
-        }
-        uploads.rows = rows;
-        let batch = uploads.signal;
-        self.announce(signals, batch);
-        batch
-    }
-
     /// Sends what the dispatcher does not have yet of a scope, and of the scope of its gradients.
     fn announce(&mut self, signals: &mut Signals, signal: u16) {
         signals.follow_connection();
+        if signal == 0 || signals.announced == signal {
+            return;
+        }
         let backward = signals.get_mut(signal).and_then(|known| known.backward);
         for signal in [backward.unwrap_or(0), signal] {
             let Some(known) = signals.get_mut(signal) else { continue };
@@ -137,6 +180,7 @@ impl Runtime {
                 known.told.meaning = !known.text.is_empty();
             }
         }
+        signals.announced = signal;
     }
 
     fn tell(&mut self, op: Op, signal: Attr, text: &str) {
@@ -176,12 +220,6 @@ impl Signals {
         u16::try_from(self.known.len()).ok()
     }
 
-    /// What the context variable says; 0 where it says nothing that is a scope.
-    fn current(&self, py: Python<'_>) -> u16 {
-        let said = self.source.as_ref().and_then(|source| source.bind(py).call0().ok());
-        said.and_then(|id| id.extract().ok()).unwrap_or(0)
-    }
-
     fn get_mut(&mut self, signal: u16) -> Option<&mut Signal> {
         self.known.get_mut(place(signal)?)
     }
@@ -190,6 +228,7 @@ impl Signals {
     fn follow_connection(&mut self) {
         if self.epoch != runtime::epoch() {
             self.epoch = runtime::epoch();
+            self.announced = 0;
             self.known.iter_mut().for_each(|known| known.told = Told::default());
             self.uploads.iter_mut().for_each(|uploads| uploads.rows = 0);
         }
@@ -198,6 +237,7 @@ impl Signals {
     /// Changes a signal that is known.
     fn configure(&mut self, signal: u16, backward: Option<u16>, text: String) -> PyResult<()> {
         check(&text)?;
+        self.announced = 0;
         let exists = backward.is_none_or(|backward| self.get_mut(backward).is_some());
         match self.get_mut(signal).filter(|_| exists) {
             Some(known) => {
@@ -227,10 +267,16 @@ fn check(text: &str) -> PyResult<()> {
         .map_err(|error| PyValueError::new_err(format!("{text:?} is no scope: {error}")))
 }
 
-/// The function that says in which scope (an id, 0 for none) the caller is.
+/// The context variable that says in which scope (an id, 0 for none) the caller is; the first one stays.
 #[pyfunction]
-pub(crate) fn set_signal_source(py: Python<'_>, source: Py<PyAny>) {
-    SIGNALS.get_mut(py).get_or_insert_default().source = Some(source);
+pub(crate) fn set_signal_variable(variable: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = variable.py();
+    let class = py.import("contextvars")?.getattr("ContextVar")?;
+    if !variable.is_instance(&class)? {
+        return Err(PyTypeError::new_err("the current scope is asked of a ContextVar"));
+    }
+    let _first = VARIABLE.get_or_init(py, || variable.clone().unbind());
+    Ok(())
 }
 
 /// A new scope of this name: its id.
@@ -276,8 +322,8 @@ pub(crate) fn signal_left(py: Python<'_>, signal: u16, entered: u64) -> PyResult
     if MADE.get() != entered || !runtime::has_begun(py) {
         return Ok(());
     }
-    runtime::prepare(py)?;
-    runtime::with(py, |runtime| runtime.pass(py, signal));
+    let caller = Caller { signal, ..runtime::prepare_caller(py)? };
+    runtime::with(py, |runtime| runtime.pass(py, caller));
     Ok(())
 }
 

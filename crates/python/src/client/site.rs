@@ -4,9 +4,12 @@
 //! asks. Frames of GT's own Python are skipped. The offset's function is outside the stable ABI, so it is looked up at
 //! run time; without it the line number serves.
 
+use super::gil_cell::GilCell;
+use super::interpreter;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -31,92 +34,130 @@ struct Cached {
     site: u32,
 }
 
-#[derive(Default)]
-pub(crate) struct Sites {
+/// What is known of positions. Nobody calls into Python while it is borrowed: a collection there runs destructors of the
+/// user's, which may emit.
+struct Sites {
     known: Vec<Site>,
-    ids: HashMap<(usize, c_int), u32>,
+    ids: BTreeMap<(usize, c_int), u32>,
     /// Whether a code object (by address, kept alive) is GT's own.
-    internal: HashMap<usize, (Py<PyAny>, bool)>,
-    cache: Vec<Cached>,
+    internal: BTreeMap<usize, (Py<PyAny>, bool)>,
+    cache: [Cached; CACHE_SLOTS],
     package: String,
 }
 
-impl Sites {
-    /// Frames of files below `package` are skipped.
-    pub(crate) fn set_package(&mut self, package: String) {
-        self.package = package;
-    }
+static SITES: GilCell<Sites> = GilCell::new(Sites {
+    known: Vec::new(),
+    ids: BTreeMap::new(),
+    internal: BTreeMap::new(),
+    cache: [Cached { code: 0, offset: 0, site: 0 }; CACHE_SLOTS],
+    package: String::new(),
+});
 
-    /// Id of the innermost position outside GT; 0 if there is none.
-    pub(crate) fn current(&mut self, py: Python<'_>) -> u32 {
-        // SAFETY: the GIL is held (`py`); the frame is borrowed from the thread state, where it stays while its code calls.
-        unsafe {
-            let frame = ffi::PyEval_GetFrame();
-            if frame.is_null() {
+thread_local! {
+    /// The position that this thread's instructions are for: a gradient formula works for its forward's line.
+    static OVERRIDE: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Sets the position that this thread's instructions are for; returns the one before.
+pub(crate) fn set_override(site: Option<u32>) -> Option<u32> {
+    OVERRIDE.replace(site)
+}
+
+/// Frames of files below `package` are skipped.
+pub(crate) fn set_package(py: Python<'_>, package: String) {
+    SITES.get_mut(py).package = package;
+}
+
+/// Id of the innermost position outside GT; 0 if there is none. Calls into Python.
+pub(crate) fn current(py: Python<'_>) -> u32 {
+    if let Some(site) = OVERRIDE.get() {
+        return site;
+    }
+    // SAFETY: the GIL is held (`py`); the frame is borrowed from the thread state, where it stays while its code calls.
+    unsafe {
+        let frame = ffi::PyEval_GetFrame();
+        if frame.is_null() {
+            return 0;
+        }
+        let (code, offset) = position_of(py, frame);
+        match cached(py, &code, offset) {
+            Some(site) => site,
+            None => search(py, frame),
+        }
+    }
+}
+
+/// `train.py:42` and the full path's form, for a known id.
+pub(crate) fn name(py: Python<'_>, site: u32) -> Option<String> {
+    let (file, line) = place(py, site)?;
+    Some(format!("{file}:{line}"))
+}
+
+/// File and line of a known id.
+pub(crate) fn place(py: Python<'_>, site: u32) -> Option<(String, c_int)> {
+    let (code, offset) = {
+        let sites = SITES.get(py);
+        let known = sites.known.get(usize::try_from(site).ok()?.checked_sub(1)?)?;
+        (known.code.clone_ref(py), known.offset)
+    };
+    let file = code.bind(py).getattr("co_filename").ok()?.to_string();
+    Some((file, line_of(&code, offset)?))
+}
+
+/// Looks from `frame` on outwards.
+#[cold]
+unsafe fn search(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> u32 {
+    // SAFETY: the caller holds the GIL and lends the frame. Frames from `frame_back` are new references, which are
+    // released below.
+    unsafe {
+        let mut frame = frame;
+        ffi::Py_INCREF(frame.cast());
+        loop {
+            let (code, offset) = position_of(py, frame);
+            // Only positions outside GT are in the cache, so a hit needs no look at the file.
+            if let Some(site) = cached(py, &code, offset) {
+                ffi::Py_DECREF(frame.cast());
+                return site;
+            }
+            if !is_internal(&code) {
+                ffi::Py_DECREF(frame.cast());
+                return SITES.get_mut(py).intern(code.unbind(), offset);
+            }
+            let back = frame_back(frame);
+            ffi::Py_DECREF(frame.cast());
+            if back.is_null() {
                 return 0;
             }
-            let (code, offset) = position_of(py, frame);
-            match self.cached(&code, offset) {
-                Some(site) => site,
-                None => self.search(py, frame),
-            }
+            frame = back;
         }
     }
+}
 
-    /// Looks from `frame` on outwards.
-    #[cold]
-    unsafe fn search(&mut self, py: Python<'_>, frame: *mut ffi::PyFrameObject) -> u32 {
-        // SAFETY: the caller holds the GIL and lends the frame. Frames from `frame_back` are new references, which are
-        // released below.
-        unsafe {
-            let mut frame = frame;
-            ffi::Py_INCREF(frame.cast());
-            loop {
-                let (code, offset) = position_of(py, frame);
-                // Only positions outside GT are in the cache, so a hit needs no look at the file.
-                if let Some(site) = self.cached(&code, offset) {
-                    ffi::Py_DECREF(frame.cast());
-                    return site;
-                }
-                if !self.is_internal(&code) {
-                    ffi::Py_DECREF(frame.cast());
-                    return self.intern(code.unbind(), offset);
-                }
-                let back = frame_back(frame);
-                ffi::Py_DECREF(frame.cast());
-                if back.is_null() {
-                    return 0;
-                }
-                frame = back;
-            }
-        }
+fn cached(py: Python<'_>, code: &Bound<'_, PyAny>, offset: c_int) -> Option<u32> {
+    let address = code.as_ptr().addr();
+    let sites = SITES.get(py);
+    let cached = sites.cache.get(place_of(address, offset))?;
+    (cached.code == address && cached.offset == offset && cached.site != 0).then_some(cached.site)
+}
+
+fn is_internal(code: &Bound<'_, PyAny>) -> bool {
+    let py = code.py();
+    let address = code.as_ptr().addr();
+    if let Some((_, internal)) = SITES.get(py).internal.get(&address) {
+        return *internal;
     }
-
-    fn is_internal(&mut self, code: &Bound<'_, PyAny>) -> bool {
-        let address = code.as_ptr().addr();
-        if let Some((_, internal)) = self.internal.get(&address) {
-            return *internal;
-        }
-        let name = code.getattr("co_filename").map(|name| name.to_string()).unwrap_or_default();
-        let internal = !self.package.is_empty() && name.starts_with(&self.package);
-        if self.internal.len() < SITES_MAX {
-            self.internal.insert(address, (code.clone().unbind(), internal));
-        }
-        internal
+    let name = code.getattr("co_filename").map(|name| name.to_string()).unwrap_or_default();
+    let mut sites = SITES.get_mut(py);
+    let internal = !sites.package.is_empty() && name.starts_with(&sites.package);
+    if sites.internal.len() < SITES_MAX {
+        sites.internal.entry(address).or_insert_with(|| (code.clone().unbind(), internal));
     }
+    internal
+}
 
-    fn cached(&self, code: &Bound<'_, PyAny>, offset: c_int) -> Option<u32> {
-        let address = code.as_ptr().addr();
-        let cached = self.cache.get(place_of(address, offset))?;
-        (cached.code == address && cached.offset == offset && cached.site != 0)
-            .then_some(cached.site)
-    }
-
+impl Sites {
     fn intern(&mut self, code: Py<PyAny>, offset: c_int) -> u32 {
         let address = code.as_ptr().addr();
-        if self.cache.is_empty() {
-            self.cache = vec![Cached::default(); CACHE_SLOTS];
-        }
         let Some(cached) = self.cache.get_mut(place_of(address, offset)) else { return 0 };
         let site = match self.ids.get(&(address, offset)) {
             Some(site) => *site,
@@ -130,19 +171,6 @@ impl Sites {
         };
         *cached = Cached { code: address, offset, site };
         site
-    }
-
-    /// `train.py:42` and the full path's form, for a known id.
-    pub(crate) fn name(&self, py: Python<'_>, site: u32) -> Option<String> {
-        let (file, line) = self.place(py, site)?;
-        Some(format!("{file}:{line}"))
-    }
-
-    /// File and line of a known id.
-    pub(crate) fn place(&self, py: Python<'_>, site: u32) -> Option<(String, c_int)> {
-        let known = self.known.get(usize::try_from(site).ok()?.checked_sub(1)?)?;
-        let file = known.code.bind(py).getattr("co_filename").ok()?.to_string();
-        Some((file, line_of(&known.code, known.offset)?))
     }
 }
 
@@ -169,33 +197,16 @@ unsafe fn frame_back(frame: *mut ffi::PyFrameObject) -> *mut ffi::PyFrameObject 
     }
 }
 
-/// A function of the interpreter that is outside the stable ABI, if this interpreter has it.
-fn symbol(name: &std::ffi::CStr) -> Option<*mut std::ffi::c_void> {
-    // SAFETY: dlsym with the default handle only looks a name up.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
-}
-
-fn without_private_symbols() -> bool {
-    std::env::var_os("GT_STABLE_ABI_ONLY").is_some_and(|value| value != "0" && !value.is_empty())
-}
-
 fn lasti() -> Option<Lasti> {
     static FOUND: OnceLock<Option<usize>> = OnceLock::new();
-    let address = (*FOUND.get_or_init(|| {
-        if without_private_symbols() {
-            None
-        } else {
-            symbol(c"PyFrame_GetLasti").map(<*mut _>::addr)
-        }
-    }))?;
+    let address = (*FOUND.get_or_init(|| interpreter::private_symbol(c"PyFrame_GetLasti")))?;
     // SAFETY: CPython 3.11 and later export PyFrame_GetLasti with this signature.
     Some(unsafe { std::mem::transmute::<usize, Lasti>(address) })
 }
 
 fn addr2line() -> Option<Addr2Line> {
     static FOUND: OnceLock<Option<usize>> = OnceLock::new();
-    let address = (*FOUND.get_or_init(|| symbol(c"PyCode_Addr2Line").map(<*mut _>::addr)))?;
+    let address = (*FOUND.get_or_init(|| interpreter::symbol(c"PyCode_Addr2Line")))?;
     // SAFETY: CPython exports PyCode_Addr2Line with this signature in all versions we support.
     Some(unsafe { std::mem::transmute::<usize, Addr2Line>(address) })
 }

@@ -1,9 +1,9 @@
 //! The tape: what the backward pass needs to know of an instruction. Client only; nothing of it travels.
 
 use super::alias::{Var, Watched};
+use super::caller::Caller;
 use super::emit::Vars;
 use super::gil_cell::GilCell;
-use super::runtime;
 use super::storage::{Attrs, Step};
 use super::value::Value;
 use gt_protocol::rules::{Arg as RuleArg, infer};
@@ -100,7 +100,7 @@ pub(crate) fn link(
     inputs: Vec<(Option<Edge>, Meta)>,
     output: Meta,
 ) -> Edge {
-    let (site, signal) = runtime::with(py, |runtime| (runtime.site(py), runtime.signal(py)));
+    let Caller { site, signal } = Caller::current(py);
     let inputs =
         inputs.into_iter().map(|(edge, meta)| Input { edge, meta: Some(meta), scalar: None });
     let recording =

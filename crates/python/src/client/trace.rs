@@ -2,7 +2,7 @@
 
 use super::tape::{Edge, Input, Node};
 use super::tensor::Tensor;
-use super::{backward, runtime, tape};
+use super::{backward, site, tape};
 use gt_protocol::text::{self, Names, NoNames, PayloadText};
 use gt_protocol::{Instruction, Scalar, wire};
 use pyo3::exceptions::PyValueError;
@@ -75,7 +75,7 @@ pub(crate) fn print_tape(
 fn tape_line(py: Python<'_>, node: &Node) -> String {
     let inputs: Vec<String> = node.inputs.iter().map(input_text).collect();
     let outputs: Vec<String> = node.outputs.iter().map(ToString::to_string).collect();
-    let place = runtime::with(py, |runtime| runtime.sites.name(py, node.site)).unwrap_or_default();
+    let place = site::name(py, node.site).unwrap_or_default();
     let (name, inputs, outputs) = (node.op.info().name, inputs.join(", "), outputs.join(" "));
     format!("%{} = {name} {inputs} -> {outputs}  {place}", node.sequence)
 }

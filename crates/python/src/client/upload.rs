@@ -4,7 +4,7 @@ use super::alias::Var;
 use super::dtype::DtypeArg;
 use super::tensor::Tensor;
 use super::value::Value;
-use super::{errors, runtime};
+use super::{errors, runtime, signal};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand};
@@ -31,7 +31,7 @@ pub(crate) fn from_bytes<'py>(
             bytes.len()
         )));
     }
-    runtime::prepare(py)?;
+    let caller = runtime::prepare_caller(py)?;
     let epoch = runtime::epoch();
     // What has further pieces begins with none: those may go beside the words.
     let first = if bytes.len() > PAYLOAD_BYTES_MAX { 0 } else { bytes.len() };
@@ -39,8 +39,9 @@ pub(crate) fn from_bytes<'py>(
     let slot = runtime::with(py, |runtime| {
         let slot = runtime.take_slot();
         let mut word = Instruction::new(Op::Upload);
-        word.tag = runtime.site(py);
-        word.signal = runtime.signal_of_upload(py, dims);
+        word.tag = caller.site;
+        word.signal = signal::of_upload(py, caller.signal, dims);
+        runtime.announce_signal(py, word.signal);
         word.outputs.push(Id::slot(slot));
         word.attrs = smallvec![Attr::Ints(dims), Attr::Dtype(dtype)];
         word.payload = first;

@@ -3,10 +3,11 @@
 //! Whatever is out of the ordinary takes the way of [`super::emit`], to the same end.
 
 use super::alias::Var;
+use super::caller::Caller;
 use super::default_float;
 use super::emit::{self, Arg};
 use super::gradient_rules;
-use super::runtime::{self, SHORT_HEADER, Sent, ShortWords};
+use super::runtime::{self, SHORT_HEADER, ShortWords};
 use super::tape::{Edge, Input, Inputs, Place, Recording, SavedValue, SavedValues, grad_enabled};
 use super::value::Value;
 use gt_protocol::rules::keeps_metadata;
@@ -38,6 +39,7 @@ pub(crate) fn emit(
     if info.outputs != 1 || !info.attrs.is_empty() || info.has_list() {
         return None;
     }
+    let caller = Caller::current(py);
     // Filled where it stands: it is large, and the operators that come here are small.
     let mut seen = Seen {
         words: ShortWords::new(),
@@ -67,12 +69,16 @@ pub(crate) fn emit(
     let consumes = if recorded { consumes & !info.saves_operands } else { consumes };
     let sent = runtime::with(py, |runtime| {
         runtime
-            .has_room(py)
-            .then(|| runtime.send_short(py, op, consumes, &mut seen.words, &seen.meta))
+            .has_room_for(py, caller)
+            .then(|| runtime.send_short(py, op, caller, consumes, &mut seen.words, &seen.meta))
     })?;
-    Some(sent.map(|sent| {
-        let value = Arc::new(Value { slot: sent.slot, epoch: runtime::epoch(), meta: seen.meta });
-        if recorded { record(py, op, args, seen.needs, value, sent) } else { Var::new(value, None) }
+    Some(sent.map(|slot| {
+        let value = Arc::new(Value { slot, epoch: runtime::epoch(), meta: seen.meta });
+        if recorded {
+            record(py, op, args, seen.needs, value, caller)
+        } else {
+            Var::new(value, None)
+        }
     }))
 }
 
@@ -82,13 +88,13 @@ fn record(
     args: &[Arg<'_>],
     needs: u16,
     value: Arc<Value>,
-    sent: Sent,
+    caller: Caller,
 ) -> Arc<Var> {
     let (operands, outputs) =
         gradient_rules::saves(py, op, (0..args.len()).map(|position| needs & (1 << position) != 0));
     let info = op.info();
     let saved = saved_of(py, args, operands & info.saves_operands);
-    let Sent { site, signal, .. } = sent;
+    let Caller { site, signal } = caller;
     let recording = Recording { op, attrs: Vec::new(), inputs: inputs_of(py, args), site, signal };
     recording.record_one(py, saved, value, outputs & info.saves_outputs != 0)
 }

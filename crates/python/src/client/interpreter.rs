@@ -1,0 +1,17 @@
+//! Functions of the interpreter that are outside the stable ABI: looked up at run time, each with a fallback where it is used.
+
+use std::ffi::CStr;
+
+/// The address of a function, if this interpreter has it.
+pub(crate) fn symbol(name: &CStr) -> Option<usize> {
+    // SAFETY: dlsym with the default handle only looks a name up.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then(|| address.addr())
+}
+
+/// [`symbol`] of what has a fallback; none is found where `GT_STABLE_ABI_ONLY` asks for the fallbacks.
+pub(crate) fn private_symbol(name: &CStr) -> Option<usize> {
+    let stable_only = std::env::var_os("GT_STABLE_ABI_ONLY")
+        .is_some_and(|value| value != "0" && !value.is_empty());
+    if stable_only { None } else { symbol(name) }
+}

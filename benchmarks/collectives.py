@@ -60,7 +60,7 @@ def compare(workers: Workers, gloo: TorchProcesses, kind: str, size: int, rounds
             theirs = gloo.round(kind, size, repeats)
             pairs.append((workers.round(kind, size, repeats), theirs))
     ours, theirs = (statistics.median(side) * 1e6 for side in zip(*pairs[1:], strict=True))
-    count = len(workers.doors)
+    count = len(workers.connections)
     cells = [kind, str(count), f"{size:,}", f"{ours:.4g}", f"{theirs:.4g}"]
     return [*cells, f"{ours / theirs:.3g} {TIMES}"]
 

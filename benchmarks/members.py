@@ -55,11 +55,14 @@ class Workers:
         behind: Callable[[str, int], Sequence[str]],
     ) -> None:
         self.behind = behind
-        self.doors = [_core.WorkerDoor(index) for index in range(count)]
-        self.processes = [_worker(door, arguments(index)) for index, door in enumerate(self.doors)]
-        for place, door in enumerate(self.doors):
-            for other in self.doors[place + 1 :]:
-                door.introduce(other)
+        self.connections = [_core.WorkerConnection(index) for index in range(count)]
+        self.processes = [
+            _worker(connection, arguments(index))
+            for index, connection in enumerate(self.connections)
+        ]
+        for place, connection in enumerate(self.connections):
+            for other in self.connections[place + 1 :]:
+                connection.introduce(other)
         self.tag = 0
 
     def round(self, kind: str, size: int, repeats: int, way: str = "") -> float:
@@ -71,7 +74,7 @@ class Workers:
             repeats: so many in the round.
             way: ` way=device`, or nothing: by bytes.
         """
-        count = len(self.doors)
+        count = len(self.connections)
         elements = whole_elements(size, count)
         own = elements // count if kind == "all_gather" else elements
         self._run([f"%0 = full size=[{own}] value=0.0 dtype=f32"])
@@ -87,24 +90,26 @@ class Workers:
     def _run(self, lines: list[str]) -> float:
         text = "\n".join([*lines, "synchronize request=1"])
         start = time.perf_counter()
-        for door in self.doors:
-            door.instruct(text)
-        for door in self.doors:
-            while _last_kind(door.read(READ_MS)) != DONE:
+        for connection in self.connections:
+            connection.instruct(text)
+        for connection in self.connections:
+            while _last_kind(connection.read(READ_MS)) != DONE:
                 pass
         return time.perf_counter() - start
 
     def end(self) -> None:
-        self.doors.clear()
+        self.connections.clear()
         for process in self.processes:
             process.wait(timeout=WAIT_SECONDS)
 
 
-def _worker(door: _core.WorkerDoor, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    control = door.worker_fd()
+def _worker(
+    connection: _core.WorkerConnection, arguments: Sequence[str]
+) -> subprocess.Popen[bytes]:
+    control = connection.worker_fd()
     command = [sys.executable, "-m", "gt.worker", *arguments, "--control-fd", str(control)]
     process = subprocess.Popen(command, pass_fds=[control], env=environment())
-    door.hand_over()
+    connection.hand_over()
     return process
 
 

@@ -236,39 +236,39 @@ class Worker:
     def __init__(
         self, index: int, *arguments: str, program: tuple[str, ...] = ("-m", "gt.worker")
     ) -> None:
-        self.door = _core.WorkerDoor(index)
-        control = self.door.worker_fd()
+        self.connection = _core.WorkerConnection(index)
+        control = self.connection.worker_fd()
         command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", *program]
         self.process = subprocess.Popen(
             [*command, "--threads", "1", "--control-fd", str(control), *arguments],
             pass_fds=[control],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
-        self.door.hand_over()
+        self.connection.hand_over()
 
     def write(self, *steps: bytes) -> None:
-        self.door.write(b"".join(steps))
+        self.connection.write(b"".join(steps))
 
     def answers(self, count: int) -> list[Answer]:
         """At least that many answers, and what else has come."""
         data = b""
         while len(found := answers(data)) < count:
-            data += self.door.read(_READ_MS)
+            data += self.connection.read(_READ_MS)
         return found
 
     def end(self) -> int:
         """Closes the control socket; the worker has to notice."""
-        del self.door
+        del self.connection
         return self.process.wait(timeout=10)
 
 
 @pytest.fixture
 def workers() -> Iterator[list[Worker]]:
     both = [Worker(0), Worker(1)]
-    both[0].door.introduce(both[1].door)
+    both[0].connection.introduce(both[1].connection)
     yield both
     for worker in both:
-        if hasattr(worker, "door"):
+        if hasattr(worker, "connection"):
             worker.end()
 
 
@@ -340,7 +340,7 @@ def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
         len(found[request].data) < size if request in found else True
         for request, size in sizes.items()
     ):
-        data += worker.door.read(_READ_MS)
+        data += worker.connection.read(_READ_MS)
         found = {answer.request: answer for answer in answers(data)}
         for answer in found.values():
             assert answer.kind == _REPLY, answer.text
@@ -351,7 +351,7 @@ def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
 def four() -> Iterator[list[Worker]]:
     all_four = [Worker(index) for index in range(4)]
     for one, other in itertools.combinations(all_four, 2):
-        one.door.introduce(other.door)
+        one.connection.introduce(other.connection)
     yield all_four
     for worker in all_four:
         worker.end()
@@ -526,7 +526,7 @@ def test_failures_and_losses_reach_the_others(workers: list[Worker]) -> None:
     (inherited,) = second.answers(1)
     assert (inherited.kind, inherited.tag, inherited.text) == (_FAILED_REPLY, 77, failure.text)
     second.end()
-    first.door.lost(1)
+    first.connection.lost(1)
     first.write(op("all_reduce", (4,), (0,), ((0, 1), "sum", 6)), read(4, 1))
     lost = first.answers(2)[0]
     assert lost.text == "worker 1 is gone"

@@ -37,7 +37,7 @@ Group = list[Worker]
 
 def _introduced(workers: Group) -> Group:
     for one, other in itertools.combinations(workers, 2):
-        one.door.introduce(other.door)
+        one.connection.introduce(other.connection)
     return workers
 
 
@@ -55,7 +55,7 @@ def group() -> Iterator[Callable[[list[str]], Group]]:
 
     yield start
     for worker in started:
-        if hasattr(worker, "door"):
+        if hasattr(worker, "connection"):
             worker.end()
 
 
@@ -68,7 +68,7 @@ def _told(worker: Worker, request: int) -> str:
     """What a read of a failed value is answered."""
     data = b""
     while True:
-        data += worker.door.read(30_000)
+        data += worker.connection.read(30_000)
         for answer in answers(data):
             if answer.text and answer.request == request:
                 return answer.text
@@ -207,7 +207,7 @@ def test_a_failed_operand_and_a_killed_worker(four: Group) -> None:
     four[3].process.kill()
     four[3].process.wait()
     for worker in four[:3]:
-        worker.door.lost(3)
+        worker.connection.lost(3)
     four[0].write(full(0, (size,), 1.0), dying)
     for worker in four[:3]:
         worker.write(op("all_reduce", (3,), (0,), ((0, 1, 2), "sum", 3, "device")), read(2, 1, 2))

@@ -37,7 +37,7 @@ sys.exit(__main__.main())
 @pytest.fixture
 def workers() -> Iterator[list[Worker]]:
     both = [Worker(index, "--backend", "numpy", program=("-c", AWAY)) for index in range(2)]
-    both[0].door.introduce(both[1].door)
+    both[0].connection.introduce(both[1].connection)
     yield both
     for worker in both:
         worker.end()

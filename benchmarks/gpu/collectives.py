@@ -51,7 +51,13 @@ def compare(workers: Workers, nccl: TorchProcesses, kind: str, size: int, rounds
             if turn:  # the first warms up
                 seconds[side].append(took)
     found = [f"{statistics.median(all_of) * 1e6:.4g}" for all_of in seconds.values()]
-    return [kind, str(len(workers.doors)), f"{size:,}", *found, *(["refused"] * (3 - len(found)))]
+    return [
+        kind,
+        str(len(workers.connections)),
+        f"{size:,}",
+        *found,
+        *(["refused"] * (3 - len(found))),
+    ]
 
 
 def main() -> None:

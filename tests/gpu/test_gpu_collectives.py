@@ -28,10 +28,10 @@ def group(request):
         Worker(index, "--backend", "pytorch", "--id", str(index)) for index in range(request.param)
     ]
     for one, other in itertools.combinations(workers, 2):
-        one.door.introduce(other.door)
+        one.connection.introduce(other.connection)
     yield workers
     for worker in workers:
-        if hasattr(worker, "door"):
+        if hasattr(worker, "connection"):
             worker.end()
 
 
@@ -97,7 +97,7 @@ def test_a_killed_worker_is_told_of_and_the_others_go_on(group):
     dead.process.kill()
     dead.process.wait()
     for worker in group:
-        worker.door.lost(len(group))
+        worker.connection.lost(len(group))
         worker.write(
             op("all_reduce", (1,), (0,), (everyone, "sum", 1, "device")),
             op("all_reduce", (2,), (0,), (everyone[:-1], "sum", 2, "device")),

@@ -5,7 +5,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::Message;
+use gt_protocol::message::{ToClient, ToWorker};
 use gt_protocol::text::{NoNames, parse};
 use gt_protocol::{Id, Instruction};
 use std::hint::black_box;
@@ -22,8 +22,8 @@ impl Sink for Ring {
     fn free(&mut self, _: WorkerIndex, slots: &[u32]) {
         black_box(slots);
     }
-    fn worker_message(&mut self, _: WorkerIndex, _: &Message<'_>) {}
-    fn session(&mut self, _: SessionId, _: &Message<'_>) {}
+    fn worker_message(&mut self, _: WorkerIndex, _: &ToWorker<'_>) {}
+    fn session(&mut self, _: SessionId, _: &ToClient<'_>) {}
     fn trace(&mut self, _: SessionId, _: &Instruction<'_>, _: &TraceNotes<'_>) {}
 }
 

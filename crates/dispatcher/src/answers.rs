@@ -6,44 +6,31 @@ use crate::failure::{Cause, Failure, of_users};
 use crate::planted;
 use crate::request::RequestKind;
 use gt_protocol::Op;
-use gt_protocol::message::{self, Message, Reply, Stats};
+use gt_protocol::message::{self, FromWorker, Reply, Stats, ToClient};
 
 impl Dispatcher {
-    /// What a client says beside instructions.
-    pub(crate) fn session_says(
-        &mut self,
-        session: SessionId,
-        message: &Message<'_>,
-        sink: &mut dyn Sink,
-    ) {
-        if let Message::StatsRequest { request } = message {
-            self.fold_all_awaited(session, sink);
-            self.ask_all(session, *request, RequestKind::Stats, sink);
-        }
+    /// Asks all workers for their counters.
+    pub(crate) fn ask_stats(&mut self, session: SessionId, request: u64, sink: &mut dyn Sink) {
+        self.fold_all_awaited(session, sink);
+        self.ask_all(session, request, RequestKind::Stats, sink);
     }
 
     pub(crate) fn worker_says(
         &mut self,
         index: WorkerIndex,
-        message: &Message<'_>,
+        message: &FromWorker<'_>,
         sink: &mut dyn Sink,
     ) {
         match message {
-            Message::Reply(reply) => self.replied(*reply, sink),
-            Message::Done { request } => self.answered(index, *request, None, sink),
-            Message::Stats(stats) => self.answered(index, stats.request, Some(*stats), sink),
-            Message::Failure(failure) => self.failed(failure, sink),
-            Message::FailedReply { request, failure } => self.failed_reply(*request, failure, sink),
-            Message::Ways(ways) => self.worker_ways(index, *ways),
-            // Not for us; a worker that says it is confused, and nothing depends on it.
-            Message::SpacedReply(_)
-            | Message::SlabReply(_)
-            | Message::StatsRequest { .. }
-            | Message::WorkerJoined { .. }
-            | Message::Peer(_)
-            | Message::WorkerLeft { .. }
-            | Message::Goodbye { .. }
-            | Message::Description { .. } => {}
+            FromWorker::Reply(reply) => self.replied(*reply, sink),
+            FromWorker::Done { request } => self.answered(index, *request, None, sink),
+            FromWorker::Stats(stats) => self.answered(index, stats.request, Some(*stats), sink),
+            FromWorker::Failure(failure) => self.failed(failure, sink),
+            FromWorker::FailedReply { request, failure } => {
+                self.failed_reply(*request, failure, sink);
+            }
+            FromWorker::Ways(ways) => self.worker_ways(index, *ways),
+            FromWorker::Goodbye { reason } => self.worker_left(index, reason, sink),
         }
     }
 
@@ -61,7 +48,7 @@ impl Dispatcher {
         match &open.part {
             Some(part) => part.pass_on(number, &reply, &mut |whole| sink.session(asker, whole)),
             None => {
-                sink.session(asker, &Message::Reply(Reply { request: number, ..reply }));
+                sink.session(asker, &ToClient::Reply(Reply { request: number, ..reply }));
             }
         }
         if open.received >= reply.total {
@@ -81,11 +68,11 @@ impl Dispatcher {
         open.waiting.retain(|worker| *worker != index);
         let (session, number, done) = (open.session, open.number, open.waiting.is_empty());
         if let Some(stats) = stats {
-            sink.session(session, &Message::Stats(Stats { request: number, ..stats }));
+            sink.session(session, &ToClient::Stats(Stats { request: number, ..stats }));
         }
         if done {
             self.requests.remove(&key);
-            sink.session(session, &Message::Done { request: number });
+            sink.session(session, &ToClient::Done { request: number });
         }
     }
 
@@ -103,7 +90,7 @@ impl Dispatcher {
         let text = state.operands.in_text(number, failure);
         let cause =
             state.remember(Failure::new(Cause { number, class: failure.class, op, site, text }));
-        sink.session(session, &Message::Failure(cause.message(session)));
+        sink.session(session, &ToClient::Failure(cause.message(session)));
     }
 
     fn failed_reply(&mut self, request: u64, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
@@ -128,6 +115,6 @@ impl Dispatcher {
                 ..*failure
             },
         };
-        sink.session(open.session, &Message::FailedReply { request: open.number, failure });
+        sink.session(open.session, &ToClient::FailedReply { request: open.number, failure });
     }
 }

@@ -7,7 +7,7 @@ use crate::motion::Mover;
 use crate::note::Why;
 use crate::request::{Request, RequestKind, request_number};
 use crate::worker;
-use gt_protocol::message::Message;
+use gt_protocol::message::{ToClient, ToWorker};
 use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op};
@@ -139,7 +139,7 @@ impl Dispatcher {
     ) {
         let workers = self.alive();
         if workers.is_empty() {
-            sink.session(session, &Message::Done { request: number });
+            sink.session(session, &ToClient::Done { request: number });
             return;
         }
         let request = self.open_request(session, number, workers.iter().copied().collect(), kind);
@@ -149,7 +149,7 @@ impl Dispatcher {
             match kind {
                 RequestKind::Stats => {
                     let request = u64::try_from(request).unwrap_or(0);
-                    sink.worker_message(worker, &Message::StatsRequest { request });
+                    sink.worker_message(worker, &ToWorker::StatsRequest { request });
                 }
                 RequestKind::Read { .. } | RequestKind::Synchronize => {
                     self.send(session, worker, &word, sink);

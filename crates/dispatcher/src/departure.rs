@@ -7,7 +7,7 @@ use crate::handle::{Shards, Value};
 use crate::request::RequestKind;
 use crate::worker::Worker;
 use crate::{planted, worker};
-use gt_protocol::message::{self, FailureClass, Message};
+use gt_protocol::message::{self, FailureClass, ToClient};
 use gt_protocol::placement::{Layout, Mesh};
 use gt_protocol::{Id, Op};
 use smallvec::SmallVec;
@@ -36,7 +36,7 @@ impl Dispatcher {
             for (worker, slot) in orphans {
                 self.free_slots(worker, &[slot], sink);
             }
-            sink.session(*session, &Message::WorkerLeft { index, reason: message::clip(reason) });
+            sink.session(*session, &ToClient::WorkerLeft { index, reason: message::clip(reason) });
         }
         let lost: Vec<i64> = self
             .requests
@@ -64,7 +64,7 @@ impl Dispatcher {
                 tag,
                 text: message::clip(text),
             };
-            sink.session(session, &Message::FailedReply { request: number, failure });
+            sink.session(session, &ToClient::FailedReply { request: number, failure });
         } else {
             self.answered(index, u64::try_from(key).unwrap_or(0), None, sink);
         }

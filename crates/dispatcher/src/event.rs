@@ -1,6 +1,6 @@
 //! What goes into the core and what comes out of it.
 
-use gt_protocol::message::Message;
+use gt_protocol::message::{FromWorker, ToClient, ToWorker};
 use gt_protocol::{Id, Instruction, Op, Operand, wire};
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ pub struct SessionId(pub u32);
 pub type WorkerIndex = u32;
 
 /// Everything that happens besides instructions.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// A worker is ready to receive instructions.
     WorkerJoined { index: WorkerIndex },
@@ -20,10 +20,10 @@ pub enum Event<'a> {
     WorkerLeft { index: WorkerIndex, reason: &'a str },
     /// A client is gone: its values are freed.
     SessionClosed { session: SessionId },
-    /// A client asks for something that is no instruction (counters).
-    FromSession { session: SessionId, message: Message<'a> },
+    /// A client asks for the workers' counters.
+    StatsRequest { session: SessionId, request: u64 },
     /// A worker answers or reports.
-    FromWorker { index: WorkerIndex, message: Message<'a> },
+    FromWorker { index: WorkerIndex, message: FromWorker<'a> },
 }
 
 /// Where the core's outputs go. Implementations only queue; they never call back into the core.
@@ -43,9 +43,9 @@ pub trait Sink {
         self.worker(worker, &instruction);
     }
     /// A message to a worker.
-    fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>);
+    fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>);
     /// A message to a client.
-    fn session(&mut self, session: SessionId, message: &Message<'_>);
+    fn session(&mut self, session: SessionId, message: &ToClient<'_>);
     /// A line for the trace: the client's instruction in numbers, and what is known about it.
     fn trace(&mut self, session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>);
 }

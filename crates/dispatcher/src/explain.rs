@@ -8,7 +8,7 @@ use crate::note::{Laid, Motion, Note, Why};
 use crate::prices::Prices;
 use crate::request::{answer_failed, request_number};
 use crate::session::Session;
-use gt_protocol::message::{DESCRIPTION_BYTES_MAX, Failure, FailureClass, Message};
+use gt_protocol::message::{DESCRIPTION_BYTES_MAX, Failure, FailureClass, ToClient};
 use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Instruction, Operand};
 use smallvec::SmallVec;
@@ -106,7 +106,7 @@ impl Dispatcher {
             },
         };
         if text.len() <= DESCRIPTION_BYTES_MAX {
-            sink.session(session, &Message::Description { request, text: &text });
+            sink.session(session, &ToClient::Description { request, text: &text });
             return Ok(());
         }
         let text = format!("its layout has {} bytes of text", text.len());
@@ -119,7 +119,7 @@ impl Dispatcher {
             tag: instruction.tag,
             text: &text,
         };
-        sink.session(session, &Message::FailedReply { request, failure });
+        sink.session(session, &ToClient::FailedReply { request, failure });
         Ok(())
     }
 

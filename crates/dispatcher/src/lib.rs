@@ -194,7 +194,7 @@ impl Dispatcher {
             Event::WorkerJoined { index } => self.worker_joined(index),
             Event::WorkerLeft { index, reason } => self.worker_left(index, reason, sink),
             Event::SessionClosed { session } => self.close_session(session, sink),
-            Event::FromSession { session, message } => self.session_says(session, &message, sink),
+            Event::StatsRequest { session, request } => self.ask_stats(session, request, sink),
             Event::FromWorker { index, message } => self.worker_says(index, &message, sink),
         }
     }

@@ -28,7 +28,7 @@ use crate::failure::{Cause, Failure};
 use crate::handle::{Handle, Shards, Slots, Value};
 use crate::planted;
 use crate::session::Session;
-use gt_protocol::message::Message;
+use gt_protocol::message::ToClient;
 use gt_protocol::placement::Layout;
 use gt_protocol::rules::{Arg, ErrorClass, Outputs, RuleError, infer};
 use gt_protocol::{Id, Instruction, Meta, Operand};
@@ -172,7 +172,7 @@ impl Dispatcher {
             site: instruction.tag,
             text: error.text.clone(),
         });
-        sink.session(session, &Message::Failure(failure.message(session)));
+        sink.session(session, &ToClient::Failure(failure.message(session)));
         self.mark_failed(session, instruction, failure);
     }
 

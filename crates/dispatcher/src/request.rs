@@ -2,7 +2,7 @@
 
 use crate::event::{Fault, SessionId, Sink, WorkerIndex};
 use crate::failure::Failure;
-use gt_protocol::message::{Message, Reply, SpacedReply};
+use gt_protocol::message::{Reply, SpacedReply, ToClient};
 use gt_protocol::placement::Footprint;
 use gt_protocol::{Attr, Dims, Instruction};
 use smallvec::SmallVec;
@@ -49,12 +49,12 @@ impl Part {
         &self,
         number: u64,
         reply: &Reply<'_>,
-        pass: &mut dyn FnMut(&Message<'_>),
+        pass: &mut dyn FnMut(&ToClient<'_>),
     ) {
         let whole = Reply { request: number, dims: self.dims, total: self.total, ..*reply };
         let (mut rest, size) = (reply.bytes, reply.dtype.size());
         if rest.is_empty() && self.total == 0 {
-            pass(&Message::Reply(Reply { start: 0, ..whole }));
+            pass(&ToClient::Reply(Reply { start: 0, ..whole }));
         }
         let end = reply.start.saturating_add(reply.count);
         for stretch in self.footprint.stretches(reply.start, end) {
@@ -63,9 +63,9 @@ impl Part {
             rest = others;
             let reply = Reply { start: stretch.start, count: stretch.len(), bytes, ..whole };
             pass(&if stretch.count == 1 {
-                Message::Reply(reply)
+                ToClient::Reply(reply)
             } else {
-                Message::SpacedReply(SpacedReply {
+                ToClient::SpacedReply(SpacedReply {
                     reply,
                     run: stretch.run,
                     stride: stretch.stride,
@@ -87,5 +87,5 @@ pub(crate) fn answer_failed(
     failure: &Failure,
     sink: &mut dyn Sink,
 ) {
-    sink.session(session, &Message::FailedReply { request, failure: failure.message(session) });
+    sink.session(session, &ToClient::FailedReply { request, failure: failure.message(session) });
 }

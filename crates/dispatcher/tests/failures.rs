@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
 
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::{Failure, FailureClass, Message};
+use gt_protocol::message::{Failure, FailureClass, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{NoNames, parse};
 use gt_protocol::{Attr, Instruction, Op};
 
@@ -22,10 +22,10 @@ impl Sink for Heard {
         }
     }
 
-    fn worker_message(&mut self, _: WorkerIndex, _: &Message<'_>) {}
+    fn worker_message(&mut self, _: WorkerIndex, _: &ToWorker<'_>) {}
 
-    fn session(&mut self, _: SessionId, message: &Message<'_>) {
-        if let Message::FailedReply { request, failure } = message {
+    fn session(&mut self, _: SessionId, message: &ToClient<'_>) {
+        if let ToClient::FailedReply { request, failure } = message {
             self.failed.push((*request, failure.class, failure.text.to_owned()));
         }
     }
@@ -52,10 +52,10 @@ fn who_reads_an_operand_is_told_what_befell_that_and_not_its_reader() {
         |class, text| Failure { session: session.0, number: 1, class, op: None, tag: 0, text };
     // The index is wrong, and the operand, which came for instruction 1, has not come whole.
     let index = failure(FailureClass::Index, "the whole text");
-    core.handle(Event::FromWorker { index: 0, message: Message::Failure(index) }, &mut heard);
+    core.handle(Event::FromWorker { index: 0, message: FromWorker::Failure(index) }, &mut heard);
     let causes = [(FailureClass::Index, "a part"), (FailureClass::WorkerLost, "worker 1 is gone")];
     for (request, (class, text)) in heard.reads.clone().into_iter().zip(causes) {
-        let message = Message::FailedReply { request, failure: failure(class, text) };
+        let message = FromWorker::FailedReply { request, failure: failure(class, text) };
         core.handle(Event::FromWorker { index: 0, message }, &mut heard);
     }
     let text = |text: &str| text.to_owned();

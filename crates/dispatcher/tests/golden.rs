@@ -5,7 +5,7 @@
 
 use expect_test::{ExpectFile, expect_file};
 use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::Message;
+use gt_protocol::message::{Message, ToClient, ToWorker};
 use gt_protocol::text::{Line, Names, PayloadText, parse};
 use gt_protocol::{Family, Instruction, Op};
 use std::fmt::Write;
@@ -51,11 +51,11 @@ impl Sink for Record {
         writeln!(self.lines, "    {worker}: {line}").unwrap();
     }
 
-    fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>) {
+    fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>) {
         writeln!(self.lines, "    {worker}: {}", message.name()).unwrap();
     }
 
-    fn session(&mut self, _session: SessionId, message: &Message<'_>) {
+    fn session(&mut self, _session: SessionId, message: &ToClient<'_>) {
         writeln!(self.lines, "    to the client: {message:?}").unwrap();
     }
 

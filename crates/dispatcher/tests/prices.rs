@@ -5,7 +5,7 @@
 use gt_dispatcher::{
     Dispatcher, Event, Link, Measured, Prices, Probe, SessionId, Sink, TraceNotes, WorkerIndex,
 };
-use gt_protocol::message::{Message, Reply};
+use gt_protocol::message::{FromWorker, Reply, ToClient, ToWorker};
 use gt_protocol::text::{Names, parse};
 use gt_protocol::{Attr, Dims, Dtype, Instruction, Op};
 use std::collections::BTreeMap;
@@ -46,10 +46,10 @@ impl Sink for Cluster {
         }
     }
 
-    fn worker_message(&mut self, _: WorkerIndex, _: &Message<'_>) {}
+    fn worker_message(&mut self, _: WorkerIndex, _: &ToWorker<'_>) {}
 
-    fn session(&mut self, session: SessionId, message: &Message<'_>) {
-        self.answers.push((session, matches!(message, Message::FailedReply { .. })));
+    fn session(&mut self, session: SessionId, message: &ToClient<'_>) {
+        self.answers.push((session, matches!(message, ToClient::FailedReply { .. })));
     }
 
     fn trace(&mut self, _: SessionId, _: &Instruction<'_>, notes: &TraceNotes<'_>) {
@@ -79,7 +79,7 @@ impl Cluster {
                 dims: Dims::EMPTY,
                 bytes: &[0; 4],
             };
-            core.handle(Event::FromWorker { index, message: Message::Reply(reply) }, self);
+            core.handle(Event::FromWorker { index, message: FromWorker::Reply(reply) }, self);
         }
         for (session, failed) in std::mem::take(&mut self.answers) {
             assert_eq!(probe.session(), Some(session));

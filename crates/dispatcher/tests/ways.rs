@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
 
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::{Message, Ways};
+use gt_protocol::message::{FromWorker, ToClient, ToWorker, Ways};
 use gt_protocol::text::{NoNames, PayloadText, format, parse};
 use gt_protocol::{Family, Instruction};
 
@@ -20,8 +20,8 @@ impl Sink for Told {
         }
     }
 
-    fn worker_message(&mut self, _: WorkerIndex, _: &Message<'_>) {}
-    fn session(&mut self, _: SessionId, _: &Message<'_>) {}
+    fn worker_message(&mut self, _: WorkerIndex, _: &ToWorker<'_>) {}
+    fn session(&mut self, _: SessionId, _: &ToClient<'_>) {}
     fn trace(&mut self, _: SessionId, _: &Instruction<'_>, _: &TraceNotes<'_>) {}
 }
 
@@ -39,7 +39,7 @@ fn told(ways: [[&str; 2]; 3], far: u32) -> Vec<String> {
     let (mut core, mut told) = (Dispatcher::new(), Told::default());
     for (index, [device, group]) in (0..).zip(ways) {
         core.handle(Event::WorkerJoined { index }, &mut told);
-        let message = Message::Ways(Ways { device, group, is_far: index == far });
+        let message = FromWorker::Ways(Ways { device, group, is_far: index == far });
         core.handle(Event::FromWorker { index, message }, &mut told);
     }
     let session = core.open_session();

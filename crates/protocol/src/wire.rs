@@ -87,6 +87,10 @@ pub enum WireReason {
     Truncated,
     #[error("unknown code {0:#06x}")]
     UnknownCode(u16),
+    #[error("{0} is no message of this direction")]
+    Direction(&'static str),
+    #[error("the bytes beside the words are missing")]
+    Beside,
     #[error("the declared length holds {0} words too many")]
     Trailing(usize),
     #[error("{0:#x} is not a slot")]

@@ -4,7 +4,7 @@ use crate::frames;
 use crate::link::{Inbound, Lent};
 use crate::outbox::{Crowd, Outbox};
 use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, WorkerIndex};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromClient};
 use gt_protocol::wire::{self, WireError};
 use gt_protocol::{Attr, Instruction, Op};
 use std::time::{Duration, Instant};
@@ -39,8 +39,6 @@ pub(crate) enum Breach {
     Fault(#[from] Fault),
     #[error("broken stream: {0}")]
     Wire(#[from] WireError),
-    #[error("{0} is no message to a dispatcher")]
-    Message(&'static str),
     #[error("impossible counters in its ring")]
     Ring,
     #[error("a payload did not come with the words that name it")]
@@ -180,22 +178,10 @@ fn said(
 ) -> Result<(), Breach> {
     let (message, _) = message::decode(frame)?;
     match message {
-        Message::StatsRequest { .. } => {
-            dispatcher.handle(Event::FromSession { session, message }, outbox);
+        FromClient::StatsRequest { request } => {
+            dispatcher.handle(Event::StatsRequest { session, request }, outbox);
             Ok(())
         }
-        Message::Goodbye { reason } => Err(Breach::Goodbye(reason.to_owned())),
-        Message::Reply(_)
-        | Message::SpacedReply(_)
-        | Message::SlabReply(_)
-        | Message::Done { .. }
-        | Message::Failure(_)
-        | Message::FailedReply { .. }
-        | Message::Stats(_)
-        | Message::WorkerJoined { .. }
-        | Message::Peer(_)
-        | Message::WorkerLeft { .. }
-        | Message::Ways(_)
-        | Message::Description { .. } => Err(Breach::Message(message.name())),
+        FromClient::Goodbye { reason } => Err(Breach::Goodbye(reason.to_owned())),
     }
 }

@@ -4,7 +4,7 @@
 use crate::link::Outbound;
 use crate::trace::Trace;
 use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::{self, Message, Reply};
+use gt_protocol::message::{self, ToClient, ToWorker};
 use gt_protocol::{Attr, Instruction, Op, wire};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -219,23 +219,18 @@ impl Outbox {
     }
 
     #[cold]
-    fn hear(&mut self, message: &Message<'_>) {
+    fn hear(&mut self, message: &ToClient<'_>) {
         match message {
-            Message::Reply(_) | Message::SpacedReply(_) | Message::SlabReply(_) => {
-                self.answer = Some(false);
-            }
-            Message::FailedReply { .. } => self.answer = Some(true),
+            ToClient::Reply(_) | ToClient::SpacedReply(_) => self.answer = Some(false),
+            ToClient::FailedReply { .. } => self.answer = Some(true),
             // What else a session is told of needs no answer.
-            Message::Done { .. }
-            | Message::Failure(_)
-            | Message::StatsRequest { .. }
-            | Message::Stats(_)
-            | Message::WorkerJoined { .. }
-            | Message::Peer(_)
-            | Message::WorkerLeft { .. }
-            | Message::Goodbye { .. }
-            | Message::Ways(_)
-            | Message::Description { .. } => {}
+            ToClient::Done { .. }
+            | ToClient::Failure(_)
+            | ToClient::Stats(_)
+            | ToClient::WorkerJoined { .. }
+            | ToClient::WorkerLeft { .. }
+            | ToClient::Goodbye { .. }
+            | ToClient::Description { .. } => {}
         }
     }
 
@@ -277,7 +272,7 @@ impl Sink for Outbox {
         self.sent(index, words.len());
     }
 
-    fn worker_message(&mut self, index: WorkerIndex, message: &Message<'_>) {
+    fn worker_message(&mut self, index: WorkerIndex, message: &ToWorker<'_>) {
         let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
             return;
         };
@@ -290,8 +285,8 @@ impl Sink for Outbox {
         }
     }
 
-    fn session(&mut self, id: SessionId, message: &Message<'_>) {
-        if let (Some(trace), Message::Failure(failure)) = (&mut self.trace, message)
+    fn session(&mut self, id: SessionId, message: &ToClient<'_>) {
+        if let (Some(trace), ToClient::Failure(failure)) = (&mut self.trace, message)
             && let Err(error) = trace.write_failure(failure)
         {
             self.end_trace(&error);
@@ -300,14 +295,14 @@ impl Sink for Outbox {
             return self.hear(message);
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let lent = if let Message::Reply(reply) = message
+        let encoded = if let ToClient::Reply(reply) = message
             && session.lend(0, reply.bytes)
         {
-            Some(Message::SlabReply(Reply { bytes: &[], ..*reply }))
+            message::encode_beside(reply, session.buffer())
         } else {
-            None
+            message::encode(message, session.buffer())
         };
-        if let Err(error) = message::encode(lent.as_ref().unwrap_or(message), session.buffer()) {
+        if let Err(error) = encoded {
             tracing::error!("a message for session {} has no binary form: {error}", id.0);
         }
         if !session.listed {

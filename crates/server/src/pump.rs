@@ -12,7 +12,7 @@ use crate::outbox::{Crowd, Lost, Outbox};
 use crate::probing::Probing;
 use crate::sleep::{self, Doze, SleepError, Sleeper};
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromWorker, ToClient, ToWorker};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ impl Pump {
         let mut client = Client::new(session, name, inbound, Instant::now());
         client.waits_for_worker = self.workers.is_empty();
         for &index in self.workers.keys() {
-            self.outbox.session(session, &Message::WorkerJoined { index });
+            self.outbox.session(session, &ToClient::WorkerJoined { index });
         }
         self.sleeper.watch(&client.inbound);
         self.clients.push(client);
@@ -162,7 +162,7 @@ impl Pump {
         self.workers.insert(index, inbound);
         for Introduction { to, peer, secret, address } in introductions {
             let peer = message::Peer { index: *peer, secret: *secret, address };
-            self.outbox.worker_message(*to, &Message::Peer(peer));
+            self.outbox.worker_message(*to, &ToWorker::Peer(peer));
         }
         self.dispatcher.handle(Event::WorkerJoined { index }, &mut self.outbox);
         if let Some(probing) = &mut self.probing {
@@ -170,7 +170,7 @@ impl Pump {
         }
         for client in &mut self.clients {
             client.waits_for_worker = false;
-            self.outbox.session(client.session, &Message::WorkerJoined { index });
+            self.outbox.session(client.session, &ToClient::WorkerJoined { index });
         }
     }
 
@@ -252,7 +252,7 @@ impl Pump {
         } else {
             tracing::warn!("session {} ({name:?}) closed: {breach}", session.0);
             let reason = breach.to_string();
-            self.outbox.session(session, &Message::Goodbye { reason: message::clip(&reason) });
+            self.outbox.session(session, &ToClient::Goodbye { reason: message::clip(&reason) });
             self.outbox.flush();
         }
         self.close_session(session);
@@ -309,12 +309,12 @@ impl Pump {
         for (index, inbound) in &self.workers {
             tracing::info!("worker {index}: {} bytes came from it", inbound.arrived_bytes());
         }
-        let goodbye = Message::Goodbye { reason: STOPPING };
+        let goodbye = ToClient::Goodbye { reason: STOPPING };
         for client in &self.clients {
             self.outbox.session(client.session, &goodbye);
         }
         for &index in self.workers.keys() {
-            self.outbox.worker_message(index, &goodbye);
+            self.outbox.worker_message(index, &ToWorker::Goodbye { reason: STOPPING });
         }
         let deadline = Instant::now() + FAREWELL;
         self.outbox.flush();
@@ -340,14 +340,10 @@ fn answers(
         }
         let (unread, lent) = inbound.unread_and_lent();
         let Some(frame) = frames::first(unread)? else { break };
-        let (mut message, words) = message::decode(frame)?;
-        if let Message::Goodbye { reason } = message {
+        let beside = || lent.and_then(Lent::take).map(|(_, bytes)| bytes);
+        let (message, words) = message::decode_with(frame, beside)?;
+        if let FromWorker::Goodbye { reason } = message {
             return Err(Breach::Goodbye(reason.to_owned()));
-        }
-        if let Message::SlabReply(reply) = message {
-            let bytes = lent.and_then(Lent::take).map(|(_, bytes)| bytes);
-            let whole = bytes.and_then(|bytes| reply.with_bytes(bytes));
-            message = Message::Reply(whole.ok_or(Breach::Payload)?);
         }
         dispatcher.handle(Event::FromWorker { index, message }, outbox);
         inbound.consume(words);

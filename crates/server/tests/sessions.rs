@@ -13,7 +13,7 @@ mod common;
 use common::peer::{Peer, Way, hello};
 use common::{Server, worker};
 use gt_protocol::handshake::Role;
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, ToClient};
 use gt_protocol::{Attr, Op, wire};
 use gt_transport::ControlKind;
 
@@ -44,8 +44,8 @@ fn three_ways_to_the_same_numbers() {
     assert!(status.success(), "{status}: {log}");
     for peer in &mut peers {
         let frame = peer.frame().unwrap();
-        let stops = Message::Goodbye { reason: "the dispatcher stops" };
-        assert_eq!(message::decode(&frame).unwrap().0, stops);
+        let stops = ToClient::Goodbye { reason: "the dispatcher stops" };
+        assert_eq!(message::decode::<ToClient<'_>>(&frame).unwrap().0, stops);
     }
     let toy = toy.join().unwrap();
     assert_eq!(toy.record().unwrap().0.kind, ControlKind::Shutdown);
@@ -111,7 +111,10 @@ fn a_client_may_come_before_the_workers() {
     drop(Peer::door(&server, client()));
     let _toy = worker::spawn(&server);
     let frame = early.frame().unwrap();
-    assert_eq!(message::decode(&frame).unwrap().0, Message::WorkerJoined { index: 0 });
+    assert_eq!(
+        message::decode::<ToClient<'_>>(&frame).unwrap().0,
+        ToClient::WorkerJoined { index: 0 }
+    );
     assert_eq!(early.answer(1).unwrap(), [4.0]);
 }
 
@@ -126,7 +129,10 @@ fn a_dead_worker_fails_its_values_and_leaves_its_place() {
     assert_eq!(one.join().unwrap().welcome.worker, Some(0));
     one = worker::spawn(&server);
     let frame = peer.frame().unwrap();
-    assert_eq!(message::decode(&frame).unwrap().0, Message::WorkerJoined { index: 0 });
+    assert_eq!(
+        message::decode::<ToClient<'_>>(&frame).unwrap().0,
+        ToClient::WorkerJoined { index: 0 }
+    );
     peer.upload(1, &[2.0]);
     assert_eq!(peer.read(2, 1, 1).unwrap(), [2.0]);
     drop(server);

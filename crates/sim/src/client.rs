@@ -12,7 +12,7 @@ use crate::oracle::{Evaluated, Oracle, Outcome, Step, Target, Term};
 use crate::program::{Cluster, Drawn, Pursuit, Scene, makes, palette};
 use crate::random::Random;
 use crate::tensor::{Tensor, to_dims, wide};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromClient};
 use gt_protocol::wire::{self, PAYLOAD_BYTES_MAX};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
 use std::collections::{BTreeMap, BTreeSet};
@@ -272,7 +272,7 @@ impl Client {
             Step::Stats => {
                 let request = self.ask(Pending::Stats);
                 // Short enough for every frame.
-                let _ = message::encode(&Message::StatsRequest { request }, words);
+                let _ = message::encode(&FromClient::StatsRequest { request }, words);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::ledger::Ledger;
 use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, NoNames, PayloadText};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST};
 use gt_protocol::{Family, Id, Instruction, Meta, Op};
@@ -139,7 +139,11 @@ impl Shell {
         let (code, _) = wire::halves(frame.first().copied().unwrap_or(0));
         if code >= MESSAGE_CODE_FIRST {
             let (message, _) = message::decode(frame).map_err(|error| error.to_string())?;
-            self.dispatcher.handle(Event::FromSession { session, message }, &mut self.outputs);
+            let event = match message {
+                FromClient::StatsRequest { request } => Event::StatsRequest { session, request },
+                FromClient::Goodbye { reason } => return Err(format!("said goodbye: {reason}")),
+            };
+            self.dispatcher.handle(event, &mut self.outputs);
             return Ok(());
         }
         let (instruction, _) = wire::decode(frame).map_err(|error| error.to_string())?;
@@ -189,7 +193,7 @@ impl Shell {
         self.ledger.worker_left(index, &self.dispatcher)
     }
 
-    pub fn worker_says(&mut self, index: u32, message: Message<'_>) {
+    pub fn worker_says(&mut self, index: u32, message: FromWorker<'_>) {
         self.dispatcher.handle(Event::FromWorker { index, message }, &mut self.outputs);
     }
 }
@@ -233,7 +237,7 @@ impl Sink for Outputs {
         self.to_workers.push((worker, words));
     }
 
-    fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>) {
+    fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>) {
         self.note_all(|| format!("#   to worker {worker}: {message:?}"));
         let mut words = Vec::new();
         if let Err(error) = message::encode(message, &mut words) {
@@ -242,7 +246,7 @@ impl Sink for Outputs {
         self.to_workers.push((worker, words));
     }
 
-    fn session(&mut self, session: SessionId, message: &Message<'_>) {
+    fn session(&mut self, session: SessionId, message: &ToClient<'_>) {
         self.note_all(|| format!("#   to session {}: {message:?}", session.0));
         let mut words = Vec::new();
         if let Err(error) = message::encode(message, &mut words) {

@@ -3,7 +3,7 @@
 //! the dice have it. A machine that waits for a collective leaves its instruction for a later turn.
 
 use crate::engine::{Lent, Toy};
-use gt_protocol::message::{self, Failure, Message, Peer};
+use gt_protocol::message::{self, Failure, FromWorker, Peer};
 use gt_protocol::wire;
 use gt_worker::{
     Cause, Driver, Ended, Front, Job, Lane, Machine, PeerLost, Peers, Progress, Refusal, Replies,
@@ -22,7 +22,7 @@ pub enum Freight {
 impl Freight {
     fn failure(cause: &Cause) -> Self {
         let mut words = Vec::new();
-        if let Err(error) = message::encode(&Message::Failure(cause.message()), &mut words) {
+        if let Err(error) = message::encode(&FromWorker::Failure(cause.message()), &mut words) {
             unreachable!("a cause has no binary form: {error}");
         }
         Self::Failure(words)
@@ -32,7 +32,7 @@ impl Freight {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             Self::Failure(words) => match message::decode(&words) {
-                Ok((Message::Failure(failure), _)) => Err(Cause::from(&failure)),
+                Ok((FromWorker::Failure(failure), _)) => Err(Cause::from(&failure)),
                 other => unreachable!("a failure came back as {other:?}"),
             },
         }
@@ -207,7 +207,7 @@ impl Driver<Lent> for SimLane {
 struct Outbox(Vec<u32>);
 
 impl Replies for Outbox {
-    fn send(&mut self, message: &Message<'_>) {
+    fn send(&mut self, message: &FromWorker<'_>) {
         if let Err(error) = message::encode(message, &mut self.0) {
             unreachable!("a worker's message has no binary form: {error}");
         }

@@ -10,7 +10,7 @@ use crate::shell::{Detail, Intake, Shell, frame_length};
 use crate::worker::{SimWorker, is_our_mistake};
 use faults::Faults;
 use gt_dispatcher::{Prices, SessionId};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromWorker};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A simulation that takes more steps than this does not come to rest.
@@ -431,7 +431,7 @@ impl World {
         while let Some(length) = frame_length(&rest[start..])? {
             let (message, _) =
                 message::decode(&rest[start..start + length]).map_err(|error| error.to_string())?;
-            if let Message::Failure(failure) | Message::FailedReply { failure, .. } = &message
+            if let FromWorker::Failure(failure) | FromWorker::FailedReply { failure, .. } = &message
                 && is_our_mistake(failure)
                 && !self.is_nonsense(failure.session)
             {

@@ -8,7 +8,9 @@ pub(crate) use under_way::{Left, UnderWay, pending};
 use crate::lane::Driver;
 use crate::table::{Held, NoValue, Table};
 use crate::{Cause, Engine, Fault, Input, Values, reuse, work};
-use gt_protocol::message::{self, FailureClass, Message, REPLY_BYTES_MAX, Stats, Ways};
+use gt_protocol::message::{
+    self, FailureClass, FromWorker, REPLY_BYTES_MAX, Stats, ToWorker, Ways,
+};
 use gt_protocol::rules::{Arg, describe};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
 use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Operand};
@@ -17,7 +19,7 @@ use std::rc::Rc;
 
 /// Where a machine's answers go, in order, and where payloads come from that are not among the words.
 pub trait Replies {
-    fn send(&mut self, message: &Message<'_>);
+    fn send(&mut self, message: &FromWorker<'_>);
     /// Bytes of a piece of an answer at most: a multiple of every element's size.
     fn piece_bytes_max(&self) -> usize {
         REPLY_BYTES_MAX
@@ -75,7 +77,7 @@ impl<E: Engine> Machine<E> {
     pub fn announce(&self, is_far: bool, replies: &mut impl Replies) {
         let [device, group] = self.engine.domains().map(message::clip);
         if !device.is_empty() || !group.is_empty() {
-            replies.send(&Message::Ways(Ways { device, group, is_far }));
+            replies.send(&FromWorker::Ways(Ways { device, group, is_far }));
         }
     }
 
@@ -122,7 +124,7 @@ impl<E: Engine> Machine<E> {
         let tag = frame.get(1).copied().unwrap_or(0);
         let fault = Fault::protocol(format!("an instruction's {error}"));
         let cause = Cause { session: self.session, tag, op: None, fault };
-        replies.send(&Message::Failure(cause.message()));
+        replies.send(&FromWorker::Failure(cause.message()));
     }
 
     /// False where it has to wait for a collective before it.
@@ -135,28 +137,25 @@ impl<E: Engine> Machine<E> {
     ) -> Result<bool, Stop> {
         let fault = match message::decode(frame) {
             // Counted is what there is when everything before is over, whoever is fast or slow.
-            Ok((Message::StatsRequest { request }, _)) => {
+            Ok((ToWorker::StatsRequest { request }, _)) => {
                 let is_settled = self.settle(replies, driver);
                 if is_settled {
-                    replies.send(&Message::Stats(self.stats(request)));
+                    replies.send(&FromWorker::Stats(self.stats(request)));
                 }
                 return Ok(is_settled);
             }
             // Others count on what we have begun to send.
-            Ok((Message::Goodbye { .. }, _)) => {
+            Ok((ToWorker::Goodbye { .. }, _)) => {
                 return if self.settle(replies, driver) { Err(Stop::Goodbye) } else { Ok(false) };
             }
-            Ok((Message::Peer(peer), _)) => {
+            Ok((ToWorker::Peer(peer), _)) => {
                 driver.introduce(&peer);
                 return Ok(true);
-            }
-            Ok((other, _)) => {
-                Fault::protocol(format!("{} is no message to a worker", other.name()))
             }
             Err(error) => Fault::protocol(format!("a message's {error}")),
         };
         let cause = Cause { session: self.session, tag: 0, op: None, fault };
-        replies.send(&Message::Failure(cause.message()));
+        replies.send(&FromWorker::Failure(cause.message()));
         Ok(true)
     }
 
@@ -197,9 +196,9 @@ impl<E: Engine> Machine<E> {
         let failure = cause.message();
         if matches!(instruction.op, Op::Read | Op::Synchronize) {
             let request = unsigned(instruction, "request").unwrap_or(0);
-            replies.send(&Message::FailedReply { request, failure });
+            replies.send(&FromWorker::FailedReply { request, failure });
         } else if matches!(why, NoValue::Fault(_)) {
-            replies.send(&Message::Failure(failure));
+            replies.send(&FromWorker::Failure(failure));
         }
     }
 
@@ -348,7 +347,7 @@ impl<E: Engine> Machine<E> {
         } else if op == Op::Synchronize {
             let request = unsigned(instruction, "request")?;
             self.engine.synchronize()?;
-            replies.send(&Message::Done { request });
+            replies.send(&FromWorker::Done { request });
         } else if op == Op::Distribute {
             return Err(Fault::protocol("distribute is for dispatchers only").into());
         }

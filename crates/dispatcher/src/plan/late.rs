@@ -9,7 +9,7 @@ use crate::event::{SessionId, Sink};
 use crate::failure::{Cause, Failure};
 use crate::handle::{Handle, Recipe, Shards, Slots};
 use crate::motion::Mover;
-use gt_protocol::message::{FailureClass, Message};
+use gt_protocol::message::{FailureClass, ToClient};
 use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Family, Id, Instruction, Meta, Op, Scalar};
 use smallvec::SmallVec;
@@ -198,7 +198,7 @@ impl Dispatcher {
         let Some(number) = state.value(slot).map(|value| value.number) else { return };
         let site = state.site_of(number);
         let failure = state.remember(Failure::new(Cause { number, class, op, site, text }));
-        sink.session(session, &Message::Failure(failure.message(session)));
+        sink.session(session, &ToClient::Failure(failure.message(session)));
         state.define_failed(Id::slot(slot), failure);
     }
 }

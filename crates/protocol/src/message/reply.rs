@@ -1,7 +1,7 @@
 //! Elements that answer a read: in one run, in several, or beside the words.
 
 use super::REPLY_BYTES_MAX;
-use crate::wire::{EncodeError, Reader, WireError, push_bytes, push_dims, push_u64};
+use crate::wire::{EncodeError, Reader, WireError, WireReason, push_bytes, push_dims, push_u64};
 use crate::{Dims, Dtype};
 
 /// Elements `start` to `start + count` (row-major) of a value of shape `dims`.
@@ -25,7 +25,7 @@ pub struct SpacedReply<'a> {
     pub stride: u64,
 }
 
-pub(super) fn append_reply(reply: &Reply<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+fn append_elements(reply: &Reply<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
     let op = "reply";
     if reply.bytes.len() > REPLY_BYTES_MAX {
         return Err(EncodeError::PayloadTooLong { op, bytes: reply.bytes.len() });
@@ -36,7 +36,7 @@ pub(super) fn append_reply(reply: &Reply<'_>, out: &mut Vec<u32>) -> Result<(), 
 }
 
 /// All of a reply but its bytes.
-pub(super) fn append_places(reply: &Reply<'_>, out: &mut Vec<u32>) {
+fn append_places(reply: &Reply<'_>, out: &mut Vec<u32>) {
     for value in [reply.request, reply.start, reply.count, reply.total] {
         push_u64(out, value);
     }
@@ -44,13 +44,13 @@ pub(super) fn append_places(reply: &Reply<'_>, out: &mut Vec<u32>) {
     push_dims(out, &reply.dims);
 }
 
-pub(super) fn reply<'a>(reader: &mut Reader<'a>) -> Result<Reply<'a>, WireError> {
+fn elements<'a>(reader: &mut Reader<'a>) -> Result<Reply<'a>, WireError> {
     let places = places(reader)?;
     Ok(Reply { bytes: reader.bytes(REPLY_BYTES_MAX)?, ..places })
 }
 
 /// All of a reply but its bytes.
-pub(super) fn places(reader: &mut Reader<'_>) -> Result<Reply<'static>, WireError> {
+fn places(reader: &mut Reader<'_>) -> Result<Reply<'static>, WireError> {
     Ok(Reply {
         request: reader.u64()?,
         start: reader.u64()?,
@@ -62,18 +62,48 @@ pub(super) fn places(reader: &mut Reader<'_>) -> Result<Reply<'static>, WireErro
     })
 }
 
-impl Reply<'_> {
-    /// The reply with these bytes, if they are as many as it says.
-    #[must_use]
-    pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> Option<Reply<'b>> {
-        let Self { request, start, count, total, dtype, dims, .. } = *self;
-        let reply = Reply { request, start, count, total, dtype, dims, bytes };
-        reply.check().is_ok().then_some(reply)
+impl<'a> Reply<'a> {
+    pub(super) fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        self.check().map_err(|what| EncodeError::Disagreement { op: "reply", what })?;
+        append_elements(self, out)
+    }
+
+    /// The fields of a `slab_reply`, whose bytes are the next piece of a slab beside the words.
+    pub(super) fn append_beside(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        self.check().map_err(|what| EncodeError::Disagreement { op: "slab_reply", what })?;
+        append_places(self, out);
+        Ok(())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, WireError> {
+        let reply = elements(reader)?;
+        reply.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
+        Ok(reply)
+    }
+
+    /// A reply whose bytes `beside` has. They are taken only where all else is right.
+    pub(super) fn read_beside(
+        reader: &mut Reader<'a>,
+        beside: impl FnOnce() -> Option<&'a [u8]>,
+    ) -> Result<Self, WireError> {
+        let places = places(reader)?;
+        places
+            .check_places(places.end())
+            .map_err(|what| reader.error(WireReason::Disagreement(what)))?;
+        reader.finish()?;
+        let bytes = beside().ok_or_else(|| reader.error(WireReason::Beside))?;
+        let reply = Reply { bytes, ..places };
+        reply.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
+        Ok(reply)
+    }
+
+    fn end(&self) -> Option<u64> {
+        self.start.checked_add(self.count)
     }
 
     /// What contradicts itself, if anything: a receiver may then trust every size in an answer.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
-        self.check_until(self.start.checked_add(self.count))
+    fn check(&self) -> Result<(), &'static str> {
+        self.check_until(self.end())
     }
 
     /// The same where the last element stands before `end`.
@@ -85,7 +115,7 @@ impl Reply<'_> {
     }
 
     /// The same but for the bytes.
-    pub(super) fn check_places(&self, end: Option<u64>) -> Result<(), &'static str> {
+    fn check_places(&self, end: Option<u64>) -> Result<(), &'static str> {
         let elements = self.dims.elements().and_then(|elements| u64::try_from(elements).ok());
         let Some(elements) = elements.filter(|_| self.dims.iter().all(|&size| size >= 0)) else {
             return Err("shape and element count");
@@ -100,9 +130,23 @@ impl Reply<'_> {
     }
 }
 
-impl SpacedReply<'_> {
+impl<'a> SpacedReply<'a> {
+    pub(super) fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        self.check().map_err(|what| EncodeError::Disagreement { op: "spaced_reply", what })?;
+        push_u64(out, self.run);
+        push_u64(out, self.stride);
+        append_elements(&self.reply, out)
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, WireError> {
+        let (run, stride) = (reader.u64()?, reader.u64()?);
+        let spaced = Self { reply: elements(reader)?, run, stride };
+        spaced.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
+        Ok(spaced)
+    }
+
     /// What contradicts itself, if anything.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), &'static str> {
         let Self { reply, run, stride } = self;
         if reply.count == 0 || *run == 0 || !reply.count.is_multiple_of(*run) || stride < run {
             return Err("count, run and stride");

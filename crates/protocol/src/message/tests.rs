@@ -3,22 +3,81 @@
 use super::*;
 use crate::arbitrary::{any_row, changes, dtype, mutate, text};
 use crate::handshake::Secret;
-use crate::{Dims, Dtype};
+use crate::{Dims, Dtype, Op};
 use proptest::prelude::*;
 
-fn words(message: &Message<'_>) -> Vec<u32> {
+/// The frame of a message.
+fn words<'a>(message: &impl Message<'a>) -> Vec<u32> {
     let mut out = Vec::new();
     encode(message, &mut out).unwrap();
     out
 }
 
-/// A message of every kind from the same ingredients.
-fn every_message<'a>(
+fn words_beside(reply: &Reply<'_>) -> Vec<u32> {
+    let mut out = Vec::new();
+    encode_beside(reply, &mut out).unwrap();
+    out
+}
+
+/// In which directions a frame travels; whoever reads it there writes the same again. The first direction's error where
+/// there is none.
+pub(crate) fn read_back(frame: &[u32]) -> Result<Vec<&'static str>, WireError> {
+    let bytes = vec![7; bytes_beside(frame)];
+    let beside = || (!bytes.is_empty()).then_some(bytes.as_slice());
+    let is_beside = wire::halves(frame[0]).0 == code::SLAB_REPLY;
+    let again = |reply: &Reply<'_>| if is_beside { words_beside(reply) } else { Vec::new() };
+    let mut directions = Vec::new();
+    let mut check = |direction, used: usize, name: &str, again: Vec<u32>| {
+        assert_eq!(again, frame[..used], "{name} {direction}");
+        directions.push(direction);
+    };
+    let first = decode_with::<ToWorker<'_>>(frame, beside);
+    if let Ok((message, used)) = &first {
+        check("to a worker", *used, message.name(), words(message));
+    }
+    if let Ok((message, used)) = decode_with::<FromClient<'_>>(frame, beside) {
+        check("from a client", used, message.name(), words(&message));
+    }
+    match decode_with::<FromWorker<'_>>(frame, beside) {
+        Ok((FromWorker::Reply(reply), used)) if is_beside => {
+            check("from a worker", used, "slab_reply", again(&reply));
+        }
+        Ok((message, used)) => check("from a worker", used, message.name(), words(&message)),
+        Err(_) => {}
+    }
+    match decode_with::<ToClient<'_>>(frame, beside) {
+        Ok((ToClient::Reply(reply), used)) if is_beside => {
+            check("to a client", used, "slab_reply", again(&reply));
+        }
+        Ok((message, used)) => check("to a client", used, message.name(), words(&message)),
+        Err(_) => {}
+    }
+    match first {
+        Err(error) if directions.is_empty() => Err(error),
+        Err(_) | Ok(_) => Ok(directions),
+    }
+}
+
+/// The bytes that a `slab_reply` names, if they are few.
+fn bytes_beside(frame: &[u32]) -> usize {
+    let (Some(&[low, 0]), Some(&dtype)) = (frame.get(5..7), frame.get(9)) else { return 0 };
+    let size = Dtype::from_code(dtype).map_or(0, Dtype::size);
+    usize::try_from(u64::from(low.min(1 << 16)) * size).unwrap()
+}
+
+/// A frame of every kind from the same ingredients, and the directions in which it travels.
+fn every_frame(
     numbers: [u64; 5],
-    failure: Failure<'a>,
+    failure: Failure<'_>,
     dtype: Dtype,
-    bytes: &'a [u8],
-) -> Vec<Message<'a>> {
+    bytes: &[u8],
+) -> Vec<(Vec<u32>, &'static [&'static str])> {
+    const DOWN: &[&str] = &["to a worker"];
+    const BACK: &[&str] = &["from a worker"];
+    const BOTH: &[&str] = &["from a worker", "to a client"];
+    const CLIENT: &[&str] = &["to a client"];
+    const ALL: &[&str] = &["to a worker", "from a client", "from a worker", "to a client"];
+    const ASKED: &[&str] = &["to a worker", "from a client"];
     let [request, values, counted, bytes_peak, executed] = numbers;
     let count = u64::try_from(bytes.len()).unwrap() / dtype.size();
     let bytes = &bytes[..usize::try_from(count * dtype.size()).unwrap()];
@@ -33,21 +92,26 @@ fn every_message<'a>(
     let one = &[7; 8][..usize::try_from(dtype.size()).unwrap()];
     let first = Reply { dims: wide, count: 1, total: total.max(1), start: 0, bytes: one, ..reply };
     let spaced = if count == 0 { first } else { Reply { dims: wide, ..reply } };
+    let spaced = SpacedReply { reply: spaced, run: 1, stride };
+    let stats = Stats { request, values, bytes: counted, bytes_peak, executed };
+    let peer = Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason };
+    let ways = Ways { device: reason, group: "", is_far: true };
     vec![
-        Message::Reply(reply),
-        Message::SpacedReply(SpacedReply { reply: spaced, run: 1, stride }),
-        Message::SlabReply(Reply { bytes: &[], ..reply }),
-        Message::Done { request },
-        Message::Failure(failure),
-        Message::FailedReply { request, failure },
-        Message::StatsRequest { request },
-        Message::Stats(Stats { request, values, bytes: counted, bytes_peak, executed }),
-        Message::WorkerJoined { index },
-        Message::WorkerLeft { index, reason },
-        Message::Goodbye { reason },
-        Message::Peer(Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason }),
-        Message::Description { request, text: reason },
-        Message::Ways(Ways { device: reason, group: "", is_far: true }),
+        (words(&ToClient::Reply(reply)), BOTH),
+        (words(&ToClient::SpacedReply(spaced)), CLIENT),
+        // Without any bytes it is a reply like others.
+        (words_beside(&if count == 0 { first } else { reply }), BOTH),
+        (words(&ToClient::Done { request }), BOTH),
+        (words(&ToClient::Failure(failure)), BOTH),
+        (words(&ToClient::FailedReply { request, failure }), BOTH),
+        (words(&ToWorker::StatsRequest { request }), ASKED),
+        (words(&ToClient::Stats(stats)), BOTH),
+        (words(&ToClient::WorkerJoined { index }), CLIENT),
+        (words(&ToClient::WorkerLeft { index, reason }), CLIENT),
+        (words(&ToClient::Goodbye { reason }), ALL),
+        (words(&ToWorker::Peer(peer)), DOWN),
+        (words(&ToClient::Description { request, text: reason }), CLIENT),
+        (words(&FromWorker::Ways(ways)), BACK),
     ]
 }
 
@@ -59,7 +123,7 @@ pub(crate) fn frames() -> impl Strategy<Value = Vec<Vec<u32>>> {
         |(numbers, [session, tag], class, op, dtype, bytes)| {
             let text = "what happened: größer";
             let failure = Failure { session, number: numbers[0], class, op, tag, text };
-            every_message(numbers, failure, dtype, &bytes).iter().map(words).collect()
+            every_frame(numbers, failure, dtype, &bytes).into_iter().map(|frame| frame.0).collect()
         },
     )
 }
@@ -84,15 +148,12 @@ proptest! {
         cut in any::<bool>(),
     ) {
         let failure = Failure { session, number, class, op, tag, text: clip(&text) };
-        for message in every_message(numbers, failure, dtype, &bytes) {
-            let mut words = words(&message);
-            let (decoded, used) = decode(&words).unwrap();
-            prop_assert_eq!(&decoded, &message);
-            prop_assert_eq!(used, words.len());
-            prop_assert!(crate::wire::decode(&words).is_err());
-            mutate(&mut words, &changes, cut);
-            if let Ok((decoded, used)) = decode(&words) {
-                prop_assert_eq!(self::words(&decoded), &words[..used]);
+        for (mut frame, directions) in every_frame(numbers, failure, dtype, &bytes) {
+            prop_assert_eq!(read_back(&frame).unwrap(), directions);
+            prop_assert!(crate::wire::decode(&frame).is_err());
+            mutate(&mut frame, &changes, cut);
+            if !frame.is_empty() {
+                let _ = read_back(&frame);
             }
         }
     }
@@ -100,16 +161,41 @@ proptest! {
     #[test]
     fn random_words_never_panic(
         mut words in prop::collection::vec(prop_oneof![any::<u32>(), 0..10_u32], 0..40),
-        code in REPLY..=DESCRIPTION,
+        code in code::REPLY..=code::SLAB_REPLY,
     ) {
         let length = u32::try_from(words.len()).unwrap();
         if let Some(first) = words.first_mut() {
             *first = length << 16 | u32::from(code);
+            let _ = read_back(&words);
         }
-        if let Ok((decoded, used)) = decode(&words) {
-            prop_assert_eq!(self::words(&decoded), &words[..used]);
-        }
+        prop_assert!(decode::<ToClient<'_>>(&[]).is_err());
     }
+}
+
+#[test]
+fn bytes_beside_are_taken_once_and_only_where_they_belong() {
+    let dims = Dims::new(&[2]).unwrap();
+    let reply =
+        Reply { request: 1, start: 0, count: 2, total: 2, dtype: Dtype::U8, dims, bytes: &[1, 2] };
+    let frame = words_beside(&reply);
+    let mut asked = 0;
+    let read = decode_with(&frame, || {
+        asked += 1;
+        Some(&[1, 2])
+    });
+    assert_eq!((read, asked), (Ok((FromWorker::Reply(reply), frame.len())), 1));
+    let reason = |bytes| decode_with::<ToClient<'_>>(&frame, || bytes).unwrap_err().reason;
+    assert_eq!(reason(None), WireReason::Beside);
+    assert_eq!(reason(Some(&[1])), WireReason::Disagreement("count and byte length"));
+    let other = words(&FromWorker::Reply(reply));
+    assert!(decode_with::<FromWorker<'_>>(&other, || unreachable!("it has its bytes")).is_ok());
+}
+
+#[test]
+fn a_message_of_another_direction_is_named() {
+    let frame = words(&ToClient::WorkerJoined { index: 3 });
+    let error = decode::<FromClient<'_>>(&frame).unwrap_err();
+    assert_eq!(error.to_string(), "word 0: worker_joined is no message of this direction");
 }
 
 #[test]
@@ -119,11 +205,11 @@ fn a_reply_must_agree_with_itself() {
         Reply { request: 1, start: 2, count: 1, total: 4, dtype: Dtype::F32, dims, bytes: &[0; 4] };
     let check = |reply: Reply<'_>, expected: &str| {
         let mut out = Vec::new();
-        let error = encode(&Message::Reply(reply), &mut out).unwrap_err();
+        let error = encode(&ToClient::Reply(reply), &mut out).unwrap_err();
         assert_eq!(error.to_string(), format!("reply: {expected} do not agree"));
         assert_eq!(out, []);
     };
-    assert_eq!(words(&Message::Reply(good)).len(), 17);
+    assert_eq!(words(&ToClient::Reply(good)).len(), 17);
     check(Reply { count: 2, ..good }, "count and byte length");
     check(Reply { count: u64::MAX, ..good }, "count and byte length");
     check(Reply { total: 0, ..good }, "count and total");
@@ -143,10 +229,10 @@ fn a_spaced_reply_stays_inside_its_shape() {
     let reply = Reply { request: 1, start: 1, count: 4, total: 4, dtype: Dtype::F32, dims, bytes };
     let good = SpacedReply { reply, run: 2, stride: 3 };
     let check = |spaced: SpacedReply<'_>, expected: &str| {
-        let error = encode(&Message::SpacedReply(spaced), &mut Vec::new()).unwrap_err();
+        let error = encode(&ToClient::SpacedReply(spaced), &mut Vec::new()).unwrap_err();
         assert_eq!(error.to_string(), format!("spaced_reply: {expected} do not agree"));
     };
-    assert_eq!(words(&Message::SpacedReply(good)).len(), 24);
+    assert_eq!(words(&ToClient::SpacedReply(good)).len(), 24);
     check(SpacedReply { run: 0, ..good }, "count, run and stride");
     check(SpacedReply { run: 3, ..good }, "count, run and stride");
     check(SpacedReply { stride: 1, ..good }, "count, run and stride");

@@ -57,7 +57,7 @@ pub(crate) fn push_bytes(out: &mut Vec<u32>, bytes: &[u8]) {
 }
 
 /// Reads the words of one frame from front to back; every method stops at the declared end.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     words: &'a [u32],
     position: usize,
 }

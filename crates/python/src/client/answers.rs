@@ -1,7 +1,7 @@
 //! What has come back: answers to this client's questions, and failures that nobody asked about.
 
 use super::new_array::NewArray;
-use gt_protocol::message::{Failure, FailureClass, Message, Reply, SpacedReply, Stats};
+use gt_protocol::message::{Failure, FailureClass, Reply, SpacedReply, Stats, ToClient};
 use gt_protocol::{Dims, Dtype, Op};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -167,25 +167,25 @@ impl Answers {
         self.unread.retain(|failed| failed.number != number);
     }
 
-    pub(crate) fn receive(&mut self, message: &Message<'_>) {
+    pub(crate) fn receive(&mut self, message: &ToClient<'_>) {
         match message {
-            Message::Reply(reply) => self.answered(reply, (reply.count, reply.count)),
-            Message::SpacedReply(SpacedReply { reply, run, stride }) => {
+            ToClient::Reply(reply) => self.answered(reply, (reply.count, reply.count)),
+            ToClient::SpacedReply(SpacedReply { reply, run, stride }) => {
                 self.answered(reply, (*run, *stride));
             }
-            Message::Done { request } => {
+            ToClient::Done { request } => {
                 if let Some(Answer::Waiting(piece)) = self.open.get_mut(request) {
                     let stats = std::mem::take(&mut piece.stats);
                     self.open.insert(*request, Answer::Done(stats));
                 }
             }
-            Message::Stats(stats) => {
+            ToClient::Stats(stats) => {
                 if let Some(Answer::Waiting(piece)) = self.open.get_mut(&stats.request) {
                     piece.stats.push(*stats);
                 }
             }
-            Message::Failure(failure) if self.knows_loss(failure) => {}
-            Message::Failure(failure) => {
+            ToClient::Failure(failure) if self.knows_loss(failure) => {}
+            ToClient::Failure(failure) => {
                 if self.unread.len() == FAILURES_KEPT {
                     self.unread.pop_front();
                     self.forgotten += 1;
@@ -193,30 +193,25 @@ impl Answers {
                 let failed = self.own(failure);
                 self.unread.push_back(failed);
             }
-            Message::FailedReply { request, failure } => {
+            ToClient::FailedReply { request, failure } => {
                 if self.open.contains_key(request) {
                     let failed = self.own(failure);
                     self.open.insert(*request, Answer::Failed(failed));
                 }
             }
-            Message::WorkerJoined { index } => {
+            ToClient::WorkerJoined { index } => {
                 self.losses.clear();
                 self.workers.insert(*index);
             }
-            Message::WorkerLeft { index, .. } => {
+            ToClient::WorkerLeft { index, .. } => {
                 self.workers.remove(index);
             }
-            Message::Goodbye { reason } => self.closed = Some((*reason).to_owned()),
-            Message::Description { request, text } => {
+            ToClient::Goodbye { reason } => self.closed = Some((*reason).to_owned()),
+            ToClient::Description { request, text } => {
                 if self.open.contains_key(request) {
                     self.open.insert(*request, Answer::Described((*text).to_owned()));
                 }
             }
-            // Whoever has the slab makes a reply of it.
-            Message::SlabReply(_)
-            | Message::StatsRequest { .. }
-            | Message::Peer(_)
-            | Message::Ways(_) => {}
         }
     }
 

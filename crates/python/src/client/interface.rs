@@ -379,12 +379,12 @@ fn connect(
             return Err(errors::mistake(py, ErrorClass::Value, text));
         }
     };
-    let door = py.detach(|| super::connect::dial(&address, token.as_deref(), ring));
-    let door = door.map_err(|error| errors::unreachable(py, &error.to_string()))?;
+    let connection = py.detach(|| super::dial::dial(&address, token.as_deref(), ring));
+    let connection = connection.map_err(|error| errors::unreachable(py, &error.to_string()))?;
     if verbose {
-        spawn::announce_start(py, &door.describe())?;
+        spawn::announce_start(py, &connection.describe())?;
     }
-    runtime::install(py, door, true, Some(hope));
+    runtime::install(py, connection, true, Some(hope));
     Ok(())
 }
 
@@ -407,13 +407,13 @@ fn synchronize(py: Python<'_>) -> PyResult<()> {
 
 #[pyfunction]
 fn is_connected(py: Python<'_>) -> bool {
-    runtime::with(py, |runtime| runtime.door.is_some())
+    runtime::with(py, |runtime| runtime.connection.is_some())
 }
 
 /// Where this client's instructions go, for people.
 #[pyfunction]
 fn describe(py: Python<'_>) -> Option<String> {
-    runtime::with(py, |runtime| runtime.door.as_ref().map(|door| door.describe()))
+    runtime::with(py, |runtime| runtime.connection.as_ref().map(|connection| connection.describe()))
 }
 
 /// How many workers the embedded dispatcher starts; before the first operation only.
@@ -428,7 +428,7 @@ fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let counters = runtime::with(py, |runtime| {
         runtime.pump();
         let own = runtime.own_counters(py);
-        let told = runtime.door.as_ref().map(|door| door.counters());
+        let told = runtime.connection.as_ref().map(|connection| connection.counters());
         told.map(|told| own.into_iter().chain(told).collect::<Vec<_>>()).unwrap_or_default()
     });
     let dict = PyDict::new(py);
@@ -463,7 +463,7 @@ fn has_begun(py: Python<'_>) -> bool {
 /// Texts of failures that nobody has read.
 #[pyfunction]
 fn unread_failures(py: Python<'_>) -> Vec<String> {
-    if runtime::with(py, |runtime| runtime.door.is_none()) {
+    if runtime::with(py, |runtime| runtime.connection.is_none()) {
         return Vec::new();
     }
     let (failures, more) = runtime::unread(py);

@@ -1,4 +1,4 @@
-//! The client: tensors, tape, emitter, and the doors to a dispatcher.
+//! The client: tensors, tape, emitter, and the connections to a dispatcher.
 //!
 //! **Architecture invariant:** the client never computes and never imports torch. Everything in here runs under the GIL,
 //! which is its only lock ([`gil_cell`]); waiting releases it.
@@ -7,13 +7,13 @@ mod alias;
 mod answers;
 mod backward;
 mod caller;
-mod connect;
+mod connection;
 mod convert;
 mod default_float;
-mod door;
+mod dial;
 mod dtype;
 mod edge;
-mod embedded;
+mod embedded_connection;
 mod emit;
 mod errors;
 mod function;
@@ -21,8 +21,10 @@ mod generated_methods;
 mod generator;
 mod gil_cell;
 mod gradient_rules;
+mod greeting;
 mod history;
 mod in_place;
+mod incoming;
 mod indexing;
 mod interface;
 mod interpreter;
@@ -32,7 +34,8 @@ mod payload;
 mod placing;
 mod properties;
 mod read;
-mod ring_door;
+mod ring_connection;
+mod ring_inbox;
 mod runtime;
 mod saved;
 mod signal;
@@ -40,7 +43,7 @@ mod site;
 mod spawn;
 mod storage;
 mod tape;
-mod tcp_door;
+mod tcp_connection;
 mod tensor;
 mod trace;
 mod update;

@@ -107,7 +107,7 @@ fn asked(tensor: &Bound<'_, Tensor>, what: Question) -> PyResult<String> {
 #[pyfunction]
 fn session_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
-    if runtime::with(py, |runtime| runtime.door.is_none()) {
+    if runtime::with(py, |runtime| runtime.connection.is_none()) {
         return Ok(dict);
     }
     let text = read::describe(py, None, Question::Counters)?;

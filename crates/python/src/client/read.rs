@@ -138,7 +138,7 @@ fn half_to_f64(bits: u16) -> f64 {
 
 /// Waits until everything emitted so far has run.
 pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
-    if runtime::with(py, |runtime| runtime.door.is_none()) {
+    if runtime::with(py, |runtime| runtime.connection.is_none()) {
         return Ok(());
     }
     runtime::prepare(py)?;
@@ -222,9 +222,9 @@ pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u64, u64, u64, u64)>
     runtime::prepare(py)?;
     let request = runtime::with(py, |runtime| {
         let request = runtime.answers.open(0);
-        if let Some(door) = runtime.door.as_mut() {
-            door.say(
-                &gt_protocol::message::Message::StatsRequest { request },
+        if let Some(connection) = runtime.connection.as_mut() {
+            connection.say(
+                &gt_protocol::message::FromClient::StatsRequest { request },
                 &mut runtime.answers,
             );
         }

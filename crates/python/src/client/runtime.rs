@@ -6,7 +6,7 @@ pub(crate) use wait::wait;
 
 use super::answers::{Answers, Failed};
 use super::caller::Caller;
-use super::door::Door;
+use super::connection::Connection;
 use super::generator::Generator;
 use super::gil_cell::GilCell;
 use super::{errors, site, spawn};
@@ -33,7 +33,7 @@ pub(crate) const SHORT_HEADER: usize = 4;
 pub(crate) type ShortWords = SmallVec<[u32; 24]>;
 
 pub(crate) struct Runtime {
-    pub door: Option<Box<dyn Door>>,
+    pub connection: Option<Box<dyn Connection>>,
     pub answers: Answers,
     pub generator: Option<Generator>,
     /// By call site: whether the dispatcher has its name; `None` where it does not want them.
@@ -78,7 +78,7 @@ static RECEIVED: AtomicU64 = AtomicU64::new(0);
 impl Runtime {
     fn new() -> Self {
         Self {
-            door: None,
+            connection: None,
             answers: Answers::default(),
             generator: None,
             announced: None,
@@ -132,11 +132,11 @@ impl Runtime {
     }
 
     pub(crate) fn send(&mut self, instruction: &Instruction<'_>) -> PyResult<()> {
-        let Some(door) = self.door.as_mut() else {
+        let Some(connection) = self.connection.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
         self.answers.number(instruction.op);
-        door.send(instruction, &mut self.answers).map_err(PyRuntimeError::new_err)
+        connection.send(instruction, &mut self.answers).map_err(PyRuntimeError::new_err)
     }
 
     /// Sends an instruction whose results have this metadata.
@@ -145,11 +145,13 @@ impl Runtime {
         instruction: &Instruction<'_>,
         outputs: &[Meta],
     ) -> PyResult<()> {
-        let Some(door) = self.door.as_mut() else {
+        let Some(connection) = self.connection.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
         self.answers.number(instruction.op);
-        door.send_inferred(instruction, outputs, &mut self.answers).map_err(PyRuntimeError::new_err)
+        connection
+            .send_inferred(instruction, outputs, &mut self.answers)
+            .map_err(PyRuntimeError::new_err)
     }
 
     /// Sends an instruction with one result, of this metadata, and without attributes. Its words are there but for the
@@ -172,11 +174,11 @@ impl Runtime {
         if let Some(header) = words.first_chunk_mut() {
             *header = [code, site, flags, slot];
         }
-        let Some(door) = self.door.as_mut() else {
+        let Some(connection) = self.connection.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
         self.answers.number(op);
-        let sent = door.send_words(op, words, std::slice::from_ref(meta), &mut self.answers);
+        let sent = connection.send_words(op, words, std::slice::from_ref(meta), &mut self.answers);
         sent.map_err(PyRuntimeError::new_err)?;
         Ok(slot)
     }
@@ -193,7 +195,7 @@ impl Runtime {
         let room = !forked()
             && self.begun
             && self.answers.closed.is_none()
-            && self.door.as_mut().is_some_and(|door| door.has_room());
+            && self.connection.as_mut().is_some_and(|connection| connection.has_room());
         if room && !PENDING.get(py).is_empty() {
             self.flush_pending(py);
         }
@@ -206,8 +208,8 @@ impl Runtime {
         if forked() {
             return;
         }
-        let Some(door) = self.door.as_mut() else { return };
-        for (index, inbox) in door.inboxes().into_iter().enumerate() {
+        let Some(connection) = self.connection.as_mut() else { return };
+        for (index, inbox) in connection.inboxes().into_iter().enumerate() {
             self.words.clear();
             // Another thread waits on it: that one will take the words.
             let Ok(mut inbox) = inbox.try_lock() else { continue };
@@ -218,10 +220,10 @@ impl Runtime {
             let closed = if self.words.is_empty() { inbox.closed() } else { None };
             TAKEN.fetch_add(1, Ordering::AcqRel);
             drop(inbox);
-            door.receive(index, &self.words, &mut self.answers);
+            connection.receive(index, &self.words, &mut self.answers);
             RECEIVED.fetch_add(1, Ordering::AcqRel);
             if let Some(reason) = closed {
-                door.lost(index, &reason, &mut self.answers);
+                connection.lost(index, &reason, &mut self.answers);
             }
         }
     }
@@ -237,7 +239,8 @@ impl Runtime {
         if since.elapsed() < hope.limit {
             return None;
         }
-        let place = self.door.as_ref().map(|door| door.describe()).unwrap_or_default();
+        let place =
+            self.connection.as_ref().map(|connection| connection.describe()).unwrap_or_default();
         Some(format!(
             "{place}: no worker has joined it within {} s. Start one (`python -m gt.worker --host HOST -p PORT`)",
             hope.limit.as_secs_f64(),
@@ -258,7 +261,9 @@ impl Runtime {
     #[cold]
     fn flush_pending(&mut self, py: Python<'_>) {
         let mut pending = PENDING.get_mut(py);
-        while !pending.is_empty() && self.door.as_mut().is_some_and(|door| door.has_room()) {
+        while !pending.is_empty()
+            && self.connection.as_mut().is_some_and(|connection| connection.has_room())
+        {
             let keep = pending.len().saturating_sub(FREE_BATCH);
             self.free(pending.get(keep..).unwrap_or_default());
             pending.truncate(keep);
@@ -266,9 +271,9 @@ impl Runtime {
     }
 
     fn free(&mut self, slots: &[u32]) {
-        let Some(door) = self.door.as_mut() else { return };
+        let Some(connection) = self.connection.as_mut() else { return };
         // A slot that the dispatcher does not know is a bug of ours; the stream says so at the next instruction.
-        if door.release(slots, &mut self.answers).is_err() {
+        if connection.release(slots, &mut self.answers).is_err() {
             debug_assert!(false, "freed a slot twice");
         }
         self.slots.free.extend_from_slice(slots);
@@ -340,7 +345,7 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
             if runtime.has_room(py) && PENDING.get(py).is_empty() {
                 return Ok(());
             }
-            let room = runtime.door.as_mut().map(|door| door.has_room());
+            let room = runtime.connection.as_mut().map(|connection| connection.has_room());
             match room {
                 None => Missing::Connection,
                 Some(true) if runtime.answers.closed.is_none() && runtime.begun => Missing::Room,
@@ -399,15 +404,19 @@ pub(crate) fn prepare_caller(py: Python<'_>) -> PyResult<Caller> {
 
 /// Bytes of a payload that one instruction may have.
 pub(crate) fn piece_bytes_max(py: Python<'_>) -> usize {
-    let door = |runtime: &mut Runtime| runtime.door.as_ref().map(|door| door.piece_bytes_max());
-    with(py, door).unwrap_or(PAYLOAD_BYTES_MAX)
+    let connection = |runtime: &mut Runtime| {
+        runtime.connection.as_ref().map(|connection| connection.piece_bytes_max())
+    };
+    with(py, connection).unwrap_or(PAYLOAD_BYTES_MAX)
 }
 
 /// [`prepare`] for an instruction with a large payload: there is a place for that too.
 pub(crate) fn prepare_payload(py: Python<'_>) -> PyResult<()> {
     loop {
         prepare(py)?;
-        let full = with(py, |runtime| runtime.door.as_mut().and_then(|door| door.full_payloads()));
+        let full = with(py, |runtime| {
+            runtime.connection.as_mut().and_then(|connection| connection.full_payloads())
+        });
         let Some(payloads) = full else { return Ok(()) };
         py.detach(|| payloads.wait());
         // A worker that waits for its answers to be taken takes no payloads, and nor does one that is gone.
@@ -426,7 +435,7 @@ enum Missing {
 
 /// Whether the session's first operation has been made, and the configuration read for it.
 pub(crate) fn has_begun(py: Python<'_>) -> bool {
-    with(py, |runtime| runtime.door.is_some() && runtime.begun)
+    with(py, |runtime| runtime.connection.is_some() && runtime.begun)
 }
 
 /// Puts a new connection in place of the current one.
@@ -434,7 +443,7 @@ pub(crate) fn has_begun(py: Python<'_>) -> bool {
 /// `hope` where the workers are not this program's own: how long to wait for the first.
 pub(crate) fn install(
     py: Python<'_>,
-    door: Box<dyn Door>,
+    connection: Box<dyn Connection>,
     announce_sites: bool,
     hope: Option<Duration>,
 ) {
@@ -442,7 +451,7 @@ pub(crate) fn install(
     let old = with(py, |runtime| {
         if FORKED.swap(false, Ordering::Relaxed) {
             // The parent's connection is not ours to end; the new one is.
-            std::mem::forget(runtime.door.take());
+            std::mem::forget(runtime.connection.take());
             // What the parent's other threads had taken is theirs.
             RECEIVED.store(TAKEN.load(Ordering::Acquire), Ordering::Release);
         }
@@ -453,7 +462,7 @@ pub(crate) fn install(
         runtime.begun = false;
         runtime.announced = announce_sites.then(Vec::new);
         runtime.hope = hope.map(|limit| Hope { limit, since: None });
-        runtime.door.replace(door)
+        runtime.connection.replace(connection)
     });
     close(old);
 }
@@ -463,19 +472,19 @@ pub(crate) fn disconnect(py: Python<'_>) {
     let old = with(py, |runtime| {
         if forked() {
             // The parent's connection is not ours to end.
-            std::mem::forget(runtime.door.take());
+            std::mem::forget(runtime.connection.take());
             return None;
         }
         EPOCH.fetch_add(1, Ordering::Relaxed);
         PENDING.get_mut(py).clear();
-        runtime.door.take()
+        runtime.connection.take()
     });
     close(old);
 }
 
-fn close(door: Option<Box<dyn Door>>) {
-    if let Some(mut door) = door {
-        door.close();
+fn close(connection: Option<Box<dyn Connection>>) {
+    if let Some(mut connection) = connection {
+        connection.close();
     }
 }
 

@@ -1,7 +1,8 @@
 //! Opening a connection: worker processes of the embedded dispatcher, started at the first operation.
 
-use super::embedded::{Embedded, Link, Log, ring_inbox};
+use super::embedded_connection::{EmbeddedConnection, Link, Log};
 use super::payload::Payloads;
+use super::ring_inbox::ring_inbox;
 use super::runtime;
 use gt_dispatcher::Prices;
 use gt_transport::{
@@ -68,13 +69,13 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
         Some(path) => Some(open_log(path)?),
     };
     let announce = log.is_some();
-    let mut door = Embedded::new(links, pieces, log, options.backend.clone());
-    door.set_prices(prices);
+    let mut connection = EmbeddedConnection::new(links, pieces, log, options.backend.clone());
+    connection.set_prices(prices);
     if options.verbose {
-        use super::door::Door;
-        announce_start(py, &door.describe())?;
+        use super::connection::Connection;
+        announce_start(py, &connection.describe())?;
     }
-    runtime::install(py, Box::new(door), announce, None);
+    runtime::install(py, Box::new(connection), announce, None);
     py.import("gt.session")?.call_method0("register_exit")?;
     Ok(())
 }
@@ -224,7 +225,7 @@ pub(crate) fn choose_workers(py: Python<'_>, count: u32) -> PyResult<()> {
         return Err(PyValueError::new_err("gpu_workers: expected at least 1 worker, got 0"));
     }
     runtime::with(py, |runtime| {
-        if runtime.door.is_some() {
+        if runtime.connection.is_some() {
             return Err(PyRuntimeError::new_err(
                 "gpu_workers: the workers have started; call it before the first operation",
             ));

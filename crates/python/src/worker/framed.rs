@@ -7,7 +7,7 @@ use super::lane::WorkerLane;
 use super::peers::WorkerPeers;
 use super::process::connection;
 use gt_protocol::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromWorker};
 use gt_transport::Bell;
 use gt_worker::{Machine, Replies, Stop};
 use pyo3::exceptions::PyConnectionError;
@@ -134,7 +134,7 @@ impl Framed {
 }
 
 impl Replies for Framed {
-    fn send(&mut self, message: &Message<'_>) {
+    fn send(&mut self, message: &FromWorker<'_>) {
         // What a machine says has a form: its texts are clipped and its answers cut to size.
         let _ = message::encode(message, &mut self.words);
         // One more answer of the largest size still fits into a frame.

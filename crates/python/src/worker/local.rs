@@ -1,7 +1,7 @@
 //! A worker without a process, for tests: words in, words out.
 
 use super::engine::PythonEngine;
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromWorker};
 use gt_worker::{Lane, Machine, Nobody, Replies};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -66,7 +66,7 @@ struct Answers {
 }
 
 impl Replies for Answers {
-    fn send(&mut self, message: &Message<'_>) {
+    fn send(&mut self, message: &FromWorker<'_>) {
         if let Err(error) = message::encode(message, &mut self.words) {
             self.error = Some(error.to_string());
         }

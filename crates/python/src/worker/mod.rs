@@ -2,7 +2,7 @@
 
 mod attributes;
 mod connect;
-mod door;
+mod connection;
 mod engine;
 mod faults;
 mod framed;
@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 /// Adds the worker's names to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<local::LocalMachine>()?;
-    module.add_class::<door::WorkerDoor>()?;
+    module.add_class::<connection::WorkerConnection>()?;
     module.add_function(wrap_pyfunction!(engine::executing_op, module)?)?;
     module.add_function(wrap_pyfunction!(connect::run_on_socket, module)?)?;
     module.add_function(wrap_pyfunction!(process::run_on_descriptors, module)?)

@@ -6,7 +6,7 @@
 use super::engine::PythonEngine;
 use super::lane::WorkerLane;
 use super::peers::{Event, WorkerPeers};
-use gt_protocol::message::{self, Message, REPLY_BYTES_MAX, Reply};
+use gt_protocol::message::{self, FromWorker, REPLY_BYTES_MAX, Reply};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{
     Bell, Consumer, ControlKind, HEAD_WORDS, PIECE_BYTES_MAX, Producer, RingError, SlabReader,
@@ -193,12 +193,11 @@ struct RingReplies {
 }
 
 impl RingReplies {
-    /// Puts a long reply's bytes where its reader finds them, and says what is sent in its place.
-    fn lay_down(&mut self, message: &Message<'_>) -> Option<Message<'static>> {
-        let Message::Reply(reply) = message else { return None };
-        let slabs = self.slabs.as_mut()?;
+    /// Puts a long reply's bytes where its reader finds them; false where they go among the words.
+    fn publish_beside(&mut self, reply: &Reply<'_>) -> bool {
+        let Some(slabs) = &mut self.slabs else { return false };
         if !(PAYLOAD_BYTES_MIN..=PIECE_BYTES_MAX).contains(&reply.bytes.len()) {
-            return None;
+            return false;
         }
         // Ends when a slot is free; the control thread ends the process with its dispatcher.
         while !slabs.answers.wait(SPIN, PARK) {
@@ -210,9 +209,7 @@ impl RingReplies {
         if let Some(slot) = slot {
             slot.copy_from_slice(reply.bytes);
         }
-        slabs.answers.publish(&[0; HEAD_WORDS], reply.bytes.len());
-        let Reply { request, start, count, total, dtype, dims, .. } = *reply;
-        Some(Message::SlabReply(Reply { request, start, count, total, dtype, dims, bytes: &[] }))
+        slabs.answers.publish(&[0; HEAD_WORDS], reply.bytes.len())
     }
 }
 
@@ -234,12 +231,17 @@ impl Replies for RingReplies {
         false
     }
 
-    fn send(&mut self, message: &Message<'_>) {
-        let lent = self.lay_down(message);
-        let message = lent.as_ref().unwrap_or(message);
+    fn send(&mut self, message: &FromWorker<'_>) {
         self.frame.clear();
+        let encoded = if let FromWorker::Reply(reply) = message
+            && self.publish_beside(reply)
+        {
+            message::encode_beside(reply, &mut self.frame)
+        } else {
+            message::encode(message, &mut self.frame)
+        };
         // What a machine says has a form: its texts are clipped and its answers cut to size.
-        if message::encode(message, &mut self.frame).is_err() {
+        if encoded.is_err() {
             return;
         }
         while !self.ring.write(&[&self.frame]) {

@@ -4,7 +4,7 @@ use super::Server;
 use gt_protocol::handshake::{
     Capabilities, FrameHeader, Handshake, Hello, Refusal, Resume, Role, Welcome,
 };
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromClient, Message, ToClient};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, Operand, wire};
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, SlabReader, SlabWriter, receive_record,
@@ -164,7 +164,7 @@ impl Peer {
         self.send(&words);
     }
 
-    pub fn say(&mut self, message: &Message<'_>) {
+    pub fn say<'m>(&mut self, message: &impl Message<'m>) {
         let mut words = Vec::new();
         message::encode(message, &mut words).unwrap();
         self.send(&words);
@@ -272,14 +272,14 @@ impl Peer {
         loop {
             let frame = self.frame().ok_or("closed")?;
             match message::decode(&frame).unwrap().0 {
-                Message::Reply(reply) if reply.request == wanted => {
+                ToClient::Reply(reply) if reply.request == wanted => {
                     let values = reply.bytes.as_chunks::<4>().0.iter().copied();
                     return Ok(values.map(f32::from_le_bytes).collect());
                 }
-                Message::FailedReply { request, failure } if request == wanted => {
+                ToClient::FailedReply { request, failure } if request == wanted => {
                     return Err(format!("{:?}: {}", failure.class, failure.text));
                 }
-                Message::Goodbye { reason } => return Err(format!("goodbye: {reason}")),
+                ToClient::Goodbye { reason } => return Err(format!("goodbye: {reason}")),
                 _ => {}
             }
         }
@@ -287,13 +287,13 @@ impl Peer {
 
     /// Live values on all workers.
     pub fn values_on_workers(&mut self) -> u64 {
-        self.say(&Message::StatsRequest { request: 77 });
+        self.say(&FromClient::StatsRequest { request: 77 });
         let mut values = 0;
         loop {
             let frame = self.frame().unwrap();
             match message::decode(&frame).unwrap().0 {
-                Message::Stats(stats) => values += stats.values,
-                Message::Done { request: 77 } => return values,
+                ToClient::Stats(stats) => values += stats.values,
+                ToClient::Done { request: 77 } => return values,
                 _ => {}
             }
         }

@@ -3,7 +3,7 @@
 use super::Server;
 use super::peer::{Peer, Way, hello};
 use gt_protocol::handshake::Role;
-use gt_protocol::message::{self, Message, Reply, Stats};
+use gt_protocol::message::{self, FromWorker, Reply, Stats, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, wire};
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
@@ -41,16 +41,16 @@ impl Toy {
         while let Some(frame) = self.peer.frame() {
             if wire::halves(frame[0]).0 >= wire::MESSAGE_CODE_FIRST {
                 match message::decode(&frame).unwrap().0 {
-                    Message::Goodbye { .. } => break,
-                    Message::StatsRequest { request } => {
+                    ToWorker::Goodbye { .. } => break,
+                    ToWorker::StatsRequest { request } => {
                         let values = u64::try_from(self.values.len()).unwrap();
-                        self.peer.say(&Message::Stats(Stats {
+                        self.peer.say(&FromWorker::Stats(Stats {
                             request,
                             values,
                             ..Stats::default()
                         }));
                     }
-                    other => panic!("{other:?} to a worker"),
+                    peer @ ToWorker::Peer(_) => panic!("{peer:?} to a toy worker"),
                 }
                 continue;
             }
@@ -89,7 +89,7 @@ impl Toy {
             Op::Free => slots.iter().for_each(|slot| assert!(self.values.remove(slot).is_some())),
             Op::Synchronize => {
                 let request = number(instruction, "request");
-                self.peer.say(&Message::Done { request });
+                self.peer.say(&FromWorker::Done { request });
             }
             Op::Read => {
                 let values = &self.values[&slots[0]];
@@ -100,7 +100,7 @@ impl Toy {
                 let (start, total, dtype) = (0, count, Dtype::F32);
                 let bytes = &bytes[..];
                 let reply = Reply { request, start, count, total, dtype, dims, bytes };
-                self.peer.say(&Message::Reply(reply));
+                self.peer.say(&FromWorker::Reply(reply));
             }
             op => panic!("a toy worker cannot {op:?}"),
         }
@@ -135,7 +135,7 @@ pub fn spawn_idle(server: &Server, cost: Duration) -> JoinHandle<()> {
             let (instruction, _) = wire::decode(frame).unwrap();
             let request = number(&instruction, "request");
             let (dims, bytes, dtype) = (Dims::new(&[1]).unwrap(), &[0; 4][..], Dtype::F32);
-            peer.say(&Message::Reply(Reply {
+            peer.say(&FromWorker::Reply(Reply {
                 request,
                 start: 0,
                 count: 1,

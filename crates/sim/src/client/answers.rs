@@ -3,7 +3,7 @@
 use super::{Client, Pending, REQUESTS_PER_CLIENT, site_of};
 use crate::oracle::{Outcome, Root};
 use crate::tensor::{elements, narrow, to_dims};
-use gt_protocol::message::{Failure, FailureClass, Message, Reply, SpacedReply};
+use gt_protocol::message::{Failure, FailureClass, Reply, SpacedReply, ToClient};
 
 /// What the world knows of faults that a client cannot know.
 pub trait Evidence {
@@ -21,59 +21,50 @@ impl Client {
     pub fn hear(
         &mut self,
         session: u32,
-        message: &Message<'_>,
+        message: &ToClient<'_>,
         evidence: &dyn Evidence,
     ) -> Result<(), String> {
         if self.deaf {
             return self.check_address(session, message);
         }
         match message {
-            Message::Reply(reply) => self.hear_reply(reply, (reply.count, reply.count)),
-            Message::SpacedReply(SpacedReply { reply, run, stride }) => {
+            ToClient::Reply(reply) => self.hear_reply(reply, (reply.count, reply.count)),
+            ToClient::SpacedReply(SpacedReply { reply, run, stride }) => {
                 self.hear_reply(reply, (*run, *stride))
             }
-            Message::Done { request } => self.hear_done(*request, evidence),
-            Message::Failure(failure) => self.hear_failure(session, failure, evidence),
-            Message::FailedReply { request, failure } => {
+            ToClient::Done { request } => self.hear_done(*request, evidence),
+            ToClient::Failure(failure) => self.hear_failure(session, failure, evidence),
+            ToClient::FailedReply { request, failure } => {
                 self.hear_failed_reply(session, *request, failure, evidence)
             }
-            Message::Stats(stats) => match self.pending.get(&stats.request) {
+            ToClient::Stats(stats) => match self.pending.get(&stats.request) {
                 Some(Pending::Stats) => Ok(()),
                 other => Err(format!("stats for request {}, which is {other:?}", stats.request)),
             },
-            Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => Ok(()),
-            Message::SlabReply(_)
-            | Message::StatsRequest { .. }
-            | Message::Peer(_)
-            | Message::Goodbye { .. }
-            | Message::Ways(_)
-            | Message::Description { .. } => {
-                Err(format!("{} is no message to a client", message.name()))
+            ToClient::WorkerLeft { .. } | ToClient::WorkerJoined { .. } => Ok(()),
+            ToClient::Goodbye { .. } | ToClient::Description { .. } => {
+                Err(format!("nobody asked for {message:?}"))
             }
         }
     }
 
     /// Of a program that means nothing only this is known: whose it is.
-    fn check_address(&self, session: u32, message: &Message<'_>) -> Result<(), String> {
+    fn check_address(&self, session: u32, message: &ToClient<'_>) -> Result<(), String> {
         let own = self.first_request..self.first_request + REQUESTS_PER_CLIENT;
         let right = match message {
-            Message::Reply(reply) | Message::SpacedReply(SpacedReply { reply, .. }) => {
+            ToClient::Reply(reply) | ToClient::SpacedReply(SpacedReply { reply, .. }) => {
                 own.contains(&reply.request)
             }
-            Message::Done { request } => own.contains(request),
-            Message::Stats(stats) => own.contains(&stats.request),
-            Message::Failure(failure) => failure.session == session,
-            Message::FailedReply { request, failure } => {
+            ToClient::Done { request } => own.contains(request),
+            ToClient::Stats(stats) => own.contains(&stats.request),
+            ToClient::Failure(failure) => failure.session == session,
+            ToClient::FailedReply { request, failure } => {
                 own.contains(request) && failure.session == session
             }
-            Message::WorkerLeft { .. } | Message::WorkerJoined { .. } => true,
+            ToClient::WorkerLeft { .. } | ToClient::WorkerJoined { .. } => true,
             // Only nonsense asks for one.
-            Message::Description { request, .. } => self.deaf && own.contains(request),
-            Message::SlabReply(_)
-            | Message::StatsRequest { .. }
-            | Message::Peer(_)
-            | Message::Ways(_)
-            | Message::Goodbye { .. } => false,
+            ToClient::Description { request, .. } => self.deaf && own.contains(request),
+            ToClient::Goodbye { .. } => false,
         };
         if right { Ok(()) } else { Err(format!("a message that is another's: {message:?}")) }
     }

@@ -6,7 +6,7 @@
 use super::exchange::Broken;
 use super::group::Group;
 use crate::{Cause, Fault};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromWorker};
 use smallvec::SmallVec;
 
 const LENGTH_BYTES: usize = 8;
@@ -61,7 +61,7 @@ impl Head {
         {
             let place = |word: u32| usize::try_from(word).unwrap_or(usize::MAX);
             let (entry, after) = tail.split_at_checked(place(*count)).ok_or_else(wrong)?;
-            let Ok((Message::Failure(failure), _)) = message::decode(entry) else {
+            let Ok((FromWorker::Failure(failure), _)) = message::decode(entry) else {
                 return Err(wrong());
             };
             failures.push((place(*index), Cause::from(&failure)));
@@ -83,7 +83,7 @@ pub(super) fn written<'c>(failures: impl Iterator<Item = Option<&'c Cause>>) -> 
         let start = words.len();
         words.extend([index, 0]);
         // A cause's text is clipped, so it has a binary form.
-        if message::encode(&Message::Failure(cause.message()), &mut words).is_err() {
+        if message::encode(&FromWorker::Failure(cause.message()), &mut words).is_err() {
             debug_assert!(false, "{cause:?} has no binary form");
         }
         let count = u32::try_from(words.len() - start - 2).unwrap_or(0);

@@ -8,7 +8,7 @@ use crate::lane::{Driver, Job, Refusal};
 use crate::machine::{Left, Machine, Replies, UnderWay, unsigned};
 use crate::table::NoValue;
 use crate::{Cause, Engine, Fault, Fold, Places};
-use gt_protocol::message::Message;
+use gt_protocol::message::FromWorker;
 use gt_protocol::{Attr, Dtype, Id, Instruction};
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -86,7 +86,7 @@ impl<E: Engine> Machine<E> {
             }
             Rc::new(cause)
         };
-        let mut tell = |cause: &Cause| replies.send(&Message::Failure(cause.message()));
+        let mut tell = |cause: &Cause| replies.send(&FromWorker::Failure(cause.message()));
         let of_all = outcome.err().map(|broken| told(broken, &mut tell));
         for (left, spent) in several.into_iter().zip(values) {
             let Left { output, mut result } = left;
@@ -159,7 +159,7 @@ impl<E: Engine> Machine<E> {
     ) -> Cause {
         let cause = self.cause(instruction, why);
         if matches!(why, NoValue::Fault(_)) {
-            replies.send(&Message::Failure(cause.message()));
+            replies.send(&FromWorker::Failure(cause.message()));
         }
         self.table.poison(id, &Rc::new(cause.clone()));
         cause

@@ -18,7 +18,7 @@ use crate::table::NoValue;
 use crate::ways::{Meeting, Turn, Way};
 use crate::{Broken, Cause, Engine};
 use gt_protocol::Instruction;
-use gt_protocol::message::Message;
+use gt_protocol::message::FromWorker;
 use std::rc::Rc;
 
 /// How far a talk is; in all but the last a round is under way.
@@ -321,7 +321,7 @@ impl<E: Engine> Machine<E> {
     ) -> Cause {
         let cause = broken.cause(&under_way.origin);
         if matches!(broken, Broken::Fault(_)) {
-            replies.send(&Message::Failure(cause.message()));
+            replies.send(&FromWorker::Failure(cause.message()));
         }
         if let Some(id) = under_way.output.take() {
             self.table.poison(id, &Rc::new(cause.clone()));

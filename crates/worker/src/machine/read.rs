@@ -4,7 +4,7 @@ use super::{Machine, Replies, first_value, unsigned};
 use crate::table::NoValue;
 use crate::{Engine, Fault};
 use gt_protocol::Instruction;
-use gt_protocol::message::{FailureClass, Message, Reply};
+use gt_protocol::message::{FailureClass, FromWorker, Reply};
 
 impl<E: Engine> Machine<E> {
     pub(super) fn read(
@@ -53,13 +53,13 @@ fn answer_in_pieces(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies
     let wanted = bytes.get(byte(answer.start)..byte(answer.start + answer.total));
     let wanted = wanted.unwrap_or_default();
     if wanted.is_empty() {
-        replies.send(&Message::Reply(*answer));
+        replies.send(&FromWorker::Reply(*answer));
         return;
     }
     let mut start = answer.start;
     for piece in wanted.chunks(replies.piece_bytes_max().max(1)) {
         let count = u64::try_from(piece.len()).unwrap_or(0) / size;
-        replies.send(&Message::Reply(Reply { start, count, bytes: piece, ..*answer }));
+        replies.send(&FromWorker::Reply(Reply { start, count, bytes: piece, ..*answer }));
         start += count;
     }
 }

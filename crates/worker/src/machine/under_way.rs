@@ -5,7 +5,7 @@ use crate::collective::{Broken, Talk};
 use crate::lane::{Driver, Ended, Origin, Outcome};
 use crate::table::Held;
 use crate::{Engine, Fault};
-use gt_protocol::message::Message;
+use gt_protocol::message::FromWorker;
 use gt_protocol::{Family, Id, Instruction, Op};
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -236,7 +236,7 @@ impl<E: Engine> Machine<E> {
             }
             Err(fault) => {
                 let cause = under_way.origin.cause(fault);
-                replies.send(&Message::Failure(cause.message()));
+                replies.send(&FromWorker::Failure(cause.message()));
                 self.table.poison(id, &Rc::new(cause));
                 under_way.result = Some(held);
             }
@@ -320,7 +320,7 @@ impl<E: Engine> Machine<E> {
                 }
                 let cause = broken.cause(&origin);
                 if matches!(broken, Broken::Fault(_)) {
-                    replies.send(&Message::Failure(cause.message()));
+                    replies.send(&FromWorker::Failure(cause.message()));
                 }
                 if let Some(id) = output {
                     self.table.poison(id, &Rc::new(cause));

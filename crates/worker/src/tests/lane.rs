@@ -267,7 +267,11 @@ fn synchronize_and_counters_wait_for_what_is_before_them() {
     let mut all = workers(2);
     all[0].is_sent(&[full(0, LARGE, 7), send(0, 1, 1), free(&[0])]);
     let mut asked = Vec::new();
-    gt_protocol::message::encode(&Message::StatsRequest { request: 2 }, &mut asked).unwrap();
+    gt_protocol::message::encode(
+        &gt_protocol::message::ToWorker::StatsRequest { request: 2 },
+        &mut asked,
+    )
+    .unwrap();
     all[0].are_sent_words(&asked);
     all[0].is_sent(&[op(Op::Synchronize, &[], &[], &[Attr::Int(3)])]);
     while all[0].go() {}

@@ -251,14 +251,17 @@ fn an_incomplete_instruction_waits() {
 fn messages_are_answered() {
     let (mut machine, _) = machine();
     let mut words = Vec::new();
-    message::encode(&Message::StatsRequest { request: 3 }, &mut words).unwrap();
-    message::encode(&Message::Done { request: 3 }, &mut words).unwrap();
+    message::encode(&ToWorker::StatsRequest { request: 3 }, &mut words).unwrap();
+    message::encode(&FromWorker::Done { request: 3 }, &mut words).unwrap();
     let mut answers = Answers::default();
     machine.run(&words, &mut answers, &mut Lane::new(Nobody)).unwrap();
     assert_eq!(answers.0[0], Answer::Other("stats"));
-    assert_eq!(failed_text(&answers.0[1]), "done is no message to a worker");
+    assert_eq!(
+        failed_text(&answers.0[1]),
+        "a message's word 0: done is no message of this direction"
+    );
     words.clear();
-    message::encode(&Message::Goodbye { reason: "end" }, &mut words).unwrap();
+    message::encode(&ToWorker::Goodbye { reason: "end" }, &mut words).unwrap();
     assert_eq!(machine.run(&words, &mut answers, &mut Lane::new(Nobody)), Err(Stop::Goodbye));
     assert!(matches!(
         machine.run(&[5], &mut answers, &mut Lane::new(Nobody)),

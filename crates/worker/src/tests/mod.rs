@@ -20,7 +20,7 @@ use crate::{
     Buffers, Cause, Engine, Fault, Fold, Front, Input, Lane, Loan, Machine, Meeting, Nobody,
     PeerLost, Peers, Places, Progress, Replies, Stream, Turn, Values, Way, Work,
 };
-use gt_protocol::message::{FailureClass, Message};
+use gt_protocol::message::{FailureClass, FromWorker, Message, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -326,9 +326,9 @@ impl Replies for Answers {
         true
     }
 
-    fn send(&mut self, message: &Message<'_>) {
+    fn send(&mut self, message: &FromWorker<'_>) {
         let answer = match message {
-            Message::Reply(reply) => {
+            FromWorker::Reply(reply) => {
                 let piece = numbers_of(reply.bytes);
                 if let Some(Answer::Numbers { request, numbers }) = self.0.last_mut()
                     && *request == reply.request
@@ -339,9 +339,9 @@ impl Replies for Answers {
                 }
                 Answer::Numbers { request: reply.request, numbers: piece }
             }
-            Message::Done { request } => Answer::Done(*request),
-            Message::Failure(failure) => Answer::Failure(Cause::from(failure)),
-            Message::FailedReply { request, failure } => {
+            FromWorker::Done { request } => Answer::Done(*request),
+            FromWorker::Failure(failure) => Answer::Failure(Cause::from(failure)),
+            FromWorker::FailedReply { request, failure } => {
                 Answer::FailedReply(*request, Cause::from(failure))
             }
             other => Answer::Other(other.name()),

@@ -1,7 +1,7 @@
 //! Waiting for an answer while other threads go on.
 
 use super::super::answers::Answer;
-use super::super::door::SharedInbox;
+use super::super::connection::SharedInbox;
 use super::super::errors;
 use super::{FULL_NAP, RECEIVED, RUNTIME, TAKEN, epoch, with};
 use pyo3::prelude::*;
@@ -40,7 +40,11 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
                 runtime.answers.forget(request);
                 return Err(errors::no_worker(py, reason));
             }
-            let inboxes = runtime.door.as_ref().map(|door| door.inboxes()).unwrap_or_default();
+            let inboxes = runtime
+                .connection
+                .as_ref()
+                .map(|connection| connection.inboxes())
+                .unwrap_or_default();
             (inboxes, RECEIVED.load(Ordering::Acquire))
         };
         if inboxes.is_empty() {
@@ -61,8 +65,8 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
         });
         if let Some(index) = arrived {
             with(py, |runtime| {
-                if let Some(door) = runtime.door.as_mut() {
-                    door.receive(index, &words, &mut runtime.answers);
+                if let Some(connection) = runtime.connection.as_mut() {
+                    connection.receive(index, &words, &mut runtime.answers);
                 }
                 RECEIVED.fetch_add(1, Ordering::AcqRel);
             });

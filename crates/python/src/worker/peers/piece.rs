@@ -1,6 +1,6 @@
 //! A piece of a message: the words before its bytes, and one that is kept until somebody asks for it.
 
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromWorker};
 use gt_transport::HEAD_WORDS;
 use gt_worker::{Cause, Front, Stream};
 
@@ -83,7 +83,7 @@ impl Kept {
 pub fn failure(cause: &Cause) -> Vec<u8> {
     let mut words = Vec::new();
     // A cause has a form: its text is clipped.
-    let _ = message::encode(&Message::Failure(cause.message()), &mut words);
+    let _ = message::encode(&FromWorker::Failure(cause.message()), &mut words);
     bytemuck::cast_slice(&words).to_vec()
 }
 
@@ -91,7 +91,7 @@ pub fn failure(cause: &Cause) -> Vec<u8> {
 pub fn cause(bytes: &[u8]) -> Cause {
     let words: Vec<u32> =
         bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-    if let Ok((Message::Failure(failure), _)) = message::decode(&words) {
+    if let Ok((FromWorker::Failure(failure), _)) = message::decode(&words) {
         return Cause::from(&failure);
     }
     let text = "another worker's failure cannot be read";

@@ -17,7 +17,7 @@ const RING_WORDS: u32 = 1 << 15;
 /// What a dispatcher holds of one worker.
 #[pyclass(unsendable, module = "gt._core")]
 #[derive(Debug)]
-pub struct WorkerDoor {
+pub struct WorkerConnection {
     index: u32,
     control: OwnedFd,
     far: Option<OwnedFd>,
@@ -26,7 +26,7 @@ pub struct WorkerDoor {
 }
 
 #[pymethods]
-impl WorkerDoor {
+impl WorkerConnection {
     /// Rings and a control socket for the worker `index`, whose setup waits in the socket.
     #[new]
     fn new(index: u32) -> PyResult<Self> {
@@ -122,7 +122,7 @@ impl WorkerDoor {
     }
 }
 
-impl WorkerDoor {
+impl WorkerConnection {
     fn tell(&self, index: u32, to: &OwnedFd, from: &OwnedFd) -> PyResult<()> {
         let record = ControlRecord { kind: ControlKind::Peer, index, value: 0 };
         send_record(self.control.as_fd(), &record, &[to.as_fd(), from.as_fd()]).map_err(connection)

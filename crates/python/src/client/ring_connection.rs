@@ -1,10 +1,11 @@
-//! The door to a dispatcher process on this host: a ring each way.
+//! The connection to a dispatcher process on this host: a ring each way.
 
 use super::answers::Answers;
-use super::door::{Door, SharedInbox};
-use super::embedded::ring_inbox;
+use super::connection::{Connection, SharedInbox};
+use super::incoming::take_messages;
 use super::payload::{self, Payloads};
-use gt_protocol::message::{self, Message};
+use super::ring_inbox::ring_inbox;
+use gt_protocol::message::{self, FromClient};
 use gt_protocol::{Instruction, Meta, Op};
 use gt_transport::{Consumer, Producer, RingError, SlabReader, set_short_slice};
 use std::net::TcpStream;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 /// Room that one instruction may need: the longest payload and its header.
 const ROOM_WORDS: usize = 9 * 1024;
 
-pub(crate) struct RingDoor {
+pub(crate) struct RingConnection {
     producer: Producer,
     inbox: SharedInbox,
     /// The TCP connection that the session began on: its end is ours.
@@ -32,7 +33,7 @@ pub(crate) struct Slabs {
     pub pieces: SlabReader,
 }
 
-impl RingDoor {
+impl RingConnection {
     pub(crate) fn new(
         (read, write, bell): (OwnedFd, OwnedFd, OwnedFd),
         socket: UnixStream,
@@ -65,7 +66,7 @@ impl RingDoor {
     }
 }
 
-impl Door for RingDoor {
+impl Connection for RingConnection {
     fn has_room(&mut self) -> bool {
         self.producer.has_space(self.room)
     }
@@ -99,7 +100,7 @@ impl Door for RingDoor {
         self.slabs.as_ref().map(|slabs| slabs.payloads.clone()).filter(Payloads::is_full)
     }
 
-    fn say(&mut self, message: &Message<'_>, answers: &mut Answers) {
+    fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers) {
         self.scratch.clear();
         if message::encode(message, &mut self.scratch).is_err() || self.write().is_err() {
             answers.fail_all("the ring to the dispatcher is full");
@@ -130,40 +131,5 @@ impl Door for RingDoor {
 
     fn close(&mut self) {
         self.life_line = None;
-    }
-}
-
-/// Hands every message among `words` to the answers.
-pub(super) fn take_messages(
-    words: &[u32],
-    answers: &mut Answers,
-    mut pieces: Option<&mut SlabReader>,
-) {
-    let mut rest = words;
-    while !rest.is_empty() {
-        match message::decode(rest) {
-            Ok((Message::SlabReply(reply), used)) => {
-                rest = rest.get(used..).unwrap_or_default();
-                let heard = pieces.as_mut().and_then(|slab| {
-                    slab.refresh();
-                    answers.receive(&Message::Reply(reply.with_bytes(slab.front()?.bytes)?));
-                    slab.release();
-                    Some(())
-                });
-                if heard.is_none() {
-                    let text = "the dispatcher sent an answer without its bytes";
-                    answers.closed = Some(text.to_owned());
-                    return;
-                }
-            }
-            Ok((message, used)) => {
-                answers.receive(&message);
-                rest = rest.get(used..).unwrap_or_default();
-            }
-            Err(error) => {
-                answers.closed = Some(format!("the dispatcher sent what is no message: {error}"));
-                return;
-            }
-        }
     }
 }

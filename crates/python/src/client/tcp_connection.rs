@@ -1,13 +1,13 @@
-//! The door to a dispatcher on another host: numbered frames over TCP, resent after a dropped link.
+//! The connection to a dispatcher on another host: numbered frames over TCP, resent after a dropped link.
 //!
 //! Two threads without Python: one writes what has gathered, one reads. A broken connection is resumed for ten seconds.
 
 use super::answers::Answers;
-use super::connect::{connect_tcp, greet, hello};
-use super::door::{Door, Inbox, SharedInbox};
-use super::ring_door::take_messages;
+use super::connection::{Connection, Inbox, SharedInbox};
+use super::greeting::{DialError, connect_tcp, greet, hello};
+use super::incoming::take_messages;
 use gt_protocol::handshake::{Arrival, Capabilities, FrameHeader, Resume, Welcome};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromClient};
 use gt_protocol::{Instruction, wire};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -53,7 +53,7 @@ struct Shared {
     token: Option<String>,
 }
 
-pub(crate) struct TcpDoor {
+pub(crate) struct TcpConnection {
     shared: Arc<Shared>,
     inbox: SharedInbox,
     threads: Vec<JoinHandle<()>>,
@@ -90,7 +90,7 @@ fn without_limits(stream: &TcpStream) {
     drop(stream.set_write_timeout(None));
 }
 
-impl TcpDoor {
+impl TcpConnection {
     pub(super) fn new(
         stream: TcpStream,
         welcome: Welcome,
@@ -129,7 +129,7 @@ impl TcpDoor {
     }
 }
 
-impl Door for TcpDoor {
+impl Connection for TcpConnection {
     fn has_room(&mut self) -> bool {
         let state = self.shared.lock();
         state.closed.is_none() && state.outgoing.len() < OUTGOING_WORDS_MAX
@@ -146,7 +146,7 @@ impl Door for TcpDoor {
         Ok(())
     }
 
-    fn say(&mut self, message: &Message<'_>, _answers: &mut Answers) {
+    fn say(&mut self, message: &FromClient<'_>, _answers: &mut Answers) {
         let mut words = Vec::new();
         if message::encode(message, &mut words).is_ok() {
             self.queue(&words);
@@ -176,7 +176,7 @@ impl Door for TcpDoor {
     }
 
     fn close(&mut self) {
-        let goodbye = Message::Goodbye { reason: "the client ends its session" };
+        let goodbye = FromClient::Goodbye { reason: "the client ends its session" };
         let mut words = Vec::new();
         let encoded = message::encode(&goodbye, &mut words);
         debug_assert!(encoded.is_ok(), "a goodbye is short");
@@ -193,7 +193,7 @@ impl Door for TcpDoor {
     }
 }
 
-impl Drop for TcpDoor {
+impl Drop for TcpConnection {
     fn drop(&mut self) {
         if !self.threads.is_empty() {
             self.close();
@@ -407,7 +407,7 @@ fn try_resume(shared: &Shared) -> Result<(), String> {
     let hello = hello(shared.token.as_deref(), Capabilities::default(), Some(resume));
     let welcome = match greet(&mut stream, &hello, &shared.address) {
         Ok(welcome) => welcome,
-        Err(error @ super::connect::DialError::Refused { .. }) => {
+        Err(error @ DialError::Refused { .. }) => {
             end(shared, &error.to_string());
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use super::answers::Answers;
 use super::payload::Payloads;
-use gt_protocol::message::Message;
+use gt_protocol::message::FromClient;
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Id, Instruction, Meta, Op, Operand, wire};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ pub(crate) trait Inbox: Send {
 pub(crate) type SharedInbox = Arc<Mutex<dyn Inbox>>;
 
 /// A connection to a dispatcher. All methods are called with the GIL held and do not wait.
-pub(crate) trait Door: Send {
+pub(crate) trait Connection: Send {
     /// Whether one more instruction surely fits.
     fn has_room(&mut self) -> bool;
     /// Sends an instruction.
@@ -66,8 +66,8 @@ pub(crate) trait Door: Send {
         self.send(&word, answers)
     }
     /// Sends what is no instruction.
-    fn say(&mut self, message: &Message<'_>, answers: &mut Answers);
-    /// The inboxes to watch, with an index for [`Door::receive`].
+    fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers);
+    /// The inboxes to watch, with an index for [`Connection::receive`].
     fn inboxes(&self) -> Vec<SharedInbox>;
     /// Words that came from inbox `index`.
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers);
@@ -77,6 +77,6 @@ pub(crate) trait Door: Send {
     fn describe(&self) -> String;
     /// Counters by name.
     fn counters(&self) -> Vec<(&'static str, u64)>;
-    /// Ends the connection and the processes that this door started.
+    /// Ends the connection and the processes that this connection started.
     fn close(&mut self);
 }

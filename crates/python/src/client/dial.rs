@@ -1,55 +1,24 @@
 //! Dialling a dispatcher process: addresses, handshake, and the choice between rings and TCP.
 
-use super::door::Door;
+use super::connection::Connection;
+use super::greeting::{DIAL_MAX, DialError, connect_tcp, greet, hello, unreachable_at};
 use super::payload::Payloads;
-use super::ring_door::{RingDoor, Slabs};
-use super::tcp_door::TcpDoor;
-use gt_protocol::handshake::{
-    Capabilities, Handshake, Hello, LocalDoor, Resume, Role, Token, Welcome,
-};
+use super::ring_connection::{RingConnection, Slabs};
+use super::tcp_connection::{self, TcpConnection};
+use gt_protocol::handshake::{Capabilities, Hello, LocalDoor, Resume, Welcome};
 use gt_transport::{ControlKind, RingError, SlabReader, SlabWriter, receive_record};
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::time::Duration;
-
-/// A step of connecting takes no longer than this, whatever is at the other end: the user is told within three seconds.
-const DIAL_MAX: Duration = Duration::from_millis(2500);
-/// Magic and length of a handshake message.
-const PREFIX_BYTES: usize = 6;
-
-/// Why there is no connection, as the user reads it.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DialError {
-    #[error("{0:?} is no address; write 'host:port' or 'unix:/path/of/socket'")]
-    Address(String),
-    #[error(
-        "nothing answers at {address}: {source}. Is the dispatcher running (`{}`)?",
-        command(address)
-    )]
-    Unreachable { address: String, source: std::io::Error },
-    #[error("{address} does not speak GT's protocol: {reason}")]
-    NotGt { address: String, reason: String },
-    #[error("the dispatcher at {address} refuses: {reason}")]
-    Refused { address: String, reason: String },
-}
-
-/// What starts a dispatcher there.
-fn command(address: &str) -> String {
-    match address.strip_prefix("unix:") {
-        Some(path) => format!("gt-dispatcher --unix {path}"),
-        None => format!("gt-dispatcher --listen {address}"),
-    }
-}
 
 /// Opens a session at `address`, by rings where `ring` asks for them and the dispatcher is on this host.
 pub(crate) fn dial(
     address: &str,
     token: Option<&str>,
     ring: bool,
-) -> Result<Box<dyn Door>, DialError> {
+) -> Result<Box<dyn Connection>, DialError> {
     let capabilities = if ring { Capabilities::LOCAL } else { Capabilities::default() };
     if let Some(path) = address.strip_prefix("unix:") {
         let socket = UnixStream::connect(path).map_err(|source| unreachable_at(address, source))?;
@@ -61,19 +30,15 @@ pub(crate) fn dial(
     let mut stream = call.tcp()?;
     let welcome = call.greet(&mut stream, None)?;
     let Some(door) = &welcome.door else {
-        return Ok(Box::new(TcpDoor::new(stream, welcome, address, token)));
+        return Ok(Box::new(TcpConnection::new(stream, welcome, address, token)));
     };
     if let Ok(socket) = call.open(door, &welcome) {
         return Ok(Box::new(call.rings(socket, Some(stream))?));
     }
     // Another host behind a forwarded port: the empty frame says that we stay on TCP.
-    super::tcp_door::say_that_we_stay(&mut stream)
+    tcp_connection::say_that_we_stay(&mut stream)
         .map_err(|source| unreachable_at(address, source))?;
-    Ok(Box::new(TcpDoor::new(stream, welcome, address, token)))
-}
-
-fn unreachable_at(address: &str, source: std::io::Error) -> DialError {
-    DialError::Unreachable { address: address.to_owned(), source }
+    Ok(Box::new(TcpConnection::new(stream, welcome, address, token)))
 }
 
 /// A Unix socket whose reads end after the limit.
@@ -129,7 +94,7 @@ impl Call<'_> {
         &self,
         socket: UnixStream,
         life_line: Option<TcpStream>,
-    ) -> Result<RingDoor, DialError> {
+    ) -> Result<RingConnection, DialError> {
         let broken = |reason: String| DialError::NotGt { address: self.address.to_owned(), reason };
         socket
             .set_read_timeout(Some(DIAL_MAX))
@@ -150,78 +115,10 @@ impl Call<'_> {
                 socket
                     .set_read_timeout(None)
                     .map_err(|source| unreachable_at(self.address, source))?;
-                RingDoor::new((read, write, bell), socket, life_line, self.address, slabs)
+                RingConnection::new((read, write, bell), socket, life_line, self.address, slabs)
                     .map_err(|error| broken(error.to_string()))
             }
             (kind, _) => Err(broken(format!("a {kind:?} record came in place of the rings"))),
         }
-    }
-}
-
-/// A TCP connection, within the limit.
-pub(super) fn connect_tcp(address: &str) -> Result<TcpStream, DialError> {
-    let addresses =
-        address.to_socket_addrs().map_err(|_| DialError::Address(address.to_owned()))?;
-    let mut last = std::io::Error::other("the name has no address");
-    for candidate in addresses {
-        match TcpStream::connect_timeout(&candidate, DIAL_MAX) {
-            Ok(stream) => {
-                let set = stream
-                    .set_nodelay(true)
-                    .and_then(|()| stream.set_read_timeout(Some(DIAL_MAX)))
-                    .and_then(|()| stream.set_write_timeout(Some(DIAL_MAX)));
-                set.map_err(|source| unreachable_at(address, source))?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(unreachable_at(address, last))
-}
-
-pub(super) fn hello(
-    token: Option<&str>,
-    capabilities: Capabilities,
-    resume: Option<Resume>,
-) -> Hello {
-    let token = token.map(|token| Token(token.as_bytes().to_vec())).unwrap_or_default();
-    Hello { capabilities, resume, token, name: client_name(), ..Hello::new(Role::Client) }
-}
-
-/// What the dispatcher's log calls this client.
-fn client_name() -> String {
-    format!("pid {}", std::process::id())
-}
-
-pub(super) fn greet(
-    stream: &mut (impl Read + Write),
-    hello: &Hello,
-    address: &str,
-) -> Result<Welcome, DialError> {
-    let not_gt = |reason: String| DialError::NotGt { address: address.to_owned(), reason };
-    let bytes =
-        Handshake::Hello(hello.clone()).encode().map_err(|error| not_gt(error.to_string()))?;
-    stream.write_all(&bytes).map_err(|source| unreachable_at(address, source))?;
-    let mut answer = vec![0; PREFIX_BYTES];
-    let silent = |error: std::io::Error| not_gt(format!("no welcome came ({error})"));
-    stream.read_exact(&mut answer).map_err(silent)?;
-    if let Err(error) = Handshake::decode(&answer) {
-        return Err(not_gt(error.to_string()));
-    }
-    let length = match answer.get(4..PREFIX_BYTES) {
-        Some(&[low, high]) => usize::from(u16::from_le_bytes([low, high])),
-        _ => 0,
-    };
-    answer.resize(length.max(PREFIX_BYTES), 0);
-    stream.read_exact(answer.get_mut(PREFIX_BYTES..).unwrap_or_default()).map_err(silent)?;
-    match Handshake::decode(&answer) {
-        Ok(Some((Handshake::Welcome(welcome), _))) => Ok(welcome),
-        Ok(Some((Handshake::Refusal(refusal), _))) => {
-            Err(DialError::Refused { address: address.to_owned(), reason: refusal.text })
-        }
-        Ok(Some((Handshake::Hello(_), _)) | None) => {
-            Err(not_gt("a hello for an answer".to_owned()))
-        }
-        Err(error) => Err(not_gt(error.to_string())),
     }
 }

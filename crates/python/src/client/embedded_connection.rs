@@ -1,19 +1,18 @@
-//! The embedded door: the dispatcher's core called inline, a ring to each worker.
+//! The connection to an embedded dispatcher: its core called inline, a ring to each worker.
 
 use super::answers::Answers;
-use super::door::{Door, Inbox, SharedInbox};
+use super::connection::{Connection, SharedInbox};
 use super::payload::{self, Payloads};
 use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::{self, Message};
+use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, Names, PayloadText};
 use gt_protocol::{Instruction, Meta, Op};
-use gt_transport::{Consumer, PIECE_BYTES_MAX, Producer, SlabReader, peer_closed};
+use gt_transport::{PIECE_BYTES_MAX, Producer, SlabReader};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Room that one instruction may need in a worker's ring: the longest payload, and its plan around it.
 const ROOM_WORDS: usize = 12 * 1024;
@@ -37,33 +36,7 @@ impl Link {
     }
 }
 
-/// The ring from a worker.
-pub(crate) struct RingInbox {
-    pub consumer: Consumer,
-    pub control: Arc<OwnedFd>,
-}
-
-impl Inbox for RingInbox {
-    fn wait(&mut self, words: &mut Vec<u32>, spin: Duration, timeout: Duration) -> bool {
-        if self.consumer.wait(spin, timeout) {
-            self.take(words);
-        }
-        !words.is_empty()
-    }
-
-    fn take(&mut self, words: &mut Vec<u32>) {
-        self.consumer.read(words, usize::MAX);
-    }
-
-    fn closed(&mut self) -> Option<String> {
-        if self.consumer.is_corrupt() {
-            return Some("its ring is corrupt".to_owned());
-        }
-        peer_closed(self.control.as_fd()).then(|| "its process ended".to_owned())
-    }
-}
-
-pub(crate) struct Embedded {
+pub(crate) struct EmbeddedConnection {
     core: Dispatcher,
     session: SessionId,
     links: Vec<Link>,
@@ -81,7 +54,7 @@ pub(crate) struct Log {
     pub clock: fn() -> String,
 }
 
-impl Embedded {
+impl EmbeddedConnection {
     pub(crate) fn new(
         links: Vec<Link>,
         pieces: Vec<SlabReader>,
@@ -121,34 +94,36 @@ impl Embedded {
     }
 }
 
-impl Embedded {
-    /// One message of a worker, with its bytes if those came beside it.
+impl EmbeddedConnection {
+    /// The first message of a worker's words, with its bytes if those came beside it, and its length.
     fn hear(
         &mut self,
         place: usize,
-        message: Message<'_>,
+        words: &[u32],
         answers: &mut Answers,
-    ) -> Result<(), String> {
+    ) -> Result<usize, String> {
         let Self { core, links, pieces, scratch, log, .. } = self;
         let mut outputs = Outputs { links, scratch, answers, log };
         let index = WorkerIndex::try_from(place).unwrap_or(WorkerIndex::MAX);
-        let Message::SlabReply(reply) = message else {
-            core.handle(Event::FromWorker { index, message }, &mut outputs);
-            return Ok(());
-        };
-        let whole = pieces.get_mut(place).and_then(|slab| {
+        let mut slab = pieces.get_mut(place);
+        let mut is_beside = false;
+        let decoded = message::decode_with::<FromWorker<'_>>(words, || {
+            is_beside = true;
+            let slab = slab.as_deref_mut()?;
             slab.refresh();
-            let whole = reply.with_bytes(slab.front()?.bytes)?;
-            let message = Message::Reply(whole);
-            core.handle(Event::FromWorker { index, message }, &mut outputs);
-            slab.release();
-            Some(())
+            Some(slab.front()?.bytes)
         });
-        whole.ok_or_else(|| "it sent an answer without its bytes".to_owned())
+        let (message, used) =
+            decoded.map_err(|error| format!("it sent bytes that are no message: {error}"))?;
+        core.handle(Event::FromWorker { index, message }, &mut outputs);
+        if let Some(slab) = slab.filter(|_| is_beside) {
+            slab.release();
+        }
+        Ok(used)
     }
 }
 
-impl Door for Embedded {
+impl Connection for EmbeddedConnection {
     fn has_room(&mut self) -> bool {
         self.links.iter_mut().filter(|link| link.alive).all(Link::has_room)
     }
@@ -197,10 +172,14 @@ impl Door for Embedded {
         core.release(session, slots, &mut sink).map_err(|fault| fault.to_string())
     }
 
-    fn say(&mut self, message: &Message<'_>, answers: &mut Answers) {
+    fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers) {
         let session = self.session;
         let (core, mut outputs) = self.split(answers);
-        core.handle(Event::FromSession { session, message: message.clone() }, &mut outputs);
+        let event = match *message {
+            FromClient::StatsRequest { request } => Event::StatsRequest { session, request },
+            FromClient::Goodbye { .. } => Event::SessionClosed { session },
+        };
+        core.handle(event, &mut outputs);
     }
 
     fn inboxes(&self) -> Vec<SharedInbox> {
@@ -210,15 +189,9 @@ impl Door for Embedded {
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers) {
         let mut rest = words;
         while !rest.is_empty() {
-            let heard = match message::decode(rest) {
-                Ok((message, used)) => {
-                    rest = rest.get(used..).unwrap_or_default();
-                    self.hear(index, message, answers)
-                }
-                Err(error) => Err(format!("it sent bytes that are no message: {error}")),
-            };
-            if let Err(reason) = heard {
-                return self.lost(index, &reason, answers);
+            match self.hear(index, rest, answers) {
+                Ok(used) => rest = rest.get(used..).unwrap_or_default(),
+                Err(reason) => return self.lost(index, &reason, answers),
             }
         }
     }
@@ -299,7 +272,7 @@ impl Link {
     }
 }
 
-impl Drop for Embedded {
+impl Drop for EmbeddedConnection {
     fn drop(&mut self) {
         self.close();
     }
@@ -350,15 +323,15 @@ impl Sink for Outputs<'_> {
         self.deliver(worker);
     }
 
-    fn worker_message(&mut self, worker: WorkerIndex, message: &Message<'_>) {
+    fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>) {
         self.scratch.clear();
         if message::encode(message, self.scratch).is_ok() {
             self.deliver(worker);
         }
     }
 
-    fn session(&mut self, _session: SessionId, message: &Message<'_>) {
-        if let (Some(log), Message::Failure(failure)) = (&mut *self.log, message) {
+    fn session(&mut self, _session: SessionId, message: &ToClient<'_>) {
+        if let (Some(log), ToClient::Failure(failure)) = (&mut *self.log, message) {
             drop(writeln!(log.file, "{}", text::failure(failure, &(log.clock)())));
         }
         self.answers.receive(message);
@@ -421,9 +394,4 @@ impl Names for OneName<'_> {
     fn signal_id(&mut self, _name: &str) -> Option<u16> {
         None
     }
-}
-
-/// The inbox of a worker's ring.
-pub(crate) fn ring_inbox(consumer: Consumer, control: Arc<OwnedFd>) -> SharedInbox {
-    Arc::new(Mutex::new(RingInbox { consumer, control }))
 }

@@ -1,0 +1,40 @@
+//! The codes of messages, as `docs/wire.md` lists them. A code is used once, for ever.
+
+use crate::wire::MESSAGE_CODE_FIRST;
+
+pub const REPLY: u16 = MESSAGE_CODE_FIRST | 1;
+pub const DONE: u16 = MESSAGE_CODE_FIRST | 2;
+pub const FAILURE: u16 = MESSAGE_CODE_FIRST | 3;
+pub const FAILED_REPLY: u16 = MESSAGE_CODE_FIRST | 4;
+pub const STATS_REQUEST: u16 = MESSAGE_CODE_FIRST | 5;
+pub const STATS: u16 = MESSAGE_CODE_FIRST | 6;
+pub const WORKER_JOINED: u16 = MESSAGE_CODE_FIRST | 7;
+pub const WORKER_LEFT: u16 = MESSAGE_CODE_FIRST | 8;
+pub const GOODBYE: u16 = MESSAGE_CODE_FIRST | 9;
+pub const PEER: u16 = MESSAGE_CODE_FIRST | 0xa;
+pub const DESCRIPTION: u16 = MESSAGE_CODE_FIRST | 0xb;
+pub const WAYS: u16 = MESSAGE_CODE_FIRST | 0xc;
+pub const SPACED_REPLY: u16 = MESSAGE_CODE_FIRST | 0xd;
+pub const SLAB_REPLY: u16 = MESSAGE_CODE_FIRST | 0xe;
+
+const NAMES: [(u16, &str); 14] = [
+    (REPLY, "reply"),
+    (DONE, "done"),
+    (FAILURE, "failure"),
+    (FAILED_REPLY, "failed_reply"),
+    (STATS_REQUEST, "stats_request"),
+    (STATS, "stats"),
+    (WORKER_JOINED, "worker_joined"),
+    (WORKER_LEFT, "worker_left"),
+    (GOODBYE, "goodbye"),
+    (PEER, "peer"),
+    (DESCRIPTION, "description"),
+    (WAYS, "ways"),
+    (SPACED_REPLY, "spaced_reply"),
+    (SLAB_REPLY, "slab_reply"),
+];
+
+/// The name of a message's code; `None` where no message has it.
+pub fn name_of(code: u16) -> Option<&'static str> {
+    NAMES.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
+}

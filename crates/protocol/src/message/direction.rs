@@ -1,0 +1,312 @@
+//! The messages of each of the four directions: what can be sent there, and nothing else.
+
+use super::failure::{Failure, append_failure, failure};
+use super::reply::{Reply, SpacedReply};
+use super::{
+    DESCRIPTION_BYTES_MAX, Peer, Stats, Ways, append_peer, append_stats, append_text, append_ways,
+    code, peer, stats, ways,
+};
+use crate::wire::{EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_u64};
+
+/// The messages of one direction. Implemented here only: a [`Reader`] is nobody else's.
+pub trait Message<'a>: Sized {
+    /// The code in the low half of the first word.
+    fn code(&self) -> u16;
+
+    /// The name in `docs/wire.md`.
+    fn name(&self) -> &'static str {
+        code::name_of(self.code()).unwrap_or_default()
+    }
+
+    /// Appends the fields, which follow the first word.
+    #[doc(hidden)]
+    fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError>;
+
+    /// Reads the fields. `beside` gives the bytes of a reply that carries none among its words.
+    #[doc(hidden)]
+    fn read(
+        code: u16,
+        reader: &mut Reader<'a>,
+        beside: impl FnOnce() -> Option<&'a [u8]>,
+    ) -> Result<Self, WireError>;
+}
+
+/// From the dispatcher to a worker, beside instructions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ToWorker<'a> {
+    /// Asks for its counters.
+    StatsRequest { request: u64 },
+    /// Another worker that it reaches by TCP, from here on.
+    Peer(Peer<'a>),
+    /// The dispatcher closes the connection on purpose.
+    Goodbye { reason: &'a str },
+}
+
+/// From a worker to the dispatcher. A worker tells another one of a failure in the same words.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FromWorker<'a> {
+    /// Elements that a `read` asked for, or a piece of them.
+    Reply(Reply<'a>),
+    /// The answer of `synchronize`.
+    Done {
+        request: u64,
+    },
+    /// An instruction failed; nobody has asked for its result yet.
+    Failure(Failure<'a>),
+    /// The answer of a `read` or `synchronize` that meets a failed instruction, with the first cause.
+    FailedReply {
+        request: u64,
+        failure: Failure<'a>,
+    },
+    Stats(Stats),
+    /// Before anything else: how its collectives can go besides by bytes.
+    Ways(Ways<'a>),
+    /// The worker closes the connection on purpose.
+    Goodbye {
+        reason: &'a str,
+    },
+}
+
+/// From the dispatcher to a client.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ToClient<'a> {
+    /// Elements that a `read` asked for, or a piece of them.
+    Reply(Reply<'a>),
+    /// The same of elements that do not stand one after the other.
+    SpacedReply(SpacedReply<'a>),
+    /// The answer of `synchronize`, and the end of the answers of a `stats_request`.
+    Done {
+        request: u64,
+    },
+    /// An instruction failed; nobody has asked for its result yet.
+    Failure(Failure<'a>),
+    /// The answer of a `read` or `synchronize` that meets a failed instruction, with the first cause.
+    FailedReply {
+        request: u64,
+        failure: Failure<'a>,
+    },
+    Stats(Stats),
+    WorkerJoined {
+        index: u32,
+    },
+    WorkerLeft {
+        index: u32,
+        reason: &'a str,
+    },
+    /// The dispatcher closes the connection on purpose.
+    Goodbye {
+        reason: &'a str,
+    },
+    /// The answer of `describe`.
+    Description {
+        request: u64,
+        text: &'a str,
+    },
+}
+
+/// From a client to the dispatcher, beside instructions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FromClient<'a> {
+    /// Asks for the counters of all workers.
+    StatsRequest { request: u64 },
+    /// The client closes the connection on purpose.
+    Goodbye { reason: &'a str },
+}
+
+/// A code that this direction does not have.
+fn unexpected(code: u16) -> WireError {
+    let reason = match code::name_of(code) {
+        Some(name) => WireReason::Direction(name),
+        None => WireReason::UnknownCode(code),
+    };
+    WireError { word: 0, reason }
+}
+
+/// Appends the fields of a message that has a request and a failure.
+fn append_failed(
+    request: u64,
+    failure: &Failure<'_>,
+    out: &mut Vec<u32>,
+) -> Result<(), EncodeError> {
+    push_u64(out, request);
+    append_failure("failed_reply", failure, out)
+}
+
+fn append_reason(reason: &str, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+    append_text("goodbye", reason, TEXT_BYTES_MAX, out)
+}
+
+impl<'a> Message<'a> for ToWorker<'a> {
+    fn code(&self) -> u16 {
+        match self {
+            Self::StatsRequest { .. } => code::STATS_REQUEST,
+            Self::Peer(_) => code::PEER,
+            Self::Goodbye { .. } => code::GOODBYE,
+        }
+    }
+
+    fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        match self {
+            Self::StatsRequest { request } => push_u64(out, *request),
+            Self::Peer(peer) => append_peer(peer, out)?,
+            Self::Goodbye { reason } => append_reason(reason, out)?,
+        }
+        Ok(())
+    }
+
+    fn read(
+        code: u16,
+        reader: &mut Reader<'a>,
+        _beside: impl FnOnce() -> Option<&'a [u8]>,
+    ) -> Result<Self, WireError> {
+        Ok(match code {
+            code::STATS_REQUEST => Self::StatsRequest { request: reader.u64()? },
+            code::PEER => Self::Peer(peer(reader)?),
+            code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
+            _ => return Err(unexpected(code)),
+        })
+    }
+}
+
+impl<'a> Message<'a> for FromWorker<'a> {
+    fn code(&self) -> u16 {
+        match self {
+            Self::Reply(_) => code::REPLY,
+            Self::Done { .. } => code::DONE,
+            Self::Failure(_) => code::FAILURE,
+            Self::FailedReply { .. } => code::FAILED_REPLY,
+            Self::Stats(_) => code::STATS,
+            Self::Ways(_) => code::WAYS,
+            Self::Goodbye { .. } => code::GOODBYE,
+        }
+    }
+
+    fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        match self {
+            Self::Reply(reply) => reply.append(out)?,
+            Self::Done { request } => push_u64(out, *request),
+            Self::Failure(failure) => append_failure("failure", failure, out)?,
+            Self::FailedReply { request, failure } => append_failed(*request, failure, out)?,
+            Self::Stats(stats) => append_stats(*stats, out),
+            Self::Ways(ways) => append_ways(ways, out)?,
+            Self::Goodbye { reason } => append_reason(reason, out)?,
+        }
+        Ok(())
+    }
+
+    fn read(
+        code: u16,
+        reader: &mut Reader<'a>,
+        beside: impl FnOnce() -> Option<&'a [u8]>,
+    ) -> Result<Self, WireError> {
+        Ok(match code {
+            code::REPLY => Self::Reply(Reply::read(reader)?),
+            code::SLAB_REPLY => Self::Reply(Reply::read_beside(reader, beside)?),
+            code::DONE => Self::Done { request: reader.u64()? },
+            code::FAILURE => Self::Failure(failure(reader)?),
+            code::FAILED_REPLY => {
+                Self::FailedReply { request: reader.u64()?, failure: failure(reader)? }
+            }
+            code::STATS => Self::Stats(stats(reader)?),
+            code::WAYS => Self::Ways(ways(reader)?),
+            code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
+            _ => return Err(unexpected(code)),
+        })
+    }
+}
+
+impl<'a> Message<'a> for ToClient<'a> {
+    fn code(&self) -> u16 {
+        match self {
+            Self::Reply(_) => code::REPLY,
+            Self::SpacedReply(_) => code::SPACED_REPLY,
+            Self::Done { .. } => code::DONE,
+            Self::Failure(_) => code::FAILURE,
+            Self::FailedReply { .. } => code::FAILED_REPLY,
+            Self::Stats(_) => code::STATS,
+            Self::WorkerJoined { .. } => code::WORKER_JOINED,
+            Self::WorkerLeft { .. } => code::WORKER_LEFT,
+            Self::Goodbye { .. } => code::GOODBYE,
+            Self::Description { .. } => code::DESCRIPTION,
+        }
+    }
+
+    fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        match self {
+            Self::Reply(reply) => reply.append(out)?,
+            Self::SpacedReply(spaced) => spaced.append(out)?,
+            Self::Done { request } => push_u64(out, *request),
+            Self::Failure(failure) => append_failure("failure", failure, out)?,
+            Self::FailedReply { request, failure } => append_failed(*request, failure, out)?,
+            Self::Stats(stats) => append_stats(*stats, out),
+            Self::WorkerJoined { index } => out.push(*index),
+            Self::WorkerLeft { index, reason } => {
+                out.push(*index);
+                append_text("worker_left", reason, TEXT_BYTES_MAX, out)?;
+            }
+            Self::Goodbye { reason } => append_reason(reason, out)?,
+            Self::Description { request, text } => {
+                push_u64(out, *request);
+                append_text("description", text, DESCRIPTION_BYTES_MAX, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(
+        code: u16,
+        reader: &mut Reader<'a>,
+        beside: impl FnOnce() -> Option<&'a [u8]>,
+    ) -> Result<Self, WireError> {
+        Ok(match code {
+            code::REPLY => Self::Reply(Reply::read(reader)?),
+            code::SLAB_REPLY => Self::Reply(Reply::read_beside(reader, beside)?),
+            code::SPACED_REPLY => Self::SpacedReply(SpacedReply::read(reader)?),
+            code::DONE => Self::Done { request: reader.u64()? },
+            code::FAILURE => Self::Failure(failure(reader)?),
+            code::FAILED_REPLY => {
+                Self::FailedReply { request: reader.u64()?, failure: failure(reader)? }
+            }
+            code::STATS => Self::Stats(stats(reader)?),
+            code::WORKER_JOINED => Self::WorkerJoined { index: reader.word()? },
+            code::WORKER_LEFT => {
+                Self::WorkerLeft { index: reader.word()?, reason: reader.text(TEXT_BYTES_MAX)? }
+            }
+            code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
+            code::DESCRIPTION => Self::Description {
+                request: reader.u64()?,
+                text: reader.text(DESCRIPTION_BYTES_MAX)?,
+            },
+            _ => return Err(unexpected(code)),
+        })
+    }
+}
+
+impl<'a> Message<'a> for FromClient<'a> {
+    fn code(&self) -> u16 {
+        match self {
+            Self::StatsRequest { .. } => code::STATS_REQUEST,
+            Self::Goodbye { .. } => code::GOODBYE,
+        }
+    }
+
+    fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+        match self {
+            Self::StatsRequest { request } => push_u64(out, *request),
+            Self::Goodbye { reason } => append_reason(reason, out)?,
+        }
+        Ok(())
+    }
+
+    fn read(
+        code: u16,
+        reader: &mut Reader<'a>,
+        _beside: impl FnOnce() -> Option<&'a [u8]>,
+    ) -> Result<Self, WireError> {
+        Ok(match code {
+            code::STATS_REQUEST => Self::StatsRequest { request: reader.u64()? },
+            code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
+            _ => return Err(unexpected(code)),
+        })
+    }
+}

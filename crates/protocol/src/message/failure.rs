@@ -1,0 +1,124 @@
+//! What a failed instruction is on the wire, and which exception it becomes.
+
+use super::append_text;
+use crate::wire::{EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_u64};
+use crate::{Op, rules::ErrorClass};
+
+/// A failed instruction, named by session and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure<'a> {
+    pub session: u32,
+    pub number: u64,
+    pub class: FailureClass,
+    /// The operator that failed, where one did.
+    pub op: Option<Op>,
+    /// The instruction's source position, as the client numbered it.
+    pub tag: u32,
+    pub text: &'a str,
+}
+
+/// Which exception the client raises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    Runtime,
+    Index,
+    Value,
+    Type,
+    NotImplemented,
+    /// The device's memory is used up.
+    OutOfMemory,
+    /// The worker that held the value is gone.
+    WorkerLost,
+    /// A quota or a limit of the cluster.
+    Quota,
+    /// The peer broke the protocol.
+    Protocol,
+    /// Our own mistake.
+    Internal,
+    /// Operands whose shapes do not fit.
+    Shape,
+    /// Operands whose dtypes do not fit.
+    Dtype,
+}
+
+impl FailureClass {
+    pub const ALL: [Self; 12] = [
+        Self::Runtime,
+        Self::Index,
+        Self::Value,
+        Self::Type,
+        Self::NotImplemented,
+        Self::OutOfMemory,
+        Self::WorkerLost,
+        Self::Quota,
+        Self::Protocol,
+        Self::Internal,
+        Self::Shape,
+        Self::Dtype,
+    ];
+
+    /// The wire's number.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Runtime => 0,
+            Self::Index => 1,
+            Self::Value => 2,
+            Self::Type => 3,
+            Self::NotImplemented => 4,
+            Self::OutOfMemory => 5,
+            Self::WorkerLost => 6,
+            Self::Quota => 7,
+            Self::Protocol => 8,
+            Self::Internal => 9,
+            Self::Shape => 10,
+            Self::Dtype => 11,
+        }
+    }
+
+    pub fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+}
+
+impl From<ErrorClass> for FailureClass {
+    fn from(class: ErrorClass) -> Self {
+        match class {
+            ErrorClass::Runtime => Self::Runtime,
+            ErrorClass::Index => Self::Index,
+            ErrorClass::Value => Self::Value,
+            ErrorClass::Type => Self::Type,
+            ErrorClass::Shape => Self::Shape,
+            ErrorClass::Dtype => Self::Dtype,
+            ErrorClass::UnsupportedDtype => Self::NotImplemented,
+        }
+    }
+}
+
+pub(super) fn append_failure(
+    op: &'static str,
+    failure: &Failure<'_>,
+    out: &mut Vec<u32>,
+) -> Result<(), EncodeError> {
+    out.push(failure.session);
+    push_u64(out, failure.number);
+    out.push(failure.class.code().into());
+    out.push(failure.op.map_or(0, |op| op.info().code.into()));
+    out.push(failure.tag);
+    append_text(op, failure.text, TEXT_BYTES_MAX, out)
+}
+
+pub(super) fn failure<'a>(reader: &mut Reader<'a>) -> Result<Failure<'a>, WireError> {
+    let session = reader.word()?;
+    let number = reader.u64()?;
+    let class = reader.word()?;
+    let Some(class) = FailureClass::from_code(class) else {
+        return Err(reader.error(WireReason::Value("failure class", class)));
+    };
+    let code = reader.u16("op code")?;
+    let op = Op::from_code(code);
+    if op.is_none() && code != 0 {
+        return Err(reader.error(WireReason::UnknownCode(code)));
+    }
+    let tag = reader.word()?;
+    Ok(Failure { session, number, class, op, tag, text: reader.text(TEXT_BYTES_MAX)? })
+}

@@ -98,7 +98,6 @@ def rust_row(row: Row) -> str:
         operands: &[{", ".join(operands)}],
         attrs: &[{", ".join(attrs)}],
         outputs: {row["outputs"]},
-        dtype: DtypeRule::{row.get("dtype", "family").capitalize()},
         index: "{row.get("index", "")}",
         saves_operands: {saves_operands:#x},
         saves_outputs: {saves_outputs:#x},
@@ -121,9 +120,9 @@ def rust_table(rows: list[Row]) -> str:
     return f"""//! {HEADER}
 #![allow(clippy::all, clippy::pedantic, clippy::indexing_slicing, reason = "generated")]
 
-use crate::op::{{
-    AttrInfo, AttrKind, DtypeRule, Family, OpInfo, OperandInfo, OperandKind, View, WeightInfo,
-}};
+use crate::dtype::Category;
+use crate::op::*;
+use crate::placement::Fold;
 
 /// Every operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

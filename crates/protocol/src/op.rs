@@ -1,6 +1,8 @@
 //! The shape of a row of `ops.toml` as Rust sees it; the rows themselves are in `generated.rs`.
 
 use crate::Op;
+use crate::dtype::Category;
+use crate::placement::Fold;
 
 /// Behaviour is written once for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +63,7 @@ pub struct AttrInfo {
     pub appended: bool,
 }
 
-/// Where an elementwise operator's result dtype comes from.
+/// Where the result's dtype comes from, of elementwise operators and reductions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DtypeRule {
     /// The family decides.
@@ -74,6 +76,57 @@ pub enum DtypeRule {
     Bool,
     /// The first operand's.
     First,
+    /// The attribute `dtype`, else int64 for integers and bools.
+    Sum,
+    /// The attribute `dtype` or the operand's, which must be a float.
+    Mean,
+    /// Bool; bytes stay bytes, as `PyTorch`'s first masks were.
+    Truth,
+    /// int64, the position of an element.
+    Index,
+}
+
+/// Dtypes for which `PyTorch` has no kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub dtypes: &'static [Category],
+    /// The kernel's name, or the whole message where it has a space.
+    pub text: &'static str,
+}
+
+/// Operands that have a property: one, or several that have it together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Bit k: operand k; the bit of a list stands for all of its values.
+    pub operands: u16,
+    /// The result falls where the operand rises.
+    pub falls: bool,
+    pub condition: Option<Condition>,
+}
+
+/// What an attribute must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub attr: usize,
+    pub test: AttrTest,
+}
+
+/// A test of an attribute's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttrTest {
+    True,
+    False,
+    NotNegative,
+    Zero,
+}
+
+/// What stands in a result where no element of an operand does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    Nothing,
+    Zero,
+    /// The number in this attribute.
+    Attr(usize),
 }
 
 /// How the result shares the first operand's memory.
@@ -116,8 +169,22 @@ pub struct OpInfo {
     /// Bit k: the backward pass reads output k again.
     pub saves_outputs: u16,
     pub doc: &'static str,
+    pub refuses: Option<Refusal>,
+    /// A reduction of no elements is an error.
+    pub nonempty: bool,
+    /// A reduction that keeps the operand's shape: what has been reduced so far at each place.
+    pub running: bool,
     pub view: Option<View>,
     pub weight: Option<WeightInfo>,
+    /// f(a + b) = f(a) + f(b) in these operands.
+    pub linear: &'static [Term],
+    /// The result rises or falls with these operands.
+    pub monotone: &'static [Term],
+    /// Each element of a result is one of these operands' or what `fills` says.
+    pub selects: &'static [Term],
+    pub fills: Fill,
+    /// How operands or elements are combined, and so are the results of parts.
+    pub reduce: Option<Fold>,
 }
 
 impl OpInfo {
@@ -136,8 +203,16 @@ impl OpInfo {
         saves_operands: 0,
         saves_outputs: 0,
         doc: "",
+        refuses: None,
+        nonempty: false,
+        running: false,
         view: None,
         weight: None,
+        linear: &[],
+        monotone: &[],
+        selects: &[],
+        fills: Fill::Nothing,
+        reduce: None,
     };
 
     /// Position of the attribute `name`.

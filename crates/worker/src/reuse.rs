@@ -96,7 +96,12 @@ fn unchanged<'a, V>(table: &'a Table<V>, instruction: &Instruction<'_>) -> Optio
         // Of bools an operator may make numbers, as square does.
         DtypeRule::First | DtypeRule::Promote => meta.dtype != Dtype::Bool,
         DtypeRule::Float => meta.dtype.is_float(),
-        DtypeRule::Bool | DtypeRule::Family => false,
+        DtypeRule::Bool
+        | DtypeRule::Family
+        | DtypeRule::Sum
+        | DtypeRule::Mean
+        | DtypeRule::Truth
+        | DtypeRule::Index => false,
     };
     let fits = highest.is_none_or(|category| category <= meta.dtype.category());
     (keeps && fits).then_some(meta)

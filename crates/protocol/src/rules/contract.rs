@@ -2,6 +2,7 @@
 //! `PyTorch`'s kernels would have refused.
 
 use super::call::Call;
+use super::equation::Equation;
 use super::{Inferred, Rule, RuleError, Table, one, row, shape};
 use crate::{Dims, Dtype, Meta, Op};
 
@@ -19,67 +20,29 @@ enum Mismatch {
     Contracted,
 }
 
-/// The shape that an index equation gives for its first two operands. `...` stands for dimensions that broadcast; an
-/// operand with too few dimensions lacks the letters that it would hand to the result (`mk` of a vector is `k`).
+/// The shape that an index equation gives for its factors.
 fn contract(equation: &str, a: &Dims, b: &Dims) -> Result<Dims, Mismatch> {
-    // "...mk,...kn->...mn": terms end at commas and at the arrow's head.
-    let mut terms = equation.as_bytes().split(|byte| matches!(byte, b',' | b'>'));
-    let [first, second] = [terms.next(), terms.next()].map(letters);
-    let output = letters(terms.next_back());
-    let (a, b) = (Term::new(first, output, a), Term::new(second, output, b));
+    let equation = Equation::new(equation, [Some(a), Some(b)]);
+    let [Some(first), Some(second)] = equation.terms.as_slice() else {
+        return Err(Mismatch::Contracted);
+    };
     // A batch that does not broadcast comes first, as PyTorch broadcasts before it multiplies.
-    let mut result = shape::broadcast(&a.batch(), &b.batch()).map_err(Mismatch::Batch)?;
-    let differs = |letter: &u8| {
-        let sizes = a.size_of(*letter).zip(b.size_of(*letter));
+    let mut result = shape::broadcast(&first.batch(), &second.batch()).map_err(Mismatch::Batch)?;
+    let differs = |letter: u8| {
+        let sizes = first.size_of(letter).zip(second.size_of(letter));
         sizes.is_some_and(|(size, other)| size != other)
     };
-    if first.iter().any(differs) {
+    if first.held().any(differs) {
         return Err(Mismatch::Contracted);
     }
-    for letter in output {
-        if let Some(size) = a.size_of(*letter).or(b.size_of(*letter))
+    for letter in equation.output {
+        if let Some(size) = first.size_of(*letter).or(second.size_of(*letter))
             && !result.push(size)
         {
             return Err(Mismatch::Batch(shape::too_many_dims()));
         }
     }
     Ok(result)
-}
-
-/// A term's letters, without the dots before and the arrow's shaft after them.
-fn letters(term: Option<&[u8]>) -> &[u8] {
-    let term = term.unwrap_or_default();
-    let term = term.strip_prefix(b"...").unwrap_or(term);
-    term.strip_suffix(b"-").unwrap_or(term)
-}
-
-/// One operand of an equation: its letters stand for its last dimensions.
-struct Term<'a> {
-    letters: &'a [u8],
-    /// The letters that this operand lacks.
-    dropped: &'a [u8],
-    dims: &'a Dims,
-}
-
-impl<'a> Term<'a> {
-    fn new(letters: &'a [u8], output: &'a [u8], dims: &'a Dims) -> Self {
-        let dropped = if dims.len() < letters.len() { output } else { &[] };
-        Self { letters, dropped, dims }
-    }
-
-    fn held(&self) -> impl DoubleEndedIterator<Item = &u8> {
-        self.letters.iter().filter(|letter| !self.dropped.contains(letter))
-    }
-
-    fn size_of(&self, letter: u8) -> Option<i64> {
-        let mut bindings = self.held().rev().zip(self.dims.iter().rev());
-        bindings.find(|(held, _)| **held == letter).map(|(_, &size)| size)
-    }
-
-    fn batch(&self) -> Dims {
-        let length = self.dims.len().saturating_sub(self.held().count());
-        self.dims.get(..length).and_then(Dims::new).unwrap_or(Dims::EMPTY)
-    }
 }
 
 fn matmul(call: &Call<'_>) -> Inferred {

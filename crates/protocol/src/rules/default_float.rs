@@ -10,15 +10,15 @@ use crate::{DtypeRule, Op, Scalar};
 /// Where there are only numbers, those with a point; 0 where a tensor of floats decides, or where nothing is a float.
 pub fn floats_by_default(op: Op, operands: &[Arg<'_>]) -> u16 {
     let info = op.info();
-    // A condition has no say in the dtype, and neither has a number that `lerp` weighs with.
-    let first = usize::from(op == Op::Where);
+    // What only selects has no say in the dtype.
+    let first = info.selects.first().map_or(0, |term| term.operands.trailing_zeros());
+    let first = usize::try_from(first).unwrap_or(usize::MAX);
     let made = match (info.family, info.dtype) {
-        (Family::Elementwise, _) if op == Op::Lerp => return 0,
         (Family::Elementwise, DtypeRule::Float) => true,
         (Family::Elementwise, DtypeRule::Promote | DtypeRule::Bool) => {
             operands.iter().skip(first).any(is_float)
         }
-        (Family::Reduce, _) => op == Op::Logsumexp,
+        (Family::Reduce, rule) => rule == DtypeRule::Float,
         (_, _) => false,
     };
     let tensor_decides =

@@ -1,9 +1,9 @@
-//! Element by element with broadcasting. What differs per operator is a table of the dtypes that it refuses; the few
-//! operators with more to check have a rule of their own.
+//! Element by element with broadcasting. Dtypes are those of the row; the few operators with more to check have a rule
+//! of their own.
 
 use super::call::Call;
-use super::{Arg, Inferred, Rule, RuleError, Table, find, one, promote, shape};
-use crate::dtype::{Category, Promotion};
+use super::{Arg, Inferred, Rule, RuleError, Table, check_refused, find, one, promote, shape};
+use crate::dtype::Promotion;
 use crate::{Dims, Dtype, DtypeRule, Meta, Op, Scalar};
 
 /// Operators with a rule of their own; all others are [`plain`].
@@ -18,60 +18,22 @@ static RULES: Table<Rule> = &[
     (Op::Lerp, lerp),
 ];
 
-/// Operators that refuse bools, those with `true` also integers; a kernel's name with a space is the whole message.
-static WITHOUT_BOOL: Table<(bool, &str)> = &[
-    (
-        Op::Neg,
-        (
-            false,
-            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use \
-             the `~` or `logical_not()` operator instead.",
-        ),
-    ),
-    (Op::Abs, (false, "abs_cpu")),
-    (Op::Relu, (false, "Boolean inputs not supported for relu")),
-    (Op::Gelu, (true, "GeluKernelImpl")),
-    (Op::Silu, (true, "silu_cpu")),
-    (Op::LeakyRelu, (true, "leaky_relu_cpu")),
-    (Op::Elu, (true, "elu_cpu")),
-    (Op::Softplus, (true, "softplus_cpu")),
-    (Op::Floor, (false, "floor_vml_cpu")),
-    (Op::Ceil, (false, "ceil_vml_cpu")),
-    (Op::Round, (false, "round_vml_cpu")),
-    (Op::Trunc, (false, "trunc_vml_cpu")),
-    (Op::FloorDivide, (false, "div_floor_cpu")),
-    (Op::Remainder, (false, "remainder_cpu")),
-    (Op::Fmod, (false, "fmod_cpu")),
-    (Op::TanhBackward, (true, "tanh_backward_cpu")),
-    (Op::SigmoidBackward, (true, "sigmoid_backward_cpu")),
-    (Op::ReluBackward, (false, "threshold_cpu")),
-    (Op::GeluBackward, (true, "GeluBackwardKernelImpl")),
-    (Op::SiluBackward, (true, "silu_backward_cpu")),
-    (Op::LeakyReluBackward, (true, "leaky_relu_backward_cpu")),
-    (Op::EluBackward, (true, "elu_backward_cpu")),
-    (Op::SoftplusBackward, (true, "softplus_backward_cpu")),
-];
-
-/// Operators that refuse floats. Apart from the others, so that the usual dtypes have a short table to pass.
-static WITHOUT_FLOAT: Table<&str> = &[
-    (Op::BitwiseNot, "bitwise_not_cpu"),
-    (Op::BitwiseAnd, "bitwise_and_cpu"),
-    (Op::BitwiseOr, "bitwise_or_cpu"),
-    (Op::BitwiseXor, "bitwise_xor_cpu"),
-];
-
 pub(super) fn infer(call: &Call<'_>) -> Inferred {
     find(RULES, call.op).map_or_else(|| plain(call), |rule| rule(call))
 }
 
 fn plain(call: &Call<'_>) -> Inferred {
     let (dims, common) = combine(call)?;
-    check_kernel(call.op, common)?;
+    check_refused(call.info, common)?;
     let dtype = match call.info.dtype {
         DtypeRule::Promote | DtypeRule::Family => common,
         DtypeRule::Float => floating(common),
         DtypeRule::Bool => Dtype::Bool,
         DtypeRule::First => call.tensor(0)?.dtype,
+        DtypeRule::Index => Dtype::I64,
+        DtypeRule::Sum | DtypeRule::Mean | DtypeRule::Truth => {
+            return Err(RuleError::runtime(format!("{}: a reduction's dtype", call.info.name)));
+        }
     };
     one(Meta::new(dtype, dims))
 }
@@ -105,19 +67,6 @@ fn combine(call: &Call<'_>) -> Result<(Dims, Dtype), RuleError> {
 /// Integers and bools become the default float.
 pub(super) fn floating(dtype: Dtype) -> Dtype {
     if dtype.is_float() { dtype } else { Dtype::DEFAULT }
-}
-
-fn check_kernel(op: Op, common: Dtype) -> Result<(), RuleError> {
-    let kernel = match common.category() {
-        Category::Float => find(WITHOUT_FLOAT, op).copied(),
-        Category::Integer => find(WITHOUT_BOOL, op).filter(|row| row.0).map(|row| row.1),
-        Category::Bool => find(WITHOUT_BOOL, op).map(|row| row.1),
-    };
-    match kernel {
-        None => Ok(()),
-        Some(text) if text.contains(' ') => Err(RuleError::unsupported_dtype(text)),
-        Some(kernel) => Err(RuleError::kernel(kernel, common)),
-    }
 }
 
 /// The dtype by which an operand takes part.

@@ -9,6 +9,7 @@ mod control;
 mod create;
 mod default_float;
 mod elementwise;
+mod equation;
 mod index;
 mod loss;
 mod normalize;
@@ -24,7 +25,7 @@ mod update;
 mod view;
 
 use crate::dtype::Promotion;
-use crate::op::Family;
+use crate::op::{Family, OpInfo, Refusal};
 use crate::{Attr, Dtype, Meta, Op, Scalar};
 use call::Call;
 pub use call::describe;
@@ -135,6 +136,20 @@ fn find<T>(table: Table<T>, op: Op) -> Option<&'static T> {
 /// The row of `op`; an operator without one is a mistake in the family's file.
 fn row<T>(table: Table<T>, op: Op) -> Result<&'static T, RuleError> {
     find(table, op).ok_or_else(|| RuleError::runtime(format!("{}: no rule", op.info().name)))
+}
+
+/// The dtypes that the row refuses, with `PyTorch`'s text.
+fn check_refused(info: &OpInfo, dtype: Dtype) -> Result<(), RuleError> {
+    match info.refuses {
+        Some(Refusal { dtypes, text }) if dtypes.contains(&dtype.category()) => {
+            Err(if text.contains(' ') {
+                RuleError::unsupported_dtype(text)
+            } else {
+                RuleError::kernel(text, dtype)
+            })
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// One result. Every rule ends here or in [`several`], so that no shape leaves unchecked.

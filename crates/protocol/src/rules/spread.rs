@@ -20,6 +20,7 @@ mod entropy;
 mod index;
 mod loss;
 mod normalize;
+mod partial;
 mod program;
 mod random;
 mod reduce;
@@ -31,7 +32,7 @@ mod writes;
 pub use program::{Forced, Program, Source, Step};
 pub use rewrite::rewrite;
 
-use crate::placement::{Fold, Pieces, Placement, Placements};
+use crate::placement::{Pieces, Placement, Placements};
 use crate::{Attr, Dims, Family, Meta, Op};
 use smallvec::SmallVec;
 
@@ -106,7 +107,7 @@ pub fn strategies(question: &Question<'_>) -> SmallVec<[Strategy; 4]> {
         let Some(meta) = arg.meta else { continue };
         let strategy = match arg.placement {
             Placement::Replicate => None,
-            Placement::Partial(fold) => question.partial(position, *fold),
+            Placement::Partial(fold) => partial::partial(question, position, *fold),
             Placement::Shard { dim, pieces } => meta
                 .dims
                 .get(*dim)
@@ -155,23 +156,6 @@ impl<'a> Question<'a> {
         }
     }
 
-    fn partial(&self, position: usize, fold: Fold) -> Option<Strategy> {
-        match self.op.info().family {
-            Family::Elementwise => elementwise::partial(self, position, fold),
-            Family::Contract => contract::partial(self, position, fold),
-            Family::Reduce => reduce::partial(self, fold),
-            Family::View => view::partial(self, fold),
-            Family::Index => index::partial(self, position, fold),
-            Family::Update
-            | Family::Random
-            | Family::Normalize
-            | Family::Loss
-            | Family::Create
-            | Family::Control
-            | Family::Collective => None,
-        }
-    }
-
     /// All operands whole, and so are the results.
     pub fn whole(&self) -> Strategy {
         Strategy {
@@ -183,22 +167,6 @@ impl<'a> Question<'a> {
 
     fn meta(&self, position: usize) -> Option<&'a Meta> {
         self.args.get(position)?.meta
-    }
-
-    /// Whether the results have the operand's dtype.
-    fn keeps_dtype(&self, position: usize) -> bool {
-        let dtype = self.meta(position).map(|meta| meta.dtype);
-        self.outputs.iter().all(|output| Some(output.dtype) == dtype)
-    }
-
-    /// Whether every value of the first operand's dtype is one of the result's, and as precise there.
-    fn widens(&self) -> bool {
-        let dtypes = self.meta(0).zip(self.outputs.first());
-        let widens = |(from, to): (&Meta, &Meta)| {
-            let floats = from.dtype.is_float() && to.dtype.is_float();
-            floats && from.dtype.size() < to.dtype.size()
-        };
-        self.keeps_dtype(0) || dtypes.is_some_and(widens)
     }
 
     fn rank(&self, position: usize) -> Option<usize> {
@@ -255,18 +223,6 @@ impl<'a> Question<'a> {
         let mut gives: Placements = gives.into_iter().collect();
         gives.resize(self.outputs.len(), Placement::Replicate);
         Strategy { needs, gives, locals: SmallVec::new() }
-    }
-
-    /// Operators that hand elements of these operands on as they are: what is whole may be among the contributions as
-    /// often as it likes.
-    fn extremes(&self, fold: Fold, hands_on: impl Fn(usize) -> bool) -> Strategy {
-        let partial = Placement::Partial(fold);
-        let need = |(position, arg): (usize, &SpreadArg<'_>)| {
-            let passes = hands_on(position) && *arg.placement == partial;
-            if passes { partial.clone() } else { Placement::Replicate }
-        };
-        let needs: SmallVec<[Placement; 4]> = self.args.iter().enumerate().map(need).collect();
-        self.answer(needs, self.outputs.iter().map(|_| partial.clone()))
     }
 
     /// Every value operand with a dimension of the lead's size as far from its end is cut there; the others stay whole.

@@ -1,23 +1,12 @@
 //! Optimizer steps: one instruction gives a parameter and its state anew, all of the parameter's metadata.
 
 use super::call::Call;
-use super::{Inferred, RuleError, Table, row, several};
-use crate::Op;
-
-/// Number of required operands, the parameter first, and the name of `PyTorch`'s kernel.
-static UPDATES: Table<(usize, &str)> =
-    &[(Op::Sgd, (2, "fused_sgd_kernel")), (Op::Adamw, (4, "fused_adam_kernel"))];
+use super::{Inferred, RuleError, check_refused, several};
 
 pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    let &(required, kernel) = row(UPDATES, call.op)?;
     let param = call.tensor(0)?;
     for position in 1..call.operands.len() {
-        let state = if position < required {
-            Some(call.tensor(position)?)
-        } else {
-            call.optional_tensor(position)?
-        };
-        let Some(state) = state else { continue };
+        let Some(state) = call.optional_tensor(position)? else { continue };
         if state.dims != param.dims {
             let name = call.info.operands.get(position).map_or("", |info| info.name);
             let what = if name == "grad" { "gradient" } else { name };
@@ -31,9 +20,7 @@ pub(super) fn infer(call: &Call<'_>) -> Inferred {
             return Err(RuleError::mixed(param.dtype, state.dtype));
         }
     }
-    if !param.dtype.is_float() {
-        return Err(RuleError::kernel(kernel, param.dtype));
-    }
+    check_refused(call.info, param.dtype)?;
     let state = [*param; 4];
     several(state.get(..usize::from(call.info.outputs)).unwrap_or_default())
 }

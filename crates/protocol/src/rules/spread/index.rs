@@ -46,25 +46,6 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     }
 }
 
-/// Picking elements is linear and keeps them; so is leaving out a triangle, which is a zero to add.
-pub(super) fn partial(question: &Question<'_>, position: usize, fold: Fold) -> Option<Strategy> {
-    let extreme = matches!(fold, Fold::Max | Fold::Min);
-    let hands_on = matches!(question.op, Op::Scatter | Op::IndexPut) && !writes::adds(question);
-    if extreme && (hands_on || matches!(question.op, Op::Tril | Op::Triu)) {
-        let elements = |at| at == 0 || at == writes::source(question.op);
-        return elements(position).then(|| question.extremes(fold, elements));
-    }
-    if matches!(question.op, Op::ScatterAdd | Op::IndexAdd | Op::IndexPut) {
-        return writes::partial(question, position, fold);
-    }
-    let picks = matches!(question.op, Op::Embedding | Op::Gather | Op::IndexSelect | Op::Index);
-    let zeros = matches!(question.op, Op::Tril | Op::Triu | Op::EmbeddingBackward);
-    let is_piece = *question.attr("total") != Attr::Absent;
-    let passes = position == 0 && (picks && !is_piece || (picks || zeros) && fold == Fold::Sum);
-    let partial = || Placement::Partial(fold);
-    passes.then(|| question.answer([partial()], [partial()]))
-}
-
 fn gather(question: &Question<'_>, lead: Lead<'_>, position: usize) -> Option<Strategy> {
     let dim = question.dim("dim", question.rank(0)?)?;
     let here = cut(lead.dim, lead.pieces);

@@ -1,8 +1,8 @@
 //! Views keep what can be kept: a cut dimension that stays, is merged with those after it, or is split.
 
 use super::{Lead, Local, Question, Strategy, cut, edges};
-use crate::placement::{Fold, Interval, Intervals, Pieces, Placement};
-use crate::{Attr, Dims, Op};
+use crate::placement::{Interval, Intervals, Pieces, Placement};
+use crate::{Dims, Op};
 use smallvec::SmallVec;
 
 /// A merged dimension may be held in this many intervals; more of them cost more than they save.
@@ -87,22 +87,6 @@ fn diagonal(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Stra
         question.answer([here], [there])
     } else {
         question.answer([here.clone(), there], [here])
-    })
-}
-
-/// Moving elements about is linear, and does not fold.
-pub(super) fn partial(question: &Question<'_>, fold: Fold) -> Option<Strategy> {
-    if matches!(fold, Fold::Max | Fold::Min) {
-        return Some(question.extremes(fold, |_| true));
-    }
-    let all = question.args.iter().all(|arg| *arg.placement == Placement::Partial(fold));
-    // What a pad fills in is folded once a member.
-    let zeros = fold == Fold::Sum && *question.attr("value") == Attr::Float(0.0);
-    let moves = question.op != Op::Pad || zeros;
-    (all && moves).then(|| {
-        let partial = || Placement::Partial(fold);
-        let needs = question.args.iter().map(|_| partial());
-        question.answer(needs, [partial()])
     })
 }
 

@@ -16,28 +16,10 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     }
 }
 
-/// The operand that is written.
-pub(super) fn source(op: Op) -> usize {
-    if op == Op::IndexPut { 1 } else { 2 }
-}
-
 /// Whether the writes add up. Those that replace do not: of two to one place the last one counts.
-pub(super) fn adds(question: &Question<'_>) -> bool {
+fn adds(question: &Question<'_>) -> bool {
     let sums = question.op != Op::Scatter && *question.attr("accumulate") != Attr::Bool(false);
     sums && question.meta(0).is_some_and(|target| target.dtype != Dtype::Bool)
-}
-
-/// Contributions to the target and to what is added to it make contributions to the result.
-pub(super) fn partial(question: &Question<'_>, position: usize, fold: Fold) -> Option<Strategy> {
-    let source = source(question.op);
-    let shares = position == 0 || position == source;
-    // Each member would add a number once more.
-    let tensors = question.meta(0).is_some() && question.meta(source).is_some();
-    if !shares || !tensors || fold != Fold::Sum || !adds(question) {
-        return None;
-    }
-    let need = |at: usize| if at == 0 || at == source { SUM } else { Placement::Replicate };
-    Some(question.answer((0..question.args.len()).map(need), [SUM]))
 }
 
 fn scatter(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {

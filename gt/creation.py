@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from gt import _core
 from gt._core import Tensor, call
@@ -33,7 +34,7 @@ def tensor(
     """A tensor with a copy of `data`.
 
     Args:
-        data: numbers, nested lists of them, a numpy array, or a tensor.
+        data: numbers, nested lists of them, a numpy array, a tensor, or another library's array.
         dtype: by default bool, int64 or the default dtype; that of an array or tensor stays.
         requires_grad: with it, Python integers become the default dtype (PyTorch raises).
     """
@@ -65,7 +66,7 @@ def from_numpy(ndarray: Array) -> Tensor:
 
 
 def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> Tensor:
-    """Upload, cast here where numpy has the dtype, else on the worker."""
+    """Upload, cast here: what numpy has no dtype for travels as its bits."""
     if array.dtype.name not in FROM_NUMPY:
         raise InvalidType(
             f"can't convert np.ndarray of type numpy.{array.dtype.name}. The only supported types "
@@ -80,9 +81,16 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
         out = call("full", size=(), value=whole.item(), dtype=wanted)
         return finish(out, requires_grad)
     if repr(wanted) not in NUMPY:
-        out = call("cast", _core.from_numpy_copy(whole, _core.float32, False), dtype=wanted)
-        return finish(out, requires_grad)
+        return _core.from_bytes(bfloat16_bits(whole), whole.shape, wanted, requires_grad)
     return _core.from_numpy_copy(whole, wanted, requires_grad)
+
+
+def bfloat16_bits(values: Array) -> npt.NDArray[np.uint16]:
+    """The upper halves of float32 numbers, rounded to the nearest, halves to even."""
+    bits = values.view(np.uint32)
+    upper = bits >> 16
+    nearest = (bits + (0x7FFF + (upper & 1))) >> 16
+    return np.where(np.isnan(values), upper | 0x40, nearest).astype(np.uint16)
 
 
 def finish(x: Tensor, requires_grad: bool) -> Tensor:

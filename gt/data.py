@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,48 @@ from gt.dtypes import FROM_NUMPY, get_default_dtype, promote_types
 from gt.errors import InvalidType, InvalidValue, ShapeError
 
 Array: TypeAlias = npt.NDArray[np.generic]
-Data: TypeAlias = Number | Sequence["Data"] | Array | np.generic | Tensor
 Kind: TypeAlias = type | np.dtype[np.generic]  # of a number: Python's or numpy's
+
+
+@runtime_checkable
+class Exporting(Protocol):
+    """An array of another library (JAX, CuPy, pandas), which numpy makes an array of."""
+
+    def __array__(self) -> Array: ...
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """PyTorch's tensor, which gives its values without its tape and its device only."""
+
+    @property
+    def dtype(self) -> object: ...
+    def detach(self) -> "Recorded": ...
+    def cpu(self) -> "Recorded": ...
+    def float(self) -> "Recorded": ...
+    def numpy(self) -> Array: ...
+
+
+Data: TypeAlias = Number | Sequence["Data"] | Array | np.generic | Tensor | Exporting
+
+
+def exported(data: object) -> tuple[Array, _core.dtype | None] | None:
+    """The array of another library's array, and its dtype where numpy lacks that; None for others.
+
+    Raises:
+        InvalidType: A dtype that numpy has no array for.
+    """
+    if isinstance(data, Recorded):
+        values = data.detach().cpu()
+        try:
+            if str(values.dtype) == "torch.bfloat16":  # as float32, exactly
+                return values.float().numpy(), _core.bfloat16
+            return values.numpy(), None
+        except TypeError as error:
+            raise InvalidType(f"can't convert a tensor of dtype {values.dtype}: {error}") from None
+    if isinstance(data, Exporting) and not isinstance(data, np.generic):
+        return np.asarray(data), None
+    return None
 
 
 def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype | None]:
@@ -34,6 +74,9 @@ def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype
     """
     if isinstance(data, np.ndarray):
         return data, wanted
+    if (foreign := exported(data)) is not None:
+        array, own = foreign
+        return array, own if wanted is None else wanted
     if isinstance(data, (list, tuple)):
         data = plain(data)
         check_even(data, data_shape(data), 0)
@@ -113,13 +156,21 @@ def leaves(data: object) -> Iterator[object]:
 
 def plain(data: Data) -> Data:
     """Nested data without tensors: each is read, and has one element."""
+    if isinstance(data, (list, tuple)):
+        return [plain(x) for x in data]
     if isinstance(data, Tensor):
-        if data.numel() != 1:
-            raise InvalidValue("only one element tensors can be converted to Python scalars")
         readable = data.float() if data.dtype == _core.bfloat16 else data
-        number: np.generic = readable.detach().numpy().reshape(1)[0]
-        return number
-    return [plain(x) for x in data] if isinstance(data, (list, tuple)) else data
+        array: Array = readable.detach().numpy()
+    elif isinstance(data, Recorded):
+        foreign = exported(data)
+        assert foreign is not None, type(data)
+        array, _ = foreign
+    else:
+        return data
+    if array.size != 1:
+        raise InvalidValue("only one element tensors can be converted to Python scalars")
+    number: np.generic = array.reshape(1)[0]
+    return number
 
 
 def data_shape(data: object) -> Shape:

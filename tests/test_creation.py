@@ -5,10 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from harness.convert import DTYPES
 from same_expression import OURS, THEIRS, check
 
+import gt
 from gt import _core, creation, dtypes
 from gt import random as random_tensors
+
+INF, NAN = float("inf"), float("nan")
 
 CREATION: list[Callable[..., object]] = [
     lambda m: m.tensor([1, 2, 3]),
@@ -67,6 +71,61 @@ def test_ints_become_float_where_a_gradient_is_asked_for() -> None:
     assert x.requires_grad
     with pytest.raises(RuntimeError, match="floating point"):
         creation.tensor(np.arange(3), requires_grad=True)
+
+
+VALUES = torch.tensor([[0.0, 1.0, -2.5], [3.3e38, 1e-40, INF], [NAN, -INF, 1 + 2**-8]])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_tensor_of_pytorch_keeps_dtype_and_bits(dtype: torch.dtype) -> None:
+    """Also where it is strided, has no elements or dimensions, or requires a gradient."""
+    numbers = (
+        VALUES.to(dtype) if dtype.is_floating_point else VALUES.clamp(0, 1).nan_to_num().to(dtype)
+    )
+    for part in (numbers, numbers.T[::2], numbers[:0], numbers[1, 0], numbers[0, :2]):
+        theirs = part.detach().requires_grad_(dtype.is_floating_point)
+        for ours in (gt.tensor(theirs), gt.as_tensor(theirs)):
+            assert not ours.requires_grad
+            assert ours.dtype == DTYPES[dtype]
+            assert tuple(ours.shape) == tuple(theirs.shape)
+            bits = theirs.detach().reshape(-1).contiguous().view(torch.uint8)
+            assert _core.read_bytes(ours).tobytes() == bits.numpy().tobytes()
+
+
+def test_a_tensor_of_pytorch_takes_the_dtype_that_is_asked_for() -> None:
+    theirs = torch.tensor([1.5, 2.5], dtype=torch.bfloat16, requires_grad=True)
+    assert gt.tensor(theirs, dtype=gt.float64).tolist() == [1.5, 2.5]
+    assert gt.tensor(theirs, dtype=gt.float64).dtype == gt.float64
+    assert gt.tensor(theirs, requires_grad=True).requires_grad
+    assert gt.zeros(1, dtype=gt.float16).new_tensor(theirs).dtype == gt.float16
+    pair = [torch.tensor(1.0, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64)]
+    assert gt.tensor(pair).dtype == gt.float64
+    assert gt.tensor([torch.tensor(1.0, requires_grad=True), 2]).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.uint16, torch.float8_e4m3fn], ids=str)
+def test_a_dtype_that_gt_lacks_is_named(dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match=r"can't convert .*(complex64|uint16|float8_e4m3fn)"):
+        gt.tensor(torch.zeros(2).to(dtype))
+
+
+def test_an_array_of_another_library_keeps_its_dtype() -> None:
+    class Column:
+        def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+            return np.array([1.0, 2.0])
+
+    assert gt.tensor(Column()).dtype == gt.as_tensor(Column()).dtype == gt.float64
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_numbers_round_to_bfloat16_as_in_pytorch(dtype: torch.dtype) -> None:
+    numbers = torch.randn(4096, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    kinks = VALUES[:2].reshape(-1).to(dtype)  # of NaN PyTorch's kernels make several bits
+    numbers = torch.cat([numbers, kinks, 1 + torch.arange(9) * 2.0**-8])
+    ours = gt.tensor(numbers.to(dtype).numpy(), dtype=gt.bfloat16)
+    theirs = numbers.to(dtype).to(torch.bfloat16)
+    assert _core.read_bytes(ours).tobytes() == theirs.view(torch.uint8).numpy().tobytes()
 
 
 def test_default_dtype() -> None:

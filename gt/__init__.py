@@ -33,9 +33,8 @@ _core.configure(Size, str(pathlib.Path(__file__).resolve().parent))
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
 
-from gt import autograd, composite, devices, errors, gradients, printing, reading  # noqa: E402
+from gt import autograd, composite, devices, errors, printing, reading  # noqa: E402
 
-gradients.register()
 composite.install()
 reading.install()
 devices.install()

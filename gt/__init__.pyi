@@ -23,7 +23,6 @@ from gt import autograd as autograd
 from gt import composite as composite
 from gt import devices as devices
 from gt import errors as errors
-from gt import gradients as gradients
 from gt import printing as printing
 from gt import reading as reading
 from gt.distributed import methods as _methods

@@ -5,7 +5,7 @@
 import builtins
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar, final, overload
+from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeAlias, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from gt.data import Data
 from gt.draws import Generator
 from typing import SupportsIndex
 
-__all__ = ['Function', 'GradFn', 'LocalMachine', 'Saved', 'Tensor', 'WorkerConnection', '__version__', 'adamw_step', 'apply_in_place', 'assign_', 'bfloat16', 'bool', 'call', 'check_writable', 'configure', 'connect', 'describe', 'disconnect', 'distribute', 'dtype', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'manual_seed', 'mark_pieces', 'next_draw', 'op_table', 'parse_layout', 'parse_trace_line', 'piece', 'print_tape', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_default_dtype', 'set_grad_enabled', 'set_gradients', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Function', 'GradFn', 'LocalMachine', 'Tensor', 'WorkerConnection', '__version__', 'adamw_step', 'apply_in_place', 'assign_', 'bfloat16', 'bool', 'call', 'check_writable', 'configure', 'connect', 'describe', 'disconnect', 'distribute', 'dtype', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'manual_seed', 'mark_pieces', 'next_draw', 'op_table', 'parse_layout', 'parse_trace_line', 'piece', 'print_tape', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -38,7 +38,6 @@ _Index: TypeAlias = (
     None | _int | slice | Tensor | npt.NDArray[Any] | Sequence[Any] | tuple[Any, ...] | Any
 )
 _Dims: TypeAlias = _int | Sequence[_int]
-_Made = TypeVar("_Made")
 
 class _Nameable(Protocol):
     """A numpy dtype or a Python or numpy scalar type."""
@@ -90,17 +89,6 @@ class Function:
 @final
 class GradFn:
     def name(self) -> str: ...
-
-@final
-class Saved:
-    @property
-    def op(self) -> str: ...
-    def once(self, make: Callable[[], _Made]) -> _Made: ...
-    def shape_of(self, name: str, k: _int = 0) -> Size: ...
-    def dtype_of(self, name: str, k: _int = 0) -> dtype | None: ...
-    def needs(self, name: str, k: _int = 0) -> _bool: ...
-    def count_of(self, name: str) -> _int: ...
-    def shape_of_out(self, output: _int = 0) -> Size: ...
 
 @disjoint_base
 class Tensor:
@@ -620,7 +608,6 @@ def parse_layout(
 ]: ...
 def is_grad_enabled() -> _bool: ...
 def set_grad_enabled(enabled: _bool) -> _bool: ...
-def set_gradients(rules: dict[str, tuple[Callable[..., Tensor | None] | None, ...]]) -> None: ...
 def grad(
     outputs: Sequence[Tensor],
     grad_outputs: Sequence[Tensor | None],

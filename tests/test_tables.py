@@ -20,7 +20,6 @@ from samples import SAMPLES, Given, Sample  # noqa: E402
 
 import gt  # noqa: E402
 from gt import _core  # noqa: E402
-from gt.gradients import GRADIENTS  # noqa: E402
 from gt.worker import kernels, reference  # noqa: E402
 
 # Carried out by the worker's loop itself, not by a kernel; `upload` is made of the client's bytes.
@@ -41,8 +40,7 @@ def test_row_has_kernel_reference_samples_and_gradients(name):
     assert name in reference.NUMPY, "no numpy reference"
     assert SAMPLES.get(name), "no sample"
     if row["inputs"] and row["family"] not in WITHOUT_GRADIENT:
-        assert name in GRADIENTS, "neither a gradient nor an explicit none"
-        assert len(GRADIENTS[name]) == len(row["inputs"]), "one rule an operand"
+        assert "gradient" in row, "neither a gradient nor an explicit none"
 
 
 @pytest.mark.parametrize("name", COMPUTED)

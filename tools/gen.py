@@ -10,6 +10,7 @@ import sys
 import tomllib
 
 import columns
+import formulas
 import ops_page
 import placements_page
 import stubs
@@ -30,7 +31,8 @@ def camel(name: str) -> str:
 
 
 def load() -> list[Row]:
-    rows: list[Row] = tomllib.loads((ROOT / "ops.toml").read_text())["op"]
+    document = tomllib.loads((ROOT / "ops.toml").read_text())
+    rows: list[Row] = document["op"]
     seen: dict[tuple[str, object], Row] = {}
     for row in rows:
         for key in ("name", "code"):
@@ -40,8 +42,8 @@ def load() -> list[Row]:
         row.setdefault("attrs", [])
         check_appended(row)
         row.setdefault("outputs", 1)
-        row.setdefault("saves", [])
         row.setdefault("operator", [])
+    formulas.compile_rows(rows, document["definitions"])
     return rows
 
 
@@ -326,6 +328,7 @@ def outputs(rows: list[Row]) -> dict[str, str]:
     placements = placements_page.section(harness("rules"), harness("unruled"))
     return {
         "crates/protocol/src/generated.rs": rustfmt(rust_table(rows)),
+        "crates/python/src/client/generated_formulas.rs": formulas.rust_file(HEADER, rows),
         "crates/python/src/client/generated_methods.rs": rustfmt(rust_methods(rows)),
         "docs/ops.md": ops_page.page(PAGE_HEADER, rows, harness("results"), placements),
         "gt/_core.pyi": stubs.core_stub(rows),

@@ -1,7 +1,7 @@
-"""Scaffold an elementwise operator: its row, kernel, reference, gradient and sample lines.
+"""Scaffold an elementwise operator: its row with the gradients, its kernel and reference.
 
-    python tools/new_op.py hypot self other --dtype float --saves self other out \
-        --gradient self='g * s.self / s.out' --gradient other='g * s.other / s.out' \
+    python tools/new_op.py hypot self other --dtype float \
+        --gradient self='g * self / out' --gradient other='g * other / out' \
         --doc 'The square root of the sum of the squares.'
 
 docs/adding_an_op.md explains what each line is. `--dry-run` prints the lines and changes nothing.
@@ -21,9 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = "ops.toml"
 KERNELS = "gt/worker/torch_elementwise.py"
 REFERENCE = "gt/worker/reference_elementwise.py"
-GRADIENTS = "gt/gradients/elementwise.py"
 SECTION = re.compile(r"^# ---- (\w+)", re.MULTILINE)
-LINE_LENGTH = 100  # as in pyproject.toml
 PAGE = 0x0300  # codes of the elementwise family: the high byte
 
 
@@ -37,7 +35,6 @@ class Operator:
     torch: str
     numpy: str
     dtype: str
-    saves: tuple[str, ...]
     gradients: dict[str, str]
     doc: str
 
@@ -73,9 +70,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--torch", help="the kernel; default: torch.NAME")
     made.add_argument("--numpy", help="the reference; default: np.NAME")
     made.add_argument("--dtype", choices=["promote", "float", "bool", "first"], default="promote")
-    made.add_argument("--saves", nargs="*", default=[], help="what the gradient reads again")
     made.add_argument(
-        "--gradient", action="append", default=[], metavar="OPERAND=EXPRESSION", help="of g and s"
+        "--gradient", action="append", default=[], metavar="OPERAND=FORMULA", help="once an operand"
     )
     made.add_argument("--doc", required=True, help="one sentence with a full stop")
     made.add_argument("--dry-run", action="store_true", help="print only")
@@ -85,14 +81,11 @@ def parser() -> argparse.ArgumentParser:
 def parsed(options: argparse.Namespace) -> Operator:
     """The operator, or an error of the command line."""
     gradients = dict(entry.split("=", 1) for entry in options.gradient if "=" in entry)
-    readable = {*options.operands, "out"}
     for word in [options.name, *options.operands]:
         if not word.isidentifier():
             sys.exit(f"not a name: {word!r}")
     if len(gradients) != len(options.gradient) or not set(gradients) <= set(options.operands):
-        sys.exit(f"--gradient takes OPERAND=EXPRESSION, once an operand; got {options.gradient}")
-    if not set(options.saves) <= readable:
-        sys.exit(f"--saves takes names of {sorted(readable)}; got {options.saves}")
+        sys.exit(f"--gradient takes OPERAND=FORMULA, once an operand; got {options.gradient}")
     return Operator(
         name=options.name,
         operands=tuple(options.operands),
@@ -100,7 +93,6 @@ def parsed(options: argparse.Namespace) -> Operator:
         torch=options.torch or f"torch.{options.name}",
         numpy=options.numpy or f"np.{options.name}",
         dtype=options.dtype,
-        saves=tuple(options.saves),
         gradients=gradients,
         doc=options.doc,
     )
@@ -115,7 +107,6 @@ def edits(operator: Operator, code: int) -> dict[str, str]:
         TABLE: row(operator, code),
         KERNELS: f'"{operator.name}": {kernel},\n',
         REFERENCE: f'"{operator.name}": _kernel({reference}),\n',
-        GRADIENTS: gradient(operator),
     }
 
 
@@ -130,27 +121,15 @@ def row(operator: Operator, code: int) -> str:
         f"inputs = {listed(operator.operands)}",
         f'dtype = "{operator.dtype}"',
     ]
-    if operator.saves:
-        lines.append(f"saves = {listed(operator.saves)}")
+    for operand in operator.operands:  # without a formula PyTorch's error
+        formula = operator.gradients.get(operand, "not_implemented")
+        lines.append(f'gradient.{operand} = "{formula}"')
     return "\n".join([*lines, f'doc = "{operator.doc}"', ""])
 
 
 def listed(names: tuple[str, ...]) -> str:
     """A TOML list."""
     return "[" + ", ".join(f'"{name}"' for name in names) + "]"
-
-
-def gradient(operator: Operator) -> str:
-    """One rule an operand; without an expression the gradient is refused when it is asked for."""
-    lines = [f'gradient("{operator.name}"']
-    for operand in operator.operands:
-        expression = operator.gradients.get(operand)
-        rule = f"lambda g, s: {expression}" if expression else f'refused("{operator.aten}")'
-        lines.append(f"{operand}={rule}")
-    on_one = ", ".join(lines) + ")\n"
-    if len(on_one.rstrip()) <= LINE_LENGTH:
-        return on_one
-    return ",\n    ".join(lines).replace("(", "(\n    ", 1) + ",\n)\n"
 
 
 def write(path: Path, lines: str) -> None:
@@ -160,10 +139,6 @@ def write(path: Path, lines: str) -> None:
         place = end_of_section(text, "elementwise")
         before, after = text[:place].rstrip("\n"), text[place:]
         text = f"{before}\n\n{lines}\n\n{after}"
-    elif path.match(GRADIENTS):
-        last = text.rstrip("\n").rsplit("\n", 1)[-1]
-        gap = "\n\n" if last.startswith(" ") else ""  # after a function
-        text = f"{text}{gap}{lines}"
     else:
         text = with_entry(path, text, lines)
     path.write_text(text, encoding="utf-8")

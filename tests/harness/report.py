@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from samples import SAMPLES
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
-from gt.gradients import GRADIENTS
 from gt.worker import kernels, reference
 from harness.entries import ROWS, entries, row_of, title
 from harness.outcome import Outcome
@@ -31,8 +31,14 @@ def facts(name: str) -> dict[str, object]:
         "kernel": name in kernels.TORCH,
         "reference": name in reference.NUMPY,
         "samples": len(SAMPLES.get(name, [])),
-        "gradients": [rule is not None for rule in GRADIENTS.get(name, ())],
+        "gradients": _gradients(ROWS[name]),
     }
+
+
+def _gradients(row: dict[str, Any]) -> list[bool]:
+    """Whether each operand has a formula; nothing for rows that end a graph."""
+    names = [text.rstrip("?*") for text in row["inputs"]] if "gradient" in row else []
+    return [name in row["gradient"] for name in names]
 
 
 def missing() -> list[str]:

@@ -1,18 +1,17 @@
-//! The backward pass: nodes in the reverse order of recording, gradient rules in Python, sums in between.
+//! The backward pass: nodes in the reverse order of recording, the gradients of their operands, sums in between.
 
 use super::alias::Var;
 use super::emit::{self, Arg};
+use super::evaluate::{Evaluation, sum_to};
 use super::in_place::cast;
-use super::saved::Saved;
 use super::tape::{self, Edge, Node};
 use super::tensor::Tensor;
-use super::{errors, gradient_rules, signal, site};
+use super::{errors, saved, signal, site};
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Dims, Family, Meta, Op, Scalar};
+use gt_protocol::{Attr, Family, Meta, Op, Scalar};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use smallvec::{SmallVec, smallvec};
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// `tensor.backward(...)`.
@@ -140,8 +139,8 @@ enum Target {
 }
 
 struct Pass {
+    /// By the order of recording: the last one is next.
     pending: BTreeMap<u64, Pending>,
-    order: BinaryHeap<u64>,
     /// Which captured gradient a place fills; empty when leaves accumulate.
     targets: BTreeMap<Target, Vec<usize>>,
     captured: Vec<Option<Arc<Var>>>,
@@ -166,7 +165,6 @@ impl Pass {
         }
         Ok(Self {
             pending: BTreeMap::new(),
-            order: BinaryHeap::new(),
             targets: wanted,
             captured: targets.iter().map(|_| None).collect(),
             keep,
@@ -180,10 +178,9 @@ impl Pass {
             Edge::Leaf(leaf) => return self.add_to_leaf(py, leaf, grad),
             Edge::Nowhere => return Ok(()),
         };
-        let order = &mut self.order;
-        let pending = self.pending.entry(node.sequence).or_insert_with(|| {
-            order.push(node.sequence);
-            Pending { node: Arc::clone(node), grads: smallvec![None; node.outputs.len()] }
+        let pending = self.pending.entry(node.sequence).or_insert_with(|| Pending {
+            node: Arc::clone(node),
+            grads: smallvec![None; node.outputs.len()],
         });
         let Some(place) = pending.grads.get_mut(output) else { return Ok(()) };
         *place = Some(match place.take() {
@@ -216,12 +213,12 @@ impl Pass {
     }
 
     fn drain(&mut self, py: Python<'_>, create: bool) -> PyResult<()> {
-        while let Some(sequence) = self.order.pop() {
-            let Some(Pending { node, grads }) = self.pending.remove(&sequence) else { continue };
+        while let Some((_, Pending { node, grads })) = self.pending.pop_last() {
             site::set_override(Some(node.site));
             signal::set_override(Some(signal::backward_of(py, node.signal)));
             self.arrived(py, &node, &grads)?;
-            self.differentiate(py, &node, grads)?;
+            self.differentiate(py, &node, &grads)?;
+            drop(grads);
             if !self.keep && !create {
                 let freed = node.free_saved(py);
                 drop(freed);
@@ -258,20 +255,17 @@ impl Pass {
         Ok(())
     }
 
-    /// Runs the node's rules for the operands that need a gradient.
+    /// Computes the gradients of the operands that need one.
     fn differentiate(
         &mut self,
         py: Python<'_>,
         node: &Arc<Node>,
-        grads: SmallVec<[Option<Arc<Var>>; 2]>,
+        grads: &[Option<Arc<Var>>],
     ) -> PyResult<()> {
-        let info = node.op.info();
         let leads_on =
             node.inputs.iter().any(|input| !matches!(input.edge, None | Some(Edge::Nowhere)));
-        if leads_on
-            && node.saved.get(py).is_none()
-            && (info.saves_operands | info.saves_outputs) != 0
-        {
+        // Only what had been kept is freed.
+        if leads_on && node.saved.get(py).is_none() {
             return Err(errors::mistake(
                 py,
                 ErrorClass::Runtime,
@@ -281,45 +275,18 @@ impl Pass {
                  graph a second time or if you need to access saved tensors after calling backward.",
             ));
         }
-        let grad = grads_object(py, &grads)?;
-        drop(grads);
-        let saved = Bound::new(py, Saved::new(Arc::clone(node)))?;
-        let fixed = info.fixed_operands();
+        let mut evaluation = Evaluation::new(py, node, grads);
         for (position, input) in node.inputs.iter().enumerate() {
             let (Some(edge), Some(meta)) = (&input.edge, &input.meta) else { continue };
             if matches!(edge, Edge::Nowhere) {
-                saved.get().check_outputs(py)?;
+                saved::check_outputs(py, node)?;
                 continue;
             }
-            let Some(rule) = gradient_rules::of(py, node.op, position) else { continue };
-            let result = if info.has_list() && position >= fixed {
-                rule.bind(py).call1((&grad, &saved, position - fixed))?
-            } else {
-                rule.bind(py).call1((&grad, &saved))?
-            };
-            if result.is_none() {
-                continue;
+            if let Some(grad) = evaluation.gradient(position)? {
+                self.add(py, edge, fit(py, grad, meta, node.op)?)?;
             }
-            let result = Arc::clone(&result.cast_into::<Tensor>()?.get().var);
-            let fitted = fit(py, result, meta, node.op)?;
-            self.add(py, edge, fitted)?;
         }
         Ok(())
-    }
-}
-
-/// What a rule gets as `g`: the gradient, or a tuple with None where none has arrived.
-fn grads_object<'py>(py: Python<'py>, grads: &[Option<Arc<Var>>]) -> PyResult<Bound<'py, PyAny>> {
-    let mut objects: SmallVec<[Bound<'py, PyAny>; 2]> = SmallVec::new();
-    for grad in grads {
-        objects.push(match grad {
-            Some(var) => Tensor::wrap(py, Arc::clone(var))?.into_any(),
-            None => py.None().into_bound(py),
-        });
-    }
-    match objects.len() {
-        1 => Ok(objects.swap_remove(0)),
-        _ => Ok(PyTuple::new(py, objects)?.into_any()),
     }
 }
 
@@ -340,35 +307,12 @@ fn fit(py: Python<'_>, grad: Arc<Var>, wanted: &Meta, op: Op) -> PyResult<Arc<Va
                 ),
             ));
         }
-        grad = sum_to(py, &grad, &wanted.dims)?;
+        grad = sum_to(py, grad, &wanted.dims)?;
     }
     if grad.meta(py).dtype != wanted.dtype {
         grad = cast(py, &grad, wanted.dtype)?;
     }
     Ok(grad)
-}
-
-/// Sums the dimensions that broadcasting added or stretched.
-pub(crate) fn sum_to(py: Python<'_>, grad: &Arc<Var>, wanted: &Dims) -> PyResult<Arc<Var>> {
-    let given = grad.meta(py).dims;
-    let added = given.len().saturating_sub(wanted.len());
-    let mut dims = Dims::EMPTY;
-    for (place, &size) in given.iter().enumerate() {
-        let target = place.checked_sub(added).and_then(|place| wanted.get(place)).copied();
-        if target.is_none() || (target == Some(1) && size != 1) {
-            let _ = dims.push(i64::try_from(place).unwrap_or(0));
-        }
-    }
-    let attrs = [Attr::Ints(dims), Attr::Bool(true), Attr::Absent];
-    let mut summed = Arc::clone(grad);
-    if !dims.is_empty() {
-        summed =
-            emit::only(emit::emit(py, Op::Sum, &[Arg::Var(grad)], attrs.into_iter().collect())?)?;
-    }
-    if summed.meta(py).dims == *wanted {
-        return Ok(summed);
-    }
-    emit::only(emit::emit(py, Op::Reshape, &[Arg::Var(&summed)], smallvec![Attr::Ints(*wanted)])?)
 }
 
 fn add(py: Python<'_>, sum: &Arc<Var>, grad: &Arc<Var>) -> PyResult<Arc<Var>> {

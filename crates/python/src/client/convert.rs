@@ -1,6 +1,6 @@
 //! Python arguments into operands and attributes.
 
-use super::dtype::{self, DtypeArg};
+use super::dtype::DtypeArg;
 use super::errors;
 use super::tensor::Tensor;
 use super::upload;
@@ -247,39 +247,6 @@ pub(crate) fn scalar_object(py: Python<'_>, scalar: Scalar) -> PyResult<Bound<'_
         Scalar::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
         Scalar::Int(value) => value.into_pyobject(py)?.into_any(),
         Scalar::Float(value) => PyFloat::new(py, value).into_any(),
-    })
-}
-
-/// An attribute as a Python object: what a gradient rule sees.
-pub(crate) fn attr_object<'py>(
-    py: Python<'py>,
-    attr: &Attr,
-    kind: gt_protocol::AttrKind,
-) -> PyResult<Bound<'py, PyAny>> {
-    use gt_protocol::AttrKind;
-    Ok(match attr {
-        Attr::Absent => py.None().into_bound(py),
-        Attr::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
-        Attr::Int(value) => value.into_pyobject(py)?.into_any(),
-        Attr::Float(value) => PyFloat::new(py, *value).into_any(),
-        Attr::Scalar(scalar) => scalar_object(py, *scalar)?,
-        Attr::Dtype(dtype) => dtype::object(py, *dtype)?.into_bound(py).into_any(),
-        Attr::Ints(dims) => PyTuple::new(py, dims.as_slice())?.into_any(),
-        Attr::List(values) => PyTuple::new(py, &**values)?.into_any(),
-        Attr::Text(text) => text.as_ref().into_pyobject(py)?.into_any(),
-        Attr::Choice(index) => match kind {
-            AttrKind::Choice(words) => {
-                words.get(usize::from(*index)).copied().unwrap_or("").into_pyobject(py)?.into_any()
-            }
-            AttrKind::Bool
-            | AttrKind::Int
-            | AttrKind::Float
-            | AttrKind::Scalar
-            | AttrKind::Dtype
-            | AttrKind::Ints
-            | AttrKind::List
-            | AttrKind::Text => py.None().into_bound(py),
-        },
     })
 }
 

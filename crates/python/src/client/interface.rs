@@ -7,8 +7,8 @@ use super::emit::{self, Arg};
 use super::in_place::{assign, cast, fill};
 use super::tensor::{Tensor, as_arg, set_size_class};
 use super::{
-    backward, default_float, errors, gradient_rules, placing, read, runtime, saved, signal, spawn,
-    tape, trace, update, upload, views,
+    backward, default_float, errors, placing, read, runtime, signal, spawn, tape, trace, update,
+    upload, views,
 };
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Op};
@@ -25,7 +25,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Tensor>()?;
     module.add_class::<PyDtype>()?;
-    module.add_class::<saved::Saved>()?;
     module.add_class::<backward::GradFn>()?;
     module.add_class::<super::function::Function>()?;
     super::dtype::register(module)?;
@@ -43,7 +42,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(is_grad_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(set_grad_enabled, module)?)?;
-    module.add_function(wrap_pyfunction!(set_gradients, module)?)?;
     module.add_function(wrap_pyfunction!(grad, module)?)?;
     module.add_function(wrap_pyfunction!(next_draw, module)?)?;
     module.add_function(wrap_pyfunction!(manual_seed, module)?)?;
@@ -293,11 +291,6 @@ fn is_grad_enabled() -> bool {
 #[pyfunction]
 fn set_grad_enabled(enabled: bool) -> bool {
     tape::set_grad_enabled(enabled)
-}
-
-#[pyfunction]
-fn set_gradients(rules: &Bound<'_, PyDict>) -> PyResult<()> {
-    gradient_rules::set(rules)
 }
 
 /// Gradients of `outputs` for `inputs`, None where they do not depend on one.

@@ -1,0 +1,148 @@
+//! Gradient formulas as data: what tools/formulas.py compiles the text in ops.toml to. Nothing here knows an operator.
+
+use gt_protocol::Op;
+
+/// The gradient formulas of one operator.
+pub(crate) struct Formulas {
+    /// Expressions, each after those that it is made of; places in here are `u8`.
+    pub nodes: &'static [Expr],
+    /// One an operand of the row; `None` where the result never requires a gradient because of it.
+    pub operands: &'static [Option<Formula>],
+}
+
+/// The gradient of one operand.
+pub(crate) struct Formula {
+    /// The node that is its value.
+    pub root: u8,
+    /// Bit k: operand k is read again.
+    pub operands: u16,
+    /// Bit k: output k is read again.
+    pub outputs: u16,
+    /// Bit k: the gradient of output k occurs.
+    pub grads: u16,
+}
+
+/// One expression.
+#[derive(Debug)]
+pub(crate) enum Expr {
+    /// The gradient of an output; absent where none has arrived.
+    Grad(u8),
+    Operand(u8),
+    /// The item of the list operand whose gradient is computed, and its place in the list.
+    Item,
+    Position,
+    /// All items of the list operand, which begins at this position.
+    Rest(u8),
+    Output(u8),
+    Attr(u8),
+    /// Whether the backward pass is recorded itself.
+    CreateGraph,
+    Absent,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Word(&'static str),
+    /// An expression that several others use: its value is kept.
+    Shared(u8),
+    /// Test, value where it holds, value where it does not: only one of the two is evaluated.
+    If(u8, u8, u8),
+    IsAbsent(u8),
+    Infix(Infix, u8, u8),
+    Negative(u8),
+    /// Integers, one after the other; a shape stands for all of its sizes.
+    List(&'static [u8]),
+    /// Part of a shape, as Python's slices.
+    Range(u8, Option<i64>, Option<i64>),
+    /// One result of an operator with several.
+    Result(u8, u8),
+    /// Operands, then every attribute of the row.
+    Call(Op, &'static [u8], &'static [u8]),
+    Apply(Function, &'static [u8]),
+    /// A function of gt/gradients.py.
+    Python(&'static str, &'static [u8]),
+    /// `PyTorch` has no such derivative.
+    NotImplemented,
+}
+
+/// An operator of tensors that numbers have too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "a formula may use any of them; none has to")]
+pub(crate) enum Infix {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    FloorDivide,
+    Remainder,
+    Pow,
+    Matmul,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl Infix {
+    /// The operator of the table.
+    pub(crate) fn op(self) -> Op {
+        match self {
+            Self::Add => Op::Add,
+            Self::Sub => Op::Sub,
+            Self::Mul => Op::Mul,
+            Self::Div => Op::Div,
+            Self::FloorDivide => Op::FloorDivide,
+            Self::Remainder => Op::Remainder,
+            Self::Pow => Op::Pow,
+            Self::Matmul => Op::Matmul,
+            Self::Eq => Op::Eq,
+            Self::Ne => Op::Ne,
+            Self::Lt => Op::Lt,
+            Self::Le => Op::Le,
+            Self::Gt => Op::Gt,
+            Self::Ge => Op::Ge,
+        }
+    }
+}
+
+/// Functions of shapes and numbers, and of tensors where no operator of the table is one.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "as above")]
+pub(crate) enum Function {
+    /// Of a tensor; an operand need not be saved for these.
+    Shape,
+    Dtype,
+    Rank,
+    Elements,
+    /// The size of a dimension, which may count from the end.
+    Size,
+    /// The product of all sizes.
+    Product,
+    /// How many elements a reduction of a shape over dimensions makes one of.
+    Count,
+    /// A shape with the reduced dimensions as 1.
+    Kept,
+    /// The dimensions that a shape at the end of another one covers, counted from the end.
+    Last,
+    /// The order of dimensions with the last two swapped.
+    Swapped,
+    /// The permutation that undoes this one.
+    Inverse,
+    /// Where the item begins along a dimension, in a list of tensors that lie one after the other.
+    Before,
+    Max,
+    IsNumber,
+    /// Without a gradient of its own.
+    Detach,
+    /// The sum over the dimensions in which this shape was broadcast.
+    SumTo,
+}
+
+impl Formulas {
+    /// The formula of a position among the operands; the items of a list share the last one.
+    pub(crate) fn at(&self, position: usize) -> Option<&'static Formula> {
+        let last = self.operands.len().checked_sub(1)?;
+        self.operands.get(position.min(last))?.as_ref()
+    }
+}

@@ -1,0 +1,130 @@
+"""Gradients that need control flow; all others are text, in ops.toml, whose formulas call these.
+
+They only emit instructions, so they can be differentiated again, and read no value. PyTorch's
+conventions hold at every kink. An operand is a tensor, or the number that stood for it.
+"""
+
+import functools
+import math
+from typing import TypeAlias
+
+from gt._core import Tensor, call
+
+Shape: TypeAlias = tuple[int, ...]
+Value: TypeAlias = Tensor | float
+Bound: TypeAlias = Tensor | float | None
+
+
+def pow_exponent(g: Tensor, x: Value, y: Tensor, out: Tensor) -> Tensor:
+    """d(x**y)/dy = x**y * log(x), and 0 where x == 0 and y >= 0."""
+    if not isinstance(x, Tensor):
+        if x != 0:
+            return g * (out * (math.log(x) if x > 0 else math.nan))
+        return g * call("where", y >= 0, 0.0, out * -math.inf)
+    still = (x == 0).logical_and(y >= 0)
+    return g * call("where", still, 0.0, out * x.log())
+
+
+def clamp_self(g: Tensor, x: Tensor, low: Bound, high: Bound) -> Tensor:
+    """All strictly inside. At a number nothing; at a tensor half, all where both bounds meet."""
+    if not isinstance(low, Tensor) and not isinstance(high, Tensor):
+        tests = [x > low] if low is not None else []
+        tests += [x < high] if high is not None else []
+        return call("where", functools.reduce(Tensor.logical_and, tests), g, 0.0)
+    if low is None or high is None:
+        bound = low if high is None else high
+        assert bound is not None, "without bounds there is no gradient to ask for"
+        outside = x < bound if high is None else x > bound
+        return call("where", x == bound, g / 2, g).masked_fill(outside, 0.0)
+    tied = (x == low) != (x == high)
+    return call("where", tied, g / 2, g).masked_fill((x < low).logical_or(x > high), 0.0)
+
+
+def clamp_min(g: Tensor, x: Value, low: Tensor, high: Bound) -> Tensor:
+    """What clamp_self leaves at and below the lower bound, where the bounds are not crossed."""
+    if high is None:
+        return _unless_less(g, low, x)
+    elsewhere = (low < x).logical_or(low > high).logical_or((low == high).logical_and(low == x))
+    return call("where", low == x, g / 2, g).masked_fill(elsewhere, 0.0)
+
+
+def clamp_max(g: Tensor, x: Value, low: Bound, high: Tensor) -> Tensor:
+    """What clamp_self leaves at and above the upper bound; all where the bounds are crossed."""
+    if low is None:
+        return _unless_less(g, x, high)
+    elsewhere = (high > x).logical_or((high == low).logical_and(high == x))
+    shared = call("where", high == x, g / 2, g).masked_fill(elsewhere, 0.0)
+    return call("where", high < low, g, shared)
+
+
+def _unless_less(g: Tensor, a: Value, b: Value) -> Tensor:
+    """The gradient where `a` was not less than `b`; half of it where they tie."""
+    return call("where", call("eq", a, b), g / 2, g).masked_fill(call("lt", a, b), 0.0)
+
+
+def repeat_self(g: Tensor, shape: Shape, repeats: Shape) -> Tensor:
+    """The sum over all copies."""
+    sizes = (1,) * (len(repeats) - len(shape)) + shape
+    folded = g.reshape(tuple(n for pair in zip(repeats, sizes, strict=True) for n in pair))
+    copies = tuple(range(0, 2 * len(sizes), 2))
+    total = call("sum", folded, dim=copies, keepdim=False) if copies else folded
+    return total.reshape(shape)
+
+
+def grown(g: Tensor, shape: Shape) -> Tensor:
+    """Zeros for the part of a source that the index did not reach."""
+    missing = [n for d in reversed(range(g.ndim)) for n in (0, shape[d] - g.shape[d])]
+    return call("pad", g, pad=tuple(missing), value=0.0)
+
+
+def nll_loss_self(
+    g: Tensor,
+    shape: Shape,
+    target: Tensor,
+    weight: Tensor | None,
+    total: Tensor,
+    reduction: str,
+    ignore_index: int,
+) -> Tensor:
+    """Minus the class weight at each target, zero at ignored ones; can be differentiated again."""
+    dim = 0 if len(shape) == 1 else 1
+    ignored = target == ignore_index
+    index = target.masked_fill(ignored, 0)
+    each = 1.0 if weight is None else call("index", weight, index)
+    factor = call("where", ignored, 0.0, -(_share(g, total, reduction) * each))
+    place = (*target.shape[:dim], 1, *target.shape[dim:])
+    factor = factor.expand(target.shape).reshape(place)
+    zeros = call("full_like", g, size=shape, value=0, dtype=g.dtype)
+    return call("scatter", zeros, index.reshape(place), factor, dim=dim)
+
+
+def _share(g: Tensor, total: Tensor, reduction: str) -> Tensor:
+    return g / total.detach() if reduction == "mean" else g
+
+
+def cross_entropy_self(
+    g: Tensor | None,
+    along: Tensor | None,
+    shape: Shape,
+    target: Tensor,
+    weight: Tensor | None,
+    log_probs: Tensor,
+    total: Tensor,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+) -> Tensor:
+    """Through the loss, and `along` log_softmax, the second result; can be differentiated again."""
+    dim = 0 if len(shape) == 1 else 1
+    if g is not None:
+        through = nll_loss_self(g, shape, target, weight, total, reduction, ignore_index)
+        if label_smoothing != 0.0:
+            each = call("where", target == ignore_index, 0.0, _share(g, total, reduction))
+            evenly = each.reshape((*shape[:dim], 1, *shape[dim + 1 :]))
+            evenly = evenly * (label_smoothing / shape[dim])
+            if weight is not None:
+                evenly = evenly * weight.reshape((-1, *(1,) * (len(shape) - dim - 1)))
+            through = through * (1 - label_smoothing) - evenly
+        along = through if along is None else along + through
+    assert along is not None, "neither result has a gradient"
+    return call("log_softmax_backward", along, log_probs, dim=dim)

@@ -1,9 +1,10 @@
-"""Every gradient rule against torch.autograd in float64: first derivatives, second ones, and kinks.
+"""Every gradient formula against torch.autograd in float64: first and second derivatives, kinks.
 
 One row: a name, the same expression for GT and for PyTorch, and the inputs. Floating inputs require
 gradients; others do not.
 """
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -266,3 +267,22 @@ def test_comparisons_require_no_gradient() -> None:
     x = upload(X)
     results = [x == 1, x < 2, x.argmax(), x.any(), x.isnan(), x.logical_not()]
     assert not any(result.requires_grad for result in results)
+
+
+def test_backward_of_formulas_runs_no_python() -> None:
+    x, w, b = upload(X), upload(normal(5, 4)), upload(normal(5))
+    table, rows = (
+        upload(normal(6, 5)),
+        _core.from_numpy_copy(np.array([1, 5, 1]), _core.int64, False),
+    )
+    hidden = call("linear", x, w, b).relu() * 2 + call("embedding", table, rows)
+    normed = call("layer_norm", hidden, b, None, normalized_shape=(5,), eps=1e-5)[0]
+    loss = (normed.softmax(-1).transpose(0, 1) @ x).square().sum(0, keepdim=True).mean()
+    frames: list[str] = []
+    sys.setprofile(lambda frame, event, _: frames.append(frame.f_code.co_filename))
+    try:
+        loss.backward()
+    finally:
+        sys.setprofile(None)
+    assert not [name for name in frames if name != __file__]
+    assert all(leaf.grad is not None for leaf in (x, w, b, table))

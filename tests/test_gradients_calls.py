@@ -1,4 +1,4 @@
-"""Gradient rules of operators that are no methods, or whose signature differs from PyTorch's."""
+"""Gradient formulas of operators that are no methods, or whose signature differs from PyTorch's."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

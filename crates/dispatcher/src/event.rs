@@ -65,12 +65,12 @@ pub struct TraceNotes<'a> {
     pub moved_bytes: u64,
     /// The boundary between two scopes that was passed before it, where it is the first since then to move anything.
     pub boundary: Option<&'a str>,
-    /// Values that were folded together for it, or as one of them came.
+    /// Values that were reduced together for it, or as one of them came.
     pub together: &'a [Id],
 }
 
 impl TraceNotes<'_> {
-    /// ` together=%3,%5`; nothing where nothing was folded together.
+    /// ` together=%3,%5`; nothing where nothing was reduced together.
     pub fn together(&self) -> String {
         let mut text = String::new();
         for (place, id) in self.together.iter().enumerate() {
@@ -119,9 +119,9 @@ pub enum Fault {
 }
 
 /// The full number whose low 32 bits a worker sent back: the nearest one below `next`.
-pub(crate) fn number_of(next: u64, low: u32) -> u64 {
+pub(crate) fn number_of(next: u64, sent: u64) -> u64 {
     const LOW_BITS: u64 = 1 << 32;
-    let candidate = (next & !(LOW_BITS - 1)) | u64::from(low);
+    let candidate = (next & !(LOW_BITS - 1)) | (sent & (LOW_BITS - 1));
     if candidate < next { candidate } else { candidate.saturating_sub(LOW_BITS) }
 }
 
@@ -142,9 +142,8 @@ mod tests {
             ((1 << 32) + 5, (1 << 32) - 7),
             (1 << 40, 1 << 39 | 3),
         ] {
-            let low = u32::try_from(number & 0xffff_ffff).unwrap();
             if next - number < 1 << 32 {
-                assert_eq!(number_of(next, low), number);
+                assert_eq!(number_of(next, number & 0xffff_ffff), number);
             }
         }
     }

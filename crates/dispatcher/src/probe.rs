@@ -4,8 +4,9 @@
 //! The core has no clock: whoever owns it says what time it is, and tells of the answers that came for the probe's
 //! session. One request is on its way at a time, so that links do not disturb each other.
 
-use crate::prices::Link;
-use crate::{Dispatcher, SessionId, Sink, WorkerIndex};
+use crate::cost::Link;
+use crate::dispatcher::Dispatcher;
+use crate::event::{Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, Operand, Scalar};
 use smallvec::smallvec;
 use std::collections::VecDeque;
@@ -182,7 +183,7 @@ impl Probe {
 
     fn close(&mut self, core: &mut Dispatcher, sink: &mut dyn Sink) -> bool {
         let Some(session) = self.session.take() else { return false };
-        core.handle(crate::Event::SessionClosed { session }, sink);
+        core.handle(Event::SessionClosed { session }, sink);
         true
     }
 }

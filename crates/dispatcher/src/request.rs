@@ -1,13 +1,44 @@
-//! Questions of clients that wait for workers.
+//! Requests of clients that wait for workers.
 
 use crate::event::{Fault, SessionId, Sink, WorkerIndex};
-use crate::failure::Failure;
+use crate::session::failure::Failure;
 use gt_protocol::message::{Reply, SpacedReply, ToClient};
 use gt_protocol::placement::Footprint;
 use gt_protocol::{Attr, Dims, Instruction};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
-/// A question of a client that workers have not answered yet. Each is answered exactly once or fails exactly once.
+/// All requests that are open, by the number that workers know them by.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    pub open: BTreeMap<i64, Request>,
+    next: i64,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self { open: BTreeMap::new(), next: 1 }
+    }
+}
+
+impl Requests {
+    /// Opens a request; the number that workers answer with.
+    pub fn open(&mut self, request: Request) -> i64 {
+        let key = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.open.insert(key, request);
+        key
+    }
+
+    /// One shard of a read has failed, and so has the read: what other workers still answer is nobody's.
+    pub fn forget_parts(&mut self, session: SessionId, number: u64) {
+        self.open.retain(|_, request| {
+            request.part.is_none() || request.session != session || request.number != number
+        });
+    }
+}
+
+/// A request of a client that workers have not answered yet. Each is answered exactly once or fails exactly once.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub session: SessionId,
@@ -18,7 +49,7 @@ pub(crate) struct Request {
     pub kind: RequestKind,
     /// Elements that have come so far.
     pub received: u64,
-    /// The worker is asked for a piece of what the client asks for.
+    /// The worker is asked for a shard of what the client asks for.
     pub part: Option<Box<Part>>,
 }
 
@@ -32,7 +63,7 @@ pub(crate) enum RequestKind {
     Stats,
 }
 
-/// What a worker's answer is a piece of.
+/// What a worker's answer is a part of.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub footprint: Footprint,

@@ -1,22 +1,32 @@
-//! One client's table of handles, its numbers and its failures.
+//! One client's table of handles, its numbers, its failures, and what is remembered of its instructions so far. Nothing
+//! is planned here.
+
+pub(crate) mod failure;
+pub(crate) mod provenance;
+pub(crate) mod reductions;
+pub(crate) mod scopes;
+pub(crate) mod uploads;
+pub(crate) mod value;
 
 use crate::event::Fault;
-use crate::failure::{Cause, Failure, Operands, Seen};
-use crate::handle::{Handle, Value};
-use crate::note::Motion;
-use crate::plan::{Habits, Piles};
-use crate::scope::Scopes;
-use crate::uploads::Needs;
+use failure::{Cause, ClientOperand, Failure, Operands};
 use gt_protocol::{Id, Instruction, Op, Operand};
+use provenance::TrafficStats;
+use reductions::Reductions;
+use scopes::Scopes;
 use std::collections::{BTreeMap, VecDeque};
+use uploads::UploadHistory;
+use value::{Handle, Value};
 
 /// Live values of one session; more is a runaway client, refused before the table eats the memory.
 const SLOTS_MAX: u32 = 1 << 24;
 /// How far a slot may lie above all others: clients reuse their slots, so it is the next one or, from several threads,
 /// close to it. Without it one instruction could make the table of a session 2.6 GB long.
 const SLOTS_AHEAD_MAX: u32 = 1 << 16;
-/// Source positions kept for instructions that may still fail on a worker: more than any ring holds. Values keep theirs.
-const SITES_KEPT: usize = 1 << 16;
+/// Call sites kept for instructions that may still fail on a worker: more than any ring holds. Values keep theirs.
+const SITES_KEPT: u64 = 1 << 16;
+/// The call site of what has none.
+const NO_SITE: u32 = 0;
 /// Failures kept for later reads of what they spoiled.
 const FAILURES_KEPT: usize = 1024;
 /// Names of signals and sites that a client may define.
@@ -25,7 +35,7 @@ const NAMES_MAX: usize = 1 << 16;
 pub(crate) struct Session {
     handles: Vec<Handle>,
     next_number: u64,
-    /// Source position of number n at n modulo [`SITES_KEPT`].
+    /// Call site of number n at n modulo [`SITES_KEPT`].
     sites: Vec<u32>,
     failures: VecDeque<Failure>,
     pub operands: Operands,
@@ -33,10 +43,9 @@ pub(crate) struct Session {
     pub signals: BTreeMap<u32, Box<str>>,
     pub site_names: BTreeMap<u32, Box<str>>,
     pub scopes: Scopes,
-    pub habits: Habits,
-    pub needs: Needs,
-    pub piles: Piles,
-    pub motion: Motion,
+    pub uploads: UploadHistory,
+    pub reductions: Reductions,
+    pub traffic: TrafficStats,
     live_values: usize,
     live_bytes: u64,
 }
@@ -53,10 +62,9 @@ impl Session {
             signals: BTreeMap::new(),
             site_names: BTreeMap::new(),
             scopes: Scopes::default(),
-            habits: Habits::default(),
-            needs: Needs::default(),
-            piles: Piles::default(),
-            motion: Motion::default(),
+            uploads: UploadHistory::default(),
+            reductions: Reductions::default(),
+            traffic: TrafficStats::default(),
             live_values: 0,
             live_bytes: 0,
         }
@@ -70,24 +78,20 @@ impl Session {
     pub fn note_operands(&mut self, instruction: &Instruction<'_>) {
         let value = |id: Id| id.as_slot().and_then(|slot| self.value(slot));
         let mut holders =
-            instruction.values().filter_map(value).map(|value| value.shards.layout.single());
+            instruction.values().filter_map(value).map(|value| value.layout().single());
         let Some(first) = holders.next() else { return };
         if first.is_some() && holders.all(|holder| holder == first) {
             return;
         }
-        let seen = instruction
-            .operands
-            .iter()
-            .map(|operand| match operand {
-                Operand::Absent => Seen::Absent,
-                Operand::Scalar(scalar) => Seen::Scalar(*scalar),
-                Operand::Value(id) => {
-                    value(*id).map_or(Seen::Absent, |value| Seen::Value(value.meta))
-                }
-            })
-            .collect();
-        let number = self.next_number.saturating_sub(1);
-        self.operands.keep(number, instruction.op, seen);
+        let operand = |operand: &Operand| match operand {
+            Operand::Absent => ClientOperand::Absent,
+            Operand::Scalar(scalar) => ClientOperand::Scalar(*scalar),
+            Operand::Value(id) => {
+                value(*id).map_or(ClientOperand::Absent, |value| ClientOperand::Value(value.meta))
+            }
+        };
+        let operands = instruction.operands.iter().map(operand).collect();
+        self.operands.keep(self.next_number - 1, instruction.op, operands);
     }
 
     pub fn live_values(&self) -> usize {
@@ -98,28 +102,26 @@ impl Session {
         self.live_bytes
     }
 
-    /// The next number of the stream, for an instruction from source position `site`.
+    /// The next number of the stream, for an instruction from call site `site`.
     pub fn number(&mut self, site: u32) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        let place = usize::try_from(number).unwrap_or(0) % SITES_KEPT;
-        if place >= self.sites.len() {
-            self.sites.resize(place + 1, 0);
-        }
-        if let Some(kept) = self.sites.get_mut(place) {
-            *kept = site;
+        let place = site_place(number);
+        match self.sites.get_mut(place) {
+            Some(kept) => *kept = site,
+            // Numbers follow each other, so this is the next place.
+            None => self.sites.push(site),
         }
         number
     }
 
-    /// The source position of an instruction; 0, which is none, of one too long ago to be under way.
+    /// The call site of an instruction; 0, which is none, of one too long ago to be in flight.
     pub fn site_of(&self, number: u64) -> u32 {
-        let age = usize::try_from(self.next_number.saturating_sub(number)).unwrap_or(usize::MAX);
-        let place = usize::try_from(number).unwrap_or(0) % SITES_KEPT;
-        if age <= SITES_KEPT { self.sites.get(place).copied().unwrap_or(0) } else { 0 }
+        let is_kept = self.next_number.saturating_sub(number) <= SITES_KEPT;
+        self.sites.get(site_place(number)).copied().filter(|_| is_kept).unwrap_or(NO_SITE)
     }
 
-    /// The source position of the instruction that defined a value, however long ago; 0 for none.
+    /// The call site of the instruction that defined a value, however long ago; 0 for none.
     pub fn site_of_value(&self, number: u64) -> u32 {
         let kept = self.handles.iter().find_map(|handle| match handle {
             Handle::Live(value) => (value.number == number).then_some(value.site),
@@ -161,7 +163,8 @@ impl Session {
     /// Whether `id` may be defined: within the limit and free.
     pub fn check_definable(&self, op: Op, id: Id) -> Result<u32, Fault> {
         let slot = id.as_slot().ok_or(Fault::UnknownSlot { op, slot: u64::MAX })?;
-        let limit = self.slots_max();
+        let held = u32::try_from(self.handles.len()).unwrap_or(u32::MAX);
+        let limit = held.saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX);
         if slot >= limit {
             return Err(Fault::TooManyValues { slot: u64::from(slot), limit });
         }
@@ -171,17 +174,6 @@ impl Session {
                 Err(Fault::SlotInUse { op, slot: u64::from(slot) })
             }
         }
-    }
-
-    /// [`Self::check_definable`] as a yes or no.
-    pub fn definable(&self, slot: u32) -> bool {
-        slot < self.slots_max() && matches!(self.handle(slot), Handle::Free)
-    }
-
-    /// What lies above it may not be defined yet.
-    fn slots_max(&self) -> u32 {
-        let held = u32::try_from(self.handles.len()).unwrap_or(u32::MAX);
-        held.saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX)
     }
 
     fn place(&mut self, slot: u32) -> Option<&mut Handle> {
@@ -249,16 +241,8 @@ impl Session {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_checks_of_a_slot_have_one_limit() {
-        let session = Session::new();
-        for slot in [0, 1, SLOTS_AHEAD_MAX - 1, SLOTS_AHEAD_MAX, SLOTS_MAX, u32::MAX] {
-            let checked = session.check_definable(Op::Add, Id::slot(slot)).is_ok();
-            assert_eq!(session.definable(slot), checked, "slot {slot}");
-        }
-    }
+/// Where the call site of an instruction is kept.
+fn site_place(number: u64) -> usize {
+    // Below the limit, which fits.
+    usize::try_from(number % SITES_KEPT).unwrap_or(usize::MAX)
 }

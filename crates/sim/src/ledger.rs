@@ -203,7 +203,7 @@ impl Account {
         let layout = dispatcher.layout_of(session, slot);
         let copies = dispatcher.copies_of(session, slot);
         entry.live = layout.is_some();
-        let made = layout.iter().filter(|_| dispatcher.is_made(session, slot));
+        let made = layout.iter().filter(|_| !dispatcher.is_deferred(session, slot));
         entry.lies = made.chain(&copies).map(|layout| Lie::parse(layout)).collect();
         let place = usize::try_from(entry.id.parts().0).unwrap_or(usize::MAX);
         if let Some(origin) = self.origins.get_mut(place) {

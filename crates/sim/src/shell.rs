@@ -62,8 +62,8 @@ pub struct Outputs {
 }
 
 impl Shell {
-    pub fn new(detail: Detail) -> Self {
-        let mut dispatcher = Dispatcher::new();
+    pub fn new(detail: Detail, config: gt_dispatcher::Config) -> Self {
+        let mut dispatcher = Dispatcher::with(config);
         dispatcher.set_tracing(detail > Detail::Nothing);
         let outputs = Outputs {
             to_workers: Vec::new(),

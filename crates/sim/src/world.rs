@@ -160,9 +160,21 @@ impl World {
         let network = Network::new(random.fork());
         let crowd = matches!(config.cast, Cast::Crowd);
         let faults = Faults::draw(&mut random, config.faults && crowd);
+        let defaults = gt_dispatcher::Config::default();
+        let core = gt_dispatcher::Config {
+            // All tensors here are small: by default none would be deferred.
+            defer_bytes_min: if config.seed.is_multiple_of(2) {
+                0
+            } else {
+                defaults.defer_bytes_min
+            },
+            // Whatever is partial is reduced with others, or what a program repeats.
+            reduce_early: config.seed.is_multiple_of(3),
+            fast_path: !config.seed.is_multiple_of(5),
+        };
         let mut world = Self {
             network,
-            shell: Shell::new(config.detail),
+            shell: Shell::new(config.detail, core),
             seats: Vec::new(),
             posts: BTreeMap::new(),
             worker_words: BTreeMap::new(),
@@ -176,11 +188,7 @@ impl World {
             breaches: 0,
             random,
         };
-        if config.seed.is_multiple_of(2) {
-            world.shell.dispatcher.set_late_bytes_min(0); // else all tensors here are made at once
-        }
-        // What waits to be folded with others: everything that is partial, or what a program repeats; so many bytes.
-        world.shell.dispatcher.set_folds_soon(config.seed.is_multiple_of(3));
+        // So many bytes are reduced together at the most.
         let bundle = match config.seed / 6 % 4 {
             0 => 0,
             1 => 64,

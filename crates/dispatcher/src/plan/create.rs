@@ -1,81 +1,265 @@
-//! Results without operands: each worker makes what it is to hold of them, and only that where a rule says how.
+//! Creations: results without operands, or of which only the metadata and the layout of one is read. Each member makes
+//! what it is to hold, and only that where a rule says how.
+//!
+//! Large ones wait for their first use, which may say their layout: what is to be cut then never exists whole, on no
+//! worker.
 
-use super::choose::Choice;
-use super::run::{Placed, Run};
-use crate::handle::Shards;
-use crate::motion::Mover;
+use super::inputs;
+use super::place::created_layout;
+use super::results::{Made, Results};
+use super::run::Run;
+use super::{Stop, slots};
+use crate::planner::{Planner, no_worker};
+use crate::session::provenance::Decider;
+use crate::session::scopes::PlacingScope;
+use crate::session::uploads::{UploadKind, UploadUse};
+use crate::session::value::{Deferred, Pending, Shards, State, slot_at};
+use crate::strategy::choose::Choice;
 use gt_protocol::placement::{Intervals, Layout, Pieces, Placement};
 use gt_protocol::rules::RuleError;
 use gt_protocol::rules::spread::{Question, made};
-use smallvec::SmallVec;
+use gt_protocol::{Attr, Dims, Family, Instruction, Meta, Op, Scalar};
+use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 
-impl Mover<'_> {
-    /// A result without operands, made as `layout` says.
-    pub(super) fn create(&mut self, run: Run<'_>, layout: &Layout) -> Result<Placed, RuleError> {
-        if let Some(placed) = self.create_pieces(run, layout) {
-            return Ok(placed);
+/// An instruction that reads no value.
+pub(super) struct Creation<'i> {
+    /// The instruction, without the operand that it reads nothing of.
+    instruction: Cow<'i, Instruction<'i>>,
+    /// The session's value whose metadata and layout it follows.
+    like: Option<u32>,
+}
+
+/// The layout of what is created, and why.
+struct CreatedLayout {
+    layout: Layout,
+    decider: Option<Decider>,
+    pending: Pending,
+}
+
+impl<'i> Creation<'i> {
+    pub fn of(instruction: &'i Instruction<'i>) -> Option<Self> {
+        let Some(like) = slots(instruction).next() else {
+            return Some(Self { instruction: Cow::Borrowed(instruction), like: None });
+        };
+        let (op, attrs) = if instruction.op == Op::FullLike {
+            (Op::Full, instruction.attrs.clone())
+        } else if instruction.op == Op::RandomLike {
+            drawn(&instruction.attrs)?
+        } else {
+            return None;
+        };
+        let operands = SmallVec::new();
+        let plain = Instruction { op, attrs, operands, consumes: 0, ..instruction.clone() };
+        Some(Self { instruction: Cow::Owned(plain), like: Some(like) })
+    }
+}
+
+impl Planner<'_> {
+    /// Plans a creation.
+    pub(super) fn create(
+        &mut self,
+        creation: &Creation<'_>,
+        outputs: &[Meta],
+        scope: Option<PlacingScope>,
+    ) -> Result<Results, Stop> {
+        let Some(meta) = outputs.first() else { unreachable!("a creation has a result") };
+        let instruction = &*creation.instruction;
+        let before = self.session.traffic;
+        let CreatedLayout { layout, decider, pending } =
+            self.layout_of_creation(creation, meta, scope)?;
+        if self.is_deferred(creation, outputs, decider) {
+            let (op, attrs) = (instruction.op, instruction.attrs.clone());
+            let state = State::Deferred(Box::new(Deferred { op, attrs, layout }));
+            let values = smallvec![(*meta, state)];
+            return Ok(Results { values, decider, pending, before });
         }
-        let whole = self.run(run, &[], layout.mesh())?;
-        let mut cut = Placed::new();
+        if instruction.op == Op::Upload {
+            let (shards, target) = self.upload(instruction, *meta, &layout);
+            let pending = target.map_or(pending, Pending::Target);
+            let decider = decider.filter(|_| layout.mesh().len() > 1);
+            return Ok(Results {
+                decider,
+                pending,
+                ..Results::ready(smallvec![(*meta, shards)], before)
+            });
+        }
+        let values = self.create_shards(Run { instruction, outputs }, &layout)?;
+        let decider = decider.filter(|_| layout.mesh().len() > 1);
+        Ok(Results { decider, ..Results::ready(values, before) })
+    }
+
+    fn layout_of_creation(
+        &mut self,
+        creation: &Creation<'_>,
+        meta: &Meta,
+        scope: Option<PlacingScope>,
+    ) -> Result<CreatedLayout, Stop> {
+        let pending = Pending::Nothing;
+        let follows = |like: u32| {
+            // What is drawn like something that is whole may be cut as the scope says.
+            let is_drawn = creation.instruction.op != Op::Full;
+            !is_drawn || scope.is_none() || !self.value(like).target().is_whole()
+        };
+        if let Some(like) = creation.like.filter(|&like| follows(like)) {
+            let layout = self.layout_like(like, &meta.dims);
+            return Ok(CreatedLayout { layout, decider: None, pending });
+        }
+        if let Some(scope) = scope {
+            let layout = created_layout(&scope, &meta.dims);
+            return Ok(CreatedLayout { layout, decider: Some(Decider::Scope), pending });
+        }
+        let pending = match self.upload_use(&creation.instruction, meta) {
+            Some(UploadUse::Always(layout)) if layout.single().is_none() => {
+                let decider = Some(Decider::UploadHistory);
+                return Ok(CreatedLayout { layout, decider, pending });
+            }
+            Some(UploadUse::Unknown) => Pending::Record,
+            Some(UploadUse::Always(_) | UploadUse::Differs) | None => pending,
+        };
+        let home = self.home().ok_or_else(no_worker)?;
+        Ok(CreatedLayout { layout: Layout::on(home), decider: None, pending })
+    }
+
+    /// What is known of uploads from the same line, from a size on at which it matters.
+    fn upload_use(&mut self, instruction: &Instruction<'_>, meta: &Meta) -> Option<UploadUse> {
+        let alive = self.core.workers.alive();
+        let matters = meta.bytes() >= self.core.config.defer_bytes_min && alive.len() > 1;
+        if instruction.op != Op::Upload || !matters || instruction.tag == 0 {
+            return None;
+        }
+        let kind = UploadKind { site: instruction.tag, meta: *meta };
+        Some(self.session.uploads.of(&kind, alive))
+    }
+
+    /// The layout that a value has or will have, for another one of these dimensions: where the shape is not the same, it
+    /// is whole on its members.
+    fn layout_like(&self, like: u32, dims: &Dims) -> Layout {
+        let value = self.value(like);
+        let layout = value.target();
+        if value.meta.dims == *dims && !layout.is_partial() {
+            layout.clone()
+        } else {
+            Layout::replicated(layout.mesh().clone())
+        }
+    }
+
+    /// Whether a creation waits for its first use: where it is large, or the value that it follows waits, too.
+    fn is_deferred(
+        &self,
+        creation: &Creation<'_>,
+        outputs: &[Meta],
+        decider: Option<Decider>,
+    ) -> bool {
+        let instruction = &creation.instruction;
+        let [meta] = outputs else { return false };
+        if let Some(like) = creation.like.filter(|_| decider.is_none()) {
+            return self.value(like).deferred().is_some();
+        }
+        matches!(instruction.op.info().family, Family::Create | Family::Random)
+            && instruction.op != Op::Upload
+            && instruction.operands.is_empty()
+            && meta.bytes() >= self.core.config.defer_bytes_min
+    }
+
+    /// Makes results without operands in this layout.
+    pub(super) fn create_shards(
+        &mut self,
+        run: Run<'_>,
+        layout: &Layout,
+    ) -> Result<Made, RuleError> {
+        if let Some(made) = self.create_cut(run, layout) {
+            return made;
+        }
+        let mesh = layout.mesh();
+        let whole = self.run(run, &inputs::of(run.instruction), mesh)?;
+        let mut cut = Made::new();
         for (meta, shards) in whole {
-            let brought = self.redistribute(meta, &shards, layout);
-            if brought.owned {
+            let resharded = self.redistribute(meta, &shards, layout);
+            if resharded.owned {
                 self.free_shards(&shards);
             }
-            cut.push((meta, Shards { layout: layout.clone(), slots: brought.slots }));
+            cut.push((meta, Shards::new(layout.clone(), resharded.slots)));
         }
         Ok(cut)
     }
 
-    /// Each member makes its piece; `None` where it has to be cut out of the whole.
+    /// Each member makes its shard; `None` where it has to be cut out of the whole.
     ///
-    /// A random number follows from its place in a box of the whole, and a piece of several intervals (of a fused
+    /// A random number follows from its place in a box of the whole, and a shard of several intervals (of a fused
     /// projection) is no box: its intervals are made one by one and joined.
-    fn create_pieces(&mut self, run: Run<'_>, layout: &Layout) -> Option<Placed> {
-        if let Some(choice) = made_as(run, layout) {
-            return Some(self.run_one(run, &[], layout.mesh(), &choice));
+    fn create_cut(&mut self, run: Run<'_>, layout: &Layout) -> Option<Result<Made, RuleError>> {
+        if let Some(choice) = choice_of(run, layout) {
+            let inputs = inputs::of(run.instruction);
+            return Some(self.run_choice(run, &inputs, layout.mesh(), &choice));
         }
         let (axis, dim, pieces) = in_intervals(layout)?;
-        let mut made: SmallVec<[Shards; 4]> = SmallVec::new();
+        let mut parts: SmallVec<[Shards; 4]> = SmallVec::new();
         for part in one_interval_each(pieces) {
             let part = layout.with(axis, Placement::Shard { dim, pieces: part });
-            let (_, shards) = self.create_pieces(run, &part)?.pop()?;
-            made.push(shards);
+            let (_, shards) = self.create_cut(run, &part)?.ok()?.pop()?;
+            parts.push(shards);
         }
         let dim = i64::try_from(dim).ok()?;
         let join = |(place, &worker): (usize, &u32)| {
-            let parts = made.iter().filter_map(|shards| shards.slots.get(place).copied());
-            let parts: SmallVec<[u32; 4]> = parts.collect();
-            self.join(worker, &parts, dim)
+            let slots: SmallVec<[u32; 4]> =
+                parts.iter().map(|shards| slot_at(&shards.slots, place)).collect();
+            self.join(worker, &slots, dim)
         };
         let slots = layout.mesh().members().iter().enumerate().map(join).collect();
         let meta = *run.outputs.first()?;
-        Some(Placed::from_iter([(meta, Shards { layout: layout.clone(), slots })]))
+        Some(Ok(smallvec![(meta, Shards::new(layout.clone(), slots))]))
     }
 }
 
+/// What `random_like` draws, without an operand.
+fn drawn(attrs: &[Attr]) -> Option<(Op, SmallVec<[Attr; 2]>)> {
+    let [size, dtype, Attr::Choice(kind), Attr::Scalar(first), Attr::Scalar(second), rest @ ..] =
+        attrs
+    else {
+        return None;
+    };
+    let parameters = [first, second].map(|parameter| Attr::Float(parameter.as_f64()));
+    let (op, parameters) = match kind {
+        0 => (Op::Uniform, SmallVec::<[Attr; 2]>::from(parameters)),
+        1 => (Op::Normal, SmallVec::from(parameters)),
+        2 => match (first, second) {
+            (Scalar::Int(low), Scalar::Int(high)) => {
+                (Op::Randint, SmallVec::from([Attr::Int(*low), Attr::Int(*high)]))
+            }
+            _ => return None,
+        },
+        _ => (Op::Bernoulli, parameters.into_iter().take(1).collect()),
+    };
+    let shape = [size.clone(), dtype.clone()];
+    let attrs = shape.into_iter().chain(parameters).chain(rest.iter().cloned()).collect();
+    Some((op, attrs))
+}
+
 /// What each member makes, where one instruction makes all of its piece.
-fn made_as(run: Run<'_>, layout: &Layout) -> Option<Choice> {
-    let mut locals = SmallVec::new();
+fn choice_of(run: Run<'_>, layout: &Layout) -> Option<Choice> {
+    if layout.is_partial() {
+        return None;
+    }
+    let mut local = SmallVec::new();
     for (axis, placement) in layout.placements().iter().enumerate() {
         let Placement::Shard { dim, pieces } = placement else { continue };
         let question = Question {
-            op: run.op,
+            op: run.instruction.op,
             args: &[],
-            attrs: run.attrs,
+            attrs: &run.instruction.attrs,
             outputs: run.outputs,
             members: layout.mesh().size(axis),
         };
         let strategy = made(&question, *dim, pieces)?;
-        locals.extend(strategy.locals.into_iter().map(|local| (axis, local)));
+        local.extend(strategy.locals.into_iter().map(|one| (axis, one)));
     }
-    if layout.is_partial() {
-        return None;
-    }
-    Some(Choice { needs: SmallVec::new(), gives: SmallVec::from_iter([layout.clone()]), locals })
+    let inputs = run.instruction.operands.iter().map(|_| layout.clone()).collect();
+    let outputs = run.outputs.iter().map(|_| layout.clone()).collect();
+    Some(Choice { inputs, outputs, local })
 }
 
-/// The first cut of which some member holds several intervals: the mesh dimension, the tensor dimension, the pieces.
+/// The first cut of which some member holds several intervals: the mesh dimension, the tensor dimension, its shards.
 fn in_intervals(layout: &Layout) -> Option<(usize, usize, &Pieces)> {
     layout.placements().iter().enumerate().find_map(|(axis, placement)| match placement {
         Placement::Shard { dim, pieces } if most(pieces) > 1 => Some((axis, *dim, pieces)),

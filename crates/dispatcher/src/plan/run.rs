@@ -1,45 +1,226 @@
-//! What the parts of a plan hand each other: operands, one step, its results.
+//! Running an operator on a mesh: the plan is looked up or made, operands are brought, each member gets its words.
 
-use crate::handle::Shards;
-use gt_protocol::{Attr, Meta, Op, Scalar};
+use super::inputs::{self, Input};
+use super::results::Made;
+use crate::event::low_half;
+use crate::planner::Planner;
+use crate::reshard::Resharded;
+use crate::session::value::{Shards, Slots, slot_at};
+use crate::strategy::cache::{Plan, Query};
+use crate::strategy::choose::{Choice, OpSpec, OperandSpec, choose};
+use crate::strategy::member;
+use gt_protocol::placement::{Mesh, Placement};
+use gt_protocol::rules::spread::{Program, Question, SpreadArg, Strategy, rewrite};
+use gt_protocol::rules::{ErrorClass, RuleError};
+use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, wire};
 use smallvec::SmallVec;
+use std::cell::Cell;
+use std::sync::Arc;
 
-/// An operand of a plan.
-#[derive(Clone, Debug)]
-pub(super) enum Given {
-    Absent,
-    Scalar(Scalar),
-    Value(Held),
+/// What one step of a plan runs: an instruction, whose ids say only which operands are values, and its results' metadata.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'r> {
+    pub instruction: &'r Instruction<'r>,
+    pub outputs: &'r [Meta],
 }
 
-impl Given {
-    /// The session's slot for it, where it has one.
-    pub fn slot(&self) -> Option<u32> {
-        match self {
-            Self::Value(held) => held.slot,
-            Self::Absent | Self::Scalar(_) => None,
-        }
+impl Run<'_> {
+    /// An instruction of the plan's own, with so many results. Its ids are written for each member.
+    pub(super) fn step(
+        op: Op,
+        attrs: SmallVec<[Attr; 2]>,
+        operands: SmallVec<[Operand; 4]>,
+        outputs: usize,
+    ) -> Instruction<'static> {
+        let outputs = SmallVec::from_elem(Id::slot(0), outputs);
+        Instruction { attrs, operands, outputs, ..Instruction::new(op) }
     }
 }
 
-/// A value that a plan works on.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub meta: Meta,
-    pub shards: Shards,
-    /// The session's slot for it; nothing for what the plan made itself.
-    pub slot: Option<u32>,
+/// Operands of a step in the layouts that it needs; nothing for what is no value.
+type Operands = SmallVec<[Option<Resharded>; 4]>;
+
+impl Planner<'_> {
+    /// Runs one operator on `mesh`: by several steps where it reduces what is cut, else by one.
+    pub(super) fn run(
+        &mut self,
+        run: Run<'_>,
+        inputs: &[Input],
+        mesh: &Mesh,
+    ) -> Result<Made, RuleError> {
+        match self.plan_of(run, inputs, mesh) {
+            Plan::Steps(axis, program) => self.run_steps(run, (axis, &program), inputs, mesh),
+            Plan::One(choice) => self.run_choice(run, inputs, mesh, &choice),
+        }
+    }
+
+    /// How to run it, as it was found before or found out now.
+    fn plan_of(&mut self, run: Run<'_>, inputs: &[Input], mesh: &Mesh) -> Plan {
+        let Instruction { op, attrs, .. } = run.instruction;
+        let mut query = Query::new(*op, attrs, run.outputs, mesh);
+        inputs::add_operands(&mut query, self.session, inputs);
+        let digest = query.digest();
+        if let Some(plan) = self.core.plans.get(digest, &query) {
+            return plan.clone();
+        }
+        let specs = inputs::specs(self.session, inputs, mesh);
+        let plan = match decomposition(run, &specs, mesh) {
+            Some((axis, program)) => Plan::Steps(axis, Arc::new(program)),
+            None => Plan::One(Arc::new(self.choose(run, &specs, mesh, None))),
+        };
+        self.core.plans.keep(digest, &query, plan.clone());
+        plan
+    }
+
+    /// What the prices say, or what is forced along one dimension of the mesh.
+    pub(super) fn choose(
+        &self,
+        run: Run<'_>,
+        operands: &[OperandSpec],
+        mesh: &Mesh,
+        forced: Option<(usize, &Strategy)>,
+    ) -> Choice {
+        let Run { instruction: &Instruction { op, ref attrs, .. }, outputs } = run;
+        let spec = OpSpec { op, attrs, outputs, prices: &self.core.prices };
+        choose(&spec, mesh, operands, forced)
+    }
+
+    /// One instruction on each member.
+    pub(super) fn run_choice(
+        &mut self,
+        run: Run<'_>,
+        inputs: &[Input],
+        mesh: &Mesh,
+        choice: &Choice,
+    ) -> Result<Made, RuleError> {
+        let mut words = std::mem::take(&mut self.core.words);
+        words.clear();
+        if let Err(error) = wire::encode(run.instruction, &mut words) {
+            self.core.words = words;
+            return Err(RuleError { class: ErrorClass::Runtime, text: error.to_string() });
+        }
+        let operands = self.bring_inputs(run, inputs, choice);
+        let slots = if choice.local.is_empty() {
+            self.send_to_members(run, mesh, &operands, &mut words)
+        } else {
+            self.send_local(run, mesh, &operands, choice)
+        };
+        self.core.words = words;
+        for (operand, need) in operands.iter().zip(&choice.inputs) {
+            if let Some(operand) = operand {
+                self.discard(need, operand);
+            }
+        }
+        let made = run.outputs.iter().zip(slots).zip(&choice.outputs);
+        Ok(made
+            .map(|((meta, slots), layout)| (*meta, Shards::new(layout.clone(), slots)))
+            .collect())
+    }
+
+    /// The same words to each member, with its own slots in them.
+    fn send_to_members(
+        &mut self,
+        run: Run<'_>,
+        mesh: &Mesh,
+        operands: &Operands,
+        words: &mut [u32],
+    ) -> SmallVec<[Slots; 2]> {
+        let values: SmallVec<[&[u32]; 4]> =
+            operands.iter().flatten().map(|operand| operand.slots.as_slice()).collect();
+        let mut results: SmallVec<[Slots; 2]> = run.outputs.iter().map(|_| Slots::new()).collect();
+        if let [_, _, flags, ..] = words {
+            *flags = u32::from(run.instruction.consumes & consumable(operands));
+        }
+        for (place, &worker) in mesh.members().iter().enumerate() {
+            for list in &mut results {
+                list.push(self.core.workers.take_slot(worker));
+            }
+            let outputs = results.iter().map(|list| slot_at(list, place));
+            let next = Cell::new(0);
+            wire::rebind(words, run.instruction, low_half(self.number), outputs, |_| {
+                let position = next.replace(next.get() + 1);
+                let Some(slots) = values.get(position) else {
+                    unreachable!("operand {position} of {} values", values.len())
+                };
+                slot_at(slots, place)
+            });
+            if self.core.workers.address(self.id, worker, self.sink) {
+                self.sink.words(worker, words);
+            }
+        }
+        results
+    }
+
+    /// An instruction of its own to each member: attributes differ, or operands that only the first has.
+    fn send_local(
+        &mut self,
+        run: Run<'_>,
+        mesh: &Mesh,
+        operands: &Operands,
+        choice: &Choice,
+    ) -> SmallVec<[Slots; 2]> {
+        let mut results: SmallVec<[Slots; 2]> = run.outputs.iter().map(|_| Slots::new()).collect();
+        let consumes = run.instruction.consumes & consumable(operands);
+        for (place, &worker) in mesh.members().iter().enumerate() {
+            let mut word = self.word(run.instruction.op);
+            word.payload = run.instruction.payload;
+            let of_all = (&*run.instruction.attrs, run.outputs);
+            word.attrs = member::local_attrs(of_all, choice, mesh, place);
+            word.consumes = consumes;
+            let positions = run.instruction.operands.iter().zip(operands).enumerate();
+            for (position, (given, operand)) in positions {
+                word.operands.push(match operand {
+                    Some(_) if member::withheld(choice, mesh, place, position) => {
+                        word.consumes &= !bit(position);
+                        Operand::Absent
+                    }
+                    Some(operand) => Operand::Value(Id::slot(slot_at(&operand.slots, place))),
+                    None => *given,
+                });
+            }
+            for list in &mut results {
+                let slot = self.take_slot(worker);
+                list.push(slot);
+                word.outputs.push(Id::slot(slot));
+            }
+            self.send(worker, &word);
+        }
+        results
+    }
 }
 
-/// What one step of a plan runs.
-#[derive(Clone, Copy)]
-pub(super) struct Run<'r> {
-    pub op: Op,
-    pub attrs: &'r [Attr],
-    pub outputs: &'r [Meta],
-    pub payload: &'r [u8],
-    pub consumes: u16,
+/// The operands whose buffers a worker may reuse: those that are values of the session. What was made for this
+/// instruction is freed after it.
+fn consumable(operands: &Operands) -> u16 {
+    let kept = |(position, operand): (usize, &Option<Resharded>)| match operand {
+        Some(operand) if !operand.owned => bit(position),
+        Some(_) | None => 0,
+    };
+    operands.iter().enumerate().map(kept).fold(0, |mask, bit| mask | bit)
 }
 
-/// A result of a step.
-pub(super) type Placed = SmallVec<[(Meta, Shards); 2]>;
+/// An operand's bit; the later ones of a long list have none.
+fn bit(position: usize) -> u16 {
+    u32::try_from(position).ok().and_then(|at| 1_u16.checked_shl(at)).unwrap_or(0)
+}
+
+/// The steps in place of an operator that reduces what some dimension of the mesh cuts, and which one.
+fn decomposition(run: Run<'_>, operands: &[OperandSpec], mesh: &Mesh) -> Option<(usize, Program)> {
+    (0..mesh.rank()).filter(|&axis| mesh.size(axis) > 1).find_map(|axis| {
+        let args: SmallVec<[SpreadArg<'_>; 4]> = operands
+            .iter()
+            .map(|operand| SpreadArg {
+                meta: operand.meta.as_ref(),
+                placement: operand.placements.get(axis).unwrap_or(&Placement::Replicate),
+            })
+            .collect();
+        let program = rewrite(&Question {
+            op: run.instruction.op,
+            args: &args,
+            attrs: &run.instruction.attrs,
+            outputs: run.outputs,
+            members: mesh.size(axis),
+        });
+        Some((axis, program?))
+    })
+}

@@ -1,0 +1,187 @@
+//! Why a value has its layout, what moved for it, and what a session has counted: for people and tests. Nothing is
+//! decided here.
+
+use crate::cost::Prices;
+use crate::event::Fault;
+use crate::planner::Planner;
+use crate::request::{answer_failed, request_number};
+use crate::session::Session;
+use crate::session::provenance::{Decider, LayoutCause, LayoutChange};
+use crate::session::value::{Handle, Pending, Value};
+use gt_protocol::message::{DESCRIPTION_BYTES_MAX, Failure, FailureClass, ToClient};
+use gt_protocol::{Attr, Instruction, Operand};
+use smallvec::SmallVec;
+use std::fmt::Write;
+
+impl Planner<'_> {
+    /// The instruction `describe`.
+    pub(super) fn describe(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+        let op = instruction.op;
+        let request = request_number(instruction)?;
+        let session = &*self.session;
+        let asked = [What::Layout, What::Explanation, What::Counters, What::Workers];
+        let asked = asked.into_iter().zip(0..);
+        let mut asked =
+            asked.filter(|(_, choice)| *instruction.attr("what") == Attr::Choice(*choice));
+        let (what, _) = asked.next().ok_or(Fault::Attribute { op, name: "what" })?;
+        let slot = match instruction.operands.first() {
+            Some(Operand::Value(id)) => id.as_slot(),
+            Some(Operand::Absent | Operand::Scalar(_)) | None => None,
+        };
+        let text = match (what, slot) {
+            (What::Counters, _) => self.counters(),
+            (What::Workers, _) => self.indexes(),
+            (What::Layout | What::Explanation, None) => {
+                return Err(Fault::UnknownSlot { op, slot: u64::MAX });
+            }
+            (What::Layout | What::Explanation, Some(slot)) => match session.handle(slot) {
+                Handle::Free => return Err(Fault::UnknownSlot { op, slot: u64::from(slot) }),
+                Handle::Failed(failure) => {
+                    answer_failed(self.id, request, failure, self.sink);
+                    return Ok(());
+                }
+                Handle::Live(value) if what == What::Layout => value.target().to_string(),
+                Handle::Live(value) => explanation(session, value, &self.core.prices),
+            },
+        };
+        if text.len() <= DESCRIPTION_BYTES_MAX {
+            self.sink.session(self.id, &ToClient::Description { request, text: &text });
+            return Ok(());
+        }
+        let text = format!("its layout has {} bytes of text", text.len());
+        let (number, class) = (0, FailureClass::Quota);
+        let failure = Failure {
+            session: self.id.0,
+            number,
+            class,
+            op: Some(op),
+            tag: instruction.tag,
+            text: &text,
+        };
+        self.sink.session(self.id, &ToClient::FailedReply { request, failure });
+        Ok(())
+    }
+
+    /// The indexes of the workers that are connected, in one line.
+    fn indexes(&self) -> String {
+        let alive = self.core.workers.alive().iter();
+        let words: SmallVec<[String; 8]> = alive.map(ToString::to_string).collect();
+        words.join(" ")
+    }
+
+    /// `name=value` for each counter, in one line.
+    fn counters(&self) -> String {
+        let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+        let (workers, values) = (self.core.workers.alive().len(), self.session.live_values());
+        let bytes = self.session.live_bytes();
+        let held = [("workers", count(workers)), ("values", count(values)), ("bytes", bytes)];
+        let words: SmallVec<[String; 16]> = held
+            .into_iter()
+            .chain(self.session.traffic.counters())
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        words.join(" ")
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Layout,
+    Explanation,
+    Counters,
+    Workers,
+}
+
+/// `name: text` a line, in the order in which a person wants to know.
+fn explanation(session: &Session, value: &Value, prices: &Prices) -> String {
+    let mut lines = vec![
+        format!("value: {} {}", named(value), value.meta),
+        format!("layout: {}", value.target()),
+        format!("why: {}", why(session, value)),
+    ];
+    if value.site != 0 {
+        lines.push(format!("site: {}", value.site));
+    }
+    if let Some(provenance) = value.provenance() {
+        if provenance.signal != 0 {
+            lines.push(format!("signal: {}", signal(session, provenance.signal)));
+        }
+        for LayoutChange { number, from, to } in &provenance.changes {
+            lines.push(format!("brought: %{number} from {from} to {to}"));
+        }
+        let traffic = provenance.traffic;
+        lines.push(format!("moved: {} bytes", traffic.bytes));
+        let cost = traffic.cost(prices.among(value.layout().mesh()));
+        lines.push(format!("cost: about {cost:.0} us{}", traffic.exchanges()));
+    } else {
+        lines.push("moved: 0 bytes".to_owned());
+    }
+    for copy in value.copies() {
+        lines.push(format!("copy: {}", copy.layout));
+    }
+    lines.join("\n")
+}
+
+/// What the trace calls a value.
+fn named(value: &Value) -> String {
+    match value.output {
+        0 => format!("%{}", value.number),
+        output => format!("%{}.{output}", value.number),
+    }
+}
+
+fn why(session: &Session, value: &Value) -> String {
+    match value.cause() {
+        LayoutCause::Scope(Some(id)) => {
+            return format!("signal {} lays it out", signal(session, id));
+        }
+        LayoutCause::Scope(None) => {
+            return "the signal that it was created in lays it out".to_owned();
+        }
+        LayoutCause::Instruction(number) if number != value.number => {
+            return format!("%{number} needed it so");
+        }
+        LayoutCause::Instruction(_) => return "it was made whole to be read".to_owned(),
+        LayoutCause::Unknown => {
+            return "it was sent to where this session makes new tensors".to_owned();
+        }
+        LayoutCause::AsMade => {}
+    }
+    if matches!(value.pending(), Pending::Target(_)) {
+        return "the signal that it was created in lays it out at its first use".to_owned();
+    }
+    if value.deferred().is_some() && value.provenance().is_none() {
+        return "it is made at its first use, here if that says nothing else".to_owned();
+    }
+    let Some(provenance) = value.provenance() else {
+        return "made where its operands are, or where this session makes new tensors".to_owned();
+    };
+    match provenance.decider {
+        Decider::UploadHistory => "what this line sent before was needed so".to_owned(),
+        Decider::Request => "this layout was asked for".to_owned(),
+        Decider::Scope => {
+            let signal = signal(session, provenance.signal);
+            format!("signal {signal} says how what is created lies")
+        }
+        Decider::Strategy => {
+            let mut text = format!("{} follows its operands", provenance.op.info().name);
+            for (position, (number, layout)) in provenance.operands.iter().enumerate() {
+                let gap = if position == 0 { ":" } else { "," };
+                // Writing to a string cannot fail.
+                let _ = write!(text, "{gap} %{number} {layout}");
+            }
+            text
+        }
+    }
+}
+
+/// A signal by name and meaning: `mlp (workers=[0,1] axis=1)`.
+fn signal(session: &Session, id: u16) -> String {
+    let signal = u32::from(id);
+    let name = session.signals.get(&signal);
+    let name = name.map_or_else(|| signal.to_string(), ToString::to_string);
+    match session.scopes.get(id) {
+        Some(scope) => format!("{name} ({scope})"),
+        None => name,
+    }
+}

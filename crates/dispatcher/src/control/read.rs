@@ -1,0 +1,150 @@
+//! Reads: one worker is asked for a value that it holds whole, each holder for its shard of one that is cut. Shards go on
+//! to the client as they come; it puts them where they belong, so that no worker ever holds more than its share.
+
+use crate::event::Fault;
+use crate::plan::Keep;
+use crate::planner::Planner;
+use crate::planted;
+use crate::request::{Part, Request, RequestKind, answer_failed, request_number};
+use crate::session::value::{Handle, Shards, Value};
+use gt_protocol::placement::{Footprint, Layout};
+use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+use smallvec::{SmallVec, smallvec};
+
+/// A worker, its slot, and which elements of its shard are wanted.
+struct ShardRead {
+    worker: u32,
+    slot: u32,
+    footprint: Footprint,
+    from: u64,
+    to: u64,
+}
+
+impl Planner<'_> {
+    pub(super) fn read(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+        let number = request_number(instruction)?;
+        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        self.materialize(slot, None);
+        let value = match self.session.handle(slot) {
+            Handle::Free => return Err(Fault::UnknownSlot { op: Op::Read, slot: u64::from(slot) }),
+            Handle::Failed(failure) => {
+                answer_failed(self.id, number, failure, self.sink);
+                return Ok(());
+            }
+            Handle::Live(value) => value,
+        };
+        let (parts, value_number) = (parts(value, instruction), value.number);
+        self.trace_plain(instruction);
+        self.number = value_number;
+        match parts {
+            Some(parts) => self.read_parts(number, slot, parts),
+            None => self.read_whole(instruction, number, slot),
+        }
+        Ok(())
+    }
+
+    /// Asks one worker that has, or is brought, all of it.
+    fn read_whole(&mut self, instruction: &Instruction<'_>, number: u64, slot: u32) {
+        let value = self.value(slot);
+        let kind = RequestKind::Read { value: value.number };
+        let layout = value.layout();
+        let target = read_layout(layout).unwrap_or_else(|| layout.clone());
+        let resharded = self.bring(slot, &target, Keep::Reduced);
+        let (Some(&worker), Some(&held)) =
+            (target.mesh().members().first(), resharded.slots.first())
+        else {
+            unreachable!("{target} has members")
+        };
+        if planted::FREE_EARLY {
+            self.discard(&target, &resharded);
+        }
+        let request = Request {
+            session: self.id,
+            number,
+            waiting: smallvec![worker],
+            kind,
+            received: 0,
+            part: None,
+        };
+        let request = self.core.requests.open(request);
+        let mut word = self.word(Op::Read);
+        word.operands.push(Operand::Value(Id::slot(held)));
+        word.attrs.clone_from(&instruction.attrs);
+        if let Some(first) = word.attrs.first_mut() {
+            *first = Attr::Int(request);
+        }
+        self.send(worker, &word);
+        if !planted::FREE_EARLY {
+            self.discard(&target, &resharded);
+        }
+    }
+
+    /// Asks each holder for its shard.
+    fn read_parts(&mut self, number: u64, slot: u32, parts: SmallVec<[ShardRead; 4]>) {
+        let value = self.value(slot);
+        let (dims, kind) = (value.meta.dims, RequestKind::Read { value: value.number });
+        let total = parts.iter().map(|part| part.to - part.from).sum();
+        for ShardRead { worker, slot, footprint, from, to } in parts {
+            let part = Part { footprint, dims, total, last: None };
+            let request = self.core.requests.open(Request {
+                session: self.id,
+                number,
+                waiting: smallvec![worker],
+                kind,
+                received: 0,
+                part: Some(Box::new(part)),
+            });
+            let mut word = self.word(Op::Read);
+            word.operands.push(Operand::Value(Id::slot(slot)));
+            let count = to - from;
+            word.attrs.push(Attr::Int(request));
+            word.attrs.extend([from, count].map(|of| Attr::Int(of.cast_signed())));
+            self.send(worker, &word);
+        }
+    }
+}
+
+/// The shards of a value that is cut which hold what is asked for; nothing where it has to be gathered.
+fn parts(value: &Value, instruction: &Instruction<'_>) -> Option<SmallVec<[ShardRead; 4]>> {
+    let Shards { layout, slots } = value.shards();
+    let (&Attr::Int(start), &Attr::Int(count)) =
+        (instruction.attr("start"), instruction.attr("count"))
+    else {
+        return None;
+    };
+    let (start, count) = (u64::try_from(start).ok()?, u64::try_from(count).ok()?);
+    let end = start.checked_add(count)?;
+    let elements = u64::try_from(value.meta.elements()).ok()?;
+    if layout.is_whole() || end > elements || planted::FREE_EARLY {
+        return None;
+    }
+    let mut parts = SmallVec::new();
+    for (place, (&worker, &slot)) in layout.mesh().members().iter().zip(slots).enumerate() {
+        let footprint = Footprint::new(layout, &value.meta.dims, place, 1)?;
+        let (from, to) = (footprint.before(start), footprint.before(end));
+        // Who has none of it is asked too: the value may have failed there.
+        if is_first_copy(layout, place) {
+            parts.push(ShardRead { worker, slot, footprint, from, to });
+        }
+    }
+    Some(parts)
+}
+
+/// Whether no member before this one holds the same shard.
+fn is_first_copy(layout: &Layout, place: usize) -> bool {
+    let axes = layout.placements().iter().enumerate();
+    axes.filter(|(_, placement)| placement.cut().is_none())
+        .all(|(axis, _)| layout.mesh().coordinate(place, axis) == 0)
+}
+
+/// The layout that a value is read in, on its first member. Nothing where that holds it all.
+fn read_layout(layout: &Layout) -> Option<Layout> {
+    if layout.is_whole() {
+        return None;
+    }
+    let mesh = layout.mesh();
+    if layout.is_partial() {
+        return Some(Layout::replicated(mesh.clone()));
+    }
+    mesh.members().first().map(|&first| Layout::on(first))
+}

@@ -1,0 +1,183 @@
+//! The dispatcher: its sessions, what they share, and its entry points.
+
+mod answers;
+mod departure;
+mod fast_path;
+
+use crate::cost::Prices;
+use crate::event::{Event, Fault, SessionId, Sink, Statistics};
+use crate::planner::{Config, Core, Planner};
+use crate::session::Session;
+use crate::session::value::{Shards, Value};
+use gt_protocol::{Family, Instruction, Meta};
+use std::collections::BTreeMap;
+
+/// All state of one dispatcher.
+pub struct Dispatcher {
+    sessions: BTreeMap<SessionId, Session>,
+    next_session: u32,
+    core: Core,
+}
+
+impl Default for Dispatcher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Dispatcher {
+    pub fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub fn with(config: Config) -> Self {
+        Self { sessions: BTreeMap::new(), next_session: 1, core: Core::new(config) }
+    }
+
+    /// Whether [`Sink::trace`] is called for each instruction.
+    pub fn set_tracing(&mut self, tracing: bool) {
+        self.core.tracing = tracing;
+    }
+
+    /// What work and traffic cost: the planner weighs layouts by it.
+    pub fn set_prices(&mut self, prices: Prices) {
+        self.core.prices = prices;
+        self.core.plans.forget();
+    }
+
+    /// What [`Self::set_prices`] has set.
+    pub fn prices(&self) -> &Prices {
+        &self.core.prices
+    }
+
+    /// Opens a session. Its first tensors are made on the worker with the fewest sessions.
+    pub fn open_session(&mut self) -> SessionId {
+        let session = SessionId(self.next_session);
+        self.next_session = self.next_session.wrapping_add(1).max(1);
+        self.sessions.insert(session, Session::new());
+        session
+    }
+
+    fn planner<'p>(&'p mut self, id: SessionId, sink: &'p mut dyn Sink) -> Option<Planner<'p>> {
+        let session = self.sessions.get_mut(&id)?;
+        Some(Planner::new(&mut self.core, session, id, sink))
+    }
+
+    /// One instruction of a client: plans it and gives the workers' instructions to `sink`.
+    ///
+    /// # Errors
+    /// A [`Fault`] is a breach of the protocol by the client; the caller closes the session. Mistakes in the data are not
+    /// faults: they mark the results as failed.
+    pub fn instruction(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        if self.fast(session, instruction, None, sink).is_some() {
+            return Ok(());
+        }
+        self.general(session, instruction, None, sink)
+    }
+
+    /// [`Dispatcher::instruction`] for a trusted caller that has inferred the results' metadata by the same rules: an
+    /// embedded client, which did so to answer at the user's line.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn inferred(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        outputs: &[Meta],
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        if self.fast(session, instruction, Some(outputs), sink).is_some() {
+            return Ok(());
+        }
+        self.general(session, instruction, Some(outputs), sink)
+    }
+
+    /// The way of every instruction.
+    fn general(
+        &mut self,
+        session: SessionId,
+        instruction: &Instruction<'_>,
+        known: Option<&[Meta]>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        let mut planner = self.planner(session, sink).ok_or(Fault::NoSession { session })?;
+        match instruction.op.info().family {
+            Family::Control => planner.control(instruction),
+            Family::Collective => Err(Fault::NotForClients { op: instruction.op }),
+            Family::Create
+            | Family::Random
+            | Family::Elementwise
+            | Family::Contract
+            | Family::Reduce
+            | Family::Normalize
+            | Family::View
+            | Family::Index
+            | Family::Loss
+            | Family::Update => planner.define(instruction, known),
+        }
+    }
+
+    /// Frees values of a session: what a `free` instruction does, for a caller that has the slots at hand.
+    ///
+    /// # Errors
+    /// A slot that holds nothing.
+    pub fn release(
+        &mut self,
+        session: SessionId,
+        slots: &[u32],
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        let mut planner = self.planner(session, sink).ok_or(Fault::NoSession { session })?;
+        slots.iter().try_for_each(|&slot| planner.release(slot))
+    }
+
+    /// Everything that is not an instruction.
+    pub fn handle(&mut self, event: Event<'_>, sink: &mut dyn Sink) {
+        match event {
+            Event::WorkerJoined { index } => self.core.workers.join(index),
+            Event::WorkerLeft { index, reason } => self.worker_left(index, reason, sink),
+            Event::SessionClosed { session } => self.close_session(session, sink),
+            Event::StatsRequest { session, request } => self.ask_stats(session, request, sink),
+            Event::FromWorker { index, message } => self.message_of_worker(index, &message, sink),
+        }
+    }
+
+    /// What the dispatcher holds, for counters and the simulator's invariants.
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            sessions: self.sessions.len(),
+            workers: self.core.workers.alive().len(),
+            values: self.sessions.values().map(Session::live_values).sum(),
+            bytes: self.sessions.values().map(Session::live_bytes).sum(),
+            requests: self.core.requests.open.len(),
+            moved_bytes: self.core.moved_bytes,
+            worker_slots: self.core.workers.used_slots(),
+        }
+    }
+
+    fn value(&self, session: SessionId, slot: u32) -> Option<&Value> {
+        self.sessions.get(&session)?.value(slot)
+    }
+
+    /// A client's value's layout, as the trace prints it; `None` for an unknown slot.
+    pub fn layout_of(&self, session: SessionId, slot: u32) -> Option<String> {
+        self.value(session, slot).map(|value| value.layout().to_string())
+    }
+
+    /// Whether nobody holds it before its first use.
+    pub fn is_deferred(&self, session: SessionId, slot: u32) -> bool {
+        self.value(session, slot).is_some_and(|value| value.deferred().is_some())
+    }
+
+    /// The layouts of a client's value's copies, beside its own.
+    pub fn copies_of(&self, session: SessionId, slot: u32) -> Vec<String> {
+        let copies = self.value(session, slot).map(Value::copies).unwrap_or_default();
+        copies.iter().map(|Shards { layout, .. }| layout.to_string()).collect()
+    }
+}

@@ -1,0 +1,155 @@
+//! What workers answer and report, passed on to the client that asked.
+
+use super::Dispatcher;
+use crate::event::{SessionId, Sink, WorkerIndex, number_of};
+use crate::planted;
+use crate::request::{Request, RequestKind};
+use crate::session::failure::{Cause, Failure, of_users};
+use gt_protocol::Op;
+use gt_protocol::message::{self, FromWorker, Reply, Stats, ToClient};
+
+impl Dispatcher {
+    /// Asks all workers for their counters.
+    pub(super) fn ask_stats(&mut self, session: SessionId, request: u64, sink: &mut dyn Sink) {
+        if let Some(mut planner) = self.planner(session, sink) {
+            planner.launch_all_buckets();
+            planner.ask_all(request, RequestKind::Stats);
+        }
+    }
+
+    pub(super) fn message_of_worker(
+        &mut self,
+        index: WorkerIndex,
+        message: &FromWorker<'_>,
+        sink: &mut dyn Sink,
+    ) {
+        match message {
+            FromWorker::Reply(reply) => self.replied(*reply, sink),
+            FromWorker::Done { request } => self.answered(index, key_of(*request), None, sink),
+            FromWorker::Stats(stats) => {
+                self.answered(index, key_of(stats.request), Some(*stats), sink);
+            }
+            FromWorker::Failure(failure) => self.failed(failure, sink),
+            FromWorker::FailedReply { request, failure } => {
+                self.failed_reply(*request, failure, sink);
+            }
+            FromWorker::Ways(ways) => self.core.workers.set_backends(index, *ways),
+            FromWorker::Goodbye { reason } => self.worker_left(index, reason, sink),
+        }
+    }
+
+    fn replied(&mut self, reply: Reply<'_>, sink: &mut dyn Sink) {
+        let request = key_of(reply.request);
+        let Some(open) = self.core.requests.open.get_mut(&request) else { return };
+        let RequestKind::Read { .. } = open.kind else { return };
+        open.received = open.received.saturating_add(reply.count);
+        let (session, number) = (open.session, open.number);
+        let oldest = self.sessions.keys().next().copied().filter(|_| planted::ANSWER_ASTRAY);
+        let asker = oldest.unwrap_or(session);
+        if open.part.is_some() && open.received >= reply.total {
+            return self.part_is_there(request, &reply, sink);
+        }
+        match &open.part {
+            Some(part) => part.pass_on(number, &reply, &mut |whole| sink.session(asker, whole)),
+            None => {
+                sink.session(asker, &ToClient::Reply(Reply { request: number, ..reply }));
+            }
+        }
+        if open.received >= reply.total {
+            self.core.requests.open.remove(&request);
+        }
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        index: WorkerIndex,
+        key: i64,
+        stats: Option<Stats>,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(open) = self.core.requests.open.get_mut(&key) else { return };
+        open.waiting.retain(|worker| *worker != index);
+        let (session, number, done) = (open.session, open.number, open.waiting.is_empty());
+        if let Some(stats) = stats {
+            sink.session(session, &ToClient::Stats(Stats { request: number, ..stats }));
+        }
+        if done {
+            self.core.requests.open.remove(&key);
+            sink.session(session, &ToClient::Done { request: number });
+        }
+    }
+
+    /// The last elements of a shard. They go on when all other shards are there: a value that has failed on one worker has
+    /// failed, whichever part of it is read.
+    fn part_is_there(&mut self, key: i64, reply: &Reply<'_>, sink: &mut dyn Sink) {
+        let Some(open) = self.core.requests.open.get_mut(&key) else { return };
+        open.waiting.clear();
+        let (session, number) = (open.session, open.number);
+        if let Some(part) = &mut open.part {
+            let Reply { request, start, count, total, dtype, dims, .. } = *reply;
+            let places = Reply { request, start, count, total, dtype, dims, bytes: &[] };
+            part.last = Some((places, reply.bytes.to_vec()));
+        }
+        let is_of_it = |request: &Request| {
+            request.part.is_some() && request.session == session && request.number == number
+        };
+        let all = || self.core.requests.open.values().filter(|request| is_of_it(request));
+        if all().any(|request| !request.waiting.is_empty()) {
+            return;
+        }
+        for (place, part) in all().filter_map(|request| request.part.as_ref()).enumerate() {
+            if part.total == 0 && place > 0 {
+                break; // nothing was asked for, and one says so
+            }
+            if let Some((reply, bytes)) = &part.last {
+                let reply = Reply { bytes, ..*reply };
+                part.pass_on(number, &reply, &mut |whole| sink.session(session, whole));
+            }
+        }
+        self.core.requests.forget_parts(session, number);
+    }
+
+    /// A worker reports that an instruction failed there: the client hears of it, with its own source position.
+    fn failed(&mut self, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
+        let session = SessionId(failure.session);
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let number = number_of(state.next_number(), failure.number);
+        if state.cause(number).is_some() {
+            return;
+        }
+        let op = failure.op.unwrap_or(Op::Synchronize);
+        let site = state.site_of(number);
+        let text = state.operands.in_text(number, failure);
+        let cause =
+            state.remember(Failure::new(Cause { number, class: failure.class, op, site, text }));
+        sink.session(session, &ToClient::Failure(cause.message(session)));
+    }
+
+    fn failed_reply(&mut self, request: u64, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
+        let Some(open) = self.core.requests.open.remove(&key_of(request)) else { return };
+        if open.part.is_some() {
+            self.core.requests.forget_parts(open.session, open.number);
+        }
+        let Some(state) = self.sessions.get(&open.session) else { return };
+        let number = number_of(state.next_number(), failure.number);
+        // One instruction may fail for two reasons: an index here, and a worker that was to send it an operand. Who reads that
+        // operand is told of the worker.
+        let is_it = |cause: &Cause| cause.number == number && cause.class == failure.class;
+        let known = state.causes().find(|known| is_it(known.cause()));
+        let failure = match known {
+            Some(cause) => cause.message(open.session),
+            None => message::Failure {
+                number,
+                op: failure.op.and_then(of_users),
+                tag: state.site_of(number),
+                ..*failure
+            },
+        };
+        sink.session(open.session, &ToClient::FailedReply { request: open.number, failure });
+    }
+}
+
+/// The number of a request as workers send it back; one that is open has none below 1.
+fn key_of(request: u64) -> i64 {
+    i64::try_from(request).unwrap_or(0)
+}

@@ -1,0 +1,151 @@
+//! Peers that go away: a client's values are freed, a worker's values fail unless another worker holds a copy.
+
+use super::Dispatcher;
+use crate::event::{SessionId, Sink, WorkerIndex};
+use crate::planted;
+use crate::request::RequestKind;
+use crate::session::Session;
+use crate::session::failure::{Cause, Failure};
+use crate::session::value::{Pending, Shards, State, Value};
+use gt_protocol::message::{self, FailureClass, ToClient};
+use gt_protocol::placement::{Layout, Mesh};
+use gt_protocol::{Id, Op};
+use smallvec::SmallVec;
+
+impl Dispatcher {
+    /// A client is gone: everything it held is freed, its open requests are forgotten.
+    pub(super) fn close_session(&mut self, id: SessionId, sink: &mut dyn Sink) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.core.requests.open.retain(|_, request| request.session != id);
+        self.core.workers.leave_home(session.home);
+        for (_, value) in session.values().filter(|_| !planted::LEAK_ON_LEAVE) {
+            self.core.workers.free_all(value.held(), sink);
+        }
+    }
+
+    /// A worker is gone: what only it held has failed; its open requests are answered so.
+    pub(super) fn worker_left(&mut self, index: WorkerIndex, reason: &str, sink: &mut dyn Sink) {
+        if !self.core.workers.leave(index) {
+            return;
+        }
+        let text = format!("worker {index} is gone ({reason}) and held this value");
+        for (&id, session) in &mut self.sessions {
+            let orphans = forget_worker(session, index, &text);
+            self.core.workers.free_all(orphans.into_iter(), sink);
+            sink.session(id, &ToClient::WorkerLeft { index, reason: message::clip(reason) });
+        }
+        let requests = self.core.requests.open.iter();
+        let lost: Vec<i64> = requests
+            .filter(|(_, request)| request.waiting.contains(&index) && !planted::REQUEST_LOST)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in lost {
+            self.request_lost(key, index, &text, sink);
+        }
+    }
+
+    fn request_lost(&mut self, key: i64, index: WorkerIndex, text: &str, sink: &mut dyn Sink) {
+        // The loss of another shard of the same read may have answered it.
+        let Some(request) = self.core.requests.open.get(&key) else { return };
+        if let RequestKind::Read { value } = request.kind {
+            let (id, number) = (request.session, request.number);
+            self.core.requests.open.remove(&key);
+            self.core.requests.forget_parts(id, number);
+            let tag = self.sessions.get(&id).map_or(0, |session| session.site_of_value(value));
+            let failure = message::Failure {
+                session: id.0,
+                number: value,
+                class: FailureClass::WorkerLost,
+                op: None,
+                tag,
+                text: message::clip(text),
+            };
+            sink.session(id, &ToClient::FailedReply { request: number, failure });
+        } else {
+            self.answered(index, key, None, sink);
+        }
+    }
+}
+
+/// Values of a session that lose a shard fail; replicated ones go on with the copies that are left. Returns what is left of
+/// the failed ones, to be freed.
+fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(u32, u32)> {
+    let mut orphans = Vec::new();
+    let is_on = |value: &Value| value.held().any(|(worker, _)| worker == index);
+    let touched: Vec<u32> = session
+        .values()
+        .filter(|(_, value)| is_on(value) || is_target_on(value, index))
+        .map(|(slot, _)| slot)
+        .collect();
+    for slot in touched {
+        let Some(value) = session.value_mut(slot) else { unreachable!("slot {slot} is live") };
+        if is_target_on(value, index) {
+            // It stays where it is: a part of what was asked for is no layout.
+            value.take_pending();
+        }
+        orphans.extend(forget_copies(value, index));
+        let State::Ready(shards) = value.state() else { continue };
+        if shards.on(index).is_none() {
+            continue;
+        }
+        if let Some(left) = remaining(shards, index) {
+            value.replace(left);
+            continue;
+        }
+        orphans.extend(shards.held().filter(|(worker, _)| *worker != index));
+        let mut copies = value.take_copies();
+        if let Some(copy) = copies.pop() {
+            value.replace(copy);
+            for copy in copies {
+                value.add_copy(copy);
+            }
+            continue;
+        }
+        let cause = Cause {
+            number: value.number,
+            class: FailureClass::WorkerLost,
+            op: Op::Receive,
+            site: value.site,
+            text: text.to_owned(),
+        };
+        session.define_failed(Id::slot(slot), Failure::new(cause));
+    }
+    orphans
+}
+
+/// Whether the value is to take a layout on that worker at its first use.
+fn is_target_on(value: &Value, index: WorkerIndex) -> bool {
+    let target = match value.pending() {
+        Pending::Target(target) => Some(target),
+        Pending::Record => Some(value.layout()),
+        Pending::Nothing => None,
+    };
+    target.is_some_and(|target| target.mesh().place(index).is_some())
+}
+
+/// What is still whole without that worker.
+fn remaining(shards: &Shards, index: WorkerIndex) -> Option<Shards> {
+    let kept: SmallVec<[(u32, u32); 2]> =
+        shards.held().filter(|(worker, _)| *worker != index).collect();
+    if !shards.layout.is_whole() || kept.is_empty() {
+        return None;
+    }
+    let members: SmallVec<[u32; 8]> = kept.iter().map(|(worker, _)| *worker).collect();
+    let layout = Layout::replicated(Mesh::line(&members));
+    Some(Shards::new(layout, kept.iter().map(|(_, slot)| *slot).collect()))
+}
+
+/// Copies that lose a shard are no copies any more, but for whole ones; what is left of the others.
+fn forget_copies(value: &mut Value, index: WorkerIndex) -> Vec<(u32, u32)> {
+    let mut orphans = Vec::new();
+    for copy in value.take_copies() {
+        if copy.on(index).is_none() {
+            value.add_copy(copy);
+        } else if let Some(left) = remaining(&copy, index) {
+            value.add_copy(left);
+        } else {
+            orphans.extend(copy.held().filter(|(worker, _)| *worker != index));
+        }
+    }
+    orphans
+}

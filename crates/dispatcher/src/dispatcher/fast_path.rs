@@ -1,0 +1,186 @@
+//! The fast path: the one way of `plan`, specialised for operands that are whole on one worker with nothing pending. The
+//! words of such an instruction are rewritten where they stand and go on; nothing is built or copied. What is out of the
+//! ordinary in any respect goes the general way; a property test holds both equal.
+
+use super::Dispatcher;
+use crate::event::{Fault, SessionId, Sink, low_half};
+use crate::plan::infer_outputs;
+use crate::planner::Core;
+use crate::session::Session;
+use crate::session::value::{Shards, State, Value};
+use gt_protocol::placement::Layout;
+use gt_protocol::{Family, Id, Instruction, Meta, Op, wire};
+use smallvec::{SmallVec, smallvec};
+
+impl Dispatcher {
+    /// [`Dispatcher::inferred`] for an instruction without a list operand, as words that may be written to.
+    ///
+    /// # Errors
+    /// As [`Dispatcher::instruction`], and words that are no instruction.
+    pub fn inferred_words(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        words: &mut [u32],
+        outputs: &[Meta],
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        if self.rewrite(session, op, words, outputs, sink).is_some() {
+            return Ok(());
+        }
+        let (instruction, _) = wire::decode(words).map_err(|_| Fault::Malformed { op })?;
+        self.general(session, &instruction, Some(outputs), sink)
+    }
+
+    /// Plans words where it can, having changed nothing where it cannot (`None`).
+    fn rewrite(
+        &mut self,
+        id: SessionId,
+        op: Op,
+        words: &mut [u32],
+        outputs: &[Meta],
+        sink: &mut dyn Sink,
+    ) -> Option<()> {
+        let Self { sessions, core, .. } = self;
+        let session = sessions.get_mut(&id).filter(|_| core.is_fast(op))?;
+        let [_, tag, flags, rest @ ..] = &mut *words else { return None };
+        let (defined, rest) = rest.split_at_mut_checked(outputs.len())?;
+        let operands = rest.get_mut(..op.info().operands.len())?;
+        let slots = || operands.iter().copied().filter(|&word| word < wire::SLOT_LIMIT);
+        let signal = u16::try_from(*flags >> 16).ok()?;
+        let plain = Plain::of(session, core, id, (op, signal), slots(), &defined.iter().copied())?;
+        for word in operands {
+            if *word < wire::SLOT_LIMIT {
+                *word = plain_slot(session, *word);
+            }
+        }
+        let number = session.number(*tag);
+        (*tag, *flags) = (low_half(number), *flags & 0xffff);
+        for (output, (word, meta)) in (0..).zip(defined.iter_mut().zip(outputs)) {
+            let held = core.workers.take_slot(plain.worker);
+            plain.define(session, *word, held, (*meta, number, output));
+            *word = held;
+        }
+        sink.words(plain.worker, words);
+        Some(())
+    }
+
+    /// The same for an instruction that is no words yet.
+    pub(super) fn fast(
+        &mut self,
+        id: SessionId,
+        instruction: &Instruction<'_>,
+        known: Option<&[Meta]>,
+        sink: &mut dyn Sink,
+    ) -> Option<()> {
+        let Self { sessions, core, .. } = self;
+        let op = instruction.op;
+        let session = sessions.get_mut(&id).filter(|_| core.is_fast(op))?;
+        let slots = instruction.values().map(|id| id.as_slot().unwrap_or(u32::MAX));
+        let defined = instruction.outputs.iter().map(|id| id.as_slot().unwrap_or(u32::MAX));
+        let is_complete = instruction.outputs.len() == usize::from(op.info().outputs);
+        let plain = Plain::of(session, core, id, (op, instruction.signal), slots, &defined)
+            .filter(|_| is_complete)?;
+        let inferred;
+        let outputs = if let Some(known) = known {
+            known
+        } else {
+            inferred = infer_outputs(session, instruction).ok()?;
+            &inferred
+        };
+        let mut words = std::mem::take(&mut core.words);
+        words.clear();
+        let encoded = wire::encode(instruction, &mut words);
+        if encoded.is_ok() {
+            let number = session.number(instruction.tag);
+            let held: SmallVec<[u32; 4]> =
+                outputs.iter().map(|_| core.workers.take_slot(plain.worker)).collect();
+            let operand = |slot| plain_slot(session, slot);
+            let results = held.iter().copied();
+            wire::rebind(&mut words, instruction, low_half(number), results, operand);
+            for (output, ((slot, held), meta)) in (0..).zip(defined.zip(held).zip(outputs)) {
+                plain.define(session, slot, held, (*meta, number, output));
+            }
+            sink.words(plain.worker, &words);
+        }
+        core.words = words;
+        encoded.ok()
+    }
+}
+
+impl Core {
+    /// Whether instructions of this operator may take the fast path. Creations follow the metadata of an operand alone.
+    #[inline]
+    fn is_fast(&self, op: Op) -> bool {
+        self.config.fast_path
+            && !self.tracing
+            && !matches!(
+                op.info().family,
+                Family::Create | Family::Random | Family::Control | Family::Collective
+            )
+    }
+}
+
+/// The one worker that holds all of an instruction's operands, and the layout there.
+struct Plain {
+    worker: u32,
+    layout: Layout,
+}
+
+impl Plain {
+    /// Nothing where the instruction has no operand, or anything about it is out of the ordinary.
+    #[inline]
+    fn of(
+        session: &Session,
+        core: &Core,
+        id: SessionId,
+        (op, signal): (Op, u16),
+        operands: impl Iterator<Item = u32>,
+        defined: &(impl Iterator<Item = u32> + Clone),
+    ) -> Option<Self> {
+        let mut first: Option<(u32, &Value)> = None;
+        for slot in operands {
+            let value = session.value(slot)?;
+            let worker = value.plain()?;
+            match first {
+                Some((other, _)) if other != worker => return None,
+                Some(_) => {}
+                None => first = Some((worker, value)),
+            }
+        }
+        let (worker, value) = first?;
+        if !session.scopes.stays_on(signal, worker, &core.workers)
+            || !core.workers.is_addressed(worker, id)
+        {
+            return None;
+        }
+        for (position, slot) in defined.clone().enumerate() {
+            session.check_definable(op, Id::slot(slot)).ok()?;
+            if defined.clone().take(position).any(|earlier| earlier == slot) {
+                return None;
+            }
+        }
+        Some(Self { worker, layout: value.layout().clone() })
+    }
+
+    /// Enters a result that the worker holds in slot `held`: its metadata, number and place among the outputs.
+    #[inline]
+    fn define(
+        &self,
+        session: &mut Session,
+        slot: u32,
+        held: u32,
+        (meta, number, output): (Meta, u64, u8),
+    ) {
+        let shards = Shards { layout: self.layout.clone(), slots: smallvec![held] };
+        session.define(slot, Value::new(meta, number, output, State::Ready(shards)));
+    }
+}
+
+/// The worker's slot of an operand that is whole there.
+#[inline]
+fn plain_slot(session: &Session, slot: u32) -> u32 {
+    let held = session.value(slot).and_then(|value| value.shards().slots.first());
+    let Some(&held) = held else { unreachable!("slot {slot} is plain") };
+    held
+}

@@ -1,0 +1,253 @@
+//! Bringing a value to a layout: the one operation by which values move, and what it remembers.
+
+use super::inputs::{Input, needs_one_layout};
+use super::run::Run;
+use super::{Stop, slots};
+use crate::planner::Planner;
+use crate::planted;
+use crate::reshard::Resharded;
+use crate::session::provenance::LayoutCause;
+use crate::session::reductions::{Kind, Reader};
+use crate::session::scopes::PlacingScope;
+use crate::session::uploads::UploadKind;
+use crate::session::value::{Pending, Shards, Slots};
+use crate::strategy::choose::Choice;
+use gt_protocol::message::FailureClass;
+use gt_protocol::placement::Layout;
+use gt_protocol::{Instruction, Meta, Op};
+use smallvec::SmallVec;
+
+/// What the value is brought for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It has this layout from now on.
+    Always,
+    /// An instruction needs it so, and the next one may again.
+    Useful,
+    /// Somebody needs it so once: a reduction is kept, which no later reader has to repeat.
+    Reduced,
+    /// Nothing is to change: another operand of the same instruction is the same value.
+    Never,
+}
+
+/// What is remembered of a value that was brought to another layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    /// Those shards are the value from now on.
+    Replace,
+    /// The value's shards stay, and more members hold it whole.
+    Grow,
+    /// Those shards are a copy.
+    Copy,
+    Nothing,
+}
+
+impl Memory {
+    fn of(from: &Layout, to: &Layout, keep: Keep) -> Self {
+        let is_reduced = from.is_partial() && from.mesh() == to.mesh();
+        let grows = from.is_whole() && to.is_whole() && to.mesh().contains(from.mesh());
+        match keep {
+            Keep::Always | Keep::Useful if grows => Self::Grow,
+            Keep::Always => Self::Replace,
+            Keep::Useful | Keep::Reduced if is_reduced => Self::Replace,
+            Keep::Useful if to.is_whole() && (from.is_whole() || from.is_partial()) => Self::Copy,
+            Keep::Useful | Keep::Reduced | Keep::Never => Self::Nothing,
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// The session's value in the layout `to`.
+    pub(crate) fn bring(&mut self, slot: u32, to: &Layout, keep: Keep) -> Resharded {
+        if keep == Keep::Always {
+            self.materialize(slot, Some(to));
+        }
+        let Some(value) = self.session.value(slot) else {
+            // It was deferred, and could not be made.
+            return Resharded::borrowed(&[]);
+        };
+        let (meta, shards) = (value.meta, value.shards());
+        if shards.layout == *to {
+            return Resharded::borrowed(&shards.slots);
+        }
+        let copy = value.copies().iter().find(|copy| copy.layout == *to);
+        if let Some(copy) = copy.filter(|_| keep == Keep::Useful) {
+            return Resharded::borrowed(&copy.slots);
+        }
+        let from = shards.clone();
+        let memory = Memory::of(&from.layout, to, keep);
+        if memory == Memory::Grow {
+            return Resharded::borrowed(&self.grow(meta, &from, slot, to));
+        }
+        let resharded = self.redistribute(meta, &from, to);
+        if memory == Memory::Nothing || !resharded.owned {
+            return resharded;
+        }
+        let shards = Shards::new(to.clone(), resharded.slots.clone());
+        if memory == Memory::Replace {
+            self.replace(slot, shards);
+        } else {
+            self.value_mut(slot).add_copy(shards);
+        }
+        Resharded { owned: false, ..resharded }
+    }
+
+    /// A whole value becomes whole on more workers; the one that sends it keeps its slot, which is row-major from then on
+    /// as the copies are, and others that hold it make theirs so.
+    fn grow(&mut self, meta: Meta, from: &Shards, slot: u32, to: &Layout) -> Slots {
+        let Some((source, held)) = from.held().next() else {
+            unreachable!("{} has members", from.layout)
+        };
+        let spreads = to.mesh().members().iter().any(|&member| from.on(member).is_none());
+        let mut slots = Slots::new();
+        for &member in to.mesh().members() {
+            slots.push(match from.on(member) {
+                Some(slot) if member != source && spreads => self.compact(member, slot, meta),
+                Some(slot) => slot,
+                None => self.transfer(source, held, member, meta),
+            });
+        }
+        if !planted::REPLICA_FORGOTTEN {
+            let cause = LayoutCause::Instruction(self.number);
+            let value = self.value_mut(slot);
+            value.set_cause(cause);
+            value.replace(Shards::new(to.clone(), slots.clone()));
+        }
+        slots
+    }
+
+    /// Makes a value whose creation was deferred: in the layout that is asked for, else in its own.
+    pub(crate) fn materialize(&mut self, slot: u32, asked: Option<&Layout>) {
+        let Some(value) = self.session.value(slot) else { return };
+        let Some(deferred) = value.deferred().cloned() else { return };
+        let (meta, number, op) = (value.meta, value.number, deferred.op);
+        // A partial value is made whole first: only one member would have to contribute.
+        let layout = asked.filter(|asked| !asked.is_partial()).unwrap_or(&deferred.layout);
+        let Some(layout) = self.among_the_living(layout) else {
+            let text = "every worker is gone, and this value was not made yet".to_owned();
+            return self.fail_value(slot, op, FailureClass::WorkerLost, text);
+        };
+        let instruction = Run::step(op, deferred.attrs, SmallVec::new(), 1);
+        let run = Run { instruction: &instruction, outputs: &[meta] };
+        let made = self.on_behalf_of(number, |planner| planner.create_shards(run, &layout));
+        match made.map(|mut results| results.pop()) {
+            Ok(Some((_, shards))) => {
+                self.value_mut(slot).replace(shards);
+            }
+            Ok(None) => unreachable!("{op:?} makes one value"),
+            Err(error) => self.fail_value(slot, op, error.class.into(), error.text),
+        }
+    }
+
+    /// The layout, or where this session makes new tensors if one of the layout's workers has left meanwhile.
+    fn among_the_living(&mut self, layout: &Layout) -> Option<Layout> {
+        let mut members = layout.mesh().members().iter();
+        if members.all(|&worker| self.core.workers.is_alive(worker)) {
+            return Some(layout.clone());
+        }
+        self.home().map(Layout::on)
+    }
+
+    /// Makes an instruction's operands ready: what is pending happens, the scope's weight is placed, what is deferred is
+    /// made. Returns those whose first use is to be recorded.
+    pub(super) fn prepare_operands(
+        &mut self,
+        instruction: &Instruction<'_>,
+        scope: Option<&PlacingScope>,
+    ) -> Result<SmallVec<[u32; 2]>, Stop> {
+        let mut first_uses = SmallVec::new();
+        for slot in slots(instruction) {
+            if self.value(slot).plain().is_none() {
+                self.launch_bucket_of(slot);
+                if self.take_pending(slot) {
+                    first_uses.push(slot);
+                }
+            }
+        }
+        if let Some(scope) = scope {
+            self.place_weight(instruction, scope);
+        }
+        for slot in slots(instruction) {
+            self.materialize(slot, None);
+        }
+        match self.failed_operand(instruction) {
+            Some(failure) => Err(Stop::Operand(failure)),
+            None => Ok(first_uses),
+        }
+    }
+
+    /// What is pending for a value happens; whether its first use is to be recorded.
+    pub(crate) fn take_pending(&mut self, slot: u32) -> bool {
+        match self.value_mut(slot).take_pending() {
+            Pending::Nothing => false,
+            Pending::Record => true,
+            Pending::Target(target) => {
+                self.bring(slot, &target, Keep::Always);
+                self.note_cause(slot, LayoutCause::Scope(None));
+                false
+            }
+        }
+    }
+
+    /// Every operand in the layout that the choice needs; nothing for what is no value.
+    pub(super) fn bring_inputs(
+        &mut self,
+        run: Run<'_>,
+        inputs: &[Input],
+        choice: &Choice,
+    ) -> SmallVec<[Option<Resharded>; 4]> {
+        self.reduce_inputs(run, inputs, choice);
+        let mut operands = SmallVec::new();
+        for (input, need) in inputs.iter().zip(&choice.inputs) {
+            operands.push(match input {
+                Input::Absent | Input::Scalar(_) => None,
+                Input::Made(meta, shards) => Some(self.redistribute(*meta, shards, need)),
+                Input::Value(slot) if needs_one_layout(*slot, need, inputs, &choice.inputs) => {
+                    self.note_change(*slot, need);
+                    self.record_use(*slot, run.instruction.op, need);
+                    Some(self.bring(*slot, need, Keep::Useful))
+                }
+                // Another operand is the same value and needs it in another layout.
+                Input::Value(slot) => Some(self.bring(*slot, need, Keep::Never)),
+            });
+        }
+        operands
+    }
+
+    /// An instruction of `op` needs a value as `need`: the next one from the same line may, too.
+    pub(super) fn record_use(&mut self, slot: u32, op: Op, need: &Layout) {
+        let value = self.value(slot);
+        let layout = value.layout();
+        if layout != need {
+            self.record_upload_use(slot, need);
+            return self.record_reader(slot, op, need);
+        }
+        if layout.is_partial() {
+            self.record_reader(slot, op, need);
+        }
+    }
+
+    /// A value that was uploaded without a layout is needed in this one.
+    pub(crate) fn record_upload_use(&mut self, slot: u32, need: &Layout) {
+        let value = self.value(slot);
+        if value.cause() == LayoutCause::Unknown {
+            let kind = UploadKind { site: value.site, meta: value.meta };
+            self.session.uploads.record(kind, need);
+        }
+    }
+
+    /// A partial value is reduced, or passed on as it is.
+    fn record_reader(&mut self, slot: u32, op: Op, need: &Layout) {
+        let value = self.value(slot);
+        let layout = value.layout();
+        let Some(kind) = Some(value).filter(|_| layout.is_partial()).and_then(Kind::of) else {
+            return;
+        };
+        let reduces = layout.mesh() == need.mesh() && !need.is_partial();
+        if !reduces {
+            // Who has passed it on unreduced may be all that needed it.
+            self.session.reductions.forget(slot);
+        }
+        self.session.reductions.record(kind, Reader::from(op), reduces.then_some(need));
+    }
+}

@@ -1,0 +1,155 @@
+//! Operators that reduce what is cut: the steps of a decomposition, each planned for itself, and what they yield.
+
+use super::inputs::{self, Input};
+use super::results::Made;
+use super::run::Run;
+use crate::planner::{Planner, no_worker};
+use crate::session::value::Shards;
+use gt_protocol::placement::Mesh;
+use gt_protocol::rules::spread::{Program, Source, Step};
+use gt_protocol::rules::{RuleError, infer};
+use gt_protocol::{Attr, Id, Meta, Op, Operand};
+use smallvec::{SmallVec, smallvec};
+
+impl Planner<'_> {
+    /// Runs the steps in place of an instruction; they are for what this dimension of the mesh cuts.
+    pub(super) fn run_steps(
+        &mut self,
+        run: Run<'_>,
+        (axis, program): (usize, &Program),
+        inputs: &[Input],
+        mesh: &Mesh,
+    ) -> Result<Made, RuleError> {
+        let mut made: Vec<Made> = Vec::new();
+        let mut taken: SmallVec<[Source; 2]> = SmallVec::new();
+        let steps = program.steps.iter();
+        let ran = steps.map(|step| self.run_step(step, axis, inputs, mesh, &mut made));
+        let results = ran
+            .collect::<Result<(), RuleError>>()
+            .and_then(|()| self.step_results(run, program, inputs, mesh, (&made, &mut taken)));
+        for (step, values) in made.into_iter().enumerate() {
+            for (output, (_, shards)) in values.into_iter().enumerate() {
+                if !taken.contains(&Source::Step(step, output)) {
+                    self.free_shards(&shards);
+                }
+            }
+        }
+        results
+    }
+
+    /// Runs one step and adds what it yields to `made`.
+    fn run_step(
+        &mut self,
+        step: &Step,
+        axis: usize,
+        inputs: &[Input],
+        mesh: &Mesh,
+        made: &mut Vec<Made>,
+    ) -> Result<(), RuleError> {
+        let sources: SmallVec<[Input; 4]> =
+            step.operands.iter().map(|source| resolve(*source, inputs, made)).collect();
+        let outputs = match &step.forced {
+            Some(forced) => forced.outputs.clone(),
+            None => infer(step.op, &inputs::args(self.session, &sources), &step.attrs)?,
+        };
+        let operands = sources.iter().map(placeholder).collect();
+        let instruction = Run::step(step.op, step.attrs.clone(), operands, outputs.len());
+        let run = Run { instruction: &instruction, outputs: &outputs };
+        made.push(match &step.forced {
+            Some(forced) => {
+                let specs = inputs::specs(self.session, &sources, mesh);
+                let choice = self.choose(run, &specs, mesh, Some((axis, &forced.strategy)));
+                self.run_choice(run, &sources, mesh, &choice)?
+            }
+            None => self.run(run, &sources, mesh)?,
+        });
+        Ok(())
+    }
+
+    /// What the steps yield: results that are handed on as they are stand in `taken`.
+    fn step_results(
+        &mut self,
+        run: Run<'_>,
+        program: &Program,
+        inputs: &[Input],
+        mesh: &Mesh,
+        (made, taken): (&[Made], &mut SmallVec<[Source; 2]>),
+    ) -> Result<Made, RuleError> {
+        let mut results = Made::new();
+        for (source, wanted) in program.results.iter().zip(run.outputs) {
+            match resolve(*source, inputs, made) {
+                Input::Made(meta, shards) if meta == *wanted && !taken.contains(source) => {
+                    taken.push(*source);
+                    results.push((meta, shards));
+                }
+                input @ (Input::Made(..) | Input::Value(_)) => {
+                    results.push(self.finished(input, *wanted, mesh)?);
+                }
+                Input::Absent | Input::Scalar(_) => {}
+            }
+        }
+        Ok(results)
+    }
+
+    /// A result in slots of its own, in the dtype and shape that the instruction promised.
+    fn finished(
+        &mut self,
+        input: Input,
+        wanted: Meta,
+        mesh: &Mesh,
+    ) -> Result<(Meta, Shards), RuleError> {
+        let Meta { dtype, dims } = inputs::meta(self.session, &input);
+        if dtype == wanted.dtype {
+            return self.changed(input, wanted, Op::Reshape, Attr::Ints(wanted.dims), mesh);
+        }
+        let cast = Meta::new(wanted.dtype, dims);
+        let (meta, shards) =
+            self.changed(input, cast, Op::Cast, Attr::Dtype(wanted.dtype), mesh)?;
+        if meta == wanted {
+            return Ok((meta, shards));
+        }
+        let input = Input::Made(meta, shards.clone());
+        let reshaped = self.changed(input, wanted, Op::Reshape, Attr::Ints(wanted.dims), mesh);
+        self.free_shards(&shards);
+        reshaped
+    }
+
+    /// One step that changes the metadata of a value.
+    fn changed(
+        &mut self,
+        input: Input,
+        to: Meta,
+        op: Op,
+        attr: Attr,
+        mesh: &Mesh,
+    ) -> Result<(Meta, Shards), RuleError> {
+        let operands = smallvec![placeholder(&input)];
+        let instruction = Run::step(op, smallvec![attr], operands, 1);
+        let run = Run { instruction: &instruction, outputs: &[to] };
+        let mut made = self.run(run, &[input], mesh)?;
+        made.pop().ok_or_else(no_worker)
+    }
+}
+
+/// An operand of a step: the instruction's own, or what an earlier step has made.
+fn resolve(source: Source, inputs: &[Input], made: &[Made]) -> Input {
+    match source {
+        Source::Absent => Input::Absent,
+        Source::Scalar(scalar) => Input::Scalar(scalar),
+        Source::Operand(position) => inputs.get(position).cloned().unwrap_or(Input::Absent),
+        Source::Step(step, output) => {
+            let made = made.get(step).and_then(|values| values.get(output));
+            let Some((meta, shards)) = made else { unreachable!("step {step} has no {output}") };
+            Input::Made(*meta, shards.clone())
+        }
+    }
+}
+
+/// An operand in an instruction of the plan's own.
+fn placeholder(input: &Input) -> Operand {
+    match input {
+        Input::Absent => Operand::Absent,
+        Input::Scalar(scalar) => Operand::Scalar(*scalar),
+        Input::Value(_) | Input::Made(..) => Operand::Value(Id::slot(0)),
+    }
+}

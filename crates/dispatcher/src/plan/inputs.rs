@@ -1,0 +1,125 @@
+//! Operands of a plan: the session's values, and what earlier steps of the plan have made.
+
+use crate::session::Session;
+use crate::session::value::Shards;
+use crate::strategy::cache::Query;
+use crate::strategy::choose::OperandSpec;
+use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
+use gt_protocol::rules::Arg;
+use gt_protocol::{Instruction, Meta, Operand, Scalar};
+use smallvec::SmallVec;
+
+/// An operand of a plan.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    Absent,
+    Scalar(Scalar),
+    /// The session's value in this slot.
+    Value(u32),
+    /// What the plan has made itself.
+    Made(Meta, Shards),
+}
+
+impl Input {
+    /// The session's slot for it, where it has one.
+    pub fn slot(&self) -> Option<u32> {
+        match self {
+            Self::Value(slot) => Some(*slot),
+            Self::Absent | Self::Scalar(_) | Self::Made(..) => None,
+        }
+    }
+}
+
+/// The operands of a client's instruction.
+pub(super) fn of(instruction: &Instruction<'_>) -> SmallVec<[Input; 4]> {
+    let input = |operand: &Operand| match operand {
+        Operand::Absent => Input::Absent,
+        Operand::Scalar(scalar) => Input::Scalar(*scalar),
+        Operand::Value(id) => id.as_slot().map_or(Input::Absent, Input::Value),
+    };
+    instruction.operands.iter().map(input).collect()
+}
+
+/// Whether all operands that are this value need it alike.
+pub(super) fn needs_one_layout(
+    slot: u32,
+    need: &Layout,
+    inputs: &[Input],
+    needs: &[Layout],
+) -> bool {
+    let mut all = inputs.iter().zip(needs);
+    all.all(|(input, other)| input.slot() != Some(slot) || other == need)
+}
+
+/// Where an earlier operand is the same value, its position.
+fn twin(inputs: &[Input], position: usize) -> Option<usize> {
+    let slot = inputs.get(position)?.slot()?;
+    inputs.iter().take(position).position(|earlier| earlier.slot() == Some(slot))
+}
+
+/// Metadata and shards of an operand that is a value.
+fn operand<'a>(session: &'a Session, input: &'a Input) -> Option<(&'a Meta, &'a Shards)> {
+    match input {
+        Input::Absent | Input::Scalar(_) => None,
+        Input::Value(slot) => session.value(*slot).map(|value| (&value.meta, value.shards())),
+        Input::Made(meta, shards) => Some((meta, shards)),
+    }
+}
+
+/// Metadata of an operand that is a value.
+pub(super) fn meta(session: &Session, input: &Input) -> Meta {
+    let Some((meta, _)) = operand(session, input) else { unreachable!("{input:?} is no value") };
+    *meta
+}
+
+/// Adds the operands to what a plan is looked up by.
+pub(super) fn add_operands<'a>(query: &mut Query<'a>, session: &'a Session, inputs: &'a [Input]) {
+    for (position, input) in inputs.iter().enumerate() {
+        let operand = operand(session, input);
+        query.operands.push(operand.map(|(meta, shards)| (meta, &shards.layout)));
+        if position < 16 && twin(inputs, position).is_some() {
+            query.twins |= 1 << position;
+        }
+    }
+}
+
+/// The operands as the choice sees them, from `mesh`.
+pub(super) fn specs(
+    session: &Session,
+    inputs: &[Input],
+    mesh: &Mesh,
+) -> SmallVec<[OperandSpec; 4]> {
+    let spec = |(position, input)| {
+        let twin = twin(inputs, position);
+        let Some((meta, shards)) = operand(session, input) else {
+            let placements = Placements::new();
+            return OperandSpec { meta: None, placements, elsewhere: None, twin };
+        };
+        let layout = &shards.layout;
+        let here = layout.mesh() == mesh;
+        let same_shape = layout.mesh().shape() == mesh.shape();
+        let placements = if same_shape && (here || !layout.is_partial()) {
+            layout.placements().iter().cloned().collect()
+        } else {
+            Placements::from_elem(Placement::Replicate, mesh.rank())
+        };
+        let is_here = here || layout.is_whole() && layout.mesh().contains(mesh);
+        let elsewhere = (!is_here).then(|| layout.mesh().clone());
+        OperandSpec { meta: Some(*meta), placements, elsewhere, twin }
+    };
+    inputs.iter().enumerate().map(spec).collect()
+}
+
+/// Metadata of the operands, as rules of shapes ask for them.
+pub(super) fn args<'a>(session: &'a Session, inputs: &'a [Input]) -> SmallVec<[Arg<'a>; 4]> {
+    inputs
+        .iter()
+        .map(|input| match input {
+            Input::Absent => Arg::Absent,
+            Input::Scalar(scalar) => Arg::Scalar(*scalar),
+            Input::Value(_) | Input::Made(..) => {
+                operand(session, input).map_or(Arg::Absent, |(meta, _)| Arg::Value(meta))
+            }
+        })
+        .collect()
+}

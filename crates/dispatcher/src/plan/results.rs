@@ -1,0 +1,158 @@
+//! The end of a plan: its results enter the session's table, with what an explanation needs, and the trace gets its line.
+
+use super::{Stop, slots};
+use crate::event::TraceNotes;
+use crate::planner::{CHANGES_MAX, Planner};
+use crate::session::Session;
+use crate::session::provenance::{Decider, LayoutCause, Provenance, TrafficStats};
+use crate::session::value::{Handle, Pending, Shards, State, Value};
+use gt_protocol::{Id, Instruction, Meta, Operand};
+use smallvec::SmallVec;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Values that a step of a plan has made.
+pub(crate) type Made = SmallVec<[(Meta, Shards); 2]>;
+
+/// What an instruction yields.
+pub(crate) struct Results {
+    pub values: SmallVec<[(Meta, State); 2]>,
+    /// What decided on the layouts; nothing where they are on the one worker that holds the operands.
+    pub decider: Option<Decider>,
+    /// What happens at the first use.
+    pub pending: Pending,
+    /// What the session had moved before.
+    pub before: TrafficStats,
+}
+
+impl Results {
+    /// Values that are there once their workers get there.
+    pub fn ready(values: Made, before: TrafficStats) -> Self {
+        let values = values.into_iter().map(|(meta, shards)| (meta, State::Ready(shards)));
+        Self { values: values.collect(), decider: None, pending: Pending::Nothing, before }
+    }
+}
+
+impl Planner<'_> {
+    /// Ends an instruction: enters its results, or its failure.
+    pub(crate) fn finish(&mut self, instruction: &Instruction<'_>, planned: Result<Results, Stop>) {
+        match planned {
+            Ok(results) => self.define_results(instruction, results),
+            Err(Stop::Operand(failure)) => self.inherit(instruction, &failure),
+            Err(Stop::Error(error)) => self.fail(instruction, &error),
+        }
+    }
+
+    fn define_results(&mut self, instruction: &Instruction<'_>, results: Results) {
+        let Results { values, decider, mut pending, before } = results;
+        let provenance = decider.map(|decider| self.provenance(instruction, decider, &before));
+        let outputs = instruction.outputs.iter().filter_map(|id| id.as_slot());
+        for (output, (slot, (meta, state))) in (0..).zip(outputs.zip(values)) {
+            let mut value = Value::new(meta, self.number, output, state);
+            if pending == Pending::Record {
+                value.set_cause(LayoutCause::Unknown);
+            }
+            value.set_pending(std::mem::take(&mut pending));
+            if let Some(provenance) = &provenance {
+                value.set_provenance(Arc::clone(provenance));
+            }
+            self.session.define(slot, value);
+        }
+        if decider == Some(Decider::Strategy) {
+            self.expect_reductions(instruction);
+        }
+    }
+
+    /// Counts an instruction that ran on several workers, and keeps how its results got their layouts.
+    fn provenance(
+        &mut self,
+        instruction: &Instruction<'_>,
+        decider: Decider,
+        before: &TrafficStats,
+    ) -> Arc<Provenance> {
+        let traffic = self.session.traffic.since(before);
+        self.session.traffic.classify(traffic);
+        let operand = |slot| {
+            let value = self.session.value(slot)?;
+            Some((value.number, value.layout().clone()))
+        };
+        let operands = slots(instruction).take(CHANGES_MAX).filter_map(operand).collect();
+        let changes = std::mem::take(&mut self.changes);
+        let Instruction { op, signal, .. } = *instruction;
+        Arc::new(Provenance { op, signal, decider, traffic, operands, changes })
+    }
+
+    /// The trace line of an instruction that defines values.
+    pub(crate) fn trace_line(&mut self, instruction: &Instruction<'_>, moved_before: u64) {
+        if !self.core.tracing {
+            return;
+        }
+        let moved_bytes = self.core.moved_bytes - moved_before;
+        let boundary = self.session.scopes.boundary().filter(|_| moved_bytes > 0);
+        if boundary.is_some() {
+            self.session.scopes.pass(0);
+        }
+        let (line, results, error) = in_numbers(self.session, instruction, self.number);
+        let together = std::mem::take(&mut self.core.reduced_together);
+        let Session { signals, site_names, .. } = &*self.session;
+        let notes = TraceNotes {
+            results,
+            signal: signals.get(&u32::from(instruction.signal)).map(AsRef::as_ref),
+            site: site_names.get(&instruction.tag).map(AsRef::as_ref),
+            error,
+            moved_bytes,
+            boundary: boundary.and_then(|signal| signals.get(&signal)).map(AsRef::as_ref),
+            together: &together,
+        };
+        self.sink.trace(self.id, &line, &notes);
+    }
+
+    /// The trace line of an instruction that defines nothing.
+    pub(crate) fn trace_plain(&mut self, instruction: &Instruction<'_>) {
+        if !self.core.tracing {
+            return;
+        }
+        let (line, _, _) = in_numbers(self.session, instruction, 0);
+        let together = std::mem::take(&mut self.core.reduced_together);
+        let notes = TraceNotes { together: &together, ..TraceNotes::default() };
+        self.sink.trace(self.id, &line, &notes);
+    }
+}
+
+/// The instruction with numbers for slots, its results' metadata and layouts, and the error of a failed one.
+fn in_numbers<'a>(
+    session: &Session,
+    instruction: &Instruction<'a>,
+    number: u64,
+) -> (Instruction<'a>, String, Option<String>) {
+    let mut line = instruction.clone();
+    for operand in &mut line.operands {
+        if let Operand::Value(id) = operand {
+            *id = number_of_slot(session, *id);
+        }
+    }
+    let mut results = String::new();
+    let mut error = None;
+    for (output, id) in (0..).zip(&mut line.outputs) {
+        match id.as_slot().map(|slot| session.handle(slot)) {
+            Some(Handle::Live(value)) => {
+                let gap = if results.is_empty() { "" } else { " " };
+                // Writing to a string cannot fail.
+                let _ = write!(results, "{gap}{} {}", value.meta, value.layout());
+            }
+            Some(Handle::Failed(failure)) => error = Some(failure.cause().text.clone()),
+            Some(Handle::Free) | None => {}
+        }
+        *id = Id::number(number, output);
+    }
+    (line, results, error)
+}
+
+/// What a slot is called in the trace.
+fn number_of_slot(session: &Session, id: Id) -> Id {
+    match id.as_slot().map(|slot| session.handle(slot)) {
+        Some(Handle::Live(value)) => Id::number(value.number, value.output),
+        Some(Handle::Failed(failure)) => Id::number(failure.cause().number, 0),
+        Some(Handle::Free) | None => id,
+    }
+}

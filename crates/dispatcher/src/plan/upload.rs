@@ -1,0 +1,144 @@
+//! Uploads: a client's bytes go to each member of the layout as its own shard, straight from the frame that they came in.
+//! Nothing is whole anywhere but in the client.
+
+use crate::event::Fault;
+use crate::planner::Planner;
+use crate::session::value::{Handle, Shards, Slots};
+use gt_protocol::placement::{Footprint, Layout, Pieces, Placement};
+use gt_protocol::{Attr, Dims, Id, Instruction, Meta, Op, Operand};
+
+impl Planner<'_> {
+    /// A value whose bytes are coming, and the layout that it takes at its first use, if they do not arrive in that.
+    pub(super) fn upload(
+        &mut self,
+        instruction: &Instruction<'_>,
+        meta: Meta,
+        layout: &Layout,
+    ) -> (Shards, Option<Layout>) {
+        let (layout, target) = self.arrival(&meta, layout);
+        let members = layout.mesh().members().iter();
+        let slots: Slots = members.map(|&worker| self.core.workers.take_slot(worker)).collect();
+        let shards = Shards::new(layout, slots);
+        let first = Arrived { meta, shards: &shards, offset: 0, op: Op::Upload };
+        self.send_bytes(&first, instruction.payload);
+        (shards, target)
+    }
+
+    /// The layout that a value arrives in, and the one that it takes at its first use, if that is another.
+    fn arrival(&self, meta: &Meta, layout: &Layout) -> (Layout, Option<Layout>) {
+        if Footprint::new(layout, &meta.dims, 0, 1).is_none() {
+            // Bytes in another order than they come in: put in order by a worker.
+            let first = layout.mesh().members().first().copied();
+            let Some(first) = first else { unreachable!("{layout} has members") };
+            return (Layout::on(first), Some(layout.clone()));
+        }
+        let large = meta.bytes() >= self.core.config.defer_bytes_min;
+        match scattered(layout, &meta.dims).filter(|_| large) {
+            Some(scattered) => (scattered, Some(layout.clone())),
+            None => (layout.clone(), None),
+        }
+    }
+
+    /// The instruction `chunk`.
+    pub(crate) fn chunk(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+        let op = instruction.op;
+        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let value = match self.session.handle(slot) {
+            Handle::Live(value) => value,
+            Handle::Failed(_) => return Ok(()),
+            Handle::Free => return Err(Fault::UnknownSlot { op, slot: u64::from(slot) }),
+        };
+        let fault = Fault::Attribute { op, name: "offset" };
+        let &Attr::Int(offset) = instruction.attr("offset") else { return Err(fault) };
+        let length = u64::try_from(instruction.payload.len()).unwrap_or(u64::MAX);
+        let meta = value.meta;
+        let fits = |offset: &u64| offset.checked_add(length).is_some_and(|end| end <= meta.bytes());
+        let Some(offset) = u64::try_from(offset).ok().filter(fits) else { return Err(fault) };
+        if value.deferred().is_some() {
+            // The client's mistake: it was no upload.
+            return Err(Fault::Attribute { op, name: "self" });
+        }
+        let (shards, number) = (value.shards().clone(), value.number);
+        self.number = number;
+        self.send_bytes(&Arrived { meta, shards: &shards, offset, op }, instruction.payload);
+        Ok(())
+    }
+
+    /// Gives each member its part of bytes of the whole.
+    fn send_bytes(&mut self, arrived: &Arrived<'_>, payload: &[u8]) {
+        let &Arrived { meta, shards, offset, op } = arrived;
+        let end = offset + u64::try_from(payload.len()).unwrap_or(u64::MAX);
+        let mut gathered = std::mem::take(&mut self.core.bytes);
+        for (place, (worker, slot)) in shards.held().enumerate() {
+            let footprint = Footprint::new(&shards.layout, &meta.dims, place, meta.dtype.size());
+            // What is in no order any more is nothing that can still be sent.
+            let Some(footprint) = footprint else { break };
+            let (from, to) = (footprint.before(offset), footprint.before(end));
+            if from == to && op == Op::Chunk {
+                continue;
+            }
+            let mut word = self.word(op);
+            if op == Op::Chunk {
+                word.operands.push(Operand::Value(Id::slot(slot)));
+                word.attrs.push(Attr::Int(from.cast_signed()));
+            } else {
+                let dims = shards.layout.local_dims(&meta.dims, place);
+                word.outputs.push(Id::slot(slot));
+                word.attrs.extend([Attr::Ints(dims), Attr::Dtype(meta.dtype)]);
+            }
+            word.payload = part(&footprint, (from, to), (offset, payload), &mut gathered);
+            self.send(worker, &word);
+        }
+        self.core.bytes = gathered;
+    }
+}
+
+/// Bytes of a value that come from its client.
+#[derive(Clone, Copy)]
+struct Arrived<'p> {
+    meta: Meta,
+    shards: &'p Shards,
+    /// Where they belong in the whole.
+    offset: u64,
+    /// Whether they are the first, and define the value, or not.
+    op: Op,
+}
+
+/// The bytes `from..to` of a shard, out of a payload that begins at `offset` of the whole: where they lie, or put together.
+fn part<'b>(
+    footprint: &Footprint,
+    (from, to): (u64, u64),
+    (offset, payload): (u64, &'b [u8]),
+    gathered: &'b mut Vec<u8>,
+) -> &'b [u8] {
+    let run_at = |start: u64, length: u64| {
+        let start = usize::try_from(start - offset).ok()?;
+        let end = start.checked_add(usize::try_from(length).ok()?)?;
+        payload.get(start..end)
+    };
+    gathered.clear();
+    for stretch in footprint.stretches(from, to) {
+        if stretch.len() == to - from && stretch.count == 1 {
+            return run_at(stretch.start, stretch.run).unwrap_or_default();
+        }
+        for start in stretch.starts() {
+            gathered.extend_from_slice(run_at(start, stretch.run).unwrap_or_default());
+        }
+    }
+    gathered
+}
+
+/// The layout with its copies cut as well: each byte comes once, and the members bring it together.
+fn scattered(layout: &Layout, dims: &Dims) -> Option<Layout> {
+    let mut cut = layout.clone();
+    for (axis, placement) in layout.placements().iter().enumerate() {
+        let members = layout.mesh().size(axis);
+        let enough = |size: i64| usize::try_from(size).is_ok_and(|size| size >= members);
+        let mut free = dims.iter().enumerate();
+        let free = free.find(|&(dim, &size)| enough(size) && cut.cut_of(dim).is_none());
+        if let (Placement::Replicate, true, Some((dim, &size))) = (placement, members > 1, free) {
+            cut = cut.with(axis, Placement::Shard { dim, pieces: Pieces::even(size, members) });
+        }
+    }
+    (cut != *layout).then_some(cut)
+}

@@ -1,0 +1,263 @@
+//! The context of a plan: one session's table, what all sessions share, where outputs go, and the number of the
+//! instruction that is planned for. Made once for each instruction; what it emits carries that number, so that what
+//! fails on a worker is the user's instruction.
+
+use crate::cost::Prices;
+use crate::event::{SessionId, Sink, low_half};
+use crate::planted;
+use crate::request::Requests;
+use crate::session::Session;
+use crate::session::failure::{Cause, Failure};
+use crate::session::provenance::{LayoutCause, LayoutChange, LayoutChanges, Traffic};
+use crate::session::value::{Handle, Shards, Value};
+use crate::strategy::cache::PlanCache;
+use crate::workers::Workers;
+use gt_protocol::message::{FailureClass, ToClient};
+use gt_protocol::placement::Layout;
+use gt_protocol::rules::{ErrorClass, RuleError};
+use gt_protocol::{Attr, Id, Instruction, Op, Operand};
+
+/// Creations of fewer bytes are not deferred: a megabyte more on a worker hurts nobody, and work that starts earlier
+/// ends earlier.
+const DEFER_BYTES_MIN: u64 = 1 << 20;
+
+/// Operands whose change of layout is kept for an explanation; a list operand may have thousands.
+pub(crate) const CHANGES_MAX: usize = 8;
+
+/// What a dispatcher is made with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Creations of so many bytes wait for their first use, which may say their layout.
+    pub defer_bytes_min: u64,
+    /// Whatever is partial is reduced soon, whether the session's history expects that or not.
+    pub reduce_early: bool,
+    /// Instructions whose operands are whole on one worker are rewritten word by word.
+    pub fast_path: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { defer_bytes_min: DEFER_BYTES_MIN, reduce_early: false, fast_path: true }
+    }
+}
+
+/// What the sessions of one dispatcher share.
+pub(crate) struct Core {
+    pub config: Config,
+    pub workers: Workers,
+    pub requests: Requests,
+    pub prices: Prices,
+    pub plans: PlanCache,
+    pub tracing: bool,
+    pub moved_bytes: u64,
+    /// Next tag of a transfer between workers.
+    next_tag: i64,
+    /// Words of the instruction that is sent.
+    pub words: Vec<u32>,
+    /// Bytes of an upload that go to one worker.
+    pub bytes: Vec<u8>,
+    /// What was reduced together since the last line of the trace.
+    pub reduced_together: Vec<Id>,
+}
+
+impl Core {
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            workers: Workers::default(),
+            requests: Requests::default(),
+            prices: Prices::default(),
+            plans: PlanCache::default(),
+            tracing: false,
+            moved_bytes: 0,
+            next_tag: 1,
+            words: Vec::new(),
+            bytes: Vec::new(),
+            reduced_together: Vec::new(),
+        }
+    }
+}
+
+/// Plans for one instruction of a session.
+pub(crate) struct Planner<'p> {
+    pub core: &'p mut Core,
+    pub session: &'p mut Session,
+    pub id: SessionId,
+    pub sink: &'p mut dyn Sink,
+    /// Number of the instruction that is planned for.
+    pub number: u64,
+    /// Operands whose layout this plan has changed.
+    pub changes: LayoutChanges,
+}
+
+impl<'p> Planner<'p> {
+    pub fn new(
+        core: &'p mut Core,
+        session: &'p mut Session,
+        id: SessionId,
+        sink: &'p mut dyn Sink,
+    ) -> Self {
+        Self { core, session, id, sink, number: 0, changes: LayoutChanges::new() }
+    }
+
+    /// Does what belongs to an earlier instruction: what it emits carries that one's number.
+    pub fn on_behalf_of<T>(&mut self, number: u64, work: impl FnOnce(&mut Self) -> T) -> T {
+        let planned_for = std::mem::replace(&mut self.number, number);
+        let result = work(self);
+        self.number = planned_for;
+        result
+    }
+
+    /// The session's value of an operand that has been found to be there.
+    pub fn value(&self, slot: u32) -> &Value {
+        let Some(value) = self.session.value(slot) else { unreachable!("slot {slot} is free") };
+        value
+    }
+
+    pub fn value_mut(&mut self, slot: u32) -> &mut Value {
+        let Some(value) = self.session.value_mut(slot) else { unreachable!("slot {slot} is free") };
+        value
+    }
+
+    /// The value's shards are these from now on.
+    pub fn replace(&mut self, slot: u32, shards: Shards) {
+        let cause = LayoutCause::Instruction(self.number);
+        let value = self.value_mut(slot);
+        value.set_cause(cause);
+        if let Some(old) = value.replace(shards) {
+            self.free_shards(&old);
+        }
+    }
+
+    /// The worker where this session's new tensors are made: the one with the fewest sessions when it was chosen.
+    pub fn home(&mut self) -> Option<u32> {
+        let home = self.session.home;
+        if home.is_none_or(|home| !self.core.workers.is_alive(home)) {
+            self.session.home = self.core.workers.choose_home(home);
+        }
+        self.session.home
+    }
+
+    pub fn take_slot(&mut self, worker: u32) -> u32 {
+        self.core.workers.take_slot(worker)
+    }
+
+    pub fn take_tag(&mut self) -> Attr {
+        let tag = self.core.next_tag;
+        self.core.next_tag = tag.wrapping_add(1);
+        Attr::Int(tag)
+    }
+
+    /// An instruction of the plan's own.
+    pub fn word(&self, op: Op) -> Instruction<'static> {
+        let mut word = Instruction::new(op);
+        word.tag = low_half(self.number);
+        word
+    }
+
+    /// Sends an instruction to a worker, after a word on whose it is where that changed.
+    pub fn send(&mut self, worker: u32, instruction: &Instruction<'_>) {
+        if self.core.workers.address(self.id, worker, self.sink) {
+            self.sink.worker(worker, instruction);
+        }
+    }
+
+    /// An instruction with one result on `worker`; the result's slot.
+    pub fn emit(
+        &mut self,
+        worker: u32,
+        op: Op,
+        operands: &[u32],
+        attrs: impl IntoIterator<Item = Attr>,
+    ) -> u32 {
+        let result = self.take_slot(worker);
+        let mut word = self.word(op);
+        word.outputs.push(Id::slot(result));
+        word.operands.extend(operands.iter().map(|&slot| Operand::Value(Id::slot(slot))));
+        word.attrs.extend(attrs);
+        self.send(worker, &word);
+        result
+    }
+
+    pub fn free(&mut self, worker: u32, slot: u32) {
+        self.core.workers.free(worker, &[slot], self.sink);
+    }
+
+    pub fn free_shards(&mut self, shards: &Shards) {
+        self.core.workers.free_all(shards.held(), self.sink);
+    }
+
+    /// Counts bytes that travel from worker to worker, and how.
+    pub fn count_moved(&mut self, traffic: Traffic, bytes: u64) {
+        self.core.moved_bytes = self.core.moved_bytes.saturating_add(bytes);
+        self.session.traffic.count(traffic, bytes);
+    }
+
+    /// Notes that an operand has another layout than the plan needs.
+    pub fn note_change(&mut self, slot: u32, to: &Layout) {
+        let value = self.value(slot);
+        if value.layout() != to && self.changes.len() < CHANGES_MAX {
+            let (number, from, to) = (value.number, value.layout().clone(), to.clone());
+            self.changes.push(LayoutChange { number, from, to });
+        }
+    }
+
+    /// Marks an instruction's results as failed, with itself as the root cause, and says so to the client.
+    pub fn fail(&mut self, instruction: &Instruction<'_>, error: &RuleError) {
+        let failure = self.report(Cause {
+            number: self.number,
+            class: error.class.into(),
+            op: instruction.op,
+            site: instruction.tag,
+            text: error.text.clone(),
+        });
+        self.mark_failed(instruction, &failure);
+    }
+
+    /// Marks an instruction's results as failed, as its operand has.
+    pub fn inherit(&mut self, instruction: &Instruction<'_>, failure: &Failure) {
+        if planted::CAUSE_LOST {
+            let (number, site) = (self.number, self.session.site_of(self.number));
+            let Cause { class, op, ref text, .. } = *failure.cause();
+            let own = Failure::new(Cause { number, class, op, site, text: text.clone() });
+            return self.mark_failed(instruction, &own);
+        }
+        self.mark_failed(instruction, failure);
+    }
+
+    fn mark_failed(&mut self, instruction: &Instruction<'_>, failure: &Failure) {
+        for output in &instruction.outputs {
+            self.session.define_failed(*output, failure.clone());
+        }
+    }
+
+    /// Marks a value as failed that was still to be made.
+    pub fn fail_value(&mut self, slot: u32, op: Op, class: FailureClass, text: String) {
+        let Value { number, site, .. } = *self.value(slot);
+        let failure = self.report(Cause { number, class, op, site, text });
+        self.session.define_failed(Id::slot(slot), failure);
+    }
+
+    fn report(&mut self, cause: Cause) -> Failure {
+        let failure = self.session.remember(Failure::new(cause));
+        self.sink.session(self.id, &ToClient::Failure(failure.message(self.id)));
+        failure
+    }
+
+    /// What the first operand that has failed has failed with.
+    pub fn failed_operand(&self, instruction: &Instruction<'_>) -> Option<Failure> {
+        let mut slots = instruction.values().filter_map(Id::as_slot);
+        slots.find_map(|slot| match self.session.handle(slot) {
+            Handle::Failed(failure) => Some(failure.clone()),
+            Handle::Live(_) | Handle::Free => None,
+        })
+    }
+}
+
+/// The error of an instruction that nobody is there to run.
+pub(crate) fn no_worker() -> RuleError {
+    RuleError {
+        class: ErrorClass::Runtime,
+        text: "no worker is connected to the dispatcher".to_owned(),
+    }
+}

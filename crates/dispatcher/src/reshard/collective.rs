@@ -1,0 +1,122 @@
+//! What the members of one line of a mesh do together.
+
+use crate::planner::Planner;
+use crate::planted;
+use crate::session::provenance::Traffic;
+use crate::session::value::Slots;
+use crate::workers::Line;
+use gt_protocol::placement::{Fold, Interval, Pieces};
+use gt_protocol::{Attr, Id, Meta, Op, Operand};
+use smallvec::SmallVec;
+
+impl Planner<'_> {
+    /// Reduces all members' values, onto each.
+    pub fn all_reduce(&mut self, line: &Line, op: Fold, meta: Meta) -> Slots {
+        if planted::DROPPED_FOLD {
+            return line.iter().map(|&(worker, slot)| self.alias(worker, slot, meta)).collect();
+        }
+        let tag = self.take_tag();
+        let attrs = [group(line), Attr::Choice(op.choice()), tag];
+        // A ring's worth: each member sends and receives twice all but its own share.
+        self.count(line, Traffic::AllReduce, meta.bytes().saturating_mul(2));
+        self.exchange_on(line, Op::AllReduce, &attrs)
+    }
+
+    /// Reduces all members' values, one shard of dimension `dim` onto each.
+    pub fn reduce_scatter(
+        &mut self,
+        line: &Line,
+        op: Fold,
+        dim: usize,
+        pieces: &Pieces,
+        meta: Meta,
+    ) -> Slots {
+        let tag = self.take_tag();
+        let attrs = [group(line), Attr::Choice(op.choice()), dim_attr(dim), sizes(pieces), tag];
+        self.count(line, Traffic::ReduceScatter, meta.bytes());
+        self.exchange_on(line, Op::ReduceScatter, &attrs)
+    }
+
+    /// All members' shards of dimension `dim` one after the other, on each. `meta` is the result's.
+    pub fn all_gather(&mut self, line: &Line, dim: usize, pieces: &Pieces, meta: Meta) -> Slots {
+        let tag = self.take_tag();
+        let (mut members, mut lengths) = (group(line), sizes(pieces));
+        if planted::GATHER_ORDER {
+            for list in [&mut members, &mut lengths] {
+                if let Attr::List(list) = list {
+                    list.reverse();
+                }
+            }
+        }
+        self.count(line, Traffic::AllGather, meta.bytes());
+        self.exchange_on(line, Op::AllGather, &[members, dim_attr(dim), lengths, tag])
+    }
+
+    /// Shards of dimension `from` become shards of dimension `to`. `whole` is the value's.
+    pub fn all_to_all(
+        &mut self,
+        line: &Line,
+        (from, current): (usize, &Pieces),
+        (to, target): (usize, &Pieces),
+        whole: Meta,
+    ) -> Slots {
+        let tag = self.take_tag();
+        let attrs = [group(line), dim_attr(from), sizes(current), dim_attr(to), sizes(target), tag];
+        let bytes = whole.bytes().saturating_sub(bytes_kept((from, current), (to, target), whole));
+        self.count_moved(Traffic::AllToAll, bytes);
+        self.exchange_on(line, Op::AllToAll, &attrs)
+    }
+
+    fn exchange_on(&mut self, line: &Line, op: Op, attrs: &[Attr]) -> Slots {
+        let members: SmallVec<[u32; 8]> = line.iter().map(|&(worker, _)| worker).collect();
+        let backend = self.core.workers.backend(&members);
+        line.iter()
+            .map(|&(worker, slot)| {
+                let result = self.take_slot(worker);
+                let mut word = self.word(op);
+                word.outputs.push(Id::slot(result));
+                word.operands.push(Operand::Value(Id::slot(slot)));
+                word.attrs = attrs.iter().chain([&backend]).cloned().collect();
+                self.send(worker, &word);
+                result
+            })
+            .collect()
+    }
+
+    /// All members of a line together move the bytes of all but one share.
+    pub(super) fn count(&mut self, line: &Line, traffic: Traffic, bytes: u64) {
+        let others = u64::try_from(line.len()).unwrap_or(1).saturating_sub(1);
+        self.count_moved(traffic, bytes.saturating_mul(others));
+    }
+}
+
+/// How many bytes of a value whose shards are exchanged stay where they are.
+fn bytes_kept((from, held): (usize, &Pieces), (to, wanted): (usize, &Pieces), whole: Meta) -> u64 {
+    let size = |dim: usize| whole.dims.get(dim).copied().unwrap_or(0).max(1);
+    let both = |(have, want): (&[Interval], &[Interval])| -> i64 {
+        let meet = |one: &Interval| {
+            want.iter().filter_map(|other| one.meet(*other)).map(Interval::len).sum::<i64>()
+        };
+        have.iter().map(meet).sum()
+    };
+    let elements = whole.elements();
+    let kept: i64 = if from == to {
+        held.iter().zip(wanted.iter()).map(both).sum::<i64>() * (elements / size(from))
+    } else {
+        let each = elements / size(from) / size(to);
+        held.sizes().zip(wanted.sizes()).map(|(have, want)| have * want * each).sum()
+    };
+    u64::try_from(kept).unwrap_or(0).saturating_mul(whole.dtype.size())
+}
+
+pub(super) fn group(line: &Line) -> Attr {
+    Attr::List(line.iter().map(|&(worker, _)| i64::from(worker)).collect())
+}
+
+fn sizes(pieces: &Pieces) -> Attr {
+    Attr::List(pieces.sizes().collect())
+}
+
+fn dim_attr(dim: usize) -> Attr {
+    Attr::Int(i64::try_from(dim).unwrap_or(0))
+}

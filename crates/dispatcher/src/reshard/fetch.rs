@@ -1,0 +1,179 @@
+//! From one mesh to another, point to point: every member asks for its piece where the parts of it are.
+
+use super::Resharded;
+use super::cut::{Extent, dims_of};
+use super::redistribute::held;
+use crate::planner::Planner;
+use crate::session::value::{Shards, Slots};
+use gt_protocol::placement::{Interval, Intervals, Layout, Placement};
+use gt_protocol::{Attr, Meta, Op};
+use smallvec::SmallVec;
+
+/// A part of a member's piece, and who sends it.
+struct Part {
+    place: usize,
+    part: Extent,
+}
+
+impl Planner<'_> {
+    /// `from` holds nothing partial, and at most one mesh dimension of it cuts (or it matches `to` piece by piece).
+    pub(super) fn fetch(&mut self, meta: Meta, from: &Shards, to: &Layout) -> Resharded {
+        let reduced = without_partial(to);
+        let members = reduced.mesh().members();
+        let mut slots = Slots::from_elem(u32::MAX, members.len());
+        // What is sent lies row-major from then on, and where it was too: who keeps it takes it last. A copy that is not
+        // sent is made so, and all copies lie alike.
+        let mut senders: SmallVec<[usize; 4]> = SmallVec::new();
+        for keeps in [false, true] {
+            for ((place, &worker), slot) in members.iter().enumerate().zip(&mut slots) {
+                let own = from.layout.mesh().place(worker);
+                if own.is_some() != keeps {
+                    continue;
+                }
+                let wanted = held(&reduced, &meta.dims, place);
+                let parts = parts(meta, from, worker, place, &wanted);
+                *slot = self.fetch_one(meta, from, worker, &parts, &wanted);
+                let Some(own) = own else {
+                    senders.extend(parts.iter().map(|part| part.place));
+                    continue;
+                };
+                let is_as_it_lay = held(&from.layout, &meta.dims, own) == wanted;
+                let has_copies = || {
+                    let mut others = (0..members.len()).filter(|&other| other != place);
+                    others.any(|other| held(&reduced, &meta.dims, other) == wanted)
+                };
+                if is_as_it_lay && !senders.is_empty() && !senders.contains(&own) && has_copies() {
+                    *slot = self.compact(worker, *slot, Meta::new(meta.dtype, dims_of(&wanted)));
+                }
+            }
+        }
+        if reduced == *to {
+            return Resharded::owned(slots);
+        }
+        let source = Shards { layout: reduced, slots };
+        let resharded = self.redistribute(meta, &source, to);
+        self.free_shards(&source);
+        resharded
+    }
+
+    /// One member's piece.
+    fn fetch_one(
+        &mut self,
+        meta: Meta,
+        from: &Shards,
+        worker: u32,
+        parts: &[Part],
+        wanted: &Extent,
+    ) -> u32 {
+        let mut arrived: SmallVec<[u32; 4]> = SmallVec::new();
+        for part in parts {
+            arrived.push(self.send_part(meta, from, worker, part));
+        }
+        match arrived.as_slice() {
+            [] => {
+                let attrs = [
+                    Attr::Ints(dims_of(wanted)),
+                    Attr::Scalar(gt_protocol::Scalar::Int(0)),
+                    Attr::Dtype(meta.dtype),
+                ];
+                self.emit(worker, Op::Full, &[], attrs)
+            }
+            [only] => *only,
+            several => {
+                let dim = cut_dim(&from.layout).unwrap_or(0);
+                self.join(worker, several, i64::try_from(dim).unwrap_or(0))
+            }
+        }
+    }
+
+    /// One part from its holder to `worker`; a slot of its own there.
+    fn send_part(&mut self, meta: Meta, from: &Shards, worker: u32, part: &Part) -> u32 {
+        let source = from.layout.mesh().members().get(part.place).copied().unwrap_or(worker);
+        let slot = from.slots.get(part.place).copied().unwrap_or(u32::MAX);
+        let have = held(&from.layout, &meta.dims, part.place);
+        let piece = Meta::new(meta.dtype, dims_of(&part.part));
+        let view = self.cut(source, slot, &have, &part.part);
+        if source == worker {
+            return match view {
+                Some(view) => self.compact(worker, view, piece),
+                None => self.alias(worker, slot, piece),
+            };
+        }
+        let arrived = self.transfer(source, view.unwrap_or(slot), worker, piece);
+        if let Some(view) = view {
+            self.free(source, view);
+        }
+        arrived
+    }
+}
+
+/// The layout without partial placements: those are made from whole values afterwards.
+pub(crate) fn without_partial(to: &Layout) -> Layout {
+    let placements = to.placements().iter().map(|placement| match placement {
+        Placement::Partial(_) => Placement::Replicate,
+        Placement::Replicate | Placement::Shard { .. } => placement.clone(),
+    });
+    Layout::new(to.mesh().clone(), placements.collect())
+}
+
+/// The dimension that the source cuts.
+fn cut_dim(layout: &Layout) -> Option<usize> {
+    layout.placements().iter().find_map(Placement::cut)
+}
+
+/// Who sends what, in the order in which the parts stand in the piece.
+fn parts(meta: Meta, from: &Shards, worker: u32, place: usize, wanted: &Extent) -> Vec<Part> {
+    let mesh = from.layout.mesh();
+    let own = mesh.place(worker);
+    if let Some(at) = holder(meta, from, own, place, wanted) {
+        return vec![Part { place: at, part: wanted.clone() }];
+    }
+    let Some(dim) = cut_dim(&from.layout) else { return Vec::new() };
+    let mut parts = Vec::new();
+    for want in wanted.get(dim).into_iter().flatten() {
+        let mut along: Vec<(Interval, usize)> = Vec::new();
+        for at in 0..mesh.len() {
+            let size = meta.dims.get(dim).copied().unwrap_or(0);
+            for have in from.layout.held(at, dim, size) {
+                let Some(both) = have.meet(*want) else { continue };
+                let known = along.iter().position(|(interval, _)| *interval == both);
+                match known.and_then(|position| along.get_mut(position)) {
+                    // Copies of a piece: the worker's own, else the first.
+                    Some(other) if own == Some(at) => other.1 = at,
+                    Some(_) => {}
+                    None => along.push((both, at)),
+                }
+            }
+        }
+        along.sort_unstable_by_key(|(interval, _)| interval.start);
+        for (interval, at) in along {
+            let mut part = wanted.clone();
+            if let Some(list) = part.get_mut(dim) {
+                *list = Intervals::from(interval);
+            }
+            parts.push(Part { place: at, part });
+        }
+    }
+    parts
+}
+
+/// A member that holds all of `wanted`: the worker itself, the member at the same place, or the first.
+fn holder(
+    meta: Meta,
+    from: &Shards,
+    own: Option<usize>,
+    place: usize,
+    wanted: &Extent,
+) -> Option<usize> {
+    let holds = |at: usize| {
+        held(&from.layout, &meta.dims, at).iter().zip(wanted).all(|(have, want)| {
+            have == want
+                || want.iter().all(|one| {
+                    one.is_empty() || have.iter().any(|other| other.meet(*one) == Some(*one))
+                })
+        })
+    };
+    let count = from.layout.mesh().len();
+    let first = own.into_iter().chain([place]).filter(|&at| at < count);
+    first.chain(0..count).find(|&at| holds(at))
+}

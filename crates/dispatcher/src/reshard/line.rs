@@ -1,0 +1,134 @@
+//! The members of one line of a mesh change how they hold a value.
+
+use super::cut::Extent;
+use crate::planner::Planner;
+use crate::session::value::{Shards, Slots};
+use crate::workers::Line;
+use gt_protocol::Meta;
+use gt_protocol::placement::{Fold, Interval, Intervals, Layout, Mesh, Pieces, Placement};
+use smallvec::SmallVec;
+
+/// Pieces of several intervals are exchanged interval by interval up to so many a member; beyond, a gather is cheaper.
+const INTERVALS_A_MEMBER: usize = 4;
+
+/// Whether the members can exchange parts of these pieces of one dimension, so that nobody holds it whole.
+pub(super) fn are_exchanged(held: &Pieces, wanted: &Pieces) -> bool {
+    let few = |pieces: &Pieces| {
+        let count: usize = pieces.iter().map(<[Interval]>::len).sum();
+        count <= INTERVALS_A_MEMBER * pieces.len()
+    };
+    few(held) && few(wanted)
+}
+
+impl Planner<'_> {
+    /// From contributions to shards of what they reduce to.
+    pub(super) fn reduce_to_shards(
+        &mut self,
+        line: &Line,
+        op: Fold,
+        (dim, pieces): (usize, &Pieces),
+        whole: Meta,
+    ) -> Slots {
+        let arranged = self.arranged(line, (dim, pieces));
+        let from = arranged.as_ref().unwrap_or(line);
+        let made = self.reduce_scatter(from, op, dim, pieces, whole);
+        self.free_line(arranged);
+        made
+    }
+
+    /// From shards to the whole.
+    pub(super) fn gather_shards(
+        &mut self,
+        line: &Line,
+        (dim, pieces): (usize, &Pieces),
+        whole: Meta,
+    ) -> Slots {
+        let slots = self.all_gather(line, dim, pieces, whole);
+        self.in_order(line, slots, (dim, pieces))
+    }
+
+    /// From shards of one dimension to shards of another, or to other shards of the same.
+    pub(super) fn exchange_shards(
+        &mut self,
+        line: &Line,
+        (from, held): (usize, &Pieces),
+        (to, wanted): (usize, &Pieces),
+        whole: Meta,
+    ) -> Slots {
+        if from == to && !(held.in_order() && wanted.in_order()) {
+            return self.exchange(line, from, (held, wanted), whole);
+        }
+        let arranged = if from == to { None } else { self.arranged(line, (to, wanted)) };
+        let source = arranged.as_ref().unwrap_or(line);
+        let slots = self.all_to_all(source, (from, held), (to, wanted), whole);
+        self.free_line(arranged);
+        if from == to { slots } else { self.in_order(line, slots, (from, held)) }
+    }
+
+    /// Point to point: each member asks for its intervals where they are.
+    fn exchange(
+        &mut self,
+        line: &Line,
+        dim: usize,
+        (held, wanted): (&Pieces, &Pieces),
+        whole: Meta,
+    ) -> Slots {
+        let workers: SmallVec<[u32; 8]> = line.iter().map(|&(worker, _)| worker).collect();
+        let laid = |pieces: &Pieces| {
+            let cut = Placement::Shard { dim, pieces: pieces.clone() };
+            Layout::new(Mesh::line(&workers), SmallVec::from_elem(cut, 1))
+        };
+        let slots = line.iter().map(|&(_, slot)| slot).collect();
+        let from = Shards { layout: laid(held), slots };
+        self.fetch(whole, &from, &laid(wanted)).slots
+    }
+
+    /// Each member's value with the indexes of `dim` in the order in which the pieces name them; `None` where that is so.
+    fn arranged(&mut self, line: &Line, (dim, pieces): (usize, &Pieces)) -> Option<Line> {
+        if pieces.in_order() {
+            return None;
+        }
+        let have = along(dim, Interval { start: 0, end: pieces.total() }.into());
+        let want = along(dim, pieces.iter().flatten().copied().collect());
+        let all = line.iter().map(|&(worker, slot)| {
+            let part = self.cut(worker, slot, &have, &want);
+            (worker, part.unwrap_or(slot))
+        });
+        Some(all.collect())
+    }
+
+    /// Gathered pieces in the order of the dimension.
+    fn in_order(&mut self, line: &Line, slots: Slots, (dim, pieces): (usize, &Pieces)) -> Slots {
+        if pieces.in_order() {
+            return slots;
+        }
+        let gathered: Intervals = pieces.iter().flatten().copied().collect();
+        let mut sorted = gathered.clone();
+        sorted.sort_unstable_by_key(|interval| interval.start);
+        let (have, want) = (along(dim, gathered), along(dim, sorted));
+        let workers = line.iter().map(|&(worker, _)| worker);
+        workers
+            .zip(slots)
+            .map(|(worker, slot)| match self.cut(worker, slot, &have, &want) {
+                Some(ordered) => {
+                    self.free(worker, slot);
+                    ordered
+                }
+                None => slot,
+            })
+            .collect()
+    }
+
+    fn free_line(&mut self, line: Option<Line>) {
+        for (worker, slot) in line.into_iter().flatten() {
+            self.free(worker, slot);
+        }
+    }
+}
+
+/// These indexes of `dim`; nothing is said of the dimensions before it.
+fn along(dim: usize, intervals: Intervals) -> Extent {
+    let mut all = Extent::from_elem(Intervals::new(), dim);
+    all.push(intervals);
+    all
+}

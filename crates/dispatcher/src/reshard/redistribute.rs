@@ -1,0 +1,241 @@
+//! From one layout to another.
+
+use super::Resharded;
+use super::cut::{Extent, dims_of};
+use super::line::are_exchanged;
+use crate::planner::Planner;
+use crate::session::value::{Shards, Slots, slot_at};
+use crate::workers::Line;
+use gt_protocol::placement::{Fold, Layout, Placement};
+use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
+
+/// What each member of a layout holds.
+pub(crate) fn held(layout: &Layout, dims: &Dims, place: usize) -> Extent {
+    dims.iter().enumerate().map(|(dim, &size)| layout.held(place, dim, size)).collect()
+}
+
+impl Planner<'_> {
+    /// The value of `from` as `to` says.
+    pub fn redistribute(&mut self, meta: Meta, from: &Shards, to: &Layout) -> Resharded {
+        if from.layout == *to {
+            return Resharded::borrowed(&from.slots);
+        }
+        if from.layout.mesh() == to.mesh() {
+            return self.along_axes(meta, from, to);
+        }
+        if let Some(slots) = members_of(from, to) {
+            return Resharded::borrowed(&slots);
+        }
+        if from.layout.is_partial() || cuts(&from.layout) > 1 && !is_matched(from, to) {
+            let whole = Layout::replicated(from.layout.mesh().clone());
+            let gathered = self.along_axes(meta, from, &whole);
+            let source = Shards { layout: whole, slots: gathered.slots.clone() };
+            let resharded = self.redistribute(meta, &source, to);
+            return self.kept(meta, &source, &gathered, to, resharded);
+        }
+        self.fetch(meta, from, to)
+    }
+
+    /// What was resharded from a temporary source: that source goes, unless it is what was resharded.
+    fn kept(
+        &mut self,
+        meta: Meta,
+        source: &Shards,
+        gathered: &Resharded,
+        to: &Layout,
+        resharded: Resharded,
+    ) -> Resharded {
+        if !gathered.owned {
+            return resharded;
+        }
+        let resharded = Resharded::owned(self.own(meta, to, resharded));
+        self.discard(&source.layout, gathered);
+        resharded
+    }
+
+    /// On the same mesh, dimension by dimension: cuts first, which make reductions and gathers smaller, then reductions,
+    /// gathers, and the cuts of dimensions that something else has cut before.
+    fn along_axes(&mut self, meta: Meta, from: &Shards, to: &Layout) -> Resharded {
+        let mut layout = from.layout.clone();
+        let mut resharded = Resharded::borrowed(&from.slots);
+        let axes = to.mesh().rank();
+        for pass in [Pass::Narrow, Pass::Reduce, Pass::Widen, Pass::Cut, Pass::Split] {
+            for axis in 0..axes {
+                let (have, want) = (placement(&layout, axis), placement(to, axis));
+                if have == want {
+                    continue;
+                }
+                if let Some(next) = pass.step(&layout, to, axis) {
+                    let slots = self.step(meta, &layout, &resharded.slots, axis, &next);
+                    self.discard(&layout, &resharded);
+                    resharded = Resharded::owned(slots);
+                    layout = layout.with(axis, next);
+                }
+            }
+        }
+        resharded
+    }
+
+    /// One mesh dimension takes another placement; new slots.
+    fn step(
+        &mut self,
+        meta: Meta,
+        layout: &Layout,
+        slots: &[u32],
+        axis: usize,
+        next: &Placement,
+    ) -> Slots {
+        let mesh = layout.mesh().clone();
+        let mut results = Slots::from_elem(u32::MAX, slots.len());
+        for places in mesh.lines(axis) {
+            let line = places
+                .iter()
+                .zip(mesh.workers(&places))
+                .map(|(&place, worker)| (worker, slot_at(slots, place)))
+                .collect();
+            let made = self.step_of_line(meta, layout, (&places, &line), axis, next);
+            for (place, slot) in places.iter().zip(made) {
+                if let Some(result) = results.get_mut(*place) {
+                    *result = slot;
+                }
+            }
+        }
+        results
+    }
+
+    /// The same for one line of members, by their places in the mesh and their slots.
+    fn step_of_line(
+        &mut self,
+        meta: Meta,
+        layout: &Layout,
+        (places, line): (&[usize], &Line),
+        axis: usize,
+        next: &Placement,
+    ) -> Slots {
+        // All members of a line hold alike of the other dimensions.
+        let first = places.first().copied().unwrap_or(0);
+        let gathered = layout.with(axis, Placement::Replicate);
+        let whole = Meta::new(meta.dtype, gathered.local_dims(&meta.dims, first));
+        match (&placement(layout, axis), next) {
+            (Placement::Partial(op), Placement::Shard { dim, pieces }) => {
+                self.reduce_to_shards(line, *op, (*dim, pieces), whole)
+            }
+            (Placement::Partial(op), _) => self.all_reduce(line, *op, whole),
+            (Placement::Shard { dim, pieces }, Placement::Shard { dim: to, pieces: wanted }) => {
+                self.exchange_shards(line, (*dim, pieces), (*to, wanted), whole)
+            }
+            (Placement::Shard { dim, pieces }, _) => {
+                self.gather_shards(line, (*dim, pieces), whole)
+            }
+            (Placement::Replicate, Placement::Shard { .. }) => {
+                let target = layout.with(axis, next.clone());
+                let members = places.iter().zip(line);
+                members
+                    .map(|(&place, &(worker, slot))| {
+                        let have = held(layout, &meta.dims, place);
+                        let want = held(&target, &meta.dims, place);
+                        let piece = Meta::new(meta.dtype, dims_of(&want));
+                        match self.cut(worker, slot, &have, &want) {
+                            Some(part) => part,
+                            None => self.alias(worker, slot, piece),
+                        }
+                    })
+                    .collect()
+            }
+            (Placement::Replicate, Placement::Partial(op)) => line
+                .iter()
+                .enumerate()
+                .map(|(coordinate, &(worker, slot))| {
+                    self.contribution(worker, slot, coordinate, *op, whole)
+                })
+                .collect(),
+            (Placement::Replicate, Placement::Replicate) => {
+                line.iter().map(|&(_, slot)| slot).collect()
+            }
+        }
+    }
+
+    /// What a member contributes to a reduction that yields the value: all of it, or nothing.
+    fn contribution(
+        &mut self,
+        worker: u32,
+        slot: u32,
+        coordinate: usize,
+        op: Fold,
+        meta: Meta,
+    ) -> u32 {
+        let nothing = match op {
+            Fold::Sum => Scalar::Int(0),
+            Fold::Prod => Scalar::Int(1),
+            // The largest of equal values is that value.
+            Fold::Max | Fold::Min => return self.alias(worker, slot, meta),
+        };
+        if coordinate == 0 {
+            return self.alias(worker, slot, meta);
+        }
+        let attrs = [Attr::Ints(meta.dims), Attr::Scalar(nothing), Attr::Dtype(meta.dtype)];
+        self.emit(worker, Op::Full, &[], attrs)
+    }
+}
+
+fn placement(layout: &Layout, axis: usize) -> Placement {
+    layout.placements().get(axis).cloned().unwrap_or_default()
+}
+
+/// How many mesh dimensions cut.
+fn cuts(layout: &Layout) -> usize {
+    layout.placements().iter().filter(|placement| placement.cut().is_some()).count()
+}
+
+/// Slots of `to`'s members where each of them holds its piece already.
+fn members_of(from: &Shards, to: &Layout) -> Option<Slots> {
+    let whole = from.layout.is_whole() && to.is_whole();
+    let slots = || to.mesh().members().iter().map(|&worker| from.on(worker)).collect();
+    if whole { slots() } else { None }
+}
+
+/// Whether pieces go over one to one: both meshes have the same shape, and the placements agree.
+fn is_matched(from: &Shards, to: &Layout) -> bool {
+    from.layout.mesh().shape() == to.mesh().shape() && from.layout.placements() == to.placements()
+}
+
+/// The order in which mesh dimensions change their placements.
+#[derive(Clone, Copy)]
+enum Pass {
+    /// What is whole is cut, where nothing else cuts that dimension of the tensor.
+    Narrow,
+    /// What is partial is reduced: to shards where it can be, else to the whole.
+    Reduce,
+    /// What is cut is exchanged for other shards where it can be, else gathered.
+    Widen,
+    /// What is whole is cut, also where something else has cut that dimension until now.
+    Cut,
+    /// What is whole becomes partial.
+    Split,
+}
+
+impl Pass {
+    /// What the placement along `axis` becomes in this pass; `None` where this pass leaves it.
+    fn step(self, layout: &Layout, to: &Layout, axis: usize) -> Option<Placement> {
+        let (have, want) = (placement(layout, axis), placement(to, axis));
+        let cut_elsewhere = |dim: usize| layout.cut_of(dim).is_some_and(|(other, _)| other != axis);
+        match (self, &have, &want) {
+            (Self::Reduce, Placement::Partial(_), Placement::Shard { dim, .. })
+            | (Self::Narrow, Placement::Replicate, Placement::Shard { dim, .. })
+                if !cut_elsewhere(*dim) =>
+            {
+                Some(want)
+            }
+            (
+                Self::Widen,
+                Placement::Shard { dim: from, pieces: held },
+                Placement::Shard { dim, pieces },
+            ) if are_exchanged(held, pieces) && !cut_elsewhere(*dim) => Some(want),
+            (Self::Reduce, Placement::Partial(_), _)
+            | (Self::Widen, Placement::Shard { .. }, _) => Some(Placement::Replicate),
+            (Self::Cut, Placement::Replicate, Placement::Shard { .. })
+            | (Self::Split, Placement::Replicate, Placement::Partial(_)) => Some(want),
+            _ => None,
+        }
+    }
+}

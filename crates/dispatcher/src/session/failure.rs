@@ -1,0 +1,95 @@
+//! Failed instructions as values: the root cause that a handle carries.
+
+use crate::event::SessionId;
+use gt_protocol::message::{self, FailureClass};
+use gt_protocol::rules::{Arg, describe};
+use gt_protocol::{Family, Meta, Op, Scalar};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Instructions over several workers whose operands are kept for the text of a failure that may still come: about
+/// 1 MB a session. Of older ones the text shows the operands as the worker had them.
+const SPREAD_KEPT: usize = 4096;
+
+/// Why a value does not exist. Dependents share the root cause.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure(Arc<Cause>);
+
+/// The first instruction that failed.
+#[derive(Debug)]
+pub(crate) struct Cause {
+    pub number: u64,
+    pub class: FailureClass,
+    pub op: Op,
+    pub site: u32,
+    pub text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(cause: Cause) -> Self {
+        Self(Arc::new(cause))
+    }
+
+    pub(crate) fn cause(&self) -> &Cause {
+        &self.0
+    }
+
+    /// As the client is told of it.
+    pub(crate) fn message(&self, session: SessionId) -> message::Failure<'_> {
+        let cause = self.cause();
+        message::Failure {
+            session: session.0,
+            number: cause.number,
+            class: cause.class,
+            op: of_users(cause.op),
+            tag: cause.site,
+            text: message::clip(&cause.text),
+        }
+    }
+}
+
+/// The operator, unless only plans use it: then it says nothing to a user, and the client names the instruction's own.
+pub(crate) fn of_users(op: Op) -> Option<Op> {
+    (op.info().family != Family::Collective).then_some(op)
+}
+
+/// An operand as its client sees it, whatever the workers hold of it.
+#[derive(Debug)]
+pub(crate) enum ClientOperand {
+    Absent,
+    Scalar(Scalar),
+    Value(Meta),
+}
+
+/// Operands of instructions that several workers execute: there a worker sees pieces, and operators of the plan.
+#[derive(Debug, Default)]
+pub(crate) struct Operands(VecDeque<(u64, Op, SmallVec<[ClientOperand; 2]>)>);
+
+impl Operands {
+    pub(crate) fn keep(&mut self, number: u64, op: Op, operands: SmallVec<[ClientOperand; 2]>) {
+        if self.0.len() == SPREAD_KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back((number, op, operands));
+    }
+
+    /// `reason; gather f32[2,3] i64[2,3]` for what a worker reports of its part of instruction `number`.
+    pub(crate) fn in_text(&self, number: u64, report: &message::Failure<'_>) -> String {
+        let place = self.0.binary_search_by_key(&number, |(number, ..)| *number);
+        let Some((_, op, operands)) = place.ok().and_then(|place| self.0.get(place)) else {
+            return report.text.to_owned();
+        };
+        let suffix = report.op.and_then(|op| report.text.rfind(&format!("; {}", op.info().name)));
+        let reason = report.text.get(..suffix.unwrap_or(report.text.len())).unwrap_or_default();
+        let args: SmallVec<[Arg<'_>; 4]> = operands
+            .iter()
+            .map(|operand| match operand {
+                ClientOperand::Absent => Arg::Absent,
+                ClientOperand::Scalar(scalar) => Arg::Scalar(*scalar),
+                ClientOperand::Value(meta) => Arg::Value(meta),
+            })
+            .collect();
+        format!("{reason}; {}", describe(*op, &args))
+    }
+}

@@ -1,0 +1,242 @@
+//! Reductions that are launched together, and early. A training loop reduces each parameter's gradient where its update
+//! reads it, and waits there. Who has seen that once reduces gradients as soon as there are enough of them to fill a
+//! bucket: workers exchange them while the backward pass goes on.
+//!
+//! The history says what became of partial values; a bucket holds those of which the same reduction is expected. Nothing
+//! but the instructions so far decides, and every element is reduced as it would be alone: no number depends on it.
+
+use super::value::Value;
+use gt_protocol::placement::{Fold, Layout, Mesh, Placement};
+use gt_protocol::{Family, Meta, Op};
+use smallvec::SmallVec;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+/// Kinds of values that are remembered, and values in a bucket; a program with more of them starts over.
+const KINDS_MAX: usize = 1 << 12;
+
+/// What partial values have in common that can be reduced together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reduction {
+    pub mesh: Mesh,
+    pub axis: usize,
+    pub op: Fold,
+}
+
+impl Reduction {
+    /// The one that makes `to` of `from`, where that is all there is to do.
+    pub fn between(from: &Layout, to: &Layout) -> Option<Self> {
+        if from.mesh() != to.mesh() {
+            return None;
+        }
+        let pairs = from.placements().iter().zip(to.placements()).enumerate();
+        let mut changes = pairs.filter(|(_, (have, want))| have != want);
+        let (axis, (have, want)) = changes.next()?;
+        match (have, want) {
+            (Placement::Partial(op), Placement::Replicate) if changes.next().is_none() => {
+                Some(Self { mesh: from.mesh().clone(), axis, op: *op })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a value of this layout can be reduced so.
+    pub fn fits(&self, layout: &Layout) -> bool {
+        let placement = layout.placements().get(self.axis);
+        *layout.mesh() == self.mesh && placement == Some(&Placement::Partial(self.op))
+    }
+
+    /// The workers of each line.
+    pub fn lines(&self) -> impl Iterator<Item = SmallVec<[u32; 8]>> + '_ {
+        self.mesh.lines(self.axis).map(|places| self.mesh.workers(&places))
+    }
+
+    pub fn reduced(&self, layout: &Layout) -> Layout {
+        layout.with(self.axis, Placement::Replicate)
+    }
+
+    /// Bytes of a value that a line's first member holds, the first line's.
+    pub fn bytes(&self, meta: Meta, layout: &Layout) -> u64 {
+        Meta::new(meta.dtype, self.reduced(layout).local_dims(&meta.dims, 0)).bytes()
+    }
+}
+
+/// Values that a program makes again and again: by the same operator at the same line, of the same shape and layout.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
+    op: u16,
+    signal: u16,
+    site: u32,
+    output: u8,
+    meta: Meta,
+    layout: Layout,
+}
+
+impl Kind {
+    /// Nothing for a value that no plan over several workers has made.
+    pub fn of(value: &Value) -> Option<Self> {
+        let provenance = value.provenance()?;
+        Some(Self {
+            op: provenance.op.info().code,
+            signal: provenance.signal,
+            site: value.site,
+            output: value.output,
+            meta: value.meta,
+            layout: value.layout().clone(),
+        })
+    }
+}
+
+/// Who reads partial values. All updates are one reader: each parameter's gradient is read by its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Update,
+    Operator(Op),
+}
+
+impl From<Op> for Reader {
+    fn from(op: Op) -> Self {
+        if op.info().family == Family::Update { Self::Update } else { Self::Operator(op) }
+    }
+}
+
+/// What became of the values of a kind.
+#[derive(Debug)]
+struct Readers {
+    /// The layout that updates needed; nothing where anything else has read one.
+    only_updates: Option<Layout>,
+    /// Who reduces them, and to what: an update, whatever reads them before (gradients that are added up), or else their
+    /// only reader. Nothing where there is no such.
+    reducer: Option<(Reader, Layout)>,
+}
+
+/// When the reductions of a bucket are launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Launch {
+    /// When the bucket is full, or one of its values is read.
+    Full,
+    /// With the first one that an instruction of this reader needs.
+    With(Reader),
+}
+
+/// A reduction that is expected of a value.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Expected {
+    pub launch: Launch,
+    pub to: Layout,
+}
+
+/// Values of which the same reduction is expected.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    pub reduction: Reduction,
+    launch: Launch,
+    /// The session's slots, in the order in which they came.
+    pub slots: Vec<u32>,
+    bytes: u64,
+}
+
+/// One session's reductions: what became of partial values so far, and what is expected of those that are there.
+#[derive(Default)]
+pub(crate) struct Reductions {
+    #[allow(clippy::disallowed_types, reason = "looked up only: its order is never seen")]
+    history: std::collections::HashMap<Kind, Readers, BuildHasherDefault<DefaultHasher>>,
+    buckets: Vec<Bucket>,
+}
+
+impl Reductions {
+    /// A value of this kind is read, in a layout that it is reduced to (`to`) or as it is.
+    pub fn record(&mut self, kind: Kind, reader: Reader, to: Option<&Layout>) {
+        if self.history.len() >= KINDS_MAX {
+            self.history.clear();
+        }
+        let by_update = to.filter(|_| reader == Reader::Update);
+        let reducer = to.map(|to| (reader, to.clone()));
+        match self.history.entry(kind) {
+            Entry::Vacant(entry) => {
+                entry.insert(Readers { only_updates: by_update.cloned(), reducer });
+            }
+            Entry::Occupied(mut entry) => {
+                let known = entry.get_mut();
+                if known.only_updates.as_ref() != by_update {
+                    known.only_updates = None;
+                }
+                let was_update = matches!(known.reducer, Some((Reader::Update, _)));
+                if by_update.is_some() {
+                    known.reducer = reducer;
+                } else if !was_update && known.reducer != reducer {
+                    known.reducer = None;
+                }
+            }
+        }
+    }
+
+    /// What is expected of a value of this kind.
+    pub fn expected(&self, kind: &Kind) -> Option<Expected> {
+        let Readers { only_updates, reducer } = self.history.get(kind)?;
+        if let Some(to) = only_updates {
+            return Some(Expected { launch: Launch::Full, to: to.clone() });
+        }
+        let (reader, to) = reducer.as_ref()?;
+        Some(Expected { launch: Launch::With(*reader), to: to.clone() })
+    }
+
+    /// Whether no reduction is expected.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Puts a value into its bucket; the bucket, if it is full now.
+    pub fn add(
+        &mut self,
+        reduction: Reduction,
+        launch: Launch,
+        (slot, bytes): (u32, u64),
+        bytes_max: u64,
+    ) -> Option<Bucket> {
+        let is_it = |bucket: &Bucket| bucket.launch == launch && bucket.reduction == reduction;
+        let known = self.buckets.iter().position(is_it);
+        let place = known.unwrap_or_else(|| {
+            self.buckets.push(Bucket { reduction, launch, slots: Vec::new(), bytes: 0 });
+            self.buckets.len() - 1
+        });
+        let bucket = self.buckets.get_mut(place)?;
+        if bucket.slots.len() >= KINDS_MAX {
+            bucket.slots.clear();
+        }
+        bucket.slots.push(slot);
+        bucket.bytes = bucket.bytes.saturating_add(bytes);
+        let is_full = launch == Launch::Full && bucket.bytes >= bytes_max;
+        is_full.then(|| self.buckets.remove(place))
+    }
+
+    /// No reduction is expected of this value any more.
+    pub fn forget(&mut self, slot: u32) {
+        for bucket in &mut self.buckets {
+            bucket.slots.retain(|other| *other != slot);
+        }
+        self.buckets.retain(|bucket| !bucket.slots.is_empty());
+    }
+
+    /// The bucket that is launched because this value is read.
+    pub fn take_of(&mut self, slot: u32) -> Option<Bucket> {
+        let holds = |bucket: &Bucket| bucket.launch == Launch::Full && bucket.slots.contains(&slot);
+        let place = self.buckets.iter().position(holds)?;
+        Some(self.buckets.remove(place))
+    }
+
+    /// The values that are reduced with what `reader` reduces so.
+    pub fn take_with(&mut self, reader: Reader, reduction: &Reduction) -> Vec<u32> {
+        let is_it = |bucket: &Bucket| {
+            bucket.launch == Launch::With(reader) && bucket.reduction == *reduction
+        };
+        let place = self.buckets.iter().position(is_it);
+        place.map(|place| self.buckets.remove(place).slots).unwrap_or_default()
+    }
+
+    /// The buckets that are launched before the session waits for its workers.
+    pub fn take_all(&mut self) -> Vec<Bucket> {
+        let is_early = |bucket: &mut Bucket| bucket.launch == Launch::Full;
+        self.buckets.extract_if(.., is_early).collect()
+    }
+}

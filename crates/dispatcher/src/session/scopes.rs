@@ -1,0 +1,227 @@
+//! What a session knows of its signals: the scopes that its client has configured, and their meshes.
+
+use crate::event::Fault;
+use crate::workers::Workers;
+use gt_protocol::placement::Mesh;
+use gt_protocol::scope::Scope;
+use gt_protocol::{Attr, Instruction, Op};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Bytes of a session's texts, together: 65,535 signals of 256 bytes, more than anybody writes by hand.
+const TEXT_BYTES_MAX: usize = 16 << 20;
+
+/// A signal's scope.
+#[derive(Debug)]
+struct Entry {
+    scope: Arc<Scope>,
+    text_bytes: usize,
+    /// The scope says on which workers, or how, values are placed.
+    places: bool,
+    /// The mesh of its workers, and the workers' epoch that it was made in.
+    mesh: Option<(u64, Mesh)>,
+}
+
+/// A scope that says how values are placed, and its mesh.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacingScope {
+    pub scope: Arc<Scope>,
+    pub mesh: Mesh,
+}
+
+/// Scopes by signal.
+#[derive(Debug, Default)]
+pub(crate) struct Scopes {
+    /// At the signal's place.
+    entries: Vec<Option<Entry>>,
+    text_bytes: usize,
+    /// The scope that the program has passed through last without an instruction.
+    boundary: Option<u32>,
+}
+
+impl Scopes {
+    fn entry(&self, signal: u16) -> Option<&Entry> {
+        self.entries.get(usize::from(signal))?.as_ref()
+    }
+
+    /// Gives a signal its meaning, or takes it back by an empty text.
+    fn set(&mut self, signal: u16, text: &str) -> Result<(), Fault> {
+        let fault = |name| Fault::Attribute { op: Op::Configure, name };
+        let place = usize::from(signal);
+        if let Some(old) = self.entries.get_mut(place).and_then(Option::take) {
+            self.text_bytes -= old.text_bytes;
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        let scope: Scope = text.parse().map_err(|_| fault("text"))?;
+        if self.text_bytes + text.len() > TEXT_BYTES_MAX {
+            return Err(fault("text"));
+        }
+        self.text_bytes += text.len();
+        let places = scope.workers.is_some()
+            || scope.axis.is_some()
+            || scope.replicated
+            || !scope.placements.is_empty();
+        if place >= self.entries.len() {
+            self.entries.resize_with(place + 1, || None);
+        }
+        if let Some(entry) = self.entries.get_mut(place) {
+            let (scope, text_bytes) = (Arc::new(scope), text.len());
+            *entry = Some(Entry { scope, text_bytes, places, mesh: None });
+        }
+        Ok(())
+    }
+
+    /// What `signal` means; nothing where it has no meaning of its own. Signal 0, outside of all scopes, may have one.
+    pub fn get(&self, signal: u16) -> Option<&Arc<Scope>> {
+        self.entry(signal).map(|entry| &entry.scope)
+    }
+
+    /// The scope of `signal` with its mesh, where it says how values are placed and any worker lives.
+    pub fn placing(&mut self, signal: u16, workers: &Workers) -> Option<PlacingScope> {
+        let entry = self.entries.get_mut(usize::from(signal))?.as_mut().filter(|one| one.places)?;
+        let mesh = match &entry.mesh {
+            Some((epoch, mesh)) if *epoch == workers.epoch() => mesh.clone(),
+            Some(_) | None => {
+                let mesh = mesh_of(&entry.scope, workers.alive())?;
+                entry.mesh = Some((workers.epoch(), mesh.clone()));
+                mesh
+            }
+        };
+        Some(PlacingScope { scope: Arc::clone(&entry.scope), mesh })
+    }
+
+    /// Whether an instruction of `signal` on values that are whole on `worker` runs there: its scope says nothing of
+    /// placement, or has no other worker.
+    #[inline]
+    pub fn stays_on(&self, signal: u16, worker: u32, workers: &Workers) -> bool {
+        match self.entry(signal) {
+            None | Some(Entry { places: false, .. }) => true,
+            Some(Entry { mesh: Some((epoch, mesh)), .. }) => {
+                *epoch == workers.epoch() && mesh.single() == Some(worker)
+            }
+            Some(Entry { mesh: None, .. }) => false,
+        }
+    }
+
+    /// The signal that names what moves from one scope's workers to another's: `with signal.context("a_to_b"): x = x`.
+    pub fn boundary(&self) -> Option<u32> {
+        self.boundary
+    }
+
+    /// The instruction `boundary`, which carries this signal; in none it ends the last one.
+    pub fn pass(&mut self, signal: u32) {
+        self.boundary = Some(signal).filter(|&signal| signal != 0);
+    }
+
+    /// The instruction `configure`.
+    pub fn configure(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+        let fault = |name| Fault::Attribute { op: Op::Configure, name };
+        let (Attr::Int(signal), Attr::Text(text)) =
+            (instruction.attr("signal"), instruction.attr("text"))
+        else {
+            return Err(fault("text"));
+        };
+        // The header of an instruction has 16 bits for its signal.
+        let signal = u16::try_from(*signal).map_err(|_| fault("signal"))?;
+        self.set(signal, text)
+    }
+}
+
+/// The scope's workers that live, in its arrangement; all that live where it names none of them.
+fn mesh_of(scope: &Scope, alive: &[u32]) -> Option<Mesh> {
+    let named = scope.workers.as_deref().unwrap_or(alive);
+    let members: SmallVec<[u32; 8]> =
+        named.iter().copied().filter(|worker| alive.contains(worker)).collect();
+    let members = if members.is_empty() { alive } else { &members };
+    if members.is_empty() {
+        return None;
+    }
+    let shape: SmallVec<[usize; 3]> =
+        scope.mesh.iter().filter_map(|(_, size)| usize::try_from(*size).ok()).collect();
+    Some(Mesh::new(&shape, members).unwrap_or_else(|| Mesh::line(members)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scopes, TEXT_BYTES_MAX};
+    use crate::event::Fault;
+    use crate::workers::Workers;
+    use gt_protocol::{Attr, Instruction, Op};
+    use smallvec::smallvec;
+
+    fn configure(scopes: &mut Scopes, signal: i64, text: &str) -> Result<(), Fault> {
+        let mut word = Instruction::new(Op::Configure);
+        word.attrs = smallvec![Attr::Int(signal), Attr::Text(text.into())];
+        scopes.configure(&word)
+    }
+
+    #[test]
+    fn a_scope_is_set_changed_and_taken_back() {
+        let mut scopes = Scopes::default();
+        assert!(scopes.get(3).is_none());
+        configure(&mut scopes, 3, "workers=[0,1] axis=1").unwrap();
+        assert_eq!(scopes.get(3).and_then(|scope| scope.axis), Some(1));
+        configure(&mut scopes, 3, "workers=[0,1]").unwrap();
+        assert_eq!(scopes.get(3).and_then(|scope| scope.axis), None);
+        assert_eq!(scopes.text_bytes, "workers=[0,1]".len());
+        configure(&mut scopes, 3, "").unwrap();
+        assert!(scopes.get(3).is_none());
+        assert_eq!(scopes.text_bytes, 0);
+    }
+
+    #[test]
+    fn what_is_no_scope_is_a_breach() {
+        let mut scopes = Scopes::default();
+        for (signal, text, name) in [
+            (3, "axis=one", "text"),
+            (3, "axis=1 ", "text"),
+            (-1, "axis=1", "signal"),
+            (1 << 16, "axis=1", "signal"),
+        ] {
+            let expected = Fault::Attribute { op: Op::Configure, name };
+            assert_eq!(configure(&mut scopes, signal, text), Err(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_boundary_holds() {
+        let mut scopes = Scopes::default();
+        for (passed, expected) in [(3, Some(3)), (5, Some(5)), (0, None)] {
+            scopes.pass(passed);
+            assert_eq!(scopes.boundary(), expected);
+        }
+    }
+
+    #[test]
+    fn texts_have_a_limit_together() {
+        let mut scopes = Scopes { text_bytes: TEXT_BYTES_MAX - 10, ..Scopes::default() };
+        scopes.set(1, "axis=1").unwrap();
+        assert!(scopes.set(2, "axis=1").is_err());
+        scopes.set(1, "").unwrap();
+        scopes.set(2, "axis=1").unwrap();
+    }
+
+    #[test]
+    fn a_mesh_follows_the_workers_that_live() {
+        let (mut scopes, mut workers) = (Scopes::default(), Workers::default());
+        for (signal, text) in [(1, "compile=true"), (2, "workers=[1,2]"), (3, "axis=0")] {
+            configure(&mut scopes, signal, text).unwrap();
+        }
+        let mut members = |workers: &Workers, signal| {
+            let placing = scopes.placing(signal, workers);
+            placing.map(|placing| placing.mesh.members().to_vec())
+        };
+        assert_eq!(members(&workers, 2), None);
+        workers.join(0);
+        assert_eq!(members(&workers, 2), Some(vec![0]));
+        workers.join(2);
+        let all = [1, 2, 3].map(|signal| members(&workers, signal));
+        assert_eq!(all, [None, Some(vec![2]), Some(vec![0, 2])]);
+        let stays = [1, 2, 3].map(|signal| scopes.stays_on(signal, 2, &workers));
+        assert_eq!(stays, [true, true, false]);
+        workers.join(1);
+        assert!(!scopes.stays_on(2, 2, &workers), "another worker has joined");
+    }
+}

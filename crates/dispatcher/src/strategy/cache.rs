@@ -1,0 +1,281 @@
+//! Plans that were made before: the same operator on operands of the same metadata and layouts is planned once.
+//!
+//! A look-up borrows what it compares: nothing is cloned or allocated for a plan that is known.
+
+use super::choose::Choice;
+use gt_protocol::placement::{Layout, Mesh};
+use gt_protocol::rules::spread::Program;
+use gt_protocol::{Attr, Family, Meta, Op};
+use smallvec::SmallVec;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
+
+/// Plans kept; a program that makes more kinds of instructions than these starts over.
+const PLANS_MAX: usize = 1 << 14;
+/// Plans of one digest. More than one is an accident, or attributes that equal nothing because they are not a number.
+const OF_ONE_DIGEST_MAX: usize = 8;
+
+/// How an operator runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Plan {
+    /// One instruction on each member.
+    One(Arc<Choice>),
+    /// Several steps, each planned for itself, for what this dimension of the mesh cuts.
+    Steps(usize, Arc<Program>),
+}
+
+/// What a plan is made for.
+#[derive(Debug)]
+pub(crate) struct Query<'q> {
+    pub op: Op,
+    pub mesh: &'q Mesh,
+    /// Nothing for scalars and absent ones, whose values no strategy depends on.
+    pub operands: SmallVec<[Option<(&'q Meta, &'q Layout)>; 4]>,
+    /// A cast's dtype, and what a scalar promotes to, are seen here only.
+    pub outputs: &'q [Meta],
+    /// Bit k: operand k is the same value as an earlier one.
+    pub twins: u16,
+    attrs: &'q [Attr],
+}
+
+/// The same, kept.
+#[derive(Debug)]
+struct Key {
+    op: Op,
+    mesh: Mesh,
+    operands: Box<[Option<(Meta, Layout)>]>,
+    outputs: Box<[Meta]>,
+    twins: u16,
+    attrs: Box<[Attr]>,
+}
+
+impl<'q> Query<'q> {
+    pub fn new(op: Op, attrs: &'q [Attr], outputs: &'q [Meta], mesh: &'q Mesh) -> Self {
+        // What a draw or a learning rate is changes no layout, and it is another one each time. A slope's sign does: a
+        // maximum passes a function that rises.
+        let attrs = match op.info().family {
+            Family::Random | Family::Update => &[],
+            Family::Elementwise
+            | Family::Create
+            | Family::Contract
+            | Family::Reduce
+            | Family::Normalize
+            | Family::View
+            | Family::Index
+            | Family::Loss
+            | Family::Control
+            | Family::Collective => attrs,
+        };
+        Self { op, mesh, operands: SmallVec::new(), outputs, twins: 0, attrs }
+    }
+
+    /// Tells most kinds of instructions apart; equality looks at all.
+    pub fn digest(&self) -> u64 {
+        let mut state = Digest::default();
+        state.write_u64(u64::from(self.op.info().code) << 16 | u64::from(self.twins));
+        state.write_usize(self.mesh.len());
+        for (meta, layout) in self.operands.iter().flatten() {
+            meta.dtype.code().hash(&mut state);
+            hash_dims(&meta.dims, &mut state);
+            layout.hash(&mut state);
+        }
+        if let Some(meta) = self.outputs.first() {
+            meta.dtype.code().hash(&mut state);
+        }
+        for attr in self.attrs {
+            hash_attr(attr, &mut state);
+        }
+        state.finish()
+    }
+
+    fn is(&self, key: &Key) -> bool {
+        self.op == key.op
+            && self.twins == key.twins
+            && self.operands.len() == key.operands.len()
+            && self
+                .operands
+                .iter()
+                .zip(&key.operands)
+                .all(|(one, kept)| is_kept(*one, kept.as_ref()))
+            && *self.mesh == key.mesh
+            && *self.outputs == *key.outputs
+            && *self.attrs == *key.attrs
+    }
+
+    fn to_key(&self) -> Key {
+        let operand = |operand: &Option<(&Meta, &Layout)>| {
+            operand.map(|(meta, layout)| (*meta, layout.clone()))
+        };
+        Key {
+            op: self.op,
+            mesh: self.mesh.clone(),
+            operands: self.operands.iter().map(operand).collect(),
+            outputs: self.outputs.into(),
+            twins: self.twins,
+            attrs: self.attrs.into(),
+        }
+    }
+}
+
+/// Whether an operand is the one that a plan was kept for.
+fn is_kept(one: Option<(&Meta, &Layout)>, kept: Option<&(Meta, Layout)>) -> bool {
+    match (one, kept) {
+        (Some((meta, layout)), Some((kept_meta, kept))) => layout == kept && meta == kept_meta,
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+/// Multiplies and rotates: keys come from one program, which gains nothing by making them collide but a slower plan of its
+/// own.
+#[derive(Default)]
+struct Digest(u64);
+
+impl Hasher for Digest {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn write_i64(&mut self, value: i64) {
+        self.write_u64(value.cast_unsigned());
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(u64::try_from(value).unwrap_or(u64::MAX));
+    }
+
+    fn finish(&self) -> u64 {
+        // The table takes its place from the low bits and its tag from the high ones.
+        self.0 ^ self.0 >> 32
+    }
+}
+
+/// A digest is its own hash.
+#[derive(Default)]
+struct Same(u64);
+
+impl Hasher for Same {
+    fn write(&mut self, bytes: &[u8]) {
+        unreachable!("a digest is hashed as one number, not as {bytes:?}");
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+fn hash_dims(dims: &[i64], state: &mut Digest) {
+    for &size in dims {
+        state.write_i64(size);
+    }
+}
+
+/// Attributes that tell most instructions of one operator apart.
+fn hash_attr(attr: &Attr, state: &mut Digest) {
+    match attr {
+        Attr::Int(value) => state.write_i64(*value),
+        Attr::Ints(value) => hash_dims(value, state),
+        Attr::Bool(value) => value.hash(state),
+        Attr::Choice(value) => value.hash(state),
+        // A slope that falls from step to step would fill one place of the table. Both zeros are equal, so they go alike.
+        Attr::Float(value) => (value + 0.0).to_bits().hash(state),
+        Attr::Scalar(value) => (value.as_f64() + 0.0).to_bits().hash(state),
+        Attr::Absent | Attr::Dtype(_) | Attr::Text(_) | Attr::List(_) => {}
+    }
+}
+
+/// Plans by what they were made for. Looked up only, never walked, so that no order of hashes is seen.
+#[derive(Default)]
+pub(crate) struct PlanCache {
+    #[allow(clippy::disallowed_types, reason = "looked up only: its order is never seen")]
+    known: std::collections::HashMap<u64, Vec<(Key, Plan)>, BuildHasherDefault<Same>>,
+}
+
+impl PlanCache {
+    /// The plan for this, whose digest is given.
+    pub fn get(&self, digest: u64, query: &Query<'_>) -> Option<&Plan> {
+        let (_, plan) = self.known.get(&digest)?.iter().find(|(key, _)| query.is(key))?;
+        Some(plan)
+    }
+
+    pub fn keep(&mut self, digest: u64, query: &Query<'_>, plan: Plan) {
+        if self.known.len() >= PLANS_MAX {
+            self.known.clear();
+        }
+        let of_digest = self.known.entry(digest).or_default();
+        if of_digest.len() >= OF_ONE_DIGEST_MAX {
+            of_digest.clear();
+        }
+        of_digest.push((query.to_key(), plan));
+    }
+
+    /// Forgets all: prices have changed.
+    pub fn forget(&mut self) {
+        self.known.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gt_protocol::Scalar;
+
+    fn hashed(attr: &Attr) -> u64 {
+        let mut state = Digest::default();
+        hash_attr(attr, &mut state);
+        state.finish()
+    }
+
+    #[test]
+    fn numbers_that_differ_go_to_different_places_and_both_zeros_to_one() {
+        let scalar = |value| Attr::Scalar(Scalar::Float(value));
+        assert_ne!(hashed(&Attr::Float(0.1)), hashed(&Attr::Float(0.2)));
+        assert_ne!(hashed(&scalar(0.1)), hashed(&scalar(0.2)));
+        for (zero, negative) in [(Attr::Float(0.0), Attr::Float(-0.0)), (scalar(0.0), scalar(-0.0))]
+        {
+            assert_eq!(zero, negative);
+            assert_eq!(hashed(&zero), hashed(&negative));
+        }
+    }
+
+    #[test]
+    fn what_equals_nothing_does_not_fill_the_table() {
+        let (mut plans, mesh) = (PlanCache::default(), Mesh::line(&[0]));
+        let choice =
+            Choice { inputs: SmallVec::new(), outputs: SmallVec::new(), local: SmallVec::new() };
+        let plan = Plan::One(Arc::new(choice));
+        for (slope, known) in [(f64::NAN, false), (0.5, true)] {
+            let attrs = [Attr::Float(slope)];
+            for _ in 0..3 * OF_ONE_DIGEST_MAX {
+                let query = Query::new(Op::LeakyRelu, &attrs, &[], &mesh);
+                plans.keep(query.digest(), &query, plan.clone());
+                assert_eq!(plans.get(query.digest(), &query).is_some(), known);
+            }
+            let kept = plans.known.values().map(Vec::len).max();
+            assert!(kept <= Some(OF_ONE_DIGEST_MAX), "{kept:?}");
+        }
+    }
+}

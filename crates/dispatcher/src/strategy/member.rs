@@ -1,0 +1,148 @@
+//! What one member of a mesh gets of an instruction: sizes of its shard, where that begins, operands that only the first
+//! member has.
+
+use super::choose::Choice;
+use gt_protocol::placement::{Mesh, Pieces};
+use gt_protocol::rules::spread::Local;
+use gt_protocol::{Attr, Dims, Meta, Scalar};
+use smallvec::SmallVec;
+
+/// The attributes that the member at `place` of the mesh gets.
+pub(crate) fn local_attrs(
+    (attrs, outputs): (&[Attr], &[Meta]),
+    choice: &Choice,
+    mesh: &Mesh,
+    place: usize,
+) -> SmallVec<[Attr; 2]> {
+    let mut attrs: SmallVec<[Attr; 2]> = attrs.iter().cloned().collect();
+    for (axis, local) in &choice.local {
+        apply(&mut attrs, local, mesh.coordinate(place, *axis), outputs);
+    }
+    attrs
+}
+
+/// Whether the member at `place` goes without that operand.
+pub(crate) fn withheld(choice: &Choice, mesh: &Mesh, place: usize, operand: usize) -> bool {
+    choice.local.iter().any(|(axis, local)| {
+        *local == Local::First { operand } && mesh.coordinate(place, *axis) != 0
+    })
+}
+
+fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs: &[Meta]) {
+    match local {
+        Local::Size { attr, entry, pieces } => {
+            // Sizes left to be worked out (-1) are the whole's: of an empty piece none could be.
+            if let (Some(Attr::Ints(sizes)), Some(whole)) = (attrs.get_mut(*attr), outputs.first())
+            {
+                for (size, known) in sizes.as_mut_slice().iter_mut().zip(whole.dims.iter()) {
+                    *size = if *size < 0 { *known } else { *size };
+                }
+            }
+            set_entry(attrs, *attr, *entry, pieces.size(member));
+        }
+        Local::Window { start, end, step, pieces } => {
+            window(attrs, (*start, *end), *step, (pieces, member));
+        }
+        Local::Ends { attr, entry, pieces } => {
+            let held = pieces.of(member);
+            let mut held = held.iter().filter(|one| !one.is_empty());
+            let first = held.next();
+            let last = held.next_back().or(first);
+            if first.is_none_or(|one| one.start > 0) {
+                set_entry(attrs, *attr, *entry, 0);
+            }
+            if last.is_none_or(|one| one.end < pieces.total()) {
+                set_entry(attrs, *attr, entry + 1, 0);
+            }
+        }
+        Local::Shift { attr, factor, pieces } => {
+            if let Some(Attr::Int(value)) = attrs.get_mut(*attr) {
+                *value = value.saturating_add(factor.saturating_mul(begin(pieces, member)));
+            }
+        }
+        Local::Steps { start, end, step, pieces } => {
+            let Some(Attr::Scalar(Scalar::Int(first))) = attrs.get(*start) else { return };
+            let begins = first + step * begin(pieces, member);
+            set(attrs, *start, Attr::Scalar(Scalar::Int(begins)));
+            set(attrs, *end, Attr::Scalar(Scalar::Int(begins + step * pieces.size(member))));
+        }
+        Local::Range { start, total, size, pieces } => {
+            set(attrs, *start, Attr::Int(begin(pieces, member)));
+            set(attrs, *total, Attr::Int(*size));
+        }
+        Local::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
+        Local::Box { global, start, dim, pieces } => {
+            let Some(whole) = outputs.first().map(|meta| meta.dims) else { return };
+            place_box(attrs, (*global, *start), whole, (*dim, begin(pieces, member)));
+        }
+        Local::First { .. } => {}
+    }
+}
+
+/// What a slice of the whole, from `start` to `end` in steps, takes of the member's piece.
+fn window(
+    attrs: &mut SmallVec<[Attr; 2]>,
+    (start, end): (usize, usize),
+    step: i64,
+    (pieces, member): (&Pieces, usize),
+) {
+    let (total, held) = (pieces.total(), pieces.of(member));
+    let bound = |attr: usize, default: i64| match attrs.get(attr) {
+        Some(Attr::Int(bound)) if *bound < 0 => bound.saturating_add(total),
+        Some(Attr::Int(bound)) => *bound,
+        _ => default,
+    };
+    let before = |bound: i64| -> i64 {
+        held.iter().map(|one| one.end.min(bound.max(one.start)) - one.start).sum()
+    };
+    let (first, last) = (bound(start, 0).max(0), bound(end, total));
+    // The first index of the range that is not before the piece.
+    let begins = held.first().map_or(0, |one| one.start);
+    let late = (begins - first).max(0).rem_euclid(step);
+    let skipped = if late == 0 { 0 } else { step - late };
+    let local = before(first).saturating_add(skipped);
+    set(attrs, start, Attr::Int(local));
+    set(attrs, end, Attr::Int(before(last).max(local)));
+}
+
+/// The piece of a random box begins at `begins` of dimension `dim`.
+fn place_box(
+    attrs: &mut SmallVec<[Attr; 2]>,
+    (global, start): (usize, usize),
+    whole: Dims,
+    (dim, begins): (usize, i64),
+) {
+    // The whole may be a box of something larger itself.
+    if !matches!(attrs.get(start), Some(Attr::Ints(_))) {
+        let zeros: SmallVec<[i64; 8]> = whole.iter().map(|_| 0).collect();
+        set(attrs, global, Attr::Ints(whole));
+        set(attrs, start, Attr::Ints(Dims::new(&zeros).unwrap_or(Dims::EMPTY)));
+    }
+    if let Some(Attr::Ints(dims)) = attrs.get_mut(start)
+        && let Some(place) = dims.as_mut_slice().get_mut(dim)
+    {
+        *place += begins;
+    }
+}
+
+/// Where the member's interval begins; an empty one begins at the end, so that it lies inside.
+fn begin(pieces: &Pieces, member: usize) -> i64 {
+    pieces.of(member).first().map_or_else(|| pieces.total(), |interval| interval.start)
+}
+
+fn set(attrs: &mut SmallVec<[Attr; 2]>, at: usize, value: Attr) {
+    if attrs.len() <= at {
+        attrs.resize(at + 1, Attr::Absent);
+    }
+    if let Some(attr) = attrs.get_mut(at) {
+        *attr = value;
+    }
+}
+
+fn set_entry(attrs: &mut SmallVec<[Attr; 2]>, at: usize, entry: usize, value: i64) {
+    if let Some(Attr::Ints(dims)) = attrs.get_mut(at)
+        && let Some(place) = dims.as_mut_slice().get_mut(entry)
+    {
+        *place = value;
+    }
+}

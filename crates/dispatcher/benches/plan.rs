@@ -1,13 +1,13 @@
-//! What the planner takes for one instruction on cut operands: planned before (hit) and for the first time (miss), on
-//! meshes of one, two and three dimensions. Budgets: 2 us, 20 us, 20 us, 50 us (DESIGN section 4).
+//! What the planner takes for one instruction: on one worker (fast: by its words; general: as any other), on cut operands
+//! planned before (hit) and for the first time (miss), on meshes of one, two and three dimensions.
 
 #![allow(clippy::unwrap_used, reason = "a program that cannot go on says why by where it stops")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{Config, Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{ToClient, ToWorker};
 use gt_protocol::text::{NoNames, parse};
-use gt_protocol::{Id, Instruction};
+use gt_protocol::{Dims, Dtype, Id, Instruction, Meta};
 use std::hint::black_box;
 
 /// Counts words as a ring would take them.
@@ -17,6 +17,11 @@ impl Sink for Ring {
     fn worker(&mut self, _: WorkerIndex, instruction: &Instruction<'_>) {
         self.0.clear();
         gt_protocol::wire::encode(instruction, &mut self.0).unwrap();
+        black_box(&self.0);
+    }
+    fn words(&mut self, _: WorkerIndex, words: &[u32]) {
+        self.0.clear();
+        self.0.extend_from_slice(words);
         black_box(&self.0);
     }
     fn free(&mut self, _: WorkerIndex, slots: &[u32]) {
@@ -44,9 +49,9 @@ struct Case {
 }
 
 impl Case {
-    fn new(workers: u32, layouts: [&str; 2]) -> Self {
+    fn new(config: Config, workers: u32, layouts: [&str; 2]) -> Self {
         let mut case = Self {
-            dispatcher: Dispatcher::new(),
+            dispatcher: Dispatcher::with(config),
             session: SessionId(0),
             ring: Ring(Vec::new()),
             product: instruction("%4 = matmul %2 %3"),
@@ -80,6 +85,30 @@ impl Case {
     }
 }
 
+fn one_worker(criterion: &mut Criterion) {
+    let layouts = ["replicate@[0]"; 2];
+    for (name, fast_path) in [("fast", true), ("general", false)] {
+        let config = Config { fast_path, ..Config::default() };
+        let mut case = Case::new(config, 1, layouts);
+        criterion.bench_function(&format!("plan/alone/{name}"), |bencher| {
+            bencher.iter(|| case.product());
+        });
+    }
+    let mut case = Case::new(Config::default(), 1, layouts);
+    let mut words = Vec::new();
+    gt_protocol::wire::encode(&case.product, &mut words).unwrap();
+    let result = Meta::new(Dtype::F32, Dims::new(&[8, 512, 512]).unwrap());
+    criterion.bench_function("plan/alone/words", |bencher| {
+        bencher.iter(|| {
+            let mut words: [u32; 6] = words.as_slice().try_into().unwrap();
+            let Case { dispatcher, session, ring, .. } = &mut case;
+            let op = gt_protocol::Op::Matmul;
+            dispatcher.inferred_words(*session, op, &mut words, &[result], ring).unwrap();
+            dispatcher.release(*session, &[4], ring).unwrap();
+        });
+    });
+}
+
 fn plan(criterion: &mut Criterion) {
     let cases = [
         ("one", 2, ["shard(1)@[0,1]", "replicate@[0,1]"]),
@@ -94,11 +123,11 @@ fn plan(criterion: &mut Criterion) {
         ),
     ];
     for (name, workers, layouts) in cases {
-        let mut case = Case::new(workers, layouts);
+        let mut case = Case::new(Config::default(), workers, layouts);
         criterion.bench_function(&format!("plan/hit/{name}"), |bencher| {
             bencher.iter(|| case.product());
         });
-        let case = std::cell::RefCell::new(Case::new(workers, layouts));
+        let case = std::cell::RefCell::new(Case::new(Config::default(), workers, layouts));
         criterion.bench_function(&format!("plan/miss/{name}"), |bencher| {
             bencher.iter_batched(
                 || case.borrow_mut().dispatcher.set_prices(Prices::default()),
@@ -109,5 +138,5 @@ fn plan(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, plan);
+criterion_group!(benches, one_worker, plan);
 criterion_main!(benches);

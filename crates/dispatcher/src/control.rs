@@ -7,8 +7,8 @@ mod read;
 
 use crate::event::{Fault, TraceNotes};
 use crate::planner::Planner;
-use crate::request::{Request, RequestKind, request_number};
 use crate::session::Session;
+use crate::session::requests::{Request, RequestKind, request_number};
 use crate::session::value::Handle;
 use gt_protocol::message::{ToClient, ToWorker};
 use gt_protocol::{Attr, Id, Instruction, Op};

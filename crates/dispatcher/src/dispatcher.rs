@@ -3,6 +3,7 @@
 mod answers;
 mod departure;
 mod fast_path;
+pub(crate) mod probe;
 
 use crate::cost::Prices;
 use crate::event::{Event, Fault, SessionId, Sink, Statistics};

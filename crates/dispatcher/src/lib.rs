@@ -19,8 +19,6 @@ mod event;
 mod plan;
 mod planner;
 mod planted;
-mod probe;
-mod request;
 mod reshard;
 mod session;
 mod strategy;
@@ -28,6 +26,6 @@ mod workers;
 
 pub use cost::{Link, Links, Prices, PricesError};
 pub use dispatcher::Dispatcher;
+pub use dispatcher::probe::{Measured, Probe};
 pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use planner::Config;
-pub use probe::{Measured, Probe};

@@ -83,7 +83,7 @@ impl Planner<'_> {
             inferred = infer_outputs(self.session, instruction)?;
             &inferred
         };
-        let scope = self.session.scopes.placing(instruction.signal, &self.core.workers);
+        let scope = self.placing_scope(instruction.signal);
         if let Some(creation) = Creation::of(instruction) {
             return self.create(&creation, outputs, scope);
         }

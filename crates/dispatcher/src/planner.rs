@@ -5,10 +5,10 @@
 use crate::cost::Prices;
 use crate::event::{SessionId, Sink, low_half};
 use crate::planted;
-use crate::request::Requests;
 use crate::session::Session;
 use crate::session::failure::{Cause, Failure};
 use crate::session::provenance::{LayoutCause, LayoutChange, LayoutChanges, Traffic};
+use crate::session::requests::Requests;
 use crate::session::value::{Handle, Shards, Value};
 use crate::strategy::cache::PlanCache;
 use crate::workers::Workers;

@@ -4,9 +4,9 @@
 use crate::cost::Prices;
 use crate::event::Fault;
 use crate::planner::Planner;
-use crate::request::{answer_failed, request_number};
 use crate::session::Session;
 use crate::session::provenance::{Decider, LayoutCause, LayoutChange};
+use crate::session::requests::{answer_failed, request_number};
 use crate::session::value::{Handle, Pending, Value};
 use gt_protocol::message::{DESCRIPTION_BYTES_MAX, Failure, FailureClass, ToClient};
 use gt_protocol::{Attr, Instruction, Operand};

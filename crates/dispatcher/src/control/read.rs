@@ -5,7 +5,7 @@ use crate::event::Fault;
 use crate::plan::Keep;
 use crate::planner::Planner;
 use crate::planted;
-use crate::request::{Part, Request, RequestKind, answer_failed, request_number};
+use crate::session::requests::{Part, Request, RequestKind, answer_failed, request_number};
 use crate::session::value::{Handle, Shards, Value};
 use gt_protocol::placement::{Footprint, Layout};
 use gt_protocol::{Attr, Id, Instruction, Op, Operand};

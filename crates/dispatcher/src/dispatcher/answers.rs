@@ -3,8 +3,8 @@
 use super::Dispatcher;
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
 use crate::planted;
-use crate::request::{Request, RequestKind};
 use crate::session::failure::{Cause, Failure, of_users};
+use crate::session::requests::{Request, RequestKind};
 use gt_protocol::Op;
 use gt_protocol::message::{self, FromWorker, Reply, Stats, ToClient};
 

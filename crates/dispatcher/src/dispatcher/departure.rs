@@ -3,9 +3,9 @@
 use super::Dispatcher;
 use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::planted;
-use crate::request::RequestKind;
 use crate::session::Session;
 use crate::session::failure::{Cause, Failure};
+use crate::session::requests::RequestKind;
 use crate::session::value::{Pending, Shards, State, Value};
 use gt_protocol::message::{self, FailureClass, ToClient};
 use gt_protocol::placement::{Layout, Mesh};

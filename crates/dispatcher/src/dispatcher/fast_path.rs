@@ -149,7 +149,7 @@ impl Plain {
             }
         }
         let (worker, value) = first?;
-        if !session.scopes.stays_on(signal, worker, &core.workers)
+        if !session.scopes.stays_on(signal, worker, core.workers.epoch())
             || !core.workers.is_addressed(worker, id)
         {
             return None;

@@ -10,6 +10,12 @@ use gt_protocol::scope::{PlacementWish, Scope};
 use gt_protocol::{Dims, Family, Instruction, Operand};
 
 impl Planner<'_> {
+    /// The scope of a signal with its mesh, where it says how values are placed and any worker lives.
+    pub(super) fn placing_scope(&mut self, signal: u16) -> Option<PlacingScope> {
+        let workers = &self.core.workers;
+        self.session.scopes.placing(signal, workers.alive(), workers.epoch())
+    }
+
     /// The mesh of an instruction's operands: the largest (the first of that size).
     ///
     /// A single element is placed where the others are, if there are others. An update stays on the workers over which its

@@ -1,7 +1,6 @@
 //! What a session knows of its signals: the scopes that its client has configured, and their meshes.
 
 use crate::event::Fault;
-use crate::workers::Workers;
 use gt_protocol::placement::Mesh;
 use gt_protocol::scope::Scope;
 use gt_protocol::{Attr, Instruction, Op};
@@ -18,7 +17,7 @@ struct Entry {
     text_bytes: usize,
     /// The scope says on which workers, or how, values are placed.
     places: bool,
-    /// The mesh of its workers, and the workers' epoch that it was made in.
+    /// The mesh of its workers, and the epoch that it was made in.
     mesh: Option<(u64, Mesh)>,
 }
 
@@ -79,13 +78,14 @@ impl Scopes {
     }
 
     /// The scope of `signal` with its mesh, where it says how values are placed and any worker lives.
-    pub fn placing(&mut self, signal: u16, workers: &Workers) -> Option<PlacingScope> {
+    /// `alive` are the workers of this epoch.
+    pub fn placing(&mut self, signal: u16, alive: &[u32], epoch: u64) -> Option<PlacingScope> {
         let entry = self.entries.get_mut(usize::from(signal))?.as_mut().filter(|one| one.places)?;
         let mesh = match &entry.mesh {
-            Some((epoch, mesh)) if *epoch == workers.epoch() => mesh.clone(),
+            Some((made_in, mesh)) if *made_in == epoch => mesh.clone(),
             Some(_) | None => {
-                let mesh = mesh_of(&entry.scope, workers.alive())?;
-                entry.mesh = Some((workers.epoch(), mesh.clone()));
+                let mesh = mesh_of(&entry.scope, alive)?;
+                entry.mesh = Some((epoch, mesh.clone()));
                 mesh
             }
         };
@@ -95,11 +95,11 @@ impl Scopes {
     /// Whether an instruction of `signal` on values that are whole on `worker` runs there: its scope says nothing of
     /// placement, or has no other worker.
     #[inline]
-    pub fn stays_on(&self, signal: u16, worker: u32, workers: &Workers) -> bool {
+    pub fn stays_on(&self, signal: u16, worker: u32, epoch: u64) -> bool {
         match self.entry(signal) {
             None | Some(Entry { places: false, .. }) => true,
-            Some(Entry { mesh: Some((epoch, mesh)), .. }) => {
-                *epoch == workers.epoch() && mesh.single() == Some(worker)
+            Some(Entry { mesh: Some((made_in, mesh)), .. }) => {
+                *made_in == epoch && mesh.single() == Some(worker)
             }
             Some(Entry { mesh: None, .. }) => false,
         }
@@ -147,7 +147,6 @@ fn mesh_of(scope: &Scope, alive: &[u32]) -> Option<Mesh> {
 mod tests {
     use super::{Scopes, TEXT_BYTES_MAX};
     use crate::event::Fault;
-    use crate::workers::Workers;
     use gt_protocol::{Attr, Instruction, Op};
     use smallvec::smallvec;
 
@@ -205,23 +204,20 @@ mod tests {
 
     #[test]
     fn a_mesh_follows_the_workers_that_live() {
-        let (mut scopes, mut workers) = (Scopes::default(), Workers::default());
+        let mut scopes = Scopes::default();
         for (signal, text) in [(1, "compile=true"), (2, "workers=[1,2]"), (3, "axis=0")] {
             configure(&mut scopes, signal, text).unwrap();
         }
-        let mut members = |workers: &Workers, signal| {
-            let placing = scopes.placing(signal, workers);
+        let members = |scopes: &mut Scopes, signal, alive: &[u32], epoch| {
+            let placing = scopes.placing(signal, alive, epoch);
             placing.map(|placing| placing.mesh.members().to_vec())
         };
-        assert_eq!(members(&workers, 2), None);
-        workers.join(0);
-        assert_eq!(members(&workers, 2), Some(vec![0]));
-        workers.join(2);
-        let all = [1, 2, 3].map(|signal| members(&workers, signal));
+        assert_eq!(members(&mut scopes, 2, &[], 0), None);
+        assert_eq!(members(&mut scopes, 2, &[0], 1), Some(vec![0]));
+        let all = [1, 2, 3].map(|signal| members(&mut scopes, signal, &[0, 2], 2));
         assert_eq!(all, [None, Some(vec![2]), Some(vec![0, 2])]);
-        let stays = [1, 2, 3].map(|signal| scopes.stays_on(signal, 2, &workers));
+        let stays = [1, 2, 3].map(|signal| scopes.stays_on(signal, 2, 2));
         assert_eq!(stays, [true, true, false]);
-        workers.join(1);
-        assert!(!scopes.stays_on(2, 2, &workers), "another worker has joined");
+        assert!(!scopes.stays_on(2, 2, 3), "another worker has joined");
     }
 }

@@ -4,8 +4,8 @@
 //! The core has no clock: whoever owns it says what time it is, and tells of the answers that came for the probe's
 //! session. One request is on its way at a time, so that links do not disturb each other.
 
+use super::Dispatcher;
 use crate::cost::Link;
-use crate::dispatcher::Dispatcher;
 use crate::event::{Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, Operand, Scalar};
 use smallvec::smallvec;

@@ -1,7 +1,7 @@
 //! Requests of clients that wait for workers.
 
+use super::failure::Failure;
 use crate::event::{Fault, SessionId, Sink, WorkerIndex};
-use crate::session::failure::Failure;
 use gt_protocol::message::{Reply, SpacedReply, ToClient};
 use gt_protocol::placement::Footprint;
 use gt_protocol::{Attr, Dims, Instruction};

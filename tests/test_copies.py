@@ -47,6 +47,17 @@ def test_products_of_a_transposed_tensor(asked: bool) -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False], ids=["distributed", "used with what is"])
+def test_products_of_a_slice_that_begins_anywhere(asked: bool) -> None:
+    """Kernels round by their operands' addresses, too."""
+    for seed in range(30):
+        draw = np.random.Generator(np.random.PCG64(seed))
+        n, m, p = 2 * draw.integers(8, 40, 3) + 1
+        sliced = gt.tensor(draw.standard_normal((n + 1, m)).astype("float32"))[1:]
+        factor = copied(gt.tensor(draw.standard_normal((m, p)).astype("float32")))
+        alike((copied(sliced) if asked else sliced) @ factor)
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["distributed", "used with what is"])
 def test_products_of_what_two_of_three_hold(asked: bool) -> None:
     two = gt.DeviceMesh(2)
     for seed in range(30):

@@ -122,6 +122,17 @@ def token() -> str | None:
     return os.environ.get("GT_TOKEN") or None
 
 
+def look_ahead() -> int | None:
+    """What workers look at of the stream behind an instruction: all, 0 for nothing, a seed to draw.
+
+    For tests, which show with GT_LOOK_AHEAD that no result depends on it.
+    """
+    word = os.environ.get("GT_LOOK_AHEAD", "")
+    if word and not word.isdigit():
+        raise ValueError(f"GT_LOOK_AHEAD={word}: expected 0 or a seed")
+    return int(word) if word else None
+
+
 def process_groups() -> str:
     """What GT_PROCESS_GROUPS says: `auto` (the default), `off`, `gloo` or `nccl`."""
     word = os.environ.get("GT_PROCESS_GROUPS", "").lower() or "auto"

@@ -66,6 +66,7 @@ def main() -> int:
             rings=not arguments.tcp,
             process_groups=arguments.process_groups or config.process_groups(),
             trusted_networks=arguments.trusted_network or config.trusted_networks(),
+            look_ahead=config.look_ahead(),
         )
     )
 

@@ -43,6 +43,10 @@ class Backend(Generic[Value]):
     allocate: Callable[[tuple[int, ...], object], Value]
     # The same elements, contiguous where values lie: the same object if they are so.
     row_major: Callable[[Value], Value]
+    # Its strides in elements.
+    strides: Callable[[Value], tuple[int, ...]]
+    # A contiguous copy where values lie, with the strides that `allocate` gives.
+    copy: Callable[[Value], Value]
     # The same elements, contiguous in the host's memory; then their address (of any value: that of
     # its first element) and length in bytes.
     contiguous: Callable[[Value], Value]
@@ -59,5 +63,8 @@ class Backend(Generic[Value]):
     # one for small ones. None where a backend has one thread, or its kernels run elsewhere.
     threads: int = 1
     set_threads: Callable[[int], object] | None = None
+    # What the machine looks at of the words behind an instruction: all (None), nothing (0), or what
+    # a generator of this seed draws. No result depends on it, as tests show with it.
+    look_ahead: int | None = None
     # Collectives that do not go by bytes of the host, by the word of their `way`: device, group.
     ways: dict[str, Way[Value]] = dataclasses.field(default_factory=dict)

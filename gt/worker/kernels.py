@@ -73,6 +73,8 @@ def backend(device: torch.device) -> Backend[Tensor]:
         guard=torch.inference_mode,
         allocate=allocate,
         row_major=Tensor.contiguous,
+        strides=Tensor.stride,
+        copy=_copy,
         contiguous=Tensor.contiguous if on_host else _to_host,
         address=Tensor.data_ptr,
         length=operator.attrgetter("nbytes"),
@@ -84,6 +86,10 @@ def backend(device: torch.device) -> Backend[Tensor]:
         set_threads=set_threads,
         ways={} if on_host else {"device": Devices(Cuda(device)).way()},
     )
+
+
+def _copy(value: Tensor) -> Tensor:
+    return value.clone(memory_format=torch.contiguous_format)
 
 
 def _to_host(value: Tensor) -> Tensor:

@@ -47,6 +47,8 @@ def backend() -> Backend[Array]:
         guard=quiet,
         allocate=reference_indexing.allocate,
         row_major=_contiguous,
+        strides=_strides,
+        copy=_copy,
         contiguous=_contiguous,
         address=_address,
         length=_length,
@@ -70,6 +72,14 @@ def from_bytes(data: bytes, name: str, size: tuple[int, ...]) -> Array:
 
 def _contiguous(value: Array) -> Array:
     return np.asanyarray(value, order="C")  # ascontiguousarray gives a number a dimension
+
+
+def _strides(value: Array) -> tuple[int, ...]:
+    return tuple(stride // value.itemsize for stride in value.strides)
+
+
+def _copy(value: Array) -> Array:
+    return np.array(value, order="C", subok=True)
 
 
 def _address(value: Array) -> int:

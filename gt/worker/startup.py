@@ -47,6 +47,7 @@ class Start:
     rings: bool = True
     process_groups: str = "auto"
     trusted_networks: Sequence[str] = ()
+    look_ahead: int | None = None
 
 
 def gpu_of(index: int | None, count: int) -> int:
@@ -88,6 +89,7 @@ def run(start: Start) -> int:
     warned.install()
     config.use_threads(start.threads)
     backend = choose(start.backend, start.index)
+    backend = dataclasses.replace(backend, look_ahead=start.look_ahead)
     with backend.guard(), contextlib.ExitStack() as ends:
         if start.process_groups != "off":
             backend = _with_groups(backend, start, ends)

@@ -211,6 +211,24 @@ def _index_add_over(
     return self.copy_(_index_add(self, index, source, dim, start, total))
 
 
+def _copied(self: Tensor) -> Tensor:
+    return self.clone(memory_format=torch.contiguous_format)
+
+
+# torch's own out-of-place forms copy all of the memory that a view is of, and leave the result at
+# the same place in it.
+def _slice_scatter(self: Tensor, src: Tensor, dim: int, start: int, end: int, step: int) -> Tensor:
+    return _slice_scatter_over(_copied(self), src, dim, start, end, step)
+
+
+def _select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    return _select_scatter_over(_copied(self), src, dim, index)
+
+
+def _diagonal_scatter(self: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    return _diagonal_scatter_over(_copied(self), src, offset, dim1, dim2)
+
+
 def _slice_scatter_over(
     self: Tensor, src: Tensor, dim: int, start: int, end: int, step: int
 ) -> Tensor:
@@ -237,9 +255,9 @@ def kernels() -> dict[str, Kernel]:
         "slice": _slice,
         "select": Tensor.select,
         "diagonal": Tensor.diagonal,
-        "slice_scatter": Tensor.slice_scatter,
-        "select_scatter": Tensor.select_scatter,
-        "diagonal_scatter": Tensor.diagonal_scatter,
+        "slice_scatter": _slice_scatter,
+        "select_scatter": _select_scatter,
+        "diagonal_scatter": _diagonal_scatter,
         "flip": Tensor.flip,
         "pad": _pad,
         "repeat": Tensor.repeat,

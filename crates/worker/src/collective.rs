@@ -81,7 +81,7 @@ impl<E: Engine> Machine<E> {
         group: &Group,
     ) -> Result<(Exchange, Prepared<E, E::Loan>), NoValue> {
         self.table.check_vacant(&instruction.outputs)?;
-        self.straighten(instruction)?;
+        self.lie_as_received(instruction)?;
         let task = self.task(instruction, tag, group)?;
         let reused = self.reused(instruction, next);
         let prepared = self.prepare(instruction, &task, reused, E::lend)?;
@@ -90,15 +90,18 @@ impl<E: Engine> Machine<E> {
 
     /// What is sent lies here as it will lie there: kernels round by how their operands lie, and what two workers compute
     /// of the same value is to be the same to the last bit.
-    fn straighten(&mut self, instruction: &Instruction<'_>) -> Result<(), NoValue> {
+    pub(super) fn lie_as_received(&mut self, instruction: &Instruction<'_>) -> Result<(), NoValue> {
         let Some(id) = instruction.values().next().filter(|_| instruction.op == Op::Send) else {
             return Ok(());
         };
         let held = self.table.held(id)?;
-        let (meta, straight) = (held.meta, self.engine.straighten(&held.value)?);
-        if let Some(value) = straight {
-            let straight = self.table.adopt(value, meta, meta.bytes());
-            self.table.put_held(id, straight);
+        let meta = held.meta;
+        if held.contiguous {
+            return Ok(());
+        }
+        if let Some(copy) = self.engine.as_received(&held.value, &meta)? {
+            let held = self.table.adopt(copy, meta, meta.bytes());
+            self.table.put_held(id, held);
         }
         Ok(())
     }

@@ -95,9 +95,11 @@ pub trait Engine {
     /// Our part in a collective that goes another way than by bytes. It keeps what it needs of the values.
     type Joint;
 
-    /// Computes the row's outputs. Bit k of `reuse` says that nobody reads operand k again and that a result has its
-    /// shape and dtype: its buffer may become a result's. A result shares memory with an operand only then, and for
-    /// the rows that [`aliases`](crate::reuse::aliases) lists.
+    /// Computes the row's outputs. Bit k of `reuse` says that nobody reads operand k again, that it is contiguous and that
+    /// a result has its shape and dtype: its buffer may become a result's. A result shares memory with an operand only
+    /// then, and for the rows that [`aliases`](crate::reuse::aliases) lists. Its bits are the same with and without.
+    /// Results of creation, and of elementwise rows and updates of contiguous operands, are contiguous or stand for an
+    /// absent state; those of other rows may lie as they like.
     fn execute(
         &mut self,
         instruction: &Instruction<'_>,
@@ -139,8 +141,21 @@ pub trait Engine {
     fn with_bytes(&mut self, value: &Self::Value, show: &mut dyn FnMut(&[u8]))
     -> Result<(), Fault>;
 
-    /// The same elements row-major in memory of their own; nothing where they lie so already.
-    fn straighten(&mut self, _value: &Self::Value) -> Result<Option<Self::Value>, Fault> {
+    /// A copy with the strides that [`allocate`](Self::allocate) gives; nothing where the value has them already.
+    fn contiguous(
+        &mut self,
+        _value: &Self::Value,
+        _meta: &Meta,
+    ) -> Result<Option<Self::Value>, Fault> {
+        Ok(None)
+    }
+
+    /// A copy that lies as a received value does, address included; nothing where the value lies so.
+    fn as_received(
+        &mut self,
+        _value: &Self::Value,
+        _meta: &Meta,
+    ) -> Result<Option<Self::Value>, Fault> {
         Ok(None)
     }
 

@@ -1,13 +1,15 @@
 //! One instruction after the other: what a worker does with the words it is sent.
 
+mod compute;
 mod read;
 mod under_way;
 
 pub(crate) use under_way::{Left, UnderWay, pending};
 
 use crate::lane::Driver;
-use crate::table::{Held, NoValue, Table};
-use crate::{Cause, Engine, Fault, Input, Values, reuse, work};
+use crate::look_ahead::LookAhead;
+use crate::table::{NoValue, Table};
+use crate::{Cause, Engine, Fault};
 use gt_protocol::message::{
     self, FailureClass, FromWorker, REPLY_BYTES_MAX, Stats, ToWorker, Ways,
 };
@@ -53,6 +55,7 @@ pub struct Machine<E: Engine> {
     under_way: Vec<UnderWay<E::Value, E::Joint>>,
     tickets: u64,
     executed: u64,
+    look_ahead: LookAhead,
 }
 
 impl<E: Engine> Machine<E> {
@@ -65,12 +68,17 @@ impl<E: Engine> Machine<E> {
             under_way: Vec::new(),
             tickets: 0,
             executed: 0,
+            look_ahead: LookAhead::default(),
         }
     }
 
     /// Tells the worker which member of a collective's group it is.
     pub fn set_index(&mut self, index: u32) {
         self.index = index;
+    }
+
+    pub fn set_look_ahead(&mut self, look_ahead: LookAhead) {
+        self.look_ahead = look_ahead;
     }
 
     /// Tells the dispatcher which ways collectives may take here besides by bytes, before anything else.
@@ -86,8 +94,8 @@ impl<E: Engine> Machine<E> {
         Stats { request, values, bytes, bytes_peak, executed: self.executed }
     }
 
-    /// Executes the complete frames at the front of `words` and returns how many words they have. All of `words` is
-    /// looked ahead at, so a caller hands over everything that has been published. It stops before an instruction that
+    /// Executes the complete frames at the front of `words` and returns how many words they have. All of `words` may be
+    /// looked at, so a caller hands over everything that has been published. It stops before an instruction that
     /// needs the result of a collective for which the driver does not wait.
     pub fn run(
         &mut self,
@@ -110,7 +118,8 @@ impl<E: Engine> Machine<E> {
                     break;
                 }
                 self.executed += 1;
-                if let Err(why) = self.instruction(&instruction, next, replies, driver) {
+                let seen = self.look_ahead.seen(next);
+                if let Err(why) = self.instruction(&instruction, seen, replies, driver) {
                     self.fail(&instruction, &why, replies);
                 }
             }
@@ -229,105 +238,6 @@ impl<E: Engine> Machine<E> {
         describe(instruction.op, &operands)
     }
 
-    fn compute(&mut self, instruction: &Instruction<'_>, next: &[u32]) -> Result<(), NoValue> {
-        let mut inputs: SmallVec<[Input<'_, E::Value>; 4]> = SmallVec::new();
-        for operand in &instruction.operands {
-            inputs.push(match operand {
-                Operand::Absent => Input::Absent,
-                Operand::Scalar(scalar) => Input::Scalar(*scalar),
-                Operand::Value(id) => Input::Value(&self.table.held(*id)?.value),
-            });
-        }
-        self.table.check_vacant(&instruction.outputs)?;
-        let metas = reuse::results(&self.table, instruction);
-        let reuse = match self.engine.in_place(instruction.op) {
-            0 => 0,
-            in_place => reuse::reusable(&self.table, instruction, in_place, next, &metas),
-        };
-        self.engine.set_large(work::is_large(&self.table, instruction, &metas));
-        let mut values = self.engine.execute(instruction, &inputs, reuse)?;
-        drop(inputs);
-        if reuse == 0 {
-            return self.define(instruction, values, &metas);
-        }
-        // The usual case, a result over its first dying operand, keeps that operand's entry in the table.
-        if let (&[to], [_], Some(from)) =
-            (&*instruction.outputs, &*values, only(instruction, reuse))
-            && let Some(value) = values.pop()
-        {
-            let moved = self.table.succeed(from, to, value);
-            debug_assert!(moved, "{from:?} was looked at above");
-            return Ok(());
-        }
-        self.consume(instruction, reuse);
-        self.define(instruction, values, &metas)
-    }
-
-    fn consume(&mut self, instruction: &Instruction<'_>, reuse: u16) {
-        for (position, operand) in instruction.operands.iter().take(16).enumerate() {
-            if let Operand::Value(id) = operand
-                && reuse & (1 << position) != 0
-            {
-                self.table.consume(*id);
-            }
-        }
-    }
-
-    fn define(
-        &mut self,
-        instruction: &Instruction<'_>,
-        values: Values<E::Value>,
-        metas: &[Meta],
-    ) -> Result<(), NoValue> {
-        if values.len() != instruction.outputs.len() {
-            let (count, expected) = (values.len(), instruction.outputs.len());
-            let text = format!("{count} results instead of {expected}");
-            return Err(Fault::new(FailureClass::Internal, text).into());
-        }
-        for (place, (&id, value)) in instruction.outputs.iter().zip(values).enumerate() {
-            let meta = match metas.get(place) {
-                Some(meta) => *meta,
-                None => self.engine.meta(&value)?,
-            };
-            if let Some((storage, overlapping)) = self.viewed(instruction, &value)? {
-                self.table.put_alias(id, Held { value, meta, storage, overlapping });
-                continue;
-            }
-            let bytes = match instruction.op.info().family {
-                Family::Update => self.engine.memory_bytes(&value)?,
-                Family::Create
-                | Family::Random
-                | Family::Elementwise
-                | Family::Contract
-                | Family::Reduce
-                | Family::Normalize
-                | Family::View
-                | Family::Index
-                | Family::Loss
-                | Family::Control
-                | Family::Collective => meta.bytes(),
-            };
-            self.table.put_in(id, value, meta, bytes);
-        }
-        Ok(())
-    }
-
-    /// Memory that a result shares with operand 0, and whether its elements overlap there.
-    fn viewed(
-        &mut self,
-        instruction: &Instruction<'_>,
-        result: &E::Value,
-    ) -> Result<Option<(u32, bool)>, NoValue> {
-        let (true, Some(id)) = (reuse::aliases(instruction.op), instruction.values().next()) else {
-            return Ok(None);
-        };
-        let held = self.table.held(id)?;
-        if instruction.op == Op::Reshape && !self.engine.is_view(result, &held.value)? {
-            return Ok(None);
-        }
-        Ok(Some((held.storage, held.overlapping || instruction.op == Op::Expand)))
-    }
-
     fn control(
         &mut self,
         instruction: &Instruction<'_>,
@@ -436,15 +346,6 @@ impl<E: Engine> Machine<E> {
 /// Whether an operator's operands are the user's, so that a failure's text names them.
 fn computes(op: Op) -> bool {
     !matches!(op.info().family, Family::Control | Family::Collective)
-}
-
-/// The operand whose buffer was used again, where it is just one.
-fn only(instruction: &Instruction<'_>, reuse: u16) -> Option<Id> {
-    let position = usize::try_from(reuse.trailing_zeros()).ok()?;
-    match instruction.operands.get(position)? {
-        Operand::Value(id) if reuse.is_power_of_two() => Some(*id),
-        Operand::Value(_) | Operand::Scalar(_) | Operand::Absent => None,
-    }
 }
 
 /// A frame and what follows it.

@@ -17,7 +17,8 @@ pub fn aliases(op: Op) -> bool {
 }
 
 /// Operands, of those the engine can write to, whose buffer a result may take: nobody reads them again, nothing else
-/// shares their memory, and a result has their shape and dtype.
+/// shares their memory, and a result has their shape and dtype. They are contiguous, as every fresh result is. How far the
+/// stream can be seen depends on time; a result's bits and strides, and those of all that follows from it, do not.
 pub fn reusable<V>(
     table: &Table<V>,
     instruction: &Instruction<'_>,
@@ -35,7 +36,7 @@ pub fn reusable<V>(
         if let Operand::Value(id) = operand
             && dying & bit != 0
             && let Ok(held) = table.held(*id)
-            && !held.overlapping
+            && held.contiguous
             && table.is_alone(held)
             && results.contains(&held.meta)
             && (elementwise(instruction.op) || once(instruction, *id))

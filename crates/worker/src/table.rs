@@ -18,8 +18,9 @@ pub struct Held<V> {
     pub meta: Meta,
     /// Values with the same one share memory.
     pub storage: u32,
-    /// Several of its elements are the same memory (`expand`), so it is never written to.
-    pub overlapping: bool,
+    /// Its elements lie row after row with the strides of a fresh result, in memory that begins with them. Views of
+    /// other forms do not. A result may only take memory that would not show afterwards that it was taken.
+    pub contiguous: bool,
 }
 
 /// Why a slot has no value.
@@ -115,12 +116,12 @@ impl<V> Table<V> {
         Ok(())
     }
 
-    /// Puts a value with memory of its own into a vacant slot.
+    /// Puts a contiguous value with memory of its own into a vacant slot.
     pub fn put(&mut self, id: Id, value: V, meta: Meta) {
         self.put_in(id, value, meta, meta.bytes());
     }
 
-    /// Puts a value into a vacant slot that lies alone in so many bytes of memory.
+    /// Puts a value into a vacant slot that lies alone in so many bytes of memory: contiguous, unless those are too few.
     pub fn put_in(&mut self, id: Id, value: V, meta: Meta, bytes: u64) {
         let held = self.adopt(value, meta, bytes);
         self.fill(id, Slot::Value(held));
@@ -133,8 +134,8 @@ impl<V> Table<V> {
         // Saturating: the shapes are as an engine tells them, and these are counters only.
         self.bytes = self.bytes.saturating_add(bytes);
         self.bytes_peak = self.bytes_peak.max(self.bytes);
-        let overlapping = bytes < meta.bytes();
-        Held { value, meta, storage, overlapping }
+        let contiguous = bytes >= meta.bytes();
+        Held { value, meta, storage, contiguous }
     }
 
     /// Puts a value whose memory is counted into a slot that is vacant or waits for it.

@@ -1,13 +1,12 @@
 //! How a worker that was started by hand finds its dispatcher: a handshake, then rings on the dispatcher's host and
 //! frames over TCP elsewhere.
 
-use super::engine::PythonEngine;
+use super::engine::machine;
 use super::framed::serve_frames;
 use super::process::{connection, serve_control};
 use gt_protocol::handshake::{
     Capabilities, Handshake, Hello, LocalDoor, Resume, Role, Secret, Token, Welcome,
 };
-use gt_worker::Machine;
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use std::io::{Read, Write};
@@ -48,7 +47,7 @@ pub fn run_on_socket(
     rings: bool,
     backend: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let machine = Machine::new(PythonEngine::new(backend)?);
+    let machine = machine(backend)?;
     let hello = Hello {
         capabilities: if rings { Capabilities::LOCAL } else { Capabilities::default() },
         worker: index,

@@ -11,12 +11,16 @@ use super::ways::{Joint, Ways};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Family, Instruction, Meta, Op};
 use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};
-use gt_worker::{Engine, Fault, Input, Meeting, Places, Turn, Values, Work};
+use gt_worker::{Engine, Fault, Input, LookAhead, Machine, Meeting, Places, Turn, Values, Work};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Bytes of which each allocation's address is a multiple: the backends' own. Matrix products take another loop, and round
+/// otherwise, where an operand's is not.
+const ALIGNMENT: usize = 64;
 
 /// Code of the operator that this process executes, or executed last; 0 before the first.
 static EXECUTING: AtomicU16 = AtomicU16::new(0);
@@ -50,6 +54,10 @@ struct Functions {
     contiguous: Py<PyAny>,
     /// (value) -> the same elements, contiguous where the values lie: the same object if they are so.
     row_major: Py<PyAny>,
+    /// (value) -> its strides in elements.
+    strides: Py<PyAny>,
+    /// (value) -> a contiguous copy where the values lie.
+    copy: Py<PyAny>,
     /// (contiguous value) -> its address.
     address: Py<PyAny>,
     /// (contiguous value) -> its length in bytes.
@@ -72,6 +80,18 @@ struct Threads {
     is_large: bool,
 }
 
+/// A machine over a `gt.worker.backend.Backend`, set up as that says.
+pub fn machine(backend: &Bound<'_, PyAny>) -> PyResult<Machine<PythonEngine>> {
+    let mut machine = Machine::new(PythonEngine::new(backend)?);
+    let look_ahead = match backend.getattr("look_ahead")?.extract::<Option<u64>>()? {
+        None => LookAhead::Published,
+        Some(0) => LookAhead::Nothing,
+        Some(seed) => LookAhead::Drawn(seed),
+    };
+    machine.set_look_ahead(look_ahead);
+    Ok(machine)
+}
+
 impl PythonEngine {
     /// Fetches everything from a `gt.worker.backend.Backend`.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -91,6 +111,8 @@ impl PythonEngine {
                 allocate: function("allocate")?,
                 contiguous: function("contiguous")?,
                 row_major: function("row_major")?,
+                strides: function("strides")?,
+                copy: function("copy")?,
                 address: function("address")?,
                 length: function("length")?,
                 write: backend.getattr("write")?.extract()?,
@@ -140,6 +162,30 @@ impl PythonEngine {
         let copy = unsafe { memory(address, length) }.to_vec();
         drop(contiguous);
         Ok(copy)
+    }
+
+    fn contiguous_copy(
+        &self,
+        py: Python<'_>,
+        value: &Py<PyAny>,
+        meta: &Meta,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let arguments = [value.as_ptr()];
+        // A backend takes any stride of a dimension of size 1 for contiguous. Its matrix products do not: they choose
+        // another loop, and other bits.
+        if meta.dims.contains(&1) {
+            let strides = self.caller.call(py, &self.functions.strides, &arguments)?;
+            let strides: SmallVec<[i64; 8]> =
+                strides.bind(py).try_iter()?.map(|one| one?.extract()).collect::<PyResult<_>>()?;
+            let is_contiguous = meta.dims.contains(&0) || is_row_major(&meta.dims, &strides);
+            return if is_contiguous {
+                Ok(None)
+            } else {
+                self.caller.call(py, &self.functions.copy, &arguments).map(Some)
+            };
+        }
+        let contiguous = self.caller.call(py, &self.functions.row_major, &arguments)?;
+        Ok((!contiguous.is(value)).then_some(contiguous))
     }
 
     fn place(&self, py: Python<'_>, contiguous: &Py<PyAny>) -> PyResult<(usize, usize)> {
@@ -293,11 +339,34 @@ impl Engine for PythonEngine {
         })
     }
 
-    fn straighten(&mut self, value: &Self::Value) -> Result<Option<Self::Value>, Fault> {
+    fn contiguous(
+        &mut self,
+        value: &Self::Value,
+        meta: &Meta,
+    ) -> Result<Option<Self::Value>, Fault> {
         let py = attached();
-        let straight = self.caller.call(py, &self.functions.row_major, &[value.as_ptr()]);
-        let straight = straight.map_err(|error| self.fault(py, &error))?;
-        Ok((!straight.is(value)).then_some(straight))
+        self.contiguous_copy(py, value, meta).map_err(|error| self.fault(py, &error))
+    }
+
+    fn as_received(
+        &mut self,
+        value: &Self::Value,
+        meta: &Meta,
+    ) -> Result<Option<Self::Value>, Fault> {
+        let py = attached();
+        let copy = || {
+            if let Some(copy) = self.contiguous_copy(py, value, meta)? {
+                return Ok(Some(copy));
+            }
+            let arguments = [value.as_ptr()];
+            let address: usize =
+                self.caller.call(py, &self.functions.address, &arguments)?.extract(py)?;
+            if address.is_multiple_of(ALIGNMENT) {
+                return Ok(None);
+            }
+            self.caller.call(py, &self.functions.copy, &arguments).map(Some)
+        };
+        copy().map_err(|error| self.fault(py, &error))
     }
 
     fn lend(&mut self, places: Places<'_, Self::Value>) -> Result<Lent, Fault> {
@@ -419,6 +488,17 @@ unsafe fn memory<'a>(address: usize, length: usize) -> &'a [u8] {
     }
     // SAFETY: the caller's.
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length) }
+}
+
+/// Whether these are the strides of a value without gaps that lies row after row.
+fn is_row_major(dims: &[i64], strides: &[i64]) -> bool {
+    let mut expected = 1;
+    strides.len() == dims.len()
+        && dims.iter().zip(strides).rev().all(|(size, &stride)| {
+            let is_expected = stride == expected;
+            expected *= size;
+            is_expected
+        })
 }
 
 /// The interpreter, without asking whether this thread is attached to it.

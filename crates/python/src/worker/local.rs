@@ -1,6 +1,6 @@
 //! A worker without a process, for tests: words in, words out.
 
-use super::engine::PythonEngine;
+use super::engine::{PythonEngine, machine};
 use gt_protocol::message::{self, FromWorker};
 use gt_worker::{Lane, Machine, Nobody, Replies};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -24,9 +24,8 @@ impl LocalMachine {
     ///     backend: A `gt.worker.backend.Backend`.
     #[new]
     fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let engine = PythonEngine::new(backend)?;
         let guard = backend.getattr("guard")?.unbind();
-        Ok(Self { machine: Machine::new(engine), guard, rest: Vec::new() })
+        Ok(Self { machine: machine(backend)?, guard, rest: Vec::new() })
     }
 
     /// Executes the frames in `words` and returns the messages that they are answered with.

@@ -3,7 +3,7 @@
 //! A worker lives as long as its control socket: a thread without Python blocks on it and ends the process at its end
 //! of file, whatever the loop is doing. So no wait in here needs a time limit of its own.
 
-use super::engine::PythonEngine;
+use super::engine::{PythonEngine, machine};
 use super::lane::WorkerLane;
 use super::peers::{Event, WorkerPeers};
 use gt_protocol::message::{self, FromWorker, REPLY_BYTES_MAX, Reply};
@@ -49,7 +49,7 @@ pub fn run_on_descriptors(
     if control_fd <= 2 {
         return Err(PyConnectionError::new_err(format!("{control_fd} is no control socket")));
     }
-    serve_control(py, owned(control_fd), Machine::new(PythonEngine::new(backend)?))
+    serve_control(py, owned(control_fd), machine(backend)?)
 }
 
 /// Serves the dispatcher at the other end of a control socket.

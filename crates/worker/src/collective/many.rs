@@ -130,7 +130,7 @@ impl<E: Engine> Machine<E> {
             return Err(Fault::protocol(text).into());
         }
         let in_place = self.engine.in_place(instruction.op) & 1 != 0;
-        if in_place && !held.overlapping && self.table.is_alone(held) {
+        if in_place && held.contiguous && self.table.is_alone(held) {
             let mut held = self.table.withdraw(id)?;
             let memory = self.engine.lend(Places::One(&mut held.value));
             if memory.is_err() {

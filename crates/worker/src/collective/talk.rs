@@ -182,7 +182,7 @@ impl<E: Engine> Machine<E> {
         talk: &mut Talk<E::Joint>,
     ) -> Result<(UnderWayOf<E>, Says), NoValue> {
         self.table.check_vacant(&instruction.outputs)?;
-        self.straighten(instruction)?;
+        self.lie_as_received(instruction)?;
         let (tag, group) = (talk.tag, &talk.group);
         let plan = self.task(instruction, tag, group)?;
         // In one hop the others read the operand to the end.

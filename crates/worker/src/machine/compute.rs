@@ -1,0 +1,142 @@
+//! Instructions that compute: operands from their slots, the engine's results into theirs.
+
+use super::Machine;
+use crate::table::{Held, NoValue};
+use crate::{Engine, Fault, Input, Values, reuse, work};
+use gt_protocol::message::FailureClass;
+use gt_protocol::{Family, Id, Instruction, Meta, Op, Operand};
+use smallvec::SmallVec;
+
+impl<E: Engine> Machine<E> {
+    pub(super) fn compute(
+        &mut self,
+        instruction: &Instruction<'_>,
+        next: &[u32],
+    ) -> Result<(), NoValue> {
+        let mut inputs: SmallVec<[Input<'_, E::Value>; 4]> = SmallVec::new();
+        let mut is_contiguous = true;
+        for operand in &instruction.operands {
+            inputs.push(match operand {
+                Operand::Absent => Input::Absent,
+                Operand::Scalar(scalar) => Input::Scalar(*scalar),
+                Operand::Value(id) => {
+                    let held = self.table.held(*id)?;
+                    is_contiguous &= held.contiguous;
+                    Input::Value(&held.value)
+                }
+            });
+        }
+        self.table.check_vacant(&instruction.outputs)?;
+        let metas = reuse::results(&self.table, instruction);
+        let reuse = match self.engine.in_place(instruction.op) {
+            0 => 0,
+            in_place => reuse::reusable(&self.table, instruction, in_place, next, &metas),
+        };
+        self.engine.set_large(work::is_large(&self.table, instruction, &metas));
+        let mut values = self.engine.execute(instruction, &inputs, reuse)?;
+        drop(inputs);
+        if reuse == 0 {
+            return self.define(instruction, values, &metas, is_contiguous);
+        }
+        // The usual case, a result over its first dying operand, keeps that operand's entry in the table.
+        if let (&[to], [_], Some(from)) =
+            (&*instruction.outputs, &*values, only(instruction, reuse))
+            && let Some(value) = values.pop()
+        {
+            let moved = self.table.succeed(from, to, value);
+            debug_assert!(moved, "{from:?} was looked at above");
+            return Ok(());
+        }
+        self.consume(instruction, reuse);
+        self.define(instruction, values, &metas, is_contiguous)
+    }
+
+    fn consume(&mut self, instruction: &Instruction<'_>, reuse: u16) {
+        for (position, operand) in instruction.operands.iter().take(16).enumerate() {
+            if let Operand::Value(id) = operand
+                && reuse & (1 << position) != 0
+            {
+                self.table.consume(*id);
+            }
+        }
+    }
+
+    /// Puts results into their slots, contiguous; `is_contiguous`: all operands were.
+    fn define(
+        &mut self,
+        instruction: &Instruction<'_>,
+        values: Values<E::Value>,
+        metas: &[Meta],
+        is_contiguous: bool,
+    ) -> Result<(), NoValue> {
+        if values.len() != instruction.outputs.len() {
+            let (count, expected) = (values.len(), instruction.outputs.len());
+            let text = format!("{count} results instead of {expected}");
+            return Err(Fault::new(FailureClass::Internal, text).into());
+        }
+        let family = instruction.op.info().family;
+        let is_known = family == Family::Create
+            || is_contiguous && matches!(family, Family::Elementwise | Family::Update);
+        for (place, (&id, value)) in instruction.outputs.iter().zip(values).enumerate() {
+            let meta = match metas.get(place) {
+                Some(meta) => *meta,
+                None => self.engine.meta(&value)?,
+            };
+            if let Some((storage, contiguous)) = self.viewed(instruction, &value)? {
+                self.table.put_alias(id, Held { value, meta, storage, contiguous });
+                continue;
+            }
+            let bytes = match family {
+                Family::Update => self.engine.memory_bytes(&value)?,
+                Family::Create
+                | Family::Random
+                | Family::Elementwise
+                | Family::Contract
+                | Family::Reduce
+                | Family::Normalize
+                | Family::View
+                | Family::Index
+                | Family::Loss
+                | Family::Control
+                | Family::Collective => meta.bytes(),
+            };
+            let stands_for_nothing = bytes < meta.bytes();
+            let copy = if is_known || stands_for_nothing {
+                None
+            } else {
+                self.engine.contiguous(&value, &meta)?
+            };
+            match copy {
+                Some(copy) => self.table.put(id, copy, meta),
+                None => self.table.put_in(id, value, meta, bytes),
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory that a result shares with operand 0, and whether it is contiguous there.
+    fn viewed(
+        &mut self,
+        instruction: &Instruction<'_>,
+        result: &E::Value,
+    ) -> Result<Option<(u32, bool)>, NoValue> {
+        let (true, Some(id)) = (reuse::aliases(instruction.op), instruction.values().next()) else {
+            return Ok(None);
+        };
+        let held = self.table.held(id)?;
+        let is_reshape = instruction.op == Op::Reshape;
+        if is_reshape && !self.engine.is_view(result, &held.value)? {
+            return Ok(None);
+        }
+        Ok(Some((held.storage, held.contiguous && is_reshape)))
+    }
+}
+
+/// The operand whose buffer was used again, where it is just one.
+fn only(instruction: &Instruction<'_>, reuse: u16) -> Option<Id> {
+    let position = usize::try_from(reuse.trailing_zeros()).ok()?;
+    match instruction.operands.get(position)? {
+        Operand::Value(id) if reuse.is_power_of_two() => Some(*id),
+        Operand::Value(_) | Operand::Scalar(_) | Operand::Absent => None,
+    }
+}

@@ -16,6 +16,7 @@ pub mod dtype;
 mod generated;
 pub mod handshake;
 pub mod instruction;
+pub mod link;
 pub mod message;
 pub mod meta;
 pub mod op;

@@ -3,6 +3,7 @@
 //! `docs/wire.md` specifies it. Only the form is here: what an instruction means is in its rule, and how words travel is
 //! the transport's concern.
 
+pub mod cut;
 mod decode;
 mod encode;
 #[cfg(test)]

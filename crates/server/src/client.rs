@@ -1,11 +1,10 @@
 //! A client's stream on its way into the core: a quantum at a time.
 
-use crate::frames;
 use crate::link::{Inbound, Lent};
 use crate::outbox::{Crowd, Outbox};
 use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, WorkerIndex};
 use gt_protocol::message::{self, FromClient};
-use gt_protocol::wire::{self, WireError};
+use gt_protocol::wire::{self, WireError, cut};
 use gt_protocol::{Attr, Instruction, Op};
 use std::time::{Duration, Instant};
 
@@ -122,13 +121,13 @@ fn run(
     let mut instruction = Instruction::new(Op::Free);
     let mut ran = Ran { words: 0, asked: false, outcome: Ok(()) };
     for _ in 0..QUANTUM_INSTRUCTIONS {
-        let frame = match frames::first(words.get(ran.words..).unwrap_or_default()) {
+        let frame = match cut::first(words.get(ran.words..).unwrap_or_default()) {
             Ok(Some(frame)) => frame,
             Ok(None) => break,
             Err(error) => return Ran { outcome: Err(error.into()), ..ran },
         };
         ran.words += frame.len();
-        ran.outcome = if frame.first().is_some_and(|&first| frames::is_message(first)) {
+        ran.outcome = if frame.first().is_some_and(|&first| cut::is_message(first)) {
             ran.asked = true;
             said(frame, session, dispatcher, outbox)
         } else {

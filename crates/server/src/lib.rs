@@ -13,7 +13,6 @@
 
 mod bell;
 mod client;
-mod frames;
 mod link;
 mod net;
 mod options;

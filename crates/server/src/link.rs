@@ -1,8 +1,7 @@
 //! The two directions of a connection as the core's thread sees them: a ring, or a channel from a socket's task.
 
-use crate::frames::{self, whole_frames};
 use gt_protocol::handshake::FRAME_BYTES_MAX;
-use gt_protocol::wire::WireError;
+use gt_protocol::wire::{WireError, cut};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{Consumer, HEAD_WORDS, Producer, SlabReader, SlabWriter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -120,7 +119,7 @@ impl Inbound {
     pub fn fill(&mut self) -> Result<bool, WireError> {
         // Ends: a frame has at most 64 Ki words, and each round adds some.
         loop {
-            if frames::first(self.unread())?.is_some() {
+            if cut::first(self.unread())?.is_some() {
                 return Ok(true);
             }
             if !self.refill() {
@@ -327,14 +326,13 @@ impl Outbound {
         let moved = match &mut self.target {
             Target::Ring(producer) => {
                 let all = producer.has_space(waiting.len());
-                let words =
-                    if all { waiting.len() } else { whole_frames(waiting, producer.space()) };
+                let words = if all { waiting.len() } else { cut::whole(waiting, producer.space()) };
                 let part = waiting.get(..words).unwrap_or_default();
                 if producer.write(&[part]) { words } else { 0 }
             }
             Target::Socket(sender) => match sender.try_reserve() {
                 Ok(permit) => {
-                    let words = whole_frames(waiting, FRAME_WORDS);
+                    let words = cut::whole(waiting, FRAME_WORDS);
                     permit.send(waiting.get(..words).unwrap_or_default().to_vec());
                     words
                 }

@@ -5,7 +5,6 @@
 
 use crate::bell::Bell;
 use crate::client::{Breach, Client};
-use crate::frames;
 use crate::link::{Inbound, Lent, Link, Outbound};
 use crate::net::Introduction;
 use crate::outbox::{Crowd, Lost, Outbox};
@@ -13,6 +12,7 @@ use crate::probing::Probing;
 use crate::sleep::{self, Doze, SleepError, Sleeper};
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{self, FromWorker, ToClient, ToWorker};
+use gt_protocol::wire::cut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -339,7 +339,7 @@ fn answers(
             break;
         }
         let (unread, lent) = inbound.unread_and_lent();
-        let Some(frame) = frames::first(unread)? else { break };
+        let Some(frame) = cut::first(unread)? else { break };
         let beside = || lent.and_then(Lent::take).map(|(_, bytes)| bytes);
         let (message, words) = message::decode_with(frame, beside)?;
         if let FromWorker::Goodbye { reason } = message {

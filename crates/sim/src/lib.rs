@@ -14,6 +14,7 @@
 mod client;
 mod compute;
 mod engine;
+mod framed;
 mod kernels;
 mod ledger;
 mod network;

@@ -23,8 +23,10 @@ pub enum Route {
 
 #[derive(Debug)]
 pub enum Cargo {
-    /// Part of a stream of frames; cut anywhere.
+    /// Part of a worker's ring of words; cut anywhere.
     Words(Vec<u32>),
+    /// Part of a client's stream of bytes; cut anywhere.
+    Bytes(Vec<u8>),
     Parcel {
         stream: Stream,
         freight: Freight,
@@ -35,10 +37,15 @@ pub enum Cargo {
 
 #[derive(Debug)]
 pub enum Happening {
-    Arrive { route: Route, cargo: Cargo },
+    Arrive {
+        route: Route,
+        cargo: Cargo,
+    },
     Connect(usize),
     ClientTurn(usize),
     WorkerTurn(u32),
+    /// A client whose connection broke has a new one.
+    Resume(usize),
 }
 
 #[derive(Debug)]
@@ -69,18 +76,22 @@ impl Network {
         self.now
     }
 
-    /// Sends words in one or two parts, or anything else as it is.
+    /// Sends words or bytes in one or two parts, or anything else as it is.
     pub fn send(&mut self, route: Route, cargo: Cargo) {
-        if let Cargo::Words(mut words) = cargo {
-            if words.len() > 1 && self.random.percent(20) {
-                let rest = words.split_off(1 + self.random.index(words.len() - 1));
-                self.transmit(route, Cargo::Words(words));
-                words = rest;
-            }
-            self.transmit(route, Cargo::Words(words));
-        } else {
-            self.transmit(route, cargo);
+        match cargo {
+            Cargo::Words(words) => self.send_parts(route, words, Cargo::Words),
+            Cargo::Bytes(bytes) => self.send_parts(route, bytes, Cargo::Bytes),
+            Cargo::Parcel { .. } | Cargo::Closed => self.transmit(route, cargo),
         }
+    }
+
+    fn send_parts<T>(&mut self, route: Route, mut all: Vec<T>, cargo: fn(Vec<T>) -> Cargo) {
+        if all.len() > 1 && self.random.percent(20) {
+            let rest = all.split_off(1 + self.random.index(all.len() - 1));
+            self.transmit(route, cargo(all));
+            all = rest;
+        }
+        self.transmit(route, cargo(all));
     }
 
     fn transmit(&mut self, route: Route, cargo: Cargo) {
@@ -138,6 +149,7 @@ impl Network {
 fn length(cargo: &Cargo) -> usize {
     match cargo {
         Cargo::Words(words) => words.len(),
+        Cargo::Bytes(bytes) => bytes.len() / 4,
         Cargo::Parcel { .. } | Cargo::Closed => 0,
     }
 }

@@ -4,7 +4,7 @@ use crate::ledger::Ledger;
 use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, NoNames, PayloadText};
-use gt_protocol::wire::{self, MESSAGE_CODE_FIRST};
+use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, cut};
 use gt_protocol::{Family, Id, Instruction, Meta, Op};
 use std::collections::BTreeMap;
 
@@ -108,16 +108,16 @@ impl Shell {
     /// Takes the next frame of a session.
     pub fn take_frame(&mut self, session: SessionId, inferred: Inferred<'_>) -> Intake {
         let Some(connection) = self.connections.get_mut(&session) else { return Intake::Drained };
-        let length = match frame_length(&connection.inbox) {
-            Ok(Some(length)) => length,
+        let length = match cut::first(&connection.inbox) {
+            Ok(Some(frame)) => frame.len(),
             Ok(None) if connection.closing => {
                 self.close(session);
                 return Intake::Closed;
             }
             Ok(None) => return Intake::Drained,
-            Err(text) => {
+            Err(error) => {
                 self.close(session);
-                return Intake::Breach(text.to_owned());
+                return Intake::Breach(error.to_string());
             }
         };
         let frame: Vec<u32> = connection.inbox.drain(..length).collect();
@@ -195,16 +195,6 @@ impl Shell {
 
     pub fn worker_says(&mut self, index: u32, message: FromWorker<'_>) {
         self.dispatcher.handle(Event::FromWorker { index, message }, &mut self.outputs);
-    }
-}
-
-/// Words of the first frame, where all of it is there.
-pub fn frame_length(words: &[u32]) -> Result<Option<usize>, &'static str> {
-    let Some(&first) = words.first() else { return Ok(None) };
-    match usize::from(wire::halves(first).1) {
-        0 => Err("a frame of no words"),
-        length if length <= words.len() => Ok(Some(length)),
-        _ => Ok(None),
     }
 }
 

@@ -4,13 +4,16 @@ mod faults;
 mod rest;
 
 use crate::client::{Client, Evidence, Line};
+use crate::framed::Framed;
 use crate::network::{Cargo, Happening, Network, Route};
 use crate::random::Random;
-use crate::shell::{Detail, Intake, Shell, frame_length};
+use crate::shell::{Detail, Intake, Shell};
 use crate::worker::{SimWorker, is_our_mistake};
 use faults::Faults;
 use gt_dispatcher::{Prices, SessionId};
+use gt_protocol::link::LinkError;
 use gt_protocol::message::{self, FromWorker};
+use gt_protocol::wire::cut;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A simulation that takes more steps than this does not come to rest.
@@ -54,6 +57,8 @@ pub struct Summary {
     pub failures: u64,
     pub crashes: u64,
     pub breaches: u64,
+    /// Broken connections that were taken up again.
+    pub resumed: u64,
     pub sessions: usize,
 }
 
@@ -67,6 +72,7 @@ impl Summary {
         self.failures += other.failures;
         self.crashes += other.crashes;
         self.breaches += other.breaches;
+        self.resumed += other.resumed;
         self.sessions += other.sessions;
     }
 }
@@ -107,6 +113,10 @@ struct Seat {
     session: Option<SessionId>,
     /// Words of the dispatcher.
     inbox: Vec<u32>,
+    /// The connection's two ends, and whether it is broken at present.
+    near: Framed,
+    far: Framed,
+    is_broken: bool,
     turn_due: bool,
 }
 
@@ -134,6 +144,8 @@ struct World {
     step: u64,
     exchanges: u64,
     breaches: u64,
+    /// Broken connections that were taken up again.
+    resumed: u64,
 }
 
 /// [`Evidence`] for one session.
@@ -186,6 +198,7 @@ impl World {
             step: 0,
             exchanges: 0,
             breaches: 0,
+            resumed: 0,
             random,
         };
         // So many bytes are reduced together at the most.
@@ -247,6 +260,7 @@ impl World {
             Happening::Connect(client) => self.connect(client),
             Happening::ClientTurn(client) => self.client_turn(client),
             Happening::WorkerTurn(index) => return self.worker_turn(index),
+            Happening::Resume(client) => return self.resume_client(client),
             Happening::Arrive { route: Route::FromClient(client), cargo } => {
                 return self.hear_client(client, cargo);
             }
@@ -269,7 +283,9 @@ impl World {
                             post.worker.receive_parcel(from, stream, freight);
                         }
                         Cargo::Closed => post.worker.peer_gone(from),
-                        Cargo::Words(_) => return Err("words between workers".to_owned()),
+                        Cargo::Words(_) | Cargo::Bytes(_) => {
+                            return Err("words between workers".to_owned());
+                        }
                     }
                 }
                 self.wake_worker(to);
@@ -293,6 +309,7 @@ impl World {
         let route = Route::FromClient(client);
         let full = self.network.in_flight(route) > CLIENT_WORDS_MAX;
         let seat = &mut self.seats[client];
+        let full = full || seat.is_broken || !seat.near.may_send();
         seat.turn_due = false;
         if full || seat.client.closed || seat.session.is_none() {
             return;
@@ -301,7 +318,8 @@ impl World {
         // Without words nobody answers, and nothing else would wake it.
         let alone = seat.client.unanswered() == 0;
         if !words.is_empty() {
-            self.network.send(route, Cargo::Words(words));
+            let bytes = seat.near.send(words);
+            self.network.send(route, Cargo::Bytes(bytes));
             self.wake_client(client);
         } else if alone {
             self.wake_client(client);
@@ -330,9 +348,18 @@ impl World {
     fn hear_client(&mut self, client: usize, cargo: Cargo) -> Checked {
         let Some(session) = self.seats[client].session else { return Ok(()) };
         match cargo {
-            Cargo::Words(words) => self.shell.receive(session, &words),
+            Cargo::Bytes(bytes) => {
+                let far = &mut self.seats[client].far;
+                let words = far.receive(&bytes).map_err(|error| error.to_string())?;
+                if let Some(bytes) = far.acknowledgement() {
+                    self.network.send(Route::ToClient(client), Cargo::Bytes(bytes));
+                }
+                self.shell.receive(session, &words);
+            }
             Cargo::Closed => self.shell.client_closed(session),
-            Cargo::Parcel { .. } => return Err("a parcel from a client".to_owned()),
+            Cargo::Words(_) | Cargo::Parcel { .. } => {
+                return Err("a client sends bytes".to_owned());
+            }
         }
         self.wake_client(client);
         self.take_in(session)
@@ -386,6 +413,24 @@ impl World {
         self.posts.iter().map(backlog).all(|words| words <= BACKLOG_WORDS_MAX)
     }
 
+    /// Both ends tell each other what they have had, and send the rest again.
+    fn resume_client(&mut self, client: usize) -> Checked {
+        let seat = &mut self.seats[client];
+        seat.is_broken = false;
+        if seat.client.closed || seat.session.is_none() {
+            return Ok(());
+        }
+        let (near, far) = (seat.near.received(), seat.far.received());
+        let text = |error: LinkError| error.to_string();
+        let (up, down) =
+            (seat.near.resume(far).map_err(text)?, seat.far.resume(near).map_err(text)?);
+        self.network.send(Route::FromClient(client), Cargo::Bytes(up));
+        self.network.send(Route::ToClient(client), Cargo::Bytes(down));
+        self.resumed += 1;
+        self.wake_client(client);
+        Ok(())
+    }
+
     /// Sends what the core has put out.
     fn flush(&mut self) -> Checked {
         if let Some(error) = self.shell.outputs.error.take() {
@@ -400,23 +445,31 @@ impl World {
             let Some(client) = self.shell.client_of(session) else {
                 return Err(format!("a message for session {}, which is closed", session.0));
             };
-            if !self.seats[client].client.closed {
-                self.network.send(Route::ToClient(client), Cargo::Words(words));
+            let seat = &mut self.seats[client];
+            if !seat.client.closed {
+                let bytes = seat.far.send(words);
+                if !seat.is_broken {
+                    self.network.send(Route::ToClient(client), Cargo::Bytes(bytes));
+                }
             }
         }
         Ok(())
     }
 
     fn reach_client(&mut self, client: usize, cargo: Cargo) -> Checked {
-        let Cargo::Words(words) = cargo else { return Ok(()) };
+        let Cargo::Bytes(bytes) = cargo else { return Ok(()) };
         let seat = &mut self.seats[client];
         let Some(session) = seat.session else { return Ok(()) };
         if seat.client.closed {
             return Ok(());
         }
+        let words = seat.near.receive(&bytes).map_err(|error| error.to_string())?;
         seat.inbox.extend_from_slice(&words);
+        if let Some(bytes) = seat.near.acknowledgement() {
+            self.network.send(Route::FromClient(client), Cargo::Bytes(bytes));
+        }
         let evidence = Books { world: (&self.shell, &self.crashed), session };
-        while let Some(length) = frame_length(&seat.inbox)? {
+        while let Some(length) = whole_length(&seat.inbox)? {
             let frame: Vec<u32> = seat.inbox.drain(..length).collect();
             let (message, _) = message::decode(&frame).map_err(|error| error.to_string())?;
             let heard = seat.client.hear(session.0, &message, &evidence);
@@ -436,7 +489,7 @@ impl World {
         let mut rest = self.worker_words.remove(&index).unwrap_or_default();
         rest.extend_from_slice(&words);
         let mut start = 0;
-        while let Some(length) = frame_length(&rest[start..])? {
+        while let Some(length) = whole_length(&rest[start..])? {
             let (message, _) =
                 message::decode(&rest[start..start + length]).map_err(|error| error.to_string())?;
             if let FromWorker::Failure(failure) | FromWorker::FailedReply { failure, .. } = &message
@@ -490,4 +543,10 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Words of the first message, where all of it is there.
+fn whole_length(words: &[u32]) -> Result<Option<usize>, String> {
+    let first = cut::first(words).map_err(|error| error.to_string())?;
+    Ok(first.map(<[u32]>::len))
 }

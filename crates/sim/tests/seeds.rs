@@ -58,6 +58,17 @@ fn more_seeds_with_faults_are_right() {
 }
 
 #[test]
+fn broken_connections_are_taken_up_again() {
+    let resumed = |seed| {
+        let config =
+            Config { seed, steps: None, faults: true, detail: Detail::Nothing, cast: Cast::Crowd };
+        simulate(&config).result.map_or(0, |summary| summary.resumed)
+    };
+    let total: u64 = (0..if PLANTED { 0 } else { 20 }).map(resumed).sum();
+    assert!(PLANTED || total >= 5, "{total} connections were taken up again");
+}
+
+#[test]
 fn seeds_without_faults_are_right() {
     check(0..80, false);
 }

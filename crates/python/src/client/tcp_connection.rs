@@ -6,10 +6,10 @@ use super::answers::Answers;
 use super::connection::{Connection, Inbox, SharedInbox};
 use super::greeting::{DialError, connect_tcp, greet, hello};
 use super::incoming::take_messages;
-use gt_protocol::handshake::{Arrival, Capabilities, FrameHeader, Resume, Welcome};
+use gt_protocol::handshake::{Capabilities, FrameHeader, Resume, Welcome};
+use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromClient};
-use gt_protocol::{Instruction, wire};
-use std::collections::VecDeque;
+use gt_protocol::{Instruction, Meta, Op, wire};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,28 +18,38 @@ use std::time::{Duration, Instant};
 
 /// A dropped link is taken up again within this time, then the session is lost.
 const RESUME_MAX: Duration = Duration::from_secs(10);
-/// Words of a frame: well under the frame limit of 1 MiB.
-const FRAME_WORDS: usize = 1 << 17;
 /// Words that may wait to be written; beyond it the program waits.
 const OUTGOING_WORDS_MAX: usize = 1 << 22;
-/// Frames that may come before we acknowledge without a frame of our own.
-const UNACKNOWLEDGED_FRAMES: u64 = 8;
+/// Bytes of frames that are kept until the dispatcher acknowledges them; then nothing more is sent. More than a fast
+/// network holds in a round trip.
+const KEPT_BYTES_MAX: usize = 16 << 20;
 
-#[derive(Default)]
 struct State {
     outgoing: Vec<u32>,
-    /// Frames that the dispatcher has not acknowledged, with their numbers.
-    kept: VecDeque<(u64, Vec<u8>)>,
-    sent: u64,
-    received: u64,
-    /// Last number that we acknowledged.
-    told: u64,
+    link: Link,
     incoming: Vec<u32>,
     stream: Option<TcpStream>,
     /// How many streams there have been: a thread that finds the old one broken leaves the new one alone.
     streams: u64,
+    /// The writer waits for something to write: to wake it costs a system call.
+    writer_waits: bool,
     closing: bool,
     closed: Option<String>,
+}
+
+impl State {
+    fn new(stream: TcpStream) -> Self {
+        Self {
+            outgoing: Vec::new(),
+            link: Link::new(Keep::Unacknowledged { bytes_max: KEPT_BYTES_MAX }),
+            incoming: Vec::new(),
+            stream: Some(stream),
+            streams: 1,
+            writer_waits: false,
+            closing: false,
+            closed: None,
+        }
+    }
 }
 
 struct Shared {
@@ -98,9 +108,8 @@ impl TcpConnection {
         token: Option<&str>,
     ) -> Self {
         without_limits(&stream);
-        let state = State { stream: Some(stream), streams: 1, ..State::default() };
         let shared = Arc::new(Shared {
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(stream)),
             writer: Condvar::new(),
             reader: Condvar::new(),
             welcome,
@@ -121,11 +130,16 @@ impl TcpConnection {
         Self { shared, inbox, threads }
     }
 
-    fn queue(&mut self, words: &[u32]) {
+    /// Lets `append` add whole instructions or messages to what is written next.
+    fn queue<T>(&mut self, append: impl FnOnce(&mut Vec<u32>) -> T) -> T {
         let mut state = self.shared.lock();
-        state.outgoing.extend_from_slice(words);
+        let outcome = append(&mut state.outgoing);
+        let writer_waits = std::mem::take(&mut state.writer_waits);
         drop(state);
-        self.shared.writer.notify_one();
+        if writer_waits {
+            self.shared.writer.notify_one();
+        }
+        outcome
     }
 }
 
@@ -140,16 +154,23 @@ impl Connection for TcpConnection {
         instruction: &Instruction<'_>,
         _answers: &mut Answers,
     ) -> Result<(), String> {
-        let mut words = Vec::new();
-        wire::encode(instruction, &mut words).map_err(|error| error.to_string())?;
-        self.queue(&words);
+        self.queue(|out| wire::encode(instruction, out)).map_err(|error| error.to_string())
+    }
+
+    fn send_words(
+        &mut self,
+        _op: Op,
+        words: &mut [u32],
+        _outputs: &[Meta],
+        _answers: &mut Answers,
+    ) -> Result<(), String> {
+        self.queue(|out| out.extend_from_slice(words));
         Ok(())
     }
 
-    fn say(&mut self, message: &FromClient<'_>, _answers: &mut Answers) {
-        let mut words = Vec::new();
-        if message::encode(message, &mut words).is_ok() {
-            self.queue(&words);
+    fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers) {
+        if let Err(error) = self.queue(|out| message::encode(message, out)) {
+            answers.fail_all(&error.to_string());
         }
     }
 
@@ -177,11 +198,9 @@ impl Connection for TcpConnection {
 
     fn close(&mut self) {
         let goodbye = FromClient::Goodbye { reason: "the client ends its session" };
-        let mut words = Vec::new();
-        let encoded = message::encode(&goodbye, &mut words);
-        debug_assert!(encoded.is_ok(), "a goodbye is short");
         let mut state = self.shared.lock();
-        state.outgoing.append(&mut words);
+        let encoded = message::encode(&goodbye, &mut state.outgoing);
+        debug_assert!(encoded.is_ok(), "a goodbye is short");
         // Together with the goodbye: the dispatcher closes when it has that, and nobody may take it for a broken link.
         state.closing = true;
         drop(state);
@@ -267,52 +286,24 @@ fn next_frames(shared: &Shared) -> Option<Next> {
             state = shared.lock();
             continue;
         }
-        let due = state.received - state.told >= UNACKNOWLEDGED_FRAMES;
-        if !state.outgoing.is_empty() || due || state.closing {
+        let has_words = !state.outgoing.is_empty() || state.closing;
+        if (has_words && state.link.may_send()) || state.link.owes_acknowledgement() {
             break;
         }
+        state.writer_waits = true;
         state = shared.writer.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
+    let State { outgoing, link, stream, streams, closing, .. } = &mut *state;
     let mut bytes = Vec::new();
-    let words = std::mem::take(&mut state.outgoing);
-    for frame in frames(&words) {
-        state.sent += 1;
-        append_frame(&mut bytes, frame, state.sent, state.received);
-        let mut kept = Vec::new();
-        append_frame(&mut kept, frame, state.sent, state.received);
-        let number = state.sent;
-        state.kept.push_back((number, kept));
+    let last = *closing && link.may_send();
+    if link.may_send() {
+        link.send(std::mem::take(outgoing), &mut bytes);
     }
-    if words.is_empty() {
-        append_frame(&mut bytes, &[], state.sent, state.received);
+    if bytes.is_empty() {
+        link.acknowledge(&mut bytes);
     }
-    state.told = state.received;
-    let stream = state.stream.as_ref()?.try_clone().ok()?;
-    Some(Next { stream, number: state.streams, bytes, last: state.closing })
-}
-
-/// Cuts a stream of whole instructions into frames of whole instructions.
-fn frames(words: &[u32]) -> Vec<&[u32]> {
-    let mut cut = Vec::new();
-    let (mut start, mut end) = (0, 0);
-    while let Some(&first) = words.get(end) {
-        let length = usize::from(wire::halves(first).1).max(1);
-        if end + length - start > FRAME_WORDS && end > start {
-            cut.extend(words.get(start..end));
-            start = end;
-        }
-        end += length;
-    }
-    cut.extend(words.get(start..).filter(|rest| !rest.is_empty()));
-    cut
-}
-
-fn append_frame(bytes: &mut Vec<u8>, words: &[u32], sequence: u64, acknowledged: u64) {
-    let length_bytes = u32::try_from(words.len() * 4).unwrap_or(u32::MAX);
-    if let Ok(header) = (FrameHeader { length_bytes, sequence, acknowledged }).encode() {
-        bytes.extend_from_slice(&header);
-        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-    }
+    let stream = stream.as_ref()?.try_clone().ok()?;
+    Some(Next { stream, number: *streams, bytes, last })
 }
 
 /// Reads frames until the end.
@@ -349,26 +340,23 @@ fn read_loop(shared: &Shared) {
 /// Takes frames in until the connection breaks.
 fn read_frames(shared: &Shared, mut stream: TcpStream) {
     let mut header = [0; FrameHeader::BYTES];
-    let mut body = Vec::new();
+    let mut words: Vec<u32> = Vec::new();
     while stream.read_exact(&mut header).is_ok() {
-        let Ok(header) = FrameHeader::decode(&header) else { return };
-        body.resize(usize::try_from(header.length_bytes).unwrap_or(0), 0);
-        if stream.read_exact(&mut body).is_err() {
+        let Ok(header) = shared.lock().link.header(&header) else { return };
+        // Within the limit of a frame: the header has been checked.
+        words.resize(usize::try_from(header.length_bytes / 4).unwrap_or(0), 0);
+        if stream.read_exact(bytemuck::cast_slice_mut(&mut words)).is_err() {
             return;
         }
         let mut state = shared.lock();
-        while state.kept.front().is_some_and(|(number, _)| *number <= header.acknowledged) {
-            state.kept.pop_front();
-        }
-        match header.arrival(state.received) {
-            // It came before the link broke.
-            Arrival::Repeated => {}
-            Arrival::Gap => return,
-            Arrival::Next => {
-                state.received += 1;
-                let words = body.as_chunks::<4>().0;
-                state.incoming.extend(words.iter().map(|bytes| u32::from_le_bytes(*bytes)));
+        match state.link.is_new(header) {
+            Ok(true) => {
+                state.link.accept(header);
+                state.incoming.extend_from_slice(&words);
             }
+            // It came before the connection broke.
+            Ok(false) => {}
+            Err(_) => return,
         }
         drop(state);
         shared.reader.notify_all();
@@ -401,7 +389,7 @@ fn resume(shared: &Shared) -> bool {
 
 fn try_resume(shared: &Shared) -> Result<(), String> {
     let mut stream = connect_tcp(&shared.address).map_err(|error| error.to_string())?;
-    let acknowledged = shared.lock().received;
+    let acknowledged = shared.lock().link.received();
     let resume =
         Resume { session: shared.welcome.session, secret: shared.welcome.secret, acknowledged };
     let hello = hello(shared.token.as_deref(), Capabilities::default(), Some(resume));
@@ -413,11 +401,13 @@ fn try_resume(shared: &Shared) -> Result<(), String> {
         }
         Err(error) => return Err(error.to_string()),
     };
-    let again: Vec<u8> = {
-        let state = shared.lock();
-        let missing = state.kept.iter().filter(|(number, _)| *number > welcome.acknowledged);
-        missing.flat_map(|(_, bytes)| bytes.iter().copied()).collect()
-    };
+    let mut again = Vec::new();
+    let resumed = shared.lock().link.resume(welcome.acknowledged);
+    if let Err(error) = resumed {
+        end(shared, &error.to_string());
+        return Ok(());
+    }
+    shared.lock().link.resend(&mut again);
     stream.write_all(&again).map_err(|error| error.to_string())?;
     without_limits(&stream);
     let mut state = shared.lock();

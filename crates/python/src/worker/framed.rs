@@ -6,7 +6,8 @@ use super::engine::PythonEngine;
 use super::lane::WorkerLane;
 use super::peers::WorkerPeers;
 use super::process::connection;
-use gt_protocol::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader};
+use gt_protocol::handshake::FrameHeader;
+use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromWorker};
 use gt_transport::Bell;
 use gt_worker::{Machine, Replies, Stop};
@@ -18,8 +19,6 @@ use std::sync::mpsc;
 
 /// Answers are sent when so many words have gathered, and when there is nothing more to do.
 const FLUSH_WORDS: usize = 64 * 1024;
-/// Frames taken without an answer before one that only acknowledges: the dispatcher keeps them all until then.
-const UNACKNOWLEDGED_MAX: u64 = 16;
 
 pub fn serve_frames(
     py: Python<'_>,
@@ -42,15 +41,16 @@ pub fn serve_frames(
             machine.catch_up(&mut answers, &mut lane);
             answers.flush();
         }
-        let Some(header) = py.detach(|| receive(&mut stream, &mut words)).map_err(connection)?
+        let link = &mut answers.link;
+        let Some(header) =
+            py.detach(|| receive(&mut stream, link, &mut words)).map_err(connection)?
         else {
             return Ok(());
         };
-        match header.arrival(answers.received) {
-            Arrival::Next => answers.received = header.sequence,
-            Arrival::Repeated => continue,
-            Arrival::Gap => return Err(PyConnectionError::new_err("a frame is missing")),
+        if !link.is_new(header).map_err(connection)? {
+            continue;
         }
+        link.accept(header);
         // Whole instructions only, so nothing is left over.
         match machine.run(&words, &mut answers, &mut lane) {
             Ok(done) if done == words.len() => {}
@@ -69,14 +69,18 @@ pub fn serve_frames(
 }
 
 /// The next frame; `None` at the end of the connection.
-fn receive(stream: &mut TcpStream, words: &mut Vec<u32>) -> io::Result<Option<FrameHeader>> {
+fn receive(
+    stream: &mut TcpStream,
+    link: &mut Link,
+    words: &mut Vec<u32>,
+) -> io::Result<Option<FrameHeader>> {
     let mut header = [0; FrameHeader::BYTES];
     match stream.read_exact(&mut header) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
     }
-    let header = FrameHeader::decode(&header).map_err(io::Error::other)?;
+    let header = link.header(&header).map_err(io::Error::other)?;
     let length = usize::try_from(header.length_bytes).unwrap_or(0);
     words.clear();
     words.resize(length / size_of::<u32>(), 0);
@@ -87,49 +91,35 @@ fn receive(stream: &mut TcpStream, words: &mut Vec<u32>) -> io::Result<Option<Fr
 /// Answers as frames on a socket.
 struct Framed {
     stream: TcpStream,
+    /// Keeps nothing: the session ends with its connection.
+    link: Link,
     words: Vec<u32>,
-    /// Number of our last frame, and of theirs; and of theirs that we have acknowledged.
-    sent: u64,
-    received: u64,
-    acknowledged: u64,
+    bytes: Vec<u8>,
     error: Option<io::Error>,
 }
 
 impl Framed {
     const fn new(stream: TcpStream) -> Self {
-        Self { stream, words: Vec::new(), sent: 0, received: 0, acknowledged: 0, error: None }
+        let link = Link::new(Keep::Nothing);
+        Self { stream, link, words: Vec::new(), bytes: Vec::new(), error: None }
     }
 
     fn flush(&mut self) {
-        if self.words.is_empty() {
-            return;
-        }
-        self.sent += 1;
-        let words = std::mem::take(&mut self.words);
-        self.frame(bytemuck::cast_slice(&words));
-        self.words = words;
-        self.words.clear();
+        self.link.send(std::mem::take(&mut self.words), &mut self.bytes);
+        self.write();
     }
 
     fn acknowledge(&mut self) {
-        if self.received - self.acknowledged >= UNACKNOWLEDGED_MAX {
-            self.frame(&[]);
+        if self.link.owes_acknowledgement() {
+            self.link.acknowledge(&mut self.bytes);
+            self.write();
         }
     }
 
-    fn frame(&mut self, bytes: &[u8]) {
-        let header = FrameHeader {
-            length_bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            sequence: self.sent,
-            acknowledged: self.received,
-        };
-        let header = header.encode().map_err(io::Error::other);
-        let sent = header.and_then(|header| {
-            self.stream.write_all(&header)?;
-            self.stream.write_all(bytes)
-        });
-        self.acknowledged = self.received;
-        self.error = self.error.take().or(sent.err());
+    fn write(&mut self) {
+        let written = self.stream.write_all(&self.bytes);
+        self.error = self.error.take().or(written.err());
+        self.bytes.clear();
     }
 }
 
@@ -137,10 +127,6 @@ impl Replies for Framed {
     fn send(&mut self, message: &FromWorker<'_>) {
         // What a machine says has a form: its texts are clipped and its answers cut to size.
         let _ = message::encode(message, &mut self.words);
-        // One more answer of the largest size still fits into a frame.
-        debug_assert!(
-            FLUSH_WORDS * 2 * size_of::<u32>() <= FRAME_BYTES_MAX.try_into().unwrap_or(0)
-        );
         if self.words.len() >= FLUSH_WORDS {
             self.flush();
         }

@@ -4,12 +4,12 @@ use super::greeting::{self, Admitted, GreetingError, Member};
 use super::registry::{Identity, Takeover, WorkerSocket};
 use super::ring_peer::{self, Leash};
 use crate::bell::Bell;
-use crate::link::{CHANNEL_FRAMES, Link, Source, Target};
+use crate::link::{self, CHANNEL_FRAMES, Source, Target};
 use crate::pump::Tidings;
 use gt_dispatcher::SessionId;
-use gt_protocol::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader, HandshakeError, Welcome};
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use gt_protocol::handshake::{FrameHeader, RefusalCode, Welcome};
+use gt_protocol::link::{Keep, Link, LinkError};
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -24,12 +24,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 const RESUME_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a peer may take to read what was sent before its session was closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Frames kept until they are acknowledged; at this many bytes nothing more is sent. More than a fast network holds in
+/// Bytes of frames that are kept until they are acknowledged; then nothing more is sent. More than a fast network holds in
 /// a round trip.
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// An acknowledgement of its own goes out after this much has come: a quarter of what a peer must keep at most.
-const UNTOLD_BYTES_MAX: usize = 256 * 1024;
-const UNTOLD_FRAMES_MAX: u64 = 16;
 /// Small frames are joined up to this many bytes for one write.
 const WRITE_BYTES: usize = 256 * 1024;
 const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -41,20 +38,14 @@ enum Ended {
     /// The core's thread wants no more of it, and everything has been sent.
     Finished,
     /// The peer broke the rules of frames.
-    Breach(HandshakeError),
+    Breach(LinkError),
     /// The peer has come back already.
     Resumed(Takeover),
 }
 
-/// What outlives a link: the numbers, and what was sent but not acknowledged.
-struct Numbers {
-    received: Cell<u64>,
-    /// Frames and bytes that came since the peer was last told of any.
-    told: Cell<u64>,
-    untold_bytes: Cell<usize>,
-    sent: Cell<u64>,
-    kept: RefCell<VecDeque<(u64, Rc<[u32]>)>>,
-    kept_bytes: Cell<usize>,
+/// The session's end of the link, which outlives its connections.
+struct Session {
+    link: RefCell<Link>,
     /// There is something to acknowledge, or room to send again.
     stir: Notify,
 }
@@ -76,11 +67,11 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
     let identity = member.identity;
     let takeovers = net.registry.borrow_mut().add_resumable(identity, secret);
     let (mut channels, mut leash) = attach(&member, name, takeovers, data);
-    let numbers = Numbers::new();
+    let session = Session::new();
     let key = identity.key();
     // Ends with the session; each round is a new connection of the peer's.
     let reason = loop {
-        let takeover = match run(&numbers, &mut channels, &mut leash, stream).await {
+        let takeover = match run(&session, &mut channels, &mut leash, stream).await {
             Ended::Finished => break "the dispatcher closed it".to_owned(),
             Ended::Breach(error) => {
                 tracing::warn!("session {key} closed: {error}");
@@ -104,11 +95,11 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
             capabilities,
             session: key,
             secret,
-            acknowledged: numbers.received.get(),
+            acknowledged: session.link.borrow().received(),
             worker: identity.worker(),
             door: None,
         };
-        match numbers.resume(takeover, welcome).await {
+        match session.resume(takeover, welcome).await {
             Ok(resumed) => stream = resumed,
             Err(error) => break error.to_string(),
         }
@@ -132,7 +123,7 @@ fn attach(
     let (target, outward) = mpsc::channel(CHANNEL_FRAMES);
     let (leash, held) = oneshot::channel();
     let (source, target) = (Source::Socket(source), Target::Socket(target));
-    let link = Link { source, target, leash, lent: None, lends: None };
+    let link = link::Link { source, target, leash, lent: None, lends: None };
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by TCP");
@@ -161,7 +152,7 @@ async fn come_back(channels: &mut Channels, leash: &mut Leash) -> Option<Takeove
 }
 
 async fn run(
-    numbers: &Numbers,
+    session: &Session,
     channels: &mut Channels,
     leash: &mut Leash,
     stream: TcpStream,
@@ -174,24 +165,17 @@ async fn run(
     let reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
     let Channels { inward, outward, takeovers, bell } = channels;
     tokio::select! {
-        ended = numbers.write(writer, outward, bell) => ended,
-        ended = numbers.read(reader, inward, bell) => ended,
+        ended = session.write(writer, outward, bell) => ended,
+        ended = session.read(reader, inward, bell) => ended,
         Some(takeover) = takeovers.recv() => Ended::Resumed(takeover),
         () = let_go => Ended::Finished,
     }
 }
 
-impl Numbers {
+impl Session {
     fn new() -> Self {
-        Self {
-            received: Cell::new(0),
-            told: Cell::new(0),
-            untold_bytes: Cell::new(0),
-            sent: Cell::new(0),
-            kept: RefCell::new(VecDeque::new()),
-            kept_bytes: Cell::new(0),
-            stir: Notify::new(),
-        }
+        let link = Link::new(Keep::Unacknowledged { bytes_max: KEPT_BYTES_MAX });
+        Self { link: RefCell::new(link), stir: Notify::new() }
     }
 
     async fn read(
@@ -200,66 +184,52 @@ impl Numbers {
         inward: &mpsc::Sender<Vec<u32>>,
         bell: &Bell,
     ) -> Ended {
-        // Ends with the link.
+        // Ends with the connection.
         loop {
-            let mut bytes = [0; FrameHeader::BYTES];
-            if let Err(error) = reader.read_exact(&mut bytes).await {
-                return Ended::Dropped(error);
-            }
-            let header = match FrameHeader::decode(&bytes) {
-                Ok(header) => header,
-                Err(error) => return Ended::Breach(error),
-            };
-            if header.acknowledged > self.sent.get() {
-                return Ended::Breach(HandshakeError::Value("acknowledged", header.acknowledged));
-            }
-            self.forget_until(header.acknowledged);
-            // At most FRAME_BYTES_MAX: checked by `decode`.
-            let count = usize::try_from(header.length_bytes / 4).unwrap_or(0);
-            let mut words = vec![0_u32; count];
-            if let Err(error) = reader.read_exact(bytemuck::cast_slice_mut(&mut words)).await {
-                return Ended::Dropped(error);
-            }
-            match header.arrival(self.received.get()) {
-                Arrival::Repeated => {}
-                Arrival::Gap => {
-                    return Ended::Dropped(io::Error::other("a frame is missing"));
-                }
-                Arrival::Next => {
-                    if inward.send(words).await.is_err() {
-                        // The writer ends the link when it has sent what is left.
-                        return std::future::pending().await;
-                    }
-                    bell.ring();
-                    self.count(count * 4);
-                }
+            match self.read_frame(&mut reader, inward).await {
+                Ok(true) => bell.ring(),
+                Ok(false) => {}
+                Err(ended) => return ended,
             }
         }
     }
 
-    fn count(&self, bytes: usize) {
-        let received = self.received.get() + 1;
-        self.received.set(received);
-        self.untold_bytes.set(self.untold_bytes.get() + bytes);
-        let frames = received - self.told.get();
-        if frames >= UNTOLD_FRAMES_MAX || self.untold_bytes.get() >= UNTOLD_BYTES_MAX {
+    /// Reads one frame; says whether its words are new, and then hands them on.
+    async fn read_frame(
+        &self,
+        reader: &mut BufReader<OwnedReadHalf>,
+        inward: &mpsc::Sender<Vec<u32>>,
+    ) -> Result<bool, Ended> {
+        let mut bytes = [0; FrameHeader::BYTES];
+        reader.read_exact(&mut bytes).await.map_err(Ended::Dropped)?;
+        let header = self.header(&bytes)?;
+        // At most FRAME_BYTES_MAX: the header has been checked.
+        let mut words = vec![0_u32; usize::try_from(header.length_bytes / 4).unwrap_or(0)];
+        let read = reader.read_exact(bytemuck::cast_slice_mut(&mut words)).await;
+        read.map_err(Ended::Dropped)?;
+        if !self.link.borrow().is_new(header)? {
+            return Ok(false);
+        }
+        if inward.send(words).await.is_err() {
+            // The writer ends the connection when it has sent what is left.
+            return std::future::pending().await;
+        }
+        let mut link = self.link.borrow_mut();
+        link.accept(header);
+        if link.owes_acknowledgement() {
             self.stir.notify_one();
         }
+        Ok(true)
     }
 
-    fn forget_until(&self, acknowledged: u64) {
-        let mut kept = self.kept.borrow_mut();
-        let was_full = self.kept_bytes.get() >= KEPT_BYTES_MAX;
-        while let Some((sequence, words)) = kept.front() {
-            if *sequence > acknowledged {
-                break;
-            }
-            self.kept_bytes.set(self.kept_bytes.get().saturating_sub(words.len() * 4));
-            kept.pop_front();
-        }
-        if was_full && self.kept_bytes.get() < KEPT_BYTES_MAX {
+    fn header(&self, bytes: &[u8; FrameHeader::BYTES]) -> Result<FrameHeader, LinkError> {
+        let mut link = self.link.borrow_mut();
+        let was_full = !link.may_send();
+        let header = link.header(bytes)?;
+        if was_full && link.may_send() {
             self.stir.notify_one();
         }
+        Ok(header)
     }
 
     async fn write(
@@ -269,26 +239,18 @@ impl Numbers {
         bell: &Bell,
     ) -> Ended {
         let mut buffer = Vec::new();
-        // Ends with the link.
+        // Ends with the connection.
         loop {
-            let may_send = self.kept_bytes.get() < KEPT_BYTES_MAX;
+            let may_send = self.link.borrow().may_send();
             tokio::select! {
                 biased;
                 frame = outward.recv(), if may_send => match frame {
-                    Some(words) => self.keep(words, &mut buffer),
-                    None => return self.finish(writer).await,
+                    Some(words) => self.link.borrow_mut().send(words, &mut buffer),
+                    None => return finish(writer).await,
                 },
                 () = self.stir.notified() => {}
             }
-            while buffer.len() < WRITE_BYTES
-                && self.kept_bytes.get() < KEPT_BYTES_MAX
-                && let Ok(words) = outward.try_recv()
-            {
-                self.keep(words, &mut buffer);
-            }
-            if buffer.is_empty() && self.received.get() > self.told.get() {
-                self.append(self.sent.get(), &[], &mut buffer);
-            }
+            self.gather(outward, &mut buffer);
             if let Err(error) = writer.write_all(&buffer).await {
                 return Ended::Dropped(error);
             }
@@ -299,34 +261,17 @@ impl Numbers {
         }
     }
 
-    async fn finish(&self, mut writer: OwnedWriteHalf) -> Ended {
-        // A peer that is gone needs no end of stream.
-        let _ = writer.shutdown().await;
-        Ended::Finished
-    }
-
-    /// Numbers a frame, keeps it until it is acknowledged, and appends its bytes.
-    fn keep(&self, words: Vec<u32>, buffer: &mut Vec<u8>) {
-        let sequence = self.sent.get() + 1;
-        self.sent.set(sequence);
-        self.append(sequence, &words, buffer);
-        self.kept_bytes.set(self.kept_bytes.get() + words.len() * 4);
-        self.kept.borrow_mut().push_back((sequence, words.into()));
-    }
-
-    fn append(&self, sequence: u64, words: &[u32], buffer: &mut Vec<u8>) {
-        let acknowledged = self.received.get();
-        self.told.set(acknowledged);
-        self.untold_bytes.set(0);
-        let length_bytes = u32::try_from(words.len() * 4).unwrap_or(FRAME_BYTES_MAX + 1);
-        let header = FrameHeader { length_bytes, sequence, acknowledged };
-        match header.encode() {
-            Ok(bytes) => {
-                buffer.extend_from_slice(&bytes);
-                buffer.extend_from_slice(bytemuck::cast_slice(words));
-            }
-            // `Outbound` cuts frames below the limit; without this one the peer sees a gap.
-            Err(error) => tracing::error!("a frame cannot be sent: {error}"),
+    /// Joins what is there already for one write, or else acknowledges.
+    fn gather(&self, outward: &mut mpsc::Receiver<Vec<u32>>, buffer: &mut Vec<u8>) {
+        let mut link = self.link.borrow_mut();
+        while buffer.len() < WRITE_BYTES
+            && link.may_send()
+            && let Ok(words) = outward.try_recv()
+        {
+            link.send(words, buffer);
+        }
+        if buffer.is_empty() && link.owes_acknowledgement() {
+            link.acknowledge(buffer);
         }
     }
 
@@ -337,24 +282,31 @@ impl Numbers {
         welcome: Welcome,
     ) -> Result<TcpStream, GreetingError> {
         let Takeover { mut stream, acknowledged, .. } = takeover;
-        let first_kept = self.kept.borrow().front().map_or(self.sent.get() + 1, |kept| kept.0);
-        if acknowledged > self.sent.get() || acknowledged + 1 < first_kept {
-            let error = HandshakeError::Value("acknowledged", acknowledged);
-            let code = gt_protocol::handshake::RefusalCode::Session;
+        let resumed = self.link.borrow_mut().resume(acknowledged);
+        if let Err(error) = resumed {
+            let code = RefusalCode::Session;
             return Err(greeting::refuse(&mut stream, code, &error.to_string()).await);
         }
-        self.forget_until(acknowledged);
         greeting::send_welcome(&mut stream, welcome).await?;
-        let again: Vec<_> = self.kept.borrow().iter().cloned().collect();
-        let mut buffer = Vec::new();
-        for (sequence, words) in again {
-            self.append(sequence, &words, &mut buffer);
-            // A link that drops again here is seen by the next read.
-            if stream.write_all(&buffer).await.is_err() {
-                break;
-            }
-            buffer.clear();
-        }
+        let mut again = Vec::new();
+        self.link.borrow_mut().resend(&mut again);
+        // A connection that drops again here is seen by the next read.
+        let _ = stream.write_all(&again).await;
         Ok(stream)
+    }
+}
+
+async fn finish(mut writer: OwnedWriteHalf) -> Ended {
+    // A peer that is gone needs no end of stream.
+    let _ = writer.shutdown().await;
+    Ended::Finished
+}
+
+impl From<LinkError> for Ended {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Gap { .. } => Self::Dropped(io::Error::other(error)),
+            LinkError::Header(_) | LinkError::Acknowledged { .. } => Self::Breach(error),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Checked, Post, Seat, World};
 use crate::client::{Breach, Client};
+use crate::framed::Framed;
 use crate::network::{Cargo, Happening, Route};
 use crate::random::Random;
 use crate::worker::SimWorker;
@@ -16,6 +17,7 @@ enum Fault {
     WorkerJoin,
     WorkerStall,
     ClientCrash,
+    ConnectionBreak,
     Newcomer,
     Hostile,
 }
@@ -36,6 +38,7 @@ impl Faults {
             (Fault::WorkerJoin, 50, 2),
             (Fault::WorkerStall, 40, 3),
             (Fault::ClientCrash, 40, 2),
+            (Fault::ConnectionBreak, 60, 6),
             (Fault::Newcomer, 40, 2),
             (Fault::Hostile, 30, 2),
         ];
@@ -64,6 +67,7 @@ impl World {
             }
             Fault::WorkerStall => self.stall_worker(),
             Fault::ClientCrash => self.crash_client(),
+            Fault::ConnectionBreak => self.break_connection(),
             Fault::Newcomer => self.seat_client(false),
             Fault::Hostile => self.seat_client(true),
         }
@@ -104,7 +108,15 @@ impl World {
             steps,
             hostile.then_some(breach),
         );
-        self.seats.push(Seat { client, session: None, inbox: Vec::new(), turn_due: false });
+        self.seats.push(Seat {
+            client,
+            session: None,
+            inbox: Vec::new(),
+            near: Framed::default(),
+            far: Framed::default(),
+            is_broken: false,
+            turn_due: false,
+        });
         let ticks = self.random.below(200);
         self.network.after(ticks, Happening::Connect(index));
     }
@@ -144,6 +156,24 @@ impl World {
         {
             post.busy_until = until;
         }
+    }
+
+    /// All that is on its way to and from a client is lost, up to the last byte; it comes back.
+    fn break_connection(&mut self) {
+        let client = self.random.index(self.seats.len());
+        let seat = &mut self.seats[client];
+        if seat.session.is_none() || seat.client.closed || seat.is_broken {
+            return;
+        }
+        seat.is_broken = true;
+        let now = self.network.now();
+        self.shell
+            .outputs
+            .note(|| format!("# tick {now}: the connection of client {client} breaks"));
+        self.network.cut(Route::FromClient(client));
+        self.network.cut(Route::ToClient(client));
+        let ticks = self.random.between(1, 400);
+        self.network.after(ticks, Happening::Resume(client));
     }
 
     fn crash_client(&mut self) {

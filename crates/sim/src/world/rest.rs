@@ -117,7 +117,8 @@ impl World {
             let seat = &mut self.seats[client];
             if leave && seat.session.is_some() && !seat.client.closed && !seat.client.is_deaf() {
                 let words = seat.client.free_all();
-                self.network.send(Route::FromClient(client), Cargo::Words(words));
+                let bytes = seat.near.send(words);
+                self.network.send(Route::FromClient(client), Cargo::Bytes(bytes));
             }
         }
     }
@@ -162,6 +163,7 @@ impl World {
             instructions: self.shell.instructions,
             exchanges: self.exchanges,
             breaches: self.breaches,
+            resumed: self.resumed,
             answers: self.seats.iter().map(|seat| seat.client.answers).sum(),
             failures: self.seats.iter().map(|seat| seat.client.failures).sum(),
             crashes: u64::try_from(self.crashed.len()).unwrap_or(0),

@@ -1,12 +1,13 @@
-//! Cutting a stream of words into frames by their first word.
+//! Cutting a stream of words into instructions and messages by their first words, without reading them.
 
-use gt_protocol::wire::{self, WireError, WireReason};
+use super::{MESSAGE_CODE_FIRST, WireError, WireReason, halves};
 
-/// The frame at the front, `None` while it is not all there.
+/// The instruction or message at the front, `None` while it is not all there.
 ///
 /// # Errors
-/// A length of zero: nobody knows where the next frame begins.
-pub(crate) fn first(words: &[u32]) -> Result<Option<&[u32]>, WireError> {
+/// A length of zero: nobody knows where the next one begins.
+#[inline]
+pub fn first(words: &[u32]) -> Result<Option<&[u32]>, WireError> {
     let Some(length) = words.first().map(|&word| length_of(word)) else { return Ok(None) };
     if length == 0 {
         return Err(WireError { word: 0, reason: WireReason::Truncated });
@@ -14,8 +15,8 @@ pub(crate) fn first(words: &[u32]) -> Result<Option<&[u32]>, WireError> {
     Ok(words.get(..length))
 }
 
-/// Words of the longest run of whole frames within `words_max`.
-pub(crate) fn whole_frames(words: &[u32], words_max: usize) -> usize {
+/// Words of the longest run of whole instructions and messages within `words_max`.
+pub fn whole(words: &[u32], words_max: usize) -> usize {
     if words.len() <= words_max {
         return words.len();
     }
@@ -31,27 +32,29 @@ pub(crate) fn whole_frames(words: &[u32], words_max: usize) -> usize {
 }
 
 /// Whether this first word begins a message, not an instruction.
-pub(crate) fn is_message(first: u32) -> bool {
-    wire::halves(first).0 >= wire::MESSAGE_CODE_FIRST
+#[inline]
+pub const fn is_message(first: u32) -> bool {
+    halves(first).0 >= MESSAGE_CODE_FIRST
 }
 
+#[inline]
 fn length_of(first: u32) -> usize {
-    usize::from(wire::halves(first).1)
+    usize::from(halves(first).1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{first, whole_frames};
+    use super::{first, whole};
 
     #[test]
-    fn frames_are_cut_at_their_declared_length() {
+    fn words_are_cut_at_their_declared_length() {
         let words = [0x0003_0001, 1, 2, 0x0002_0001, 1];
         assert_eq!(first(&words).unwrap(), Some(&words[..3]));
         assert_eq!(first(&words[..2]).unwrap(), None);
         assert_eq!(first(&[]).unwrap(), None);
         assert!(first(&[0x0000_0001]).is_err());
         for (words_max, expected) in [(0, 0), (2, 0), (3, 3), (4, 3), (5, 5), (9, 5)] {
-            assert_eq!(whole_frames(&words, words_max), expected, "of at most {words_max}");
+            assert_eq!(whole(&words, words_max), expected, "of at most {words_max}");
         }
     }
 }

@@ -1,0 +1,195 @@
+//! One end of a framed connection: numbers the frames of a session, keeps what the other side has not acknowledged, sends
+//! that again over a new connection, and drops what comes twice. A state machine: whoever owns the socket gives it what
+//! arrived and writes what it says.
+//!
+//! Not here: sockets, clocks, who may resume a session, and what the words mean.
+
+#[cfg(test)]
+mod tests;
+
+use crate::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader, HandshakeError};
+use crate::wire::cut;
+use std::collections::VecDeque;
+
+/// An acknowledgement of its own is due after so many bytes: far fewer than any sender keeps.
+const UNACKNOWLEDGED_BYTES_MAX: usize = 256 * 1024;
+/// And after so many frames, for a peer whose frames are small.
+const UNACKNOWLEDGED_FRAMES_MAX: u64 = 16;
+#[allow(clippy::as_conversions, reason = "a constant that fits; TryFrom is not const")]
+const FRAME_WORDS_MAX: usize = FRAME_BYTES_MAX as usize / 4;
+
+/// What an end keeps of the frames that it has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All until they are acknowledged; at this many bytes nothing more is sent.
+    Unacknowledged { bytes_max: usize },
+    /// None: the session ends with its connection.
+    Nothing,
+}
+
+/// Why the connection, or the session, cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The peer broke the rules: the session ends.
+    #[error(transparent)]
+    Header(#[from] HandshakeError),
+    /// The peer acknowledges what was never sent, or asks again for what is no longer kept: the session ends.
+    #[error("frame {acknowledged} is acknowledged, of {first_kept} to {sent}")]
+    Acknowledged { acknowledged: u64, first_kept: u64, sent: u64 },
+    /// A frame before this one is missing: the connection is broken, and the session may be resumed.
+    #[error("frame {sequence} came after frame {received}")]
+    Gap { sequence: u64, received: u64 },
+}
+
+/// One end's numbers of a session, which outlive its connections.
+#[derive(Debug)]
+pub struct Link {
+    keep: Keep,
+    sent: u64,
+    kept: VecDeque<(u64, Vec<u32>)>,
+    kept_bytes: usize,
+    received: u64,
+    /// The last frame of the peer that it knows to have arrived, and the bytes that came since.
+    acknowledged: u64,
+    unacknowledged_bytes: usize,
+}
+
+impl Link {
+    pub const fn new(keep: Keep) -> Self {
+        Self {
+            keep,
+            sent: 0,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            received: 0,
+            acknowledged: 0,
+            unacknowledged_bytes: 0,
+        }
+    }
+
+    /// Whether another frame may be sent; else the peer has to acknowledge first.
+    pub const fn may_send(&self) -> bool {
+        match self.keep {
+            Keep::Unacknowledged { bytes_max } => self.kept_bytes < bytes_max,
+            Keep::Nothing => true,
+        }
+    }
+
+    /// Appends the frames of whole instructions and messages to `out`, and keeps their words.
+    pub fn send(&mut self, mut words: Vec<u32>, out: &mut Vec<u8>) {
+        while words.len() > FRAME_WORDS_MAX {
+            let rest = words.split_off(cut::whole(&words, FRAME_WORDS_MAX));
+            self.send_frame(words, out);
+            words = rest;
+        }
+        if !words.is_empty() {
+            self.send_frame(words, out);
+        }
+    }
+
+    fn send_frame(&mut self, words: Vec<u32>, out: &mut Vec<u8>) {
+        self.sent += 1;
+        self.append(self.sent, &words, out);
+        if matches!(self.keep, Keep::Unacknowledged { .. }) {
+            self.kept_bytes += words.len() * 4;
+            self.kept.push_back((self.sent, words));
+        }
+    }
+
+    /// Whether the peer should be told what has arrived, though there is nothing to send.
+    pub const fn owes_acknowledgement(&self) -> bool {
+        self.received - self.acknowledged >= UNACKNOWLEDGED_FRAMES_MAX
+            || self.unacknowledged_bytes >= UNACKNOWLEDGED_BYTES_MAX
+    }
+
+    /// Appends a frame without words, which only acknowledges.
+    pub fn acknowledge(&mut self, out: &mut Vec<u8>) {
+        self.append(self.sent, &[], out);
+    }
+
+    fn append(&mut self, sequence: u64, words: &[u32], out: &mut Vec<u8>) {
+        self.acknowledged = self.received;
+        self.unacknowledged_bytes = 0;
+        let length_bytes = u32::try_from(words.len() * 4).unwrap_or(u32::MAX);
+        let header = FrameHeader { length_bytes, sequence, acknowledged: self.received };
+        let header = header.encode();
+        assert!(header.is_ok(), "a frame of {} words is sent", words.len());
+        out.extend(header.into_iter().flatten());
+        out.extend_from_slice(bytemuck::cast_slice(words));
+    }
+
+    /// Reads the header of a frame, so that its words may be read: they are within the limit of a frame. What it
+    /// acknowledges is kept no longer.
+    ///
+    /// # Errors
+    /// The peer broke the rules.
+    pub fn header(&mut self, bytes: &[u8; FrameHeader::BYTES]) -> Result<FrameHeader, LinkError> {
+        let header = FrameHeader::decode(bytes)?;
+        if header.acknowledged > self.sent {
+            return Err(self.unknown(header.acknowledged));
+        }
+        self.forget_until(header.acknowledged);
+        Ok(header)
+    }
+
+    /// Whether the words of this frame are new. Those that are count as arrived once they are [`Self::accept`]ed.
+    ///
+    /// # Errors
+    /// [`LinkError::Gap`]: a frame before it is missing.
+    pub const fn is_new(&self, header: FrameHeader) -> Result<bool, LinkError> {
+        match header.arrival(self.received) {
+            Arrival::Next => Ok(true),
+            Arrival::Repeated => Ok(false),
+            Arrival::Gap => {
+                Err(LinkError::Gap { sequence: header.sequence, received: self.received })
+            }
+        }
+    }
+
+    /// Counts a new frame, all of whose words have arrived and are in good hands.
+    pub fn accept(&mut self, header: FrameHeader) {
+        assert!(self.is_new(header) == Ok(true), "{header:?} after {}", self.received);
+        self.received = header.sequence;
+        self.unacknowledged_bytes += usize::try_from(header.length_bytes).unwrap_or(usize::MAX);
+    }
+
+    /// The last frame that has arrived, for the handshake of a resumption.
+    pub const fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Goes on over a new connection, whose peer has had all frames up to `acknowledged`.
+    ///
+    /// # Errors
+    /// The peer has had what was never sent, or lacks what is no longer kept.
+    pub fn resume(&mut self, acknowledged: u64) -> Result<(), LinkError> {
+        if acknowledged > self.sent || acknowledged + 1 < self.first_kept() {
+            return Err(self.unknown(acknowledged));
+        }
+        self.forget_until(acknowledged);
+        Ok(())
+    }
+
+    /// Appends the frames that the peer has not had: at most what is kept.
+    pub fn resend(&mut self, out: &mut Vec<u8>) {
+        let kept = std::mem::take(&mut self.kept);
+        for (sequence, words) in &kept {
+            self.append(*sequence, words, out);
+        }
+        self.kept = kept;
+    }
+
+    fn first_kept(&self) -> u64 {
+        self.kept.front().map_or(self.sent + 1, |kept| kept.0)
+    }
+
+    fn unknown(&self, acknowledged: u64) -> LinkError {
+        LinkError::Acknowledged { acknowledged, first_kept: self.first_kept(), sent: self.sent }
+    }
+
+    fn forget_until(&mut self, acknowledged: u64) {
+        while let Some((_, words)) = self.kept.pop_front_if(|kept| kept.0 <= acknowledged) {
+            self.kept_bytes -= words.len() * 4;
+        }
+    }
+}

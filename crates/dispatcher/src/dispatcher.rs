@@ -4,6 +4,7 @@ mod answers;
 mod departure;
 mod fast_path;
 pub(crate) mod probe;
+mod untrusted;
 
 use crate::cost::Prices;
 use crate::event::{Event, Fault, SessionId, Sink, Statistics};

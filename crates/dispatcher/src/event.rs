@@ -1,7 +1,8 @@
 //! What goes into the core and what comes out of it.
 
 use gt_protocol::message::{FromWorker, ToClient, ToWorker};
-use gt_protocol::{Id, Instruction, Op, Operand, wire};
+use gt_protocol::wire::{self, WireError};
+use gt_protocol::{Id, Instruction, Op, Operand};
 use std::fmt::Write;
 
 /// Names a session; never reused while the dispatcher lives.
@@ -112,6 +113,8 @@ pub enum Fault {
     Outputs { op: Op, given: usize, expected: usize },
     #[error("slot {slot} is over the limit of {limit} live values of a session")]
     TooManyValues { slot: u64, limit: u32 },
+    #[error("broken stream: {0}")]
+    Wire(#[from] WireError),
     #[error("{op:?}: the words are no instruction")]
     Malformed { op: Op },
     #[error("{op:?}: attribute {name:?} is missing or of the wrong kind")]

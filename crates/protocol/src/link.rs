@@ -147,6 +147,9 @@ impl Link {
     }
 
     /// Counts a new frame, all of whose words have arrived and are in good hands.
+    ///
+    /// # Panics
+    /// The frame is not new: see [`Self::is_new`].
     pub fn accept(&mut self, header: FrameHeader) {
         assert!(self.is_new(header) == Ok(true), "{header:?} after {}", self.received);
         self.received = header.sequence;

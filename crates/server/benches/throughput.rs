@@ -60,15 +60,20 @@ fn round_trips(server: &Server) {
 
 fn rates(server: &Server) {
     let mut one = Peer::unix(server, hello(Role::Client));
+    let busy = server.core_time();
     println!("one client           {:8.2} M instructions/s", flood(&mut one, STEPS));
+    let busy = server.core_time().saturating_sub(busy);
+    println!("  of the core's CPU  {:8.2}", millions(STEPS * 2, busy));
     let mut two = Peer::unix(server, hello(Role::Client));
-    let start = Instant::now();
+    let (start, busy) = (Instant::now(), server.core_time());
     std::thread::scope(|scope| {
         let other = scope.spawn(|| flood(&mut two, STEPS));
         let rates = [flood(&mut one, STEPS), other.join().unwrap()];
         println!("two clients, each    {:8.2} {:.2}", rates[0], rates[1]);
     });
     println!("two clients, both    {:8.2}", millions(STEPS * 4, start.elapsed()));
+    let busy = server.core_time().saturating_sub(busy);
+    println!("  of the core's CPU  {:8.2}", millions(STEPS * 4, busy));
     let stop = AtomicBool::new(false);
     two.upload(0, &[1.0]);
     let alone = reads(&mut two, Duration::from_micros(500), READS);

@@ -110,37 +110,31 @@ struct Ran {
     outcome: Result<(), Breach>,
 }
 
-/// Runs the frames at the front of `words`, up to a quantum.
+/// Runs the instructions and messages at the front of `words`, up to a quantum.
 fn run(
-    words: &[u32],
+    words: &mut [u32],
     mut lent: Option<&mut Lent>,
     session: SessionId,
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
 ) -> Ran {
-    let mut instruction = Instruction::new(Op::Free);
     let mut ran = Ran { words: 0, asked: false, outcome: Ok(()) };
     for _ in 0..QUANTUM_INSTRUCTIONS {
-        let frame = match cut::first(words.get(ran.words..).unwrap_or_default()) {
-            Ok(Some(frame)) => frame,
+        let unread = words.get_mut(ran.words..).unwrap_or_default();
+        let length = match cut::first(unread) {
+            Ok(Some(frame)) => frame.len(),
             Ok(None) => break,
             Err(error) => return Ran { outcome: Err(error.into()), ..ran },
         };
-        ran.words += frame.len();
+        let frame = unread.get_mut(..length).unwrap_or_default();
+        ran.words += length;
+        ran.asked |= asks(frame);
         ran.outcome = if frame.first().is_some_and(|&first| cut::is_message(first)) {
-            ran.asked = true;
             said(frame, session, dispatcher, outbox)
+        } else if let Some(lent) = lent.as_deref_mut().filter(|_| names_lent(frame)) {
+            chunk(frame, lent, session, dispatcher, outbox)
         } else {
-            wire::decode_into(frame, &mut instruction).map_err(Breach::from).and_then(|_| {
-                ran.asked |= matches!(instruction.op, Op::Read | Op::Synchronize);
-                let is_lent = instruction.op == Op::Chunk && instruction.payload.is_empty();
-                if let Some(lent) = lent.as_mut().filter(|_| is_lent) {
-                    let payload = its_own(&instruction, lent.take())?;
-                    let whole = Instruction { payload, ..instruction.clone() };
-                    return Ok(dispatcher.instruction(session, &whole, outbox)?);
-                }
-                Ok(dispatcher.instruction(session, &instruction, outbox)?)
-            })
+            dispatcher.instruction_words(session, frame, outbox).map_err(Breach::from)
         };
         if ran.outcome.is_err() || ran.words >= QUANTUM_WORDS || outbox.is_tight() {
             break;
@@ -149,7 +143,30 @@ fn run(
     ran
 }
 
-/// Whether the first frame is a chunk without bytes: they came beside it.
+/// Whether somebody waits for an answer to this.
+fn asks(frame: &[u32]) -> bool {
+    let Some(&first) = frame.first() else { return false };
+    let (code, _) = wire::halves(first);
+    cut::is_message(first) || [Op::Read, Op::Synchronize].iter().any(|op| op.info().code == code)
+}
+
+/// A piece of an upload: its bytes came beside the words, or are their end.
+#[cold]
+fn chunk(
+    frame: &[u32],
+    lent: &mut Lent,
+    session: SessionId,
+    dispatcher: &mut Dispatcher,
+    outbox: &mut Outbox,
+) -> Result<(), Breach> {
+    let (mut instruction, _) = wire::decode(frame)?;
+    if instruction.payload.is_empty() {
+        instruction.payload = its_own(&instruction, lent.take())?;
+    }
+    Ok(dispatcher.instruction(session, &instruction, outbox)?)
+}
+
+/// Whether the first frame is a chunk that may be without bytes: its last word, else their count, is zero.
 fn names_lent(words: &[u32]) -> bool {
     let Some(&first) = words.first() else { return false };
     let (code, length) = (first & 0xffff, usize::try_from(first >> 16).unwrap_or(0));

@@ -90,8 +90,8 @@ impl Inbound {
     }
 
     /// What has arrived and was not consumed, and what was laid beside it.
-    pub fn unread_and_lent(&mut self) -> (&[u32], Option<&mut Lent>) {
-        (self.words.get(self.start..).unwrap_or_default(), self.lent.as_mut())
+    pub fn unread_and_lent(&mut self) -> (&mut [u32], Option<&mut Lent>) {
+        (self.words.get_mut(self.start..).unwrap_or_default(), self.lent.as_mut())
     }
 
     /// What has arrived and was not consumed.

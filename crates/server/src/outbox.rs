@@ -272,6 +272,16 @@ impl Sink for Outbox {
         self.sent(index, words.len());
     }
 
+    fn free(&mut self, index: WorkerIndex, slots: &[u32]) {
+        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            return;
+        };
+        let before = worker.buffer().len();
+        wire::encode_free(slots, worker.buffer());
+        let words = worker.buffer().len() - before;
+        self.sent(index, words);
+    }
+
     fn worker_message(&mut self, index: WorkerIndex, message: &ToWorker<'_>) {
         let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
             return;

@@ -148,16 +148,16 @@ impl Shell {
         }
         let (instruction, _) = wire::decode(frame).map_err(|error| error.to_string())?;
         self.instructions += 1;
-        self.plan(session, &instruction, inferred).map_err(|fault| fault.to_string())?;
+        self.plan(session, (&instruction, frame), inferred).map_err(|fault| fault.to_string())?;
         self.ledger.enter(session, &instruction, &self.dispatcher);
         Ok(())
     }
 
-    /// Through the door that this kind of client uses.
+    /// Through the entry point that this kind of client uses.
     fn plan(
         &mut self,
         session: SessionId,
-        instruction: &Instruction<'_>,
+        (instruction, words): (&Instruction<'_>, &[u32]),
         inferred: Inferred<'_>,
     ) -> Result<(), Fault> {
         let embedded = self.connections.get(&session).is_some_and(|connection| connection.embedded);
@@ -172,7 +172,10 @@ impl Shell {
             Some(metas) if embedded => {
                 self.dispatcher.inferred(session, instruction, &metas, &mut self.outputs)
             }
-            Some(_) | None => self.dispatcher.instruction(session, instruction, &mut self.outputs),
+            Some(_) | None => {
+                let mut words = words.to_vec();
+                self.dispatcher.instruction_words(session, &mut words, &mut self.outputs)
+            }
         }
     }
 

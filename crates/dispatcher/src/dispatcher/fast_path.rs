@@ -111,7 +111,7 @@ impl Dispatcher {
 impl Core {
     /// Whether instructions of this operator may take the fast path. Creations follow the metadata of an operand alone.
     #[inline]
-    fn is_fast(&self, op: Op) -> bool {
+    pub(super) fn is_fast(&self, op: Op) -> bool {
         self.config.fast_path
             && !self.tracing
             && !matches!(

@@ -41,18 +41,27 @@ pub fn decode_into<'a>(
         check_consumes(instruction.consumes, &instruction.operands)?;
     }
     instruction.attrs.clear();
-    for row in info.attrs {
-        let attr = if row.appended { appended(&mut reader, row)? } else { attr(&mut reader, row)? };
-        instruction.attrs.push(attr);
-    }
+    attrs(&mut reader, info, &mut instruction.attrs)?;
     instruction.payload = if has_payload(op) { reader.bytes(PAYLOAD_BYTES_MAX)? } else { &[] };
     reader.finish()?;
     Ok(length)
 }
 
+/// Reads all attributes of the row.
+pub(super) fn attrs(
+    reader: &mut Reader<'_>,
+    info: &OpInfo,
+    attrs: &mut SmallVec<[Attr; 2]>,
+) -> Result<(), WireError> {
+    for row in info.attrs {
+        attrs.push(if row.appended { appended(reader, row)? } else { attr(reader, row)? });
+    }
+    Ok(())
+}
+
 /// The operator and the length of the frame at the front of `words`, which holds all of it.
 #[inline]
-fn frame(words: &[u32]) -> Result<(Op, usize), WireError> {
+pub(super) fn frame(words: &[u32]) -> Result<(Op, usize), WireError> {
     let &[first, ..] = words else {
         return Err(WireError { word: 0, reason: WireReason::Truncated });
     };

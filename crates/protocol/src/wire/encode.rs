@@ -5,7 +5,10 @@ use super::{
     TEXT_BYTES_MAX, consumable, has_payload,
     words::{push_bytes, push_dims, push_i64, push_list, push_scalar, push_u64},
 };
-use crate::{Attr, AttrInfo, Id, Instruction, OpInfo, Operand, OperandKind};
+use crate::{Attr, AttrInfo, Id, Instruction, Op, OpInfo, Operand, OperandKind};
+
+/// Op code and length, tag, flags, count.
+const FREE_HEADER_WORDS: usize = 4;
 
 /// Appends the words of an instruction; on an error `out` is as it was.
 pub fn encode(instruction: &Instruction<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
@@ -15,6 +18,16 @@ pub fn encode(instruction: &Instruction<'_>, out: &mut Vec<u32>) -> Result<(), E
         out.truncate(start);
     }
     result
+}
+
+/// Appends instructions that free these slots: one, where they are no more than an instruction has room for.
+pub fn encode_free(slots: &[u32], out: &mut Vec<u32>) {
+    for slots in slots.chunks(FRAME_WORDS_MAX - FREE_HEADER_WORDS) {
+        let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        let length = count.saturating_add(4);
+        out.extend([u32::from(Op::Free.info().code) | length << 16, 0, 0, count]);
+        out.extend_from_slice(slots);
+    }
 }
 
 /// Gives an encoded instruction another tag, other outputs and other operands, and clears its signal: what a dispatcher

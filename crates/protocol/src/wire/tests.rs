@@ -186,3 +186,58 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+
+    #[test]
+    fn a_view_is_what_decode_builds(
+        owned in any_instruction(),
+        changes in changes(),
+        cut in any::<bool>(),
+        changed in any::<bool>(),
+    ) {
+        let mut words = words(&owned.instruction());
+        if changed {
+            mutate(&mut words, &changes, cut);
+        }
+        let decoded = decode(&words).ok().filter(|(_, used)| *used == words.len());
+        if let Some(slots) = freed(&words) {
+            let (instruction, _) = decoded.as_ref().unwrap();
+            let expected: Vec<u32> = instruction.values().filter_map(Id::as_slot).collect();
+            prop_assert_eq!((instruction.op, slots), (Op::Free, &expected[..]));
+        }
+        match View::new(&words) {
+            Ok(Some(view)) => {
+                let (instruction, _) = decoded.unwrap();
+                let mut scalars = view.scalars.iter();
+                let operands = view.operands.iter().map(|&word| match word {
+                    IMMEDIATE => Operand::Scalar(*scalars.next().unwrap()),
+                    slot => Operand::Value(Id::slot(slot)),
+                });
+                let mut again = Instruction::new(view.op);
+                again.operands.extend(operands);
+                again.outputs.extend(view.outputs.iter().map(|&slot| Id::slot(slot)));
+                again.attrs.extend(view.attrs);
+                let (tag, signal) = (instruction.tag, instruction.signal);
+                let again = Instruction { tag, signal, consumes: instruction.consumes, ..again };
+                prop_assert_eq!(self::words(&again), words);
+            }
+            Ok(None) => {}
+            Err(_) => prop_assert!(decoded.is_none()),
+        }
+    }
+}
+
+#[test]
+fn what_models_emit_has_a_view() {
+    let mut sum = Instruction::new(Op::Add);
+    sum.outputs.push(Id::slot(3));
+    sum.operands.extend([Operand::Value(Id::slot(1)), Operand::Scalar(Scalar::Int(2))]);
+    let words = words(&sum);
+    let view = View::new(&words).unwrap().unwrap();
+    assert_eq!((view.op, view.outputs, view.operands), (Op::Add, &[3][..], &[1, IMMEDIATE][..]));
+    assert_eq!(view.scalars[..], [Scalar::Int(2)]);
+    assert_eq!(freed(&[0x0006_0b01, 0, 0, 2, 9, 8]), Some(&[9, 8][..]));
+    assert_eq!(freed(&[0x0006_0b01, 0, 1, 2, 9, 8]), None);
+}

@@ -6,7 +6,7 @@ use super::payload::{self, Payloads};
 use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, Names, PayloadText};
-use gt_protocol::{Instruction, Meta, Op};
+use gt_protocol::{Instruction, Meta, Op, wire};
 use gt_transport::{PIECE_BYTES_MAX, Producer, SlabReader};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -314,12 +314,8 @@ impl Sink for Outputs<'_> {
     }
 
     fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
-        // header (op and length, tag, flags), count, slots
-        let words = u16::try_from(slots.len() + 4).unwrap_or(u16::MAX);
-        let code = u32::from(Op::Free.info().code) | (u32::from(words) << 16);
         self.scratch.clear();
-        self.scratch.extend([code, 0, 0, u32::from(words) - 4]);
-        self.scratch.extend_from_slice(slots);
+        wire::encode_free(slots, self.scratch);
         self.deliver(worker);
     }
 

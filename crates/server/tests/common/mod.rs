@@ -48,6 +48,19 @@ impl Server {
         self.folder.join(name)
     }
 
+    /// CPU time that the core's thread has used.
+    pub fn core_time(&self) -> std::time::Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let paths = tasks.map(|task| task.unwrap().path());
+        let is_core = |task: &PathBuf| {
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "gt-core")
+        };
+        let core = paths.into_iter().find(is_core).expect("the core has a thread");
+        let times = std::fs::read_to_string(core.join("schedstat")).unwrap();
+        let nanoseconds = times.split(' ').next().unwrap().parse().unwrap();
+        std::time::Duration::from_nanos(nanoseconds)
+    }
+
     /// Sends SIGTERM; returns how it ended and what it logged.
     pub fn stop(&mut self) -> (ExitStatus, String) {
         let pid = self.child.id().to_string();

@@ -1,0 +1,66 @@
+//! Words of a client that is not trusted, passed on without being built into an instruction: they are checked and the
+//! results' metadata is inferred where they stand, then they take the fast path of an embedded client's. Whatever that
+//! refuses is decoded and goes the general way, to the same end.
+
+use super::Dispatcher;
+use crate::event::{Fault, SessionId, Sink};
+use crate::session::Session;
+use gt_protocol::rules::{Arg, Outputs, infer, keeps_metadata};
+use gt_protocol::wire::{self, View};
+use gt_protocol::{Meta, Scalar};
+use smallvec::SmallVec;
+
+impl Dispatcher {
+    /// [`Dispatcher::instruction`] for the words of one instruction, which may be written to.
+    ///
+    /// # Errors
+    /// As there, and words that are no instruction.
+    pub fn instruction_words(
+        &mut self,
+        session: SessionId,
+        words: &mut [u32],
+        sink: &mut dyn Sink,
+    ) -> Result<(), Fault> {
+        if !self.core.tracing
+            && let Some(slots) = wire::freed(words)
+        {
+            return self.release(session, slots, sink);
+        }
+        let view = View::new(words)?.filter(|view| self.core.is_fast(view.op));
+        if let Some(view) = view
+            && let Some(outputs) = self.results_of(session, &view)
+        {
+            return self.inferred_words(session, view.op, words, &outputs, sink);
+        }
+        let (instruction, _) = wire::decode(words)?;
+        self.instruction(session, &instruction, sink)
+    }
+
+    /// The metadata of its results, where all its operands are values: the same as of all operands where that is the rule,
+    /// else what the rule says. A mistake is found again, and told, by the general way.
+    fn results_of(&self, session: SessionId, view: &View<'_>) -> Option<Outputs> {
+        let state = self.sessions.get(&session)?;
+        if keeps_metadata(view.op)
+            && let Some(meta) = common_meta(state, view.operands)
+        {
+            return Some(Outputs::from_slice(std::slice::from_ref(meta)));
+        }
+        let mut scalars = view.scalars.iter();
+        let mut operands: SmallVec<[Arg<'_>; 4]> = SmallVec::new();
+        for &word in view.operands {
+            operands.push(if word == wire::IMMEDIATE {
+                Arg::Scalar(scalars.next().copied().unwrap_or(Scalar::Bool(false)))
+            } else {
+                Arg::Value(&state.value(word)?.meta)
+            });
+        }
+        infer(view.op, &operands, &view.attrs).ok()
+    }
+}
+
+/// The metadata that all operands have, of a float dtype and none of them a number.
+fn common_meta<'s>(state: &'s Session, operands: &[u32]) -> Option<&'s Meta> {
+    let mut metas = operands.iter().map(|&slot| state.value(slot).map(|value| &value.meta));
+    let first = metas.next()??;
+    (first.dtype.is_float() && metas.all(|meta| meta == Some(first))).then_some(first)
+}

@@ -7,6 +7,7 @@ import importlib
 import pathlib
 import pkgutil
 import sys
+import types
 
 # A checkout's gt/ finds the extension modules of an installed one.
 __path__ = pkgutil.extend_path(__path__, __name__)
@@ -100,6 +101,8 @@ newaxis = None
 set_printoptions = printing.set_printoptions
 
 _LAZY = {"client", "cuda", "debug", "dnn", "nn", "optim", "signal", "worker"}
+# The modules that users type; the others, which stay importable, hold what makes these.
+_SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random"}
 
 
 def __getattr__(name: str) -> object:
@@ -107,3 +110,9 @@ def __getattr__(name: str) -> object:
     if name in _LAZY:
         return importlib.import_module(f"gt.{name}")
     raise AttributeError(f"module 'gt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What users type: tensors, functions, dtypes, errors and the modules of `_SHOWN`."""
+    own = {name for name, value in globals().items() if not isinstance(value, types.ModuleType)}
+    return sorted({name for name in own if not name.startswith("_")} | _SHOWN | {"__version__"})

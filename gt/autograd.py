@@ -125,3 +125,8 @@ def grad(
             "Set allow_unused=True if this is the desired behavior."
         )
     return tuple(found)
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -210,6 +210,7 @@ def linspace(
     device: object = None,
     requires_grad: bool = False,
     layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """`steps` evenly spaced values from `start` to `end`, both included."""
     check_device(device, "linspace")
@@ -248,6 +249,8 @@ def logspace(
     dtype: _core.dtype | None = None,
     device: object = None,
     requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """`base` to the powers `linspace(start, end, steps)`; an integer dtype cuts both ends first."""
     check_device(device, "logspace")
@@ -268,6 +271,7 @@ def eye(
     device: object = None,
     requires_grad: bool = False,
     layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """An n by m matrix with ones on the diagonal; square without `m`."""
     check_device(device, "eye")
@@ -284,6 +288,7 @@ def full_like(
     requires_grad: bool = False,
     layout: object = None,
     memory_format: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `input`'s shape and dtype filled with `fill_value`, in the layout of `input`."""
     check_device(device)
@@ -300,6 +305,7 @@ def zeros_like(
     requires_grad: bool = False,
     layout: object = None,
     memory_format: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Zeros of `input`'s shape and dtype."""
     check_device(device, "zeros_like")
@@ -314,6 +320,7 @@ def ones_like(
     requires_grad: bool = False,
     layout: object = None,
     memory_format: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Ones of `input`'s shape and dtype."""
     check_device(device, "ones_like")
@@ -327,6 +334,8 @@ def new_tensor(
     dtype: _core.dtype | None = None,
     device: object = None,
     requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A tensor with a copy of `data`, of this tensor's dtype."""
     chosen = self.dtype if dtype is None else dtype

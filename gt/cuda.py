@@ -77,3 +77,8 @@ manual_seed_all = manual_seed
 
 def empty_cache() -> None:
     """Nothing: the workers give memory back when it is needed."""
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

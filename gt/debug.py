@@ -41,3 +41,8 @@ def stats() -> dict[str, int]:
         workers themselves.
     """
     return {**_core.session_counters(), **_core.stats()}
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -99,7 +99,7 @@ def _is_sparse(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
     return False
 
 
-def _number_of(self: Tensor) -> int:  # noqa: ARG001 - every tensor's
+def get_device(self: Tensor) -> int:  # noqa: ARG001 - every tensor's
     """-1, as of every tensor that is on no particular GPU."""
     return -1
 
@@ -112,4 +112,4 @@ def install() -> None:
     setattr(Tensor, "device", property(_device_of))  # noqa: B010 - the stub calls it read-only
     setattr(Tensor, "is_cuda", property(_is_cuda))  # noqa: B010
     setattr(Tensor, "is_sparse", property(_is_sparse))  # noqa: B010
-    setattr(Tensor, "get_device", _number_of)  # noqa: B010
+    setattr(Tensor, "get_device", get_device)  # noqa: B010

@@ -17,3 +17,8 @@ __all__ = [
     "VocabParallelEmbedding",
     "parallel_cross_entropy",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

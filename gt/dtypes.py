@@ -66,9 +66,9 @@ def can_cast(from_: _core.dtype, to: _core.dtype) -> bool:
     return category(from_) <= category(to)
 
 
-def result_type(tensor1: Tensor | Number, tensor2: Tensor | Number) -> _core.dtype:
+def result_type(tensor: Tensor | Number, other: Tensor | Number) -> _core.dtype:
     """The dtype of an operation on both: tensors before 0-d tensors before numbers."""
-    both = (tensor1, tensor2)
+    both = (tensor, other)
     ranked: list[list[_core.dtype]] = [[], [], []]
     for x in both:
         if isinstance(x, Tensor):

@@ -113,3 +113,8 @@ class NoWorker(ConnectionLost):
 
 class UnreadFailureWarning(RuntimeWarning):
     """An instruction failed and nobody has read its result: told by the session's next read."""
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -12,6 +12,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import cast
 from gt.composite.common import Number, Shape, broadcast_shapes, sizes, whole
+from gt.creation import shape_of, size_only
 from gt.draws import (
     Generator,
     default_generator,
@@ -69,9 +70,18 @@ def rand(
     requires_grad: bool = False,
     layout: object = None,
     pin_memory: bool = False,
+    **named: Size,
 ) -> Tensor:
     """Uniform values in [0, 1)."""
-    return drawn("uniform", sizes(size, "rand"), dtype, generator, requires_grad, low=0.0, high=1.0)
+    return drawn(
+        "uniform",
+        shape_of(size, size_only(named, "rand"), "rand"),
+        dtype,
+        generator,
+        requires_grad,
+        low=0.0,
+        high=1.0,
+    )
 
 
 def randn(
@@ -82,9 +92,18 @@ def randn(
     requires_grad: bool = False,
     layout: object = None,
     pin_memory: bool = False,
+    **named: Size,
 ) -> Tensor:
     """Normally distributed values with mean 0 and deviation 1."""
-    return drawn("normal", sizes(size, "randn"), dtype, generator, requires_grad, mean=0.0, std=1.0)
+    return drawn(
+        "normal",
+        shape_of(size, size_only(named, "randn"), "randn"),
+        dtype,
+        generator,
+        requires_grad,
+        mean=0.0,
+        std=1.0,
+    )
 
 
 def randint(
@@ -173,6 +192,7 @@ def rand_like(
     requires_grad: bool = False,
     layout: object = None,
     pin_memory: bool = False,
+    memory_format: object = None,
 ) -> Tensor:
     """Uniform values in [0, 1) of `input`'s shape and dtype."""
     limits = (0.0, 1.0)
@@ -188,6 +208,7 @@ def randn_like(
     requires_grad: bool = False,
     layout: object = None,
     pin_memory: bool = False,
+    memory_format: object = None,
 ) -> Tensor:
     """Normally distributed values of `input`'s shape and dtype."""
     limits = (0.0, 1.0)
@@ -202,9 +223,20 @@ def randint_like(
     generator: Generator | None = None,
     dtype: _core.dtype | None = None,
     device: object = None,
+    layout: object = None,
+    pin_memory: bool = False,
+    memory_format: object = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Integers in [low, high) of `input`'s shape and dtype."""
-    return drawn_like(input, "randint", dtype, generator, limits_of(low, *bounds, high))
+    return drawn_like(
+        input,
+        "randint",
+        dtype,
+        generator,
+        limits_of(low, *bounds, high),
+        requires_grad=requires_grad,
+    )
 
 
 __all__ = [
@@ -224,3 +256,8 @@ __all__ = [
     "seed",
     "set_rng_state",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -8,6 +8,8 @@ and what does not fit is a FileFormatError.
 Layout: 8 bytes of header length (little endian), the header (JSON, padded with spaces), the data.
 """
 
+# ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
+
 from __future__ import annotations
 
 import json
@@ -59,12 +61,12 @@ class Entry(NamedTuple):
     end: int
 
 
-def save(obj: object, path: Path) -> None:
+def save(obj: object, f: Path) -> None:
     """Write a tensor, or dictionaries and lists with tensors, numbers, strings and None, to a file.
 
     Args:
         obj: Such as a module's or an optimizer's state_dict(), or a dictionary of both.
-        path: Where to; a file that is there is replaced at once or, on an error, kept.
+        f: The path; a file that is there is replaced at once or, on an error, kept.
 
     Raises:
         InvalidType: Something that the format cannot hold, named with its place.
@@ -73,7 +75,7 @@ def save(obj: object, path: Path) -> None:
     structure = _described(obj, (), tensors)
     plain = isinstance(obj, Mapping) and list(tensors) == list(obj)
     header, order = _header(tensors, None if plain else structure)
-    target = pathlib.Path(path)
+    target = pathlib.Path(f)
     temporary = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with temporary.open("xb") as file:
@@ -85,17 +87,25 @@ def save(obj: object, path: Path) -> None:
         temporary.unlink(missing_ok=True)  # usually it has been renamed
 
 
-def load(path: Path) -> Saved:
+def load(
+    f: Path, map_location: object = None, *, weights_only: bool = True, mmap: bool | None = None
+) -> Saved:
     """Read what gt.save (or any writer of safetensors files) wrote; tensors require no gradient.
+
+    Args:
+        f: The path.
+        map_location: Taken as PyTorch takes it; a device places nothing.
+        weights_only: A file holds nothing else.
+        mmap: Each tensor is read once, as it is uploaded.
 
     Raises:
         FileFormatError: Not a safetensors file, or a damaged one.
     """
-    with pathlib.Path(path).open("rb") as file:
+    with pathlib.Path(f).open("rb") as file:
         try:
             return _loaded(file)
         except FileFormatError as error:
-            name = os.fspath(path)
+            name = os.fspath(f)
             raise FileFormatError(
                 f"{name} is no safetensors file, or a damaged one: {error}"
             ) from None

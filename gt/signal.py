@@ -156,3 +156,8 @@ def _check(name: str, backward: str | None) -> None:
             raise InvalidType(f"a signal's name is a string, not {type(given).__name__}")
         if given is not None and not 0 < len(given.encode()) <= NAME_BYTES_MAX:
             raise InvalidValue(f"a signal's name has 1 to {NAME_BYTES_MAX} bytes")
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

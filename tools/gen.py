@@ -5,6 +5,7 @@ Facts go in, declarations come out; no behaviour is generated here. Standard lib
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -43,6 +44,8 @@ def load() -> list[Row]:
         check_appended(row)
         row.setdefault("outputs", 1)
         row.setdefault("operator", [])
+        if "python" in row:
+            row["python"] = stubs.with_numpy_names(row["python"])
     formulas.compile_rows(rows, document["definitions"])
     return rows
 
@@ -90,23 +93,22 @@ def rust_row(row: Row) -> str:
             saves_operands |= 1 << names.index(saved)
         else:
             saves_outputs |= 1 << int(saved.removeprefix("out") or 0)
-    meaning = "".join(f"        {name}: {text},\n" for name, text in columns.fields(row).items())
-    return f"""    OpInfo {{
-        op: Op::{camel(row["name"])},
-        name: "{row["name"]}",
-        code: {row["code"]:#06x},
-        aten: "{row["aten"]}",
-        family: Family::{row["family"].capitalize()},
-        operands: &[{", ".join(operands)}],
-        attrs: &[{", ".join(attrs)}],
-        outputs: {row["outputs"]},
-        index: "{row.get("index", "")}",
-        saves_operands: {saves_operands:#x},
-        saves_outputs: {saves_outputs:#x},
-        doc: "{row["doc"]}",
-{meaning}        ..OpInfo::PLAIN
-    }},
-"""
+    facts = {
+        "op": f"Op::{camel(row['name'])}",
+        "name": f'"{row["name"]}"',
+        "code": f"{row['code']:#06x}",
+        "aten": f'"{row["aten"]}"',
+        "family": f"Family::{row['family'].capitalize()}",
+        "operands": f"&[{', '.join(operands)}]",
+        "attrs": f"&[{', '.join(attrs)}]",
+        "outputs": str(row["outputs"]),
+        "index": f'"{row.get("index", "")}"',
+        "saves_operands": f"{saves_operands:#x}",
+        "saves_outputs": f"{saves_outputs:#x}",
+        "doc": f'"{row["doc"]}"',
+    }
+    fields = ", ".join(f"{name}: {text}" for name, text in (facts | columns.fields(row)).items())
+    return f"    OpInfo {{ {fields}, ..OpInfo::PLAIN }},\n"
 
 
 def rust_table(rows: list[Row]) -> str:
@@ -158,6 +160,7 @@ impl Op {{
     }}
 }}
 
+#[rustfmt::skip] // a row is a line
 static TABLE: &[OpInfo] = &[
 {"".join(rust_row(row) for row in rows)}];
 """
@@ -196,17 +199,24 @@ class Method:
         self.names = [name for name, _, _ in self.params]
         self.scales = "alpha" in self.names and "alpha" not in self.attrs
         self.starred = {name for name, _, starred in self.params if starred}
+        pairs = stubs.NUMPY_NAMES.items()
+        self.numpy = {name: other for name, other in pairs if other in self.names}
         # A method does not have what was appended for the planner.
         self.appended = {split_attr(text)[0] for text in row["attrs"] if text.endswith("+")}
         self.appended -= set(self.names)
+        # A required one that may come by numpy's name, and those after it: Rust requires none.
+        needed = [name for name, default, starred in self.params if not default and not starred]
+        first = next((at for at, name in enumerate(needed) if name in self.numpy), len(needed))
+        self.late = needed[first:]
         missing = [name for name in self.attrs if name not in {*self.names, *self.appended}]
         if missing:
             sys.exit(f"ops.toml: {row['name']}: python lacks {', '.join(missing)}")
 
     def argument(self, name: str, default: str | None) -> str:
         """The Rust declaration of a parameter."""
-        if name == "axis":
-            return f"axis: Option<{RUST_TYPES[self.attrs['dim'][0]]}>"
+        for own, other in self.numpy.items():
+            if name == other:
+                return f"{name}: Option<{RUST_TYPES[self.attrs[own][0]]}>"
         if name == "alpha" and self.scales:
             return "alpha: ScalarArg"
         if name in self.starred:
@@ -216,13 +226,12 @@ class Method:
             rust = RUST_TYPES[kind]
         else:
             optional, rust = default == "None", "OperandArg<'py>"
-        return f"{name}: Option<{rust}>" if optional else f"{name}: {rust}"
+        return f"{name}: Option<{rust}>" if optional or name in self.late else f"{name}: {rust}"
 
     def bindings(self) -> list[tuple[str, str]]:
         """(operand of the row, parameter), in the row's order; names may differ (pow)."""
-        rest = [
-            name for name in self.names if name not in self.attrs and name not in ("axis", "alpha")
-        ]
+        others = {"alpha", *self.numpy.values()}
+        rest = [name for name in self.names if name not in self.attrs and name not in others]
         spare = [name for name in rest if name not in self.operands]
         return [(name, name if name in rest else spare.pop(0)) for name in self.operands]
 
@@ -232,6 +241,8 @@ class Method:
         lines = []
         if default == "None":
             lines.append(f"let {name} = {name}.unwrap_or(OperandArg::Absent);")
+        if name in self.late:
+            lines.append(f"let {name} = {self.required(name)};")
         if operand in self.row.get("tensors", []):
             lines.append(f'let {name} = only_tensor({name}, "{self.row["name"]}", "{name}")?;')
         if self.scales and last:
@@ -248,17 +259,33 @@ class Method:
             return f"DimsArg::of_arguments({name}, named, &[{quoted(keywords)}])?.attr()"
         if words:
             return f'choice({name}, &[{quoted(words)}], "{name}")?'
-        if name == "dim" and "axis" in self.names:
-            return "dim.or(axis).attr()"
-        return f"{name}.attr()"
+        return f"{self.given(name)}.attr()"
+
+    def given(self, name: str) -> str:
+        """The value of an attribute's parameter, whichever of its names it came by."""
+        if name in self.late:
+            return self.required(name)
+        if name not in self.numpy:
+            return name
+        optional = self.attrs[name][1]
+        other = self.numpy[name]
+        return f"{name}.or({other})" if optional else f"{other}.unwrap_or({name})"
+
+    def required(self, name: str) -> str:
+        """The value of a parameter that PyTorch requires."""
+        value = f"{name}.or({self.numpy[name]})" if name in self.numpy else name
+        return f'required({value}, "{self.row["name"]}", "{name}")?'
 
     def signature(self) -> str:
         """What stands in #[pyo3(signature = (...))]."""
         text = self.row["python"] + (", **named" if self.starred else "")
+        shown = text
+        for name in self.late:
+            text = re.sub(rf"\b{name}\b", f"{name}=None", text, count=1)
         text = text.replace("=False", "=false").replace("=True", "=true")
         if self.scales:
             text = text.replace("alpha=1", "alpha=ScalarArg(gt_protocol::Scalar::Int(1))")
-        return str(text)
+        return f'({text}), text_signature = "($self, {shown})"' if self.late else f"({text})"
 
     def rust(self) -> str:
         """The whole function."""
@@ -274,7 +301,7 @@ class Method:
             call = f"run(slf.py(), {op}, &[{', '.join(args)}], {values})"
         listed = "".join(f", {self.argument(name, default)}" for name, default, _ in self.params)
         return f"""    /// {self.row["doc"]}
-    #[pyo3(signature = ({self.signature()}))]
+    #[pyo3(signature = {self.signature()})]
     fn {self.row["name"]}<'py>(slf: &Bound<'py, Self>{listed}) -> PyResult<Bound<'py, PyAny>> {{
         {" ".join(filter(None, body))}
         {call}
@@ -292,7 +319,7 @@ def rust_methods(rows: list[Row]) -> str:
 #![allow(clippy::all, clippy::pedantic, reason = "generated")]
 
 use super::methods::{{run, scaled, take_view}};
-use super::convert::{{DimsArg, IntoAttr, OperandArg, ScalarArg, choice, only_tensor}};
+use super::convert::{{DimsArg, IntoAttr, OperandArg, ScalarArg, choice, only_tensor, required}};
 use super::dtype::DtypeArg;
 use super::emit::Arg;
 use super::tensor::{{Tensor, as_arg}};

@@ -7,6 +7,7 @@ gt/composite and gt/reading, whose functions are read with `ast` and never impor
 import ast
 import itertools
 import pathlib
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -30,8 +31,11 @@ TYPES = {
     "ints": "_Dims",
     "list": "Sequence[int]",
 }
+# What numpy calls parameters; PyTorch takes both names wherever it takes the first.
+NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}
 IMPORTED = {"Callable", "Iterator", "Sequence", "Tensor", "np", "npt"}  # the template has them
 OPERATORS_IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
+ATTACHING = ("gt.devices", "gt.distributed.methods")  # modules with methods of the template
 INSTALLING = ("reading", "printing")  # modules whose install() attaches methods
 MODULES = ("creation", "random", "session", "serialization", "dtypes")
 FUNCTION_FAMILIES_NOT = ("control", "collective")
@@ -93,6 +97,10 @@ class Signatures:
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
+        self.docs = rust_docs()
+        for module in ATTACHING:
+            functions = Source(module).functions.items()
+            self.docs |= {f"Tensor.{name}": sentences(function) for name, function in functions}
         self.imports = {("gt.composite.common", "ValuesIndices")}  # the template needs it
 
     def define(self, name: str, text: str) -> str:
@@ -100,11 +108,18 @@ class Signatures:
         self.known[name] = text
         return f"def {name}{text}: ..."
 
+    def compose(self, name: str, source: Source, value: ast.expr) -> str:
+        """The stub line of a table's entry: a function's name, or a call that makes one."""
+        owner, function = made_by(source, value)
+        self.docs[f"Tensor.{name}"] = sentences(function)
+        return self.define(name, self.of_function(owner, function))
+
     def of_function(self, source: Source, function: ast.FunctionDef) -> str:
         """`(self, …) -> …` of a function whose first argument is the tensor."""
         arguments = function.args
         arguments.posonlyargs, arguments.args = [], [*arguments.posonlyargs, *arguments.args]
         arguments.args[0].annotation = None
+        add_numpy_names(arguments)
         starred = (arguments.vararg, arguments.kwarg)
         for argument in (*arguments.args[1:], *arguments.kwonlyargs, *starred):
             if argument is not None and argument.annotation is not None:
@@ -145,6 +160,15 @@ class Signatures:
         return renamed
 
 
+def add_numpy_names(arguments: ast.arguments) -> None:
+    """The names that `numpy_names` of gt/composite adds."""
+    for argument in (*arguments.args, *arguments.kwonlyargs):
+        if argument.arg in NUMPY_NAMES and argument.annotation is not None:
+            kind = ast.parse(f"{ast.unparse(argument.annotation)} | None", mode="eval").body
+            arguments.kwonlyargs.append(ast.arg(NUMPY_NAMES[argument.arg], kind))
+            arguments.kw_defaults.append(ast.Constant(None))
+
+
 def _default(value: ast.expr) -> ast.expr:
     """A default that stands for itself, or `...`."""
     try:
@@ -164,6 +188,7 @@ def core_stub(rows: list[Row]) -> str:
             name, _, rest = line.removeprefix("    def ").partition("(")
             signatures.known[name] = f"({rest.removesuffix(': ...')}"
     rowed = {row["name"]: row_text(row) for row in rows if "python" in row}
+    signatures.docs |= {f"Tensor.{row['name']}": row["doc"] for row in rows if "python" in row}
     composed = composite_lines(signatures, rowed)
     blocks = {
         "operators": operator_lines(rows),
@@ -184,7 +209,7 @@ def core_stub(rows: list[Row]) -> str:
         for node_name in offered(node)
     ]
     blocks["all"] = [f"__all__ = {sorted(set(names))}"]
-    return f"# {HEADER}\n{filled(template, blocks)}"
+    return f"# {HEADER}\n{documented(filled(template, blocks), signatures.docs)}"
 
 
 def filled(template: str, blocks: dict[str, list[str]]) -> str:
@@ -208,6 +233,16 @@ def offered(node: ast.stmt) -> list[str]:
     return [name] if name == "__version__" or name[:1] not in ("", "_") else []
 
 
+def with_numpy_names(signature: str) -> str:
+    """A signature of the table with numpy's names of its parameters, by keyword only."""
+    parts = [part.strip() for part in signature.split(",")]
+    own = {part.partition("=")[0] for part in parts}
+    others = [f"{other}=None" for name, other in NUMPY_NAMES.items() if name in own]
+    if others and not any(part.startswith("*") for part in parts):
+        others.insert(0, "*")
+    return ", ".join([*filter(None, parts), *others])
+
+
 def row_text(row: Row) -> str:
     """The signature of the method of a row with a `python` signature."""
     attrs = dict(text.split(":") for text in row["attrs"])
@@ -218,7 +253,8 @@ def row_text(row: Row) -> str:
             parts.append("*")
             continue
         starred = starred or parameter.startswith("*")
-        kind = attrs.get("dim" if parameter == "axis" else parameter.lstrip("*"), "")
+        own = next((name for name, other in NUMPY_NAMES.items() if other == parameter), parameter)
+        kind = attrs.get(own.lstrip("*"), "")
         annotation = _parameter_type(row, parameter, kind, default)
         shown = "..." if annotation == "_Number" else default  # pyo3 shows no number's default
         parts.append(f"{parameter}: {annotation}" + (f" = {shown}" if default else ""))
@@ -249,26 +285,80 @@ def composite_lines(signatures: Signatures, rowed: dict[str, str]) -> dict[str, 
         entries += [(name, source, value) for name, value in source.table("METHODS")]
     found: dict[str, str] = {}
     for name, source, value in entries:
-        if (name in rowed and name not in replaced) or name in signatures.known:
+        if name in rowed and name not in replaced:
+            continue
+        if name in signatures.known:  # the template's
+            if not isinstance(value, ast.Attribute):
+                signatures.docs[f"Tensor.{name}"] = sentences(made_by(source, value)[1])
             continue
         if not isinstance(value, ast.Attribute):
-            found[name] = signatures.define(name, method_text(signatures, source, value))
-        elif value.attr in rowed:  # Tensor.div of the table, before it is replaced
-            found[name] = signatures.define(name, rowed[value.attr])
-        else:
-            found[name] = signatures.define(name, signatures.known[value.attr])
+            found[name] = signatures.compose(name, source, value)
+            continue
+        known = rowed if value.attr in rowed else signatures.known  # the table's own: Tensor.div
+        found[name] = signatures.define(name, known[value.attr])
+        signatures.docs[f"Tensor.{name}"] = signatures.docs[f"Tensor.{value.attr}"]
     return found
 
 
-def method_text(signatures: Signatures, source: Source, value: ast.expr) -> str:
-    """The signature of a table's entry: a function's name, or a call that makes one."""
+def made_by(source: Source, value: ast.expr) -> tuple[Source, ast.FunctionDef]:
+    """The function that a table's entry names, or that the one that it calls makes."""
     if isinstance(value, ast.Name):
-        return signatures.of_function(*source.function(value.id))
+        return source.function(value.id)
     assert isinstance(value, ast.Call), ast.dump(value)
     assert isinstance(value.func, ast.Name), ast.dump(value)
     maker = source.functions[value.func.id]
-    inner = next(node for node in maker.body if isinstance(node, ast.FunctionDef))
-    return signatures.of_function(source, inner)
+    return source, next(node for node in maker.body if isinstance(node, ast.FunctionDef))
+
+
+def sentences(function: ast.FunctionDef) -> str:
+    """The first paragraph of a function's docstring, in one line."""
+    first, _, _ = (ast.get_docstring(function) or "").partition("\n\n")
+    return " ".join(first.split())
+
+
+def rust_docs() -> dict[str, str]:
+    """The comments of what Rust defines by hand: `function`, `Class.method`."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / "crates/python/src/client").glob("*.rs")):
+        lines: list[str] = []
+        owner, attributes = "", ""
+        for line in path.read_text().splitlines():
+            text = line.strip()
+            if text.startswith("///"):
+                lines.append(text.removeprefix("///").strip())
+                continue
+            if text.startswith(("#[", "]")) or (attributes and text.endswith(",")):
+                attributes += text
+                continue
+            if method := re.match(r"impl (\w+) \{", line):
+                owner = f"{method[1]}." if "pymethods" in attributes else "-"
+            elif line == "}":
+                owner = ""
+            name = re.match(r"(?:pub\(crate\) )?fn (\w+)", text)
+            if name and lines and (owner or "pyfunction" in attributes):
+                getter = re.search(r"getter\((\w+)\)", attributes)
+                found[owner + (getter or name)[1]] = " ".join(lines).replace("`PyTorch`", "PyTorch")
+            lines, attributes = [], ""
+    return found
+
+
+def documented(stub: str, docs: dict[str, str]) -> str:
+    """The stub with docstrings; of several signatures the first has it."""
+    lines: list[str] = []
+    owner = name = ""
+    left = dict(docs)
+    for line in stub.splitlines():
+        if started := re.match(r"class (\w+)", line):
+            owner = f"{started[1]}."
+        elif started := re.match(r"( *)def (\w+)\(", line):
+            name = (owner if started[1] else "") + started[2]
+        if not line.endswith(": ...") or ("def " not in line and line.strip()[:1] != ")"):
+            lines.append(line)
+            continue
+        doc = left.pop(name, "").replace("\\", "\\\\")
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        lines += [line.removesuffix(" ..."), f'{indent}"""{doc}"""'] if doc else [line]
+    return "\n".join(lines) + "\n"
 
 
 def inplace_lines(signatures: Signatures) -> list[str]:
@@ -278,10 +368,9 @@ def inplace_lines(signatures: Signatures) -> list[str]:
     for name in itertools.chain(source.words("DIRECT"), source.words("GENERAL")):
         arguments = signatures.known[name].rpartition(" -> ")[0]
         lines.append(f"def {name}_{arguments} -> Tensor: ...")
+        signatures.docs[f"Tensor.{name}_"] = f"`{name}`, written into `self`."
     methods = source.table("METHODS")
-    lines += [
-        signatures.define(name, method_text(signatures, source, item)) for name, item in methods
-    ]
+    lines += [signatures.compose(name, source, item) for name, item in methods]
     return lines
 
 
@@ -297,9 +386,7 @@ def installed_lines(signatures: Signatures, module: str) -> list[str]:
             setter = ast.walk(node)
             value = next(call.args[2] for call in setter if isinstance(call, ast.Call))
             entries += [(str(ast.literal_eval(name)), value) for name in node.iter.elts]
-    return [
-        signatures.define(name, method_text(signatures, source, value)) for name, value in entries
-    ]
+    return [signatures.compose(name, source, value) for name, value in entries]
 
 
 def _entries(table: ast.Dict) -> list[tuple[str, ast.expr]]:

@@ -12,3 +12,8 @@ for _name in [
     sys.modules[f"gt.client.{_name.removeprefix('gt.')}"] = sys.modules[_name]
 
 __all__ = ["Tensor", "nn", "optim"]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -19,7 +19,7 @@ from gt.composite import (
     selection,
     shapes,
 )
-from gt.composite.common import ValuesIndices
+from gt.composite.common import Method, ValuesIndices, numpy_names
 from gt.composite.einsum import einsum
 from gt.composite.joining import __all__ as _joining
 
@@ -30,13 +30,14 @@ FILES = (shapes, casts, pointwise, reductions, contractions, scans, selection)
 REPLACED = frozenset({"div", "round", "scatter", "sort", "topk", "var"})
 
 # Functions of `gt` that no file's METHODS has: no methods in PyTorch, or methods of the class.
-FUNCTIONS: dict[str, object] = {
+FUNCTIONS: dict[str, Method] = {
     "einsum": einsum,
     "layer_norm": normalization.layer_norm,
     "rms_norm": normalization.rms_norm,
     "tensordot": contractions.tensordot,
     "var_mean": reductions.var_mean,
     "std_mean": reductions.std_mean,
+    "split": shapes.split_function,
     "is_floating_point": casts.is_floating_point,
     "clone": Tensor.clone,
     "detach": Tensor.detach,
@@ -62,7 +63,7 @@ def install() -> None:
     for file in FILES:
         for name, method in file.METHODS.items():
             if name in REPLACED or name not in Tensor.__dict__:
-                setattr(Tensor, name, method)
+                setattr(Tensor, name, numpy_names(method))
     from gt.creation import new_tensor  # it needs this package's files
 
     others = inplace.methods() | {"new_tensor": new_tensor}
@@ -71,14 +72,20 @@ def install() -> None:
             setattr(Tensor, name, method)
 
 
-def functions() -> dict[str, object]:
+def functions() -> dict[str, Method]:
     """What `gt` offers as functions: the joining ones, and methods that PyTorch has as such."""
-    found: dict[str, object] = {}
+    found: dict[str, Method] = {}
     for file in FILES:
         for name in file.METHODS:
             if name not in METHODS_ONLY:
                 found[name] = _core.Function(name, getattr(Tensor, name))
-    return found | {name: getattr(joining, name) for name in _joining} | FUNCTIONS
+    others = {name: getattr(joining, name) for name in _joining} | FUNCTIONS
+    for name, function in others.items():
+        taking = numpy_names(function)
+        code = getattr(function, "__code__", None)
+        method = code is None or code.co_varnames[0] == "self"
+        found[name] = _core.Function(name, taking) if method else taking
+    return found
 
 
 __all__ = ["ValuesIndices", "functions", "install"]

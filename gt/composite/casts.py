@@ -27,10 +27,13 @@ def to(
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: object = None,
+    layout: object = None,
+    pin_memory: bool = False,
+    other: Tensor | None = None,
 ) -> Tensor:
     """`self` with another dtype, or that of another tensor; a device places nothing."""
     check_device(device)
-    wanted = target_dtype(args, dtype)
+    wanted = target_dtype(args if other is None else (*args, other), dtype)
     switches = [argument for argument in args if isinstance(argument, bool)]  # non_blocking, copy
     out = self if wanted is None else cast(self, wanted)
     return self.clone() if (copy or switches[1:] == [True]) and out is self else out
@@ -121,6 +124,7 @@ def caster(dtype: _core.dtype) -> Callable[[Tensor], Tensor]:
     """The method that casts to `dtype`."""
 
     def method(self: Tensor, memory_format: object = None) -> Tensor:
+        """`self` as this dtype."""
         return cast(self, dtype)
 
     method.__doc__ = f"`self` as {dtype!r}."

@@ -1,6 +1,7 @@
 """What the files of this package share: names that numpy users type, dimension checks, results."""
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, ParamSpec, TypeAlias, TypeVar
@@ -15,6 +16,7 @@ Method: TypeAlias = Callable[..., object]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
@@ -26,15 +28,27 @@ class ValuesIndices(NamedTuple):
 
 
 def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, which also takes `axis` for `dim` and `keepdims` for `keepdim`."""
+    """`function`, which also takes `axis` where it takes `dim` and `keepdims` where `keepdim`.
+
+    A method of the table takes both already.
+    """
+    code = getattr(function, "__code__", None)
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
+    others = {other: name for other, name in NUMPY_NAMES.items() if name in own}
+    if not others:
+        return function
 
     @functools.wraps(function)
     def renamed(*args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs:
-            for name in NUMPY_NAMES.keys() & kwargs.keys():
-                kwargs[NUMPY_NAMES[name]] = kwargs.pop(name)
+            for name in others.keys() & kwargs.keys():
+                kwargs[others[name]] = kwargs.pop(name)
         return function(*args, **kwargs)
 
+    signature = inspect.signature(function)
+    added = [inspect.Parameter(name, KEYWORD_ONLY, default=None) for name in others]
+    listed = [*signature.parameters.values(), *added]
+    renamed.__signature__ = signature.replace(parameters=listed)  # type: ignore[attr-defined]
     return renamed
 
 

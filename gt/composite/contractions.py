@@ -59,6 +59,11 @@ def dot(self: Tensor, tensor: Tensor) -> Tensor:
     return self @ tensor
 
 
+def vdot(self: Tensor, other: Tensor) -> Tensor:
+    """The sum of the products of two vectors."""
+    return dot(self, other)
+
+
 def outer(self: Tensor, vec2: Tensor) -> Tensor:
     """All products of the elements of two vectors."""
     for name, x in (("self", self), ("vec2", vec2)):
@@ -158,7 +163,7 @@ METHODS: dict[str, Method] = {
     "bmm": bmm,
     "mv": mv,
     "dot": dot,
-    "vdot": dot,
+    "vdot": vdot,
     "outer": outer,
     "ger": outer,
     "inner": inner,

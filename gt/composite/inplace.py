@@ -206,6 +206,8 @@ def new_full(
     dtype: _core.dtype | None = None,
     device: object = None,
     requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size` filled with `fill_value`, of this dtype."""
     out = call("full_like", self, size=tuple(size), value=fill_value, dtype=dtype or self.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import cast
-from gt.composite.common import Number, broadcast_shapes, numpy_names, wrap
+from gt.composite.common import Number, broadcast_shapes, wrap
 from gt.composite.selection import nonzero
 from gt.errors import InvalidType, InvalidValue, ShapeError
 
@@ -27,7 +27,6 @@ def listed(tensors: Tensors | Tensor, function: str) -> list[Tensor]:
     return out
 
 
-@numpy_names
 def cat(tensors: Tensors, dim: int = 0) -> Tensor:
     """Tensors one after the other along `dim`."""
     if isinstance(tensors, (list, tuple)) and not tensors:
@@ -42,7 +41,6 @@ def cat(tensors: Tensors, dim: int = 0) -> Tensor:
     return call("cat", *parts, dim=wrap(dim, ndim))
 
 
-@numpy_names
 def stack(tensors: Tensors, dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension."""
     parts = listed(tensors, "stack")
@@ -174,13 +172,13 @@ def where(
     return call("where", condition, input, other)
 
 
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Each class number as a row of zeros with a one; without `num_classes` reads the largest."""
-    if tensor.dtype != _core.int64:
+    if input.dtype != _core.int64:
         raise ShapeError("one_hot is only applicable to index tensor of type LongTensor.")
-    count = int(tensor.amax().item()) + 1 if num_classes == -1 else num_classes
+    count = int(input.amax().item()) + 1 if num_classes == -1 else num_classes
     classes = call("arange", start=0, end=count, step=1, dtype=_core.int64)
-    return cast(tensor.reshape((*tensor.shape, 1)) == classes, _core.int64)
+    return cast(input.reshape((*input.shape, 1)) == classes, _core.int64)
 
 
 def tril_indices(row: int, col: int, offset: int = 0, **_: object) -> Tensor:

@@ -12,7 +12,6 @@ from gt.composite.common import (
     ValuesIndices,
     dims,
     listed,
-    numpy_names,
     piece,
     wrap,
 )
@@ -34,7 +33,6 @@ def settled(
     return (None if dim is None or listed(dim) == () else dims(dim, self.ndim)), amount
 
 
-@numpy_names
 def var(
     self: Tensor,
     dim: Dims | bool = None,
@@ -48,7 +46,6 @@ def var(
     return call("var", self, dim=over, correction=amount, keepdim=keepdim)
 
 
-@numpy_names
 def std(
     self: Tensor,
     dim: Dims | bool = None,
@@ -63,7 +60,6 @@ def std(
     return safe_root(variance, 2)
 
 
-@numpy_names
 def var_mean(
     self: Tensor,
     dim: Dims | bool = None,
@@ -78,7 +74,6 @@ def var_mean(
     return variance, call("mean", self, dim=over, keepdim=keepdim)
 
 
-@numpy_names
 def std_mean(
     self: Tensor,
     dim: Dims | bool = None,
@@ -95,7 +90,6 @@ def std_mean(
     )
 
 
-@numpy_names
 def norm(
     self: Tensor,
     p: Number | str | None = "fro",
@@ -152,7 +146,6 @@ def extreme(
     return call(f"a{kind}", self, dim=tuple(range(self.ndim)), keepdim=False)
 
 
-@numpy_names
 def max_(
     self: Tensor,
     dim: int | Tensor | None = None,
@@ -164,7 +157,6 @@ def max_(
     return extreme("max", self, dim if other is None else other, keepdim)
 
 
-@numpy_names
 def min_(
     self: Tensor,
     dim: int | Tensor | None = None,
@@ -176,7 +168,6 @@ def min_(
     return extreme("min", self, dim if other is None else other, keepdim)
 
 
-@numpy_names
 def aminmax(
     self: Tensor, *, dim: int | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -193,7 +184,6 @@ def aminmax(
     return low, call("amax", self, dim=over, keepdim=keepdim)
 
 
-@numpy_names
 def sort(
     self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
 ) -> ValuesIndices:
@@ -202,13 +192,11 @@ def sort(
     return ValuesIndices(*call("sort", self, dim=place, descending=descending, stable=stable))
 
 
-@numpy_names
 def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Indices that sort along `dim`."""
     return sort(self, dim, descending, stable).indices
 
 
-@numpy_names
 def topk(
     self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> ValuesIndices:
@@ -217,7 +205,6 @@ def topk(
     return ValuesIndices(*call("topk", self, k=k, dim=place, largest=largest, sorted=sorted))
 
 
-@numpy_names
 def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest value along `dim` and its index, k from 1."""
     place = wrap(dim, self.ndim)
@@ -232,7 +219,6 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
     return ValuesIndices(*(call("select", x, dim=place, index=k - 1) for x in found))
 
 
-@numpy_names
 def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesIndices:
     """The middle value (the lower one of two), over all, or along `dim` with its index.
 
@@ -261,7 +247,6 @@ def _median_along(self: Tensor, dim: int, *, keepdim: bool) -> ValuesIndices:
     )
 
 
-@numpy_names
 def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
     """How many elements are not zero."""
     return call("sum", self != 0, dim=dims(dim, self.ndim), keepdim=False)

@@ -3,11 +3,10 @@
 import gt
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.common import Method, numpy_names, piece, wrap
+from gt.composite.common import Method, piece, wrap
 from gt.errors import ShapeError
 
 
-@numpy_names
 def cumprod(self: Tensor, dim: int, *, dtype: _core.dtype | None = None) -> Tensor:
     """Products of all elements up to each one along `dim`.
 
@@ -35,7 +34,6 @@ def cumprod(self: Tensor, dim: int, *, dtype: _core.dtype | None = None) -> Tens
     return out.to(wanted)
 
 
-@numpy_names
 def diff(
     self: Tensor,
     n: int = 1,

@@ -11,7 +11,7 @@ from typing import Literal, overload
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES, cast
-from gt.composite.common import Method, Number, broadcast_shapes, numpy_names, piece, wrap
+from gt.composite.common import Method, Number, broadcast_shapes, piece, wrap
 from gt.composite.pointwise import isclose
 from gt.composite.reductions import topk
 from gt.draws import Generator, next_draw
@@ -61,7 +61,6 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     return call("index_select", x.reshape((math.prod(x.shape),)), true_places(m), dim=0)
 
 
-@numpy_names
 def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """Values picked along `dim` by `indices`, which broadcast in the other dimensions."""
     if dim is None:

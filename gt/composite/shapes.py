@@ -1,6 +1,6 @@
 """Views and rearrangements that the table's few view operators express; nothing here computes."""
 
-# ruff: noqa: ARG001 - output_size, which PyTorch takes to spare a wait
+# ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 import itertools
 import math
@@ -14,7 +14,6 @@ from gt.composite.common import (
     Shape,
     dims,
     listed,
-    numpy_names,
     piece,
     sizes,
     whole,
@@ -33,7 +32,7 @@ def element_size(self: Tensor) -> int:
     return self.dtype.itemsize
 
 
-def contiguous(self: Tensor) -> Tensor:
+def contiguous(self: Tensor, memory_format: object = None) -> Tensor:
     """`self` where its elements lie in order, else a copy in which they do."""
     return self if self.is_contiguous() else self.clone()
 
@@ -59,7 +58,6 @@ def ravel(self: Tensor) -> Tensor:
     return self.reshape((self.numel(),))
 
 
-@numpy_names
 def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Dimension `dim` as several; one size may be -1."""
     place = wrap(dim, self.ndim)
@@ -112,7 +110,6 @@ def broadcast_to(self: Tensor, size: Shape) -> Tensor:
     return self.expand(size)
 
 
-@numpy_names
 def narrow(self: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
     if self.ndim == 0:
@@ -141,17 +138,14 @@ def pieces(function: str, parts: Iterable[Tensor]) -> tuple[Tensor, ...]:
     return found
 
 
-@numpy_names
-def split(
-    self: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
-) -> tuple[Tensor, ...]:
+def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the given sizes."""
     if self.ndim == 0:
         raise ShapeError("split expects at least a 1-dimensional tensor")
     place, length = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
-    step = whole(split_size_or_sections)
+    step = whole(split_size)
     if step is None:
-        return split_with_sizes(self, listed(split_size_or_sections), dim)
+        return split_with_sizes(self, listed(split_size), dim)
     if step < 0:
         raise ShapeError(f"split expects split_size be non-negative, but got split_size={step}")
     if step == 0 and length:
@@ -162,7 +156,13 @@ def split(
     return pieces("Split", (piece(self, place, at, min(step, length - at)) for at in starts))
 
 
-@numpy_names
+def split_function(
+    tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
+) -> tuple[Tensor, ...]:
+    """Pieces of a size (the last may be smaller), or of the given sizes."""
+    return tensor.split(split_size_or_sections, dim)
+
+
 def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of the given sizes."""
     place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
@@ -181,7 +181,6 @@ def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> 
     return pieces("Split", (piece(self, place, at, n) for at, n in parts))
 
 
-@numpy_names
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size; the last may be smaller."""
     if self.ndim == 0:
@@ -194,7 +193,6 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(self, -(-whole // chunks), dim)
 
 
-@numpy_names
 def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, which disappears."""
     place = wrap(dim, self.ndim)
@@ -204,9 +202,9 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return pieces("Unbind", slices)
 
 
-def tile(self: Tensor, *dims: int | Sequence[int]) -> Tensor:
+def tile(self: Tensor, *counts: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
     """Copies along each dimension; missing counts are 1."""
-    counts = sizes(dims, "tile")
+    counts = sizes(counts if dims is None else (dims,), "tile")
     return self.repeat((1,) * (self.ndim - len(counts)) + counts)
 
 
@@ -235,7 +233,6 @@ def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> 
     return self.clone() if out is self else out
 
 
-@numpy_names
 def repeat_interleave(
     self: Tensor, repeats: int | Tensor, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
@@ -265,9 +262,17 @@ def repeat_interleave(
     return call("cat", *copies, dim=place) if copies else piece(self, place, 0, 0)
 
 
-def sum_to_size(self: Tensor, *size: int | Sequence[int]) -> Tensor:
+def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Two dimensions swapped."""
+    return self.transpose(axis0, axis1)
+
+
+def sum_to_size(
+    self: Tensor, *sizes_: int | Sequence[int], size: Sequence[int] | None = None
+) -> Tensor:
     """Summed over the dimensions in which `size` was broadcast to this shape."""
-    shape, lead = sizes(size), self.ndim - len(sizes(size))
+    shape = sizes(sizes_ if size is None else (size,))
+    lead = self.ndim - len(shape)
     fits = lead >= 0 and all(n in {1, m} for n, m in zip(shape, self.shape[lead:], strict=False))
     if not fits:
         raise ShapeError(
@@ -308,7 +313,7 @@ METHODS: dict[str, Method] = {
     "flatten": flatten,
     "ravel": ravel,
     "unflatten": unflatten,
-    "swapaxes": Tensor.transpose,
+    "swapaxes": swapaxes,
     "swapdims": Tensor.transpose,
     "movedim": movedim,
     "moveaxis": movedim,

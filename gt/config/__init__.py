@@ -48,3 +48,8 @@ __all__ = [
     "whole_number",
     "with_settings",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

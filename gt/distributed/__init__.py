@@ -61,3 +61,8 @@ __all__ = [
     "scatter",
     "send",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

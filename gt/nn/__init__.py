@@ -213,3 +213,8 @@ __all__ = [
     "tanhshrink",
     "utils",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -8,6 +8,21 @@ import gt
 from gt import _core
 from gt._core import Tensor
 
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
 _LINEAR_LIKE = ("linear", "conv1d", "conv2d", "conv3d", "sigmoid")
 
 
@@ -155,3 +170,8 @@ def _drawn(like: Tensor, kind: str, dtype: gt.dtype, first: float, second: float
         seed=seed,
         draw=draw,
     )
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

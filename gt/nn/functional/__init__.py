@@ -107,3 +107,8 @@ __all__ = [
     "tanhshrink",
     "triplet_margin_loss",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

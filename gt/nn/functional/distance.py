@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.composite.common import numpy_names
 
 
+@numpy_names
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between x1 and x2 along `dim`; lengths below `eps` count as `eps`."""
     x1, x2 = gt.broadcast_tensors(x1, x2)
@@ -14,6 +16,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return ((x1 / first) * (x2 / second)).sum(dim=dim)
 
 
+@numpy_names
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:

@@ -161,7 +161,7 @@ def _wrapped(size: int, before: int, after: int) -> list[int]:
 _PADDED_INDICES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
 
 
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """[...] indices -> [..., num_classes] of zeros with a one; -1 reads the largest index first."""
-    classes = num_classes if num_classes >= 0 else int(tensor.max().item()) + 1
-    return (tensor.unsqueeze(-1) == gt.arange(classes)).to(gt.int64)
+    classes = num_classes if num_classes >= 0 else int(input.max().item()) + 1
+    return (input.unsqueeze(-1) == gt.arange(classes)).to(gt.int64)

@@ -10,3 +10,8 @@ __all__ = [
     "parameters_to_vector",
     "vector_to_parameters",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -31,3 +31,8 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -134,6 +134,13 @@ impl DimsArg {
     }
 }
 
+/// What a required parameter was given, by whichever of its names.
+pub(crate) fn required<T>(value: Option<T>, op: &str, name: &str) -> PyResult<T> {
+    value.ok_or_else(|| {
+        PyTypeError::new_err(format!("{op}() missing 1 required positional arguments: \"{name}\""))
+    })
+}
+
 /// The operand, where PyTorch takes no number.
 pub(crate) fn only_tensor<'py>(
     operand: OperandArg<'py>,

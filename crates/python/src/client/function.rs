@@ -87,11 +87,6 @@ impl Function {
     }
 
     #[getter]
-    fn __doc__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.method.bind(py).getattr("__doc__")
-    }
-
-    #[getter]
     fn __wrapped__<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.method.bind(py)
     }
@@ -99,6 +94,27 @@ impl Function {
     fn __repr__(&self) -> String {
         format!("<function gt.{}>", self.name)
     }
+}
+
+/// Gives the class the documentation of its instances: as a method of `Function` it would be hidden by the class's own.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Function>()?;
+    let py = module.py();
+    let read = wrap_pyfunction!(documentation, module)?;
+    let property = py.import("builtins")?.getattr("property")?.call1((read,))?;
+    py.get_type::<Function>().setattr("__doc__", property)
+}
+
+/// The function's signature, in which the tensor is called `input`, and its method's sentences.
+#[pyfunction]
+fn documentation(function: &Bound<'_, Function>) -> PyResult<String> {
+    let py = function.py();
+    let inner = function.get();
+    let method = inner.method.bind(py);
+    let shown = py.import("inspect")?.call_method1("signature", (method,))?.str()?.to_string();
+    let shown = shown.replacen("(self", "(input", 1).replacen(", /", "", 1);
+    let text: String = method.getattr("__doc__")?.extract()?;
+    Ok(format!("{}{shown}\n\n{text}", inner.name))
 }
 
 impl Function {

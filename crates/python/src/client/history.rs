@@ -23,6 +23,7 @@ impl Tensor {
         self.var.set_requires_grad(py, requires)
     }
 
+    /// Sets whether operations on this leaf are recorded for a gradient; returns the tensor itself.
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_<'py>(
         slf: &Bound<'py, Self>,
@@ -55,6 +56,7 @@ impl Tensor {
         Ok(())
     }
 
+    /// Keeps the gradient of this tensor, which is no leaf, in `grad`, too.
     fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
         self.var.retain_grad(py)
     }
@@ -84,6 +86,7 @@ impl Tensor {
         self.var.is_view(py)
     }
 
+    /// Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from.
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false))]
     fn backward(
         slf: &Bound<'_, Self>,

@@ -26,7 +26,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Tensor>()?;
     module.add_class::<PyDtype>()?;
     module.add_class::<backward::GradFn>()?;
-    module.add_class::<super::function::Function>()?;
+    super::function::register(module)?;
     super::dtype::register(module)?;
     // numpy leaves `array + tensor` to us
     py.get_type::<Tensor>().setattr("__array_ufunc__", py.None())?;

@@ -1,13 +1,13 @@
 //! What the generated methods call, and the view methods that the table does not have.
 
-use super::convert::{DimsArg, OperandArg};
+use super::convert::{DimsArg, OperandArg, required};
 use super::emit::{self, Arg};
 use super::interface::results;
 use super::tensor::{Tensor, as_arg};
 use super::views;
 use gt_protocol::{Attr, Dims, Op, Scalar};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 
 /// Emits an operator; one tensor or a tuple.
@@ -62,18 +62,24 @@ fn times(number: Scalar, alpha: Scalar) -> Scalar {
 #[pymethods]
 impl Tensor {
     /// The same elements in another shape, sharing storage; an error where it cannot.
-    #[pyo3(signature = (*size))]
-    fn view<'py>(slf: &Bound<'py, Self>, size: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, Self>> {
+    #[pyo3(signature = (*size, **named))]
+    fn view<'py>(
+        slf: &Bound<'py, Self>,
+        size: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
-        let dims = DimsArg::of_arguments(size, None, &[])?.0;
+        let dims = DimsArg::of_arguments(size, named, &["size"])?.0;
         Self::wrap(py, views::view(py, &slf.get().var, dims)?)
     }
 
+    /// Two dimensions swapped.
     fn transpose<'py>(slf: &Bound<'py, Self>, dim0: i64, dim1: i64) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         Self::wrap(py, views::transpose(py, &slf.get().var, dim0, dim1)?)
     }
 
+    /// A matrix with rows and columns swapped; vectors and numbers as they are.
     fn t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let rank = slf.get().var.meta(py).dims.len();
@@ -106,17 +112,31 @@ impl Tensor {
         Self::transpose(slf, -2, -1)
     }
 
-    fn unsqueeze<'py>(slf: &Bound<'py, Self>, dim: i64) -> PyResult<Bound<'py, Self>> {
+    /// A dimension of size 1 inserted at `dim`.
+    #[pyo3(signature = (dim=None, *, axis=None), text_signature = "($self, dim, *, axis=None)")]
+    fn unsqueeze<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<i64>,
+        axis: Option<i64>,
+    ) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
+        let dim = required(dim.or(axis), "unsqueeze", "dim")?;
         Self::wrap(py, views::unsqueeze(py, &slf.get().var, dim)?)
     }
 
-    #[pyo3(signature = (dim=None))]
-    fn squeeze<'py>(slf: &Bound<'py, Self>, dim: Option<DimsArg>) -> PyResult<Bound<'py, Self>> {
+    /// Without dimensions of size 1: all of them, or those of `dim`.
+    #[pyo3(signature = (dim=None, *, axis=None))]
+    fn squeeze<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<DimsArg>,
+        axis: Option<DimsArg>,
+    ) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let var = &slf.get().var;
         let rank = var.meta(py).dims.len();
-        let Some(dim) = dim else { return Self::wrap(py, views::squeeze(py, var, |_| true)?) };
+        let Some(dim) = dim.or(axis) else {
+            return Self::wrap(py, views::squeeze(py, var, |_| true)?);
+        };
         let mut chosen: SmallVec<[usize; 8]> = SmallVec::new();
         for &dim in dim.0.iter() {
             chosen.push(views::dim_of(py, dim, rank)?);

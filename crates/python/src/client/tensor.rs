@@ -336,19 +336,26 @@ impl Tensor {
         self.var.meta(py).dims.len()
     }
 
+    /// How many dimensions.
     fn dim(&self, py: Python<'_>) -> usize {
         self.var.meta(py).dims.len()
     }
 
+    /// How many elements.
     fn numel(&self, py: Python<'_>) -> i64 {
         self.var.meta(py).elements()
     }
 
-    /// In elements.
-    #[pyo3(signature = (dim=None))]
-    fn stride<'py>(&self, py: Python<'py>, dim: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+    /// Steps to the next element along each dimension, or along `dim`, in elements.
+    #[pyo3(signature = (dim=None, *, axis=None))]
+    fn stride<'py>(
+        &self,
+        py: Python<'py>,
+        dim: Option<i64>,
+        axis: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let strides = self.var.strides(py);
-        match dim {
+        match dim.or(axis) {
             None => Ok(PyTuple::new(py, strides.as_slice())?.into_any()),
             Some(dim) => {
                 let rank = i64::try_from(strides.len()).unwrap_or(0);
@@ -369,6 +376,7 @@ impl Tensor {
         }
     }
 
+    /// Whether the elements lie row after row without gaps.
     fn is_contiguous(&self, py: Python<'_>) -> bool {
         let dims = self.var.meta(py).dims;
         let wanted = super::alias::contiguous(&dims);

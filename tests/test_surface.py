@@ -1,0 +1,219 @@
+"""What users meet by name: keywords are PyTorch's, everything has a docstring, dir() shows no more.
+
+PyTorch tells its own keywords: by the signature of what it writes in Python, else by the schemas of
+its dispatcher, with the numpy names that its parser takes for `dim` and `keepdim`.
+"""
+
+import ast
+import importlib
+import inspect
+import pathlib
+import types
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+import gt
+from gt import _core
+
+NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}
+SPACES = {
+    "Tensor": (gt.Tensor, torch.Tensor),
+    "gt": (gt, torch),
+    "functional": (gt.nn.functional, torch.nn.functional),
+}
+MODULES = [
+    "gt", "gt.autograd", "gt.cuda", "gt.debug", "gt.distributed", "gt.dnn", "gt.errors", "gt.nn",
+    "gt.nn.functional", "gt.nn.init", "gt.nn.utils", "gt.optim", "gt.optim.lr_scheduler",
+    "gt.random", "gt.signal",
+]  # fmt: skip
+
+# Keywords that PyTorch takes and GT does not, with the reason.
+NOT_TAKEN = {
+    "out": "a result is a value of its own, D7",
+    "out_dtype": "CUDA only in PyTorch",
+    "sparse_grad": "there are no sparse tensors",
+    "size_average": "deprecated since PyTorch 0.4 in favour of `reduction`",
+    "reduce": "deprecated since PyTorch 0.4 in favour of `reduction`; scatter has it",
+    "cudnn_enable": "of a kernel that GT does not call",
+    "from": "a reserved word: nobody can type it",
+    "implicit": "PyTorch's own calls only",
+    "pickle_module": "files hold no code, D13",
+    "pickle_protocol": "files hold no code, D13",
+}
+NOT_TAKEN_BY = {
+    ("Tensor.view", "dtype"): "the bits of an element are not read as another dtype",
+    ("Tensor.backward", "inputs"): "gt.autograd.grad gives the gradients of chosen tensors",
+    ("gt.result_type", "scalar"): "the other overloads' names of the same two places",
+    ("gt.result_type", "scalar1"): "the other overloads' names of the same two places",
+    ("gt.result_type", "scalar2"): "the other overloads' names of the same two places",
+    ("gt.normal", "input"): "of another operator whose schema has the name",
+    ("functional.elu_", "scale"): "of the kernel behind selu",
+    ("functional.elu_", "input_scale"): "of the kernel behind selu",
+}
+
+
+def schemas() -> dict[str, set[str]]:
+    """The parameters of every operator of PyTorch's dispatcher, over its overloads."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for full in torch._C._dispatch_get_all_op_names():
+        name, _, overload = full.partition(".")
+        arguments = torch._C._get_schema(name, overload).arguments
+        if name.startswith("aten::") and "Dimname" not in str([x.type for x in arguments]):
+            own = {x.name for x in arguments if not x.is_out}
+            found[name.removeprefix("aten::")] |= own
+    return found
+
+
+SCHEMAS = schemas()
+
+
+def keywords(function: object, name: str) -> set[str]:
+    """What PyTorch's function takes by keyword."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        own = SCHEMAS.get(name, set())
+        return {"input" if x == "self" else x for x in own} | {
+            NUMPY_NAMES[x] for x in own & NUMPY_NAMES.keys()
+        }
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {x.name for x in parameters if x.kind in named}
+
+
+def takes(function: Callable[..., object], given: tuple[object, ...], keyword: str) -> bool:
+    """Whether a call with that keyword gets as far as the arguments' values."""
+    try:
+        found = inspect.signature(function).parameters.get(keyword)
+    except ValueError:
+        found = None
+    if found is not None and found.kind not in (found.VAR_POSITIONAL, found.VAR_KEYWORD):
+        return True
+    try:
+        function(*given, **{keyword: object()})
+    except TypeError as error:
+        return "unexpected keyword" not in str(error)
+    except Exception:  # noqa: BLE001 - it looked at the values
+        return True
+    return True
+
+
+def shared(space: str) -> Iterator[tuple[str, Callable[..., object], set[str]]]:
+    """Every function of both namespaces, and PyTorch's keywords of it."""
+    ours, theirs = SPACES[space]
+    for name in dir(ours):
+        mine, other = getattr(ours, name), getattr(theirs, name, None)
+        classes = inspect.isclass(mine) or inspect.isclass(other)
+        if name.startswith("_") or classes or not callable(mine) or not callable(other):
+            continue
+        own = {x for x in keywords(other, name) if not x.startswith("_")}
+        yield name, mine, own - {"self", "input"} if space == "Tensor" else own
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_keywords_are_those_of_pytorch(space: str) -> None:
+    tensor = gt.ones(2, 2)
+    missing = [
+        f"{space}.{name}({keyword}=)"
+        for name, function, own in shared(space)
+        for keyword in sorted(own)
+        if keyword not in NOT_TAKEN and (f"{space}.{name}", keyword) not in NOT_TAKEN_BY
+        if not takes(function, () if keyword in ("input", "size") else (tensor,), keyword)
+    ]
+    assert not missing, missing
+
+
+def test_exceptions_are_still_needed() -> None:
+    pairs = {(f"{s}.{name}", x) for s in SPACES for name, _, own in shared(s) for x in own}
+    assert {x for _, x in pairs} >= NOT_TAKEN.keys()
+    assert pairs >= NOT_TAKEN_BY.keys()
+
+
+NUMPY_CALLS: list[Callable[..., object]] = [
+    lambda m, x: x.sum(axis=1, keepdims=True),
+    lambda m, x: [x.mean(axis=0), x.amax(axis=(0, 1)), x.argmin(axis=1, keepdims=True)],
+    lambda m, x: [x.softmax(axis=-1), m.log_softmax(x, axis=0), x.logsumexp(axis=1, keepdims=True)],
+    lambda m, x: [x.cumsum(axis=1), m.cumsum(x, axis=0), x.clone().cumsum_(axis=0)],
+    lambda m, x: [x.var(axis=1, keepdims=True), m.std(x, axis=0), x.median(axis=1).values],
+    lambda m, x: [x.select(axis=1, index=2), x.squeeze(axis=0), x.unsqueeze(axis=1)],
+    lambda m, x: [m.cat([x, x], axis=1), m.stack([x, x], axis=2), *x.split(2, dim=1)],
+    lambda m, x: [x.gather(axis=1, index=x.argsort(axis=1)), x.sort(axis=0).values],
+    lambda m, x: [*x.split(split_size=3, dim=1), *m.split(x, split_size_or_sections=[1, 3], dim=1)],
+    lambda m, x: [x.tile(dims=(2, 1)), x.swapaxes(axis0=0, axis1=1), x.view(size=(2, 6))],
+    lambda m, x: [x.size(axis=1), x.stride(axis=0), m.rand(size=(2,)).shape[0]],
+]
+
+
+@pytest.mark.parametrize("call", NUMPY_CALLS, ids=range(len(NUMPY_CALLS)))
+def test_numpy_names_mean_the_same(call: Callable[..., object]) -> None:
+    rows = [[0.5, -1.0, 2.0, 0.0], [1.5, 3.0, -2.0, 4.0], [0.25, 7.0, -3.0, 5.0]]
+    ours, theirs = (call(m, m.tensor(rows)) for m in (gt, torch))
+    pairs = zip(ours, theirs, strict=True) if isinstance(theirs, list) else [(ours, theirs)]
+    for mine, other in pairs:
+        plain = [x.tolist() if hasattr(x, "tolist") else x for x in (mine, other)]
+        assert torch.tensor(plain[0]).allclose(torch.tensor(plain[1]))
+
+
+def test_a_required_dim_is_required_by_either_name() -> None:
+    with pytest.raises(
+        TypeError, match=r'cumsum\(\) missing 1 required positional arguments: "dim"'
+    ):
+        gt.ones(2).cumsum()
+
+
+def public(space: object) -> list[str]:
+    names = [name for name in dir(space) if not name.startswith("_")]
+    return [name for name in names if callable(getattr(space, name))]
+
+
+def test_everything_has_a_docstring() -> None:
+    spaces = {name: importlib.import_module(name) for name in MODULES} | {"gt.Tensor": gt.Tensor}
+    empty = [
+        f"{title}.{name}"
+        for title, space in spaces.items()
+        for name in public(space)
+        if not (inspect.getdoc(getattr(space, name)) or "").strip()
+    ]
+    assert not empty, empty
+
+
+def test_help_tells_signature_and_meaning() -> None:
+    text = gt.matmul.__doc__
+    assert text.startswith("matmul(input, other)\n\nMatrix product")
+    assert "keepdim=False" in gt.sum.__doc__
+    assert _core.Function("f", gt.Tensor.matmul).__doc__.startswith("f(input, other)")
+
+
+def test_stubs_have_docstrings() -> None:
+    stub = pathlib.Path(gt.__file__).with_name("_core.pyi").read_text(encoding="utf-8")
+    tensor = next(x for x in ast.parse(stub).body if getattr(x, "name", "") == "Tensor")
+    functions = [x for x in tensor.body if isinstance(x, ast.FunctionDef)]
+    properties = {
+        x.name for x in functions if any("overload" not in ast.unparse(d) for d in x.decorator_list)
+    }
+    told = {x.name for x in functions if ast.get_docstring(x)}
+    names = {x.name for x in functions if not x.name.startswith("_")} - properties
+    assert names <= told, names - told
+
+
+@pytest.mark.parametrize("title", MODULES)
+def test_dir_shows_what_users_type(title: str) -> None:
+    """Nothing from the standard library or typing; no module that only holds what others show."""
+    module = importlib.import_module(title)
+    shown = dir(module)
+    assert shown == sorted(shown, key=shown.index)
+    for name in shown:
+        value = getattr(module, name)
+        if isinstance(value, types.ModuleType):
+            assert value.__name__ in {*MODULES, "gt.client"}, f"{title}.{name}"
+        elif callable(value):
+            assert value.__module__.split(".")[0] in ("gt", "builtins"), f"{title}.{name}"
+
+
+def test_hidden_modules_can_be_imported() -> None:
+    hidden = {"composite", "creation", "gradients", "printing", "serialization", "session"}
+    assert not hidden & set(dir(gt))
+    for name in hidden:
+        assert importlib.import_module(f"gt.{name}") is getattr(gt, name)

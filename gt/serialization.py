@@ -2,10 +2,9 @@
 
 A flat dictionary of tensors is a plain safetensors file that every reader of the format
 understands. Anything else is stored under dotted names, and its structure as JSON in the file's
-metadata. No pickle: a file holds data only. Files come from outside: everything in one is checked,
-and what does not fit is a FileFormatError.
-
-Layout: 8 bytes of header length (little endian), the header (JSON, padded with spaces), the data.
+metadata. What is larger than one file may be lies in several with an index, as Hugging Face's
+libraries write and read them. No pickle: a file holds data only. What is wrong with a file is a
+FileFormatError (safetensors_file.py).
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
@@ -16,19 +15,18 @@ import json
 import math
 import os
 import pathlib
-import threading
-from collections.abc import Iterator, Mapping
-from typing import BinaryIO, NamedTuple, TypeAlias
+import re
+from collections.abc import Mapping
+from typing import TypeAlias
 
-import gt
-from gt import _core
+from gt import safetensors_file
 from gt._core import Tensor
-from gt.errors import Error, InvalidType, InvalidValue
+from gt.errors import InvalidType, InvalidValue
+from gt.safetensors_file import METADATA, FileFormatError, Json, parsed
 
 __all__ = ["FileFormatError", "load", "save"]
 
 Path: TypeAlias = str | os.PathLike[str]
-Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 Saved: TypeAlias = (
     Tensor
     | bool
@@ -41,50 +39,48 @@ Saved: TypeAlias = (
     | None
 )
 
-HEADER_BYTES_MAX = 100_000_000  # the format's own limit: bounds what a hostile file makes us read
 DEPTH_MAX = 64  # of nested dictionaries and lists: far above an optimizer's, far below the stack
-ALIGNMENT = 8  # bytes; of the data's start, so that a reader may map it
-METADATA = "__metadata__"
 STRUCTURE = "gt.structure"
+INDEX = ".index.json"
+UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
-class FileFormatError(Error, ValueError):
-    """A file that is no safetensors file, or a damaged one."""
-
-
-class Entry(NamedTuple):
-    """One tensor in a file."""
-
-    dtype: gt.dtype
-    shape: tuple[int, ...]
-    start: int  # bytes from the data's start
-    end: int
-
-
-def save(obj: object, f: Path) -> None:
+def save(obj: object, f: Path, *, max_shard_size: int | str | None = None) -> None:
     """Write a tensor, or dictionaries and lists with tensors, numbers, strings and None, to a file.
 
     Args:
         obj: Such as a module's or an optimizer's state_dict(), or a dictionary of both.
         f: The path; a file that is there is replaced at once or, on an error, kept.
+        max_shard_size: Bytes of tensors that one file may hold, such as `"5GB"` or `10**9`: what is
+            more goes into `NAME-00001-of-00003.safetensors` and so on beside `f`, with their index
+            in `f.index.json`. A larger tensor has a file of its own.
 
     Raises:
         InvalidType: Something that the format cannot hold, named with its place.
+        InvalidValue: A size that is none.
     """
     tensors: dict[str, Tensor] = {}
     structure = _described(obj, (), tensors)
     plain = isinstance(obj, Mapping) and list(tensors) == list(obj)
-    header, order = _header(tensors, None if plain else structure)
+    metadata = (
+        {} if plain else {"format": "gt", STRUCTURE: json.dumps(structure, separators=(",", ":"))}
+    )
     target = pathlib.Path(f)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
-    try:
-        with temporary.open("xb") as file:
-            file.write(len(header).to_bytes(8, "little"))
-            file.write(header)
-            file.writelines(_core.read_bytes(tensors[name]).data for name in order)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)  # usually it has been renamed
+    index = target.with_name(target.name + INDEX)
+    shards = [tensors] if max_shard_size is None else _shards(tensors, _bytes(max_shard_size))
+    if len(shards) == 1:
+        safetensors_file.write(target, tensors, metadata)
+        return
+    places: dict[str, str] = {}
+    for number, shard in enumerate(shards, 1):
+        name = f"{target.stem}-{number:05}-of-{len(shards):05}{target.suffix}"
+        safetensors_file.write(target.with_name(name), shard, {})
+        places |= dict.fromkeys(shard, name)
+    total = sum(map(safetensors_file.byte_count, tensors.values()))
+    listed = {"metadata": {"total_size": total, **metadata}, "weight_map": places}
+    text = json.dumps(listed, indent=2, ensure_ascii=False).encode()
+    safetensors_file.replace(index, lambda: [text])
+    target.unlink(missing_ok=True)  # an earlier one in a single file
 
 
 def load(
@@ -93,7 +89,7 @@ def load(
     """Read what gt.save (or any writer of safetensors files) wrote; tensors require no gradient.
 
     Args:
-        f: The path.
+        f: The path; of several files that of their index, or the one that was saved to.
         map_location: Taken as PyTorch takes it; a device places nothing.
         weights_only: A file holds nothing else.
         mmap: Each tensor is read once, as it is uploaded.
@@ -101,28 +97,81 @@ def load(
     Raises:
         FileFormatError: Not a safetensors file, or a damaged one.
     """
-    with pathlib.Path(f).open("rb") as file:
-        try:
-            return _loaded(file)
-        except FileFormatError as error:
-            name = os.fspath(f)
-            raise FileFormatError(
-                f"{name} is no safetensors file, or a damaged one: {error}"
-            ) from None
+    path = pathlib.Path(f)
+    index = path.with_name(path.name + INDEX)
+    if not path.exists() and index.exists():
+        path = index
+    try:
+        if path.name.endswith(INDEX):
+            tensors, metadata = _indexed(path)
+        else:
+            tensors, metadata = safetensors_file.read(path)
+        structure: Json = {"dict": [[name, {"tensor": name}] for name in tensors]}
+        if isinstance(metadata, dict) and STRUCTURE in metadata:
+            text = metadata[STRUCTURE]
+            structure = parsed(text) if isinstance(text, str) else {}
+        return _rebuilt(structure, tensors, DEPTH_MAX)
+    except FileFormatError as error:
+        raise FileFormatError(f"{path} is no safetensors file, or a damaged one: {error}") from None
 
 
-def _loaded(file: BinaryIO) -> Saved:
-    size = os.fstat(file.fileno()).st_size
-    header, data_start = _read_header(file, size)
-    metadata = header.pop(METADATA, {})
-    entries = {name: _entry(name, value) for name, value in header.items()}
-    _check_layout(entries, size - data_start)
-    tensors = {name: _read_tensor(file, data_start, name, entry) for name, entry in entries.items()}
-    structure: Json = {"dict": [[name, {"tensor": name}] for name in tensors]}
-    if isinstance(metadata, dict) and STRUCTURE in metadata:
-        text = metadata[STRUCTURE]
-        structure = _parsed(text) if isinstance(text, str) else {}
-    return _rebuilt(structure, tensors, DEPTH_MAX)
+# ---- several files ----
+
+
+def _bytes(size: int | str) -> int:
+    """A number of bytes, or one with a unit."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", str(size).upper())
+    count = int(float(found[1]) * UNITS[found[2] or ""]) if found else 0
+    if count <= 0 or isinstance(size, bool):
+        raise InvalidValue(f"save: max_shard_size {size!r} is no size; write 10**9 or '5GB'")
+    return count
+
+
+def _shards(tensors: Mapping[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
+    """The tensors in their order, as many in each file as fit."""
+    shards: list[dict[str, Tensor]] = [{}]
+    used = 0
+    for name, tensor in tensors.items():
+        size = safetensors_file.byte_count(tensor)
+        if shards[-1] and used + size > limit:
+            shards.append({})
+            used = 0
+        shards[-1][name] = tensor
+        used += size
+    return shards
+
+
+def _indexed(path: pathlib.Path) -> tuple[dict[str, Tensor], Json]:
+    """The tensors of all files that an index names, in its order; and its metadata."""
+    if path.stat().st_size > safetensors_file.HEADER_BYTES_MAX:
+        raise FileFormatError(f"the index is larger than {safetensors_file.HEADER_BYTES_MAX} bytes")
+    try:
+        index = parsed(path.read_bytes().decode())
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"the index is not UTF-8: {error}") from None
+    places = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(index, dict) or not isinstance(places, dict):
+        raise FileFormatError("the index has no weight_map")
+    named: dict[str, set[str]] = {}
+    for name, file in places.items():
+        # Beside the index and nowhere else: a path could name any file of the machine.
+        if not isinstance(file, str) or pathlib.PurePath(file).name != file or "\0" in file:
+            raise FileFormatError(f"tensor {name!r} is said to be in {file!r}, which names no file")
+        named.setdefault(file, set()).add(name)
+    found: dict[str, Tensor] = {}
+    for file, names in named.items():
+        found |= _shard(path.with_name(file), names)
+    return {name: found[name] for name in places}, index.get("metadata")
+
+
+def _shard(path: pathlib.Path, names: set[str]) -> dict[str, Tensor]:
+    """The tensors that an index says are in a file."""
+    try:
+        return safetensors_file.read(path, names)[0]
+    except FileNotFoundError:
+        raise FileFormatError(f"its file {path.name} is missing") from None
+    except FileFormatError as error:
+        raise FileFormatError(f"in {path.name}: {error}") from None
 
 
 # ---- structure: {"dict": [[key, …], …]}, {"list": […]}, {"tuple": […]}, {"tensor": name},
@@ -189,136 +238,3 @@ def _pair(item: Json) -> tuple[str | int, Json]:
         if isinstance(key, str | int) and not isinstance(key, bool):
             return key, value
     raise FileFormatError(f"its structure has an item without meaning: {str(item)[:80]}")
-
-
-# ---- header ----
-
-
-def _header(tensors: Mapping[str, Tensor], structure: Json) -> tuple[bytes, list[str]]:
-    """The header's bytes, and the order of the data: wide elements first, so all are aligned."""
-    order = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
-    spans: dict[str, tuple[int, int]] = {}
-    end = 0
-    for name in order:
-        start, end = end, end + _byte_count(tensors[name].dtype, tensors[name].shape)
-        spans[name] = (start, end)
-    header: dict[str, object] = {}
-    if structure is not None:
-        header[METADATA] = {"format": "gt", STRUCTURE: json.dumps(structure, separators=(",", ":"))}
-    codes = {dtype: code for code, dtype in _dtypes()}
-    for name, tensor in tensors.items():
-        header[name] = {
-            "dtype": codes[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": list(spans[name]),
-        }
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % ALIGNMENT)
-    if len(text) > HEADER_BYTES_MAX:
-        raise InvalidValue(
-            f"save: the header takes {len(text)} bytes, the limit is {HEADER_BYTES_MAX}"
-        )
-    return text, order
-
-
-def _read_header(file: BinaryIO, size: int) -> tuple[dict[str, Json], int]:
-    """The header, and where the data starts."""
-    length = int.from_bytes(file.read(8), "little")
-    if size < 8 or length > size - 8:
-        raise FileFormatError(
-            f"its header claims {length} bytes and the file has {max(size - 8, 0)} more"
-        )
-    if length > HEADER_BYTES_MAX:
-        raise FileFormatError(f"its header claims {length} bytes, the limit is {HEADER_BYTES_MAX}")
-    try:
-        header = _parsed(file.read(length).decode())
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"its header is not UTF-8: {error}") from None
-    if not isinstance(header, dict):
-        raise FileFormatError("its header is not a JSON object")
-    return header, 8 + length
-
-
-def _parsed(text: str) -> Json:
-    try:
-        value: Json = json.loads(text, object_pairs_hook=_without_duplicates)
-    except FileFormatError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"its header is not JSON: {error}") from None
-    return value
-
-
-def _without_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise FileFormatError("its header names something twice")
-    return found
-
-
-def _entry(name: str, value: Json) -> Entry:
-    if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
-        raise FileFormatError(f"tensor {name!r} is not described by dtype, shape and data_offsets")
-    code, shape, offsets = value["dtype"], _counts(value["shape"]), _counts(value["data_offsets"])
-    dtype = dict(_dtypes()).get(code if isinstance(code, str) else "")
-    if dtype is None:
-        raise FileFormatError(f"tensor {name!r} has dtype {code!r}, which GT does not have")
-    if shape is None or offsets is None or len(offsets) != 2:
-        raise FileFormatError(
-            f"tensor {name!r} has shape {value['shape']} and offsets {value['data_offsets']}"
-        )
-    start, end = offsets
-    if end - start != _byte_count(dtype, shape):
-        raise FileFormatError(
-            f"tensor {name!r} of shape {list(shape)} and dtype {code} takes "
-            f"{_byte_count(dtype, shape)} bytes, its offsets {[start, end]} span {end - start}"
-        )
-    return Entry(dtype, shape, start, end)
-
-
-def _counts(value: Json) -> tuple[int, ...] | None:
-    """A list of integers from 0 up, or None."""
-    if not isinstance(value, list):
-        return None
-    counts = tuple(
-        part for part in value if isinstance(part, int) and not isinstance(part, bool) and part >= 0
-    )
-    return counts if len(counts) == len(value) else None
-
-
-def _check_layout(entries: Mapping[str, Entry], data_bytes: int) -> None:
-    """The tensors fill the data without gaps or overlaps, which also bounds what is read."""
-    end = 0
-    for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
-        if entry.start != end:
-            kind = "overlaps the one before" if entry.start < end else "leaves a gap"
-            raise FileFormatError(
-                f"tensor {name!r} starts at {entry.start} and not at {end}: it {kind}"
-            )
-        end = entry.end
-    if end != data_bytes:
-        raise FileFormatError(f"its tensors take {end} bytes and the file has {data_bytes} of data")
-
-
-def _read_tensor(file: BinaryIO, data_start: int, name: str, entry: Entry) -> Tensor:
-    file.seek(data_start + entry.start)
-    data = file.read(entry.end - entry.start)
-    if entry.dtype == gt.bool and data.translate(None, b"\0\1"):
-        raise FileFormatError(f"tensor {name!r} of dtype BOOL has bytes other than 0 and 1")
-    return _core.from_bytes(data, entry.shape, entry.dtype, False)
-
-
-def _byte_count(dtype: gt.dtype, shape: tuple[int, ...]) -> int:
-    return dtype.itemsize * math.prod(shape)
-
-
-def _dtypes() -> Iterator[tuple[str, gt.dtype]]:
-    """(the format's name, dtype)."""
-    yield from (
-        ("F64", gt.float64),
-        ("F32", gt.float32),
-        ("F16", gt.float16),
-        ("BF16", gt.bfloat16),
-    )
-    yield from (("I64", gt.int64), ("I32", gt.int32), ("I16", gt.int16), ("I8", gt.int8))
-    yield from (("U8", gt.uint8), ("BOOL", gt.bool))

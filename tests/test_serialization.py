@@ -1,6 +1,8 @@
 """gt.save and gt.load: round trips, files of and for the safetensors package, hostile files."""
 
 import json
+import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -210,3 +212,129 @@ def test_hostile_file(name, tmp_path):
 def test_no_such_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         gt.load(tmp_path / "file")
+
+
+def test_a_large_state_lies_in_several_files_with_an_index(tmp_path):
+    """As Hugging Face's libraries write it; each file by itself is one that every reader takes."""
+    state = {f"layer{i}.weight": gt.full((10,), i) for i in range(5)} | {"big": gt.ones(100)}
+    gt.save(state, tmp_path / "model.safetensors")
+    gt.save(state, tmp_path / "model.safetensors", max_shard_size="200")
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
+    names = [f"model-{n:05}-of-00004.safetensors" for n in range(1, 5)]
+    assert index["metadata"] == {"total_size": 5 * 80 + 400}
+    assert list(index["weight_map"]) == list(state)
+    assert list(index["weight_map"].values()) == [names[place // 2] for place in range(5)] + [
+        names[3]
+    ]
+    written = sorted(path.name for path in tmp_path.iterdir())
+    assert written == [*names, "model.safetensors.index.json"]
+    for name in names:
+        for key, value in safetensors.numpy.load_file(tmp_path / name).items():
+            assert index["weight_map"][key] == name
+            assert value.tolist() == state[key].tolist()
+    for where in ("model.safetensors", "model.safetensors.index.json"):
+        assert equal(gt.load(tmp_path / where), state)
+
+
+def test_a_nested_object_in_several_files(tmp_path):
+    model, optimizer = trained()
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 3}
+    gt.save(state, tmp_path / "all", max_shard_size=1)
+    assert not (tmp_path / "all").exists()
+    assert equal(gt.load(tmp_path / "all"), state)
+
+
+def test_what_fits_in_one_file_has_no_index(tmp_path):
+    gt.save({"a": gt.ones(3)}, tmp_path / "file", max_shard_size="5GB")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("size", ["5 parsecs", 0, -1, "", True, "GB"])
+def test_a_size_that_is_none(size, tmp_path):
+    with pytest.raises(ValueError, match="max_shard_size"):
+        gt.save({"a": gt.ones(3)}, tmp_path / "file", max_shard_size=size)
+
+
+WRONG_INDEX = {
+    "not json": (b"{", "not JSON"),
+    "not utf-8": (b"\xff", "not UTF-8"),
+    "no map": (b"{}", "no weight_map"),
+    "a map of nothing": (b'{"weight_map": 3}', "no weight_map"),
+    "a list": (b"[]", "no weight_map"),
+    "a number for a file": (b'{"weight_map": {"a": 3}}', "names no file"),
+    "a path upwards": (b'{"weight_map": {"a": "../one"}}', "names no file"),
+    "an absolute path": (b'{"weight_map": {"a": "/etc/passwd"}}', "names no file"),
+    "a file that is missing": (b'{"weight_map": {"a": "two"}}', "two is missing"),
+    "a tensor that is missing": (b'{"weight_map": {"b": "one"}}', "in one: it has no tensor 'b'"),
+    "a name twice": (b'{"weight_map": {"a": "one", "a": "one"}}', "twice"),
+    "a damaged file": (b'{"weight_map": {"a": "broken"}}', "in broken: its header claims"),
+    "a structure of nothing": (
+        b'{"metadata": {"gt.structure": "{}"}, "weight_map": {"a": "one"}}', "without meaning",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_INDEX)
+def test_a_wrong_index(name, tmp_path):
+    text, error = WRONG_INDEX[name]
+    gt.save({"a": gt.ones(3)}, tmp_path / "one")
+    (tmp_path / "broken").write_bytes(b"\1")
+    (tmp_path / "x.index.json").write_bytes(text)
+    with pytest.raises(gt.serialization.FileFormatError, match=error):
+        gt.load(tmp_path / "x")
+
+
+MUTATIONS = 400
+SPARE_BYTES = 200_000  # what parsing may take beside the file itself
+
+
+def mutated(data, draw):
+    """`data` with bytes changed, cut, inserted or repeated; half of the time in the header."""
+    data = bytearray(data)
+    for _ in range(draw.randint(1, 3)):
+        at = draw.randrange(min(len(data), 300) if draw.random() < 0.5 else len(data))
+        kind = draw.randrange(5)
+        if kind == 0:
+            data[at] ^= 1 << draw.randrange(8)
+        elif kind == 1:
+            data[at] = draw.choice(b'0123456789"[]{}:,-')
+        elif kind == 2:
+            del data[at : at + draw.randint(1, 9)]
+        elif kind == 3:
+            data[at:at] = draw.randbytes(draw.randint(1, 9))
+        else:
+            data[at:at] = data[at : at + draw.randint(1, 40)]
+        if not data:
+            break
+    return bytes(data)
+
+
+def test_damaged_files_are_refused_or_read_as_the_library_reads_them(tmp_path):
+    """Whatever GT takes the library takes, with the same values; none allocates more than it is."""
+    draw = random.Random(7)
+    values = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.arange(4), "c": np.ones(3)}
+    data, path, taken = safetensors.numpy.save(values), tmp_path / "file", 0
+    gt.load(_written(path, data))  # what is made once
+    for number in range(MUTATIONS):
+        damaged = mutated(data, draw)
+        tracemalloc.start()
+        try:
+            found = gt.load(_written(path, damaged))
+        except gt.serialization.FileFormatError:
+            found = None
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < SPARE_BYTES, f"mutation {number}: {peak} bytes"
+        if found is not None and isinstance(found, dict):
+            taken += 1
+            theirs = safetensors.numpy.load(damaged)
+            assert found.keys() == theirs.keys(), f"mutation {number}"
+            for name, value in theirs.items():
+                ours = gt.Tensor.numpy(found[name])
+                assert ours.tobytes() == value.tobytes(), f"mutation {number}: {name}"
+    assert 0 < taken < MUTATIONS
+
+
+def _written(path, data):
+    path.write_bytes(data)
+    return path

@@ -93,7 +93,7 @@ pub struct Hello {
 
 /// A Unix socket on the dispatcher's host: a client that can open it proves that it is on the same host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalDoor {
+pub struct LocalSocket {
     /// `sun_path`; an abstract address begins with a zero byte.
     pub address: Vec<u8>,
     /// Valid once, as the secret of the `resume` in the hello on that socket.
@@ -112,7 +112,7 @@ pub struct Welcome {
     pub acknowledged: u64,
     /// The index that a worker has.
     pub worker: Option<u32>,
-    pub door: Option<LocalDoor>,
+    pub local_socket: Option<LocalSocket>,
 }
 
 /// Why a connection is refused.
@@ -222,7 +222,7 @@ const PREFIX_BYTES: usize = 12;
 
 const HAS_RESUME: u8 = 1;
 const HAS_WORKER: u8 = 2;
-const HAS_DOOR: u8 = 4;
+const HAS_LOCAL_SOCKET: u8 = 4;
 const HAS_DATA_PORT: u8 = 8;
 
 impl Handshake {
@@ -351,7 +351,7 @@ fn hello(
 fn append_welcome(welcome: &Welcome, out: &mut Vec<u8>) -> Result<(), HandshakeError> {
     let mut present = 0;
     present |= if welcome.worker.is_some() { HAS_WORKER } else { 0 };
-    present |= if welcome.door.is_some() { HAS_DOOR } else { 0 };
+    present |= if welcome.local_socket.is_some() { HAS_LOCAL_SOCKET } else { 0 };
     out.extend_from_slice(&[present, 0]);
     out.extend_from_slice(&welcome.capabilities.0.to_le_bytes());
     out.extend_from_slice(&welcome.session.to_le_bytes());
@@ -360,29 +360,29 @@ fn append_welcome(welcome: &Welcome, out: &mut Vec<u8>) -> Result<(), HandshakeE
     if let Some(worker) = welcome.worker {
         out.extend_from_slice(&worker.to_le_bytes());
     }
-    if let Some(door) = &welcome.door {
-        out.extend_from_slice(&door.secret.0);
-        push_short(out, "address", &door.address, ADDRESS_BYTES_MAX)?;
+    if let Some(local_socket) = &welcome.local_socket {
+        out.extend_from_slice(&local_socket.secret.0);
+        push_short(out, "address", &local_socket.address, ADDRESS_BYTES_MAX)?;
     }
     Ok(())
 }
 
 fn welcome(cursor: &mut Cursor<'_>, version: u16) -> Result<Welcome, HandshakeError> {
-    let present = cursor.present(HAS_WORKER | HAS_DOOR, version)?;
+    let present = cursor.present(HAS_WORKER | HAS_LOCAL_SOCKET, version)?;
     let _ = cursor.u8("reserved byte")?;
     let capabilities = Capabilities(cursor.u32("capabilities")?);
     let session = cursor.u32("session")?;
     let secret = Secret(cursor.array("secret")?);
     let acknowledged = cursor.u64("acknowledged")?;
     let worker = if present & HAS_WORKER == 0 { None } else { Some(cursor.u32("worker")?) };
-    let door = if present & HAS_DOOR == 0 {
+    let local_socket = if present & HAS_LOCAL_SOCKET == 0 {
         None
     } else {
         let secret = Secret(cursor.array("secret")?);
         let address = cursor.short("address", ADDRESS_BYTES_MAX)?.to_vec();
-        Some(LocalDoor { address, secret })
+        Some(LocalSocket { address, secret })
     };
-    Ok(Welcome { version, capabilities, session, secret, acknowledged, worker, door })
+    Ok(Welcome { version, capabilities, session, secret, acknowledged, worker, local_socket })
 }
 
 fn refusal(

@@ -48,7 +48,7 @@ fn round_trips(server: &Server) {
     println!("read, p50 / p99 us              hot       after 2 ms");
     for (name, mut peer) in [
         ("unix ring", Peer::unix(server, client())),
-        ("tcp, moved to a ring", Peer::door(server, client())),
+        ("tcp, moved to a ring", Peer::moved(server, client())),
         ("tcp", Peer::tcp(server, client())),
     ] {
         peer.upload(0, &[1.0]);

@@ -1,7 +1,7 @@
 //! A client's stream on its way into the core: a quantum at a time.
 
 use crate::link::{Inbound, Lent};
-use crate::outbox::{Crowd, Outbox};
+use crate::outbox::{Load, Outbox};
 use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, WorkerIndex};
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::wire::{self, WireError, cut};
@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// Its words are there, but not wanted yet: no bell for them.
+    /// Its words are there, but not wanted yet: no waker for them.
     pub fn is_on_hold(&self) -> bool {
         self.waits_for_worker || self.held_back
     }
@@ -69,7 +69,7 @@ impl Client {
     pub fn quantum(
         &mut self,
         now: Instant,
-        crowd: Crowd,
+        load: Load,
         dispatcher: &mut Dispatcher,
         outbox: &mut Outbox,
     ) -> Result<bool, Breach> {
@@ -81,7 +81,7 @@ impl Client {
             return if self.inbound.is_corrupt() { Err(Breach::Ring) } else { Ok(false) };
         }
         self.active_until = now + ACTIVE;
-        self.held_back = !outbox.admit(self.session, &self.workers, now, crowd, self.held_back);
+        self.held_back = !outbox.admit(self.session, &self.workers, now, load, self.held_back);
         if self.held_back {
             return Ok(false);
         }

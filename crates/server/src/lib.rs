@@ -2,38 +2,38 @@
 //!
 //! The map:
 //! - [`Options`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
-//! - `pump`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
 //! - `probing`: `--probe`, which that thread drives while no client is at work.
 //! - `net`: the other thread, where tokio serves sockets: handshakes, tokens, frames over TCP, life lines.
-//! - `bell` and channels with limits stand between the two.
+//! - `waker` and channels with limits stand between the two.
 //! - [`trace`]: the instruction log.
 //!
 //! **Architecture invariant:** what an instruction means is the core's to know. Only this crate knows tokio, and tokio
 //! never comes near the thread that owns the core. Nothing is left in a file system when the process ends.
 
-mod bell;
 mod client;
+mod event_loop;
 mod link;
 mod net;
+mod net_event;
 mod options;
 mod outbox;
 mod probing;
-mod pump;
 mod sleep;
 mod tokens;
 pub mod trace;
+mod waker;
 
 pub use net::ListenError;
 pub use options::{Command, HELP, Options, UsageError};
 pub use sleep::SleepError;
 pub use tokens::TokenFileError;
 
-use bell::Bell;
+use event_loop::EventLoop;
 use gt_dispatcher::{Dispatcher, Prices, PricesError};
 use gt_transport::DescriptorError;
 use outbox::Outbox;
 use probing::Probing;
-use pump::Pump;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -42,6 +42,7 @@ use std::sync::Arc;
 use tokens::Tokens;
 use tokio::sync::{mpsc, oneshot};
 use trace::Trace;
+use waker::Waker;
 
 /// Why a dispatcher does not start, or ends early.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +57,7 @@ pub enum ServeError {
     #[error("cannot read the prices {}: {why}", path.display())]
     Prices { path: PathBuf, why: String },
     #[error(transparent)]
-    Bell(#[from] DescriptorError),
+    Waker(#[from] DescriptorError),
     #[error(transparent)]
     Sleep(#[from] SleepError),
     #[error("the sockets' thread failed: {0}")]
@@ -97,18 +98,19 @@ pub fn run(options: &Options) -> Result<(), ServeError> {
         dispatcher.set_prices(read_prices(path, options.probe)?);
     }
     let probing = options.prices.clone().filter(|_| options.probe).map(Probing::new);
-    let bell = Arc::new(Bell::new()?);
-    // Without a limit: see `Tidings`.
-    let (tidings, heard) = mpsc::unbounded_channel();
-    let pump = Pump::new(dispatcher, Outbox::new(trace), probing, heard, Arc::clone(&bell))?;
+    let waker = Arc::new(Waker::new()?);
+    // Without a limit: see `NetEvent`.
+    let (events, heard) = mpsc::unbounded_channel();
+    let event_loop =
+        EventLoop::new(dispatcher, Outbox::new(trace), probing, heard, Arc::clone(&waker))?;
     let (ended, core_ended) = oneshot::channel();
     let core = std::thread::Builder::new().name("gt-core".into()).spawn(move || {
-        let outcome = pump.run();
+        let outcome = event_loop.run();
         // The sockets' thread has ended first if nobody hears this.
         let _: Result<(), ()> = ended.send(());
         outcome
     })?;
-    let start = net::Start { listeners, tokens, tidings, bell, core_ended };
+    let start = net::Start { listeners, tokens, events, waker, core_ended };
     let served = net::serve(start, options);
     core.join().map_err(|_| ServeError::Panic)??;
     Ok(served?)

@@ -26,7 +26,7 @@ pub(crate) struct Link {
     pub source: Source,
     pub target: Target,
     /// Dropped with the link: the sockets' thread then closes the connection.
-    pub leash: oneshot::Sender<()>,
+    pub cancel: oneshot::Sender<()>,
     /// What the peer lays beside its words, and where we do.
     pub lent: Option<Lent>,
     pub lends: Option<SlabWriter>,
@@ -57,11 +57,11 @@ impl Lent {
 /// Where words come from.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// The peer rings the bell when it writes while the core's thread sleeps. One bell a peer: a shared one could be
+    /// The peer writes to the waker when it writes words while the core's thread sleeps. One waker a peer: a shared one could be
     /// silenced or filled by any of them.
     Ring {
         consumer: Consumer,
-        bell: OwnedFd,
+        waker: OwnedFd,
     },
     Socket(mpsc::Receiver<Vec<u32>>),
 }
@@ -162,9 +162,9 @@ impl Inbound {
         }
     }
 
-    pub fn bell(&self) -> Option<BorrowedFd<'_>> {
+    pub fn waker(&self) -> Option<BorrowedFd<'_>> {
         match &self.source {
-            Source::Ring { bell, .. } => Some(bell.as_fd()),
+            Source::Ring { waker, .. } => Some(waker.as_fd()),
             Source::Socket(_) => None,
         }
     }
@@ -199,7 +199,7 @@ pub(crate) struct Outbound {
     sent: u64,
     drain: Drain,
     lends: Option<SlabWriter>,
-    _leash: oneshot::Sender<()>,
+    _cancel: oneshot::Sender<()>,
 }
 
 /// How fast a peer takes its words: how many in the last window, and how long that was.
@@ -227,10 +227,10 @@ impl Drain {
 }
 
 impl Outbound {
-    pub fn new(target: Target, leash: oneshot::Sender<()>, lends: Option<SlabWriter>) -> Self {
+    pub fn new(target: Target, cancel: oneshot::Sender<()>, lends: Option<SlabWriter>) -> Self {
         let (words, drain) = (Vec::new(), Drain::default());
         let (start, credit, listed, sent) = (0, 0, false, 0);
-        Self { target, words, start, credit, listed, sent, drain, lends, _leash: leash }
+        Self { target, words, start, credit, listed, sent, drain, lends, _cancel: cancel }
     }
 
     /// Lays bytes beside the words, if they are many and there is room: what names them is to be sent next.

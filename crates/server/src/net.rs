@@ -9,19 +9,20 @@
 
 mod framed;
 mod greeting;
+mod introductions;
 mod listeners;
 mod registry;
 mod ring_peer;
+mod secret;
 mod tcp_peer;
 
 pub use listeners::ListenError;
 pub(crate) use listeners::{Listeners, bind};
-pub(crate) use ring_peer::Introduction;
 
-use crate::bell::Bell;
+use crate::net_event::NetEvent;
 use crate::options::Options;
-use crate::pump::Tidings;
 use crate::tokens::Tokens;
+use crate::waker::Waker;
 use registry::Registry;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,22 +37,22 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// What all tasks of the sockets' thread share.
 pub(crate) struct Net {
-    tidings: mpsc::UnboundedSender<Tidings>,
-    bell: Arc<Bell>,
+    events: mpsc::UnboundedSender<NetEvent>,
+    waker: Arc<Waker>,
     tokens: Option<Tokens>,
     registry: RefCell<Registry>,
-    /// The abstract address of the local door.
-    door: Vec<u8>,
+    /// The abstract address of the local socket.
+    local_socket: Vec<u8>,
     /// Each connection's task holds a copy; when all are gone, the thread may end.
     open: mpsc::Sender<()>,
 }
 
 impl Net {
     /// Tells the core's thread something, and wakes it.
-    pub fn tell(&self, tidings: Tidings) {
+    pub fn tell(&self, event: NetEvent) {
         // Refused only when the core's thread has ended; then the process is about to.
-        let _ = self.tidings.send(tidings);
-        self.bell.ring();
+        let _ = self.events.send(event);
+        self.waker.wake();
     }
 }
 
@@ -59,8 +60,8 @@ impl Net {
 pub(crate) struct Start {
     pub listeners: Listeners,
     pub tokens: Option<Tokens>,
-    pub tidings: mpsc::UnboundedSender<Tidings>,
-    pub bell: Arc<Bell>,
+    pub events: mpsc::UnboundedSender<NetEvent>,
+    pub waker: Arc<Waker>,
     /// Ends when the core's thread ends.
     pub core_ended: oneshot::Receiver<()>,
 }
@@ -76,11 +77,11 @@ pub(crate) fn serve(start: Start, options: &Options) -> std::io::Result<()> {
 }
 
 async fn serve_all(start: Start, options: &Options) -> std::io::Result<()> {
-    let Start { listeners, tokens, tidings, bell, mut core_ended } = start;
+    let Start { listeners, tokens, events, waker, mut core_ended } = start;
     let (open, mut all_closed) = mpsc::channel(1);
     let registry = RefCell::new(Registry::default());
-    let door = listeners.door_address.clone();
-    let net = Rc::new(Net { tidings, bell, tokens, registry, door, open });
+    let local_socket = listeners.local_address.clone();
+    let net = Rc::new(Net { events, waker, tokens, registry, local_socket, open });
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let accepting = listeners.accept_all(&net)?;
@@ -93,8 +94,8 @@ async fn serve_all(start: Start, options: &Options) -> std::io::Result<()> {
     for task in accepting {
         task.abort();
     }
-    net.tell(Tidings::Stop);
-    // Its end drops all links, and with them their leashes.
+    net.tell(NetEvent::Stop);
+    // Its end drops all links, and with them their cancel tokens.
     let _ = core_ended.await;
     drop(net);
     let _ = tokio::time::timeout(CLOSING, all_closed.recv()).await;

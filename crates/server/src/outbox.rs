@@ -33,7 +33,7 @@ const FLUSH_WORDS: usize = 256;
 
 /// How many clients use the workers at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Crowd {
+pub(crate) enum Load {
     One,
     /// None of whom has asked for a value for this long.
     Several(Duration),
@@ -100,7 +100,7 @@ impl Outbox {
         session: SessionId,
         workers: &[WorkerIndex],
         now: Instant,
-        crowd: Crowd,
+        load: Load,
         held_back: bool,
     ) -> bool {
         self.tight = false;
@@ -113,9 +113,9 @@ impl Outbox {
             let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
                 continue;
             };
-            let (credit, enough) = match crowd {
-                Crowd::One => (worker.room().saturating_sub(RESERVE_WORDS), RESERVE_WORDS),
-                Crowd::Several(quiet) => {
+            let (credit, enough) = match load {
+                Load::One => (worker.room().saturating_sub(RESERVE_WORDS), RESERVE_WORDS),
+                Load::Several(quiet) => {
                     let bound = worker.drained_in(FLOOD.min(quiet / QUIET_PART), now);
                     let bound = bound.clamp(SHARED_WORDS, SHARED_WORDS_MAX);
                     (bound.saturating_sub(worker.in_flight()), bound / 2)
@@ -370,9 +370,9 @@ mod tests {
 
     /// Batches that are sent until the worker has got as much as it should.
     fn batches(outbox: &mut Outbox, now: Instant, quiet: Duration) -> usize {
-        let crowd = Crowd::Several(quiet);
+        let load = Load::Several(quiet);
         for count in 0.. {
-            if !outbox.admit(SESSION, &[0], now, crowd, false) {
+            if !outbox.admit(SESSION, &[0], now, load, false) {
                 return count;
             }
             outbox.words(0, &BATCH);

@@ -1,4 +1,4 @@
-//! How the core's thread waits: it polls for a moment, then sleeps in epoll until a bell rings.
+//! How the core's thread waits: it polls for a moment, then sleeps in epoll until it is woken.
 
 use crate::link::Inbound;
 use rustix::event::{Timespec, epoll};
@@ -11,7 +11,7 @@ const POLL: Duration = Duration::from_micros(30);
 /// Polling for room in a worker's ring, which with several clients holds some 40 us of small operations: a nap would
 /// leave the worker without work.
 const POLL_FOR_ROOM: Duration = Duration::from_micros(200);
-/// The shortest and longest nap while a full ring is waited for. Rings have no bell for room; a nap of a quarter of the
+/// The shortest and longest nap while a full ring is waited for. Rings have no waker for room; a nap of a quarter of the
 /// time that has passed is late by a quarter at most, and a full ring keeps its reader busy for longer than that.
 const NAP_MIN: Duration = Duration::from_micros(20);
 const NAP_MAX: Duration = Duration::from_millis(2);
@@ -26,7 +26,7 @@ pub(crate) fn is_due(idle: Duration, held_back: bool) -> bool {
 /// What the thread sleeps for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doze {
-    /// Until a bell rings.
+    /// Until a waker is written to.
     Sound,
     /// Also for room in a ring, after this long without any.
     Nap(Duration),
@@ -44,29 +44,29 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    pub fn new(bell: impl AsFd) -> Result<Self, SleepError> {
+    pub fn new(waker: impl AsFd) -> Result<Self, SleepError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let sleeper = Self { epoll };
-        sleeper.add(bell)?;
+        sleeper.add(waker)?;
         Ok(sleeper)
     }
 
-    fn add(&self, bell: impl AsFd) -> Result<(), SleepError> {
+    fn add(&self, waker: impl AsFd) -> Result<(), SleepError> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        Ok(epoll::add(&self.epoll, bell, epoll::EventData::new_u64(0), flags)?)
+        Ok(epoll::add(&self.epoll, waker, epoll::EventData::new_u64(0), flags)?)
     }
 
     pub fn watch(&self, inbound: &Inbound) {
-        if let Some(Err(error)) = inbound.bell().map(|bell| self.add(bell)) {
-            // Out of memory for watches: its words are found whenever another bell rings.
-            tracing::error!("cannot watch a ring's bell: {error}");
+        if let Some(Err(error)) = inbound.waker().map(|waker| self.add(waker)) {
+            // Out of memory for watches: its words are found whenever another waker wakes the thread.
+            tracing::error!("cannot watch a ring's waker: {error}");
         }
     }
 
-    /// A peer keeps its copy of the bell; without this it could go on waking us.
+    /// A peer keeps its copy of the waker; without this it could go on waking us.
     pub fn forget(&self, inbound: &Inbound) {
-        if let Some(bell) = inbound.bell() {
-            let _ = epoll::delete(&self.epoll, bell);
+        if let Some(waker) = inbound.waker() {
+            let _ = epoll::delete(&self.epoll, waker);
         }
     }
 

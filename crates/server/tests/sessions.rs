@@ -27,7 +27,7 @@ fn three_ways_to_the_same_numbers() {
     let toy = worker::spawn(&server);
     let mut peers = [
         Peer::unix(&server, client()),
-        Peer::door(&server, client()),
+        Peer::moved(&server, client()),
         Peer::tcp(&server, client()),
     ];
     for peer in &mut peers {
@@ -61,7 +61,7 @@ fn three_ways_to_the_same_numbers() {
 fn mistakes_are_answered_and_breaches_end_one_session() {
     let mut server = Server::start("mistakes", &[]);
     let _toy = worker::spawn(&server);
-    let (mut good, mut bad) = (Peer::unix(&server, client()), Peer::door(&server, client()));
+    let (mut good, mut bad) = (Peer::unix(&server, client()), Peer::moved(&server, client()));
     good.upload(0, &[1.0, 2.0, 3.0]);
     good.upload(1, &[1.0, 2.0]);
     good.add(2, 0, 1);
@@ -89,7 +89,7 @@ fn what_a_dead_client_held_is_freed() {
     let server = Server::start("dead-client", &[]);
     let _toy = worker::spawn(&server);
     let mut stays = Peer::unix(&server, client());
-    for mut dies in [Peer::unix(&server, client()), Peer::door(&server, client())] {
+    for mut dies in [Peer::unix(&server, client()), Peer::moved(&server, client())] {
         for slot in 0..10 {
             dies.upload(slot, &[1.0]);
         }
@@ -108,7 +108,7 @@ fn a_client_may_come_before_the_workers() {
     early.upload(0, &[4.0]);
     early.ask(1, 0, 1);
     // Another session's round trip through the dispatcher: the early one's words have been there by now.
-    drop(Peer::door(&server, client()));
+    drop(Peer::moved(&server, client()));
     let _toy = worker::spawn(&server);
     let frame = early.frame().unwrap();
     assert_eq!(
@@ -145,7 +145,7 @@ fn workers_are_introduced_to_each_other() {
     let ask_for =
         |index| gt_protocol::handshake::Hello { worker: Some(index), ..hello(Role::Worker) };
     let first = Peer::unix(&server, hello(Role::Worker));
-    let second = Peer::door(&server, ask_for(5));
+    let second = Peer::moved(&server, ask_for(5));
     let check = |peer: &Peer, kind, index, descriptors| {
         let (record, count) = peer.record().unwrap();
         assert_eq!((record.kind, record.index, count), (kind, index, descriptors));
@@ -197,9 +197,11 @@ fn a_long_upload_and_answer_pass_every_way() {
     let server = Server::start("long", &[]);
     let _toy = worker::spawn(&server);
     let values: Vec<f32> = (0..8192_u16).map(f32::from).collect();
-    for mut peer in
-        [Peer::unix(&server, client()), Peer::door(&server, client()), Peer::tcp(&server, client())]
-    {
+    for mut peer in [
+        Peer::unix(&server, client()),
+        Peer::moved(&server, client()),
+        Peer::tcp(&server, client()),
+    ] {
         for slot in 0..40 {
             peer.upload(slot, &values);
         }

@@ -120,7 +120,7 @@ fn payloads_beside_the_words_are_what_the_words_say() {
     let mut missing = Peer::unix(&server, with_slab.clone());
     missing.upload(0, &[1.0]);
     missing.emit(&chunk(0));
-    let mut elsewhere = Peer::door(&server, with_slab.clone());
+    let mut elsewhere = Peer::moved(&server, with_slab.clone());
     elsewhere.upload(0, &[1.0]);
     lay_down(&mut elsewhere, 4, &[0; 4]);
     elsewhere.emit(&chunk(0));
@@ -158,7 +158,7 @@ fn tokens_are_asked_for() {
         let refusal = greet(&mut connect(&server), with(token)).unwrap_err();
         assert_eq!((refusal.code, refusal.text.as_str()), (RefusalCode::Token, text));
     }
-    drop(Peer::door(&server, with("secret-of-bob")));
+    drop(Peer::moved(&server, with("secret-of-bob")));
     let (_, log) = server.stop();
     std::fs::remove_file(folder).unwrap();
     assert!(log.contains("(\"bob\") is connected by rings"), "{log}");

@@ -18,7 +18,7 @@ pub const SLABS: u64 = 2;
 pub enum ControlKind {
     /// Two descriptors: the ring that the receiver reads, and the ring that it writes. `index` is its worker index.
     /// A dispatcher that serves many peers adds a third: the bell of the ring that the receiver writes
-    /// ([`Producer::set_bell`](crate::Producer::set_bell)). Where `value` is [`SLABS`], two more stand at the end: the slab
+    /// ([`Producer::set_waker`](crate::Producer::set_waker)). Where `value` is [`SLABS`], two more stand at the end: the slab
     /// that the receiver reads, and the slab that it writes.
     Setup,
     /// Two descriptors: the ring to write to worker `index`, and the ring to read from it.

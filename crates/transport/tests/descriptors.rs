@@ -40,7 +40,7 @@ fn a_ring_and_a_bell_travel() {
     }
     let [their_ring, their_bell] = <[OwnedFd; 2]>::try_from(fds).unwrap();
     let mut producer = Producer::new(their_ring).unwrap();
-    producer.set_bell(their_bell);
+    producer.set_waker(their_bell);
     let mut consumer = Consumer::new(ring).unwrap();
     assert!(consumer.park_begin());
     assert!(producer.write(&[&[1, 2, 3]]));

@@ -169,7 +169,7 @@ fn a_bell_that_cannot_be_rung_is_corruption() {
     let (mut producer, mut consumer, _memory) = ring(SMALL);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    producer.set_bell(writer.into());
+    producer.set_waker(writer.into());
     assert!(consumer.park_begin());
     producer.write(&[&[1]]);
     assert!(producer.is_corrupt());

@@ -149,7 +149,7 @@ fn a_producer_with_a_large_group_is_woken_when_it_fits() {
 fn the_bell_rings_once_for_a_consumer_parked_in_epoll() {
     let (mut producer, mut consumer, _memory) = ring(SMALL);
     let bell = eventfd().unwrap();
-    producer.set_bell(copy(&bell));
+    producer.set_waker(copy(&bell));
     let rung = || drain_eventfd(bell.as_fd()).unwrap();
 
     assert!(producer.write(&[&[1]]));
@@ -176,14 +176,14 @@ fn a_bell_that_comes_late_rings_for_what_was_written() {
     assert!(consumer.park_begin());
     assert!(producer.write(&[&[1]]));
     let bell = eventfd().unwrap();
-    producer.set_bell(copy(&bell));
+    producer.set_waker(copy(&bell));
     assert_eq!(drain_eventfd(bell.as_fd()).unwrap(), 1);
 }
 
 #[test]
 fn a_producer_with_a_bell_still_wakes_a_futex() {
     let (mut producer, mut consumer, memory) = ring(SMALL);
-    producer.set_bell(eventfd().unwrap());
+    producer.set_waker(eventfd().unwrap());
     let waiter = beside(move || consumer.wait(NEVER_SPIN, FOREVER));
     memory.until_not_zero(CONSUMER_PARKED);
     assert!(producer.write(&[&[1]]));

@@ -154,7 +154,7 @@ fn parking_and_publishing_never_miss_each_other() {
     const TURNS: u32 = 50_000;
     let (mut producer, mut consumer, _memory) = ring(SMALL);
     let bell = eventfd().unwrap();
-    producer.set_bell(copy(&bell));
+    producer.set_waker(copy(&bell));
     let turn = Arc::new(AtomicU32::new(0));
     let producers_turn = Arc::clone(&turn);
     let writer = thread::spawn(move || {

@@ -27,16 +27,17 @@ fn hello() -> impl Strategy<Value = Hello> {
 
 fn welcome() -> impl Strategy<Value = Welcome> {
     let address = prop::collection::vec(any::<u8>(), 0..=ADDRESS_BYTES_MAX);
-    let door = prop::option::of((address, any::<[u8; 16]>()));
-    (any::<(u32, u32, u64, Option<u32>)>(), any::<[u8; 16]>(), door).prop_map(
-        |((capabilities, session, acknowledged, worker), secret, door)| Welcome {
+    let local_socket = prop::option::of((address, any::<[u8; 16]>()));
+    (any::<(u32, u32, u64, Option<u32>)>(), any::<[u8; 16]>(), local_socket).prop_map(
+        |((capabilities, session, acknowledged, worker), secret, local_socket)| Welcome {
             version: VERSION,
             capabilities: Capabilities(capabilities),
             session,
             secret: Secret(secret),
             acknowledged,
             worker,
-            door: door.map(|(address, secret)| LocalDoor { address, secret: Secret(secret) }),
+            local_socket: local_socket
+                .map(|(address, secret)| LocalSocket { address, secret: Secret(secret) }),
         },
     )
 }

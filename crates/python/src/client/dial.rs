@@ -5,7 +5,7 @@ use super::greeting::{DIAL_MAX, DialError, connect_tcp, greet, hello, unreachabl
 use super::payload::Payloads;
 use super::ring_connection::{RingConnection, Slabs};
 use super::tcp_connection::{self, TcpConnection};
-use gt_protocol::handshake::{Capabilities, Hello, LocalDoor, Resume, Welcome};
+use gt_protocol::handshake::{Capabilities, Hello, LocalSocket, Resume, Welcome};
 use gt_transport::{ControlKind, RingError, SlabReader, SlabWriter, receive_record};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -29,10 +29,10 @@ pub(crate) fn dial(
     let mut call = Call { address, token, capabilities };
     let mut stream = call.tcp()?;
     let welcome = call.greet(&mut stream, None)?;
-    let Some(door) = &welcome.door else {
+    let Some(local) = &welcome.local_socket else {
         return Ok(Box::new(TcpConnection::new(stream, welcome, address, token)));
     };
-    if let Ok(socket) = call.open(door, &welcome) {
+    if let Ok(socket) = call.open(local, &welcome) {
         return Ok(Box::new(call.rings(socket, Some(stream))?));
     }
     // Another host behind a forwarded port: the empty frame says that we stay on TCP.
@@ -73,18 +73,18 @@ impl Call<'_> {
         greet(stream, &self.hello(resume), self.address)
     }
 
-    /// Opens the dispatcher's local door.
-    fn open(&mut self, door: &LocalDoor, welcome: &Welcome) -> Result<UnixStream, DialError> {
+    /// Opens the dispatcher's local socket.
+    fn open(&mut self, local: &LocalSocket, welcome: &Welcome) -> Result<UnixStream, DialError> {
         let failed = |source| unreachable_at(self.address, source);
-        let socket = match door.address.split_first() {
+        let socket = match local.address.split_first() {
             Some((0, name)) => {
                 let address = SocketAddr::from_abstract_name(name).map_err(failed)?;
                 UnixStream::connect_addr(&address).map_err(failed)?
             }
-            _ => UnixStream::connect(String::from_utf8_lossy(&door.address).as_ref())
+            _ => UnixStream::connect(String::from_utf8_lossy(&local.address).as_ref())
                 .map_err(failed)?,
         };
-        let resume = Resume { session: welcome.session, secret: door.secret, acknowledged: 0 };
+        let resume = Resume { session: welcome.session, secret: local.secret, acknowledged: 0 };
         greet(&mut limited(&socket, self.address)?, &self.hello(Some(resume)), self.address)?;
         Ok(socket)
     }

@@ -42,7 +42,7 @@ impl RingConnection {
         slabs: Option<Slabs>,
     ) -> Result<Self, RingError> {
         let mut producer = Producer::new(write)?;
-        producer.set_bell(bell);
+        producer.set_waker(bell);
         let room = ROOM_WORDS.min(producer.capacity() / 2);
         let inbox = ring_inbox(Consumer::new(read)?, Arc::new(OwnedFd::from(socket)));
         // Where client and dispatcher share a core, the one that is woken must get it at once.

@@ -87,7 +87,7 @@ impl Shared {
     }
 }
 
-/// The empty frame that says: no local door for us, we stay on TCP.
+/// The empty frame that says: no local socket for us, we stay on TCP.
 pub(super) fn say_that_we_stay(stream: &mut TcpStream) -> std::io::Result<()> {
     let header = FrameHeader { length_bytes: 0, sequence: 0, acknowledged: 0 };
     stream.write_all(&header.encode().map_err(std::io::Error::other)?)

@@ -5,7 +5,7 @@ use super::engine::machine;
 use super::framed::serve_frames;
 use super::process::{connection, serve_control};
 use gt_protocol::handshake::{
-    Capabilities, Handshake, Hello, LocalDoor, Resume, Role, Secret, Token, Welcome,
+    Capabilities, Handshake, Hello, LocalSocket, Resume, Role, Secret, Token, Welcome,
 };
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
@@ -57,14 +57,14 @@ pub fn run_on_socket(
     };
     if let Some(path) = unix {
         let address = SocketAddr::from_pathname(Path::new(path)).map_err(connection)?;
-        let (socket, _) = py.detach(|| door(&address, &hello)).map_err(refused)?;
+        let (socket, _) = py.detach(|| dial_unix(&address, &hello)).map_err(refused)?;
         return serve_control(py, socket.into(), machine);
     }
     let port = port.ok_or_else(|| PyConnectionError::new_err("no port"))?;
     let (stream, welcome, listener) =
         py.detach(|| tcp(host, port, hello.clone())).map_err(refused)?;
-    if let Some(opened) = &welcome.door
-        && let Ok(socket) = py.detach(|| pass_door(opened, &welcome, &hello))
+    if let Some(opened) = &welcome.local_socket
+        && let Ok(socket) = py.detach(|| open_local(opened, &welcome, &hello))
     {
         // The dispatcher also watches the connection by which we came, so it stays open: until the process ends.
         std::mem::forget(stream);
@@ -91,7 +91,7 @@ fn tcp(
     Ok((stream, welcome, listener))
 }
 
-fn door(address: &SocketAddr, hello: &Hello) -> Result<(UnixStream, Welcome), String> {
+fn dial_unix(address: &SocketAddr, hello: &Hello) -> Result<(UnixStream, Welcome), String> {
     let text = |error: std::io::Error| format!("{address:?}: {error}");
     let mut socket = UnixStream::connect_addr(address).map_err(text)?;
     socket.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
@@ -100,8 +100,12 @@ fn door(address: &SocketAddr, hello: &Hello) -> Result<(UnixStream, Welcome), St
     Ok((socket, welcome))
 }
 
-/// Goes through the dispatcher's local door: who can open it is on its host.
-fn pass_door(opened: &LocalDoor, welcome: &Welcome, hello: &Hello) -> Result<UnixStream, String> {
+/// Goes through the dispatcher's local socket: who can open it is on its host.
+fn open_local(
+    opened: &LocalSocket,
+    welcome: &Welcome,
+    hello: &Hello,
+) -> Result<UnixStream, String> {
     let address = match opened.address.split_first() {
         Some((0, name)) => SocketAddr::from_abstract_name(name),
         Some(_) | None => {
@@ -111,7 +115,7 @@ fn pass_door(opened: &LocalDoor, welcome: &Welcome, hello: &Hello) -> Result<Uni
     let address = address.map_err(|error| error.to_string())?;
     let secret = Secret(opened.secret.0);
     let resume = Some(Resume { session: welcome.session, secret, acknowledged: 0 });
-    door(&address, &Hello { resume, ..hello.clone() }).map(|(socket, _)| socket)
+    dial_unix(&address, &Hello { resume, ..hello.clone() }).map(|(socket, _)| socket)
 }
 
 /// Says hello and reads the answer, and not one byte more: descriptors may come with the next.

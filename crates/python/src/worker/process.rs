@@ -107,7 +107,7 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
         return Err(format!("a ring of {} words for answers", answers.capacity()));
     }
     if let Some(bell) = descriptors.next() {
-        answers.set_bell(bell);
+        answers.set_waker(bell);
     }
     let slabs = of_slabs.map(|[payloads, answers]| {
         Ok(Slabs { payloads: SlabReader::new(payloads)?, answers: SlabWriter::new(answers)? })

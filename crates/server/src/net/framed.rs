@@ -1,11 +1,12 @@
 //! A session over TCP: frames with numbers, acknowledgements that nobody waits for, and resumption of a dropped link.
 
 use super::greeting::{self, Admitted, GreetingError, Member};
+use super::introductions;
 use super::registry::{Identity, Takeover, WorkerSocket};
-use super::ring_peer::{self, Leash};
-use crate::bell::Bell;
+use super::ring_peer::CancelToken;
 use crate::link::{self, CHANNEL_FRAMES, Source, Target};
-use crate::pump::Tidings;
+use crate::net_event::NetEvent;
+use crate::waker::Waker;
 use gt_dispatcher::SessionId;
 use gt_protocol::handshake::{FrameHeader, RefusalCode, Welcome};
 use gt_protocol::link::{Keep, Link, LinkError};
@@ -55,7 +56,7 @@ struct Channels {
     inward: mpsc::Sender<Vec<u32>>,
     outward: mpsc::Receiver<Vec<u32>>,
     takeovers: mpsc::Receiver<Takeover>,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
 }
 
 /// Serves a peer that was welcomed, until it is gone for good.
@@ -66,12 +67,12 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
     let net = Rc::clone(member.net());
     let identity = member.identity;
     let takeovers = net.registry.borrow_mut().add_resumable(identity, secret);
-    let (mut channels, mut leash) = attach(&member, name, takeovers, data);
+    let (mut channels, mut cancel) = attach(&member, name, takeovers, data);
     let session = Session::new();
     let key = identity.key();
     // Ends with the session; each round is a new connection of the peer's.
     let reason = loop {
-        let takeover = match run(&session, &mut channels, &mut leash, stream).await {
+        let takeover = match run(&session, &mut channels, &mut cancel, stream).await {
             Ended::Finished => break "the dispatcher closed it".to_owned(),
             Ended::Breach(error) => {
                 tracing::warn!("session {key} closed: {error}");
@@ -84,7 +85,7 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
                     break format!("its connection dropped ({error})");
                 }
                 tracing::info!("the link of session {key} dropped: {error}");
-                match come_back(&mut channels, &mut leash).await {
+                match come_back(&mut channels, &mut cancel).await {
                     Some(takeover) => takeover,
                     None => break format!("its connection dropped ({error})"),
                 }
@@ -97,7 +98,7 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
             secret,
             acknowledged: session.link.borrow().received(),
             worker: identity.worker(),
-            door: None,
+            local_socket: None,
         };
         match session.resume(takeover, welcome).await {
             Ok(resumed) => stream = resumed,
@@ -117,36 +118,36 @@ fn attach(
     name: String,
     takeovers: mpsc::Receiver<Takeover>,
     data: Option<SocketAddr>,
-) -> (Channels, Leash) {
+) -> (Channels, CancelToken) {
     let net = member.net();
     let (inward, source) = mpsc::channel(CHANNEL_FRAMES);
     let (target, outward) = mpsc::channel(CHANNEL_FRAMES);
-    let (leash, held) = oneshot::channel();
+    let (cancel, held) = oneshot::channel();
     let (source, target) = (Source::Socket(source), Target::Socket(target));
-    let link = link::Link { source, target, leash, lent: None, lends: None };
+    let link = link::Link { source, target, cancel, lent: None, lends: None };
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by TCP");
-            net.tell(Tidings::Client { session: SessionId(session), name, link });
+            net.tell(NetEvent::Client { session: SessionId(session), name, link });
         }
         Identity::Worker(index) => {
-            let introductions = ring_peer::introduce(net, index, &WorkerSocket::Remote(data));
+            let introductions = introductions::introduce(net, index, &WorkerSocket::Remote(data));
             if let Some(data) = data {
                 tracing::info!("worker {index} ({name:?}) is connected by TCP, data at {data}");
             } else {
                 let what = "no collectives with it but of those that it can call";
                 tracing::warn!("worker {index} ({name:?}) is connected by TCP: {what}");
             }
-            net.tell(Tidings::Worker { index, link, introductions });
+            net.tell(NetEvent::Worker { index, link, introductions });
         }
     }
-    (Channels { inward, outward, takeovers, bell: Arc::clone(&net.bell) }, Leash::new(held))
+    (Channels { inward, outward, takeovers, waker: Arc::clone(&net.waker) }, CancelToken::new(held))
 }
 
-async fn come_back(channels: &mut Channels, leash: &mut Leash) -> Option<Takeover> {
+async fn come_back(channels: &mut Channels, cancel: &mut CancelToken) -> Option<Takeover> {
     tokio::select! {
         takeover = channels.takeovers.recv() => takeover,
-        () = leash.closed() => None,
+        () = cancel.closed() => None,
         () = tokio::time::sleep(RESUME_PATIENCE) => None,
     }
 }
@@ -154,19 +155,19 @@ async fn come_back(channels: &mut Channels, leash: &mut Leash) -> Option<Takeove
 async fn run(
     session: &Session,
     channels: &mut Channels,
-    leash: &mut Leash,
+    cancel: &mut CancelToken,
     stream: TcpStream,
 ) -> Ended {
     let let_go = async {
-        leash.closed().await;
+        cancel.closed().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
     let (reader, writer) = stream.into_split();
     let reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
-    let Channels { inward, outward, takeovers, bell } = channels;
+    let Channels { inward, outward, takeovers, waker } = channels;
     tokio::select! {
-        ended = session.write(writer, outward, bell) => ended,
-        ended = session.read(reader, inward, bell) => ended,
+        ended = session.write(writer, outward, waker) => ended,
+        ended = session.read(reader, inward, waker) => ended,
         Some(takeover) = takeovers.recv() => Ended::Resumed(takeover),
         () = let_go => Ended::Finished,
     }
@@ -182,12 +183,12 @@ impl Session {
         &self,
         mut reader: BufReader<OwnedReadHalf>,
         inward: &mpsc::Sender<Vec<u32>>,
-        bell: &Bell,
+        waker: &Waker,
     ) -> Ended {
         // Ends with the connection.
         loop {
             match self.read_frame(&mut reader, inward).await {
-                Ok(true) => bell.ring(),
+                Ok(true) => waker.wake(),
                 Ok(false) => {}
                 Err(ended) => return ended,
             }
@@ -236,7 +237,7 @@ impl Session {
         &self,
         mut writer: OwnedWriteHalf,
         outward: &mut mpsc::Receiver<Vec<u32>>,
-        bell: &Bell,
+        waker: &Waker,
     ) -> Ended {
         let mut buffer = Vec::new();
         // Ends with the connection.
@@ -257,7 +258,7 @@ impl Session {
             buffer.clear();
             buffer.shrink_to(WRITE_BYTES);
             // The core's thread may wait for room in the channel.
-            bell.ring();
+            waker.wake();
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::Net;
 use super::registry::Identity;
-use crate::pump::Tidings;
+use super::secret::random_secret;
+use crate::net_event::NetEvent;
 use gt_protocol::handshake::{
     self, Capabilities, HANDSHAKE_BYTES_MAX, Handshake, HandshakeError, Hello, Refusal,
     RefusalCode, Role, Secret, VERSION, VERSION_OLDEST, Welcome,
@@ -76,13 +77,13 @@ impl Drop for Member {
             Identity::Session(session) => {
                 self.net.registry.borrow_mut().remove_session();
                 let session = gt_dispatcher::SessionId(session);
-                self.net.tell(Tidings::ClientGone { session });
+                self.net.tell(NetEvent::ClientGone { session });
             }
             Identity::Worker(index) => {
                 let reason = std::mem::take(&mut self.reason);
-                self.net.tell(Tidings::WorkerGone { index, reason });
+                self.net.tell(NetEvent::WorkerGone { index, reason });
                 self.net.registry.borrow_mut().workers.remove(&index);
-                super::ring_peer::tell_gone(&self.net, index);
+                super::introductions::tell_gone(&self.net, index);
             }
         }
     }
@@ -125,7 +126,7 @@ fn probed(version: u16) -> Welcome {
         secret: Secret([0; 16]),
         acknowledged: 0,
         worker: None,
-        door: None,
+        local_socket: None,
     }
 }
 
@@ -164,7 +165,7 @@ async fn place(net: &Net, hello: &Hello) -> Result<Identity, String> {
         Role::Client | Role::Probe => {
             net.registry.borrow_mut().add_session()?;
             let (answer, session) = oneshot::channel();
-            net.tell(Tidings::OpenSession { answer });
+            net.tell(NetEvent::OpenSession { answer });
             let Ok(session) = session.await else {
                 net.registry.borrow_mut().remove_session();
                 return Err("the dispatcher stops".to_owned());
@@ -176,7 +177,7 @@ async fn place(net: &Net, hello: &Hello) -> Result<Identity, String> {
 }
 
 impl Admitted {
-    /// The answer to the hello, without a door.
+    /// The answer to the hello, without a local socket.
     pub fn welcome(&self) -> Welcome {
         Welcome {
             version: self.version,
@@ -185,7 +186,7 @@ impl Admitted {
             secret: self.secret,
             acknowledged: 0,
             worker: self.member.identity.worker(),
-            door: None,
+            local_socket: None,
         }
     }
 }
@@ -243,15 +244,4 @@ where
             return Ok(message);
         }
     }
-}
-
-/// Sixteen bytes that nobody can guess.
-pub(crate) fn random_secret() -> io::Result<Secret> {
-    let mut bytes = [0_u8; 16];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    // The kernel never gives less for up to 256 bytes.
-    if filled < bytes.len() {
-        return Err(io::Error::other("the kernel gave too few random bytes"));
-    }
-    Ok(Secret(bytes))
 }

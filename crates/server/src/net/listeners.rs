@@ -1,7 +1,8 @@
-//! Where connections come in: TCP, a Unix socket, and the local door.
+//! Where connections come in: TCP, a Unix socket, and the local socket.
 
 use super::greeting::GreetingError;
-use super::{Net, greeting, tcp_peer};
+use super::secret::random_secret;
+use super::{Net, tcp_peer};
 use crate::options::Options;
 use crate::tokens::Tokens;
 use std::future::Future;
@@ -44,9 +45,9 @@ pub enum ListenError {
 pub(crate) struct Listeners {
     tcp: Option<StdTcpListener>,
     unix: Option<(StdUnixListener, PathGuard)>,
-    door: StdUnixListener,
-    /// `sun_path` of the door, with its leading zero.
-    pub door_address: Vec<u8>,
+    local_socket: StdUnixListener,
+    /// `sun_path` of the local socket, with its leading zero.
+    pub local_address: Vec<u8>,
 }
 
 /// Removes the socket's path when the dispatcher ends.
@@ -64,9 +65,9 @@ impl Drop for PathGuard {
 pub(crate) fn bind(options: &Options, tokens: Option<&Tokens>) -> Result<Listeners, ListenError> {
     let tcp = options.listen.as_deref().map(|listen| bind_tcp(listen, tokens)).transpose()?;
     let unix = options.unix.as_deref().map(|path| bind_unix(path, tokens)).transpose()?;
-    let (door, door_address) =
-        bind_door().map_err(|error| ListenError::Bind("the local door".into(), error))?;
-    Ok(Listeners { tcp, unix, door, door_address })
+    let (local_socket, local_address) =
+        bind_local().map_err(|error| ListenError::Bind("the local socket".into(), error))?;
+    Ok(Listeners { tcp, unix, local_socket, local_address })
 }
 
 fn bind_tcp(listen: &str, tokens: Option<&Tokens>) -> Result<StdTcpListener, ListenError> {
@@ -109,10 +110,10 @@ fn is_dead_socket(path: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(path).is_err_and(refused)
 }
 
-fn bind_door() -> io::Result<(StdUnixListener, Vec<u8>)> {
+fn bind_local() -> io::Result<(StdUnixListener, Vec<u8>)> {
     use std::fmt::Write;
     let mut name = format!("gt-{}-", std::process::id());
-    for byte in greeting::random_secret()?.0 {
+    for byte in random_secret()?.0 {
         // A String takes everything.
         let _ = write!(name, "{byte:02x}");
     }
@@ -158,7 +159,7 @@ impl Listeners {
                 }
             }));
         }
-        let listener = UnixListener::from_std(self.door.try_clone()?)?;
+        let listener = UnixListener::from_std(self.local_socket.try_clone()?)?;
         let net = Rc::clone(net);
         tasks.push(tokio::task::spawn_local(async move {
             loop {
@@ -167,8 +168,8 @@ impl Listeners {
                     continue;
                 };
                 let peer = Rc::clone(&net);
-                let served = async move { tcp_peer::serve_door(&peer, socket, place).await };
-                spawn(&net, "the local door".to_owned(), served);
+                let served = async move { tcp_peer::serve_local(&peer, socket, place).await };
+                spawn(&net, "the local socket".to_owned(), served);
             }
         }));
         Ok(tasks)

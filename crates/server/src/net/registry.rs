@@ -1,4 +1,4 @@
-//! Who is connected: indexes of workers, doors that stand open, sessions that may be resumed.
+//! Who is connected: indexes of workers, peers that are expected at the local socket, sessions that may be resumed.
 
 use gt_protocol::handshake::{Resume, Secret};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 const WORKERS_MAX: u32 = 1024;
 /// Sessions at once; each has two rings of 256 KiB or buffers of some MiB.
 const SESSIONS_MAX: usize = 1024;
-/// Keys of workers in resumes and doors; sessions have those below.
+/// Keys of workers in resumes and invitations; sessions have those below.
 const WORKER_KEY: u32 = 1 << 31;
 
 /// Who a connection is.
@@ -54,7 +54,7 @@ pub(crate) enum WorkerSocket {
 pub(crate) struct Registry {
     pub workers: BTreeMap<u32, WorkerSocket>,
     sessions: usize,
-    doors: BTreeMap<u32, (Secret, oneshot::Sender<UnixStream>)>,
+    invitations: BTreeMap<u32, (Secret, oneshot::Sender<UnixStream>)>,
     resumable: BTreeMap<u32, (Secret, mpsc::Sender<Takeover>)>,
 }
 
@@ -100,28 +100,24 @@ impl Registry {
         Ok(index)
     }
 
-    /// Opens the local door for `identity`: whoever knows the secret passes its socket on, once.
-    pub fn open_door(
-        &mut self,
-        identity: Identity,
-        secret: Secret,
-    ) -> oneshot::Receiver<UnixStream> {
+    /// Opens the local socket for `identity`: whoever knows the secret passes its socket on, once.
+    pub fn invite(&mut self, identity: Identity, secret: Secret) -> oneshot::Receiver<UnixStream> {
         let (sender, receiver) = oneshot::channel();
-        self.doors.insert(identity.key(), (secret, sender));
+        self.invitations.insert(identity.key(), (secret, sender));
         receiver
     }
 
-    pub fn close_door(&mut self, identity: Identity) {
-        self.doors.remove(&identity.key());
+    pub fn withdraw(&mut self, identity: Identity) {
+        self.invitations.remove(&identity.key());
     }
 
-    /// The door that this secret opens; it is shut behind.
-    pub fn pass_door(&mut self, resume: &Resume) -> Option<oneshot::Sender<UnixStream>> {
-        let (secret, _) = self.doors.get(&resume.session)?;
+    /// Who waits for the peer that has this secret; nobody else gets in with it.
+    pub fn take_invitation(&mut self, resume: &Resume) -> Option<oneshot::Sender<UnixStream>> {
+        let (secret, _) = self.invitations.get(&resume.session)?;
         if *secret != resume.secret {
             return None;
         }
-        self.doors.remove(&resume.session).map(|(_, sender)| sender)
+        self.invitations.remove(&resume.session).map(|(_, sender)| sender)
     }
 
     pub fn add_resumable(

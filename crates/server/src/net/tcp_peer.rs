@@ -1,11 +1,12 @@
-//! A peer that came by TCP: it moves to rings through the local door, resumes a session, or stays.
+//! A peer that came by TCP: it moves to rings through the local socket, resumes a session, or stays.
 
 use super::Net;
 use super::framed;
 use super::greeting::{self, Admitted, GreetingError, HELLO_PATIENCE};
 use super::registry::Takeover;
 use super::ring_peer;
-use gt_protocol::handshake::{Capabilities, Hello, LocalDoor, RefusalCode, Resume};
+use super::secret::random_secret;
+use gt_protocol::handshake::{Capabilities, Hello, LocalSocket, RefusalCode, Resume};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
@@ -35,7 +36,7 @@ pub(crate) async fn serve(
         stream.peer_addr()?.ip().is_loopback() && hello.capabilities.contains(Capabilities::RING);
     let admitted = greeting::admit(net, &mut stream, hello, version).await?;
     if local {
-        return offer_door(net, admitted, stream).await;
+        return offer_local(net, admitted, stream).await;
     }
     greeting::send_welcome(&mut stream, admitted.welcome()).await?;
     framed::serve(admitted, stream).await
@@ -58,8 +59,8 @@ pub(crate) async fn serve_unix(
     ring_peer::serve(admitted, socket, None).await
 }
 
-/// Serves a connection at the local door: the secret says whose it is, and that one's task goes on with it.
-pub(crate) async fn serve_door(
+/// Serves a connection at the local socket: the secret says whose it is, and that one's task goes on with it.
+pub(crate) async fn serve_local(
     net: &Rc<Net>,
     mut socket: UnixStream,
     place: OwnedSemaphorePermit,
@@ -68,9 +69,9 @@ pub(crate) async fn serve_door(
         return Ok(());
     };
     drop(place);
-    let taker = resume.and_then(|resume| net.registry.borrow_mut().pass_door(&resume));
+    let taker = resume.and_then(|resume| net.registry.borrow_mut().take_invitation(&resume));
     let Some(taker) = taker else {
-        let text = "no door stands open for this secret";
+        let text = "nobody is expected with this secret";
         return Err(greeting::refuse(&mut socket, RefusalCode::Session, text).await);
     };
     // Refused when the TCP connection ended meanwhile; so does this one then.
@@ -78,22 +79,22 @@ pub(crate) async fn serve_door(
     Ok(())
 }
 
-async fn offer_door(
+async fn offer_local(
     net: &Rc<Net>,
     admitted: Admitted,
     mut stream: TcpStream,
 ) -> Result<(), GreetingError> {
     let identity = admitted.member.identity;
-    let secret = greeting::random_secret()?;
-    let opened = net.registry.borrow_mut().open_door(identity, secret);
+    let secret = random_secret()?;
+    let opened = net.registry.borrow_mut().invite(identity, secret);
     let mut welcome = admitted.welcome();
-    welcome.door = Some(LocalDoor { address: net.door.clone(), secret });
+    welcome.local_socket = Some(LocalSocket { address: net.local_socket.clone(), secret });
     let sent = greeting::send_welcome(&mut stream, welcome).await;
     let way = match sent {
         Ok(()) => which_way(&stream, opened).await,
         Err(error) => Err(error),
     };
-    net.registry.borrow_mut().close_door(identity);
+    net.registry.borrow_mut().withdraw(identity);
     match way? {
         Way::Ring(mut socket) => {
             greeting::send_welcome(&mut socket, admitted.welcome()).await?;
@@ -108,7 +109,7 @@ enum Way {
     Stay,
 }
 
-/// What a peer on this host decides: the door, or a first frame; or nothing, and then it stays too.
+/// What a peer on this host decides: the local socket, or a first frame; or nothing, and then it stays too.
 async fn which_way(
     stream: &TcpStream,
     opened: oneshot::Receiver<UnixStream>,

@@ -70,9 +70,9 @@ fn rings(socket: &UnixStream) -> (Producer, Consumer, Option<Slabs>) {
         writes: SlabWriter::new(writes).unwrap(),
     });
     assert_eq!((record.kind, descriptors.len()), (ControlKind::Setup, 3));
-    let bell = descriptors.pop().unwrap();
+    let waker = descriptors.pop().unwrap();
     let mut producer = Producer::new(descriptors.pop().unwrap()).unwrap();
-    producer.set_bell(bell);
+    producer.set_waker(waker);
     (producer, Consumer::new(descriptors.pop().unwrap()).unwrap(), slabs)
 }
 
@@ -96,15 +96,16 @@ impl Peer {
     }
 
     /// By loopback TCP to rings.
-    pub fn door(server: &Server, hello: Hello) -> Self {
+    pub fn moved(server: &Server, hello: Hello) -> Self {
         let role = hello.role;
         let mut life_line = TcpStream::connect(&server.address).unwrap();
         let welcome = greet(&mut life_line, hello).unwrap();
-        let door = welcome.door.clone().unwrap();
-        assert_eq!(door.address[0], 0);
-        let address = SocketAddr::from_abstract_name(&door.address[1..]).unwrap();
+        let local_socket = welcome.local_socket.clone().unwrap();
+        assert_eq!(local_socket.address[0], 0);
+        let address = SocketAddr::from_abstract_name(&local_socket.address[1..]).unwrap();
         let mut socket = UnixStream::connect_addr(&address).unwrap();
-        let resume = Resume { session: welcome.session, secret: door.secret, acknowledged: 0 };
+        let resume =
+            Resume { session: welcome.session, secret: local_socket.secret, acknowledged: 0 };
         greet(&mut socket, Hello { resume: Some(resume), ..Hello::new(role) }).unwrap();
         let (producer, consumer, slabs) = rings(&socket);
         let life_line = Some(life_line);
@@ -118,7 +119,7 @@ impl Peer {
         stream.set_read_timeout(Some(HANG)).unwrap();
         let welcome =
             greet(&mut stream, Hello { capabilities: Capabilities::default(), ..hello }).unwrap();
-        assert_eq!(welcome.door, None);
+        assert_eq!(welcome.local_socket, None);
         Self::new(Way::Frames { stream, sent: 0, received: 0 }, welcome)
     }
 

@@ -100,13 +100,13 @@ impl Consumer {
     }
 
     /// First half of a sleep in epoll, for a thread that serves many rings: after true, the producer's
-    /// next publication writes to its bell. False when words are there already or the ring is corrupt:
+    /// next publication writes to its waker. False when words are there already or the ring is corrupt:
     /// do not sleep. After the sleep call [`park_end`](Self::park_end), and then look for words.
     pub fn park_begin(&mut self) -> bool {
         self.park(PARKED_ON_BELL)
     }
 
-    /// Second half: the producer stops ringing the bell. It may have rung meanwhile; the bell's count
+    /// Second half: the producer stops writing to the waker. It may have done so meanwhile; the waker's count
     /// is for the thread that polls it to drain.
     pub fn park_end(&mut self) {
         self.mapping.header().consumer_parked.word.store(RUNNING, Ordering::Relaxed);

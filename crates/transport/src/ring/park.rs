@@ -11,7 +11,7 @@ use rustix::thread::futex::{self, Flags, Timespec};
 pub(crate) const RUNNING: u32 = 0;
 /// The consumer sleeps on a futex at its parked word.
 pub(crate) const PARKED_ON_FUTEX: u32 = 1;
-/// The consumer sleeps in epoll over many rings; only the bell wakes it.
+/// The consumer sleeps in epoll over many rings; only the waker wakes it.
 pub(crate) const PARKED_ON_BELL: u32 = 2;
 
 /// Far more than ever sleep on one word.

@@ -29,7 +29,7 @@ pub struct Producer {
     tail: u32,
     /// As last read and found plausible; the true one is at least this far.
     head: u32,
-    bell: Option<OwnedFd>,
+    waker: Option<OwnedFd>,
     corrupt: bool,
 }
 
@@ -43,7 +43,7 @@ impl Producer {
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
         let mapping = Mapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
-        Ok(Self { mapping, tail, head, bell: None, corrupt: false })
+        Ok(Self { mapping, tail, head, waker: None, corrupt: false })
     }
 
     /// Words that the ring holds; a larger group can never be written.
@@ -52,7 +52,7 @@ impl Producer {
         to_usize(self.mapping.capacity())
     }
 
-    /// True after the consumer's counter claimed the impossible, or its bell could not be rung.
+    /// True after the consumer's counter claimed the impossible, or its waker could not be written to.
     /// Nothing is written from then on: the peer is hostile or broken, and the caller drops it.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
@@ -71,7 +71,7 @@ impl Producer {
         words <= to_usize(self.free()) || words <= self.space()
     }
 
-    /// Writes the parts as one group and publishes it; rings the bell if the consumer has parked.
+    /// Writes the parts as one group and publishes it; wakes the consumer if the consumer has parked.
     /// False, with nothing written, when the group does not fit now (or ever: see
     /// [`capacity`](Self::capacity)) or the ring is corrupt.
     pub fn write(&mut self, parts: &[&[u32]]) -> bool {
@@ -112,9 +112,9 @@ impl Producer {
 
     /// From now on a consumer that sleeps in epoll ([`park_begin`](super::Consumer::park_begin)) is
     /// woken by this eventfd. It must not block: a peer's word that it is an eventfd is not enough.
-    pub fn set_bell(&mut self, eventfd: OwnedFd) {
-        self.bell = Some(eventfd);
-        // The consumer may have parked, and words been written, before there was a bell.
+    pub fn set_waker(&mut self, eventfd: OwnedFd) {
+        self.waker = Some(eventfd);
+        // The consumer may have parked, and words been written, before there was a waker.
         self.wake_consumer();
     }
 
@@ -158,10 +158,10 @@ impl Producer {
         // Pairs with the fence in Consumer::park: tail then parked here, parked then tail there.
         fence(Ordering::SeqCst);
         let parked = &self.mapping.header().consumer_parked.word;
-        match (parked.load(Ordering::Relaxed), &self.bell) {
+        match (parked.load(Ordering::Relaxed), &self.waker) {
             (PARKED_ON_FUTEX, _) if park::claim_wake(parked, PARKED_ON_FUTEX) => park::wake(parked),
-            (PARKED_ON_BELL, Some(bell)) if park::claim_wake(parked, PARKED_ON_BELL) => {
-                self.corrupt |= !ring_bell(bell);
+            (PARKED_ON_BELL, Some(waker)) if park::claim_wake(parked, PARKED_ON_BELL) => {
+                self.corrupt |= !ring_bell(waker);
             }
             _ => {}
         }
@@ -193,7 +193,7 @@ impl Producer {
     }
 }
 
-/// Adds one to an eventfd; false if it cannot be rung. A full counter (EAGAIN) is readable already.
-fn ring_bell(bell: &OwnedFd) -> bool {
-    matches!(rustix::io::write(bell, &1_u64.to_ne_bytes()), Ok(_) | Err(Errno::AGAIN))
+/// Adds one to an eventfd; false if it cannot be written to. A full counter (EAGAIN) is readable already.
+fn ring_bell(waker: &OwnedFd) -> bool {
+    matches!(rustix::io::write(waker, &1_u64.to_ne_bytes()), Ok(_) | Err(Errno::AGAIN))
 }

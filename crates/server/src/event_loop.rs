@@ -1,22 +1,22 @@
 //! The thread that owns the core: takes words and events in, lets the core plan, sends in batches, then sleeps.
 //!
 //! **Architecture invariant:** no socket is touched here; the sockets' thread hands over links, and takes them back
-//! when their leash is dropped. Nothing here blocks but [`Pump::sleep`].
+//! when their cancel token is dropped. Nothing here blocks but [`EventLoop::sleep`].
 
-use crate::bell::Bell;
 use crate::client::{Breach, Client};
 use crate::link::{Inbound, Lent, Link, Outbound};
-use crate::net::Introduction;
-use crate::outbox::{Crowd, Lost, Outbox};
+use crate::net_event::{Introduction, NetEvent};
+use crate::outbox::{Load, Lost, Outbox};
 use crate::probing::Probing;
 use crate::sleep::{self, Doze, SleepError, Sleeper};
+use crate::waker::Waker;
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{self, FromWorker, ToClient, ToWorker};
 use gt_protocol::wire::cut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// Messages and words of one worker before the next one's turn: two pieces of a long answer, or many short ones.
 const QUANTUM_MESSAGES: usize = 64;
@@ -26,62 +26,33 @@ const FAREWELL: Duration = Duration::from_millis(200);
 /// The last words to all.
 const STOPPING: &str = "the dispatcher stops";
 
-/// What the sockets' thread tells. Each connection sends a few of these and waits for the answer of the first, so the
-/// channel needs no limit of its own.
-#[derive(Debug)]
-pub(crate) enum Tidings {
-    /// A client was admitted; its link follows.
-    OpenSession {
-        answer: oneshot::Sender<SessionId>,
-    },
-    Client {
-        session: SessionId,
-        name: String,
-        link: Link,
-    },
-    ClientGone {
-        session: SessionId,
-    },
-    Worker {
-        index: WorkerIndex,
-        link: Link,
-        /// Of it and to it, before any work.
-        introductions: Vec<Introduction>,
-    },
-    WorkerGone {
-        index: WorkerIndex,
-        reason: String,
-    },
-    Stop,
-}
-
 /// The thread's state.
-pub(crate) struct Pump {
+pub(crate) struct EventLoop {
     dispatcher: Dispatcher,
     outbox: Outbox,
     /// In the order of their turns.
     clients: Vec<Client>,
     workers: BTreeMap<WorkerIndex, Inbound>,
-    tidings: mpsc::UnboundedReceiver<Tidings>,
-    bell: Arc<Bell>,
+    events: mpsc::UnboundedReceiver<NetEvent>,
+    waker: Arc<Waker>,
     sleeper: Sleeper,
     probing: Option<Probing>,
     /// Whose turn is first.
     turn: usize,
 }
 
-impl Pump {
+impl EventLoop {
     pub fn new(
         dispatcher: Dispatcher,
         outbox: Outbox,
         probing: Option<Probing>,
-        tidings: mpsc::UnboundedReceiver<Tidings>,
-        bell: Arc<Bell>,
+        events: mpsc::UnboundedReceiver<NetEvent>,
+        waker: Arc<Waker>,
     ) -> Result<Self, SleepError> {
-        let sleeper = Sleeper::new(&*bell)?;
+        let sleeper = Sleeper::new(&*waker)?;
         let (clients, workers) = (Vec::new(), BTreeMap::new());
         let turn = 0;
-        Ok(Self { dispatcher, outbox, clients, workers, tidings, bell, sleeper, probing, turn })
+        Ok(Self { dispatcher, outbox, clients, workers, events, waker, sleeper, probing, turn })
     }
 
     /// Runs until it is told to stop.
@@ -121,30 +92,30 @@ impl Pump {
     /// Takes what the sockets' thread tells; `None` to stop.
     fn hear(&mut self) -> Option<bool> {
         let mut heard = false;
-        // Ends: every round takes one of a finite number of tidings, and there are few.
-        while let Ok(tidings) = self.tidings.try_recv() {
+        // Ends: every round takes one of a finite number of events, and there are few.
+        while let Ok(event) = self.events.try_recv() {
             heard = true;
-            match tidings {
-                Tidings::OpenSession { answer } => {
+            match event {
+                NetEvent::OpenSession { answer } => {
                     let session = self.dispatcher.open_session();
                     if answer.send(session).is_err() {
                         self.close_session(session);
                     }
                 }
-                Tidings::Client { session, name, link } => self.add_client(session, name, link),
-                Tidings::ClientGone { session } => self.close_session(session),
-                Tidings::Worker { index, link, introductions } => {
+                NetEvent::Client { session, name, link } => self.add_client(session, name, link),
+                NetEvent::ClientGone { session } => self.close_session(session),
+                NetEvent::Worker { index, link, introductions } => {
                     self.add_worker(index, link, &introductions);
                 }
-                Tidings::WorkerGone { index, reason } => self.drop_worker(index, &reason),
-                Tidings::Stop => return None,
+                NetEvent::WorkerGone { index, reason } => self.drop_worker(index, &reason),
+                NetEvent::Stop => return None,
             }
         }
         Some(heard)
     }
 
     fn add_client(&mut self, session: SessionId, name: String, link: Link) {
-        self.outbox.add_session(session, Outbound::new(link.target, link.leash, link.lends));
+        self.outbox.add_session(session, Outbound::new(link.target, link.cancel, link.lends));
         let inbound = Inbound::new(link.source, link.lent);
         let mut client = Client::new(session, name, inbound, Instant::now());
         client.waits_for_worker = self.workers.is_empty();
@@ -156,7 +127,7 @@ impl Pump {
     }
 
     fn add_worker(&mut self, index: WorkerIndex, link: Link, introductions: &[Introduction]) {
-        self.outbox.add_worker(index, Outbound::new(link.target, link.leash, link.lends));
+        self.outbox.add_worker(index, Outbound::new(link.target, link.cancel, link.lends));
         let inbound = Inbound::new(link.source, link.lent);
         self.sleeper.watch(&inbound);
         self.workers.insert(index, inbound);
@@ -222,13 +193,13 @@ impl Pump {
         let active = || self.clients.iter().filter(|client| client.active_until > now);
         let asked_at = active().map(|client| client.asked_at).max();
         let quiet = asked_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        let crowd = if active().count() > 1 { Crowd::Several(quiet) } else { Crowd::One };
+        let load = if active().count() > 1 { Load::Several(quiet) } else { Load::One };
         let count = self.clients.len();
         let (mut progress, mut next, mut breaches) = (false, None, Vec::new());
         for step in 0..count {
             let place = (self.turn + step) % count;
             let Some(client) = self.clients.get_mut(place) else { continue };
-            match client.quantum(now, crowd, &mut self.dispatcher, &mut self.outbox) {
+            match client.quantum(now, load, &mut self.dispatcher, &mut self.outbox) {
                 Ok(some) => progress |= some,
                 Err(breach) => breaches.push((client.session, breach)),
             }
@@ -283,8 +254,8 @@ impl Pump {
         self.outbox.settle();
         let doze =
             if held_back || self.outbox.is_waiting() { Doze::Nap(idle) } else { Doze::Sound };
-        self.bell.sleep_begin();
-        let mut quiet = self.tidings.is_empty();
+        self.waker.sleep_begin();
+        let mut quiet = self.events.is_empty();
         for inbound in self.workers.values_mut() {
             quiet &= inbound.sleep_begin();
         }
@@ -294,7 +265,7 @@ impl Pump {
         if quiet {
             self.sleeper.sleep(doze)?;
         }
-        self.bell.sleep_end();
+        self.waker.sleep_end();
         for inbound in self.workers.values_mut() {
             inbound.sleep_end();
         }

@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 /// An eventfd that is written only while the core's thread sleeps: a system call a message would cost more than most
 /// messages do.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct Waker {
     eventfd: OwnedFd,
     sleeping: AtomicBool,
 }
 
-impl Bell {
+impl Waker {
     pub fn new() -> Result<Self, DescriptorError> {
         Ok(Self { eventfd: gt_transport::eventfd()?, sleeping: AtomicBool::new(false) })
     }
 
     /// Wakes the core's thread, after something was put into a channel that it reads.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         // Pairs with the fence in `sleep_begin`: either the sleeper sees the channel filled, or we see it sleeping.
         fence(Ordering::SeqCst);
         if self.sleeping.swap(false, Ordering::AcqRel) {
@@ -38,7 +38,7 @@ impl Bell {
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.eventfd.as_fd()
     }

@@ -1,0 +1,45 @@
+//! What the sockets' thread tells the core's thread.
+
+use crate::link::Link;
+use gt_dispatcher::{SessionId, WorkerIndex};
+use gt_protocol::handshake::Secret;
+use tokio::sync::oneshot;
+
+/// Each connection sends a few of these and waits for the answer of the first, so the
+/// channel needs no limit of its own.
+#[derive(Debug)]
+pub(crate) enum NetEvent {
+    /// A client was admitted; its link follows.
+    OpenSession {
+        answer: oneshot::Sender<SessionId>,
+    },
+    Client {
+        session: SessionId,
+        name: String,
+        link: Link,
+    },
+    ClientGone {
+        session: SessionId,
+    },
+    Worker {
+        index: WorkerIndex,
+        link: Link,
+        /// Of it and to it, before any work.
+        introductions: Vec<Introduction>,
+    },
+    WorkerGone {
+        index: WorkerIndex,
+        reason: String,
+    },
+    Stop,
+}
+
+/// What one worker is to be told of another that it reaches by TCP.
+#[derive(Debug)]
+pub(crate) struct Introduction {
+    pub to: u32,
+    pub peer: u32,
+    pub secret: Secret,
+    /// Where `to` connects; empty where it waits.
+    pub address: String,
+}

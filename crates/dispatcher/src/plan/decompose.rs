@@ -6,7 +6,7 @@ use super::run::Run;
 use crate::planner::{Planner, no_worker};
 use crate::session::value::Shards;
 use gt_protocol::placement::Mesh;
-use gt_protocol::rules::spread::{Program, Source, Step};
+use gt_protocol::rules::decomposition::{Program, Source, Step};
 use gt_protocol::rules::{RuleError, infer};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};
 use smallvec::{SmallVec, smallvec};

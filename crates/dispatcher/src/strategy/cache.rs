@@ -4,7 +4,7 @@
 
 use super::choose::Choice;
 use gt_protocol::placement::{Layout, Mesh};
-use gt_protocol::rules::spread::Program;
+use gt_protocol::rules::decomposition::Program;
 use gt_protocol::{Attr, Family, Meta, Op};
 use smallvec::SmallVec;
 use std::hash::{BuildHasherDefault, Hash, Hasher};

@@ -7,6 +7,7 @@ mod call;
 mod contract;
 mod control;
 mod create;
+pub mod decomposition;
 mod default_float;
 mod elementwise;
 mod equation;

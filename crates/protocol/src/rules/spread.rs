@@ -4,8 +4,7 @@
 //! operator on pieces is the same operator on smaller shapes. A strategy follows from an operand that is cut or partial
 //! already; the planner prices them. What no strategy covers is made whole first, which is slow and right.
 //!
-//! [`rewrite`] is for operators that need several steps where a dimension they fold is cut: a softmax is a maximum, a
-//! difference, an exponential, a sum and a quotient, each of which has strategies of its own.
+//! Operators that reduce what is cut in several steps stand in `decomposition`.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -16,21 +15,14 @@ mod contract;
 mod create;
 mod edges;
 mod elementwise;
-mod entropy;
 mod index;
 mod loss;
 mod normalize;
 mod partial;
-mod program;
 mod random;
 mod reduce;
-mod rewrite;
-mod scan;
 mod view;
 mod writes;
-
-pub use program::{Forced, Program, Source, Step};
-pub use rewrite::rewrite;
 
 use crate::placement::{Pieces, Placement, Placements};
 use crate::{Attr, Dims, Family, Meta, Op};
@@ -201,10 +193,6 @@ impl<'a> Question<'a> {
             Attr::Ints(dims) => Some(*dims),
             _ => None,
         }
-    }
-
-    fn flag(&self, name: &str) -> bool {
-        matches!(self.attr(name), Attr::Bool(true))
     }
 
     /// The strategy with these needs (absent ones whole) and gives.

@@ -1,12 +1,10 @@
 //! Views that take from a cut dimension, write into it or add to it: each member does so with what it holds, and what
 //! comes of it stays where it is. Nothing moves; the pieces may be uneven then.
 
-use super::program::{Program, Source};
-use super::rewrite::is_cut;
 use super::view::INTERVALS_MAX;
 use super::{Lead, Local, Question, Strategy, cut};
-use crate::placement::{Interval, Intervals, Pieces, Placement};
-use crate::{Attr, Dims, Op};
+use crate::Op;
+use crate::placement::{Interval, Intervals, Pieces};
 
 /// A range of indexes, each `step`th of it.
 struct Range {
@@ -140,27 +138,6 @@ pub(super) fn pad(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Optio
     Some(strategy)
 }
 
-/// What a pad takes off the cut dimension is sliced off, so that the rest only adds.
-pub(super) fn pad_off(question: &Question<'_>) -> Option<Program> {
-    let Placement::Shard { dim, .. } = *question.args.first()?.placement else { return None };
-    let rank = question.rank(0)?;
-    let (entry, before, after) = amounts(question, rank, dim)?;
-    if before >= 0 && after >= 0 || !is_cut(question, 0, &[dim]) {
-        return None;
-    }
-    let size = *question.meta(0)?.dims.get(dim)?;
-    let mut pad = question.ints("pad")?;
-    for amount in pad.as_mut_slice().iter_mut().skip(entry).take(2) {
-        *amount = (*amount).max(0);
-    }
-    let (from, until) = (-before.min(0), size + after.min(0));
-    let mut program = Program::default();
-    let attrs = [i64::try_from(dim).ok()?, from, until.max(from), 1].map(Attr::Int);
-    let part = program.push(Op::Slice, [Source::Operand(0)], attrs);
-    let result = program.push(Op::Pad, [part], [Attr::Ints(pad), question.attr("value").clone()]);
-    Some(program.yields([result]))
-}
-
 /// The diagonal through the cut dimension: each member has the part that runs through its piece.
 pub(super) fn along_diagonal(
     question: &Question<'_>,
@@ -210,23 +187,4 @@ pub(super) fn select_scatter(
     let whole = cut(here, lead.pieces);
     (dim != here)
         .then(|| question.answer([whole.clone(), cut(source, lead.pieces)], [whole.clone()]))
-}
-
-/// Writing one index of the cut dimension: a window that one member holds.
-pub(super) fn select_scattered(question: &Question<'_>) -> Option<Program> {
-    let dims = question.meta(0)?.dims;
-    let dim = question.dim("dim", dims.len())?;
-    if !is_cut(question, 0, &[dim]) {
-        return None;
-    }
-    let size = *dims.get(dim)?;
-    let index = question.int("index")?;
-    let index = if index < 0 { index + size } else { index };
-    let mut one: Dims = dims;
-    *one.as_mut_slice().get_mut(dim)? = 1;
-    let mut program = Program::default();
-    let row = program.push(Op::Reshape, [Source::Operand(1)], [Attr::Ints(one)]);
-    let attrs = [i64::try_from(dim).ok()?, index, index + 1, 1].map(Attr::Int);
-    let result = program.push(Op::SliceScatter, [Source::Operand(0), row], attrs);
-    Some(program.yields([result]))
 }

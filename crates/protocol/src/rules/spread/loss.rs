@@ -1,4 +1,4 @@
-//! Losses over a cut batch: element by element, or a partial sum. A mean is rewritten as a sum and a quotient.
+//! Losses over a cut batch: element by element, or a partial sum. A mean is decomposed into a sum and a quotient.
 //! Over cut classes each member has the targets in its piece.
 
 use super::index::masked;

@@ -1,4 +1,4 @@
-//! Local unless a normalised dimension is cut (see `rewrite`); the weights' gradients are partial sums.
+//! Local unless a normalised dimension is cut (see `decomposition`); the weights' gradients are partial sums.
 
 use super::{Lead, Question, Strategy, cut};
 use crate::Op;

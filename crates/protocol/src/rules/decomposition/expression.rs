@@ -1,0 +1,364 @@
+//! What stands in braces in a definition: sizes, conditions and numbers that follow from a call.
+
+use crate::op::OpInfo;
+use crate::placement::{Pieces, Placement};
+use crate::rules::spread::Question;
+use crate::{Attr, AttrKind, Dims, Dtype, Meta, Scalar};
+use smallvec::SmallVec;
+
+/// A value of an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Absent,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Dims(Dims),
+    Dtype(Dtype),
+    /// A word of a choice.
+    Word(&'static str),
+    /// What is handed on as it is.
+    Attr(Attr),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Expression {
+    Literal(Value),
+    /// The dimensions that are reduced or normalised.
+    Dims,
+    /// Members along this dimension of the mesh.
+    Members,
+    /// How many results the operator has.
+    Outputs,
+    Attr(usize),
+    Operand(usize),
+    /// The first result.
+    Result,
+    Function(Function, Vec<Expression>),
+    Binary(Binary, Box<[Expression; 2]>),
+    Not(Box<Expression>),
+    /// The second if the first holds, else the third.
+    If(Box<[Expression; 3]>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Binary {
+    Or,
+    And,
+    Equal,
+    Less,
+    LessOrEqual,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}
+
+/// A function of a call: its name in a definition and what computes it from its arguments.
+pub(super) type Function = fn(&Question<'_>, &[Expression]) -> Option<Value>;
+
+/// Every function. An argument `x` is an operand or `result`, `s` a shape, `d` a list of dimensions.
+pub(super) static FUNCTIONS: &[(&str, Function)] = &[
+    // cut(x), cut(x, d): whether one of the dimensions is cut. Where they hold nothing there is no extreme to begin with:
+    // one instruction on the gathered value knows what becomes of nothing.
+    ("cut", cut),
+    ("cut_dims", |call, args| Some(Value::Dims(Dims::new(&[wide(shards(call, args)?.0)?])?))),
+    ("contiguous", |call, args| {
+        let single = shards(call, args)?.1.iter().all(|intervals| intervals.len() <= 1);
+        Some(Value::Bool(single))
+    }),
+    ("ordered", |call, args| Some(Value::Bool(shards(call, args)?.1.in_order()))),
+    ("smallest", |call, args| shards(call, args)?.1.sizes().min().map(Value::Int)),
+    // given(x): whether there is such an operand or attribute.
+    ("given", given),
+    ("half", |call, args| meta(call, args).map(|meta| Value::Bool(is_half(meta.dtype))).or(NO)),
+    ("float", |call, args| Some(Value::Bool(meta(call, args)?.dtype.is_float()))),
+    ("dtype", |call, args| Some(Value::Dtype(meta(call, args)?.dtype))),
+    ("single", |call, args| {
+        let dtype = meta(call, args)?.dtype;
+        Some(Value::Dtype(if is_half(dtype) { Dtype::F32 } else { dtype }))
+    }),
+    ("shape", |call, args| Some(Value::Dims(meta(call, args)?.dims))),
+    ("rank", |call, args| Some(Value::Int(wide(meta(call, args)?.dims.len())?))),
+    ("elements", |call, args| Some(Value::Int(meta(call, args)?.elements()))),
+    // count(x), count(x, d): how many elements those dimensions hold, as the number that PyTorch divides by.
+    ("count", count),
+    ("size", |call, args| {
+        let place = usize::try_from(*list(call, args, 1)?.first()?).ok()?;
+        meta(call, args)?.dims.get(place).copied().map(Value::Int)
+    }),
+    ("rest", |call, args| {
+        let (rank, dims) = (meta(call, args)?.dims.len(), list(call, args, 1)?);
+        (0..rank).map(wide).filter(|dim| dim.is_some_and(|dim| !dims.contains(&dim))).collect()
+    }),
+    // Of lists: ones(s, d) and only(s, d) have size 1 at, or everywhere but at, those dimensions.
+    ("list", |call, args| args.iter().map(|arg| integer(call, arg)).collect()),
+    ("join", |call, args| {
+        let lists: Option<SmallVec<[Dims; 3]>> =
+            (0..args.len()).map(|place| list(call, args, place)).collect();
+        lists?.iter().flat_map(|list| list.iter().copied()).map(Some).collect()
+    }),
+    ("zeros", |call, args| (0..integer(call, args.first()?)?).map(|_| Some(0)).collect()),
+    ("take", |call, args| {
+        let length = usize::try_from(integer(call, args.get(1)?)?).ok()?;
+        list(call, args, 0)?.iter().copied().take(length).map(Some).collect()
+    }),
+    ("drop", |call, args| {
+        let length = usize::try_from(integer(call, args.get(1)?)?).ok()?;
+        list(call, args, 0)?.iter().copied().skip(length).map(Some).collect()
+    }),
+    ("item", |call, args| {
+        let place = usize::try_from(integer(call, args.get(1)?)?).ok()?;
+        Some(Value::Int(list(call, args, 0)?.get(place).copied().unwrap_or(0)))
+    }),
+    ("first", |call, args| list(call, args, 0)?.first().copied().map(Value::Int)),
+    ("len", |call, args| Some(Value::Int(wide(list(call, args, 0)?.len())?))),
+    ("ones", |call, args| sizes(call, args, |size, among| Some(if among { 1 } else { size }))),
+    ("only", |call, args| sizes(call, args, |size, among| Some(if among { size } else { 1 }))),
+    ("without", |call, args| sizes(call, args, |size, among| (!among).then_some(size))),
+    ("resized", |call, args| {
+        let length = integer(call, args.get(2)?)?;
+        sizes(call, args, |size, among| Some(if among { length } else { size }))
+    }),
+    ("min", |call, args| arithmetic(call, args, i64::min, f64::min)),
+    ("max", |call, args| arithmetic(call, args, i64::max, f64::max)),
+];
+
+const NO: Option<Value> = Some(Value::Bool(false));
+
+impl Expression {
+    /// `None` where the call lacks what is asked for, so that the definition is not for it.
+    pub fn evaluate(&self, call: &Question<'_>) -> Option<Value> {
+        Some(match self {
+            Self::Literal(value) => value.clone(),
+            Self::Dims => Value::Dims(Dims::new(&reduced(call)?)?),
+            Self::Members => Value::Int(wide(call.members)?),
+            Self::Outputs => Value::Int(wide(call.outputs.len())?),
+            Self::Attr(place) => Value::of(call.attrs.get(*place)?, call.op.info(), *place),
+            Self::Operand(_) | Self::Result => return None,
+            Self::Function(function, args) => return function(call, args),
+            Self::Not(operand) => Value::Bool(!operand.holds(call)?),
+            Self::If(parts) => {
+                let [condition, yes, no] = &**parts;
+                return if condition.holds(call)? { yes } else { no }.evaluate(call);
+            }
+            Self::Binary(operator, operands) => return operator.evaluate(call, operands),
+        })
+    }
+
+    /// Whether a condition holds.
+    pub fn holds(&self, call: &Question<'_>) -> Option<bool> {
+        if let Value::Bool(holds) = self.evaluate(call)? { Some(holds) } else { None }
+    }
+}
+
+impl Binary {
+    fn evaluate(self, call: &Question<'_>, operands: &[Expression; 2]) -> Option<Value> {
+        let [left, right] = operands;
+        let order = || {
+            let pair = numbers(call, operands)?;
+            Some(pair.0.partial_cmp(&pair.1))
+        };
+        Some(match self {
+            Self::Or => Value::Bool(left.holds(call)? || right.holds(call)?),
+            Self::And => Value::Bool(left.holds(call)? && right.holds(call)?),
+            Self::Equal => Value::Bool(left.evaluate(call)? == right.evaluate(call)?),
+            Self::Less => Value::Bool(order()?.is_some_and(std::cmp::Ordering::is_lt)),
+            Self::LessOrEqual => Value::Bool(order()?.is_some_and(std::cmp::Ordering::is_le)),
+            Self::Add => return arithmetic(call, operands, i64::saturating_add, |a, b| a + b),
+            Self::Subtract => return arithmetic(call, operands, i64::saturating_sub, |a, b| a - b),
+            Self::Multiply => return arithmetic(call, operands, i64::saturating_mul, |a, b| a * b),
+            Self::Divide => {
+                let (left, right) = numbers(call, operands)?;
+                Value::Float(left / right)
+            }
+        })
+    }
+}
+
+impl Value {
+    /// An attribute of the call, in terms of its row.
+    fn of(attr: &Attr, info: &'static OpInfo, place: usize) -> Self {
+        match (attr, info.attrs.get(place).map(|row| row.kind)) {
+            (Attr::Absent, _) => Self::Absent,
+            (Attr::Bool(value), _) => Self::Bool(*value),
+            (Attr::Int(value), _) => Self::Int(*value),
+            (Attr::Float(value), _) => Self::Float(*value),
+            (Attr::Ints(dims), _) => Self::Dims(*dims),
+            (Attr::Dtype(dtype), _) => Self::Dtype(*dtype),
+            (Attr::Choice(index), Some(AttrKind::Choice(words))) => {
+                words.get(usize::from(*index)).map_or(Self::Absent, |word| Self::Word(word))
+            }
+            (other, _) => Self::Attr(other.clone()),
+        }
+    }
+
+    pub fn list(self) -> Option<Dims> {
+        if let Self::Dims(dims) = self { Some(dims) } else { None }
+    }
+
+    pub fn dtype(self) -> Option<Dtype> {
+        if let Self::Dtype(dtype) = self { Some(dtype) } else { None }
+    }
+
+    pub fn integer(self) -> Option<i64> {
+        if let Self::Int(value) = self { Some(value) } else { None }
+    }
+
+    pub fn number(self) -> Option<Scalar> {
+        if let Self::Float(value) = self {
+            return Some(Scalar::Float(value));
+        }
+        self.integer().map(Scalar::Int)
+    }
+
+    /// As an attribute of this kind.
+    pub fn attr(self, kind: AttrKind) -> Option<Attr> {
+        Some(match (self, kind) {
+            (Self::Absent, _) => Attr::Absent,
+            (Self::Bool(value), _) => Attr::Bool(value),
+            (Self::Int(value), AttrKind::Scalar) => Attr::Scalar(Scalar::Int(value)),
+            (Self::Int(value), _) => Attr::Int(value),
+            (Self::Float(value), AttrKind::Scalar) => Attr::Scalar(Scalar::Float(value)),
+            (Self::Float(value), _) => Attr::Float(value),
+            (Self::Dims(dims), _) => Attr::Ints(dims),
+            (Self::Dtype(dtype), _) => Attr::Dtype(dtype),
+            (Self::Word(word), AttrKind::Choice(words)) => {
+                let index = words.iter().position(|known| *known == word)?;
+                Attr::Choice(u8::try_from(index).ok()?)
+            }
+            (Self::Word(_), _) => return None,
+            (Self::Attr(attr), _) => attr,
+        })
+    }
+}
+
+impl FromIterator<i64> for Value {
+    /// A list; one that is longer than a shape is absent.
+    fn from_iter<I: IntoIterator<Item = i64>>(items: I) -> Self {
+        let items: SmallVec<[i64; 16]> = items.into_iter().collect();
+        Dims::new(&items).map_or(Self::Absent, Self::Dims)
+    }
+}
+
+fn is_half(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F16 | Dtype::Bf16)
+}
+
+fn wide(value: usize) -> Option<i64> {
+    i64::try_from(value).ok()
+}
+
+/// Positions of the dimensions that the call reduces or normalises, of its first operand.
+fn reduced(call: &Question<'_>) -> Option<SmallVec<[i64; 8]>> {
+    let rank = wide(call.args.first()?.meta?.dims.len())?;
+    let info = call.op.info();
+    let attr = |name| info.attr_index(name).and_then(|place| call.attrs.get(place));
+    if let Some(Attr::Ints(normalized)) = attr("normalized_shape") {
+        return Some((rank.checked_sub(wide(normalized.len())?)?..rank).collect());
+    }
+    let wrapped = |dim: i64| {
+        let dim = if dim < 0 { dim + rank } else { dim };
+        (0..rank).contains(&dim).then_some(dim)
+    };
+    match attr("dim") {
+        Some(Attr::Int(dim)) => Some(SmallVec::from_elem(wrapped(*dim)?, 1)),
+        Some(Attr::Ints(dims)) if !dims.is_empty() => {
+            dims.iter().map(|&dim| wrapped(dim)).collect()
+        }
+        _ => Some((0..rank).collect()),
+    }
+}
+
+/// The operand or result that is the first argument.
+fn meta<'q>(call: &Question<'q>, args: &[Expression]) -> Option<&'q Meta> {
+    let first = args.first()?;
+    if let Expression::Operand(position) = first {
+        return call.args.get(*position)?.meta;
+    }
+    call.outputs.first().filter(|_| matches!(first, Expression::Result))
+}
+
+/// The dimension along which an operand is cut, and its shards.
+fn shards<'q>(call: &Question<'q>, args: &[Expression]) -> Option<(usize, &'q Pieces)> {
+    let Expression::Operand(position) = args.first()? else { return None };
+    match call.args.get(*position)?.placement {
+        Placement::Shard { dim, pieces } => Some((*dim, pieces)),
+        Placement::Replicate | Placement::Partial(_) => None,
+    }
+}
+
+fn cut(call: &Question<'_>, args: &[Expression]) -> Option<Value> {
+    let (Some(meta), Some((dim, _))) = (meta(call, args), shards(call, args)) else { return NO };
+    let among = |dim: usize| match args.get(1) {
+        Some(_) => {
+            list(call, args, 1).is_some_and(|dims| wide(dim).is_some_and(|dim| dims.contains(&dim)))
+        }
+        None => true,
+    };
+    let empty = meta.dims.iter().enumerate().any(|(dim, &size)| size == 0 && among(dim));
+    Some(Value::Bool(!empty && among(dim)))
+}
+
+fn given(call: &Question<'_>, args: &[Expression]) -> Option<Value> {
+    Some(Value::Bool(if let Expression::Attr(place) = args.first()? {
+        call.attrs.get(*place)? != &Attr::Absent
+    } else {
+        meta(call, args).is_some()
+    }))
+}
+
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "torch divides by the count as a double too"
+)]
+fn count(call: &Question<'_>, args: &[Expression]) -> Option<Value> {
+    let shape = meta(call, args)?.dims;
+    let among = match args.get(1) {
+        Some(_) => list(call, args, 1)?,
+        None => (0..shape.len()).map(wide).collect::<Option<Value>>()?.list()?,
+    };
+    let size = |dim: &i64| shape.get(usize::try_from(*dim).ok()?).copied();
+    Some(Value::Float(among.iter().filter_map(size).product::<i64>() as f64))
+}
+
+fn list(call: &Question<'_>, args: &[Expression], place: usize) -> Option<Dims> {
+    args.get(place)?.evaluate(call)?.list()
+}
+
+fn integer(call: &Question<'_>, arg: &Expression) -> Option<i64> {
+    arg.evaluate(call)?.integer()
+}
+
+/// The sizes of a shape, each with whether its dimension is listed.
+fn sizes(
+    call: &Question<'_>,
+    args: &[Expression],
+    size: impl Fn(i64, bool) -> Option<i64>,
+) -> Option<Value> {
+    let (shape, dims) = (list(call, args, 0)?, list(call, args, 1)?);
+    let among = |dim: usize| wide(dim).is_some_and(|dim| dims.contains(&dim));
+    let kept = shape.iter().enumerate().filter_map(|(dim, &one)| size(one, among(dim)));
+    Some(kept.collect())
+}
+
+fn numbers(call: &Question<'_>, args: &[Expression]) -> Option<(f64, f64)> {
+    let number = |place: usize| args.get(place)?.evaluate(call)?.number().map(Scalar::as_f64);
+    Some((number(0)?, number(1)?))
+}
+
+/// Integers stay integers.
+fn arithmetic(
+    call: &Question<'_>,
+    args: &[Expression],
+    of_integers: fn(i64, i64) -> i64,
+    of_floats: fn(f64, f64) -> f64,
+) -> Option<Value> {
+    let integers = integer(call, args.first()?).zip(integer(call, args.get(1)?));
+    if let Some((left, right)) = integers {
+        return Some(Value::Int(of_integers(left, right)));
+    }
+    let (left, right) = numbers(call, args)?;
+    Some(Value::Float(of_floats(left, right)))
+}

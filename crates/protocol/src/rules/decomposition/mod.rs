@@ -1,0 +1,198 @@
+//! Operators that reduce a cut dimension in several steps, each of which has strategies of its own: a softmax is a maximum,
+//! a difference, an exponential, a sum and a quotient. `definitions.txt` says which; here a definition is applied to a
+//! call.
+
+mod definition;
+mod expression;
+#[cfg(test)]
+mod tests;
+
+use crate::placement::{Pieces, Placement};
+use crate::rules::spread::{Local, Question, Strategy};
+use crate::{Attr, Meta, Op, Scalar};
+use definition::{Definition, Instruction, Operand, Place, Placed, definitions};
+use expression::Expression;
+use smallvec::SmallVec;
+
+/// What a step works on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source {
+    Absent,
+    Scalar(Scalar),
+    /// An operand of the instruction that is decomposed.
+    Operand(usize),
+    /// A result of an earlier step.
+    Step(usize, usize),
+}
+
+/// One instruction of a decomposition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    pub op: Op,
+    pub operands: SmallVec<[Source; 3]>,
+    pub attrs: SmallVec<[Attr; 2]>,
+    pub forced: Option<Forced>,
+}
+
+/// How a step runs along the mesh dimension that the decomposition is for, where that is not for prices to say: its
+/// results may then be such as no rule infers, one total a member for example.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forced {
+    pub strategy: Strategy,
+    pub outputs: SmallVec<[Meta; 2]>,
+}
+
+/// Instructions that together yield what one would.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    pub steps: Vec<Step>,
+    pub results: SmallVec<[Source; 2]>,
+}
+
+/// The steps of an operator whose reduced dimension is cut along this dimension of the mesh; `None` where one instruction
+/// will do, or nothing better than gathering is known.
+pub fn rewrite(call: &Question<'_>) -> Option<Program> {
+    let applies = |definition: &&Definition| {
+        definition.conditions.iter().all(|condition| condition.holds(call) == Some(true))
+    };
+    definitions(call.op).iter().find(applies)?.applied(call)
+}
+
+impl Definition {
+    fn applied(&self, call: &Question<'_>) -> Option<Program> {
+        let taken = |condition: &Option<Expression>| {
+            condition.as_ref().is_none_or(|condition| condition.holds(call) == Some(true))
+        };
+        let (_, results) = self.results.iter().find(|(condition, _)| taken(condition))?;
+        let mut chosen = Chosen { definition: self, call, used: vec![false; self.lines.len()] };
+        for result in results {
+            chosen.mark(result)?;
+        }
+        let mut program = Program::default();
+        // Where the values of a line stand: the step of its instruction.
+        let mut steps: Vec<Option<usize>> = vec![None; self.lines.len()];
+        for (place, line) in self.lines.iter().enumerate() {
+            let Ok(instruction) = &line.instruction else { continue };
+            if chosen.used.get(place) == Some(&true) && chosen.holds(place)? {
+                *steps.get_mut(place)? = Some(program.steps.len());
+                program.steps.push(chosen.step(instruction, &steps)?);
+            }
+        }
+        for result in results {
+            program.results.push(chosen.source(result, &steps)?);
+        }
+        Some(program)
+    }
+}
+
+/// A definition for a call: which lines are in use.
+struct Chosen<'d, 'q> {
+    definition: &'d Definition,
+    call: &'d Question<'q>,
+    used: Vec<bool>,
+}
+
+impl Chosen<'_, '_> {
+    /// Whether a line's first alternative is taken.
+    fn holds(&self, line: usize) -> Option<bool> {
+        let condition = &self.definition.lines.get(line)?.condition;
+        condition.as_ref().map_or(Some(true), |condition| condition.holds(self.call))
+    }
+
+    /// Marks the lines that a value needs.
+    fn mark(&mut self, value: &Operand) -> Option<()> {
+        let Operand::Line(place, _) = *value else { return Some(()) };
+        if std::mem::replace(self.used.get_mut(place)?, true) {
+            return Some(());
+        }
+        let line = self.definition.lines.get(place)?;
+        match &line.instruction {
+            _ if !self.holds(place)? => self.mark(line.otherwise.as_ref()?),
+            Ok(instruction) => {
+                instruction.operands.iter().try_for_each(|operand| self.mark(operand))
+            }
+            Err(value) => self.mark(value),
+        }
+    }
+
+    /// The instruction's value, past the choices that stand before it.
+    fn source(&self, value: &Operand, steps: &[Option<usize>]) -> Option<Source> {
+        Some(match value {
+            Operand::Absent => Source::Absent,
+            Operand::Given(position) if self.call.args.get(*position)?.meta.is_none() => {
+                Source::Absent
+            }
+            Operand::Given(position) => Source::Operand(*position),
+            Operand::Number(number) => Source::Scalar(number.evaluate(self.call)?.number()?),
+            Operand::Line(place, output) => {
+                let line = self.definition.lines.get(*place)?;
+                match &line.instruction {
+                    _ if !self.holds(*place)? => self.source(line.otherwise.as_ref()?, steps)?,
+                    Ok(_) => Source::Step((*steps.get(*place)?)?, *output),
+                    Err(value) => self.source(value, steps)?,
+                }
+            }
+        })
+    }
+
+    fn step(&self, instruction: &Instruction, steps: &[Option<usize>]) -> Option<Step> {
+        let info = instruction.op.info();
+        let mut attrs: SmallVec<[Attr; 2]> = SmallVec::from_elem(Attr::Absent, info.attrs.len());
+        for (place, value) in &instruction.attrs {
+            let kind = info.attrs.get(*place)?.kind;
+            *attrs.get_mut(*place)? = value.evaluate(self.call)?.attr(kind)?;
+        }
+        let operands = instruction.operands.iter().map(|operand| self.source(operand, steps));
+        let placed = instruction.placed.as_ref();
+        let forced = match placed {
+            Some(placed) => Some(self.forced(instruction.op, placed)?),
+            None => None,
+        };
+        Some(Step { op: instruction.op, operands: operands.collect::<Option<_>>()?, attrs, forced })
+    }
+
+    fn forced(&self, op: Op, placed: &Placed) -> Option<Forced> {
+        let mut strategy = Strategy::default();
+        for place in &placed.operands {
+            strategy.needs.push(self.placement(place)?);
+        }
+        let mut outputs = SmallVec::new();
+        for (place, dtype, dims) in &placed.results {
+            strategy.gives.push(self.placement(place)?);
+            let dtype = dtype.evaluate(self.call)?.dtype()?;
+            outputs.push(Meta::new(dtype, dims.evaluate(self.call)?.list()?));
+        }
+        if placed.range {
+            let (info, (_, pieces)) = (op.info(), self.driving()?);
+            strategy.locals.push(Local::Range {
+                start: info.attr_index("start")?,
+                total: info.attr_index("total")?,
+                size: pieces.total(),
+                pieces: pieces.clone(),
+            });
+        }
+        Some(Forced { strategy, outputs })
+    }
+
+    /// The dimension along which the first operand is cut, and its shards.
+    fn driving(&self) -> Option<(usize, &Pieces)> {
+        match self.call.args.first()?.placement {
+            Placement::Shard { dim, pieces } => Some((*dim, pieces)),
+            Placement::Replicate | Placement::Partial(_) => None,
+        }
+    }
+
+    fn placement(&self, place: &Place) -> Option<Placement> {
+        Some(match place {
+            Place::Replicate => Placement::Replicate,
+            Place::Partial(reduction) => Placement::Partial(*reduction),
+            Place::Shard => self.call.args.first()?.placement.clone(),
+            Place::Even(each) => {
+                let each = each.evaluate(self.call)?.integer()?;
+                let members = self.call.members;
+                let total = each.checked_mul(i64::try_from(members).ok()?)?;
+                Placement::Shard { dim: self.driving()?.0, pieces: Pieces::even(total, members) }
+            }
+        })
+    }
+}

@@ -14,6 +14,7 @@ import columns
 import formulas
 import ops_page
 import placements_page
+import rust_tables
 import stubs
 from stubs import Row
 
@@ -122,7 +123,13 @@ def rust_table(rows: list[Row]) -> str:
         for place, row in enumerate(rows)
     )
     return f"""//! {HEADER}
-#![allow(clippy::all, clippy::pedantic, clippy::indexing_slicing, reason = "generated")]
+#![allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "generated"
+)]
 
 use crate::dtype::Category;
 use crate::op::*;
@@ -152,6 +159,11 @@ impl Op {{
     pub fn info(self) -> &'static OpInfo {{
         match self {{
 {infos}        }}
+    }}
+
+    /// Its place among all operators.
+    pub const fn place(self) -> usize {{
+        self as usize
     }}
 
     /// All rows in the table's order.
@@ -356,6 +368,10 @@ def outputs(rows: list[Row]) -> dict[str, str]:
     return {
         "crates/protocol/src/generated.rs": rustfmt(rust_table(rows)),
         "crates/python/src/client/generated_formulas.rs": formulas.rust_file(HEADER, rows),
+        "crates/protocol/src/rules/generated_rules.rs": rustfmt(rust_tables.rules(HEADER, rows)),
+        "crates/protocol/src/rules/spread/generated_strategies.rs": rustfmt(
+            rust_tables.strategies(HEADER, rows)
+        ),
         "crates/python/src/client/generated_methods.rs": rustfmt(rust_methods(rows)),
         "docs/ops.md": ops_page.page(PAGE_HEADER, rows, harness("results"), placements),
         "gt/_core.pyi": stubs.core_stub(rows),

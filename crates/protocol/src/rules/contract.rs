@@ -3,14 +3,8 @@
 
 use super::call::Call;
 use super::equation::Equation;
-use super::{Inferred, Rule, RuleError, Table, one, row, shape};
-use crate::{Dims, Dtype, Meta, Op};
-
-static RULES: Table<Rule> = &[(Op::Matmul, matmul), (Op::Linear, linear)];
-
-pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    row(RULES, call.op)?(call)
-}
+use super::{Inferred, RuleError, one, shape};
+use crate::{Dims, Dtype, Meta};
 
 /// Why two operands do not contract.
 enum Mismatch {
@@ -45,7 +39,7 @@ fn contract(equation: &str, a: &Dims, b: &Dims) -> Result<Dims, Mismatch> {
     Ok(result)
 }
 
-fn matmul(call: &Call<'_>) -> Inferred {
+pub(super) fn matmul(call: &Call<'_>) -> Inferred {
     let [a, b] = call.tensors()?;
     let kernel = Kernel::of(&a.dims, &b.dims);
     check_ranks("matmul", a, b)?;
@@ -161,7 +155,7 @@ fn size_before_end(dims: &Dims, count: usize) -> i64 {
     before_end(dims, count).last().copied().unwrap_or(1)
 }
 
-fn linear(call: &Call<'_>) -> Inferred {
+pub(super) fn linear(call: &Call<'_>) -> Inferred {
     let [input, weight] = call.tensors()?;
     let bias = call.optional_tensor(2)?;
     check_ranks("linear", input, weight)?;

@@ -3,53 +3,26 @@
 
 use super::call::Call;
 use super::shape::{with_size, wrap_dim};
-use super::{Inferred, Outputs, Rule, RuleError, Table, one, row};
+use super::{Inferred, Outputs, RuleError, one};
 use crate::placement::Layout;
-use crate::{Attr, Meta, Op};
-
-static RULES: Table<Rule> = &[
-    (Op::Free, nothing),
-    (Op::Read, read),
-    (Op::Chunk, chunk),
-    (Op::Synchronize, nothing),
-    (Op::Signal, nothing),
-    (Op::Site, nothing),
-    (Op::Session, nothing),
-    (Op::Configure, nothing),
-    (Op::Boundary, nothing),
-    (Op::Distribute, distribute),
-    (Op::Describe, nothing),
-    (Op::Piece, piece),
-    (Op::AllReduce, same),
-    (Op::AllGather, all_gather),
-    (Op::Send, send),
-    (Op::Receive, receive),
-    (Op::ReduceScatter, reduce_scatter),
-    (Op::AllToAll, all_to_all),
-    (Op::Broadcast, broadcast),
-    (Op::AllReduceCoalesced, nothing),
-];
-
-pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    row(RULES, call.op)?(call)
-}
+use crate::{Attr, Meta};
 
 /// Checked by its form alone; defines no value.
 #[allow(clippy::unnecessary_wraps, reason = "a rule of the table")]
-fn nothing(_call: &Call<'_>) -> Inferred {
+pub(super) fn nothing(_call: &Call<'_>) -> Inferred {
     Ok(Outputs::new())
 }
 
-fn same(call: &Call<'_>) -> Inferred {
+pub(super) fn same(call: &Call<'_>) -> Inferred {
     one(*call.tensor(0)?)
 }
 
-fn send(call: &Call<'_>) -> Inferred {
+pub(super) fn send(call: &Call<'_>) -> Inferred {
     call.tensor(0)?;
     nothing(call)
 }
 
-fn read(call: &Call<'_>) -> Inferred {
+pub(super) fn read(call: &Call<'_>) -> Inferred {
     let (value, start, count) = (call.tensor(0)?, call.integer(1)?, call.integer(2)?);
     let end = start.checked_add(count);
     if start < 0 || count < 0 || end.is_none_or(|end| end > value.elements()) {
@@ -60,7 +33,7 @@ fn read(call: &Call<'_>) -> Inferred {
     nothing(call)
 }
 
-fn chunk(call: &Call<'_>) -> Inferred {
+pub(super) fn chunk(call: &Call<'_>) -> Inferred {
     let (value, offset) = (call.tensor(0)?, call.integer(0)?);
     if u64::try_from(offset).map_or(true, |offset| offset > value.bytes()) {
         return Err(RuleError::index(format!("chunk: offset {offset} is not in {value}")));
@@ -68,7 +41,7 @@ fn chunk(call: &Call<'_>) -> Inferred {
     nothing(call)
 }
 
-fn distribute(call: &Call<'_>) -> Inferred {
+pub(super) fn distribute(call: &Call<'_>) -> Inferred {
     let value = call.tensor(0)?;
     if let Attr::Int(dim) = call.attr(0) {
         wrap_dim(*dim, value.dims.len())?;
@@ -76,7 +49,7 @@ fn distribute(call: &Call<'_>) -> Inferred {
     one(*value)
 }
 
-fn piece(call: &Call<'_>) -> Inferred {
+pub(super) fn piece(call: &Call<'_>) -> Inferred {
     let value = call.tensor(0)?;
     let (Attr::Text(text), member) = (call.attr(0), call.integer(1)?) else {
         return Err(RuleError::runtime("piece: the layout is missing"));
@@ -93,14 +66,14 @@ fn piece(call: &Call<'_>) -> Inferred {
     one(Meta::new(value.dtype, layout.local_dims(&value.dims, place)))
 }
 
-fn all_gather(call: &Call<'_>) -> Inferred {
+pub(super) fn all_gather(call: &Call<'_>) -> Inferred {
     let shard = call.tensor(0)?;
     let (dim, total) = cut(call, shard, 1, 2)?;
     one(Meta::new(shard.dtype, with_size(&shard.dims, dim, total)))
 }
 
 /// Checks the form. The result is each member's own piece, and a rule does not know for whom it is asked.
-fn reduce_scatter(call: &Call<'_>) -> Inferred {
+pub(super) fn reduce_scatter(call: &Call<'_>) -> Inferred {
     let whole = call.tensor(0)?;
     let (dim, total) = cut(call, whole, 2, 3)?;
     if whole.dims.get(dim) != Some(&total) {
@@ -111,7 +84,7 @@ fn reduce_scatter(call: &Call<'_>) -> Inferred {
 }
 
 /// Checks the form, as [`reduce_scatter`] does.
-fn all_to_all(call: &Call<'_>) -> Inferred {
+pub(super) fn all_to_all(call: &Call<'_>) -> Inferred {
     let piece = call.tensor(0)?;
     let (_, _) = cut(call, piece, 1, 2)?;
     let (to, total) = cut(call, piece, 3, 4)?;
@@ -139,10 +112,10 @@ fn cut(call: &Call<'_>, value: &Meta, dim: usize, sizes: usize) -> Result<(usize
     Ok((dim, total))
 }
 
-fn receive(call: &Call<'_>) -> Inferred {
+pub(super) fn receive(call: &Call<'_>) -> Inferred {
     one(Meta::new(call.dtype(3)?, *call.dims(2)?))
 }
 
-fn broadcast(call: &Call<'_>) -> Inferred {
+pub(super) fn broadcast(call: &Call<'_>) -> Inferred {
     one(Meta::new(call.dtype(3)?, *call.dims(2)?))
 }

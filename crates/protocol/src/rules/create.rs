@@ -1,40 +1,27 @@
 //! New tensors from attributes alone. Sizes are checked for all families in one place, `shape::check_size`.
 
 use super::call::Call;
-use super::{Inferred, Rule, RuleError, Table, one, row, shape};
+use super::{Inferred, RuleError, one, shape};
 use crate::dtype::int_to_f64;
-use crate::{Dtype, Meta, Op, Scalar};
+use crate::{Dtype, Meta, Scalar};
 
-static RULES: Table<Rule> = &[
-    (Op::Full, full),
-    (Op::FullLike, full_like),
-    (Op::Arange, arange),
-    (Op::Eye, eye),
-    (Op::Linspace, linspace),
-    (Op::Upload, upload),
-];
-
-pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    row(RULES, call.op)?(call)
-}
-
-fn full(call: &Call<'_>) -> Inferred {
+pub(super) fn full(call: &Call<'_>) -> Inferred {
     let (dims, value, dtype) = (call.dims(0)?, call.scalar(1)?, call.dtype(2)?);
     shape::check_size(dims)?;
     shape::check_stored(value, dtype)?;
     one(Meta::new(dtype, *dims))
 }
 
-fn full_like(call: &Call<'_>) -> Inferred {
+pub(super) fn full_like(call: &Call<'_>) -> Inferred {
     call.tensor(0)?;
     full(call)
 }
 
-fn upload(call: &Call<'_>) -> Inferred {
+pub(super) fn upload(call: &Call<'_>) -> Inferred {
     one(Meta::new(call.dtype(1)?, *call.dims(0)?))
 }
 
-fn eye(call: &Call<'_>) -> Inferred {
+pub(super) fn eye(call: &Call<'_>) -> Inferred {
     let [rows, columns] = call.integers()?;
     for (name, size) in [("n", rows), ("m", columns)] {
         if size < 0 {
@@ -46,7 +33,7 @@ fn eye(call: &Call<'_>) -> Inferred {
     one(Meta::new(call.dtype(2)?, shape::dims([rows, columns])?))
 }
 
-fn linspace(call: &Call<'_>) -> Inferred {
+pub(super) fn linspace(call: &Call<'_>) -> Inferred {
     let (steps, dtype) = (call.integer(2)?, call.dtype(3)?);
     if steps < 0 {
         return Err(RuleError::runtime("number of steps must be non-negative"));
@@ -57,7 +44,7 @@ fn linspace(call: &Call<'_>) -> Inferred {
     one(Meta::new(dtype, shape::dims([steps])?))
 }
 
-fn arange(call: &Call<'_>) -> Inferred {
+pub(super) fn arange(call: &Call<'_>) -> Inferred {
     let (start, end, step) = (call.scalar(0)?, call.scalar(1)?, call.scalar(2)?);
     let dtype = call.dtype(3)?;
     if dtype == Dtype::Bool {

@@ -2,27 +2,11 @@
 //! of their own.
 
 use super::call::Call;
-use super::{Arg, Inferred, Rule, RuleError, Table, check_refused, find, one, promote, shape};
+use super::{Arg, Inferred, RuleError, check_refused, one, promote, shape};
 use crate::dtype::Promotion;
-use crate::{Dims, Dtype, DtypeRule, Meta, Op, Scalar};
+use crate::{Dims, Dtype, DtypeRule, Meta, Scalar};
 
-/// Operators with a rule of their own; all others are [`plain`].
-static RULES: Table<Rule> = &[
-    (Op::Sub, sub),
-    (Op::Pow, pow),
-    (Op::Square, square),
-    (Op::Cast, cast),
-    (Op::Where, condition),
-    (Op::Clamp, clamp),
-    (Op::MaskedFill, masked_fill),
-    (Op::Lerp, lerp),
-];
-
-pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    find(RULES, call.op).map_or_else(|| plain(call), |rule| rule(call))
-}
-
-fn plain(call: &Call<'_>) -> Inferred {
+pub(super) fn plain(call: &Call<'_>) -> Inferred {
     let (dims, common) = combine(call)?;
     check_refused(call.info, common)?;
     let dtype = match call.info.dtype {
@@ -78,7 +62,7 @@ fn dtype_of(operand: Option<&Arg<'_>>) -> Option<Dtype> {
     }
 }
 
-fn sub(call: &Call<'_>) -> Inferred {
+pub(super) fn sub(call: &Call<'_>) -> Inferred {
     let bool_at = |position| dtype_of(call.operands.get(position)) == Some(Dtype::Bool);
     match (bool_at(0), bool_at(1)) {
         (true, true) => Err(RuleError::unsupported_dtype(
@@ -93,7 +77,7 @@ fn sub(call: &Call<'_>) -> Inferred {
     }
 }
 
-fn pow(call: &Call<'_>) -> Inferred {
+pub(super) fn pow(call: &Call<'_>) -> Inferred {
     let common = promote(call.operands);
     match call.operands {
         [_, Arg::Scalar(exponent)] => {
@@ -114,18 +98,18 @@ fn pow(call: &Call<'_>) -> Inferred {
 }
 
 /// The square of a bool is its power 2, an integer.
-fn square(call: &Call<'_>) -> Inferred {
+pub(super) fn square(call: &Call<'_>) -> Inferred {
     let [operand] = call.tensors()?;
     let dtype = if operand.dtype == Dtype::Bool { Dtype::I64 } else { operand.dtype };
     one(Meta::new(dtype, operand.dims))
 }
 
-fn cast(call: &Call<'_>) -> Inferred {
+pub(super) fn cast(call: &Call<'_>) -> Inferred {
     one(Meta::new(call.dtype(0)?, call.tensor(0)?.dims))
 }
 
 /// `where`: the condition takes part in the shape, not in the dtype.
-fn condition(call: &Call<'_>) -> Inferred {
+pub(super) fn condition(call: &Call<'_>) -> Inferred {
     let condition = call.tensor(0)?;
     if condition.dtype != Dtype::Bool && condition.dtype != Dtype::U8 {
         return Err(RuleError::dtype(format!(
@@ -144,7 +128,7 @@ fn condition(call: &Call<'_>) -> Inferred {
     one(Meta::new(dtype, dims))
 }
 
-fn clamp(call: &Call<'_>) -> Inferred {
+pub(super) fn clamp(call: &Call<'_>) -> Inferred {
     let (dims, common) = combine(call)?;
     call.tensor(0)?;
     let kernel = match (call.operands.get(1), call.operands.get(2)) {
@@ -167,7 +151,7 @@ fn clamp(call: &Call<'_>) -> Inferred {
     }
 }
 
-fn masked_fill(call: &Call<'_>) -> Inferred {
+pub(super) fn masked_fill(call: &Call<'_>) -> Inferred {
     let [operand, mask] = call.tensors()?;
     let dims = shape::broadcast(&mask.dims, &operand.dims)?;
     if let Some(Arg::Value(value)) = call.operands.get(2)
@@ -191,7 +175,7 @@ fn masked_fill(call: &Call<'_>) -> Inferred {
 }
 
 /// `lerp` promotes a weight without dimensions only.
-fn lerp(call: &Call<'_>) -> Inferred {
+pub(super) fn lerp(call: &Call<'_>) -> Inferred {
     let [start, end] = call.tensors()?;
     let same = |name: &str, meta: &Meta| {
         if meta.dtype == start.dtype {

@@ -2,28 +2,8 @@
 
 use super::call::Call;
 use super::shape::{size, with_size, wrap_dim};
-use super::{Arg, Inferred, Rule, RuleError, Table, one, row, scatter, several, shape};
-use crate::{Attr, Dims, Dtype, Meta, Op};
-
-static RULES: Table<Rule> = &[
-    (Op::Embedding, embedding),
-    (Op::EmbeddingBackward, embedding_backward),
-    (Op::Gather, gather),
-    (Op::Scatter, scatter::scatter),
-    (Op::ScatterAdd, scatter::scatter),
-    (Op::IndexSelect, index_select),
-    (Op::IndexAdd, scatter::index_add),
-    (Op::Index, index),
-    (Op::IndexPut, scatter::index_put),
-    (Op::Tril, triangle),
-    (Op::Triu, triangle),
-    (Op::Sort, sort),
-    (Op::Topk, topk),
-];
-
-pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    row(RULES, call.op)?(call)
-}
+use super::{Arg, Inferred, RuleError, one, several, shape};
+use crate::{Attr, Dims, Dtype, Meta};
 
 /// Index tensors are int32 or int64.
 pub(super) fn is_index(dtype: Dtype) -> bool {
@@ -65,7 +45,7 @@ fn check_embedding_indices(indices: &Meta, argument: u8, function: &str) -> Resu
     )))
 }
 
-fn embedding(call: &Call<'_>) -> Inferred {
+pub(super) fn embedding(call: &Call<'_>) -> Inferred {
     let [weight, indices] = call.tensors()?;
     let [rows, width] = *weight.dims.as_slice() else {
         return Err(RuleError::shape("'weight' must be 2-D"));
@@ -76,7 +56,7 @@ fn embedding(call: &Call<'_>) -> Inferred {
     one(Meta::new(weight.dtype, dims))
 }
 
-fn embedding_backward(call: &Call<'_>) -> Inferred {
+pub(super) fn embedding_backward(call: &Call<'_>) -> Inferred {
     let [grad, indices] = call.tensors()?;
     let rows = call.integer(0)?;
     check_embedding_indices(indices, 2, "embedding_backward")?;
@@ -96,7 +76,7 @@ fn embedding_backward(call: &Call<'_>) -> Inferred {
     one(Meta::new(grad.dtype, shape::dims([rows, width])?))
 }
 
-fn gather(call: &Call<'_>) -> Inferred {
+pub(super) fn gather(call: &Call<'_>) -> Inferred {
     let [operand, index] = call.tensors()?;
     let rank = operand.dims.len();
     let dim = wrap_dim(call.integer(0)?, rank)?;
@@ -125,7 +105,7 @@ fn gather(call: &Call<'_>) -> Inferred {
     output
 }
 
-fn index_select(call: &Call<'_>) -> Inferred {
+pub(super) fn index_select(call: &Call<'_>) -> Inferred {
     let [operand, index] = call.tensors()?;
     let dim = wrap_dim(call.integer(0)?, operand.dims.len())?;
     check_piece(call, size(&operand.dims, dim))?;
@@ -147,7 +127,7 @@ fn index_select(call: &Call<'_>) -> Inferred {
     one(Meta::new(operand.dtype, with_size(&operand.dims, dim, count)))
 }
 
-fn index(call: &Call<'_>) -> Inferred {
+pub(super) fn index(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     one(Meta::new(operand.dtype, indexed(call, &operand.dims, call.operands_from(1))?))
 }
@@ -236,7 +216,7 @@ fn shared_shape(dims: &Dims, indices: &[Arg<'_>]) -> Result<Dims, RuleError> {
     shared.ok_or_else(|| RuleError::index("at least one index must be provided"))
 }
 
-fn triangle(call: &Call<'_>) -> Inferred {
+pub(super) fn triangle(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     if operand.dims.len() < 2 {
         return Err(RuleError::shape(format!(
@@ -247,13 +227,13 @@ fn triangle(call: &Call<'_>) -> Inferred {
     one(*operand)
 }
 
-fn sort(call: &Call<'_>) -> Inferred {
+pub(super) fn sort(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     wrap_dim(call.integer(0)?, operand.dims.len())?;
     several(&[*operand, Meta::new(Dtype::I64, operand.dims)])
 }
 
-fn topk(call: &Call<'_>) -> Inferred {
+pub(super) fn topk(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     let [count, dim] = call.integers()?;
     let dim = wrap_dim(dim, operand.dims.len())?;

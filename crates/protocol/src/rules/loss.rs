@@ -4,28 +4,15 @@ use super::call::Call;
 use super::index::{check_piece, is_piece};
 use super::normalize::check_dim;
 use super::shape::{product, size};
-use super::{Inferred, Rule, RuleError, Table, one, promote, row, several, shape};
-use crate::{Dims, Dtype, Meta, Op};
-
-static RULES: Table<Rule> = &[
-    (Op::NllLoss, nll_loss),
-    (Op::NllLossBackward, nll_loss_backward),
-    (Op::CrossEntropy, cross_entropy),
-    (Op::CrossEntropyBackward, cross_entropy_backward),
-    (Op::MseLoss, mse_loss),
-    (Op::MseLossBackward, mse_loss_backward),
-];
-
-pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    row(RULES, call.op)?(call)
-}
+use super::{Inferred, RuleError, one, promote, several, shape};
+use crate::{Dims, Dtype, Meta};
 
 /// Whether the attribute `reduction`, the first one, is its word `none`.
 fn unreduced(call: &Call<'_>) -> Result<bool, RuleError> {
     Ok(call.choice(0)? == 0)
 }
 
-fn nll_loss(call: &Call<'_>) -> Inferred {
+pub(super) fn nll_loss(call: &Call<'_>) -> Inferred {
     let [scores, target] = call.tensors()?;
     check_classes(scores, target, call.optional_tensor(2)?)?;
     check_piece(call, classes(scores))?;
@@ -39,7 +26,7 @@ fn classes(scores: &Meta) -> i64 {
     size(&scores.dims, usize::from(scores.dims.len() > 1))
 }
 
-fn cross_entropy(call: &Call<'_>) -> Inferred {
+pub(super) fn cross_entropy(call: &Call<'_>) -> Inferred {
     let [scores, target] = call.tensors()?;
     check_dim(i64::from(scores.dims.len() != 1), &scores.dims, scores.dtype, "log_softmax")?;
     check_classes(scores, target, call.optional_tensor(2)?)?;
@@ -135,7 +122,7 @@ fn check_single_target(target: &Dims) -> Result<(), RuleError> {
     }
 }
 
-fn nll_loss_backward(call: &Call<'_>) -> Inferred {
+pub(super) fn nll_loss_backward(call: &Call<'_>) -> Inferred {
     let [grad, scores, target] = call.tensors()?;
     check_classes(scores, target, call.optional_tensor(3)?)?;
     check_piece(call, classes(scores))?;
@@ -143,7 +130,7 @@ fn nll_loss_backward(call: &Call<'_>) -> Inferred {
     one(*scores)
 }
 
-fn cross_entropy_backward(call: &Call<'_>) -> Inferred {
+pub(super) fn cross_entropy_backward(call: &Call<'_>) -> Inferred {
     let [grad, scores, target] = call.tensors()?;
     let weight = call.optional_tensor(3)?;
     check_classes(scores, target, if is_piece(call) { None } else { weight })?;
@@ -186,7 +173,7 @@ fn check_gradient(
     Ok(())
 }
 
-fn mse_loss(call: &Call<'_>) -> Inferred {
+pub(super) fn mse_loss(call: &Call<'_>) -> Inferred {
     let [input, target] = call.tensors()?;
     let dims = shape::broadcast(&input.dims, &target.dims)?;
     let dtype = promote(call.operands);
@@ -196,7 +183,7 @@ fn mse_loss(call: &Call<'_>) -> Inferred {
     one(Meta::new(dtype, if unreduced(call)? { dims } else { Dims::EMPTY }))
 }
 
-fn mse_loss_backward(call: &Call<'_>) -> Inferred {
+pub(super) fn mse_loss_backward(call: &Call<'_>) -> Inferred {
     let [grad, input, target] = call.tensors()?;
     let dims = shape::broadcast(&input.dims, &target.dims)?;
     let dims = shape::broadcast(&dims, &grad.dims)?;

@@ -11,6 +11,7 @@ pub mod decomposition;
 mod default_float;
 mod elementwise;
 mod equation;
+mod generated_rules;
 mod index;
 mod loss;
 mod normalize;
@@ -109,34 +110,20 @@ pub fn promote(operands: &[Arg<'_>]) -> Dtype {
 
 fn infer_call(call: &Call<'_>) -> Inferred {
     call.check_form()?;
-    match call.info.family {
-        Family::Create => create::infer(call),
-        Family::Random => random::infer(call),
-        Family::Elementwise => elementwise::infer(call),
-        Family::Contract => contract::infer(call),
-        Family::Reduce => reduce::infer(call),
-        Family::Normalize => normalize::infer(call),
-        Family::View => view::infer(call),
-        Family::Index => index::infer(call),
-        Family::Loss => loss::infer(call),
-        Family::Update => update::infer(call),
-        Family::Control | Family::Collective => control::infer(call),
+    let rule = generated_rules::TABLE.get(call.op.place()).ok_or_else(|| no_rule(call))?;
+    let outputs = rule(call)?;
+    if call.info.family == Family::Random {
+        random::check_box(call, &outputs)?;
     }
+    Ok(outputs)
 }
 
-/// A family's table of what differs from operator to operator. A test asks for every operator's row.
-type Table<T> = &'static [(Op, T)];
-
-/// The rule of an operator that shares nothing with its family.
+/// What checks the operands of an operator and infers its results; the row names it.
 type Rule = fn(&Call<'_>) -> Inferred;
 
-fn find<T>(table: Table<T>, op: Op) -> Option<&'static T> {
-    table.iter().find(|(candidate, _)| *candidate == op).map(|(_, row)| row)
-}
-
-/// The row of `op`; an operator without one is a mistake in the family's file.
-fn row<T>(table: Table<T>, op: Op) -> Result<&'static T, RuleError> {
-    find(table, op).ok_or_else(|| RuleError::runtime(format!("{}: no rule", op.info().name)))
+#[cold]
+fn no_rule(call: &Call<'_>) -> RuleError {
+    RuleError::runtime(format!("{}: no rule", call.info.name))
 }
 
 /// The dtypes that the row refuses, with `PyTorch`'s text.

@@ -2,23 +2,11 @@
 
 use super::call::Call;
 use super::shape::wrap_dim;
-use super::{Inferred, Rule, RuleError, Table, one, row, several, shape};
-use crate::{Dims, Dtype, Meta, Op};
+use super::{Inferred, RuleError, one, several, shape};
+use crate::{Dims, Dtype, Meta};
 
-static RULES: Table<Rule> = &[
-    (Op::Softmax, |call| softmax(call, "softmax")),
-    (Op::LogSoftmax, |call| softmax(call, "log_softmax")),
-    (Op::SoftmaxBackward, |call| softmax_backward(call, "softmax_backward")),
-    (Op::LogSoftmaxBackward, |call| softmax_backward(call, "log_softmax_backward")),
-    (Op::LayerNorm, layer_norm),
-    (Op::LayerNormBackward, layer_norm_backward),
-];
-
-pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    row(RULES, call.op)?(call)
-}
-
-fn softmax(call: &Call<'_>, name: &str) -> Inferred {
+pub(super) fn softmax(call: &Call<'_>) -> Inferred {
+    let name = call.info.name;
     let operand = call.tensor(0)?;
     let dtype = call.optional_dtype(1).unwrap_or(operand.dtype);
     check_dim(call.integer(0)?, &operand.dims, dtype, name)?;
@@ -37,7 +25,8 @@ pub(super) fn check_dim(dim: i64, dims: &Dims, dtype: Dtype, name: &str) -> Resu
     Err(RuleError::kernel(&format!("{name}_{variant}"), dtype))
 }
 
-fn softmax_backward(call: &Call<'_>, name: &str) -> Inferred {
+pub(super) fn softmax_backward(call: &Call<'_>) -> Inferred {
+    let name = call.info.name;
     let [grad, out] = call.tensors()?;
     wrap_dim(call.integer(0)?, grad.dims.len())?;
     if grad.dims != out.dims {
@@ -54,7 +43,7 @@ fn softmax_backward(call: &Call<'_>, name: &str) -> Inferred {
     one(*grad)
 }
 
-fn layer_norm(call: &Call<'_>) -> Inferred {
+pub(super) fn layer_norm(call: &Call<'_>) -> Inferred {
     let input = call.tensor(0)?;
     let [weight, bias] = [call.optional_tensor(1)?, call.optional_tensor(2)?];
     let normalized = call.dims(0)?;
@@ -128,7 +117,7 @@ fn parameter_dtype(
     }))
 }
 
-fn layer_norm_backward(call: &Call<'_>) -> Inferred {
+pub(super) fn layer_norm_backward(call: &Call<'_>) -> Inferred {
     let [grad, input, mean, rstd] = call.tensors()?;
     let weight = call.optional_tensor(4)?;
     let normalized = call.dims(0)?;

@@ -2,28 +2,12 @@
 
 use super::call::Call;
 use super::create::plain;
-use super::{Inferred, Rule, RuleError, Table, one, row, several, shape};
-use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
-
-static RULES: Table<Rule> = &[
-    (Op::Uniform, uniform),
-    (Op::Normal, normal),
-    (Op::Randint, randint),
-    (Op::Bernoulli, bernoulli),
-    (Op::RandomLike, random_like),
-    (Op::Dropout, dropout),
-];
-
-pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    let outputs = row(RULES, call.op)?(call)?;
-    if let Some(drawn) = outputs.first() {
-        check_box(call, &drawn.dims)?;
-    }
-    Ok(outputs)
-}
+use super::{Inferred, Outputs, RuleError, one, several, shape};
+use crate::{Attr, Dims, Dtype, Meta, Scalar};
 
 /// The values drawn are all of a tensor, or the box of it that `global` and `start`, the last attributes, tell.
-fn check_box(call: &Call<'_>, size: &Dims) -> Result<(), RuleError> {
+pub(super) fn check_box(call: &Call<'_>, outputs: &Outputs) -> Result<(), RuleError> {
+    let Some(Meta { dims: size, .. }) = outputs.first() else { return Ok(()) };
     let place = call.info.attrs.len().saturating_sub(2);
     let (global, start) = match (call.attr(place), call.attr(place.saturating_add(1))) {
         (Attr::Ints(global), Attr::Ints(start)) => (global, start),
@@ -50,7 +34,7 @@ fn drawn<'c>(call: &Call<'c>) -> Result<Drawn<'c>, RuleError> {
     Ok((call.dims(0)?, call.dtype(1)?))
 }
 
-fn random_like(call: &Call<'_>) -> Inferred {
+pub(super) fn random_like(call: &Call<'_>) -> Inferred {
     let (like, drawn) = (call.tensor(0)?, drawn(call)?);
     if like.dims != *drawn.0 {
         return Err(RuleError::shape(format!(
@@ -73,7 +57,7 @@ fn random_like(call: &Call<'_>) -> Inferred {
     }
 }
 
-fn uniform(call: &Call<'_>) -> Inferred {
+pub(super) fn uniform(call: &Call<'_>) -> Inferred {
     uniform_of(drawn(call)?, call.float(2)?, call.float(3)?)
 }
 
@@ -97,7 +81,7 @@ fn uniform_of((dims, dtype): Drawn<'_>, low: f64, high: f64) -> Inferred {
     one(Meta::new(dtype, *dims))
 }
 
-fn normal(call: &Call<'_>) -> Inferred {
+pub(super) fn normal(call: &Call<'_>) -> Inferred {
     normal_of(drawn(call)?, call.float(3)?)
 }
 
@@ -114,7 +98,7 @@ fn normal_of((dims, dtype): Drawn<'_>, deviation: f64) -> Inferred {
     one(Meta::new(dtype, *dims))
 }
 
-fn randint(call: &Call<'_>) -> Inferred {
+pub(super) fn randint(call: &Call<'_>) -> Inferred {
     randint_of(drawn(call)?, call.integer(2)?, call.integer(3)?)
 }
 
@@ -136,7 +120,7 @@ fn randint_of((dims, dtype): Drawn<'_>, low: i64, high: i64) -> Inferred {
     one(Meta::new(dtype, *dims))
 }
 
-fn bernoulli(call: &Call<'_>) -> Inferred {
+pub(super) fn bernoulli(call: &Call<'_>) -> Inferred {
     bernoulli_of(drawn(call)?, call.float(2)?)
 }
 
@@ -150,7 +134,7 @@ fn bernoulli_of((dims, dtype): Drawn<'_>, probability: f64) -> Inferred {
     one(Meta::new(dtype, *dims))
 }
 
-fn dropout(call: &Call<'_>) -> Inferred {
+pub(super) fn dropout(call: &Call<'_>) -> Inferred {
     let (operand, probability) = (call.tensor(0)?, call.float(0)?);
     if !(0.0..=1.0).contains(&probability) {
         return Err(RuleError::value(format!(

@@ -1,10 +1,10 @@
-//! Writes by index tensors: part of the index family, whose table of rules is in `index`.
+//! Writes by index tensors: part of the index family, whose other rules are in `index`.
 
 use super::call::Call;
 use super::index::{check_piece, indexed, is_index};
 use super::shape::{size, wrap_dim};
 use super::{Arg, Inferred, RuleError, one, shape};
-use crate::{Dims, Meta, Op};
+use crate::{Dims, Meta};
 
 /// `scatter` and `scatter_add`; only the former takes a number as its source.
 pub(super) fn scatter(call: &Call<'_>) -> Inferred {
@@ -16,7 +16,7 @@ pub(super) fn scatter(call: &Call<'_>) -> Inferred {
         return Err(RuleError::dtype("scatter(): Expected dtype int32/int64 for index"));
     }
     let source = match call.operands.get(2) {
-        Some(Arg::Scalar(value)) if call.op == Op::Scatter => {
+        Some(Arg::Scalar(value)) if call.info.linear.is_empty() => {
             shape::check_stored(*value, target.dtype)?;
             None
         }

@@ -15,6 +15,7 @@ mod contract;
 mod create;
 mod edges;
 mod elementwise;
+mod generated_strategies;
 mod index;
 mod loss;
 mod normalize;
@@ -100,10 +101,12 @@ pub fn strategies(question: &Question<'_>) -> SmallVec<[Strategy; 4]> {
         let strategy = match arg.placement {
             Placement::Replicate => None,
             Placement::Partial(fold) => partial::partial(question, position, *fold),
-            Placement::Shard { dim, pieces } => meta
-                .dims
-                .get(*dim)
-                .and_then(|&size| question.follow(Lead { position, dim: *dim, size, pieces })),
+            Placement::Shard { dim, pieces } => meta.dims.get(*dim).and_then(|&size| {
+                generated_strategies::TABLE.get(question.op.place())?(
+                    question,
+                    Lead { position, dim: *dim, size, pieces },
+                )
+            }),
         };
         if let Some(strategy) = strategy.filter(|strategy| !found.contains(strategy)) {
             found.push(strategy);
@@ -111,6 +114,14 @@ pub fn strategies(question: &Question<'_>) -> SmallVec<[Strategy; 4]> {
     }
     found.push(question.whole());
     found
+}
+
+/// How an operator keeps the cut of the driving operand; the row names it.
+type Follow = fn(&Question<'_>, Lead<'_>) -> Option<Strategy>;
+
+/// No operand's cut is kept.
+fn gathered(_question: &Question<'_>, _lead: Lead<'_>) -> Option<Strategy> {
+    None
 }
 
 /// How a result without operands is made in pieces of dimension `dim`; `None` where it is made whole and cut.
@@ -134,20 +145,6 @@ fn normal(dim: i64, rank: usize) -> Option<usize> {
 }
 
 impl<'a> Question<'a> {
-    fn follow(&self, lead: Lead<'_>) -> Option<Strategy> {
-        match self.op.info().family {
-            Family::Elementwise | Family::Update => elementwise::follow(self, lead),
-            Family::Contract => contract::follow(self, lead),
-            Family::Reduce => reduce::follow(self, lead),
-            Family::Normalize => normalize::follow(self, lead),
-            Family::View => view::follow(self, lead),
-            Family::Index => index::follow(self, lead),
-            Family::Loss => loss::follow(self, lead),
-            Family::Random => random::follow(self, lead),
-            Family::Create | Family::Control | Family::Collective => None,
-        }
-    }
-
     /// All operands whole, and so are the results.
     pub fn whole(&self) -> Strategy {
         Strategy {

@@ -2,31 +2,10 @@
 
 use super::call::Call;
 use super::shape::{DimSet, length, size, with_size, without, wrap_dim};
-use super::{Inferred, Rule, RuleError, Table, one, promote, row, shape};
-use crate::{Dims, Meta, Op, Scalar};
+use super::{Inferred, RuleError, one, promote, shape};
+use crate::{Dims, Meta, Scalar};
 
-static RULES: Table<Rule> = &[
-    (Op::Reshape, reshape),
-    (Op::Permute, permute),
-    (Op::Expand, expand),
-    (Op::Slice, slice),
-    (Op::Select, select),
-    (Op::Diagonal, diagonal),
-    (Op::SliceScatter, slice_scatter),
-    (Op::SelectScatter, select_scatter),
-    (Op::DiagonalScatter, diagonal_scatter),
-    (Op::Flip, flip),
-    (Op::Pad, pad),
-    (Op::Repeat, repeat),
-    (Op::Cat, cat),
-    (Op::Stack, stack),
-];
-
-pub(super) fn infer(call: &Call<'_>) -> Inferred {
-    row(RULES, call.op)?(call)
-}
-
-fn reshape(call: &Call<'_>) -> Inferred {
+pub(super) fn reshape(call: &Call<'_>) -> Inferred {
     let (operand, target) = (call.tensor(0)?, call.dims(0)?);
     one(Meta::new(operand.dtype, reshaped(operand, target)?))
 }
@@ -66,7 +45,7 @@ fn reshaped(operand: &Meta, target: &Dims) -> Result<Dims, RuleError> {
     }
 }
 
-fn permute(call: &Call<'_>) -> Inferred {
+pub(super) fn permute(call: &Call<'_>) -> Inferred {
     let (operand, order) = (call.tensor(0)?, call.dims(0)?);
     let rank = operand.dims.len();
     if order.len() != rank {
@@ -87,7 +66,7 @@ fn permute(call: &Call<'_>) -> Inferred {
     one(Meta::new(operand.dtype, dims))
 }
 
-fn expand(call: &Call<'_>) -> Inferred {
+pub(super) fn expand(call: &Call<'_>) -> Inferred {
     let (operand, target) = (call.tensor(0)?, call.dims(0)?);
     let mut dims = *target;
     let lead = target.len().saturating_sub(operand.dims.len());
@@ -109,7 +88,7 @@ fn expand(call: &Call<'_>) -> Inferred {
     one(Meta::new(operand.dtype, dims))
 }
 
-fn slice(call: &Call<'_>) -> Inferred {
+pub(super) fn slice(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     one(Meta::new(operand.dtype, sliced(call, &operand.dims)?))
 }
@@ -132,7 +111,7 @@ fn sliced(call: &Call<'_>, dims: &Dims) -> Result<Dims, RuleError> {
     Ok(with_size(dims, dim, whole + i64::from(rest > 0)))
 }
 
-fn select(call: &Call<'_>) -> Inferred {
+pub(super) fn select(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     one(Meta::new(operand.dtype, selected(call, &operand.dims)?))
 }
@@ -152,7 +131,7 @@ fn selected(call: &Call<'_>, dims: &Dims) -> Result<Dims, RuleError> {
     without(dims, dim)
 }
 
-fn diagonal(call: &Call<'_>) -> Inferred {
+pub(super) fn diagonal(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     one(Meta::new(operand.dtype, diagonal_of(call, &operand.dims)?))
 }
@@ -175,17 +154,17 @@ fn diagonal_of(call: &Call<'_>, sizes: &Dims) -> Result<Dims, RuleError> {
     shape::dims(others.map(|(_, &size)| size).chain([length.max(0)]))
 }
 
-fn slice_scatter(call: &Call<'_>) -> Inferred {
+pub(super) fn slice_scatter(call: &Call<'_>) -> Inferred {
     let target = call.tensor(0)?;
     written(call, sliced(call, &target.dims)?)
 }
 
-fn select_scatter(call: &Call<'_>) -> Inferred {
+pub(super) fn select_scatter(call: &Call<'_>) -> Inferred {
     let target = call.tensor(0)?;
     written(call, selected(call, &target.dims)?)
 }
 
-fn diagonal_scatter(call: &Call<'_>) -> Inferred {
+pub(super) fn diagonal_scatter(call: &Call<'_>) -> Inferred {
     let target = call.tensor(0)?;
     written(call, diagonal_of(call, &target.dims)?)
 }
@@ -202,13 +181,13 @@ fn written(call: &Call<'_>, part: Dims) -> Inferred {
     one(*target)
 }
 
-fn flip(call: &Call<'_>) -> Inferred {
+pub(super) fn flip(call: &Call<'_>) -> Inferred {
     let operand = call.tensor(0)?;
     DimSet::of(call.dims(0)?, operand.dims.len())?;
     one(*operand)
 }
 
-fn pad(call: &Call<'_>) -> Inferred {
+pub(super) fn pad(call: &Call<'_>) -> Inferred {
     let (operand, pad, value) = (call.tensor(0)?, call.dims(0)?, call.float(1)?);
     let rank = operand.dims.len();
     if pad.len() % 2 != 0 {
@@ -235,7 +214,7 @@ fn pad(call: &Call<'_>) -> Inferred {
     one(Meta::new(operand.dtype, dims))
 }
 
-fn repeat(call: &Call<'_>) -> Inferred {
+pub(super) fn repeat(call: &Call<'_>) -> Inferred {
     let (operand, repeats) = (call.tensor(0)?, call.dims(0)?);
     let Some(lead) = repeats.len().checked_sub(operand.dims.len()) else {
         return Err(RuleError::shape(
@@ -249,7 +228,7 @@ fn repeat(call: &Call<'_>) -> Inferred {
     one(Meta::new(operand.dtype, dims))
 }
 
-fn cat(call: &Call<'_>) -> Inferred {
+pub(super) fn cat(call: &Call<'_>) -> Inferred {
     let dim = call.integer(0)?;
     if call.operands.is_empty() {
         return Err(RuleError::value("torch.cat(): expected a non-empty list of Tensors"));
@@ -298,7 +277,7 @@ fn joined(whole: &Dims, part: &Dims, dim: usize, position: usize) -> Result<Dims
     Ok(with_size(whole, dim, size(whole, dim).saturating_add(size(part, dim))))
 }
 
-fn stack(call: &Call<'_>) -> Inferred {
+pub(super) fn stack(call: &Call<'_>) -> Inferred {
     if call.operands.is_empty() {
         return Err(RuleError::shape("stack expects a non-empty TensorList"));
     }

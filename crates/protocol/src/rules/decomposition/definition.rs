@@ -73,7 +73,7 @@ pub(super) fn definitions(op: Op) -> &'static [Definition] {
         for entry in entries(include_str!("definitions.txt")) {
             for header in &entry.headers {
                 let definition = Reader::new(header).definition(&entry.lines);
-                let place = usize::from(header.op.info().code);
+                let place = header.op.place();
                 if all.len() <= place {
                     all.resize_with(place + 1, Vec::new);
                 }
@@ -84,7 +84,7 @@ pub(super) fn definitions(op: Op) -> &'static [Definition] {
         }
         all
     });
-    all.get(usize::from(op.info().code)).map_or(&[], Vec::as_slice)
+    all.get(op.place()).map_or(&[], Vec::as_slice)
 }
 
 /// An operator that an entry is for, and the words that stand for others in it.

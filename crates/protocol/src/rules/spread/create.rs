@@ -2,20 +2,22 @@
 
 use super::{Local, Question, Strategy, cut};
 use crate::placement::Pieces;
-use crate::{Attr, Dtype, Op, Scalar};
+use crate::{Attr, Dtype, Scalar};
 use smallvec::smallvec;
 
 /// Doubles, in which ranges are computed, hold whole numbers up to here exactly.
 const EXACT_MAX: i64 = 1 << 53;
 
 pub(super) fn made(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Strategy> {
-    let local = match question.op {
-        Op::Full => {
-            let attr = question.op.info().attr_index("size")?;
+    let info = question.op.info();
+    let local = match (info.attr_index("size"), info.attr_index("step")) {
+        (_, Some(_)) => steps(question, dim, pieces)?,
+        // One number everywhere.
+        (Some(attr), None) => {
+            info.attr_index("value")?;
             Local::Size { attr, entry: dim, pieces: pieces.clone() }
         }
-        Op::Arange => steps(question, dim, pieces)?,
-        _ => return None,
+        (None, None) => return None,
     };
     let mut strategy = question.whole();
     strategy.gives = smallvec![cut(dim, pieces)];

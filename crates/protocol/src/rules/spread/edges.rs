@@ -1,10 +1,11 @@
 //! Views that take from a cut dimension, write into it or add to it: each member does so with what it holds, and what
 //! comes of it stays where it is. Nothing moves; the pieces may be uneven then.
 
-use super::view::INTERVALS_MAX;
 use super::{Lead, Local, Question, Strategy, cut};
-use crate::Op;
 use crate::placement::{Interval, Intervals, Pieces};
+
+/// A dimension that is put together may be held in this many intervals; more of them cost more than they save.
+pub(super) const INTERVALS_MAX: usize = 256;
 
 /// A range of indexes, each `step`th of it.
 struct Range {
@@ -46,8 +47,11 @@ impl Range {
     }
 }
 
-/// `slice` and `slice_scatter` along the cut dimension.
+/// `slice` and `slice_scatter`.
 pub(super) fn window(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    if question.dim("dim", question.rank(0)?)? != lead.dim {
+        return question.alike(lead, lead.dim);
+    }
     if lead.position == 1 {
         return around(question, lead);
     }
@@ -56,7 +60,7 @@ pub(super) fn window(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
         return None;
     }
     let (whole, part) = (cut(lead.dim, lead.pieces), cut(lead.dim, &range.held(lead.pieces)?));
-    let strategy = if question.op == Op::Slice {
+    let strategy = if question.args.len() == 1 {
         question.answer([whole], [part])
     } else {
         question.answer([whole.clone(), part], [whole])
@@ -123,7 +127,8 @@ fn amounts(question: &Question<'_>, rank: usize, dim: usize) -> Option<(usize, i
 }
 
 /// The members with the first and the last index pad their pieces.
-pub(super) fn pad(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Strategy> {
+pub(super) fn pad(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let rank = question.rank(0)?;
     let (entry, before, after) = amounts(question, rank, lead.dim)?;
     if before == 0 && after == 0 {
         return question.alike(lead, lead.dim);
@@ -138,8 +143,29 @@ pub(super) fn pad(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Optio
     Some(strategy)
 }
 
+/// The dimensions that stay come first, the diagonal is the last one.
+pub(super) fn diagonal(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let rank = question.rank(0)?;
+    let (one, other) = (question.dim("dim1", rank)?, question.dim("dim2", rank)?);
+    if lead.position == 0 && (lead.dim == one || lead.dim == other) {
+        return along_diagonal(question, lead, (one, other));
+    }
+    let mut stays = (0..rank).filter(|&dim| dim != one && dim != other);
+    let (from, to) = if lead.position == 0 {
+        (lead.dim, stays.position(|dim| dim == lead.dim)?)
+    } else {
+        (stays.nth(lead.dim)?, lead.dim)
+    };
+    let (here, there) = (cut(from, lead.pieces), cut(to, lead.pieces));
+    Some(if question.args.len() == 1 {
+        question.answer([here], [there])
+    } else {
+        question.answer([here.clone(), there], [here])
+    })
+}
+
 /// The diagonal through the cut dimension: each member has the part that runs through its piece.
-pub(super) fn along_diagonal(
+fn along_diagonal(
     question: &Question<'_>,
     lead: Lead<'_>,
     (rows, columns): (usize, usize),
@@ -154,7 +180,7 @@ pub(super) fn along_diagonal(
     let (start, factor) = if lead.dim == rows { (row, 1) } else { (column, -1) };
     let part = lead.pieces.window(Interval { start, end: start + length });
     let (here, there) = (cut(lead.dim, lead.pieces), cut(dims.len().checked_sub(2)?, &part));
-    let mut strategy = if question.op == Op::Diagonal {
+    let mut strategy = if question.args.len() == 1 {
         question.answer([here], [there])
     } else {
         question.answer([here.clone(), there], [here])
@@ -165,7 +191,8 @@ pub(super) fn along_diagonal(
 }
 
 /// Each member repeats its own piece.
-pub(super) fn repeat(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Strategy> {
+pub(super) fn repeat(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let rank = question.rank(0)?;
     let repeats = question.ints("repeats")?;
     let dim = lead.dim + repeats.len().checked_sub(rank)?;
     let pieces = tiled(lead.pieces, lead.size, *repeats.get(dim)?)?;
@@ -173,11 +200,8 @@ pub(super) fn repeat(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Op
 }
 
 /// Along the other dimensions what is written is cut as what it is written into.
-pub(super) fn select_scatter(
-    question: &Question<'_>,
-    lead: Lead<'_>,
-    rank: usize,
-) -> Option<Strategy> {
+pub(super) fn select_scatter(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let rank = question.rank(0)?;
     let dim = question.dim("dim", rank)?;
     let (here, source) = if lead.position == 0 {
         (lead.dim, lead.dim.checked_sub(usize::from(dim < lead.dim))?)

@@ -1,58 +1,52 @@
 //! Look-ups: local along the dimensions that are not indexed, and along those of the indices.
 
-use super::{Lead, Local, Question, Strategy, cut, writes};
+use super::{Lead, Local, Question, Strategy, cut};
+use crate::Attr;
 use crate::placement::{Fold, Placement};
-use crate::{Attr, Op};
 use smallvec::SmallVec;
 
 const SUM: Placement = Placement::Partial(Fold::Sum);
 
-pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+pub(super) fn embedding(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let at = |dim: usize| cut(dim, lead.pieces);
-    let whole = Placement::Replicate;
-    match (question.op, lead.position) {
-        (Op::Embedding, 1) => Some(question.answer([whole, at(lead.dim)], [at(lead.dim)])),
-        (Op::Embedding, 0) if lead.dim == 1 => {
-            Some(question.answer([at(1)], [at(question.out_rank()?.checked_sub(1)?)]))
-        }
-        (Op::Embedding, 0) => masked(question, lead, question.answer([at(0)], [SUM])),
-        (Op::EmbeddingBackward, _) if lead.dim < question.rank(1)? => {
-            Some(question.answer([at(lead.dim), at(lead.dim)], [SUM]))
-        }
-        (Op::EmbeddingBackward, 0) => Some(question.answer([at(lead.dim)], [at(1)])),
-        (Op::Gather, position) => gather(question, lead, position),
-        (Op::IndexSelect, 0) => {
-            let dim = question.dim("dim", question.rank(0)?)?;
-            if dim == lead.dim {
-                return masked(question, lead, question.answer([at(dim)], [SUM]));
-            }
-            Some(question.answer([at(lead.dim)], [at(lead.dim)]))
-        }
-        (Op::IndexSelect, _) => {
-            let dim = question.dim("dim", question.rank(0)?)?;
-            let dim = if lead.dim == 0 { dim } else { return None };
-            Some(question.answer([whole, at(0)], [at(dim)]))
-        }
-        (Op::Sort | Op::Topk, _) => {
-            let dim = question.dim("dim", question.rank(0)?)?;
-            if dim == lead.dim { None } else { question.alike(lead, lead.dim) }
-        }
-        (Op::Scatter | Op::ScatterAdd | Op::IndexAdd | Op::IndexPut, _) => {
-            writes::follow(question, lead)
-        }
-        (Op::Tril | Op::Triu, _) => triangle(question, lead),
-        (Op::Index, _) => picks(question, lead),
-        _ => None,
+    match (lead.position, lead.dim) {
+        (0, 0) => masked(question, lead, question.answer([at(0)], [SUM])),
+        (0, _) => Some(question.answer([at(1)], [at(question.out_rank()?.checked_sub(1)?)])),
+        (_, dim) => Some(question.answer([Placement::Replicate, at(dim)], [at(dim)])),
     }
 }
 
-fn gather(question: &Question<'_>, lead: Lead<'_>, position: usize) -> Option<Strategy> {
+pub(super) fn embedding_backward(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let here = || cut(lead.dim, lead.pieces);
+    if lead.dim < question.rank(1)? {
+        return Some(question.answer([here(), here()], [SUM]));
+    }
+    Some(question.answer([here()], [cut(1, lead.pieces)]))
+}
+
+pub(super) fn index_select(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let dim = question.dim("dim", question.rank(0)?)?;
+    let at = |dim: usize| cut(dim, lead.pieces);
+    match lead.position {
+        0 if dim == lead.dim => masked(question, lead, question.answer([at(dim)], [SUM])),
+        0 => Some(question.answer([at(lead.dim)], [at(lead.dim)])),
+        _ => (lead.dim == 0).then(|| question.answer([Placement::Replicate, at(0)], [at(dim)])),
+    }
+}
+
+/// What is sorted stays whole.
+pub(super) fn sort(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let dim = question.dim("dim", question.rank(0)?)?;
+    if dim == lead.dim { None } else { question.alike(lead, lead.dim) }
+}
+
+pub(super) fn gather(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let dim = question.dim("dim", question.rank(0)?)?;
     let here = cut(lead.dim, lead.pieces);
     if lead.dim != dim {
         return question.alike(lead, lead.dim);
     }
-    if position == 1 {
+    if lead.position == 1 {
         return Some(question.answer([Placement::Replicate, here.clone()], [here]));
     }
     masked(question, lead, question.answer([here], [SUM]))
@@ -101,7 +95,7 @@ impl Picks {
 
 /// Advanced indexing: local along dimensions without an index and along those of the indices; where an index names
 /// places of a cut dimension, each member looks up what it holds.
-fn picks(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+pub(super) fn index(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let picks = Picks::new(question, 1)?;
     let here = cut(lead.dim, lead.pieces);
     if lead.position == 0 {
@@ -152,7 +146,7 @@ pub(super) fn masked(
 }
 
 /// The diagonal moves with the piece's first row or column.
-fn triangle(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+pub(super) fn triangle(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let rank = question.rank(0)?;
     let mut strategy = question.alike(lead, lead.dim)?;
     if lead.dim + 2 >= rank {

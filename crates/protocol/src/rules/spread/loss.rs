@@ -3,43 +3,34 @@
 
 use super::index::masked;
 use super::{Lead, Question, Strategy, cut};
+use crate::Attr;
 use crate::placement::{Fold, Placement};
-use crate::{Attr, Op};
 
 const NONE: u8 = 0;
 const MEAN: u8 = 1;
 
 pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let Attr::Choice(reduction) = *question.attr("reduction") else { return None };
-    let here = || cut(lead.dim, lead.pieces);
-    let whole = || Placement::Replicate;
-    let partial = || Placement::Partial(Fold::Sum);
-    match question.op {
-        Op::NllLoss | Op::CrossEntropy => likelihood(question, lead, 0, reduction),
-        Op::NllLossBackward | Op::CrossEntropyBackward => likelihood(question, lead, 1, reduction),
-        Op::MseLoss | Op::MseLossBackward => {
-            let first = usize::from(question.op == Op::MseLossBackward);
-            let dims = question.meta(first)?.dims;
-            if question.meta(first + 1)?.dims != dims || dims.get(lead.dim) != Some(&lead.size) {
-                return None;
-            }
-            let reduced = reduction != NONE;
-            match (first, reduction) {
-                (0, MEAN) => None,
-                (0, _) => {
-                    let give = if reduced { partial() } else { here() };
-                    Some(question.answer([here(), here()], [give]))
-                }
-                // The gradient of a mean divides by the count of the whole.
-                (_, MEAN) => None,
-                (_, _) => {
-                    let grad = if reduced { whole() } else { here() };
-                    Some(question.answer([grad, here(), here()], [here()]))
-                }
-            }
-        }
-        _ => None,
+    let info = question.op.info();
+    // A gradient's scores stand behind the gradient of the loss.
+    let first = info.operands.iter().position(|operand| operand.name != "grad")?;
+    if info.attr_index("ignore_index").is_some() {
+        return likelihood(question, lead, first, reduction);
     }
+    let dims = question.meta(first)?.dims;
+    let fits = question.meta(first + 1)?.dims == dims && dims.get(lead.dim) == Some(&lead.size);
+    // The gradient of a mean divides by the count of the whole.
+    if reduction == MEAN || !fits {
+        return None;
+    }
+    let here = || cut(lead.dim, lead.pieces);
+    let (whole, partial) = (Placement::Replicate, Placement::Partial(Fold::Sum));
+    Some(match (first, reduction) {
+        (0, NONE) => question.answer([here(), here()], [here()]),
+        (0, _) => question.answer([here(), here()], [partial]),
+        (_, NONE) => question.answer([here(), here(), here()], [here()]),
+        (_, _) => question.answer([whole, here(), here()], [here()]),
+    })
 }
 
 /// Losses of classes: the scores are operand `first`, then come the targets and the weight of each class.
@@ -62,7 +53,7 @@ fn likelihood(
         return batch(question, lead, first, lead.dim, reduction);
     }
     let of_classes = lead.position == first || lead.position == target + 1;
-    if of_classes { classes(question, lead, class, reduction) } else { None }
+    if of_classes { classes(question, lead, (first, class), reduction) } else { None }
 }
 
 /// Dimension `dim` of the scores is cut, and so is that of the targets.
@@ -87,7 +78,7 @@ fn batch(
         _ => (partial(), partial()),
     };
     let needs = [scores(), targets()];
-    Some(if question.op == Op::CrossEntropy {
+    Some(if question.outputs.len() == 3 {
         question.answer(needs, [loss, scores(), weight])
     } else {
         question.answer(needs, [loss, weight])
@@ -98,24 +89,22 @@ fn batch(
 fn classes(
     question: &Question<'_>,
     lead: Lead<'_>,
-    class: usize,
+    (first, class): (usize, usize),
     reduction: u8,
 ) -> Option<Strategy> {
     let scores = || cut(class, lead.pieces);
     let each = || cut(0, lead.pieces);
     let whole = || Placement::Replicate;
     let partial = || Placement::Partial(Fold::Sum);
-    let strategy = match question.op {
-        Op::NllLoss if reduction == NONE => {
-            question.answer([scores(), whole(), each()], [partial(), whole()])
-        }
-        Op::NllLoss if reduction != MEAN => {
-            question.answer([scores(), whole(), each()], [partial(), partial()])
-        }
-        Op::NllLossBackward => question.answer([whole(), scores(), whole(), each()], [scores()]),
+    let smooths = question.op.info().attr_index("label_smoothing").is_some();
+    let strategy = match (first, reduction) {
+        (0, _) if smooths => return None,
+        (0, NONE) => question.answer([scores(), whole(), each()], [partial(), whole()]),
+        (0, MEAN) => return None,
+        (0, _) => question.answer([scores(), whole(), each()], [partial(), partial()]),
         // The sum of a row's gradients takes the weights of all classes.
-        Op::CrossEntropyBackward => question.answer([whole(), scores()], [scores()]),
-        _ => return None,
+        (_, _) if smooths => question.answer([whole(), scores()], [scores()]),
+        (_, _) => question.answer([whole(), scores(), whole(), each()], [scores()]),
     };
     masked(question, lead, strategy)
 }

@@ -1,26 +1,27 @@
 //! Local unless a normalised dimension is cut (see `decomposition`); the weights' gradients are partial sums.
 
-use super::{Lead, Question, Strategy, cut};
-use crate::Op;
+use super::{Lead, Question, SpreadArg, Strategy, cut};
+use crate::Meta;
 use crate::placement::{Fold, Placement};
 
 pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let rank = question.rank(0)?;
-    match question.op {
-        Op::LayerNorm | Op::LayerNormBackward => {
-            let normalized = question.ints("normalized_shape")?.len();
-            let backward = question.op == Op::LayerNormBackward;
-            let data = if backward { 4 } else { 1 };
-            // A cut of a parameter says nothing of the rows.
-            if lead.position >= data || lead.dim >= rank.checked_sub(normalized)? {
-                return None;
-            }
-            let here = cut(lead.dim, lead.pieces);
-            let rest = if backward { Placement::Partial(Fold::Sum) } else { here.clone() };
-            let needs = std::iter::repeat_n(here.clone(), data);
-            Some(question.answer(needs, [here, rest.clone(), rest]))
-        }
-        _ if question.dim("dim", rank)? != lead.dim => question.alike(lead, lead.dim),
-        _ => None,
+    let Some(normalized) = question.ints("normalized_shape") else {
+        return (question.dim("dim", rank)? != lead.dim)
+            .then(|| question.alike(lead, lead.dim))
+            .flatten();
+    };
+    let is_data = |meta: &Meta| meta.dims.len() == rank;
+    // A cut of a parameter says nothing of the rows.
+    let rows = rank.checked_sub(normalized.len())?;
+    if lead.dim >= rows || !is_data(question.meta(lead.position)?) {
+        return None;
     }
+    let here = || cut(lead.dim, lead.pieces);
+    let need = |arg: &SpreadArg<'_>| arg.meta.filter(|meta| is_data(meta)).map(|_| here());
+    let give = |meta: &Meta| if is_data(meta) { here() } else { Placement::Partial(Fold::Sum) };
+    Some(question.answer(
+        question.args.iter().map(|arg| need(arg).unwrap_or_default()),
+        question.outputs.iter().map(give),
+    ))
 }

@@ -95,7 +95,7 @@ fn repeats(fold: Fold) -> bool {
 
 impl Question<'_> {
     /// The term that holds here and has this operand.
-    fn term(&self, terms: &'static [Term], position: usize) -> Option<&'static Term> {
+    pub(super) fn term(&self, terms: &'static [Term], position: usize) -> Option<&'static Term> {
         terms.iter().find(|term| {
             self.covers(term, position) && term.condition.is_none_or(|test| self.holds(test))
         })

@@ -1,62 +1,55 @@
 //! Views keep what can be kept: a cut dimension that stays, is merged with those after it, or is split.
 
-use super::{Lead, Local, Question, Strategy, cut, edges};
+use super::edges::INTERVALS_MAX;
+use super::{Lead, Local, Question, Strategy, cut};
+use crate::Dims;
 use crate::placement::{Interval, Intervals, Pieces, Placement};
-use crate::{Dims, Op};
 use smallvec::SmallVec;
 
-/// A merged dimension may be held in this many intervals; more of them cost more than they save.
-pub(super) const INTERVALS_MAX: usize = 256;
-
-pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let rank = question.rank(0)?;
+pub(super) fn reshape(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let to = question.outputs.first()?.dims;
-    match question.op {
-        Op::Reshape => {
-            let (dim, pieces) = regrouped(&question.meta(0)?.dims, &to, lead.dim, lead.pieces)?;
-            Some(resized(question, lead, dim, pieces))
-        }
-        Op::Expand => {
-            let dim = lead.dim + to.len().checked_sub(rank)?;
-            // A cut dimension of size 1 may be what is stretched.
-            let stays = to.get(dim) == Some(&lead.size);
-            stays.then(|| resized(question, lead, dim, lead.pieces.clone()))
-        }
-        Op::Permute => {
-            let dims = question.ints("dims")?;
-            let place = dims.iter().position(|&dim| super::normal(dim, rank) == Some(lead.dim))?;
-            question.alike(lead, place)
-        }
-        Op::Slice | Op::SliceScatter => {
-            if question.dim("dim", rank)? == lead.dim {
-                return edges::window(question, lead);
-            }
-            question.alike(lead, lead.dim)
-        }
-        Op::Cat if question.dim("dim", rank)? == lead.dim => joined(question, lead),
-        Op::Cat => question.alike(lead, lead.dim),
-        Op::Select => {
-            let dim = question.dim("dim", rank)?;
-            let to = lead.dim.checked_sub(usize::from(dim < lead.dim))?;
-            if dim == lead.dim { None } else { question.alike(lead, to) }
-        }
-        Op::SelectScatter => edges::select_scatter(question, lead, rank),
-        Op::Stack => {
-            let dim = question.dim("dim", rank + 1)?;
-            question.alike(lead, lead.dim + usize::from(dim <= lead.dim))
-        }
-        Op::Flip => {
-            let flipped = question
-                .ints("dims")?
-                .iter()
-                .any(|&dim| super::normal(dim, rank) == Some(lead.dim));
-            if flipped { Some(mirrored(question, lead)) } else { question.alike(lead, lead.dim) }
-        }
-        Op::Diagonal | Op::DiagonalScatter => diagonal(question, lead, rank),
-        Op::Pad => edges::pad(question, lead, rank),
-        Op::Repeat => edges::repeat(question, lead, rank),
-        _ => None,
+    let (dim, pieces) = regrouped(&question.meta(0)?.dims, &to, lead.dim, lead.pieces)?;
+    Some(resized(question, lead, dim, pieces))
+}
+
+pub(super) fn expand(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let to = question.outputs.first()?.dims;
+    let dim = lead.dim + to.len().checked_sub(question.rank(0)?)?;
+    // A cut dimension of size 1 may be what is stretched.
+    let stays = to.get(dim) == Some(&lead.size);
+    stays.then(|| resized(question, lead, dim, lead.pieces.clone()))
+}
+
+pub(super) fn permute(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let rank = question.rank(0)?;
+    let dims = question.ints("dims")?;
+    let place = dims.iter().position(|&dim| super::normal(dim, rank) == Some(lead.dim))?;
+    question.alike(lead, place)
+}
+
+pub(super) fn cat(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    if question.dim("dim", question.rank(0)?)? == lead.dim {
+        return joined(question, lead);
     }
+    question.alike(lead, lead.dim)
+}
+
+pub(super) fn select(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let dim = question.dim("dim", question.rank(0)?)?;
+    let to = lead.dim.checked_sub(usize::from(dim < lead.dim))?;
+    if dim == lead.dim { None } else { question.alike(lead, to) }
+}
+
+pub(super) fn stack(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let dim = question.dim("dim", question.rank(0)? + 1)?;
+    question.alike(lead, lead.dim + usize::from(dim <= lead.dim))
+}
+
+pub(super) fn flip(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+    let rank = question.rank(0)?;
+    let dims = question.ints("dims")?;
+    let flipped = dims.iter().any(|&dim| super::normal(dim, rank) == Some(lead.dim));
+    if flipped { Some(mirrored(question, lead)) } else { question.alike(lead, lead.dim) }
 }
 
 /// Each member turns its own piece round.
@@ -68,26 +61,6 @@ fn mirrored(question: &Question<'_>, lead: Lead<'_>) -> Strategy {
     };
     let pieces = Pieces::new(lead.pieces.iter().map(turned));
     question.answer([cut(lead.dim, lead.pieces)], [cut(lead.dim, &pieces)])
-}
-
-/// The dimensions that stay come first, the diagonal is the last one.
-fn diagonal(question: &Question<'_>, lead: Lead<'_>, rank: usize) -> Option<Strategy> {
-    let (one, other) = (question.dim("dim1", rank)?, question.dim("dim2", rank)?);
-    if lead.position == 0 && (lead.dim == one || lead.dim == other) {
-        return edges::along_diagonal(question, lead, (one, other));
-    }
-    let mut stays = (0..rank).filter(|&dim| dim != one && dim != other);
-    let (from, to) = if lead.position == 0 {
-        (lead.dim, stays.position(|dim| dim == lead.dim)?)
-    } else {
-        (stays.nth(lead.dim)?, lead.dim)
-    };
-    let (here, there) = (cut(from, lead.pieces), cut(to, lead.pieces));
-    Some(if question.op == Op::Diagonal {
-        question.answer([here], [there])
-    } else {
-        question.answer([here.clone(), there], [here])
-    })
 }
 
 /// The result's cut dimension has the member's size there.

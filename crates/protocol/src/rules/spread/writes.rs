@@ -3,26 +3,18 @@
 
 use super::index::{Picks, along, masked};
 use super::{Lead, Question, Strategy, cut};
+use crate::Dtype;
 use crate::placement::{Fold, Placement};
-use crate::{Attr, Dtype, Op};
 
 const SUM: Placement = Placement::Partial(Fold::Sum);
 
-pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    match question.op {
-        Op::Scatter | Op::ScatterAdd => scatter(question, lead),
-        Op::IndexAdd => index_add(question, lead),
-        _ => index_put(question, lead),
-    }
-}
-
 /// Whether the writes add up. Those that replace do not: of two to one place the last one counts.
 fn adds(question: &Question<'_>) -> bool {
-    let sums = question.op != Op::Scatter && *question.attr("accumulate") != Attr::Bool(false);
+    let sums = question.term(question.op.info().linear, 0).is_some();
     sums && question.meta(0).is_some_and(|target| target.dtype != Dtype::Bool)
 }
 
-fn scatter(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+pub(super) fn scatter(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let dim = question.dim("dim", question.rank(0)?)?;
     if dim != lead.dim {
         return question.alike(lead, lead.dim);
@@ -39,7 +31,7 @@ fn scatter(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     shares.then(|| question.answer([SUM, here(), here()], [SUM]))
 }
 
-fn index_add(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+pub(super) fn index_add(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let dim = question.dim("dim", question.rank(0)?)?;
     let at = |dim: usize| cut(dim, lead.pieces);
     match lead.position {
@@ -52,7 +44,7 @@ fn index_add(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     }
 }
 
-fn index_put(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+pub(super) fn index_put(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let picks = Picks::new(question, 2)?;
     let rank = question.rank(0)?;
     let here = || cut(lead.dim, lead.pieces);

@@ -12,6 +12,7 @@ import tomllib
 
 import columns
 import formulas
+import operators
 import ops_page
 import placements_page
 import rust_tables
@@ -373,6 +374,7 @@ def outputs(rows: list[Row]) -> dict[str, str]:
             rust_tables.strategies(HEADER, rows)
         ),
         "crates/python/src/client/generated_methods.rs": rustfmt(rust_methods(rows)),
+        "crates/python/src/client/generated_operators.rs": rustfmt(operators.methods(HEADER, rows)),
         "docs/ops.md": ops_page.page(PAGE_HEADER, rows, harness("results"), placements),
         "gt/_core.pyi": stubs.core_stub(rows),
         "gt/__init__.pyi": stubs.package_stub(rows),

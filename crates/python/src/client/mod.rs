@@ -22,6 +22,7 @@ mod function;
 #[rustfmt::skip]
 mod generated_formulas;
 mod generated_methods;
+mod generated_operators;
 mod generator;
 mod gil_cell;
 mod gradient_rules;

@@ -9,7 +9,6 @@ use super::in_place::write_result;
 use super::{errors, indexing, read};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Dims, Op};
-use pyo3::class::basic::CompareOp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
@@ -57,7 +56,7 @@ pub(crate) fn as_arg<'a>(operand: &'a OperandArg<'_>) -> Arg<'a> {
     }
 }
 
-fn binary(
+pub(crate) fn binary(
     slf: &Bound<'_, Tensor>,
     other: &Bound<'_, PyAny>,
     op: Op,
@@ -78,7 +77,7 @@ fn binary(
 }
 
 /// `x op= y`: the result must fit into x.
-fn in_place(slf: &Bound<'_, Tensor>, other: &Bound<'_, PyAny>, op: Op) -> PyResult<()> {
+pub(crate) fn in_place(slf: &Bound<'_, Tensor>, other: &Bound<'_, PyAny>, op: Op) -> PyResult<()> {
     let py = slf.py();
     let other = OperandArg::required(other, op.info().name)?;
     write_result(slf.get(), py, op, &[as_arg(&other)], SmallVec::new())
@@ -101,144 +100,9 @@ impl Tensor {
         Ok(Self { var })
     }
 
-    fn __add__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Add, false)
-    }
-    fn __radd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Add, false)
-    }
-    fn __sub__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Sub, false)
-    }
-    fn __rsub__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Sub, true)
-    }
-    fn __mul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Mul, false)
-    }
-    fn __rmul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Mul, false)
-    }
-    fn __truediv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Div, false)
-    }
-    fn __rtruediv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Div, true)
-    }
-    fn __floordiv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::FloorDivide, false)
-    }
-    fn __rfloordiv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::FloorDivide, true)
-    }
-    fn __mod__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Remainder, false)
-    }
-    fn __rmod__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Remainder, true)
-    }
-    fn __pow__(
-        slf: &Bound<'_, Self>,
-        other: &Bound<'_, PyAny>,
-        _modulo: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Pow, false)
-    }
-    fn __rpow__(
-        slf: &Bound<'_, Self>,
-        other: &Bound<'_, PyAny>,
-        _modulo: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Pow, true)
-    }
-    fn __matmul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Matmul, false)
-    }
-    fn __rmatmul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::Matmul, true)
-    }
-    fn __and__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::BitwiseAnd, false)
-    }
-    fn __rand__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::BitwiseAnd, true)
-    }
-    fn __or__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::BitwiseOr, false)
-    }
-    fn __ror__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::BitwiseOr, true)
-    }
-    fn __xor__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::BitwiseXor, false)
-    }
-    fn __rxor__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(slf, other, Op::BitwiseXor, true)
-    }
-    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        emit::tensor(slf.py(), Op::Neg, &[Arg::Var(&slf.get().var)], SmallVec::new())
-    }
     fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
         slf.clone()
     }
-    fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        emit::tensor(slf.py(), Op::Abs, &[Arg::Var(&slf.get().var)], SmallVec::new())
-    }
-    fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        emit::tensor(slf.py(), Op::BitwiseNot, &[Arg::Var(&slf.get().var)], SmallVec::new())
-    }
-
-    fn __iadd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(slf, other, Op::Add)
-    }
-    fn __isub__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(slf, other, Op::Sub)
-    }
-    fn __imul__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(slf, other, Op::Mul)
-    }
-    fn __itruediv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(slf, other, Op::Div)
-    }
-    fn __ifloordiv__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(slf, other, Op::FloorDivide)
-    }
-    fn __imod__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(slf, other, Op::Remainder)
-    }
-    fn __ipow__(
-        slf: &Bound<'_, Self>,
-        other: &Bound<'_, PyAny>,
-        _modulo: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        in_place(slf, other, Op::Pow)
-    }
-    fn __iand__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(slf, other, Op::BitwiseAnd)
-    }
-    fn __ior__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(slf, other, Op::BitwiseOr)
-    }
-    fn __ixor__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(slf, other, Op::BitwiseXor)
-    }
-
-    fn __richcmp__(
-        slf: &Bound<'_, Self>,
-        other: &Bound<'_, PyAny>,
-        compare: CompareOp,
-    ) -> PyResult<Py<PyAny>> {
-        let op = match compare {
-            CompareOp::Eq => Op::Eq,
-            CompareOp::Ne => Op::Ne,
-            CompareOp::Lt => Op::Lt,
-            CompareOp::Le => Op::Le,
-            CompareOp::Gt => Op::Gt,
-            CompareOp::Ge => Op::Ge,
-        };
-        binary(slf, other, op, false)
-    }
-
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
         // By identity, as PyTorch's.
         slf.as_ptr().addr().cast_signed() >> 4

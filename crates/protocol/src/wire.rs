@@ -12,8 +12,7 @@ mod view;
 mod words;
 
 pub use decode::{decode, decode_into, halves};
-pub(crate) use encode::close;
-pub use encode::{encode, encode_free, rebind};
+pub use encode::{append_attrs, close, encode, encode_free, rebind};
 pub use view::{View, freed};
 pub use words::scalar_words;
 pub(crate) use words::{Reader, push_bytes, push_dims, push_u64};

@@ -71,17 +71,32 @@ fn append(
         out.push(slot(id, info)?);
     }
     append_operands(instruction, info, out)?;
-    for (attr, row) in written_attrs(instruction, info).iter().zip(info.attrs) {
-        append_attr(attr, row, info, out)?;
-    }
+    append_attrs(info, &instruction.attrs, out)?;
     if has_payload(instruction.op) {
         push_bytes(out, instruction.payload);
     }
     close(info.name, out, start)
 }
 
+/// Appends the words of an instruction's attributes.
+pub fn append_attrs(
+    info: &'static OpInfo,
+    attrs: &[Attr],
+    out: &mut Vec<u32>,
+) -> Result<(), EncodeError> {
+    let (count, expected) = (attrs.len(), info.attrs.len());
+    let left_out = info.attrs.get(count..);
+    if !left_out.is_some_and(|rest| rest.iter().all(|row| row.appended)) {
+        return Err(EncodeError::Attrs { op: info.name, count, expected });
+    }
+    for (attr, row) in written_attrs(attrs, info).iter().zip(info.attrs) {
+        append_attr(attr, row, info, out)?;
+    }
+    Ok(())
+}
+
 /// Writes the length into the first word of the frame that begins at `start`.
-pub(crate) fn close(op: &'static str, out: &mut [u32], start: usize) -> Result<(), EncodeError> {
+pub fn close(op: &'static str, out: &mut [u32], start: usize) -> Result<(), EncodeError> {
     let words = out.len() - start;
     let Ok(length) = u16::try_from(words) else { return Err(EncodeError::TooLong { op, words }) };
     if let Some(word) = out.get_mut(start) {
@@ -97,11 +112,6 @@ fn check_counts(instruction: &Instruction<'_>, info: &'static OpInfo) -> Result<
     let count = instruction.outputs.len();
     if count != usize::from(info.outputs) {
         return Err(EncodeError::Outputs { op, count, expected: info.outputs });
-    }
-    let (count, expected) = (instruction.attrs.len(), info.attrs.len());
-    let left_out = info.attrs.get(count..);
-    if !left_out.is_some_and(|rest| rest.iter().all(|row| row.appended)) {
-        return Err(EncodeError::Attrs { op, count, expected });
     }
     let (count, expected) = (instruction.operands.len(), info.fixed_operands());
     if count < expected || (count > expected && !info.has_list()) {
@@ -188,8 +198,7 @@ fn slot(id: Id, info: &'static OpInfo) -> Result<u32, EncodeError> {
 
 /// The attributes that have words: not the absent ones at the end that the row was released without.
 #[inline]
-fn written_attrs<'a>(instruction: &'a Instruction<'_>, info: &OpInfo) -> &'a [Attr] {
-    let attrs = &instruction.attrs;
+fn written_attrs<'a>(attrs: &'a [Attr], info: &OpInfo) -> &'a [Attr] {
     let pairs = attrs.iter().zip(info.attrs).rev();
     let left_out = pairs.take_while(|(attr, row)| row.appended && **attr == Attr::Absent).count();
     attrs.get(..attrs.len() - left_out).unwrap_or_default()

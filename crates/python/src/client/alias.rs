@@ -1,20 +1,36 @@
-//! PyTorch's aliasing over immutable values: variables, and views of them. Writing is in [`super::write`],
-//! where gradients go in [`super::edge`].
+//! Variables: what a Python tensor is a handle of, what several of them share, and where gradients go. Types and what can
+//! be read off them; nothing here emits.
 //!
-//! A variable names a value. As soon as another variable shares its memory (a view, `detach()`, `.data`), the value lies
-//! in a [`Storage`]; a view remembers the operators that lead from there to it, and takes itself again after a write.
-//! Which of them count a write is the [`Counter`]'s business, and through which the gradient flows the [`View`]'s.
+//! A variable names a value. As soon as another variable shares its memory (a view, `detach()`, `.data`), the value stands
+//! in a [`Storage`]; a view remembers the operators that lead from there to it, and takes itself again after a write
+//! ([`super::emit`]). Which of them count a write is the [`Counter`]'s business, and through which the gradient flows the
+//! [`View`]'s. How memory comes to be shared stands in [`super::sharing`], writing in [`super::write`].
 
-use super::emit::{self, Arg};
 use super::gil_cell::GilCell;
-use super::storage::{self, Attrs, Counter, Path, Step, Storage};
-use super::tape::{self, Edge};
-use super::tensor::Tensor;
+use super::steps::{Path, Step};
 use super::value::Value;
-use gt_protocol::{Attr, Dims, Meta, Op};
+use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;
-use smallvec::smallvec;
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+
+/// Below so many names of views their list is not searched for dead ones.
+const VIEWS_MIN: usize = 8;
+
+/// A tensor on a cluster: operators emit instructions, values come back when they are read.
+#[pyclass(frozen, subclass, weakref, module = "gt", name = "Tensor")]
+pub(crate) struct Tensor {
+    pub var: Arc<Var>,
+}
+
+impl Tensor {
+    pub(crate) fn wrap(py: Python<'_>, var: Arc<Var>) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { var })
+    }
+}
+
+pub(crate) type Vars = SmallVec<[Arc<Var>; 2]>;
 
 /// What a Python tensor is a handle of.
 pub(crate) struct Var(pub(super) GilCell<State>);
@@ -72,7 +88,7 @@ pub(crate) enum Origin {
 }
 
 impl View {
-    fn again(&self) -> Self {
+    pub(super) fn again(&self) -> Self {
         Self { root: Arc::clone(&self.root), path: self.path.clone(), ..*self }
     }
 
@@ -82,11 +98,128 @@ impl View {
     }
 }
 
-/// A variable's value and where its gradient goes.
-pub(crate) struct Resolved {
-    pub value: Arc<Value>,
-    /// Only while gradients are recorded.
+/// A value that several variables share. Writing replaces it.
+pub(crate) struct Storage(GilCell<Shared>);
+
+struct Shared {
+    value: Arc<Value>,
+    /// Variables that may keep a view of the value; a write makes them forget it.
+    views: Vec<Weak<Var>>,
+    /// How long the list may become before the dead are taken out.
+    views_max: usize,
+}
+
+impl Storage {
+    pub(crate) fn new(value: Arc<Value>) -> Arc<Self> {
+        Arc::new(Self(GilCell::new(Shared { value, views: Vec::new(), views_max: VIEWS_MIN })))
+    }
+
+    pub(crate) fn value(&self, py: Python<'_>) -> Arc<Value> {
+        Arc::clone(&self.0.get(py).value)
+    }
+
+    /// Whether nothing else holds the value: no saved operand, no copy that was never written.
+    pub(crate) fn is_alone(&self, py: Python<'_>) -> bool {
+        Arc::strong_count(&self.0.get(py).value) == 1
+    }
+
+    pub(crate) fn replace(&self, py: Python<'_>, value: Arc<Value>) {
+        let old = std::mem::replace(&mut self.0.get_mut(py).value, value);
+        drop(old);
+    }
+
+    pub(crate) fn register(&self, py: Python<'_>, view: &Arc<Var>) {
+        let mut shared = self.0.get_mut(py);
+        if shared.views.len() >= shared.views_max {
+            shared.views.retain(|view| view.strong_count() > 0);
+            shared.views_max = VIEWS_MIN.max(2 * shared.views.len());
+        }
+        shared.views.push(Arc::downgrade(view));
+    }
+
+    /// Every view forgets what it has taken: it takes itself again at its next use, and until then holds no memory.
+    pub(crate) fn forget_views(&self, py: Python<'_>) {
+        let views = std::mem::take(&mut self.0.get_mut(py).views);
+        let mut kept: Vec<Weak<Var>> = Vec::with_capacity(views.len());
+        for view in views {
+            if let Some(var) = view.upgrade() {
+                var.forget(py, self);
+                kept.push(view);
+            }
+        }
+        self.0.get_mut(py).views.append(&mut kept);
+    }
+}
+
+/// How often the memory was written, as autograd counts it.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU32);
+
+impl Counter {
+    pub(crate) fn starting(count: u32) -> Arc<Self> {
+        Arc::new(Self(AtomicU32::new(count)))
+    }
+
+    pub(crate) fn now(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn raise(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// Short lists in place: a node is written out at every recorded instruction.
+/// One recorded instruction.
+pub(crate) struct Node {
+    pub op: Op,
+    pub attrs: Vec<Attr>,
+    pub inputs: Inputs,
+    pub outputs: SmallVec<[Meta; 1]>,
+    /// Order of recording: gradients are computed in the reverse of it.
+    pub sequence: u64,
+    pub site: u32,
+    pub signal: u16,
+    /// What the row's `saves` keeps; `None` once a backward pass has freed it.
+    pub saved: GilCell<Option<SavedValues>>,
+    /// Variables that keep the gradient of an output (`retain_grad`).
+    pub retained: GilCell<Vec<(usize, Weak<Var>)>>,
+}
+
+pub(crate) type Inputs = SmallVec<[Input; 2]>;
+pub(crate) type SavedValues = SmallVec<[SavedValue; 2]>;
+
+/// An operand as the tape keeps it.
+pub(crate) struct Input {
+    /// Where its gradient goes; `None` where it needs none.
     pub edge: Option<Edge>,
+    pub meta: Option<Meta>,
+    pub scalar: Option<Scalar>,
+}
+
+/// A kept value, and what it was read from.
+pub(crate) struct SavedValue {
+    pub place: Place,
+    pub value: Arc<Value>,
+    pub watched: Watched,
+}
+
+/// Which operand or output a saved value is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    Operand(usize),
+    Output(usize),
+}
+
+/// Where a gradient flows.
+#[derive(Clone)]
+pub(crate) enum Edge {
+    /// Output `.1` of a recorded instruction.
+    Node(Arc<Node>, usize),
+    /// A leaf, whose `.grad` accumulates.
+    Leaf(Arc<Var>),
+    /// A view that was taken under `no_grad`: it requires grad as what it is a view of does, but gradients end there.
+    Nowhere,
 }
 
 /// What a saved value was read from: it must not have been written when it is used.
@@ -119,6 +252,23 @@ impl Watched {
 }
 
 impl Var {
+    /// Shows `look` the current value; `None` where it has to be taken again since its memory was written. `look` calls
+    /// nothing of Python's.
+    #[inline]
+    pub(super) fn with_value<R>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&Arc<Value>) -> R,
+    ) -> Option<R> {
+        let state = self.0.get(py);
+        match (&state.value, &state.alias) {
+            (Some(value), _) => Some(look(value)),
+            (None, Some(alias)) if alias.path.is_none() => Some(look(&alias.storage.value(py))),
+            (None, Some(_)) => None,
+            (None, None) => unreachable!("a variable without alias has a value"),
+        }
+    }
+
     /// A variable that shares its value with nobody.
     pub(crate) fn new(value: Arc<Value>, edge: Option<Edge>) -> Arc<Self> {
         Arc::new(Self(GilCell::new(State {
@@ -145,61 +295,6 @@ impl Var {
         self.0.get_mut(py)
     }
 
-    /// Shows `look` the value, the edge, and whether this is a leaf that accumulates a gradient; `None` for a view. `look`
-    /// calls nothing of Python's.
-    pub(super) fn glance<R>(
-        &self,
-        py: Python<'_>,
-        look: impl FnOnce(&Arc<Value>, Option<&Edge>, bool) -> R,
-    ) -> Option<R> {
-        let state = self.0.get(py);
-        match (&state.alias, &state.value) {
-            (None, Some(value)) => Some(look(value, state.edge.as_ref(), state.leaf)),
-            (Some(alias), _) if alias.path.is_none() && alias.view.is_none() => {
-                Some(look(&alias.storage.value(py), state.edge.as_ref(), state.leaf))
-            }
-            (Some(_), _) | (None, None) => None,
-        }
-    }
-
-    /// The current value and edge, taken again where the memory has been written.
-    pub(crate) fn resolve(self: &Arc<Self>, py: Python<'_>) -> PyResult<Resolved> {
-        {
-            let state = self.0.get(py);
-            if let (None, Some(value)) = (&state.alias, &state.value) {
-                let edge = match &state.edge {
-                    None if state.leaf => Some(Edge::Leaf(Arc::clone(self))),
-                    edge => edge.clone(),
-                };
-                return Ok(Resolved { value: Arc::clone(value), edge });
-            }
-        }
-        let edge = if tape::grad_enabled() { self.edge(py)? } else { None };
-        Ok(Resolved { value: self.value(py)?, edge })
-    }
-
-    /// The current value.
-    pub(crate) fn value(self: &Arc<Self>, py: Python<'_>) -> PyResult<Arc<Value>> {
-        let (storage, steps) = {
-            let state = self.0.get(py);
-            match (&state.value, &state.alias) {
-                (Some(value), _) => return Ok(Arc::clone(value)),
-                (None, Some(alias)) => match &alias.path {
-                    None => return Ok(alias.storage.value(py)),
-                    path @ Some(_) => (Arc::clone(&alias.storage), Path::steps(path.as_ref())),
-                },
-                (None, None) => unreachable!("a variable without alias has a value"),
-            }
-        };
-        let before = tape::set_grad_enabled(false);
-        let taken = storage::take(py, storage.value(py), &steps);
-        tape::set_grad_enabled(before);
-        let taken = taken?;
-        let old = self.0.get_mut(py).value.replace(Arc::clone(&taken));
-        drop(old);
-        Ok(taken)
-    }
-
     /// A write has changed `storage`: what was taken of it is void.
     pub(super) fn forget(&self, py: Python<'_>, storage: &Storage) {
         let old = {
@@ -211,162 +306,6 @@ impl Var {
             if mine { state.value.take() } else { None }
         };
         drop(old);
-    }
-
-    /// Lets others share the memory.
-    fn share(&self, py: Python<'_>) {
-        let mut state = self.0.get_mut(py);
-        if state.alias.is_some() {
-            return;
-        }
-        let Some(value) = state.value.take() else { return };
-        let meta = value.meta;
-        state.alias = Some(Box::new(Alias {
-            storage: Storage::new(value),
-            path: None,
-            meta,
-            strides: contiguous(&meta.dims),
-            offset: 0,
-            counter: Counter::starting(state.version),
-            view: None,
-        }));
-    }
-
-    /// A view of `self` by a view operator. Where `lies` is `None` the result is no view but a copy.
-    pub(crate) fn view(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        op: Op,
-        attrs: Attrs,
-        lies: Option<(Dims, i64)>,
-    ) -> PyResult<Arc<Self>> {
-        let taken = emit::only(emit::emit(py, op, &[Arg::Var(self)], attrs.clone())?)?;
-        if let Some((strides, offset)) = lies {
-            self.share(py);
-            let mut alias = self.alias_of(py);
-            let (root, skip, from) = match &alias.view {
-                Some(view) => (Arc::clone(&view.root), view.skip, view.origin),
-                None => (Arc::clone(self), Path::length(alias.path.as_ref()), Origin::Recorded),
-            };
-            let origin = match from {
-                _ if !tape::grad_enabled() => Origin::NoGrad,
-                Origin::Several(place, _) => Origin::Several(place, None),
-                from => from,
-            };
-            let version = alias.counter.now();
-            let step = Step { op, attrs };
-            let path = Path::extend(alias.path.as_ref(), step.clone(), alias.view.is_some());
-            // Two paths only after `x.data = y` of a view x.
-            let from_root = match alias.view.as_ref().map(|view| &view.path) {
-                Some(viewed) if !same_path(viewed.as_ref(), alias.path.as_ref()) => {
-                    Path::extend(viewed.as_ref(), step, true)
-                }
-                Some(_) | None => Arc::clone(&path),
-            };
-            alias.path = Some(path);
-            alias.meta = taken.meta(py);
-            (alias.strides, alias.offset) = (strides, alias.offset + offset);
-            alias.view = Some(View { root, path: Some(from_root), skip, origin, version });
-            taken.0.get_mut(py).alias = Some(Box::new(alias));
-            taken.register(py);
-        }
-        Ok(taken)
-    }
-
-    /// A copy of what this variable shares; empty places where it shares nothing.
-    fn alias_of(&self, py: Python<'_>) -> Alias {
-        let state = self.0.get(py);
-        let Some(alias) = &state.alias else { unreachable!("share() made one") };
-        Alias {
-            storage: Arc::clone(&alias.storage),
-            path: alias.path.clone(),
-            meta: alias.meta,
-            strides: alias.strides,
-            offset: alias.offset,
-            counter: Arc::clone(&alias.counter),
-            view: alias.view.as_ref().map(View::again),
-        }
-    }
-
-    /// Enters a view into its storage's list.
-    fn register(self: &Arc<Self>, py: Python<'_>) {
-        let storage = {
-            let state = self.0.get(py);
-            state
-                .alias
-                .as_ref()
-                .filter(|alias| alias.path.is_some())
-                .map(|alias| Arc::clone(&alias.storage))
-        };
-        if let Some(storage) = storage {
-            storage.register(py, self);
-        }
-    }
-
-    /// Says that this view is one of several results of `function`.
-    pub(crate) fn mark_piece(&self, py: Python<'_>, place: u16, function: &'static str) {
-        if let Some(view) = self.0.get_mut(py).alias.as_mut().and_then(|alias| alias.view.as_mut())
-            && view.origin != Origin::NoGrad
-        {
-            view.origin = Origin::Several(place, Some(function));
-        }
-    }
-
-    /// `detach()` or `.data`: the same memory, no gradient.
-    pub(crate) fn detached(self: &Arc<Self>, py: Python<'_>, data: bool) -> PyResult<Arc<Self>> {
-        self.share(py);
-        let mut alias = self.alias_of(py);
-        alias.view = None;
-        if data {
-            alias.counter = Counter::starting(0);
-        }
-        let twin = Self::new(self.value(py)?, None);
-        {
-            let mut state = twin.0.get_mut(py);
-            if alias.path.is_none() {
-                state.value = None;
-            }
-            state.alias = Some(Box::new(alias));
-        }
-        twin.register(py);
-        Ok(twin)
-    }
-
-    /// A variable of its own with the same value, through which the gradient flows.
-    pub(crate) fn copied(self: &Arc<Self>, py: Python<'_>) -> PyResult<Arc<Self>> {
-        let resolved = self.resolve(py)?;
-        let meta = resolved.value.meta;
-        let edge = match resolved.edge {
-            Some(edge) if tape::grad_enabled() => Some(tape::link(
-                py,
-                Op::Reshape,
-                smallvec![Attr::Ints(meta.dims)],
-                vec![(Some(edge), meta)],
-                meta,
-            )),
-            Some(_) | None => None,
-        };
-        Ok(Self::new(resolved.value, edge))
-    }
-
-    /// `x.data = other`: names the other's memory from here on. Views of what it named before keep that.
-    pub(crate) fn rename(self: &Arc<Self>, py: Python<'_>, other: &Arc<Self>) -> PyResult<()> {
-        let value = other.value(py)?;
-        other.share(py);
-        let mut alias = other.alias_of(py);
-        let old = {
-            let mut state = self.0.get_mut(py);
-            alias.view = state.alias.as_ref().and_then(|old| old.view.as_ref().map(View::again));
-            alias.counter = match &state.alias {
-                Some(old) => Arc::clone(&old.counter),
-                None => Counter::starting(state.version),
-            };
-            let value = alias.path.is_some().then_some(value);
-            (std::mem::replace(&mut state.value, value), state.alias.replace(Box::new(alias)))
-        };
-        drop(old);
-        self.register(py);
-        Ok(())
     }
 
     pub(crate) fn is_view(&self, py: Python<'_>) -> bool {
@@ -404,10 +343,6 @@ impl Var {
             Some(alias) => Watched::Shared(Arc::clone(&alias.counter), alias.counter.now()),
         }
     }
-}
-
-fn same_path(one: Option<&Arc<Path>>, other: Option<&Arc<Path>>) -> bool {
-    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
 /// Row-major strides.

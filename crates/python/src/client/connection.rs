@@ -39,7 +39,7 @@ pub(crate) trait Connection: Send {
         let _ = outputs;
         self.send(instruction, answers)
     }
-    /// Sends an encoded instruction without a list operand, whose results have this metadata.
+    /// Sends an encoded instruction, whose results have this metadata; its words may be written to.
     fn send_words(
         &mut self,
         op: Op,
@@ -59,12 +59,14 @@ pub(crate) trait Connection: Send {
     fn full_payloads(&mut self) -> Option<Payloads> {
         None
     }
-    /// Frees slots.
+    /// Frees slots: with the next instruction, or at [`Connection::flush`].
     fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {
         let mut word = Instruction::new(Op::Free);
         word.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
         self.send(&word, answers)
     }
+    /// Sends what waits for the next instruction.
+    fn flush(&mut self) {}
     /// Sends what is no instruction.
     fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers);
     /// The inboxes to watch, with an index for [`Connection::receive`].

@@ -1,8 +1,9 @@
 //! Python arguments into operands and attributes.
 
+use super::alias::Tensor;
 use super::dtype::DtypeArg;
+use super::emission::Arg;
 use super::errors;
-use super::tensor::Tensor;
 use super::upload;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Scalar};
@@ -56,6 +57,14 @@ impl<'a, 'py> FromPyObject<'a, 'py> for OperandArg<'py> {
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         Self::required(&object.to_owned(), "gt")
+    }
+}
+
+pub(crate) fn as_arg<'a>(operand: &'a OperandArg<'_>) -> Arg<'a> {
+    match operand {
+        OperandArg::Absent => Arg::Absent,
+        OperandArg::Scalar(scalar) => Arg::Scalar(*scalar),
+        OperandArg::Tensor(tensor) => Arg::Var(&tensor.get().var),
     }
 }
 

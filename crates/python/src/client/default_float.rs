@@ -3,16 +3,13 @@
 //! **Architecture invariant:** the rules and the wire know float32 only. Where another default would show, the integers
 //! are cast here, at the user's line, so that an instruction means the same to everybody who reads it.
 
-use super::alias::Var;
 use super::dtype::{self, PyDtype};
-use super::emit::{self, Arg};
 use super::errors;
 use super::gil_cell::GilCell;
 use gt_protocol::rules::{self, ErrorClass, floats_by_default};
-use gt_protocol::{Attr, Dims, Dtype, Meta, Op, Scalar};
+use gt_protocol::{Attr, Dims, Dtype, Meta, Op};
 use pyo3::prelude::*;
-use smallvec::{SmallVec, smallvec};
-use std::sync::Arc;
+use smallvec::SmallVec;
 
 static DEFAULT: GilCell<Dtype> = GilCell::new(Dtype::DEFAULT);
 
@@ -56,7 +53,7 @@ pub(crate) fn results_of(
     attrs: &[Attr],
 ) -> Option<Result<rules::Outputs, rules::RuleError>> {
     let default = default_float(py);
-    let floats = changed(default, op, operands)?;
+    let floats = floats(py, op, operands)?;
     let metas: SmallVec<[Option<Meta>; 4]> = operands
         .iter()
         .enumerate()
@@ -74,52 +71,9 @@ pub(crate) fn results_of(
     Some(rules::infer(op, &cast, attrs))
 }
 
-/// The operands with those cast that become floats of another default than float32; `None` where none does.
-pub(crate) fn cast(
-    py: Python<'_>,
-    op: Op,
-    args: &[Arg<'_>],
-    operands: &[rules::Arg<'_>],
-) -> PyResult<Option<SmallVec<[Made; 4]>>> {
+/// Which operands become floats of another default than float32; `None` where none does.
+pub(crate) fn floats(py: Python<'_>, op: Op, operands: &[rules::Arg<'_>]) -> Option<u16> {
     let default = default_float(py);
-    let Some(floats) = changed(default, op, operands) else { return Ok(None) };
-    let mut made = SmallVec::new();
-    for (place, arg) in args.iter().enumerate() {
-        made.push(match arg {
-            Arg::Absent => Made::Absent,
-            Arg::Scalar(scalar) if is_set(floats, place) => {
-                let attrs =
-                    smallvec![Attr::Ints(Dims::EMPTY), Attr::Scalar(*scalar), Attr::Dtype(default)];
-                Made::Var(emit::only(emit::emit(py, Op::Full, &[], attrs)?)?)
-            }
-            Arg::Scalar(scalar) => Made::Scalar(*scalar),
-            Arg::Var(var) if is_set(floats, place) => {
-                Made::Var(super::in_place::cast(py, var, default)?)
-            }
-            Arg::Var(var) => Made::Var(Arc::clone(var)),
-        });
-    }
-    Ok(Some(made))
-}
-
-/// An operand that lives on its own.
-pub(crate) enum Made {
-    Absent,
-    Scalar(Scalar),
-    Var(Arc<Var>),
-}
-
-impl Made {
-    pub(crate) fn as_arg(&self) -> Arg<'_> {
-        match self {
-            Self::Absent => Arg::Absent,
-            Self::Scalar(scalar) => Arg::Scalar(*scalar),
-            Self::Var(var) => Arg::Var(var),
-        }
-    }
-}
-
-fn changed(default: Dtype, op: Op, operands: &[rules::Arg<'_>]) -> Option<u16> {
     if default == Dtype::DEFAULT {
         return None;
     }

@@ -55,6 +55,12 @@ impl Var {
     pub(crate) fn edge(self: &Arc<Self>, py: Python<'_>) -> PyResult<Option<Edge>> {
         let stale = {
             let state = self.0.get(py);
+            if state.alias.is_none() {
+                return Ok(match &state.edge {
+                    None if state.leaf => Some(Edge::Leaf(Arc::clone(self))),
+                    edge => edge.clone(),
+                });
+            }
             let alias = state.alias.as_ref();
             alias.and_then(|alias| {
                 alias.view.as_ref().map(|view| view.version != alias.counter.now())

@@ -6,7 +6,7 @@ use super::payload::{self, Payloads};
 use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, Names, PayloadText};
-use gt_protocol::{Instruction, Meta, Op, wire};
+use gt_protocol::{Family, Instruction, Meta, Op, wire};
 use gt_transport::{PIECE_BYTES_MAX, Producer, SlabReader};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Room that one instruction may need in a worker's ring: the longest payload, and its plan around it.
 const ROOM_WORDS: usize = 12 * 1024;
+/// Frees that wait for the next words of a worker; one that gets none still learns of them.
+const FREES_WORDS_MAX: usize = 1024;
 
 /// One worker process.
 pub(crate) struct Link {
@@ -25,6 +27,8 @@ pub(crate) struct Link {
     pub inbox: SharedInbox,
     /// Words that did not fit, in order; only a plan far longer than usual makes any.
     pub backlog: Vec<u32>,
+    /// Frees that go with the next words.
+    pub frees: Vec<u32>,
     pub alive: bool,
     /// Large payloads to the worker.
     pub payloads: Payloads,
@@ -152,10 +156,23 @@ impl Connection for EmbeddedConnection {
         outputs: &[Meta],
         answers: &mut Answers,
     ) -> Result<(), String> {
+        let info = op.info();
         let session = self.session;
         let (core, mut sink) = self.split(answers);
+        if info.has_list() || matches!(info.family, Family::Control | Family::Collective) {
+            let (instruction, _) = wire::decode(words).map_err(|error| error.to_string())?;
+            return core
+                .inferred(session, &instruction, outputs, &mut sink)
+                .map_err(|fault| fault.to_string());
+        }
         core.inferred_words(session, op, words, outputs, &mut sink)
             .map_err(|fault| fault.to_string())
+    }
+
+    fn flush(&mut self) {
+        for link in self.links.iter_mut().filter(|link| !link.frees.is_empty()) {
+            link.write(&[]);
+        }
     }
 
     fn piece_bytes_max(&self) -> usize {
@@ -260,8 +277,18 @@ impl Link {
         if !self.alive {
             return;
         }
-        if !self.backlog.is_empty() || !self.producer.write(&[words]) {
+        if !self.backlog.is_empty() || !self.producer.write(&[&self.frees, words]) {
+            self.backlog.extend_from_slice(&self.frees);
             self.backlog.extend_from_slice(words);
+        }
+        self.frees.clear();
+    }
+
+    /// Frees slots with the next words.
+    fn free(&mut self, slots: &[u32]) {
+        wire::encode_free(slots, &mut self.frees);
+        if self.frees.len() > FREES_WORDS_MAX {
+            self.write(&[]);
         }
     }
 
@@ -314,9 +341,10 @@ impl Sink for Outputs<'_> {
     }
 
     fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
-        self.scratch.clear();
-        wire::encode_free(slots, self.scratch);
-        self.deliver(worker);
+        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        if let Some(link) = self.links.get_mut(place) {
+            link.free(slots);
+        }
     }
 
     fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>) {

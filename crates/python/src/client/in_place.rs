@@ -1,9 +1,10 @@
 //! Results that are written into a tensor: what fits, and PyTorch's checks in its order.
 
+use super::alias::Tensor;
 use super::alias::Var;
 use super::convert::OperandArg;
+pub(crate) use super::emit::cast;
 use super::emit::{self, Arg};
-use super::tensor::Tensor;
 use super::{errors, tape};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, DtypeRule, Meta, Op};
@@ -149,8 +150,4 @@ pub(crate) fn fill(py: Python<'_>, var: &Arc<Var>, value: &OperandArg<'_>) -> Py
 /// `PyTorch`'s rule for what an in-place result may become.
 pub(crate) fn can_cast(from: Dtype, to: Dtype) -> bool {
     from.category() <= to.category()
-}
-
-pub(crate) fn cast(py: Python<'_>, var: &Arc<Var>, dtype: Dtype) -> PyResult<Arc<Var>> {
-    emit::only(emit::emit(py, Op::Cast, &[Arg::Var(var)], smallvec![Attr::Dtype(dtype)])?)
 }

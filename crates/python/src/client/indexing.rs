@@ -1,10 +1,10 @@
 //! `x[...]` and `x[...] = y`: integers, slices, None and Ellipsis are views; tensors, lists and masks are look-ups.
 
+use super::alias::Tensor;
 use super::alias::Var;
 use super::convert::{OperandArg, integer};
 use super::emit::{self, Arg};
 use super::in_place::{assign, cast, fill};
-use super::tensor::Tensor;
 use super::{errors, read, upload, views};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Meta, Op};

@@ -60,7 +60,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(signal::signal_configure, module)?)?;
     module.add_function(wrap_pyfunction!(signal::set_upload_signal, module)?)?;
     module.add_function(wrap_pyfunction!(signal::signal_entered, module)?)?;
-    module.add_function(wrap_pyfunction!(signal::signal_left, module)?)?;
+    module.add_function(wrap_pyfunction!(super::caller::signal_left, module)?)?;
     module.add_function(wrap_pyfunction!(has_begun, module)?)?;
     module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;
     module.add_function(wrap_pyfunction!(stats, module)?)?;
@@ -82,6 +82,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn configure(py: Python<'_>, size_class: Py<PyAny>, package: String) {
     set_size_class(py, size_class);
     super::site::set_package(py, package);
+    runtime::set_opener(py, spawn::open_default);
 }
 
 /// Emits any operator of the table by its name.
@@ -420,6 +421,7 @@ fn gpu_workers(py: Python<'_>, count: u32) -> PyResult<()> {
 fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let counters = runtime::with(py, |runtime| {
         runtime.pump();
+        runtime.flush(py);
         let own = runtime.own_counters(py);
         let told = runtime.connection.as_ref().map(|connection| connection.counters());
         told.map(|told| own.into_iter().chain(told).collect::<Vec<_>>()).unwrap_or_default()

@@ -3,7 +3,7 @@
 use super::alias::Var;
 use super::answers::{Answer, Piece, Place};
 use super::new_array::NewArray;
-use super::{errors, runtime};
+use super::{caller, errors, runtime};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Id, Instruction, Op, Operand};
 use pyo3::prelude::*;
@@ -29,7 +29,7 @@ fn elements(
     place: Place,
 ) -> PyResult<Piece> {
     let resolved = var.resolve(py)?;
-    let caller = runtime::prepare_caller(py)?;
+    let caller = caller::ready(py)?;
     if resolved.value.epoch != runtime::epoch() {
         return Err(other_session(py, "read"));
     }
@@ -172,7 +172,7 @@ pub(crate) enum Question {
 /// The dispatcher's words on a tensor, or on the session.
 pub(crate) fn describe(py: Python<'_>, var: Option<&Arc<Var>>, what: Question) -> PyResult<String> {
     let resolved = var.map(|var| var.resolve(py)).transpose()?;
-    let caller = runtime::prepare_caller(py)?;
+    let caller = caller::ready(py)?;
     if resolved.as_ref().is_some_and(|resolved| resolved.value.epoch != runtime::epoch()) {
         return Err(other_session(py, "describe"));
     }

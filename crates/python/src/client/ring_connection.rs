@@ -6,7 +6,7 @@ use super::incoming::take_messages;
 use super::payload::{self, Payloads};
 use super::ring_inbox::ring_inbox;
 use gt_protocol::message::{self, FromClient};
-use gt_protocol::{Instruction, Meta, Op};
+use gt_protocol::{Instruction, Meta, Op, wire};
 use gt_transport::{Consumer, Producer, RingError, SlabReader, set_short_slice};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,8 @@ pub(crate) struct RingConnection {
     life_line: Option<TcpStream>,
     address: String,
     scratch: Vec<u32>,
+    /// Frees that go with the next words.
+    frees: Vec<u32>,
     room: usize,
     slabs: Option<Slabs>,
 }
@@ -53,13 +55,16 @@ impl RingConnection {
             life_line,
             address: address.to_owned(),
             scratch: Vec::new(),
+            frees: Vec::new(),
             room,
             slabs,
         })
     }
 
     fn write(&mut self) -> Result<(), String> {
-        if self.producer.write(&[&self.scratch]) {
+        let sent = self.producer.write(&[&self.frees, &self.scratch]);
+        self.frees.clear();
+        if sent {
             return Ok(());
         }
         Err(format!("an instruction of {} words did not fit into the ring", self.scratch.len()))
@@ -90,10 +95,23 @@ impl Connection for RingConnection {
         _outputs: &[Meta],
         _answers: &mut Answers,
     ) -> Result<(), String> {
-        if self.producer.write(&[words]) {
+        let sent = self.producer.write(&[&self.frees, words]);
+        self.frees.clear();
+        if sent {
             return Ok(());
         }
         Err(format!("{} of {} words did not fit into the ring", op.info().name, words.len()))
+    }
+
+    fn release(&mut self, slots: &[u32], _answers: &mut Answers) -> Result<(), String> {
+        wire::encode_free(slots, &mut self.frees);
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        if !self.frees.is_empty() && self.producer.write(&[&self.frees]) {
+            self.frees.clear();
+        }
     }
 
     fn full_payloads(&mut self) -> Option<Payloads> {

@@ -5,15 +5,15 @@ mod wait;
 pub(crate) use wait::wait;
 
 use super::answers::{Answers, Failed};
-use super::caller::Caller;
 use super::connection::Connection;
 use super::generator::Generator;
 use super::gil_cell::GilCell;
-use super::{errors, site, spawn};
-use gt_protocol::wire::PAYLOAD_BYTES_MAX;
+use super::{errors, site};
+use gt_protocol::wire::{HEADER_WORDS, PAYLOAD_BYTES_MAX};
 use gt_protocol::{Attr, Instruction, Meta, Op};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,10 +27,18 @@ pub(crate) const WORKER_WAIT: Duration = Duration::from_mins(1);
 /// Slots freed in one instruction.
 const FREE_BATCH: usize = 512;
 
-/// Words before the operands: operator and length, source position, flags, the result's slot.
-pub(crate) const SHORT_HEADER: usize = 4;
-/// An instruction with neither attributes nor a list: header, operands, a scalar in each of three places.
-pub(crate) type ShortWords = SmallVec<[u32; 24]>;
+/// Bytes of values whose `free` waits for the next instruction: no more than one that is large, or many that are not.
+const WAITING_BYTES_MAX: u64 = 1 << 20;
+
+/// Of one instruction's results.
+pub(crate) type Slots = SmallVec<[u32; 2]>;
+
+/// Who makes an instruction: the user's call site and the signal around it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub site: u32,
+    pub signal: u16,
+}
 
 pub(crate) struct Runtime {
     pub connection: Option<Box<dyn Connection>>,
@@ -45,7 +53,7 @@ pub(crate) struct Runtime {
     /// How long to wait for a dispatcher's first worker, and since when; `None` once there was one, or where the workers
     /// are this program's own.
     pub hope: Option<Hope>,
-    slots: Slots,
+    slots: SlotPool,
     words: Vec<u32>,
 }
 
@@ -59,14 +67,23 @@ pub(crate) struct Hope {
 
 /// Slots of the session: which are free again.
 #[derive(Default)]
-struct Slots {
+struct SlotPool {
     free: Vec<u32>,
     next: u32,
 }
 
+/// How the first operation comes by a connection where nobody has connected.
+static OPEN: PyOnceLock<fn(Python<'_>) -> PyResult<()>> = PyOnceLock::new();
 static RUNTIME: GilCell<Option<Runtime>> = GilCell::new(None);
-/// Slots whose values are gone but whose `free` has not been sent.
-static PENDING: GilCell<Vec<u32>> = GilCell::new(Vec::new());
+
+/// Slots whose values are gone but whose `free` has not been sent: it goes with the next instruction.
+#[derive(Default)]
+struct Waiting {
+    slots: Vec<u32>,
+    bytes: u64,
+}
+
+static WAITING: GilCell<Waiting> = GilCell::new(Waiting { slots: Vec::new(), bytes: 0 });
 static EPOCH: AtomicU32 = AtomicU32::new(1);
 /// Set while a thread opens the connection that the first operation needs; the others wait for it.
 static OPENING: AtomicBool = AtomicBool::new(false);
@@ -85,7 +102,7 @@ impl Runtime {
             workers: None,
             begun: false,
             hope: None,
-            slots: Slots::default(),
+            slots: SlotPool::default(),
             words: Vec::new(),
         }
     }
@@ -136,51 +153,39 @@ impl Runtime {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
         self.answers.number(instruction.op);
-        connection.send(instruction, &mut self.answers).map_err(PyRuntimeError::new_err)
+        let sent = connection.send(instruction, &mut self.answers);
+        connection.flush();
+        sent.map_err(PyRuntimeError::new_err)
     }
 
-    /// Sends an instruction whose results have this metadata.
-    pub(crate) fn send_inferred(
-        &mut self,
-        instruction: &Instruction<'_>,
-        outputs: &[Meta],
-    ) -> PyResult<()> {
-        let Some(connection) = self.connection.as_mut() else {
-            return Err(PyRuntimeError::new_err("gt is not connected"));
-        };
-        self.answers.number(instruction.op);
-        connection
-            .send_inferred(instruction, outputs, &mut self.answers)
-            .map_err(PyRuntimeError::new_err)
-    }
-
-    /// Sends an instruction with one result, of this metadata, and without attributes. Its words are there but for the
-    /// first [`SHORT_HEADER`]; the connection has room.
-    pub(crate) fn send_short(
+    /// Sends an instruction by its words, of which site, flags and slots of results are still open. There is room.
+    #[inline]
+    pub(crate) fn publish(
         &mut self,
         py: Python<'_>,
         op: Op,
         caller: Caller,
         consumes: u16,
-        words: &mut ShortWords,
-        meta: &Meta,
-    ) -> PyResult<u32> {
-        let slot = self.take_slot();
+        words: &mut [u32],
+        outputs: &[Meta],
+    ) -> PyResult<Slots> {
         let Caller { site, signal } = caller;
         self.announce_signal(py, signal);
-        let length = u32::try_from(words.len()).unwrap_or(0);
-        let code = u32::from(op.info().code) | (length << 16);
-        let flags = u32::from(consumes) | (u32::from(signal) << 16);
-        if let Some(header) = words.first_chunk_mut() {
-            *header = [code, site, flags, slot];
+        let mut slots = Slots::new();
+        for _ in outputs {
+            slots.push(self.take_slot());
         }
+        assert!(slots.len() == usize::from(op.info().outputs), "{}: {slots:?}", op.info().name);
+        words[1] = site;
+        words[2] = u32::from(consumes) | (u32::from(signal) << 16);
+        words[HEADER_WORDS..HEADER_WORDS + slots.len()].copy_from_slice(&slots);
         let Some(connection) = self.connection.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
         self.answers.number(op);
-        let sent = connection.send_words(op, words, std::slice::from_ref(meta), &mut self.answers);
+        let sent = connection.send_words(op, words, outputs, &mut self.answers);
         sent.map_err(PyRuntimeError::new_err)?;
-        Ok(slot)
+        Ok(slots)
     }
 
     /// [`Self::has_room`] for an instruction of this caller.
@@ -196,8 +201,8 @@ impl Runtime {
             && self.begun
             && self.answers.closed.is_none()
             && self.connection.as_mut().is_some_and(|connection| connection.has_room());
-        if room && !PENDING.get(py).is_empty() {
-            self.flush_pending(py);
+        if room && !WAITING.get(py).slots.is_empty() {
+            self.free_waiting(py);
         }
         room
     }
@@ -250,7 +255,7 @@ impl Runtime {
     /// What a session holds and has sent, as far as its client knows without asking.
     pub(crate) fn own_counters(&self, py: Python<'_>) -> [(&'static str, u64); 3] {
         let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
-        let free = count(self.slots.free.len() + PENDING.get_mut(py).len());
+        let free = count(self.slots.free.len() + WAITING.get(py).slots.len());
         [
             ("workers", count(self.answers.workers.len())),
             ("values", u64::from(self.slots.next).saturating_sub(free)),
@@ -258,15 +263,25 @@ impl Runtime {
         ]
     }
 
-    #[cold]
-    fn flush_pending(&mut self, py: Python<'_>) {
-        let mut pending = PENDING.get_mut(py);
-        while !pending.is_empty()
+    /// Sends what is to be freed, and leaves nothing of it to go with a later instruction.
+    pub(crate) fn flush(&mut self, py: Python<'_>) {
+        if self.has_room(py)
+            && let Some(connection) = &mut self.connection
+        {
+            connection.flush();
+        }
+    }
+
+    fn free_waiting(&mut self, py: Python<'_>) {
+        let mut waiting = WAITING.get_mut(py);
+        waiting.bytes = 0;
+        let slots = &mut waiting.slots;
+        while !slots.is_empty()
             && self.connection.as_mut().is_some_and(|connection| connection.has_room())
         {
-            let keep = pending.len().saturating_sub(FREE_BATCH);
-            self.free(pending.get(keep..).unwrap_or_default());
-            pending.truncate(keep);
+            let keep = slots.len().saturating_sub(FREE_BATCH);
+            self.free(&slots[keep..]);
+            slots.truncate(keep);
         }
     }
 
@@ -310,26 +325,33 @@ pub(crate) fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
 }
 
-/// Frees a value's slot. Called by destructors, with the GIL held, possibly from the middle of anything.
-pub(crate) fn release(slot: u32, epoch_of_value: u32) {
+/// Frees the slot of a value of so many bytes, with the next instruction. Called by destructors, with the GIL held, possibly
+/// from the middle of anything.
+pub(crate) fn release(slot: u32, epoch_of_value: u32, bytes: u64) {
     if epoch_of_value != epoch() {
         return;
     }
     // SAFETY: destructors of Python objects and of what they own run with the GIL held.
     let py = unsafe { Python::assume_attached() };
+    {
+        // Nobody drops a value while it is borrowed.
+        let mut waiting = WAITING.get_mut(py);
+        waiting.slots.push(slot);
+        waiting.bytes = waiting.bytes.saturating_add(bytes);
+        if waiting.bytes < WAITING_BYTES_MAX && waiting.slots.len() < FREE_BATCH {
+            return;
+        }
+    }
     // SAFETY: as above. Where the state is in use further up the stack, the next instruction sends the free.
     let mut state = unsafe { RUNTIME.try_get_mut() };
-    let runtime = state.as_deref_mut().and_then(Option::as_mut);
-    if let Some(runtime) = runtime
-        && runtime.has_room(py)
-    {
-        runtime.free(&[slot]);
-        return;
+    if let Some(runtime) = state.as_deref_mut().and_then(Option::as_mut) {
+        runtime.flush(py);
     }
-    // SAFETY: as above.
-    if let Some(mut pending) = unsafe { PENDING.try_get_mut() } {
-        pending.push(slot);
-    }
+}
+
+/// Says how the first operation comes by a connection; what is said first holds.
+pub(crate) fn set_opener(py: Python<'_>, open: fn(Python<'_>) -> PyResult<()>) {
+    OPEN.get_or_init(py, || open);
 }
 
 /// Connects if that has not been done, and waits until an instruction fits and every free before it has been sent. After
@@ -342,7 +364,7 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
             if forked() {
                 return Err(errors::after_fork());
             }
-            if runtime.has_room(py) && PENDING.get(py).is_empty() {
+            if runtime.has_room(py) && WAITING.get(py).slots.is_empty() {
                 return Ok(());
             }
             let room = runtime.connection.as_mut().map(|connection| connection.has_room());
@@ -367,7 +389,8 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
         };
         match missing {
             Missing::Connection if !OPENING.swap(true, Ordering::AcqRel) => {
-                let opened = spawn::open_default(py);
+                let open = OPEN.get(py).expect("set when gt is imported");
+                let opened = open(py);
                 OPENING.store(false, Ordering::Release);
                 opened?;
             }
@@ -389,13 +412,12 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
     }
 }
 
-/// [`prepare`] for an instruction of the current caller, whose call site the dispatcher then knows by name.
-pub(crate) fn prepare_caller(py: Python<'_>) -> PyResult<Caller> {
-    let caller = Caller::current(py);
+/// [`prepare`] for an instruction of this caller.
+pub(crate) fn prepare_for(py: Python<'_>, caller: Caller) -> PyResult<()> {
     loop {
         prepare(py)?;
         if with(py, |runtime| runtime.knows_site(caller.site)) {
-            return Ok(caller);
+            return Ok(());
         }
         let name = site::name(py, caller.site);
         with(py, |runtime| runtime.announce_site(caller.site, name));
@@ -456,8 +478,8 @@ pub(crate) fn install(
             RECEIVED.store(TAKEN.load(Ordering::Acquire), Ordering::Release);
         }
         EPOCH.fetch_add(1, Ordering::Relaxed);
-        PENDING.get_mut(py).clear();
-        runtime.slots = Slots::default();
+        *WAITING.get_mut(py) = Waiting::default();
+        runtime.slots = SlotPool::default();
         runtime.answers = Answers::default();
         runtime.begun = false;
         runtime.announced = announce_sites.then(Vec::new);
@@ -476,7 +498,7 @@ pub(crate) fn disconnect(py: Python<'_>) {
             return None;
         }
         EPOCH.fetch_add(1, Ordering::Relaxed);
-        PENDING.get_mut(py).clear();
+        *WAITING.get_mut(py) = Waiting::default();
         runtime.connection.take()
     });
     close(old);

@@ -4,10 +4,9 @@
 //! once a program has used a signal at all; until then an instruction pays one load. What a scope means is found out in
 //! gt/config/scopes.py; here its text is kept and sent before the first instruction that carries the id.
 
-use super::caller::Caller;
 use super::gil_cell::GilCell;
 use super::interpreter;
-use super::runtime::{self, Runtime};
+use super::runtime::{self, Caller, Runtime};
 use gt_protocol::scope::Scope;
 use gt_protocol::{Attr, Dims, Instruction, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -147,7 +146,7 @@ impl Runtime {
     }
 
     /// Says that the program has passed through a scope without an instruction.
-    fn pass(&mut self, py: Python<'_>, caller: Caller) {
+    pub(crate) fn pass(&mut self, py: Python<'_>, caller: Caller) {
         let mut word = Instruction::new(Op::Boundary);
         word.tag = caller.site;
         word.signal = caller.signal;
@@ -309,22 +308,10 @@ pub(crate) fn signal_configure(
     SIGNALS.get_mut(py).get_or_insert_default().configure(signal, backward, text)
 }
 
-/// How many instructions this thread has made, for [`signal_left`].
+/// How many instructions this thread has made, for [`super::caller::signal_left`].
 #[pyfunction]
 pub(crate) fn signal_entered() -> u64 {
     MADE.get()
-}
-
-/// A scope is left that was entered after so many instructions. Where none has been made since, it is a boundary, and
-/// the dispatcher hears of it: what moves next bears its name.
-#[pyfunction]
-pub(crate) fn signal_left(py: Python<'_>, signal: u16, entered: u64) -> PyResult<()> {
-    if MADE.get() != entered || !runtime::has_begun(py) {
-        return Ok(());
-    }
-    let caller = Caller { signal, ..runtime::prepare_caller(py)? };
-    runtime::with(py, |runtime| runtime.pass(py, caller));
-    Ok(())
 }
 
 /// The scope of uploads that look like a batch; None for none.

@@ -183,6 +183,7 @@ fn start_worker(
         control,
         child,
         backlog: Vec::new(),
+        frees: Vec::new(),
         alive: true,
         payloads: Payloads::new(SlabWriter::new(payloads)?),
     };

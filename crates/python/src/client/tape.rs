@@ -1,71 +1,18 @@
 //! The tape: what the backward pass needs to know of an instruction. Client only; nothing of it travels.
 
-use super::alias::{Var, Watched};
-use super::caller::Caller;
-use super::emit::Vars;
+pub(crate) use super::alias::{Edge, Input, Inputs, Node, Place, SavedValue, SavedValues};
+use super::alias::{Var, Vars, Watched};
+use super::caller;
 use super::gil_cell::GilCell;
-use super::storage::{Attrs, Step};
+use super::runtime;
+use super::steps::{Attrs, Step, result_of};
 use super::value::Value;
-use gt_protocol::rules::{Arg as RuleArg, infer};
-use gt_protocol::{Attr, Meta, Op, Scalar};
+use gt_protocol::{Attr, Meta, Op};
 use pyo3::Python;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-
-/// One recorded instruction.
-pub(crate) struct Node {
-    pub op: Op,
-    pub attrs: Vec<Attr>,
-    pub inputs: Inputs,
-    pub outputs: SmallVec<[Meta; 1]>,
-    /// Order of recording: gradients are computed in the reverse of it.
-    pub sequence: u64,
-    pub site: u32,
-    pub signal: u16,
-    /// What the row's `saves` keeps; `None` once a backward pass has freed it.
-    pub saved: GilCell<Option<SavedValues>>,
-    /// Variables that keep the gradient of an output (`retain_grad`).
-    pub retained: GilCell<Vec<(usize, Weak<Var>)>>,
-}
-
-// Short ones in place: a node is written out at every recorded instruction.
-pub(crate) type Inputs = SmallVec<[Input; 2]>;
-pub(crate) type SavedValues = SmallVec<[SavedValue; 2]>;
-
-/// An operand as the tape keeps it.
-pub(crate) struct Input {
-    /// Where its gradient goes; `None` where it needs none.
-    pub edge: Option<Edge>,
-    pub meta: Option<Meta>,
-    pub scalar: Option<Scalar>,
-}
-
-/// A kept value, and what it was read from.
-pub(crate) struct SavedValue {
-    pub place: Place,
-    pub value: Arc<Value>,
-    pub watched: Watched,
-}
-
-/// Which operand or output a saved value is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
-    Operand(usize),
-    Output(usize),
-}
-
-/// Where a gradient flows.
-#[derive(Clone)]
-pub(crate) enum Edge {
-    /// Output `.1` of a recorded instruction.
-    Node(Arc<Node>, usize),
-    /// A leaf, whose `.grad` accumulates.
-    Leaf(Arc<Var>),
-    /// A view that was taken under `no_grad`: it requires grad as what it is a view of does, but gradients end there.
-    Nowhere,
-}
 
 thread_local! {
     static GRAD_ENABLED: Cell<bool> = const { Cell::new(true) };
@@ -100,7 +47,7 @@ pub(crate) fn link(
     inputs: Vec<(Option<Edge>, Meta)>,
     output: Meta,
 ) -> Edge {
-    let Caller { site, signal } = Caller::current(py);
+    let runtime::Caller { site, signal } = caller::current(py);
     let inputs =
         inputs.into_iter().map(|(edge, meta)| Input { edge, meta: Some(meta), scalar: None });
     let recording =
@@ -151,20 +98,6 @@ impl Recording {
         node.close(py, saved);
         vars
     }
-
-    /// [`Self::record`] for one result.
-    pub(crate) fn record_one(
-        self,
-        py: Python<'_>,
-        mut saved: SavedValues,
-        value: Arc<Value>,
-        keeps: bool,
-    ) -> Arc<Var> {
-        let node = Arc::new(self.node(SmallVec::from_buf([value.meta])));
-        let var = node.result(py, 0, value, keeps.then_some(&mut saved));
-        node.close(py, saved);
-        var
-    }
 }
 
 /// Records view operators, the first of something of `meta` whose gradient goes to `edge`.
@@ -181,12 +114,6 @@ pub(crate) fn link_views(
         meta = result;
     }
     edge
-}
-
-/// What a view operator that has been taken before makes of something of `meta`.
-pub(crate) fn result_of(step: &Step, meta: Meta) -> Meta {
-    let result = infer(step.op, &[RuleArg::Value(&meta)], &step.attrs);
-    result.ok().and_then(|metas| metas.first().copied()).unwrap_or(meta)
 }
 
 /// `Exp` of `exp`, as `PyTorch` calls its functions in messages.

@@ -1,7 +1,8 @@
 //! `gt.Tensor`: operators, numbers from it, and its shape. What concerns gradients stands in `history.rs`.
 
-use super::alias::Var;
+pub(crate) use super::alias::Tensor;
 use super::convert::OperandArg;
+pub(crate) use super::convert::as_arg;
 use super::dtype::{self, PyDtype};
 use super::emit::{self, Arg};
 use super::gil_cell::GilCell;
@@ -13,25 +14,12 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 use smallvec::SmallVec;
-use std::sync::Arc;
-
-/// A tensor on a cluster: operators emit instructions, values come back when they are read.
-#[pyclass(frozen, subclass, weakref, module = "gt", name = "Tensor")]
-pub(crate) struct Tensor {
-    pub var: Arc<Var>,
-}
 
 /// `gt.Size`, which shapes are made of.
 static SIZE: GilCell<Option<Py<PyAny>>> = GilCell::new(None);
 
 pub(crate) fn set_size_class(py: Python<'_>, class: Py<PyAny>) {
     *SIZE.get_mut(py) = Some(class);
-}
-
-impl Tensor {
-    pub(crate) fn wrap(py: Python<'_>, var: Arc<Var>) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self { var })
-    }
 }
 
 /// A `gt.Size` of these sizes.
@@ -46,14 +34,6 @@ pub(crate) fn size_object<'py>(py: Python<'py>, dims: &Dims) -> PyResult<Bound<'
 /// An operand of a Python operator; `NotImplemented` for what is none.
 fn operand<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<OperandArg<'py>>> {
     Ok(OperandArg::of(object)?.filter(|operand| !matches!(operand, OperandArg::Absent)))
-}
-
-pub(crate) fn as_arg<'a>(operand: &'a OperandArg<'_>) -> Arg<'a> {
-    match operand {
-        OperandArg::Absent => Arg::Absent,
-        OperandArg::Scalar(scalar) => Arg::Scalar(*scalar),
-        OperandArg::Tensor(tensor) => Arg::Var(&tensor.get().var),
-    }
 }
 
 pub(crate) fn binary(

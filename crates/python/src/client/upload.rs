@@ -1,10 +1,10 @@
 //! Uploads: bytes of the client become a tensor, in pieces that fit a frame.
 
+use super::alias::Tensor;
 use super::alias::Var;
 use super::dtype::DtypeArg;
-use super::tensor::Tensor;
 use super::value::Value;
-use super::{errors, runtime, signal};
+use super::{caller, errors, runtime, signal};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand};
@@ -31,7 +31,7 @@ pub(crate) fn from_bytes<'py>(
             bytes.len()
         )));
     }
-    let caller = runtime::prepare_caller(py)?;
+    let caller = caller::ready(py)?;
     let epoch = runtime::epoch();
     // What has further pieces begins with none: those may go beside the words.
     let first = if bytes.len() > PAYLOAD_BYTES_MAX { 0 } else { bytes.len() };

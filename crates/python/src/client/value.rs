@@ -13,6 +13,6 @@ pub(crate) struct Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        runtime::release(self.slot, self.epoch);
+        runtime::release(self.slot, self.epoch, self.meta.bytes());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::alias::{Var, contiguous};
 use super::errors;
-use super::storage::wrapped;
+use super::steps::wrapped;
 use gt_protocol::rules::{Arg as RuleArg, ErrorClass, infer};
 use gt_protocol::{Attr, Dims, Meta, Op};
 use pyo3::prelude::*;

@@ -1,10 +1,10 @@
 //! Writes in place: through a view into its storage, with PyTorch's checks before and autograd's records after.
 
-use super::alias::{Origin, Var};
+use super::alias::{Origin, Storage, Var};
 use super::emit::{self, Arg};
 use super::errors;
 use super::indexing::NO_PIECE;
-use super::storage::{self, Back, Path, Step, Storage};
+use super::steps::{self, Back, Path, Step};
 use super::tape::{self, Edge};
 use super::value::Value;
 use gt_protocol::rules::ErrorClass;
@@ -252,11 +252,11 @@ fn scatter(
     let metas = metas(storage.value(py).meta, steps);
     let mut piece = piece;
     for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
-        match storage::back(step, meta) {
-            Back::Whole(turns) => piece = storage::take(py, piece, &turns)?,
+        match steps::back(step, meta) {
+            Back::Whole(turns) => piece = emit::take(py, piece, &turns)?,
             Back::Part(over) => {
                 let inner =
-                    storage::take(py, storage.value(py), steps.get(..level).unwrap_or_default())?;
+                    emit::take(py, storage.value(py), steps.get(..level).unwrap_or_default())?;
                 storage.forget_views(py);
                 // The storage and `inner` hold it: then nobody else reads the old elements.
                 let alone = level == 0 && Arc::strong_count(&inner) == 2;
@@ -294,7 +294,7 @@ fn put_at_places(
     piece: &Arc<Var>,
 ) -> PyResult<Arc<Var>> {
     let run =
-        |op, args: &[Arg<'_>], attrs: storage::Attrs| emit::only(emit::emit(py, op, args, attrs)?);
+        |op, args: &[Arg<'_>], attrs: steps::Attrs| emit::only(emit::emit(py, op, args, attrs)?);
     let shaped = |var: &Arc<Var>, dims: Dims| {
         run(Op::Reshape, &[Arg::Var(var)], SmallVec::from_elem(Attr::Ints(dims), 1))
     };
@@ -304,7 +304,7 @@ fn put_at_places(
     let range = [Scalar::Int(0), Scalar::Int(count), Scalar::Int(1)].map(Attr::Scalar);
     let attrs = range.into_iter().chain([Attr::Dtype(Dtype::I64)]).collect();
     let numbers = shaped(&run(Op::Arange, &[], attrs)?, dims)?;
-    let places = flat(&Var::new(storage::take(py, numbers.value(py)?, steps)?, None))?;
+    let places = flat(&Var::new(emit::take(py, numbers.value(py)?, steps)?, None))?;
     let (whole, piece) = (flat(whole)?, flat(piece)?);
     let args = [Arg::Var(&whole), Arg::Var(&piece), Arg::Var(&places)];
     let attrs = std::iter::once(Attr::Bool(false)).chain(NO_PIECE).collect();
@@ -317,7 +317,7 @@ fn metas(whole: Meta, steps: &[Step]) -> Vec<Meta> {
     let mut meta = whole;
     for step in steps {
         metas.push(meta);
-        meta = tape::result_of(step, meta);
+        meta = steps::result_of(step, meta);
     }
     metas
 }
@@ -334,8 +334,8 @@ fn written_through(
     let old = root.edge(py)?;
     let mut piece = piece;
     for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
-        let taken = tape::result_of(step, *meta);
-        match storage::back(step, meta) {
+        let taken = steps::result_of(step, *meta);
+        match steps::back(step, meta) {
             Back::Whole(turns) => {
                 piece = piece.and_then(|edge| tape::link_views(py, Some(edge), taken, &turns));
             }
@@ -354,7 +354,7 @@ fn written_through(
     let part = steps
         .iter()
         .zip(&metas)
-        .any(|(step, meta)| matches!(storage::back(step, meta), Back::Part(_)));
+        .any(|(step, meta)| matches!(steps::back(step, meta), Back::Part(_)));
     if part || (keeps && piece.is_some()) {
         return Ok(piece);
     }

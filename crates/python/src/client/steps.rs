@@ -1,90 +1,11 @@
-//! Memory as PyTorch's users think of it: one value that several variables name, whole or through view operators.
+//! View operators as data: what leads from a whole value to a part of it, and how a part that was written goes back.
 
-use super::alias::Var;
-use super::emit::{self, Arg};
-use super::gil_cell::GilCell;
-use super::value::Value;
+use gt_protocol::rules::{Arg as RuleArg, infer};
 use gt_protocol::{Attr, Dims, Meta, Op};
-use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 pub(crate) type Attrs = SmallVec<[Attr; 2]>;
-
-/// Below so many names of views their list is not searched for dead ones.
-const VIEWS_MIN: usize = 8;
-
-/// A value that several variables share. Writing replaces it.
-pub(crate) struct Storage(GilCell<Shared>);
-
-struct Shared {
-    value: Arc<Value>,
-    /// Variables that may keep a view of the value; a write makes them forget it.
-    views: Vec<Weak<Var>>,
-    /// How long the list may become before the dead are taken out.
-    views_max: usize,
-}
-
-impl Storage {
-    pub(crate) fn new(value: Arc<Value>) -> Arc<Self> {
-        Arc::new(Self(GilCell::new(Shared { value, views: Vec::new(), views_max: VIEWS_MIN })))
-    }
-
-    pub(crate) fn value(&self, py: Python<'_>) -> Arc<Value> {
-        Arc::clone(&self.0.get(py).value)
-    }
-
-    /// Whether nothing else holds the value: no saved operand, no copy that was never written.
-    pub(crate) fn is_alone(&self, py: Python<'_>) -> bool {
-        Arc::strong_count(&self.0.get(py).value) == 1
-    }
-
-    pub(crate) fn replace(&self, py: Python<'_>, value: Arc<Value>) {
-        let old = std::mem::replace(&mut self.0.get_mut(py).value, value);
-        drop(old);
-    }
-
-    pub(crate) fn register(&self, py: Python<'_>, view: &Arc<Var>) {
-        let mut shared = self.0.get_mut(py);
-        if shared.views.len() >= shared.views_max {
-            shared.views.retain(|view| view.strong_count() > 0);
-            shared.views_max = VIEWS_MIN.max(2 * shared.views.len());
-        }
-        shared.views.push(Arc::downgrade(view));
-    }
-
-    /// Every view forgets what it has taken: it takes itself again at its next use, and until then holds no memory.
-    pub(crate) fn forget_views(&self, py: Python<'_>) {
-        let views = std::mem::take(&mut self.0.get_mut(py).views);
-        let mut kept: Vec<Weak<Var>> = Vec::with_capacity(views.len());
-        for view in views {
-            if let Some(var) = view.upgrade() {
-                var.forget(py, self);
-                kept.push(view);
-            }
-        }
-        self.0.get_mut(py).views.append(&mut kept);
-    }
-}
-
-/// How often the memory was written, as autograd counts it.
-#[derive(Default)]
-pub(crate) struct Counter(AtomicU32);
-
-impl Counter {
-    pub(crate) fn starting(count: u32) -> Arc<Self> {
-        Arc::new(Self(AtomicU32::new(count)))
-    }
-
-    pub(crate) fn now(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn raise(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// One view operator.
 #[derive(Clone)]
@@ -160,25 +81,16 @@ fn merged(first: &Step, second: &Step) -> Option<Step> {
     }
 }
 
+/// What a view operator that has been taken before makes of something of `meta`.
+pub(crate) fn result_of(step: &Step, meta: Meta) -> Meta {
+    let result = infer(step.op, &[RuleArg::Value(&meta)], &step.attrs);
+    result.ok().and_then(|metas| metas.first().copied()).unwrap_or(meta)
+}
+
 /// A dimension counted from the front.
 pub(crate) fn wrapped(dim: i64, rank: usize) -> Option<usize> {
     let rank = i64::try_from(rank).ok()?;
     usize::try_from(if dim < 0 { dim + rank } else { dim }).ok()
-}
-
-/// Takes `steps` from `value`, one after the other; nothing is recorded.
-pub(crate) fn take(py: Python<'_>, value: Arc<Value>, steps: &[Step]) -> PyResult<Arc<Value>> {
-    let mut value = value;
-    for step in steps {
-        value = unary(py, value, step)?;
-    }
-    Ok(value)
-}
-
-/// One unrecorded operator.
-pub(crate) fn unary(py: Python<'_>, value: Arc<Value>, step: &Step) -> PyResult<Arc<Value>> {
-    let operand = Var::new(value, None);
-    emit::only(emit::emit(py, step.op, &[Arg::Var(&operand)], step.attrs.clone())?)?.value(py)
 }
 
 /// How a piece that a view operator has taken goes back.

@@ -1050,7 +1050,7 @@ def signal_new(name: str, backward: _int | None, text: str) -> _int:
 def signal_configure(signal: _int, backward: _int | None, text: str) -> None:
     """Gives a scope another meaning; the dispatcher hears of it before the next instruction in it."""
 def signal_entered() -> _int:
-    """How many instructions this thread has made, for [`signal_left`]."""
+    """How many instructions this thread has made, for [`super::caller::signal_left`]."""
 def signal_left(signal: _int, entered: _int) -> None:
     """A scope is left that was entered after so many instructions. Where none has been made since, it is a boundary, and the dispatcher hears of it: what moves next bears its name."""
 def set_upload_signal(signal: _int | None) -> None:

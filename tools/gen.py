@@ -79,8 +79,7 @@ def split_attr(text: str) -> tuple[str, str, bool, list[str]]:
 
 
 def rust_row(row: Row) -> str:
-    names = [split_operand(text)[0] for text in row["inputs"]]
-    operands, attrs, saves_operands, saves_outputs = [], [], 0, 0
+    operands, attrs = [], []
     for text in row["inputs"]:
         name, kind = split_operand(text)
         operands.append(f'OperandInfo {{ name: "{name}", kind: OperandKind::{kind} }}')
@@ -90,11 +89,6 @@ def rust_row(row: Row) -> str:
         value = f"AttrKind::Choice(&[{listed}])" if words else f"AttrKind::{kind.capitalize()}"
         flags = f"optional: {str(optional).lower()}, appended: {str(text.endswith('+')).lower()}"
         attrs.append(f'AttrInfo {{ name: "{name}", kind: {value}, {flags} }}')
-    for saved in row["saves"]:
-        if saved in names:
-            saves_operands |= 1 << names.index(saved)
-        else:
-            saves_outputs |= 1 << int(saved.removeprefix("out") or 0)
     facts = {
         "op": f"Op::{camel(row['name'])}",
         "name": f'"{row["name"]}"',
@@ -105,8 +99,6 @@ def rust_row(row: Row) -> str:
         "attrs": f"&[{', '.join(attrs)}]",
         "outputs": str(row["outputs"]),
         "index": f'"{row.get("index", "")}"',
-        "saves_operands": f"{saves_operands:#x}",
-        "saves_outputs": f"{saves_outputs:#x}",
         "doc": f'"{row["doc"]}"',
     }
     fields = ", ".join(f"{name}: {text}" for name, text in (facts | columns.fields(row)).items())

@@ -164,10 +164,6 @@ pub struct OpInfo {
     pub dtype: DtypeRule,
     /// The index equation of a contraction, else empty.
     pub index: &'static str,
-    /// Bit k: the backward pass reads operand k again.
-    pub saves_operands: u16,
-    /// Bit k: the backward pass reads output k again.
-    pub saves_outputs: u16,
     pub doc: &'static str,
     pub refuses: Option<Refusal>,
     /// A reduction of no elements is an error.
@@ -200,8 +196,6 @@ impl OpInfo {
         outputs: 1,
         dtype: DtypeRule::Family,
         index: "",
-        saves_operands: 0,
-        saves_outputs: 0,
         doc: "",
         refuses: None,
         nonempty: false,

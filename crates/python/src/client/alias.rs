@@ -180,7 +180,7 @@ pub(crate) struct Node {
     pub sequence: u64,
     pub site: u32,
     pub signal: u16,
-    /// What the row's `saves` keeps; `None` once a backward pass has freed it.
+    /// What the row's gradient formulas read again; `None` once a backward pass has freed it.
     pub saved: GilCell<Option<SavedValues>>,
     /// Variables that keep the gradient of an output (`retain_grad`).
     pub retained: GilCell<Vec<(usize, Weak<Var>)>>,

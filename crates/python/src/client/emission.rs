@@ -8,8 +8,8 @@
 use super::alias::{Edge, Input, Place, SavedValue, SavedValues, Var, Vars};
 use super::caller;
 use super::default_float;
+use super::generated_formulas;
 use super::gil_cell::GilCell;
-use super::gradient_rules;
 use super::runtime::Caller;
 use super::tape::{Recording, grad_enabled};
 use super::value::Value;
@@ -81,9 +81,11 @@ pub(crate) fn emit(
         }
         wire::close(op.info().name, words, 0).map_err(not_encodable)?;
         let needs = || edges.iter().map(Option::is_some);
-        let recorded = needs().any(|needs| needs) && gradient_rules::any_for(py, op, needs());
+        let formulas = generated_formulas::of(op);
+        let recorded = formulas.any_for(needs());
         // What the backward pass needs is not given away.
-        let consumes = if recorded { consumes & !op.info().saves_operands } else { consumes };
+        let consumes =
+            if recorded { consumes & !formulas.saves(needs()).operands } else { consumes };
         let sent = runtime::with(py, |runtime| {
             let ready = runtime.has_room_for(py, caller);
             ready.then(|| runtime.publish(py, op, caller, consumes, words, metas))
@@ -163,11 +165,7 @@ fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Edges> {
             Arg::Absent | Arg::Scalar(_) => None,
             Arg::Var(var) => match var.edge(py) {
                 // A view that PyTorch forbids to differentiate may still be compared or rounded.
-                Err(_)
-                    if !gradient_rules::any_for(py, op, std::iter::repeat_n(true, args.len())) =>
-                {
-                    None
-                }
+                Err(_) if !generated_formulas::of(op).any_for(args.iter().map(|_| true)) => None,
                 edge => edge?,
             },
         });
@@ -313,12 +311,12 @@ fn record(
 ) -> Vars {
     let info = op.info();
     let leads_on = |edge: &Option<Edge>| !matches!(edge, None | Some(Edge::Nowhere));
-    let (operands, mut outputs) = gradient_rules::saves(py, op, edges.iter().map(leads_on));
+    let formulas = generated_formulas::of(op);
+    let mut saves = formulas.saves(edges.iter().map(leads_on));
     if edges.iter().any(|edge| matches!(edge, Some(Edge::Nowhere))) {
         // PyTorch keeps outputs even where the gradient gets nowhere, to see that nobody writes them.
-        (_, outputs) = gradient_rules::saves(py, op, edges.iter().map(Option::is_some));
+        saves.outputs = formulas.saves(edges.iter().map(Option::is_some)).outputs;
     }
-    let operands = info.saves_operands & operands;
     let mut saved = SavedValues::new();
     let inputs = args
         .iter()
@@ -329,7 +327,7 @@ fn record(
             Arg::Scalar(scalar) => Input { edge, meta: None, scalar: Some(*scalar) },
             Arg::Var(var) => {
                 let place = position.min(info.operands.len() - 1);
-                if operands & (1_u16 << place) != 0
+                if saves.operands & (1_u16 << place) != 0
                     && let Some(value) = var.with_value(py, Arc::clone)
                 {
                     let watched = var.watched(py);
@@ -341,5 +339,5 @@ fn record(
         .collect();
     let Caller { site, signal } = caller;
     let recording = Recording { op, attrs: attrs.to_vec(), inputs, site, signal };
-    recording.record(py, saved, values, info.saves_outputs & outputs)
+    recording.record(py, saved, values, saves.outputs)
 }

@@ -139,7 +139,33 @@ pub(crate) enum Function {
     SumTo,
 }
 
+/// What the gradient formulas of an instruction read again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Saves {
+    /// Bit k: operand k of the row.
+    pub operands: u16,
+    /// Bit k: output k.
+    pub outputs: u16,
+}
+
 impl Formulas {
+    /// What has to be saved where these operands need a gradient. `x * 2` saves no x.
+    pub(crate) fn saves(&self, needs: impl Iterator<Item = bool>) -> Saves {
+        let mut saves = Saves::default();
+        for (position, need) in needs.enumerate() {
+            if need && let Some(formula) = self.at(position) {
+                saves.operands |= formula.operands;
+                saves.outputs |= formula.outputs;
+            }
+        }
+        saves
+    }
+
+    /// Whether any operand that needs a gradient has a formula.
+    pub(crate) fn any_for(&self, needs: impl Iterator<Item = bool>) -> bool {
+        needs.enumerate().any(|(position, need)| need && self.at(position).is_some())
+    }
+
     /// The formula of a position among the operands; the items of a list share the last one.
     pub(crate) fn at(&self, position: usize) -> Option<&'static Formula> {
         let last = self.operands.len().checked_sub(1)?;

@@ -26,7 +26,6 @@ mod generated_methods;
 mod generated_operators;
 mod generator;
 mod gil_cell;
-mod gradient_rules;
 mod greeting;
 mod history;
 mod in_place;

@@ -9,7 +9,7 @@ use gt_protocol::{Family, Meta, Op};
 use std::fmt;
 use std::str::FromStr;
 
-/// Prices of one cluster in microseconds: defaults until a file or a probe says otherwise.
+/// Prices of one cluster in microseconds: defaults until a file or a probe gives others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
     /// One message between two workers.
@@ -22,7 +22,7 @@ pub struct Prices {
     pub touch: f64,
     /// One kernel.
     pub kernel: f64,
-    /// No price but a limit: values with fewer bytes are folded with others of their kind, up to so many bytes in one
+    /// No price but a limit: values with fewer bytes are reduced with others of their kind, up to so many bytes in one
     /// exchange.
     pub bundle: u64,
     /// Where two workers are nearer or farther than others.
@@ -31,7 +31,7 @@ pub struct Prices {
 
 /// Names of the prices in a text, in order.
 const NAMES: [&str; 5] = ["message", "byte", "flop", "touch", "kernel"];
-/// The name of the limit of what is folded together.
+/// The name of the limit of what is reduced together.
 const BUNDLE: &str = "bundle";
 
 /// A text that is no list of prices.
@@ -52,9 +52,9 @@ impl FromStr for Prices {
     fn from_str(text: &str) -> Result<Self, PricesError> {
         let mut prices = Self::default();
         for (number, line) in (1..).zip(text.lines()) {
-            let said = line.split('#').next().unwrap_or_default().trim();
-            if !said.is_empty() && prices.say(said).is_none() {
-                return Err(PricesError { line: number, text: said.to_owned() });
+            let entry = line.split('#').next().unwrap_or_default().trim();
+            if !entry.is_empty() && prices.parse_line(entry).is_none() {
+                return Err(PricesError { line: number, text: entry.to_owned() });
             }
         }
         Ok(prices)
@@ -93,7 +93,7 @@ pub(crate) fn real(count: u64) -> f64 {
 
 impl Prices {
     /// Takes one line, or nothing of it.
-    fn say(&mut self, line: &str) -> Option<()> {
+    fn parse_line(&mut self, line: &str) -> Option<()> {
         let (name, value) = line.split_once('=')?;
         if name.trim() == BUNDLE {
             self.bundle = value.trim().parse().ok()?;
@@ -105,7 +105,7 @@ impl Prices {
         }
         let name = name.trim();
         if let Some((part, from, to)) = links::pair(name) {
-            return self.links.say(from, to, part, price).then_some(());
+            return self.links.set_part(from, to, part, price).then_some(());
         }
         let place = NAMES.iter().position(|known| *known == name)?;
         let Self { message, byte, flop, touch, kernel, bundle: _, links: _ } = self;
@@ -158,8 +158,8 @@ impl Prices {
             .unwrap_or_else(|| self.general())
     }
 
-    /// An operand that lies as `have` along a mesh dimension of `members` is to lie as `want`. `bytes` are those of the
-    /// value over the other dimensions' pieces.
+    /// An operand changes its placement along a mesh dimension of `members` from `have` to `want`. `bytes` are those of the
+    /// value over the other dimensions' shards.
     pub fn change(
         &self,
         (have, want): (&Placement, &Placement),
@@ -259,11 +259,11 @@ mod tests {
         let text = "message=1\nbyte=1\nmessage[0,2]=9\nmessage[2,3]=4\nbyte[1,3]=5";
         let prices: Prices = text.parse().unwrap();
         let mesh = Mesh::new(&[2, 2], &[0, 1, 2, 3]).unwrap();
-        let told = |link: Link| (link.message, link.byte);
-        assert_eq!(told(prices.along(&mesh, 0)), (9.0, 5.0));
-        assert_eq!(told(prices.along(&mesh, 1)), (4.0, 1.0));
-        assert_eq!(told(prices.among(&mesh)), (9.0, 5.0));
-        assert_eq!(told(prices.between(&Mesh::line(&[0, 1]), &Mesh::line(&[2, 3]))), (9.0, 5.0));
-        assert_eq!(told(prices.between(&Mesh::line(&[1]), &Mesh::line(&[1, 2]))), (1.0, 1.0));
+        let parts = |link: Link| (link.message, link.byte);
+        assert_eq!(parts(prices.along(&mesh, 0)), (9.0, 5.0));
+        assert_eq!(parts(prices.along(&mesh, 1)), (4.0, 1.0));
+        assert_eq!(parts(prices.among(&mesh)), (9.0, 5.0));
+        assert_eq!(parts(prices.between(&Mesh::line(&[0, 1]), &Mesh::line(&[2, 3]))), (9.0, 5.0));
+        assert_eq!(parts(prices.between(&Mesh::line(&[1]), &Mesh::line(&[1, 2]))), (1.0, 1.0));
     }
 }

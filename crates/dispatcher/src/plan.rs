@@ -1,26 +1,26 @@
 //! Planning: one instruction of a client into instructions for workers. There is one way:
 //!
-//! 1. its operands are found, and made ready: what is pending happens, what is deferred is made (`bring`, `reduce`);
+//! 1. its operands are found, and made ready: what is pending happens, what is deferred is made (`operands`, `reduce`);
 //! 2. it is placed: the mesh of its scope, else of its operands, else the session's home (`place`);
 //! 3. the cheapest strategy on that mesh is chosen, or looked up (`run`);
-//! 4. each operand is brought to the layout that the strategy needs (`bring`);
+//! 4. each operand is resharded to the layout that the strategy needs (`operands`);
 //! 5. each member gets its words (`run`);
 //! 6. the results enter the session's table (`results`).
 //!
-//! A creation (`create`, `upload`) has no operands to bring, and may wait with steps 4 and 5 for its first use. An operator
+//! A creation (`create`, `upload`) has no operands to reshard, and may wait with steps 4 and 5 for its first use. An operator
 //! may be several (`decompose`), each of which takes steps 3 to 5.
 
-mod bring;
 mod create;
 mod decompose;
 mod inputs;
+mod operands;
 mod place;
 mod reduce;
 mod results;
 mod run;
 mod upload;
 
-pub(crate) use bring::Keep;
+pub(crate) use operands::Keep;
 pub(crate) use results::Results;
 
 use crate::event::Fault;

@@ -85,13 +85,13 @@ impl Planner<'_> {
         }
         let (meta, before) = (self.value(slot).meta, self.session.traffic);
         let taken = if let Some((member, worker)) = member {
-            let resharded = self.bring(slot, layout, Keep::Never);
+            let resharded = self.reshard(slot, layout, Keep::Never);
             let meta = Meta::new(meta.dtype, layout.local_dims(&meta.dims, member));
             let own = self.alias(worker, slot_at(&resharded.slots, member), meta);
             self.discard(layout, &resharded);
             (meta, Shards::new(Layout::on(worker), smallvec![own]))
         } else {
-            let resharded = self.bring(slot, layout, Keep::Reduced);
+            let resharded = self.reshard(slot, layout, Keep::Reduced);
             (meta, Shards::new(layout.clone(), self.own(meta, layout, resharded)))
         };
         let decider = Some(Decider::Request);

@@ -43,13 +43,13 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Asks one worker that has, or is brought, all of it.
+    /// Asks one worker that has, or gets, all of it.
     fn read_whole(&mut self, instruction: &Instruction<'_>, number: u64, slot: u32) {
         let value = self.value(slot);
         let kind = RequestKind::Read { value: value.number };
         let layout = value.layout();
         let target = read_layout(layout).unwrap_or_else(|| layout.clone());
-        let resharded = self.bring(slot, &target, Keep::Reduced);
+        let resharded = self.reshard(slot, &target, Keep::Reduced);
         let (Some(&worker), Some(&held)) =
             (target.mesh().members().first(), resharded.slots.first())
         else {

@@ -57,12 +57,12 @@ impl Links {
 
     /// Sets both prices of a pair; nothing for workers beyond the table's limit.
     pub fn set(&mut self, from: u32, to: u32, link: Link) {
-        self.say(from, to, Part::Message, link.message);
-        self.say(from, to, Part::Byte, link.byte);
+        self.set_part(from, to, Part::Message, link.message);
+        self.set_part(from, to, Part::Byte, link.byte);
     }
 
     /// Says whether it is a pair that can have prices.
-    pub(super) fn say(&mut self, from: u32, to: u32, part: Part, price: f64) -> bool {
+    pub(super) fn set_part(&mut self, from: u32, to: u32, part: Part, price: f64) -> bool {
         if from == to || from.max(to) >= WORKERS_MAX {
             return false;
         }

@@ -78,9 +78,9 @@ impl Planner<'_> {
         let mut results = Made::new();
         for (source, wanted) in program.results.iter().zip(run.outputs) {
             match resolve(*source, inputs, made) {
-                Input::Made(meta, shards) if meta == *wanted && !taken.contains(source) => {
+                Input::Made(made) if made.0 == *wanted && !taken.contains(source) => {
                     taken.push(*source);
-                    results.push((meta, shards));
+                    results.push(*made);
                 }
                 input @ (Input::Made(..) | Input::Value(_)) => {
                     results.push(self.finished(input, *wanted, mesh)?);
@@ -108,7 +108,7 @@ impl Planner<'_> {
         if meta == wanted {
             return Ok((meta, shards));
         }
-        let input = Input::Made(meta, shards.clone());
+        let input = Input::Made(Box::new((meta, shards.clone())));
         let reshaped = self.changed(input, wanted, Op::Reshape, Attr::Ints(wanted.dims), mesh);
         self.free_shards(&shards);
         reshaped
@@ -139,8 +139,8 @@ fn resolve(source: Source, inputs: &[Input], made: &[Made]) -> Input {
         Source::Operand(position) => inputs.get(position).cloned().unwrap_or(Input::Absent),
         Source::Step(step, output) => {
             let made = made.get(step).and_then(|values| values.get(output));
-            let Some((meta, shards)) = made else { unreachable!("step {step} has no {output}") };
-            Input::Made(*meta, shards.clone())
+            let Some(made) = made else { unreachable!("step {step} has no {output}") };
+            Input::Made(Box::new(made.clone()))
         }
     }
 }

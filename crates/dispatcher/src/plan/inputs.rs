@@ -17,7 +17,7 @@ pub(crate) enum Input {
     /// The session's value in this slot.
     Value(u32),
     /// What the plan has made itself.
-    Made(Meta, Shards),
+    Made(Box<(Meta, Shards)>),
 }
 
 impl Input {
@@ -62,7 +62,7 @@ fn operand<'a>(session: &'a Session, input: &'a Input) -> Option<(&'a Meta, &'a 
     match input {
         Input::Absent | Input::Scalar(_) => None,
         Input::Value(slot) => session.value(*slot).map(|value| (&value.meta, value.shards())),
-        Input::Made(meta, shards) => Some((meta, shards)),
+        Input::Made(made) => Some((&made.0, &made.1)),
     }
 }
 

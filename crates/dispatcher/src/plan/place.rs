@@ -1,6 +1,6 @@
 //! Where an instruction runs, and the layouts that scopes ask for.
 
-use super::bring::Keep;
+use super::operands::Keep;
 use super::slots;
 use crate::planner::Planner;
 use crate::session::provenance::LayoutCause;
@@ -19,7 +19,7 @@ impl Planner<'_> {
     /// The mesh of an instruction's operands: the largest (the first of that size).
     ///
     /// A single element is placed where the others are, if there are others. An update stays on the workers over which its
-    /// parameter has been laid out, wherever the gradient comes from.
+    /// parameter is placed, wherever the gradient comes from.
     pub(super) fn operand_mesh(&self, instruction: &Instruction<'_>) -> Mesh {
         let updates = instruction.op.info().family == Family::Update;
         let mut chosen: Option<(bool, &Mesh)> = None;
@@ -69,12 +69,12 @@ impl Planner<'_> {
         let cuts = cuts(scope, mesh, 2).map(|cut| cut.map(stored));
         let layout = layout_of_cuts(scope, mesh, &dims, cuts);
         if !layout.is_whole() || elsewhere {
-            self.bring(slot, &layout, Keep::Always);
+            self.reshard(slot, &layout, Keep::Always);
             self.note_cause(slot, LayoutCause::Scope(Some(instruction.signal)));
         }
     }
 
-    /// Notes why a value that has been brought to another layout has that.
+    /// Notes why a value has another layout than it was made with.
     pub(super) fn note_cause(&mut self, slot: u32, cause: LayoutCause) {
         // Making a deferred value may have failed.
         if let Some(value) = self.session.value_mut(slot) {

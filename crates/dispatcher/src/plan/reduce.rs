@@ -1,8 +1,8 @@
 //! Reductions that are made together: those that one instruction needs, and those that the session's history expects,
 //! which wait in buckets for each other until there are enough of them or one is needed.
 
-use super::bring::Keep;
 use super::inputs::{Input, needs_one_layout};
+use super::operands::Keep;
 use super::run::Run;
 use super::slots;
 use crate::planner::Planner;
@@ -67,7 +67,7 @@ impl Planner<'_> {
             }
             // Nothing is gained by waiting for others.
             Some(_) | None if launch == Launch::Full => {
-                self.bring(slot, &to, Keep::Reduced);
+                self.reshard(slot, &to, Keep::Reduced);
             }
             Some(_) | None => {}
         }
@@ -106,7 +106,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Before an instruction's operands are brought one by one: those that need the same reduction are reduced together,
+    /// Before an instruction's operands are resharded one by one: those that need the same reduction are reduced together,
     /// with others of which one is expected now.
     pub(super) fn reduce_inputs(&mut self, run: Run<'_>, inputs: &[Input], choice: &Choice) {
         let is_partial =
@@ -140,7 +140,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What is otherwise recorded where an operand is brought.
+    /// What is otherwise recorded where an operand is resharded.
     fn record_uses(&mut self, run: Run<'_>, inputs: &[Input], choice: &Choice, slots: &[u32]) {
         for (input, need) in inputs.iter().zip(&choice.inputs) {
             if let Some(slot) = input.slot().filter(|slot| slots.contains(slot)) {
@@ -180,7 +180,7 @@ impl Planner<'_> {
         };
         if let [slot] = *slots {
             let to = reduction.reduced(self.value(slot).layout());
-            self.bring(slot, &to, Keep::Reduced);
+            self.reshard(slot, &to, Keep::Reduced);
             return;
         }
         let values: Vec<(Meta, Shards)> = slots.iter().map(shards).collect();

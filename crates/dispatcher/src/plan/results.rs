@@ -12,11 +12,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// Values that a step of a plan has made.
-pub(crate) type Made = SmallVec<[(Meta, Shards); 2]>;
+pub(crate) type Made = SmallVec<[(Meta, Shards); 1]>;
 
 /// What an instruction yields.
 pub(crate) struct Results {
-    pub values: SmallVec<[(Meta, State); 2]>,
+    pub values: SmallVec<[(Meta, State); 1]>,
     /// What decided on the layouts; nothing where they are on the one worker that holds the operands.
     pub decider: Option<Decider>,
     /// What happens at the first use.

@@ -1,4 +1,4 @@
-//! Running an operator on a mesh: the plan is looked up or made, operands are brought, each member gets its words.
+//! Running an operator on a mesh: the plan is looked up or made, operands are resharded, each member gets its words.
 
 use super::inputs::{self, Input};
 use super::results::Made;
@@ -100,7 +100,7 @@ impl Planner<'_> {
             self.core.words = words;
             return Err(RuleError { class: ErrorClass::Runtime, text: error.to_string() });
         }
-        let operands = self.bring_inputs(run, inputs, choice);
+        let operands = self.reshard_inputs(run, inputs, choice);
         let slots = if choice.local.is_empty() {
             self.send_to_members(run, mesh, &operands, &mut words)
         } else {

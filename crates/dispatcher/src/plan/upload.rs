@@ -128,7 +128,7 @@ fn part<'b>(
     gathered
 }
 
-/// The layout with its copies cut as well: each byte comes once, and the members bring it together.
+/// The layout with its copies cut as well: each byte comes once, and the members gather it.
 fn scattered(layout: &Layout, dims: &Dims) -> Option<Layout> {
     let mut cut = layout.clone();
     for (axis, placement) in layout.placements().iter().enumerate() {

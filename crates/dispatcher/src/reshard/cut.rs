@@ -1,14 +1,14 @@
-//! Taking a part of what one worker holds.
+//! Taking a part of a shard on one worker.
 
 use crate::planner::Planner;
 use gt_protocol::placement::{Interval, Intervals};
 use gt_protocol::{Attr, Dims, Meta, Op};
 use smallvec::SmallVec;
 
-/// What a piece holds of each dimension of the whole.
+/// What a shard holds of each dimension of the whole.
 pub(crate) type Extent = SmallVec<[Intervals; 4]>;
 
-/// Shape of a piece.
+/// Shape of a shard.
 pub(crate) fn dims_of(held: &Extent) -> Dims {
     let sizes: SmallVec<[i64; 8]> = held.iter().map(length).collect();
     Dims::new(&sizes).unwrap_or(Dims::EMPTY)
@@ -18,7 +18,7 @@ fn length(intervals: &Intervals) -> i64 {
     intervals.iter().map(|interval| interval.len()).sum()
 }
 
-/// Where the indexes of `wanted` stand in a piece that holds `held`: ranges in the piece, neighbours joined.
+/// Where the indexes of `wanted` stand in a shard that holds `held`: ranges in the shard, neighbours joined.
 fn places(held: &Intervals, wanted: &Intervals) -> Intervals {
     let mut places = Intervals::new();
     for want in wanted {

@@ -1,4 +1,4 @@
-//! From one mesh to another, point to point: every member asks for its piece where the parts of it are.
+//! From one mesh to another, point to point: every member asks for its shard where the parts of it are.
 
 use super::Resharded;
 use super::cut::{Extent, dims_of};
@@ -9,20 +9,20 @@ use gt_protocol::placement::{Interval, Intervals, Layout, Placement};
 use gt_protocol::{Attr, Meta, Op};
 use smallvec::SmallVec;
 
-/// A part of a member's piece, and who sends it.
+/// A part of a member's shard, and who sends it.
 struct Part {
     place: usize,
     part: Extent,
 }
 
 impl Planner<'_> {
-    /// `from` holds nothing partial, and at most one mesh dimension of it cuts (or it matches `to` piece by piece).
+    /// `from` holds nothing partial, and at most one mesh dimension of it cuts (or it matches `to` shard by shard).
     pub(super) fn fetch(&mut self, meta: Meta, from: &Shards, to: &Layout) -> Resharded {
         let reduced = without_partial(to);
         let members = reduced.mesh().members();
         let mut slots = Slots::from_elem(u32::MAX, members.len());
-        // What is sent lies row-major from then on, and where it was too: who keeps it takes it last. A copy that is not
-        // sent is made so, and all copies lie alike.
+        // What is sent is row-major from then on, and where it was too: who keeps it takes it last. A copy that is not
+        // sent is made so, and all copies are alike in memory.
         let mut senders: SmallVec<[usize; 4]> = SmallVec::new();
         for keeps in [false, true] {
             for ((place, &worker), slot) in members.iter().enumerate().zip(&mut slots) {
@@ -37,12 +37,12 @@ impl Planner<'_> {
                     senders.extend(parts.iter().map(|part| part.place));
                     continue;
                 };
-                let is_as_it_lay = held(&from.layout, &meta.dims, own) == wanted;
+                let is_unchanged = held(&from.layout, &meta.dims, own) == wanted;
                 let has_copies = || {
                     let mut others = (0..members.len()).filter(|&other| other != place);
                     others.any(|other| held(&reduced, &meta.dims, other) == wanted)
                 };
-                if is_as_it_lay && !senders.is_empty() && !senders.contains(&own) && has_copies() {
+                if is_unchanged && !senders.is_empty() && !senders.contains(&own) && has_copies() {
                     *slot = self.compact(worker, *slot, Meta::new(meta.dtype, dims_of(&wanted)));
                 }
             }
@@ -56,7 +56,7 @@ impl Planner<'_> {
         resharded
     }
 
-    /// One member's piece.
+    /// One member's shard.
     fn fetch_one(
         &mut self,
         meta: Meta,
@@ -91,15 +91,15 @@ impl Planner<'_> {
         let source = from.layout.mesh().members().get(part.place).copied().unwrap_or(worker);
         let slot = from.slots.get(part.place).copied().unwrap_or(u32::MAX);
         let have = held(&from.layout, &meta.dims, part.place);
-        let piece = Meta::new(meta.dtype, dims_of(&part.part));
+        let shard = Meta::new(meta.dtype, dims_of(&part.part));
         let view = self.cut(source, slot, &have, &part.part);
         if source == worker {
             return match view {
-                Some(view) => self.compact(worker, view, piece),
-                None => self.alias(worker, slot, piece),
+                Some(view) => self.compact(worker, view, shard),
+                None => self.alias(worker, slot, shard),
             };
         }
-        let arrived = self.transfer(source, view.unwrap_or(slot), worker, piece);
+        let arrived = self.transfer(source, view.unwrap_or(slot), worker, shard);
         if let Some(view) = view {
             self.free(source, view);
         }
@@ -121,7 +121,7 @@ fn cut_dim(layout: &Layout) -> Option<usize> {
     layout.placements().iter().find_map(Placement::cut)
 }
 
-/// Who sends what, in the order in which the parts stand in the piece.
+/// Who sends what, in the order in which the parts stand in the shard.
 fn parts(meta: Meta, from: &Shards, worker: u32, place: usize, wanted: &Extent) -> Vec<Part> {
     let mesh = from.layout.mesh();
     let own = mesh.place(worker);
@@ -138,7 +138,7 @@ fn parts(meta: Meta, from: &Shards, worker: u32, place: usize, wanted: &Extent) 
                 let Some(both) = have.meet(*want) else { continue };
                 let known = along.iter().position(|(interval, _)| *interval == both);
                 match known.and_then(|position| along.get_mut(position)) {
-                    // Copies of a piece: the worker's own, else the first.
+                    // Copies of a shard: the worker's own, else the first.
                     Some(other) if own == Some(at) => other.1 = at,
                     Some(_) => {}
                     None => along.push((both, at)),

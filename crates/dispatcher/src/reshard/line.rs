@@ -8,10 +8,10 @@ use gt_protocol::Meta;
 use gt_protocol::placement::{Fold, Interval, Intervals, Layout, Mesh, Pieces, Placement};
 use smallvec::SmallVec;
 
-/// Pieces of several intervals are exchanged interval by interval up to so many a member; beyond, a gather is cheaper.
+/// Shards of several intervals are exchanged interval by interval up to so many a member; beyond, a gather is cheaper.
 const INTERVALS_A_MEMBER: usize = 4;
 
-/// Whether the members can exchange parts of these pieces of one dimension, so that nobody holds it whole.
+/// Whether the members can exchange parts of these shards of one dimension, so that nobody holds it whole.
 pub(super) fn are_exchanged(held: &Pieces, wanted: &Pieces) -> bool {
     let few = |pieces: &Pieces| {
         let count: usize = pieces.iter().map(<[Interval]>::len).sum();
@@ -74,16 +74,16 @@ impl Planner<'_> {
         whole: Meta,
     ) -> Slots {
         let workers: SmallVec<[u32; 8]> = line.iter().map(|&(worker, _)| worker).collect();
-        let laid = |pieces: &Pieces| {
+        let cut_by = |pieces: &Pieces| {
             let cut = Placement::Shard { dim, pieces: pieces.clone() };
             Layout::new(Mesh::line(&workers), SmallVec::from_elem(cut, 1))
         };
         let slots = line.iter().map(|&(_, slot)| slot).collect();
-        let from = Shards { layout: laid(held), slots };
-        self.fetch(whole, &from, &laid(wanted)).slots
+        let from = Shards { layout: cut_by(held), slots };
+        self.fetch(whole, &from, &cut_by(wanted)).slots
     }
 
-    /// Each member's value with the indexes of `dim` in the order in which the pieces name them; `None` where that is so.
+    /// Each member's value with the indexes of `dim` in the order in which the shards name them; `None` where that is so.
     fn arranged(&mut self, line: &Line, (dim, pieces): (usize, &Pieces)) -> Option<Line> {
         if pieces.in_order() {
             return None;
@@ -97,7 +97,7 @@ impl Planner<'_> {
         Some(all.collect())
     }
 
-    /// Gathered pieces in the order of the dimension.
+    /// Gathered shards in the order of the dimension.
     fn in_order(&mut self, line: &Line, slots: Slots, (dim, pieces): (usize, &Pieces)) -> Slots {
         if pieces.in_order() {
             return slots;

@@ -125,7 +125,7 @@ fn place_box(
     }
 }
 
-/// Where the member's interval begins; an empty one begins at the end, so that it lies inside.
+/// Where the member's interval begins; an empty one begins at the end, so that it is inside.
 fn begin(pieces: &Pieces, member: usize) -> i64 {
     pieces.of(member).first().map_or_else(|| pieces.total(), |interval| interval.start)
 }

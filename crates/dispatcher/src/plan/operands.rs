@@ -1,4 +1,4 @@
-//! Bringing a value to a layout: the one operation by which values move, and what it remembers.
+//! Resharding a value of the session: the one operation by which values move, and what it remembers.
 
 use super::inputs::{Input, needs_one_layout};
 use super::run::Run;
@@ -17,7 +17,7 @@ use gt_protocol::placement::Layout;
 use gt_protocol::{Instruction, Meta, Op};
 use smallvec::SmallVec;
 
-/// What the value is brought for.
+/// What the value is resharded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// It has this layout from now on.
@@ -30,7 +30,7 @@ pub(crate) enum Keep {
     Never,
 }
 
-/// What is remembered of a value that was brought to another layout.
+/// What is remembered of a value that was resharded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     /// Those shards are the value from now on.
@@ -58,7 +58,7 @@ impl Memory {
 
 impl Planner<'_> {
     /// The session's value in the layout `to`.
-    pub(crate) fn bring(&mut self, slot: u32, to: &Layout, keep: Keep) -> Resharded {
+    pub(crate) fn reshard(&mut self, slot: u32, to: &Layout, keep: Keep) -> Resharded {
         if keep == Keep::Always {
             self.materialize(slot, Some(to));
         }
@@ -182,7 +182,7 @@ impl Planner<'_> {
             Pending::Nothing => false,
             Pending::Record => true,
             Pending::Target(target) => {
-                self.bring(slot, &target, Keep::Always);
+                self.reshard(slot, &target, Keep::Always);
                 self.note_cause(slot, LayoutCause::Scope(None));
                 false
             }
@@ -190,7 +190,7 @@ impl Planner<'_> {
     }
 
     /// Every operand in the layout that the choice needs; nothing for what is no value.
-    pub(super) fn bring_inputs(
+    pub(super) fn reshard_inputs(
         &mut self,
         run: Run<'_>,
         inputs: &[Input],
@@ -201,14 +201,14 @@ impl Planner<'_> {
         for (input, need) in inputs.iter().zip(&choice.inputs) {
             operands.push(match input {
                 Input::Absent | Input::Scalar(_) => None,
-                Input::Made(meta, shards) => Some(self.redistribute(*meta, shards, need)),
+                Input::Made(made) => Some(self.redistribute(made.0, &made.1, need)),
                 Input::Value(slot) if needs_one_layout(*slot, need, inputs, &choice.inputs) => {
                     self.note_change(*slot, need);
                     self.record_use(*slot, run.instruction.op, need);
-                    Some(self.bring(*slot, need, Keep::Useful))
+                    Some(self.reshard(*slot, need, Keep::Useful))
                 }
                 // Another operand is the same value and needs it in another layout.
-                Input::Value(slot) => Some(self.bring(*slot, need, Keep::Never)),
+                Input::Value(slot) => Some(self.reshard(*slot, need, Keep::Never)),
             });
         }
         operands

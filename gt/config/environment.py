@@ -19,6 +19,8 @@ NCCL_SETTINGS = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
 }
+IDLE_SECONDS = 5.0
+IDLE_SECONDS_MAX = 86_400
 BACKENDS = {"pytorch": "pytorch", "torch": "pytorch", "numpy": "numpy", "": "auto"}
 
 
@@ -120,6 +122,18 @@ def with_settings(**settings: str) -> dict[str, str]:
 def token() -> str | None:
     """The token that a dispatcher off this host asks for."""
     return os.environ.get("GT_TOKEN") or None
+
+
+def idle_seconds() -> float:
+    """How long a worker keeps memory for what may come: GT_IDLE_SECONDS, else five seconds."""
+    word = os.environ.get("GT_IDLE_SECONDS", "") or str(IDLE_SECONDS)
+    try:
+        seconds = float(word)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= IDLE_SECONDS_MAX:
+        raise ValueError(f"GT_IDLE_SECONDS={word}: expected seconds, up to {IDLE_SECONDS_MAX}")
+    return seconds
 
 
 def look_ahead() -> int | None:

@@ -67,6 +67,7 @@ def main() -> int:
             process_groups=arguments.process_groups or config.process_groups(),
             trusted_networks=arguments.trusted_network or config.trusted_networks(),
             look_ahead=config.look_ahead(),
+            idle_seconds=config.idle_seconds(),
         )
     )
 

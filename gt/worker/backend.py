@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
+from gt.worker import memory
 from gt.worker.ways import Way
 
 Value = TypeVar("Value")
@@ -66,5 +67,8 @@ class Backend(Generic[Value]):
     # What the machine looks at of the words behind an instruction: all (None), nothing (0), or what
     # a generator of this seed draws. No result depends on it, as tests show with it.
     look_ahead: int | None = None
+    # Gives memory back that is kept for later instructions: once after so many idle seconds.
+    release: Callable[[], None] = memory.release
+    idle_seconds: float = 5.0
     # Collectives that do not go by bytes of the host, by the word of their `way`: device, group.
     ways: dict[str, Way[Value]] = dataclasses.field(default_factory=dict)

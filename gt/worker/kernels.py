@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 
 import torch
 from torch import Tensor
 
 from gt.worker import (
+    memory,
     torch_creation,
     torch_elementwise,
     torch_indexing,
@@ -63,7 +65,7 @@ def backend(device: torch.device) -> Backend[Tensor]:
     def allocate(size: tuple[int, ...], dtype: object) -> Tensor:
         return torch.empty(size, dtype=dtype, device=device)  # type: ignore[call-overload]
 
-    return Backend(
+    made = Backend(
         name="pytorch",
         kernels=TORCH if on_host else table(device),
         number_first=NUMBER_FIRST,
@@ -84,8 +86,18 @@ def backend(device: torch.device) -> Backend[Tensor]:
         synchronize=_no_wait if on_host else torch.cuda.synchronize,
         threads=threads,
         set_threads=set_threads,
-        ways={} if on_host else {"device": Devices(Cuda(device)).way()},
     )
+    return made if on_host else _on_device(made, Devices(Cuda(device)))
+
+
+def _on_device(backend: Backend[Tensor], devices: Devices) -> Backend[Tensor]:
+    def release() -> None:
+        memory.release()
+        # What others have mapped must not be freed before they let it go, and nobody tells us.
+        if not devices.has_lent:
+            torch.cuda.empty_cache()
+
+    return dataclasses.replace(backend, release=release, ways={"device": devices.way()})
 
 
 def _copy(value: Tensor) -> Tensor:

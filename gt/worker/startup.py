@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import importlib.util
 import os
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from gt import config
 from gt._core import run_on_descriptors, run_on_socket
-from gt.worker import warned
+from gt.worker import memory, warned
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
     from gt.worker.reference_values import Array
 
 BACKENDS = ("auto", "pytorch", "torch", "numpy")
-
-# glibc gives freed blocks above 32 MiB back to the kernel, and a step's next temporary takes each
-# page anew: `x + x` of 100 MB then takes three times as long. A worker makes the same sizes again
-# and again, so blocks up to the first size are kept, and of what is free in the end the second.
-KEPT_BLOCK_BYTES = 256 << 20
-KEPT_BYTES = 512 << 20
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +40,7 @@ class Start:
     process_groups: str = "auto"
     trusted_networks: Sequence[str] = ()
     look_ahead: int | None = None
+    idle_seconds: float = 5.0
 
 
 def gpu_of(index: int | None, count: int) -> int:
@@ -85,11 +78,13 @@ def choose(name: str, index: int | None = None) -> Backend[Tensor] | Backend[Arr
 def run(start: Start) -> int:
     """Serves one dispatcher until it is gone."""
     _leave_terminal()
-    _keep_memory()
+    memory.keep()
     warned.install()
     config.use_threads(start.threads)
     backend = choose(start.backend, start.index)
-    backend = dataclasses.replace(backend, look_ahead=start.look_ahead)
+    backend = dataclasses.replace(
+        backend, look_ahead=start.look_ahead, idle_seconds=start.idle_seconds
+    )
     with backend.guard(), contextlib.ExitStack() as ends:
         if start.process_groups != "off":
             backend = _with_groups(backend, start, ends)
@@ -133,14 +128,6 @@ def _with_groups(
 
 def _device(backend: Backend[Tensor]) -> device:
     return backend.allocate((), backend.dtypes[0]).device
-
-
-def _keep_memory() -> None:
-    """Tells the C library to reuse large blocks; one that is not glibc has its own ways."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES)
-        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def _leave_terminal() -> None:

@@ -143,6 +143,8 @@ class Devices:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.process = secrets.token_bytes(16)
+        # Other processes may have memory of ours mapped.
+        self.has_lent = False
         self.opened: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
         # By a member's index, the process of which we have opened memory.
         self.known: dict[int, bytes] = {}
@@ -177,6 +179,7 @@ class Devices:
                 return None
             lent.append(Lent(*exported, tensor.nbytes))
         knows_all = all(member in self.known for place, member in enumerate(members) if place != me)
+        self.has_lent = True
         offer = Offer(self.process, knows_all, self.device.computed(), lent[0], lent[1])
         return crossing, offer.encode()
 

@@ -1,7 +1,7 @@
 //! How a worker that was started by hand finds its dispatcher: a handshake, then rings on the dispatcher's host and
 //! frames over TCP elsewhere.
 
-use super::engine::machine;
+use super::engine::Worker;
 use super::framed::serve_frames;
 use super::process::{connection, serve_control};
 use gt_protocol::handshake::{
@@ -47,7 +47,7 @@ pub fn run_on_socket(
     rings: bool,
     backend: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let machine = machine(backend)?;
+    let worker = Worker::new(backend)?;
     let hello = Hello {
         capabilities: if rings { Capabilities::LOCAL } else { Capabilities::default() },
         worker: index,
@@ -58,7 +58,7 @@ pub fn run_on_socket(
     if let Some(path) = unix {
         let address = SocketAddr::from_pathname(Path::new(path)).map_err(connection)?;
         let (socket, _) = py.detach(|| dial_unix(&address, &hello)).map_err(refused)?;
-        return serve_control(py, socket.into(), machine);
+        return serve_control(py, socket.into(), worker);
     }
     let port = port.ok_or_else(|| PyConnectionError::new_err("no port"))?;
     let (stream, welcome, listener) =
@@ -68,9 +68,9 @@ pub fn run_on_socket(
     {
         // The dispatcher also watches the connection by which we came, so it stays open: until the process ends.
         std::mem::forget(stream);
-        return serve_control(py, socket.into(), machine);
+        return serve_control(py, socket.into(), worker);
     }
-    serve_frames(py, stream, machine, welcome.worker.unwrap_or(0), listener)
+    serve_frames(py, stream, worker, welcome.worker.unwrap_or(0), listener)
 }
 
 /// The connection, the answer to our hello, and where workers of other hosts may call us.

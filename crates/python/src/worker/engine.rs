@@ -4,6 +4,7 @@
 
 use super::attributes::scalar;
 use super::faults;
+use super::idle::Idle;
 use super::kernels::{Kernel, Kernels};
 use super::lent::{Lent, Span, Written};
 use super::vectorcall::Caller;
@@ -78,6 +79,20 @@ struct Threads {
     set: Option<Py<PyAny>>,
     most: u32,
     is_large: bool,
+}
+
+/// What a loop runs: a machine, and what becomes of its memory while nothing comes.
+#[derive(Debug)]
+pub struct Worker {
+    pub machine: Machine<PythonEngine>,
+    pub idle: Idle,
+}
+
+impl Worker {
+    /// Over a `gt.worker.backend.Backend`, set up as that says.
+    pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self { machine: machine(backend)?, idle: Idle::new(backend)? })
+    }
 }
 
 /// A machine over a `gt.worker.backend.Backend`, set up as that says.

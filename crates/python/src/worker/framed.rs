@@ -2,7 +2,7 @@
 //!
 //! A dropped link ends the worker: its values could be kept, but nobody has asked for a resume yet.
 
-use super::engine::PythonEngine;
+use super::engine::Worker;
 use super::lane::WorkerLane;
 use super::peers::WorkerPeers;
 use super::process::connection;
@@ -10,7 +10,7 @@ use gt_protocol::handshake::FrameHeader;
 use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromWorker};
 use gt_transport::Bell;
-use gt_worker::{Machine, Replies, Stop};
+use gt_worker::{Replies, Stop};
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use std::io::{self, ErrorKind, Read, Write};
@@ -23,10 +23,11 @@ const FLUSH_WORDS: usize = 64 * 1024;
 pub fn serve_frames(
     py: Python<'_>,
     mut stream: TcpStream,
-    mut machine: Machine<PythonEngine>,
+    worker: Worker,
     index: u32,
     listener: TcpListener,
 ) -> PyResult<()> {
+    let Worker { mut machine, mut idle } = worker;
     machine.set_index(index);
     let (_nobody, events) = mpsc::channel();
     let peers = WorkerPeers::new(index, events, Some(listener), Bell::default());
@@ -36,8 +37,13 @@ pub fn serve_frames(
     machine.announce(true, &mut answers);
     answers.flush();
     loop {
-        while !py.detach(|| lane.wait_for(&stream)).map_err(connection)? {
+        loop {
+            let limit = idle.limit();
+            if py.detach(|| lane.wait_for(&stream, limit)).map_err(connection)? {
+                break;
+            }
             py.check_signals()?;
+            idle.look(py)?;
             machine.catch_up(&mut answers, &mut lane);
             answers.flush();
         }
@@ -52,6 +58,7 @@ pub fn serve_frames(
         }
         link.accept(header);
         // Whole instructions only, so nothing is left over.
+        idle.end();
         match machine.run(&words, &mut answers, &mut lane) {
             Ok(done) if done == words.len() => {}
             Ok(_) => {

@@ -13,7 +13,7 @@ use gt_transport::{
 };
 use gt_worker::{Driver, Ended, Job, Lane, Peers, Refusal};
 use pyo3::Python;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,8 +112,9 @@ impl WorkerLane {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Waits until the ring has words or a job has ended, and keeps up with the other workers meanwhile. May return early.
-    pub fn wait_for_words(&mut self, ring: &mut Consumer) {
+    /// Waits until the ring has words or a job has ended, or as long as `longest`, and keeps up with the other workers
+    /// meanwhile. May return early.
+    pub fn wait_for_words(&mut self, ring: &mut Consumer, longest: Duration) {
         let shared = &*self.shared;
         let mut inside = shared.drive();
         let mut words: Vec<Parked> = Vec::new();
@@ -137,7 +138,7 @@ impl WorkerLane {
             if ring.park_on_futex() {
                 let of_peers = words.iter().map(Parked::sleeping);
                 let sleeping: Vec<_> = std::iter::once(ring.sleeping()).chain(of_peers).collect();
-                woken = sleep_on_any(&sleeping, limit);
+                woken = sleep_on_any(&sleeping, limit.min(longest));
                 ring.park_end();
             }
             inside.unpark(Sleeper::Machine);
@@ -148,8 +149,9 @@ impl WorkerLane {
         shared.yield_the_drive(inside);
     }
 
-    /// Waits until a descriptor can be read or a job has ended, while the thread keeps up with the other workers.
-    pub fn wait_for(&mut self, descriptor: impl AsFd) -> io::Result<bool> {
+    /// Waits until a descriptor can be read or a job has ended, or as long as `longest`, while the thread keeps up with the
+    /// other workers.
+    pub fn wait_for(&mut self, descriptor: impl AsFd, longest: Duration) -> io::Result<bool> {
         let shared = &*self.shared;
         shared.is_away.store(true, Ordering::SeqCst);
         shared.is_handed.store(true, Ordering::SeqCst);
@@ -159,7 +161,12 @@ impl WorkerLane {
         if !shared.has_ended.load(Ordering::SeqCst) {
             let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
             let mut polled = [readable(descriptor.as_fd()), readable(shared.doorbell.as_fd())];
-            match poll(&mut polled, None) {
+            let longest = longest.min(WAIT_MAX);
+            let limit = Timespec {
+                tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
+                tv_nsec: longest.subsec_nanos().into(),
+            };
+            match poll(&mut polled, Some(&limit)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -6,6 +6,7 @@ mod connection;
 mod engine;
 mod faults;
 mod framed;
+mod idle;
 mod kernels;
 mod lane;
 mod lent;

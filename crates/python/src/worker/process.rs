@@ -3,7 +3,7 @@
 //! A worker lives as long as its control socket: a thread without Python blocks on it and ends the process at its end
 //! of file, whatever the loop is doing. So no wait in here needs a time limit of its own.
 
-use super::engine::{PythonEngine, machine};
+use super::engine::Worker;
 use super::lane::WorkerLane;
 use super::peers::{Event, WorkerPeers};
 use gt_protocol::message::{self, FromWorker, REPLY_BYTES_MAX, Reply};
@@ -12,7 +12,7 @@ use gt_transport::{
     Bell, Consumer, ControlKind, HEAD_WORDS, PIECE_BYTES_MAX, Producer, RingError, SlabReader,
     SlabWriter, receive_record, set_short_slice, set_timer_slack_1us,
 };
-use gt_worker::{Machine, Replies, Stop};
+use gt_worker::{Replies, Stop};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,22 +49,18 @@ pub fn run_on_descriptors(
     if control_fd <= 2 {
         return Err(PyConnectionError::new_err(format!("{control_fd} is no control socket")));
     }
-    serve_control(py, owned(control_fd), machine(backend)?)
+    serve_control(py, owned(control_fd), Worker::new(backend)?)
 }
 
 /// Serves the dispatcher at the other end of a control socket.
-pub fn serve_control(
-    py: Python<'_>,
-    control: OwnedFd,
-    mut machine: Machine<PythonEngine>,
-) -> PyResult<()> {
+pub fn serve_control(py: Python<'_>, control: OwnedFd, mut worker: Worker) -> PyResult<()> {
     let Some(setup) = py.detach(|| set_up(&control)).map_err(connection)? else {
         return Ok(());
     };
     // Neither is needed to be right, only to be fast.
     let _ = set_short_slice();
     let _ = set_timer_slack_1us();
-    machine.set_index(setup.index);
+    worker.machine.set_index(setup.index);
     let (sender, events) = mpsc::channel();
     let bell = Bell::default();
     let rung = bell.clone();
@@ -72,7 +68,7 @@ pub fn serve_control(
     watcher.spawn(move || watch(&control, &sender, &rung)).map_err(connection)?;
     let peers = WorkerPeers::new(setup.index, events, None, bell);
     let mut lane = WorkerLane::new(peers).map_err(connection)?;
-    serve(py, &mut machine, setup, &mut lane)
+    serve(py, worker, setup, &mut lane)
 }
 
 struct Setup {
@@ -146,12 +142,8 @@ fn owned(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-fn serve(
-    py: Python<'_>,
-    machine: &mut Machine<PythonEngine>,
-    setup: Setup,
-    lane: &mut WorkerLane,
-) -> PyResult<()> {
+fn serve(py: Python<'_>, worker: Worker, setup: Setup, lane: &mut WorkerLane) -> PyResult<()> {
+    let Worker { mut machine, mut idle } = worker;
     let Setup { mut words, answers, slabs, .. } = setup;
     let mut answers = RingReplies { ring: answers, slabs, frame: Vec::new() };
     let mut taken: Vec<u32> = Vec::with_capacity(2 * READ_WORDS_MAX);
@@ -166,10 +158,16 @@ fn serve(
                 return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
             }
             py.check_signals()?;
-            py.detach(|| lane.wait_for_words(&mut words));
+            if machine.is_under_way() {
+                idle.end();
+            }
+            let limit = idle.limit();
+            py.detach(|| lane.wait_for_words(&mut words, limit));
+            idle.look(py)?;
             machine.catch_up(&mut answers, lane);
             continue;
         }
+        idle.end();
         match machine.run(&taken, &mut answers, lane) {
             Ok(done) if done == taken.len() => taken.clear(),
             Ok(done) => taken.drain(..done).for_each(drop),

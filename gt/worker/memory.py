@@ -1,0 +1,29 @@
+"""Memory that a worker keeps for its next instructions, and gives back when it has been idle."""
+
+from __future__ import annotations
+
+import ctypes
+
+# glibc gives freed blocks above 32 MiB back to the kernel, and a step's next temporary takes each
+# page anew: `x + x` of 100 MB then takes three times as long. A worker makes the same sizes again
+# and again, so blocks up to the first size are kept, and of what is free in the end the second.
+KEPT_BLOCK_BYTES = 256 << 20
+KEPT_BYTES = 512 << 20
+# What an idle worker keeps at the end of its heap: enough for small steps to begin with.
+RESERVE_BYTES = 16 << 20
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+
+
+def keep() -> None:
+    """Tells the C library to reuse large blocks; one that is not glibc has its own ways."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES)
+        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def release() -> None:
+    """Gives the free pages of the heap back to the system, all but a reserve."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(RESERVE_BYTES))

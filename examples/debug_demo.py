@@ -20,8 +20,8 @@ def main() -> None:
     assert w.grad is not None
 
     print("\nwhat the workers hold and have done:")
-    for number, counters in enumerate(gt.debug.get_worker_stats()):
-        print(f"worker {number}: {counters}")
+    for counters in gt.debug.get_worker_stats():
+        print(counters)
     print("the dispatcher:", gt.debug.stats())
 
     print("\na mistake is raised at its line, in PyTorch's words:")

@@ -20,10 +20,11 @@ def get_worker_stats() -> list[dict[str, int]]:
     """Counters of each worker, once all that was emitted has run.
 
     Returns:
-        A dictionary a worker: `values` held, the `bytes` of memory in which these lie, the most
-        there have been (`bytes_peak`), instructions `executed`. Memory that several values share
-        counts once, and in full while one of them lives (a view of one row keeps the matrix); what
-        a kernel needs while it runs does not count.
+        A dictionary a worker, in the order of `worker` (its index): `values` held, the `bytes` of
+        memory in which these lie, the most there have been (`bytes_peak`), instructions `executed`
+        (asking is none). Memory that several values share counts once, and in full while one of
+        them lives (a view of one row keeps the matrix); what a kernel needs while it runs does not
+        count.
     """
     return _core.worker_stats()
 

@@ -25,6 +25,7 @@ TRAIN = (
     "import classifier, json\nprint(json.dumps(classifier.losses(gt, {seed}, {steps})), flush=True)"
 )
 LARGE = 1_000_000
+NOTICED_SECONDS = 10.0  # of a death: ten times what it takes on a busy machine
 
 
 def expected(seed: int, steps: int = STEPS) -> list[float]:
@@ -104,14 +105,14 @@ def test_what_a_killed_worker_held_has_failed(fresh: Cluster) -> None:
     assert busy == [True, True]
     died = time.monotonic()
     fresh.kill_worker(0)
-    until(lambda: "worker 0 is gone" in fresh.log, 1.0)
+    until(lambda: "worker 0 is gone" in fresh.log, NOTICED_SECONDS)
     for tensor in (*lost, lost[1] + 1):
         with pytest.raises(
             gt.errors.WorkerError, match=r"worker 0 is gone .* and held this"
         ) as error:
             tensor.tolist()
         assert "test_cluster.py" in str(error.value)
-    assert time.monotonic() - died < 1.0
+    assert time.monotonic() - died < NOTICED_SECONDS
     assert gt.ones(3).sum().item() == 3  # on the worker that is left
     assert result(other).strip() == "[0, 2, 4, 6, 8]"
     fresh.kill_worker(1)
@@ -156,7 +157,7 @@ def test_a_worker_killed_in_the_middle_of_collectives(fresh: Cluster) -> None:
     with contextlib.suppress(gt.errors.WorkerError):  # summed in time or not, but no hang
         total.sum().item()
     np.testing.assert_array_equal(copy.numpy(), classifier.numbers(2, 64, 64))
-    assert time.monotonic() - died < 1.0
+    assert time.monotonic() - died < NOTICED_SECONDS
     again = gt.distribute(gt.ones(5), dim=0)  # on those that are left
     assert again.sum().item() == 5
     fresh.add_worker()

@@ -433,6 +433,7 @@ IndexOutOfRange index out of range in self; embedding f32[3,2] i64[1]
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_workers_of_a_dispatcher_report_the_same_way(backend: str) -> None:
     with Cluster(1, backend=backend) as cluster:
+        cluster.wait_for_workers()  # or the client says on standard error that it waits for one
         client = cluster.client(CONNECTED)
         out, errors = client.communicate(timeout=60)
     assert errors == ""
@@ -467,6 +468,21 @@ def test_where_no_worker_joins_reading_and_waiting_end_and_the_session_goes_on()
         assert "no worker has joined it within 0.1 s" in text
 
 
+@pytest.mark.parametrize("settings", [{}, {"GT_NO_RING": "1"}])
+def test_who_waits_for_the_first_worker_is_told_so_with_the_command(settings) -> None:
+    with Cluster(0) as cluster:
+        client = cluster.client("print(gt.ones(2).tolist())", **settings)
+        said = client.stderr.readline()
+        cluster.add_worker()
+        out, errors = client.communicate(timeout=60)
+    host, port = cluster.address.split(":")
+    assert said.startswith(f"gt: dispatcher at {cluster.address}, by ")
+    assert said.endswith(
+        f": waiting for a worker. Start one: `python -m gt.worker --host {host} -p {port}`\n"
+    )
+    assert (out, errors) == ("[1.0, 1.0]\n", "")
+
+
 ALL_GONE = """
 x = gt.ones(2)
 print(x.tolist(), flush=True)
@@ -480,13 +496,16 @@ gt.synchronize()
 
 def test_where_all_workers_are_gone_reading_and_waiting_end() -> None:
     with Cluster(1) as cluster:
+        cluster.wait_for_workers()
         client = cluster.client(ALL_GONE)
         assert client.stdout.readline() == "[1.0, 1.0]\n"
         cluster.kill_worker(0)
         until(lambda: "worker 0 is gone" in cluster.log)
         out, errors = client.communicate("now\n", timeout=60)
-    first, place, second, other = out.splitlines()
+    first, place, advice, second, other, advice_again = out.splitlines()
     assert errors == ""
+    host, port = cluster.address.split(":")
+    assert advice == advice_again == f"  Start one: `python -m gt.worker --host {host} -p {port}`"
     assert first.startswith("worker 0 is gone (")
     assert place == "  in `full`, called at <string>:4"
     assert second == "no worker is connected to the dispatcher"
@@ -507,6 +526,7 @@ except gt.ConnectionLost as error: print(error)
 @pytest.mark.parametrize("way", ["ring", "tcp"])
 def test_once_it_is_known_that_the_dispatcher_is_gone_emitting_raises(way: str) -> None:
     with Cluster(1) as cluster:
+        cluster.wait_for_workers()
         client = cluster.client(DISPATCHER_GONE, **({"GT_NO_RING": "1"} if way == "tcp" else {}))
         assert client.stdout.readline() == "[1.0, 1.0]\n"
         cluster.server.kill()

@@ -291,12 +291,15 @@ def test_a_killed_worker_is_one_clear_error_at_the_next_read() -> None:
                 read()
             except gt.errors.WorkerError as error:
                 print(str(error).splitlines()[0])
+                last = str(error).splitlines()[-1]
+        print(last)
         gt.disconnect()
         print(gt.ones(2).tolist())
     """
     gone = "worker 0 is gone (its process ended) and held this value"
     none = "no worker is connected to the dispatcher"
-    assert run(code) == ["[1.0, 1.0, 1.0]", gone, gone, none, "[1.0, 1.0]"]
+    advice = "  gt.disconnect() ends the session; the next operation starts a worker"
+    assert run(code) == ["[1.0, 1.0, 1.0]", gone, gone, none, advice, "[1.0, 1.0]"]
 
 
 def test_one_of_two_workers_killed_takes_only_what_it_alone_held() -> None:

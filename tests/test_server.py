@@ -143,4 +143,4 @@ def test_a_dispatcher_without_work_uses_no_cpu(server: Server) -> None:
     for connection in connections:
         assert connection.recv(1) == b""
         connection.close()
-    assert ticks() - before <= 2
+    assert ticks() - before <= 20  # of 300; a thread that polls takes all of them

@@ -505,11 +505,35 @@ def test_the_tape_has_a_line_a_record(capsys):
 def test_counters_are_numbers():
     gt.ones(3).tolist()
     (worker,) = gt.debug.get_worker_stats()
-    assert set(worker) == {"values", "bytes", "bytes_peak", "executed"}
+    assert set(worker) == {"worker", "values", "bytes", "bytes_peak", "executed"}
     assert gt.debug.stats()["workers"] == 1
 
 
 # ---- other names ----
+
+
+WORKERS = """
+import gt
+gt.gpu_workers(3)
+x = gt.distribute(gt.arange(6.0), 0)
+x.sum().item()
+def counters():
+    return [(one["worker"], one["executed"]) for one in gt.debug.get_worker_stats()]
+first = counters()
+print([index for index, _ in first], all(counters() == first for _ in range(20)))
+"""
+
+
+def test_counters_come_by_worker_and_asking_counts_nothing():
+    environment = os.environ | {"GT_BACKEND": "numpy"}
+    said = subprocess.run(
+        [sys.executable, "-c", WORKERS],
+        env=environment,
+        check=True,
+        capture_output=True,
+        timeout=50,
+    )
+    assert said.stdout == b"[0, 1, 2] True\n"
 
 
 def test_cuda_is_asked_and_places_nothing(monkeypatch):

@@ -102,9 +102,9 @@ def _where_it_ran() -> None:
     from gt import debug
 
     print("what ran where: this process emitted instructions, its dispatcher placed them, and")
-    for place, worker in enumerate(debug.get_worker_stats()):
+    for worker in debug.get_worker_stats():
         print(
-            f"  worker {place} executed {worker['executed']:,} of them and held at most "
+            f"  worker {worker['worker']} executed {worker['executed']:,} of them and held at most "
             f"{worker['bytes_peak'] / 1e6:.1f} MB"
         )
 

@@ -226,7 +226,7 @@ impl Outbox {
             // What else a session is told of needs no answer.
             ToClient::Done { .. }
             | ToClient::Failure(_)
-            | ToClient::Stats(_)
+            | ToClient::WorkerStats { .. }
             | ToClient::WorkerJoined { .. }
             | ToClient::WorkerLeft { .. }
             | ToClient::Goodbye { .. }

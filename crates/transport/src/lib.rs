@@ -47,6 +47,8 @@ pub use descriptors::{
 pub use ring::{
     CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, WAIT_MAX, create,
 };
-pub use scheduling::{die_with_parent, set_short_slice, set_timer_slack_1us, yield_now};
+pub use scheduling::{
+    die_with_parent, poll_until, set_short_slice, set_timer_slack_1us, yield_now,
+};
 pub use slab::{HEAD_WORDS, PIECE_BYTES_MAX, Piece, SlabReader, SlabWriter};
 pub use sleep::{Bell, Parked, Sleeping, sleep_on_any};

@@ -62,7 +62,7 @@ pub fn yield_now() {
 }
 
 /// Polls and yields in turn until `ready` or until the time is over; says whether it became ready.
-pub(crate) fn poll_until(limit: Duration, mut ready: impl FnMut() -> bool) -> bool {
+pub fn poll_until(limit: Duration, mut ready: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while start.elapsed() < limit {
         for _ in 0..POLLS_PER_YIELD {

@@ -71,7 +71,8 @@ impl Dispatcher {
         open.waiting.retain(|worker| *worker != index);
         let (session, number, done) = (open.session, open.number, open.waiting.is_empty());
         if let Some(stats) = stats {
-            sink.session(session, &ToClient::Stats(Stats { request: number, ..stats }));
+            let stats = Stats { request: number, ..stats };
+            sink.session(session, &ToClient::WorkerStats { worker: index, stats });
         }
         if done {
             self.core.requests.open.remove(&key);

@@ -8,6 +8,7 @@ pub const FAILURE: u16 = MESSAGE_CODE_FIRST | 3;
 pub const FAILED_REPLY: u16 = MESSAGE_CODE_FIRST | 4;
 pub const STATS_REQUEST: u16 = MESSAGE_CODE_FIRST | 5;
 pub const STATS: u16 = MESSAGE_CODE_FIRST | 6;
+pub const WORKER_STATS: u16 = MESSAGE_CODE_FIRST | 0xf;
 pub const WORKER_JOINED: u16 = MESSAGE_CODE_FIRST | 7;
 pub const WORKER_LEFT: u16 = MESSAGE_CODE_FIRST | 8;
 pub const GOODBYE: u16 = MESSAGE_CODE_FIRST | 9;
@@ -17,13 +18,14 @@ pub const WAYS: u16 = MESSAGE_CODE_FIRST | 0xc;
 pub const SPACED_REPLY: u16 = MESSAGE_CODE_FIRST | 0xd;
 pub const SLAB_REPLY: u16 = MESSAGE_CODE_FIRST | 0xe;
 
-const NAMES: [(u16, &str); 14] = [
+const NAMES: [(u16, &str); 15] = [
     (REPLY, "reply"),
     (DONE, "done"),
     (FAILURE, "failure"),
     (FAILED_REPLY, "failed_reply"),
     (STATS_REQUEST, "stats_request"),
     (STATS, "stats"),
+    (WORKER_STATS, "worker_stats"),
     (WORKER_JOINED, "worker_joined"),
     (WORKER_LEFT, "worker_left"),
     (GOODBYE, "goodbye"),

@@ -85,7 +85,11 @@ pub enum ToClient<'a> {
         request: u64,
         failure: Failure<'a>,
     },
-    Stats(Stats),
+    /// What a worker counts, on its way to the client that asked.
+    WorkerStats {
+        worker: u32,
+        stats: Stats,
+    },
     WorkerJoined {
         index: u32,
     },
@@ -223,7 +227,7 @@ impl<'a> Message<'a> for ToClient<'a> {
             Self::Done { .. } => code::DONE,
             Self::Failure(_) => code::FAILURE,
             Self::FailedReply { .. } => code::FAILED_REPLY,
-            Self::Stats(_) => code::STATS,
+            Self::WorkerStats { .. } => code::WORKER_STATS,
             Self::WorkerJoined { .. } => code::WORKER_JOINED,
             Self::WorkerLeft { .. } => code::WORKER_LEFT,
             Self::Goodbye { .. } => code::GOODBYE,
@@ -238,7 +242,10 @@ impl<'a> Message<'a> for ToClient<'a> {
             Self::Done { request } => push_u64(out, *request),
             Self::Failure(failure) => append_failure("failure", failure, out)?,
             Self::FailedReply { request, failure } => append_failed(*request, failure, out)?,
-            Self::Stats(stats) => append_stats(*stats, out),
+            Self::WorkerStats { worker, stats } => {
+                out.push(*worker);
+                append_stats(*stats, out);
+            }
             Self::WorkerJoined { index } => out.push(*index),
             Self::WorkerLeft { index, reason } => {
                 out.push(*index);
@@ -267,7 +274,9 @@ impl<'a> Message<'a> for ToClient<'a> {
             code::FAILED_REPLY => {
                 Self::FailedReply { request: reader.u64()?, failure: failure(reader)? }
             }
-            code::STATS => Self::Stats(stats(reader)?),
+            code::WORKER_STATS => {
+                Self::WorkerStats { worker: reader.word()?, stats: stats(reader)? }
+            }
             code::WORKER_JOINED => Self::WorkerJoined { index: reader.word()? },
             code::WORKER_LEFT => {
                 Self::WorkerLeft { index: reader.word()?, reason: reader.text(TEXT_BYTES_MAX)? }

@@ -26,7 +26,8 @@ pub(crate) struct Failed {
 pub(crate) enum Answer {
     Waiting(Piece),
     Read(Piece),
-    Done(Vec<Stats>),
+    /// With what each worker counts, where that was asked.
+    Done(Vec<(u32, Stats)>),
     Described(String),
     Failed(Failed),
 }
@@ -39,7 +40,7 @@ pub(crate) struct Piece {
     pub dims: Option<Dims>,
     start: u64,
     received: u64,
-    stats: Vec<Stats>,
+    stats: Vec<(u32, Stats)>,
 }
 
 /// Where they lie: a large answer goes straight to where its reader wants it.
@@ -179,9 +180,9 @@ impl Answers {
                     self.open.insert(*request, Answer::Done(stats));
                 }
             }
-            ToClient::Stats(stats) => {
+            ToClient::WorkerStats { worker, stats } => {
                 if let Some(Answer::Waiting(piece)) = self.open.get_mut(&stats.request) {
-                    piece.stats.push(*stats);
+                    piece.stats.push((*worker, *stats));
                 }
             }
             ToClient::Failure(failure) if self.knows_loss(failure) => {}

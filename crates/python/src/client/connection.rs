@@ -5,15 +5,20 @@ use super::payload::Payloads;
 use gt_protocol::message::FromClient;
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Id, Instruction, Meta, Op, Operand, wire};
+use gt_transport::Sleeping;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// Where words from the other side arrive. Threads wait on it without the GIL, one at a time.
 pub(crate) trait Inbox: Send {
-    /// Waits until words are there and appends whole messages; false when the time is over or a signal came.
-    fn wait(&mut self, words: &mut Vec<u32>, spin: Duration, timeout: Duration) -> bool;
-    /// Takes what is there.
+    /// Takes what is there: whole messages.
     fn take(&mut self, words: &mut Vec<u32>);
+    /// First half of a sleep: afterwards the other side wakes who sleeps on [`sleeping`](Self::sleeping). False when words
+    /// are there already, or the other side is known to be gone: do not sleep.
+    fn park(&mut self) -> bool;
+    /// What to sleep on after [`park`](Self::park).
+    fn sleeping(&self) -> Sleeping<'_>;
+    /// Second half.
+    fn unpark(&mut self);
     /// Why the other side is gone, if it is.
     fn closed(&mut self) -> Option<String>;
 }
@@ -75,6 +80,10 @@ pub(crate) trait Connection: Send {
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers);
     /// The other end of inbox `index` is gone.
     fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers);
+    /// The address of a dispatcher that is a process of its own, as `gt.connect` takes it.
+    fn address(&self) -> Option<&str> {
+        None
+    }
     /// One line for people: where this leads.
     fn describe(&self) -> String;
     /// Counters by name.

@@ -43,8 +43,8 @@ pub(crate) fn not_differentiable(py: Python<'_>, text: impl Into<String>) -> PyE
     raise(py, "NotDifferentiable", text.into())
 }
 
-/// A failure on a worker, raised at the first read: it names the line of the original operation.
-pub(crate) fn of_failure(py: Python<'_>, failed: &Failed) -> PyErr {
+/// A failure on a worker, raised at the first read: it names the line of the original operation, and says what to do.
+pub(crate) fn of_failure(py: Python<'_>, failed: &Failed, advice: Option<&str>) -> PyErr {
     let name = match failed.class {
         FailureClass::Shape => "ShapeError",
         FailureClass::Dtype => "DtypeError",
@@ -59,7 +59,8 @@ pub(crate) fn of_failure(py: Python<'_>, failed: &Failed) -> PyErr {
         | FailureClass::Quota
         | FailureClass::Internal => "WorkerError",
     };
-    raise(py, name, describe(py, failed))
+    let advice = advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
+    raise(py, name, describe(py, failed) + &advice)
 }
 
 /// `index out of range; gather, from train.py:42`.
@@ -94,6 +95,13 @@ pub(crate) fn after_fork() -> PyErr {
         "gt was used before this process was forked; its connection belongs to the parent. \
          Use the 'spawn' start method, or touch gt only in the parent",
     )
+}
+
+/// A line for people on standard error.
+pub(crate) fn announce(py: Python<'_>, text: &str) -> PyResult<()> {
+    let stderr = py.import("sys")?.getattr("stderr")?;
+    stderr.call_method1("write", (format!("gt: {text}\n"),))?;
+    Ok(())
 }
 
 /// A warning at the line of the instruction that failed.

@@ -10,6 +10,7 @@ use super::{
     backward, default_float, errors, placing, read, runtime, signal, spawn, tape, trace, update,
     upload, views,
 };
+use gt_protocol::message::Stats;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -376,7 +377,7 @@ fn connect(
     let connection = py.detach(|| super::dial::dial(&address, token.as_deref(), ring));
     let connection = connection.map_err(|error| errors::unreachable(py, &error.to_string()))?;
     if verbose {
-        spawn::announce_start(py, &connection.describe())?;
+        errors::announce(py, &connection.describe())?;
     }
     runtime::install(py, connection, true, Some(hope));
     Ok(())
@@ -436,10 +437,10 @@ fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Counters of each worker, after everything emitted so far has run.
 #[pyfunction]
 fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    read::synchronize(py)?;
     let mut rows = Vec::new();
-    for (values, bytes, bytes_peak, executed) in read::worker_stats(py)? {
+    for (worker, Stats { values, bytes, bytes_peak, executed, .. }) in read::worker_stats(py)? {
         let dict = PyDict::new(py);
+        dict.set_item("worker", worker)?;
         dict.set_item("values", values)?;
         dict.set_item("bytes", bytes)?;
         dict.set_item("bytes_peak", bytes_peak)?;

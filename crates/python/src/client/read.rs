@@ -1,9 +1,10 @@
 //! Reads: the only place where a program waits for its workers.
 
 use super::alias::Var;
-use super::answers::{Answer, Piece, Place};
+use super::answers::{Answer, Failed, Piece, Place};
 use super::new_array::NewArray;
 use super::{caller, errors, runtime};
+use gt_protocol::message::{FromClient, Stats};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Id, Instruction, Op, Operand};
 use pyo3::prelude::*;
@@ -51,7 +52,7 @@ fn elements(
         }
         Answer::Failed(failed) => {
             runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
-            Err(errors::of_failure(py, &failed))
+            Err(failure(py, &failed))
         }
         Answer::Done(_) | Answer::Described(_) | Answer::Waiting(_) => {
             Err(errors::connection_lost(py, "the dispatcher answered another question"))
@@ -149,15 +150,7 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
         runtime.send(&word).map(|()| request)
     })?;
     runtime::wait(py, request)?;
-    // One at a time: the others are raised by the next call, or printed at exit.
-    let first = runtime::with(py, |runtime| {
-        runtime.pump();
-        runtime.answers.take_first_unread()
-    });
-    match first {
-        Some(failed) => Err(errors::of_failure(py, &failed)),
-        None => Ok(()),
-    }
+    raise_unread(py)
 }
 
 /// What `describe` may be asked, in the order of its row's choice.
@@ -199,7 +192,7 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Arc<Var>>, what: Question) -
         Answer::Described(text) => Ok(text),
         Answer::Failed(failed) => {
             runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
-            Err(errors::of_failure(py, &failed))
+            Err(failure(py, &failed))
         }
         Answer::Done(_) | Answer::Read(_) | Answer::Waiting(_) => {
             Err(errors::connection_lost(py, "the dispatcher answered another question"))
@@ -217,25 +210,39 @@ fn other_session(py: Python<'_>, what: &str) -> PyErr {
     )
 }
 
-/// Counters of every worker: (values, bytes, peak bytes, executed instructions).
-pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
+/// The exception of a failure; where no worker is left it says how one is started.
+fn failure(py: Python<'_>, failed: &Failed) -> PyErr {
+    let advice = runtime::with(py, |runtime| runtime.advice());
+    errors::of_failure(py, failed, advice.as_deref())
+}
+
+/// Raises the first failure that nobody has read: the others are raised by the next call, or printed at exit.
+fn raise_unread(py: Python<'_>) -> PyResult<()> {
+    let first = runtime::with(py, |runtime| {
+        runtime.pump();
+        runtime.answers.take_first_unread()
+    });
+    first.map_or(Ok(()), |failed| Err(failure(py, &failed)))
+}
+
+/// The counters of every worker by its index, once everything emitted so far has run. The question is no instruction, so
+/// nothing counts it.
+pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u32, Stats)>> {
     runtime::prepare(py)?;
     let request = runtime::with(py, |runtime| {
         let request = runtime.answers.open(0);
         if let Some(connection) = runtime.connection.as_mut() {
-            connection.say(
-                &gt_protocol::message::FromClient::StatsRequest { request },
-                &mut runtime.answers,
-            );
+            connection.say(&FromClient::StatsRequest { request }, &mut runtime.answers);
         }
         request
     });
     match runtime::wait(py, request)? {
-        Answer::Done(stats) => Ok(stats
-            .iter()
-            .map(|stat| (stat.values, stat.bytes, stat.bytes_peak, stat.executed))
-            .collect()),
-        Answer::Failed(failed) => Err(errors::of_failure(py, &failed)),
+        Answer::Done(mut stats) => {
+            raise_unread(py)?;
+            stats.sort_unstable_by_key(|(worker, _)| *worker);
+            Ok(stats)
+        }
+        Answer::Failed(failed) => Err(failure(py, &failed)),
         Answer::Read(_) | Answer::Described(_) | Answer::Waiting(_) => {
             Err(errors::connection_lost(py, "the dispatcher answered another question"))
         }

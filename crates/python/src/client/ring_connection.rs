@@ -139,6 +139,10 @@ impl Connection for RingConnection {
             .get_or_insert_with(|| format!("the dispatcher at {}: {reason}", self.address));
     }
 
+    fn address(&self) -> Option<&str> {
+        Some(&self.address)
+    }
+
     fn describe(&self) -> String {
         format!("dispatcher at {}, by shared memory", self.address)
     }

@@ -1,10 +1,9 @@
 //! An inbox that a ring fills: of a worker, or of a dispatcher process on this host.
 
 use super::connection::{Inbox, SharedInbox};
-use gt_transport::{Consumer, peer_closed};
+use gt_transport::{Consumer, Sleeping, peer_closed};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// The inbox of a ring whose other end lives as long as the socket `control`.
 pub(crate) fn ring_inbox(consumer: Consumer, control: Arc<OwnedFd>) -> SharedInbox {
@@ -17,15 +16,20 @@ struct RingInbox {
 }
 
 impl Inbox for RingInbox {
-    fn wait(&mut self, words: &mut Vec<u32>, spin: Duration, timeout: Duration) -> bool {
-        if self.consumer.wait(spin, timeout) {
-            self.take(words);
-        }
-        !words.is_empty()
-    }
-
     fn take(&mut self, words: &mut Vec<u32>) {
         self.consumer.read(words, usize::MAX);
+    }
+
+    fn park(&mut self) -> bool {
+        self.consumer.park_on_futex()
+    }
+
+    fn sleeping(&self) -> Sleeping<'_> {
+        self.consumer.sleeping()
+    }
+
+    fn unpark(&mut self) {
+        self.consumer.park_end();
     }
 
     fn closed(&mut self) -> Option<String> {

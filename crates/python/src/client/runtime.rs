@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// How long a thread naps while a ring is full: the worker has thousands of instructions to go.
 const FULL_NAP: Duration = Duration::from_micros(50);
+/// How long a session waits in silence for its dispatcher's first worker.
+const SILENCE: Duration = Duration::from_secs(1);
 /// How long a session waits for its dispatcher's first worker, unless `gt.connect` says otherwise: a worker with torch
 /// starts in 3 to 10 s, on a busy machine in 30 s.
 pub(crate) const WORKER_WAIT: Duration = Duration::from_mins(1);
@@ -63,6 +65,16 @@ pub(crate) struct Hope {
     pub limit: Duration,
     /// The first time that something had to wait.
     pub since: Option<Instant>,
+    /// Whether the user has been told what is waited for.
+    pub is_announced: bool,
+}
+
+/// What a session whose dispatcher has no worker does while something waits.
+enum Patience {
+    Wait,
+    /// Says so on standard error, once.
+    Announce(String),
+    Over(String),
 }
 
 /// Slots of the session: which are free again.
@@ -233,23 +245,47 @@ impl Runtime {
         }
     }
 
-    /// Whether the dispatcher has had no worker for as long as this session waits for one; its text.
-    fn hopeless(&mut self) -> Option<String> {
-        let hope = self.hope.as_mut()?;
+    /// How much longer something waits that needs a worker.
+    fn patience(&mut self) -> Patience {
+        let Some(hope) = self.hope.as_mut() else { return Patience::Wait };
         if !self.answers.workers.is_empty() {
             self.hope = None;
-            return None;
+            return Patience::Wait;
         }
-        let since = *hope.since.get_or_insert_with(Instant::now);
-        if since.elapsed() < hope.limit {
-            return None;
+        let waited = hope.since.get_or_insert_with(Instant::now).elapsed();
+        let (limit, is_announced) = (hope.limit, hope.is_announced);
+        if waited < limit && (is_announced || waited < SILENCE) {
+            return Patience::Wait;
         }
-        let place =
-            self.connection.as_ref().map(|connection| connection.describe()).unwrap_or_default();
-        Some(format!(
-            "{place}: no worker has joined it within {} s. Start one (`python -m gt.worker --host HOST -p PORT`)",
-            hope.limit.as_secs_f64(),
-        ))
+        hope.is_announced = true;
+        let connection = self.connection.as_ref();
+        let place = connection.map(|connection| connection.describe()).unwrap_or_default();
+        let advice = self.worker_advice();
+        if waited < limit {
+            return Patience::Announce(format!("{place}: waiting for a worker. {advice}"));
+        }
+        let seconds = limit.as_secs_f64();
+        Patience::Over(format!("{place}: no worker has joined it within {seconds} s. {advice}"))
+    }
+
+    /// How a session without workers comes by one.
+    fn worker_advice(&self) -> String {
+        let connection = self.connection.as_ref();
+        let Some(address) = connection.and_then(|connection| connection.address()) else {
+            return "gt.disconnect() ends the session; the next operation starts a worker"
+                .to_owned();
+        };
+        let place = match (address.strip_prefix("unix:"), address.rsplit_once(':')) {
+            (Some(path), _) => format!("--unix {path}"),
+            (None, Some((host, port))) => format!("--host {host} -p {port}"),
+            (None, None) => format!("--host {address}"),
+        };
+        format!("Start one: `python -m gt.worker {place}`")
+    }
+
+    /// What a failure adds where there is no worker any more.
+    pub(crate) fn advice(&self) -> Option<String> {
+        self.answers.workers.is_empty().then(|| self.worker_advice())
     }
 
     /// What a session holds and has sent, as far as its client knows without asking.
@@ -380,10 +416,11 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
                     if let Some(reason) = runtime.answers.closed.clone() {
                         return Err(errors::connection_lost(py, &reason));
                     }
-                    if let Some(reason) = runtime.hopeless() {
-                        return Err(errors::no_worker(py, reason));
+                    match runtime.patience() {
+                        Patience::Wait => Missing::Room,
+                        Patience::Announce(text) => Missing::Worker(text),
+                        Patience::Over(reason) => return Err(errors::no_worker(py, reason)),
                     }
-                    Missing::Room
                 }
             }
         };
@@ -403,6 +440,7 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
                     return Err(error);
                 }
             }
+            Missing::Worker(text) => errors::announce(py, &text)?,
             // The ring is full, or another thread opens the connection.
             Missing::Connection | Missing::Room => {
                 py.detach(|| std::thread::sleep(FULL_NAP));
@@ -453,6 +491,8 @@ enum Missing {
     /// It is read once a session, at the first operation, which may ask workers itself.
     Configuration,
     Room,
+    /// There is none, which the user is to be told.
+    Worker(String),
 }
 
 /// Whether the session's first operation has been made, and the configuration read for it.
@@ -483,7 +523,7 @@ pub(crate) fn install(
         runtime.answers = Answers::default();
         runtime.begun = false;
         runtime.announced = announce_sites.then(Vec::new);
-        runtime.hope = hope.map(|limit| Hope { limit, since: None });
+        runtime.hope = hope.map(|limit| Hope { limit, since: None, is_announced: false });
         runtime.connection.replace(connection)
     });
     close(old);

@@ -3,7 +3,7 @@
 use super::embedded_connection::{EmbeddedConnection, Link, Log};
 use super::payload::Payloads;
 use super::ring_inbox::ring_inbox;
-use super::runtime;
+use super::{errors, runtime};
 use gt_dispatcher::Prices;
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, SLABS, SlabReader, SlabWriter, create,
@@ -73,9 +73,10 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     connection.set_prices(prices);
     if options.verbose {
         use super::connection::Connection;
-        announce_start(py, &connection.describe())?;
+        errors::announce(py, &connection.describe())?;
     }
     runtime::install(py, Box::new(connection), announce, None);
+    runtime::with(py, |runtime| runtime.answers.workers.extend(0..count));
     py.import("gt.session")?.call_method0("register_exit")?;
     Ok(())
 }
@@ -85,12 +86,6 @@ fn read_prices(path: &str) -> PyResult<Prices> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| PyOSError::new_err(format!("GT_PRICES={path}: {error}")))?;
     text.parse().map_err(|error| PyValueError::new_err(format!("GT_PRICES={path}, {error}")))
-}
-
-pub(crate) fn announce_start(py: Python<'_>, text: &str) -> PyResult<()> {
-    let stderr = py.import("sys")?.getattr("stderr")?;
-    stderr.call_method1("write", (format!("gt: {text}\n"),))?;
-    Ok(())
 }
 
 /// The log of this program: a later session goes on where an earlier one ended.

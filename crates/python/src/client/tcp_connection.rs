@@ -10,6 +10,7 @@ use gt_protocol::handshake::{Capabilities, FrameHeader, Resume, Welcome};
 use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::{Instruction, Meta, Op, wire};
+use gt_transport::{Bell, Parked, Sleeping};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -58,6 +59,8 @@ struct Shared {
     writer: Condvar,
     /// Something arrived, or the end.
     reader: Condvar,
+    /// The same, for a thread of the program that reads.
+    bell: Bell,
     welcome: Welcome,
     address: String,
     token: Option<String>,
@@ -72,6 +75,11 @@ pub(crate) struct TcpConnection {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_reader(&self) {
+        self.reader.notify_all();
+        self.bell.ring();
     }
 
     /// Gives up the stream with that number, if it is still the current one; the writer dials again.
@@ -112,11 +120,15 @@ impl TcpConnection {
             state: Mutex::new(State::new(stream)),
             writer: Condvar::new(),
             reader: Condvar::new(),
+            bell: Bell::default(),
             welcome,
             address: address.to_owned(),
             token: token.map(str::to_owned),
         });
-        let inbox: SharedInbox = Arc::new(Mutex::new(TcpInbox { shared: Arc::clone(&shared) }));
+        let inbox: SharedInbox = Arc::new(Mutex::new(TcpInbox {
+            parked: shared.bell.parked(),
+            shared: Arc::clone(&shared),
+        }));
         let threads = vec![
             thread::spawn({
                 let shared = Arc::clone(&shared);
@@ -188,6 +200,10 @@ impl Connection for TcpConnection {
             .get_or_insert_with(|| format!("the dispatcher at {}: {reason}", self.shared.address));
     }
 
+    fn address(&self) -> Option<&str> {
+        Some(&self.shared.address)
+    }
+
     fn describe(&self) -> String {
         format!("dispatcher at {}, by TCP", self.shared.address)
     }
@@ -222,21 +238,31 @@ impl Drop for TcpConnection {
 
 struct TcpInbox {
     shared: Arc<Shared>,
+    parked: Parked,
 }
 
 impl Inbox for TcpInbox {
-    fn wait(&mut self, words: &mut Vec<u32>, _spin: Duration, timeout: Duration) -> bool {
-        let state = self.shared.lock();
-        let waited = self.shared.reader.wait_timeout_while(state, timeout, |state| {
-            state.incoming.is_empty() && state.closed.is_none()
-        });
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        words.append(&mut state.incoming);
-        !words.is_empty()
-    }
-
     fn take(&mut self, words: &mut Vec<u32>) {
         words.append(&mut self.shared.lock().incoming);
+    }
+
+    fn park(&mut self) -> bool {
+        self.shared.bell.park();
+        let state = self.shared.lock();
+        let sleeps = state.incoming.is_empty() && state.closed.is_none();
+        drop(state);
+        if !sleeps {
+            self.unpark();
+        }
+        sleeps
+    }
+
+    fn sleeping(&self) -> Sleeping<'_> {
+        self.parked.sleeping()
+    }
+
+    fn unpark(&mut self) {
+        self.shared.bell.unpark();
     }
 
     fn closed(&mut self) -> Option<String> {
@@ -253,7 +279,7 @@ fn write_loop(shared: &Shared) {
             drop(stream.flush());
             drop(stream.shutdown(Shutdown::Both));
             shared.lock().closed.get_or_insert_with(|| "the session was ended".to_owned());
-            shared.reader.notify_all();
+            shared.wake_reader();
             return;
         }
         if written.is_err() {
@@ -328,7 +354,7 @@ fn read_loop(shared: &Shared) {
         if state.closing || state.closed.is_some() {
             state.closed.get_or_insert_with(|| "the session was ended".to_owned());
             drop(state);
-            shared.reader.notify_all();
+            shared.wake_reader();
             shared.writer.notify_all();
             return;
         }
@@ -359,7 +385,7 @@ fn read_frames(shared: &Shared, mut stream: TcpStream) {
             Err(_) => return,
         }
         drop(state);
-        shared.reader.notify_all();
+        shared.wake_reader();
         shared.writer.notify_all();
     }
 }
@@ -414,12 +440,12 @@ fn try_resume(shared: &Shared) -> Result<(), String> {
     state.streams += 1;
     state.stream = Some(stream);
     drop(state);
-    shared.reader.notify_all();
+    shared.wake_reader();
     Ok(())
 }
 
 fn end(shared: &Shared, reason: &str) {
     shared.lock().closed.get_or_insert_with(|| reason.to_owned());
-    shared.reader.notify_all();
+    shared.wake_reader();
     shared.writer.notify_all();
 }

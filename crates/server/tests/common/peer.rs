@@ -293,7 +293,7 @@ impl Peer {
         loop {
             let frame = self.frame().unwrap();
             match message::decode(&frame).unwrap().0 {
-                ToClient::Stats(stats) => values += stats.values,
+                ToClient::WorkerStats { stats, .. } => values += stats.values,
                 ToClient::Done { request: 77 } => return values,
                 _ => {}
             }

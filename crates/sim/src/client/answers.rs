@@ -37,7 +37,7 @@ impl Client {
             ToClient::FailedReply { request, failure } => {
                 self.hear_failed_reply(session, *request, failure, evidence)
             }
-            ToClient::Stats(stats) => match self.pending.get(&stats.request) {
+            ToClient::WorkerStats { stats, .. } => match self.pending.get(&stats.request) {
                 Some(Pending::Stats) => Ok(()),
                 other => Err(format!("stats for request {}, which is {other:?}", stats.request)),
             },
@@ -56,7 +56,7 @@ impl Client {
                 own.contains(&reply.request)
             }
             ToClient::Done { request } => own.contains(request),
-            ToClient::Stats(stats) => own.contains(&stats.request),
+            ToClient::WorkerStats { stats, .. } => own.contains(&stats.request),
             ToClient::Failure(failure) => failure.session == session,
             ToClient::FailedReply { request, failure } => {
                 own.contains(request) && failure.session == session

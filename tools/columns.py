@@ -145,5 +145,5 @@ WRITERS: dict[str, Callable[[Row, str], str]] = {
     "monotone": _terms,
     "selects": _terms,
     "fills": _fills,
-    "reduce": _optional(_variant("Fold", REDUCTIONS)),
+    "reduce": _optional(_variant("ReduceOp", REDUCTIONS)),
 }

@@ -126,7 +126,7 @@ def rust_table(rows: list[Row]) -> str:
 
 use crate::dtype::Category;
 use crate::op::*;
-use crate::placement::Fold;
+use crate::placement::ReduceOp;
 
 /// Every operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

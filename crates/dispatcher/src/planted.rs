@@ -5,7 +5,7 @@
 pub(crate) const FREE_EARLY: bool = cfg!(feature = "planted-free-early");
 /// Partial results are taken for whole ones.
 pub(crate) const DROPPED_FOLD: bool = cfg!(feature = "planted-dropped-fold");
-/// Pieces are put together in the wrong order.
+/// Shards are put together in the wrong order.
 pub(crate) const GATHER_ORDER: bool = cfg!(feature = "planted-gather-order");
 /// A dependent names itself as the first cause.
 pub(crate) const CAUSE_LOST: bool = cfg!(feature = "planted-cause-lost");

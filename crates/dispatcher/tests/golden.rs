@@ -10,7 +10,7 @@ use gt_protocol::text::{Line, Names, PayloadText, parse};
 use gt_protocol::{Family, Instruction, Op};
 use std::fmt::Write;
 
-/// What is folded together at most, in bytes.
+/// What is reduced together at most, in bytes.
 const BUNDLE: u64 = 1 << 20;
 const PLAIN_SGD: &str = "lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false \
     maximize=false first_step=true";
@@ -178,7 +178,7 @@ fn a_block_of_two_layers_over_two_workers() {
     check(program, 2, 2, &expect_file!["golden/two_layers.txt"]);
 }
 
-/// A batch cut over workers: gradients are sums over the pieces, folded once where the update needs them.
+/// A batch cut over workers: gradients are sums over the shards, reduced once where the update needs them.
 #[test]
 fn a_cut_batch() {
     let program = r"
@@ -268,7 +268,7 @@ fn large_tensors_wait_for_their_first_use() {
     check(program, 2, 0, &expect_file!["golden/late.txt"]);
 }
 
-/// What is drawn to lie as a tensor does is drawn there, piece by piece; it waits where that still does.
+/// What is drawn to lie as a tensor does is drawn there, shard by shard; it waits where that still does.
 #[test]
 fn random_values_lie_as_what_they_are_like() {
     let program = r#"
@@ -325,7 +325,7 @@ fn folds(program: &str, bundle: u64) -> (Vec<(Op, usize)>, String) {
     (folds, record.lines)
 }
 
-/// The first step folds each gradient where its update reads it, the next ones as soon as it is there.
+/// The first step reduces each gradient where its update reads it, the next ones as soon as it is there.
 #[test]
 fn a_second_step_folds_gradients_when_they_are_made() {
     let (folds, lines) = folds(&three_steps(), 0);
@@ -347,7 +347,7 @@ fn gradients_are_folded_together() {
     assert_eq!(when_full, [&late[..], &once, &once].concat());
 }
 
-/// Whatever needs one of them, or all: they are folded before it, and what was freed is not.
+/// Whatever needs one of them, or all: they are reduced before it, and what was freed is not.
 #[test]
 fn who_needs_a_gradient_that_waits_folds_those_with_it() {
     let three = three_steps();
@@ -371,7 +371,7 @@ fn who_needs_a_gradient_that_waits_folds_those_with_it() {
     }
 }
 
-/// Operands of one instruction that need the same reduction, and what such instructions will fold.
+/// Operands of one instruction that need the same reduction, and what such instructions will reduce.
 #[test]
 fn what_one_instruction_needs_is_folded_together() {
     let program = r#"
@@ -390,7 +390,7 @@ fn what_one_instruction_needs_is_folded_together() {
     assert_eq!(found, [(Op::Maximum, 1), (Op::Atan2, 2)]);
 }
 
-/// Gradients of two batches are added up before they are folded: that is once, in each step.
+/// Gradients of two batches are added up before they are reduced: that is once, in each step.
 #[test]
 fn what_is_read_unfolded_is_not_folded_early() {
     let mut program = r"

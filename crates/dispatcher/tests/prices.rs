@@ -176,7 +176,7 @@ impl Names for Numbers {
     }
 }
 
-/// Each multiplies its half, and the sum is folded where it is needed: on a slow link the whole is gathered once.
+/// Each multiplies its half, and the sum is reduced where it is needed: on a slow link the whole is gathered once.
 #[test]
 fn plans_follow_the_prices_of_the_link() {
     let slow = "byte[2,3]=0.05";

@@ -27,7 +27,7 @@ impl Sink for Told {
 
 const PROGRAM: [&str; 4] = [
     "%0 = normal size=[6] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0",
-    // A piece each from worker 0 to the others, then all of them to each.
+    // A shard each from worker 0 to the others, then all of them to each.
     "%1 = distribute %0 layout=\"shard(0)@[0,1,2]\"",
     "%2 = distribute %1 layout=\"replicate@[0,1,2]\"",
     "%3 = distribute %1 layout=\"shard(0)@[0,1]\"",

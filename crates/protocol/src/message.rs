@@ -22,11 +22,11 @@ use crate::wire::{
     self, EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_bytes, push_u64,
 };
 
-/// Bytes of one piece of an answer: large enough that 100 MB are 1,600 pieces, small enough that a light user's answer
+/// Bytes of one shard of an answer: large enough that 100 MB are 1,600 shards, small enough that a light user's answer
 /// waits for few microseconds behind one.
 pub const REPLY_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a `description`: a layout of 4,096 workers in uneven pieces has less, and a ring has room for it.
+/// Bytes of a `description`: a layout of 4,096 workers in uneven shards has less, and a ring has room for it.
 pub const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
 
 /// How a worker finds another one on another host.

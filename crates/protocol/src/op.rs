@@ -2,7 +2,7 @@
 
 use crate::Op;
 use crate::dtype::Category;
-use crate::placement::Fold;
+use crate::placement::ReduceOp;
 
 /// Behaviour is written once for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ pub struct OpInfo {
     pub selects: &'static [Term],
     pub fills: Fill,
     /// How operands or elements are combined, and so are the results of parts.
-    pub reduce: Option<Fold>,
+    pub reduce: Option<ReduceOp>,
 }
 
 impl OpInfo {

@@ -1,18 +1,18 @@
-//! Where the pieces of a value are: over which workers, and which part of it each one holds.
+//! Where the shards of a value are: over which workers, and which part of it each one holds.
 //!
 //! A [`Layout`] is a [`Mesh`] of workers in one, two or three dimensions and one [`Placement`] for each of them. Two
 //! mesh dimensions never cut the same tensor dimension: such a layout is one cut over a mesh of one dimension.
 
 mod footprint;
 mod mesh;
-mod pieces;
+mod ranges;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use footprint::{Footprint, Stretch};
+pub use footprint::{Footprint, StridedRange};
 pub use mesh::{MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh};
-pub use pieces::{Interval, Intervals, Pieces};
+pub use ranges::{Interval, Intervals, ShardRanges};
 pub use text::LayoutError;
 
 use crate::Dims;
@@ -26,14 +26,14 @@ pub const ONE_HOP_BYTES_MAX: u64 = 16 * 1024;
 
 /// How partial results become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fold {
+pub enum ReduceOp {
     Sum,
     Max,
     Min,
     Prod,
 }
 
-impl Fold {
+impl ReduceOp {
     /// The place in the choice of a collective's `fold`.
     pub const fn choice(self) -> u8 {
         match self {
@@ -51,10 +51,10 @@ pub enum Placement {
     /// Every member holds all of it.
     #[default]
     Replicate,
-    /// Member k holds piece k of dimension `dim`.
-    Shard { dim: usize, pieces: Pieces },
-    /// Every member holds a contribution of the whole shape; their fold is the value.
-    Partial(Fold),
+    /// Member k holds shard k of dimension `dim`.
+    Shard { dim: usize, ranges: ShardRanges },
+    /// Every member holds a contribution of the whole shape; their reduction is the value.
+    Partial(ReduceOp),
 }
 
 impl Placement {
@@ -72,9 +72,9 @@ impl Placement {
 
     /// Whether one member holds all that several could share: a slice of few rows that stayed where it was.
     pub fn is_alone(&self) -> bool {
-        let Self::Shard { pieces, .. } = self else { return false };
-        let (total, most) = (pieces.total(), pieces.sizes().max().unwrap_or(0));
-        most == total && usize::try_from(total).is_ok_and(|total| total >= pieces.len())
+        let Self::Shard { ranges, .. } = self else { return false };
+        let (total, most) = (ranges.total(), ranges.sizes().max().unwrap_or(0));
+        most == total && usize::try_from(total).is_ok_and(|total| total >= ranges.len())
     }
 }
 
@@ -157,9 +157,9 @@ impl Layout {
     }
 
     /// The mesh dimension that cuts tensor dimension `dim`, and how.
-    pub fn cut_of(&self, dim: usize) -> Option<(usize, &Pieces)> {
+    pub fn cut_of(&self, dim: usize) -> Option<(usize, &ShardRanges)> {
         self.placements().iter().enumerate().find_map(|(axis, placement)| match placement {
-            Placement::Shard { dim: cut, pieces } if *cut == dim => Some((axis, pieces)),
+            Placement::Shard { dim: cut, ranges } if *cut == dim => Some((axis, ranges)),
             Placement::Shard { .. } | Placement::Replicate | Placement::Partial(_) => None,
         })
     }
@@ -167,19 +167,19 @@ impl Layout {
     /// Which indexes of dimension `dim` (of `size`) the member at `place` holds.
     pub fn held(&self, place: usize, dim: usize, size: i64) -> Intervals {
         match self.cut_of(dim) {
-            Some((axis, pieces)) => pieces.of(self.mesh().coordinate(place, axis)),
+            Some((axis, ranges)) => ranges.of(self.mesh().coordinate(place, axis)),
             None => Interval { start: 0, end: size }.into(),
         }
     }
 
-    /// The shape of the piece that the member at `place` holds.
+    /// The shape of the shard that the member at `place` holds.
     pub fn local_dims(&self, dims: &Dims, place: usize) -> Dims {
         let mut local = *dims;
         for (axis, placement) in self.placements().iter().enumerate() {
-            if let Placement::Shard { dim, pieces } = placement
+            if let Placement::Shard { dim, ranges } = placement
                 && let Some(size) = local.as_mut_slice().get_mut(*dim)
             {
-                *size = pieces.size(self.mesh().coordinate(place, axis));
+                *size = ranges.size(self.mesh().coordinate(place, axis));
             }
         }
         local

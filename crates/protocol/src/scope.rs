@@ -23,7 +23,7 @@ pub const BLOCKS_MAX: u32 = 1024;
 /// What a signal means. All of it may be absent: an empty text is the scope that says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Where it runs, in the order of the pieces; nothing where the planner chooses.
+    /// Where it runs, in the order of the shards; nothing where the planner chooses.
     pub workers: Option<Box<[u32]>>,
     /// The dimension to cut of what is created here, and of the weight of a product (negative: from the end).
     pub axis: Option<i64>,

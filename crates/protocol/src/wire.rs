@@ -26,7 +26,7 @@ compile_error!(
 pub const FRAME_WORDS_MAX: usize = 0xffff;
 /// Op code and length, tag, consumed operands and signal.
 pub const HEADER_WORDS: usize = 3;
-/// A piece of an upload: long enough that its header costs nothing (0.1 %), short enough that a ring of 64 KiB holds one
+/// A shard of an upload: long enough that its header costs nothing (0.1 %), short enough that a ring of 64 KiB holds one
 /// while the next is being written.
 pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
 /// Names of signals and source positions; Linux's longest path.

@@ -235,7 +235,7 @@ impl Client {
                 instruction.operands = terms.iter().map(|term| self.operand(*term)).collect();
                 self.define(instruction, evaluated, words);
             }
-            Step::Upload { tensor, pieces } => self.upload(&tensor, pieces, evaluated, words),
+            Step::Upload { tensor, ranges } => self.upload(&tensor, ranges, evaluated, words),
             Step::Distribute { source, target } => {
                 let mut instruction = Instruction::new(Op::Distribute);
                 instruction.operands.push(self.operand(Term::Value(source)));
@@ -298,14 +298,14 @@ impl Client {
     fn upload(
         &mut self,
         tensor: &Tensor,
-        pieces: usize,
+        ranges: usize,
         evaluated: Option<Evaluated>,
         words: &mut Vec<u32>,
     ) {
         let bytes = tensor.to_bytes();
         let element = usize::try_from(tensor.dtype.size()).unwrap_or(1);
-        let pieces = pieces.max(bytes.len().div_ceil(PAYLOAD_BYTES_MAX / 2));
-        let length = (tensor.data.len().div_ceil(pieces) * element).max(element);
+        let ranges = ranges.max(bytes.len().div_ceil(PAYLOAD_BYTES_MAX / 2));
+        let length = (tensor.data.len().div_ceil(ranges) * element).max(element);
         let (first, rest) = bytes.split_at(length.min(bytes.len()));
         let mut instruction = Instruction::new(Op::Upload);
         instruction.attrs.push(Attr::Ints(to_dims(&tensor.dims)));

@@ -9,7 +9,7 @@ pub use call::Region;
 
 use crate::kernels::elementwise::{self, Binary, Unary};
 use crate::kernels::index::{self, Reduction};
-use crate::kernels::reduce::{self, Fold};
+use crate::kernels::reduce::{self, Reducer};
 use crate::kernels::scatter::{self, Write};
 use crate::kernels::{Arg, Refusal, draw, normalize, product, view};
 use crate::tensor::{Tensor, element_of, narrow, wide};
@@ -83,15 +83,15 @@ static TOYS: &[(Op, Toy)] = &[
     (Op::Adamw, |call| elementwise::adamw(call.args)),
     (Op::Matmul, |call| one(product::matmul(call.tensor(0)?, call.tensor(1)?))),
     (Op::Linear, |call| one(product::linear(call.args))),
-    (Op::Sum, |call| fold(call, Fold::Sum)),
-    (Op::Mean, |call| fold(call, Fold::Mean)),
-    (Op::Amax, |call| fold(call, Fold::Amax)),
-    (Op::Amin, |call| fold(call, Fold::Amin)),
-    (Op::Any, |call| fold(call, Fold::Any)),
-    (Op::All, |call| fold(call, Fold::All)),
+    (Op::Sum, |call| reduce(call, Reducer::Sum)),
+    (Op::Mean, |call| reduce(call, Reducer::Mean)),
+    (Op::Amax, |call| reduce(call, Reducer::Amax)),
+    (Op::Amin, |call| reduce(call, Reducer::Amin)),
+    (Op::Any, |call| reduce(call, Reducer::Any)),
+    (Op::All, |call| reduce(call, Reducer::All)),
     (Op::Prod, |call| {
         let dim = call.optional_int(0)?.map(|dim| vec![dim]);
-        one(reduce::reduce(call.tensor(0)?, Fold::Prod, dim.as_deref(), call.flag(1)?))
+        one(reduce::reduce(call.tensor(0)?, Reducer::Prod, dim.as_deref(), call.flag(1)?))
     }),
     (Op::Var, |call| {
         let (dims, correction) = (call.optional_ints(0)?, call.whole(1)?);
@@ -169,7 +169,7 @@ fn binary(call: &Call<'_>, kind: Binary) -> Results {
     one(elementwise::binary(kind, call.args))
 }
 
-fn fold(call: &Call<'_>, kind: Fold) -> Results {
+fn reduce(call: &Call<'_>, kind: Reducer) -> Results {
     let dims = call.optional_ints(0)?;
     one(reduce::reduce(call.tensor(0)?, kind, dims.as_deref(), call.flag(1)?))
 }
@@ -197,7 +197,7 @@ fn mse_loss(args: &[Arg<'_>], reduction: Reduction) -> Result<Tensor, Refusal> {
     let each = elementwise::mse(args)?;
     match reduction {
         Reduction::None => Ok(each),
-        Reduction::Mean => reduce::reduce(&each, Fold::Mean, None, false),
-        Reduction::Sum => reduce::reduce(&each, Fold::Sum, None, false),
+        Reduction::Mean => reduce::reduce(&each, Reducer::Mean, None, false),
+        Reduction::Sum => reduce::reduce(&each, Reducer::Sum, None, false),
     }
 }

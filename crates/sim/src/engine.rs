@@ -5,7 +5,9 @@ use crate::kernels::{Arg, Refusal};
 use crate::tensor::{PRIME, Tensor, elements, from_dims, to_bytes, to_dims};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
-use gt_worker::{Buffers, Engine, Fault, Fold, Input, Loan, Meeting, Places, Turn, Values, Work};
+use gt_worker::{
+    Buffers, Engine, Fault, Input, Loan, Meeting, Places, ReduceOp, Turn, Values, Work,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -220,17 +222,17 @@ impl Engine for Toy {
         Ok(lent)
     }
 
-    fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
+    fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
         let shards: Vec<Vec<u64>> = shards.iter().map(|shard| elements(dtype, shard)).collect();
         let Some((first, others)) = shards.split_first() else { return };
         let mut folded = first.clone();
         for shard in others {
             for (a, &b) in folded.iter_mut().zip(shard) {
-                *a = match fold {
-                    Fold::Sum => (*a + b) % PRIME,
-                    Fold::Max => b.max(*a),
-                    Fold::Min => b.min(*a),
-                    Fold::Product => *a * b % PRIME,
+                *a = match reduce_op {
+                    ReduceOp::Sum => (*a + b) % PRIME,
+                    ReduceOp::Max => b.max(*a),
+                    ReduceOp::Min => b.min(*a),
+                    ReduceOp::Product => *a * b % PRIME,
                 };
             }
         }

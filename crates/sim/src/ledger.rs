@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 struct Entry {
     id: Id,
-    /// Workers that hold a piece, by layout: the value's own and those of its copies; none where it has failed.
+    /// Workers that hold a shard, by layout: the value's own and those of its copies; none where it has failed.
     lies: Vec<Lie>,
     live: bool,
 }
@@ -64,7 +64,7 @@ pub struct Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     pub values: usize,
-    pub pieces: usize,
+    pub ranges: usize,
 }
 
 impl Ledger {
@@ -142,8 +142,8 @@ impl Ledger {
 
     pub fn totals(&self) -> Totals {
         let entries = || self.accounts.values().flat_map(|account| account.slots.values());
-        let pieces = entries().map(|entry| entry.members().count()).sum();
-        Totals { values: entries().filter(|entry| entry.live).count(), pieces }
+        let ranges = entries().map(|entry| entry.members().count()).sum();
+        Totals { values: entries().filter(|entry| entry.live).count(), ranges }
     }
 
     /// Numbers of the values that a session holds, and whether the dispatcher takes each for alive.

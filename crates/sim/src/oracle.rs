@@ -27,7 +27,7 @@ pub enum Step {
     },
     Upload {
         tensor: Tensor,
-        pieces: usize,
+        ranges: usize,
     },
     Distribute {
         source: Id,
@@ -77,7 +77,7 @@ pub enum Outcome {
 pub enum Root {
     Dispatcher,
     Worker,
-    /// Perhaps: another worker's piece of an operand fails too.
+    /// Perhaps: another worker's shard of an operand fails too.
     Perhaps,
 }
 
@@ -161,7 +161,7 @@ impl Oracle {
             let mut shapes = shapes.into_iter().map(Rc::new);
             let failed = |output| {
                 let shape = shapes.next();
-                // Nothing of a failed piece is in a result without elements.
+                // Nothing of a failed shard is in a result without elements.
                 let empty =
                     shape.as_ref().is_some_and(|tensor: &Rc<Tensor>| tensor.data.is_empty());
                 let needs = !empty && self.needs_failed(compute, terms, output);

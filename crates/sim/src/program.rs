@@ -366,9 +366,9 @@ fn sizes(values: &[usize]) -> Attr {
     Attr::Ints(to_dims(values))
 }
 
-fn upload(tensor: Tensor, pieces: usize) -> Drawn {
+fn upload(tensor: Tensor, ranges: usize) -> Drawn {
     let evaluated = Oracle::value(tensor.clone());
-    (Step::Upload { tensor, pieces }, Some(evaluated))
+    (Step::Upload { tensor, ranges }, Some(evaluated))
 }
 
 /// Whether the step only makes a value for others.

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Slots of a slab: enough that a side which is scheduled late finds work for as long as the other may be away.
 pub const SLOTS: u32 = 16;
-/// Bytes of a slot, its first line included: small enough that a piece is folded while it is in the second-level cache,
+/// Bytes of a slot, its first line included: small enough that a piece is reduced while it is in the second-level cache,
 /// large enough that the hand-over (a fence each side) is under 1 % of copying it. With [`SLOTS`] a slab has 1 MiB and a
 /// page, a pair of workers twice that: the most that a pair holds, and only once they have used it.
 pub const SLOT_BYTES: usize = 64 * 1024;

@@ -57,7 +57,7 @@ impl<E: Engine> Machine<E> {
         match self.begin_bytes(instruction, next, tag, &group) {
             Ok((exchange, (memory, under_way))) => {
                 let (ticket, origin) = (under_way.ticket, under_way.origin);
-                match driver.submit(Job::new(ticket, origin, exchange, group, E::fold, memory)) {
+                match driver.submit(Job::new(ticket, origin, exchange, group, E::reduce, memory)) {
                     Some(ended) => self.conclude(under_way, ended, replies, driver),
                     None => self.leave(under_way),
                 }

@@ -18,7 +18,7 @@ pub enum Input<'a, V> {
 
 /// How a collective joins the shards of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fold {
+pub enum ReduceOp {
     Sum,
     Max,
     Min,
@@ -70,7 +70,7 @@ impl Buffers<'_> {
     }
 }
 
-impl Fold {
+impl ReduceOp {
     /// The word of this index in the attribute's list, `sum|max|min|prod`.
     pub fn from_choice(index: u8) -> Option<Self> {
         [Self::Sum, Self::Max, Self::Min, Self::Product].get(usize::from(index)).copied()
@@ -83,8 +83,8 @@ pub trait Loan {
     fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>));
 }
 
-/// How shards are folded: [`Engine::fold`] of the engine in use.
-pub type FoldBytes = fn(Dtype, Fold, &[&[u8]], &mut [u8]);
+/// How shards are reduced: [`Engine::fold`] of the engine in use.
+pub type ReduceBytes = fn(Dtype, ReduceOp, &[&[u8]], &mut [u8]);
 
 /// Executes instructions on values of its own. It owns no table and knows no slot.
 pub trait Engine {
@@ -219,9 +219,9 @@ pub trait Engine {
         result: Option<&mut Self::Value>,
     ) -> Result<Self::Loan, Fault>;
 
-    /// Folds shards of one dtype and length, in the order given, into `out`, which is as long.
-    fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
-        crate::fold(dtype, fold, shards, out);
+    /// Reduces shards of one dtype and length, in the order given, into `out`, which is as long.
+    fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
+        crate::reduce(dtype, reduce_op, shards, out);
     }
 
     /// Returns when everything before has run.

@@ -10,7 +10,7 @@ pub use rest::Refusal;
 
 use crate::collective::{Broken, Bundle, Exchange, Group, Heard, Round, Spent, Step};
 use crate::peers::{Peers, Stream};
-use crate::{Cause, Fault, FoldBytes, Loan};
+use crate::{Cause, Fault, Loan, ReduceBytes};
 use gt_protocol::Op;
 use gt_protocol::message::Peer;
 use rest::Rest;
@@ -49,9 +49,9 @@ pub struct Job<M> {
 #[allow(clippy::large_enum_variant, reason = "a box would be for the usual one, by bytes")]
 enum Work<M> {
     /// With the bytes that it works on.
-    Bytes { exchange: Exchange, group: Group, fold: FoldBytes, memory: M },
+    Bytes { exchange: Exchange, group: Group, reduce: ReduceBytes, memory: M },
     /// Several values at once.
-    Several { bundle: Bundle<M>, group: Group, fold: FoldBytes },
+    Several { bundle: Bundle<M>, group: Group, reduce: ReduceBytes },
     /// What becomes of the tag when the round is over.
     Round { round: Round, then: Then },
 }
@@ -305,10 +305,10 @@ impl<M> Job<M> {
         origin: Origin,
         exchange: Exchange,
         group: Group,
-        fold: FoldBytes,
+        reduce: ReduceBytes,
         memory: M,
     ) -> Self {
-        let work = Work::Bytes { exchange, group, fold, memory };
+        let work = Work::Bytes { exchange, group, reduce, memory };
         Self { ticket, origin, work, is_stuck: false, is_large: false }
     }
 
@@ -317,9 +317,9 @@ impl<M> Job<M> {
         origin: Origin,
         bundle: Bundle<M>,
         group: Group,
-        fold: FoldBytes,
+        reduce: ReduceBytes,
     ) -> Self {
-        let work = Work::Several { bundle, group, fold };
+        let work = Work::Several { bundle, group, reduce };
         Self { ticket, origin, work, is_stuck: false, is_large: false }
     }
 
@@ -361,14 +361,14 @@ impl<M> Job<M> {
 impl<M: Loan> Job<M> {
     fn step(&mut self, peers: &mut impl Peers) -> Result<Step, Broken> {
         match &mut self.work {
-            Work::Bytes { exchange, group, fold, memory } => {
+            Work::Bytes { exchange, group, reduce, memory } => {
                 let mut outcome = Ok(Step::Stuck);
                 memory.show(&mut |mut buffers| {
-                    outcome = exchange.step(group, *fold, &mut buffers, peers);
+                    outcome = exchange.step(group, *reduce, &mut buffers, peers);
                 });
                 outcome
             }
-            Work::Several { bundle, group, fold } => bundle.step(group, *fold, peers),
+            Work::Several { bundle, group, reduce } => bundle.step(group, *reduce, peers),
             Work::Round { round, .. } => Ok(round.step(peers)),
         }
     }

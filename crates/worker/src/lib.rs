@@ -9,11 +9,11 @@
 mod collective;
 mod engine;
 mod failure;
-mod fold;
 mod lane;
 mod look_ahead;
 mod machine;
 mod peers;
+mod reduce_op;
 mod reuse;
 mod table;
 #[cfg(test)]
@@ -22,11 +22,11 @@ mod ways;
 mod work;
 
 pub use collective::Broken;
-pub use engine::{Buffers, Engine, Fold, FoldBytes, Input, Loan, Places, Values};
+pub use engine::{Buffers, Engine, Input, Loan, Places, ReduceBytes, ReduceOp, Values};
 pub use failure::{Cause, Fault};
-pub use fold::fold;
 pub use lane::{Driver, Ended, Job, Lane, Refusal};
 pub use look_ahead::LookAhead;
 pub use machine::{Machine, Replies, Stop};
 pub use peers::{Front, Nobody, PeerLost, Peers, Progress, Stream};
-pub use ways::{Folding, Meeting, Pull, Stretch, Turn, WORD_BYTES_MAX, Way, Work};
+pub use reduce_op::reduce;
+pub use ways::{Meeting, Pull, Reducing, StridedRange, Turn, WORD_BYTES_MAX, Way, Work};

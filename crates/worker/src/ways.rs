@@ -5,7 +5,7 @@
 //! the others have said what it will. The machine knows when a round is over, who has failed, and whose memory is lent; the
 //! words are the engines'. Nothing here waits for a device.
 
-use crate::{Fault, Fold};
+use crate::{Fault, ReduceOp};
 use gt_protocol::{Attr, Dtype, Instruction};
 use smallvec::SmallVec;
 
@@ -61,7 +61,7 @@ pub struct Meeting<'a> {
 
 /// Rows of bytes at equal distances in a value's contiguous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct StridedRange {
     pub start: usize,
     pub rows: usize,
     /// Bytes of a row, and from one row's start to the next's.
@@ -69,7 +69,7 @@ pub struct Stretch {
     pub stride: usize,
 }
 
-impl Stretch {
+impl StridedRange {
     pub const fn bytes(&self) -> usize {
         self.rows.saturating_mul(self.run)
     }
@@ -80,30 +80,30 @@ impl Stretch {
 pub struct Pull {
     /// The member's place in the group.
     pub place: usize,
-    /// From its result, once that is folded, instead of its operand.
+    /// From its result, once that is reduced, instead of its operand.
     pub of_result: bool,
-    pub from: Stretch,
-    pub to: Stretch,
+    pub from: StridedRange,
+    pub to: StridedRange,
 }
 
-/// What is folded to where in our result.
+/// What is reduced to where in our result.
 #[derive(Clone, Debug)]
-pub struct Folding {
-    pub fold: Fold,
+pub struct Reducing {
+    pub reduce_op: ReduceOp,
     /// A stretch of each member's operand, in the group's order; our own among them.
-    pub shards: SmallVec<[Stretch; 8]>,
-    pub to: Stretch,
+    pub shards: SmallVec<[StridedRange; 8]>,
+    pub to: StridedRange,
 }
 
-/// All that a member does by reading other members' memory: fold first, then pull.
+/// All that a member does by reading other members' memory: reduce first, then pull.
 #[derive(Clone, Debug)]
 pub struct Work {
     pub dtype: Dtype,
     /// From our operand to our result.
-    pub kept: Option<(Stretch, Stretch)>,
-    pub folding: Option<Folding>,
+    pub kept: Option<(StridedRange, StridedRange)>,
+    pub folding: Option<Reducing>,
     pub pulls: SmallVec<[Pull; 8]>,
-    /// Others read our result too, as soon as it is folded.
+    /// Others read our result too, as soon as it is reduced.
     pub shares_result: bool,
 }
 

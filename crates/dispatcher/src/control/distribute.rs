@@ -6,7 +6,7 @@ use crate::plan::{Keep, Results, Stop};
 use crate::planner::Planner;
 use crate::session::provenance::Decider;
 use crate::session::value::{Handle, Shards, Value, slot_at};
-use gt_protocol::placement::{Layout, Mesh, Pieces, Placement};
+use gt_protocol::placement::{Layout, Mesh, Placement, ShardRanges};
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Attr, Instruction, Meta};
 use smallvec::smallvec;
@@ -140,7 +140,7 @@ impl Planner<'_> {
         let Some((dim, &size)) = dim.and_then(|dim| Some((dim, dims.get(dim)?))) else {
             return Err(Fault::Attribute { op, name: "dim" });
         };
-        let pieces = Pieces::even(size, mesh.len());
-        Ok(Ok(Layout::new(mesh, [Placement::Shard { dim, pieces }].into_iter().collect())))
+        let ranges = ShardRanges::even(size, mesh.len());
+        Ok(Ok(Layout::new(mesh, [Placement::Shard { dim, ranges }].into_iter().collect())))
     }
 }

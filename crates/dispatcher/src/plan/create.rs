@@ -15,7 +15,7 @@ use crate::session::scopes::PlacingScope;
 use crate::session::uploads::{UploadKind, UploadUse};
 use crate::session::value::{Deferred, Pending, Shards, State, slot_at};
 use crate::strategy::choose::Choice;
-use gt_protocol::placement::{Intervals, Layout, Pieces, Placement};
+use gt_protocol::placement::{Intervals, Layout, Placement, ShardRanges};
 use gt_protocol::rules::RuleError;
 use gt_protocol::rules::spread::{Question, made};
 use gt_protocol::{Attr, Dims, Family, Instruction, Meta, Op, Scalar};
@@ -193,10 +193,10 @@ impl Planner<'_> {
             let inputs = inputs::of(run.instruction);
             return Some(self.run_choice(run, &inputs, layout.mesh(), &choice));
         }
-        let (axis, dim, pieces) = in_intervals(layout)?;
+        let (axis, dim, ranges) = in_intervals(layout)?;
         let mut parts: SmallVec<[Shards; 4]> = SmallVec::new();
-        for part in one_interval_each(pieces) {
-            let part = layout.with(axis, Placement::Shard { dim, pieces: part });
+        for part in one_interval_each(ranges) {
+            let part = layout.with(axis, Placement::Shard { dim, ranges: part });
             let (_, shards) = self.create_cut(run, &part)?.ok()?.pop()?;
             parts.push(shards);
         }
@@ -236,14 +236,14 @@ fn drawn(attrs: &[Attr]) -> Option<(Op, SmallVec<[Attr; 2]>)> {
     Some((op, attrs))
 }
 
-/// What each member makes, where one instruction makes all of its piece.
+/// What each member makes, where one instruction makes all of its shard.
 fn choice_of(run: Run<'_>, layout: &Layout) -> Option<Choice> {
     if layout.is_partial() {
         return None;
     }
     let mut local = SmallVec::new();
     for (axis, placement) in layout.placements().iter().enumerate() {
-        let Placement::Shard { dim, pieces } = placement else { continue };
+        let Placement::Shard { dim, ranges } = placement else { continue };
         let question = Question {
             op: run.instruction.op,
             args: &[],
@@ -251,7 +251,7 @@ fn choice_of(run: Run<'_>, layout: &Layout) -> Option<Choice> {
             outputs: run.outputs,
             members: layout.mesh().size(axis),
         };
-        let strategy = made(&question, *dim, pieces)?;
+        let strategy = made(&question, *dim, ranges)?;
         local.extend(strategy.locals.into_iter().map(|one| (axis, one)));
     }
     let inputs = run.instruction.operands.iter().map(|_| layout.clone()).collect();
@@ -260,22 +260,22 @@ fn choice_of(run: Run<'_>, layout: &Layout) -> Option<Choice> {
 }
 
 /// The first cut of which some member holds several intervals: the mesh dimension, the tensor dimension, its shards.
-fn in_intervals(layout: &Layout) -> Option<(usize, usize, &Pieces)> {
+fn in_intervals(layout: &Layout) -> Option<(usize, usize, &ShardRanges)> {
     layout.placements().iter().enumerate().find_map(|(axis, placement)| match placement {
-        Placement::Shard { dim, pieces } if most(pieces) > 1 => Some((axis, *dim, pieces)),
+        Placement::Shard { dim, ranges } if most(ranges) > 1 => Some((axis, *dim, ranges)),
         Placement::Shard { .. } | Placement::Replicate | Placement::Partial(_) => None,
     })
 }
 
 /// How many intervals a member holds at the most.
-fn most(pieces: &Pieces) -> usize {
-    pieces.iter().map(<[_]>::len).max().unwrap_or(0)
+fn most(ranges: &ShardRanges) -> usize {
+    ranges.iter().map(<[_]>::len).max().unwrap_or(0)
 }
 
 /// Everybody's first interval, everybody's second one, and so on; of those who have no such one, nothing.
-fn one_interval_each(pieces: &Pieces) -> impl Iterator<Item = Pieces> {
-    (0..most(pieces)).map(|turn| {
+fn one_interval_each(ranges: &ShardRanges) -> impl Iterator<Item = ShardRanges> {
+    (0..most(ranges)).map(|turn| {
         let own = |held: &[_]| held.get(turn).copied().map_or_else(Intervals::new, Intervals::from);
-        Pieces::new(pieces.iter().map(own))
+        ShardRanges::new(ranges.iter().map(own))
     })
 }

@@ -5,7 +5,7 @@ use super::slots;
 use crate::planner::Planner;
 use crate::session::provenance::LayoutCause;
 use crate::session::scopes::PlacingScope;
-use gt_protocol::placement::{Layout, Mesh, Pieces, Placement, Placements};
+use gt_protocol::placement::{Layout, Mesh, Placement, Placements, ShardRanges};
 use gt_protocol::scope::{PlacementWish, Scope};
 use gt_protocol::{Dims, Family, Instruction, Operand};
 
@@ -122,9 +122,10 @@ fn layout_of_cuts(
         let taken = |dim: usize| placements.iter().any(|placement| placement.cut() == Some(dim));
         let dim = cut.filter(|&dim| !taken(dim));
         placements.push(match dim.and_then(|dim| Some((dim, *dims.get(dim)?))) {
-            Some((dim, size)) => {
-                Placement::Shard { dim, pieces: Pieces::blocked(size, blocks, mesh.size(axis)) }
-            }
+            Some((dim, size)) => Placement::Shard {
+                dim,
+                ranges: ShardRanges::blocked(size, blocks, mesh.size(axis)),
+            },
             None => Placement::Replicate,
         });
     }

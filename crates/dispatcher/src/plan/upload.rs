@@ -4,7 +4,7 @@
 use crate::event::Fault;
 use crate::planner::Planner;
 use crate::session::value::{Handle, Shards, Slots};
-use gt_protocol::placement::{Footprint, Layout, Pieces, Placement};
+use gt_protocol::placement::{Footprint, Layout, Placement, ShardRanges};
 use gt_protocol::{Attr, Dims, Id, Instruction, Meta, Op, Operand};
 
 impl Planner<'_> {
@@ -137,7 +137,8 @@ fn scattered(layout: &Layout, dims: &Dims) -> Option<Layout> {
         let mut free = dims.iter().enumerate();
         let free = free.find(|&(dim, &size)| enough(size) && cut.cut_of(dim).is_none());
         if let (Placement::Replicate, true, Some((dim, &size))) = (placement, members > 1, free) {
-            cut = cut.with(axis, Placement::Shard { dim, pieces: Pieces::even(size, members) });
+            cut =
+                cut.with(axis, Placement::Shard { dim, ranges: ShardRanges::even(size, members) });
         }
     }
     (cut != *layout).then_some(cut)

@@ -5,13 +5,13 @@ use crate::planted;
 use crate::session::provenance::Traffic;
 use crate::session::value::Slots;
 use crate::workers::Line;
-use gt_protocol::placement::{Fold, Interval, Pieces};
+use gt_protocol::placement::{Interval, ReduceOp, ShardRanges};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};
 use smallvec::SmallVec;
 
 impl Planner<'_> {
     /// Reduces all members' values, onto each.
-    pub fn all_reduce(&mut self, line: &Line, op: Fold, meta: Meta) -> Slots {
+    pub fn all_reduce(&mut self, line: &Line, op: ReduceOp, meta: Meta) -> Slots {
         if planted::DROPPED_FOLD {
             return line.iter().map(|&(worker, slot)| self.alias(worker, slot, meta)).collect();
         }
@@ -26,21 +26,27 @@ impl Planner<'_> {
     pub fn reduce_scatter(
         &mut self,
         line: &Line,
-        op: Fold,
+        op: ReduceOp,
         dim: usize,
-        pieces: &Pieces,
+        ranges: &ShardRanges,
         meta: Meta,
     ) -> Slots {
         let tag = self.take_tag();
-        let attrs = [group(line), Attr::Choice(op.choice()), dim_attr(dim), sizes(pieces), tag];
+        let attrs = [group(line), Attr::Choice(op.choice()), dim_attr(dim), sizes(ranges), tag];
         self.count(line, Traffic::ReduceScatter, meta.bytes());
         self.exchange_on(line, Op::ReduceScatter, &attrs)
     }
 
     /// All members' shards of dimension `dim` one after the other, on each. `meta` is the result's.
-    pub fn all_gather(&mut self, line: &Line, dim: usize, pieces: &Pieces, meta: Meta) -> Slots {
+    pub fn all_gather(
+        &mut self,
+        line: &Line,
+        dim: usize,
+        ranges: &ShardRanges,
+        meta: Meta,
+    ) -> Slots {
         let tag = self.take_tag();
-        let (mut members, mut lengths) = (group(line), sizes(pieces));
+        let (mut members, mut lengths) = (group(line), sizes(ranges));
         if planted::GATHER_ORDER {
             for list in [&mut members, &mut lengths] {
                 if let Attr::List(list) = list {
@@ -56,8 +62,8 @@ impl Planner<'_> {
     pub fn all_to_all(
         &mut self,
         line: &Line,
-        (from, current): (usize, &Pieces),
-        (to, target): (usize, &Pieces),
+        (from, current): (usize, &ShardRanges),
+        (to, target): (usize, &ShardRanges),
         whole: Meta,
     ) -> Slots {
         let tag = self.take_tag();
@@ -91,7 +97,11 @@ impl Planner<'_> {
 }
 
 /// How many bytes of a value whose shards are exchanged stay where they are.
-fn bytes_kept((from, held): (usize, &Pieces), (to, wanted): (usize, &Pieces), whole: Meta) -> u64 {
+fn bytes_kept(
+    (from, held): (usize, &ShardRanges),
+    (to, wanted): (usize, &ShardRanges),
+    whole: Meta,
+) -> u64 {
     let size = |dim: usize| whole.dims.get(dim).copied().unwrap_or(0).max(1);
     let both = |(have, want): (&[Interval], &[Interval])| -> i64 {
         let meet = |one: &Interval| {
@@ -113,8 +123,8 @@ pub(super) fn group(line: &Line) -> Attr {
     Attr::List(line.iter().map(|&(worker, _)| i64::from(worker)).collect())
 }
 
-fn sizes(pieces: &Pieces) -> Attr {
-    Attr::List(pieces.sizes().collect())
+fn sizes(ranges: &ShardRanges) -> Attr {
+    Attr::List(ranges.sizes().collect())
 }
 
 fn dim_attr(dim: usize) -> Attr {

@@ -5,17 +5,17 @@ use crate::planner::Planner;
 use crate::session::value::{Shards, Slots};
 use crate::workers::Line;
 use gt_protocol::Meta;
-use gt_protocol::placement::{Fold, Interval, Intervals, Layout, Mesh, Pieces, Placement};
+use gt_protocol::placement::{Interval, Intervals, Layout, Mesh, Placement, ReduceOp, ShardRanges};
 use smallvec::SmallVec;
 
 /// Shards of several intervals are exchanged interval by interval up to so many a member; beyond, a gather is cheaper.
 const INTERVALS_A_MEMBER: usize = 4;
 
 /// Whether the members can exchange parts of these shards of one dimension, so that nobody holds it whole.
-pub(super) fn are_exchanged(held: &Pieces, wanted: &Pieces) -> bool {
-    let few = |pieces: &Pieces| {
-        let count: usize = pieces.iter().map(<[Interval]>::len).sum();
-        count <= INTERVALS_A_MEMBER * pieces.len()
+pub(super) fn are_exchanged(held: &ShardRanges, wanted: &ShardRanges) -> bool {
+    let few = |ranges: &ShardRanges| {
+        let count: usize = ranges.iter().map(<[Interval]>::len).sum();
+        count <= INTERVALS_A_MEMBER * ranges.len()
     };
     few(held) && few(wanted)
 }
@@ -25,13 +25,13 @@ impl Planner<'_> {
     pub(super) fn reduce_to_shards(
         &mut self,
         line: &Line,
-        op: Fold,
-        (dim, pieces): (usize, &Pieces),
+        op: ReduceOp,
+        (dim, ranges): (usize, &ShardRanges),
         whole: Meta,
     ) -> Slots {
-        let arranged = self.arranged(line, (dim, pieces));
+        let arranged = self.arranged(line, (dim, ranges));
         let from = arranged.as_ref().unwrap_or(line);
-        let made = self.reduce_scatter(from, op, dim, pieces, whole);
+        let made = self.reduce_scatter(from, op, dim, ranges, whole);
         self.free_line(arranged);
         made
     }
@@ -40,19 +40,19 @@ impl Planner<'_> {
     pub(super) fn gather_shards(
         &mut self,
         line: &Line,
-        (dim, pieces): (usize, &Pieces),
+        (dim, ranges): (usize, &ShardRanges),
         whole: Meta,
     ) -> Slots {
-        let slots = self.all_gather(line, dim, pieces, whole);
-        self.in_order(line, slots, (dim, pieces))
+        let slots = self.all_gather(line, dim, ranges, whole);
+        self.in_order(line, slots, (dim, ranges))
     }
 
     /// From shards of one dimension to shards of another, or to other shards of the same.
     pub(super) fn exchange_shards(
         &mut self,
         line: &Line,
-        (from, held): (usize, &Pieces),
-        (to, wanted): (usize, &Pieces),
+        (from, held): (usize, &ShardRanges),
+        (to, wanted): (usize, &ShardRanges),
         whole: Meta,
     ) -> Slots {
         if from == to && !(held.in_order() && wanted.in_order()) {
@@ -70,12 +70,12 @@ impl Planner<'_> {
         &mut self,
         line: &Line,
         dim: usize,
-        (held, wanted): (&Pieces, &Pieces),
+        (held, wanted): (&ShardRanges, &ShardRanges),
         whole: Meta,
     ) -> Slots {
         let workers: SmallVec<[u32; 8]> = line.iter().map(|&(worker, _)| worker).collect();
-        let cut_by = |pieces: &Pieces| {
-            let cut = Placement::Shard { dim, pieces: pieces.clone() };
+        let cut_by = |ranges: &ShardRanges| {
+            let cut = Placement::Shard { dim, ranges: ranges.clone() };
             Layout::new(Mesh::line(&workers), SmallVec::from_elem(cut, 1))
         };
         let slots = line.iter().map(|&(_, slot)| slot).collect();
@@ -84,12 +84,12 @@ impl Planner<'_> {
     }
 
     /// Each member's value with the indexes of `dim` in the order in which the shards name them; `None` where that is so.
-    fn arranged(&mut self, line: &Line, (dim, pieces): (usize, &Pieces)) -> Option<Line> {
-        if pieces.in_order() {
+    fn arranged(&mut self, line: &Line, (dim, ranges): (usize, &ShardRanges)) -> Option<Line> {
+        if ranges.in_order() {
             return None;
         }
-        let have = along(dim, Interval { start: 0, end: pieces.total() }.into());
-        let want = along(dim, pieces.iter().flatten().copied().collect());
+        let have = along(dim, Interval { start: 0, end: ranges.total() }.into());
+        let want = along(dim, ranges.iter().flatten().copied().collect());
         let all = line.iter().map(|&(worker, slot)| {
             let part = self.cut(worker, slot, &have, &want);
             (worker, part.unwrap_or(slot))
@@ -98,11 +98,16 @@ impl Planner<'_> {
     }
 
     /// Gathered shards in the order of the dimension.
-    fn in_order(&mut self, line: &Line, slots: Slots, (dim, pieces): (usize, &Pieces)) -> Slots {
-        if pieces.in_order() {
+    fn in_order(
+        &mut self,
+        line: &Line,
+        slots: Slots,
+        (dim, ranges): (usize, &ShardRanges),
+    ) -> Slots {
+        if ranges.in_order() {
             return slots;
         }
-        let gathered: Intervals = pieces.iter().flatten().copied().collect();
+        let gathered: Intervals = ranges.iter().flatten().copied().collect();
         let mut sorted = gathered.clone();
         sorted.sort_unstable_by_key(|interval| interval.start);
         let (have, want) = (along(dim, gathered), along(dim, sorted));

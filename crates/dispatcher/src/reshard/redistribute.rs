@@ -6,7 +6,7 @@ use super::line::are_exchanged;
 use crate::planner::Planner;
 use crate::session::value::{Shards, Slots, slot_at};
 use crate::workers::Line;
-use gt_protocol::placement::{Fold, Layout, Placement};
+use gt_protocol::placement::{Layout, Placement, ReduceOp};
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 
 /// What each member of a layout holds.
@@ -117,15 +117,15 @@ impl Planner<'_> {
         let gathered = layout.with(axis, Placement::Replicate);
         let whole = Meta::new(meta.dtype, gathered.local_dims(&meta.dims, first));
         match (&placement(layout, axis), next) {
-            (Placement::Partial(op), Placement::Shard { dim, pieces }) => {
-                self.reduce_to_shards(line, *op, (*dim, pieces), whole)
+            (Placement::Partial(op), Placement::Shard { dim, ranges }) => {
+                self.reduce_to_shards(line, *op, (*dim, ranges), whole)
             }
             (Placement::Partial(op), _) => self.all_reduce(line, *op, whole),
-            (Placement::Shard { dim, pieces }, Placement::Shard { dim: to, pieces: wanted }) => {
-                self.exchange_shards(line, (*dim, pieces), (*to, wanted), whole)
+            (Placement::Shard { dim, ranges }, Placement::Shard { dim: to, ranges: wanted }) => {
+                self.exchange_shards(line, (*dim, ranges), (*to, wanted), whole)
             }
-            (Placement::Shard { dim, pieces }, _) => {
-                self.gather_shards(line, (*dim, pieces), whole)
+            (Placement::Shard { dim, ranges }, _) => {
+                self.gather_shards(line, (*dim, ranges), whole)
             }
             (Placement::Replicate, Placement::Shard { .. }) => {
                 let target = layout.with(axis, next.clone());
@@ -161,14 +161,14 @@ impl Planner<'_> {
         worker: u32,
         slot: u32,
         coordinate: usize,
-        op: Fold,
+        op: ReduceOp,
         meta: Meta,
     ) -> u32 {
         let nothing = match op {
-            Fold::Sum => Scalar::Int(0),
-            Fold::Prod => Scalar::Int(1),
+            ReduceOp::Sum => Scalar::Int(0),
+            ReduceOp::Prod => Scalar::Int(1),
             // The largest of equal values is that value.
-            Fold::Max | Fold::Min => return self.alias(worker, slot, meta),
+            ReduceOp::Max | ReduceOp::Min => return self.alias(worker, slot, meta),
         };
         if coordinate == 0 {
             return self.alias(worker, slot, meta);
@@ -187,14 +187,14 @@ fn cuts(layout: &Layout) -> usize {
     layout.placements().iter().filter(|placement| placement.cut().is_some()).count()
 }
 
-/// Slots of `to`'s members where each of them holds its piece already.
+/// Slots of `to`'s members where each of them holds its shard already.
 fn members_of(from: &Shards, to: &Layout) -> Option<Slots> {
     let whole = from.layout.is_whole() && to.is_whole();
     let slots = || to.mesh().members().iter().map(|&worker| from.on(worker)).collect();
     if whole { slots() } else { None }
 }
 
-/// Whether pieces go over one to one: both meshes have the same shape, and the placements agree.
+/// Whether shards go over one to one: both meshes have the same shape, and the placements agree.
 fn is_matched(from: &Shards, to: &Layout) -> bool {
     from.layout.mesh().shape() == to.mesh().shape() && from.layout.placements() == to.placements()
 }
@@ -228,9 +228,9 @@ impl Pass {
             }
             (
                 Self::Widen,
-                Placement::Shard { dim: from, pieces: held },
-                Placement::Shard { dim, pieces },
-            ) if are_exchanged(held, pieces) && !cut_elsewhere(*dim) => Some(want),
+                Placement::Shard { dim: from, ranges: held },
+                Placement::Shard { dim, ranges },
+            ) if are_exchanged(held, ranges) && !cut_elsewhere(*dim) => Some(want),
             (Self::Reduce, Placement::Partial(_), _)
             | (Self::Widen, Placement::Shard { .. }, _) => Some(Placement::Replicate),
             (Self::Cut, Placement::Replicate, Placement::Shard { .. })

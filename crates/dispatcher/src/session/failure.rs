@@ -62,7 +62,7 @@ pub(crate) enum ClientOperand {
     Value(Meta),
 }
 
-/// Operands of instructions that several workers execute: there a worker sees pieces, and operators of the plan.
+/// Operands of instructions that several workers execute: there a worker sees shards, and operators of the plan.
 #[derive(Debug, Default)]
 pub(crate) struct Operands(VecDeque<(u64, Op, SmallVec<[ClientOperand; 2]>)>);
 

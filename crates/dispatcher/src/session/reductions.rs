@@ -6,7 +6,7 @@
 //! but the instructions so far decides, and every element is reduced as it would be alone: no number depends on it.
 
 use super::value::Value;
-use gt_protocol::placement::{Fold, Layout, Mesh, Placement};
+use gt_protocol::placement::{Layout, Mesh, Placement, ReduceOp};
 use gt_protocol::{Family, Meta, Op};
 use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
@@ -20,7 +20,7 @@ const KINDS_MAX: usize = 1 << 12;
 pub(crate) struct Reduction {
     pub mesh: Mesh,
     pub axis: usize,
-    pub op: Fold,
+    pub op: ReduceOp,
 }
 
 impl Reduction {

@@ -179,6 +179,6 @@ fn share(meta: &Meta, placements: &[Placement], mesh: &Mesh, axis: usize) -> u64
         .iter()
         .enumerate()
         .filter(|(other, placement)| *other != axis && placement.cut().is_some());
-    let pieces: usize = others.map(|(other, _)| mesh.size(other)).product();
-    meta.bytes() / u64::try_from(pieces.max(1)).unwrap_or(1)
+    let ranges: usize = others.map(|(other, _)| mesh.size(other)).product();
+    meta.bytes() / u64::try_from(ranges.max(1)).unwrap_or(1)
 }

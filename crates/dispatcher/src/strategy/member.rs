@@ -2,7 +2,7 @@
 //! member has.
 
 use super::choose::Choice;
-use gt_protocol::placement::{Mesh, Pieces};
+use gt_protocol::placement::{Mesh, ShardRanges};
 use gt_protocol::rules::spread::Local;
 use gt_protocol::{Attr, Dims, Meta, Scalar};
 use smallvec::SmallVec;
@@ -30,63 +30,63 @@ pub(crate) fn withheld(choice: &Choice, mesh: &Mesh, place: usize, operand: usiz
 
 fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs: &[Meta]) {
     match local {
-        Local::Size { attr, entry, pieces } => {
-            // Sizes left to be worked out (-1) are the whole's: of an empty piece none could be.
+        Local::Size { attr, entry, ranges } => {
+            // Sizes left to be worked out (-1) are the whole's: of an empty shard none could be.
             if let (Some(Attr::Ints(sizes)), Some(whole)) = (attrs.get_mut(*attr), outputs.first())
             {
                 for (size, known) in sizes.as_mut_slice().iter_mut().zip(whole.dims.iter()) {
                     *size = if *size < 0 { *known } else { *size };
                 }
             }
-            set_entry(attrs, *attr, *entry, pieces.size(member));
+            set_entry(attrs, *attr, *entry, ranges.size(member));
         }
-        Local::Window { start, end, step, pieces } => {
-            window(attrs, (*start, *end), *step, (pieces, member));
+        Local::Window { start, end, step, ranges } => {
+            window(attrs, (*start, *end), *step, (ranges, member));
         }
-        Local::Ends { attr, entry, pieces } => {
-            let held = pieces.of(member);
+        Local::Ends { attr, entry, ranges } => {
+            let held = ranges.of(member);
             let mut held = held.iter().filter(|one| !one.is_empty());
             let first = held.next();
             let last = held.next_back().or(first);
             if first.is_none_or(|one| one.start > 0) {
                 set_entry(attrs, *attr, *entry, 0);
             }
-            if last.is_none_or(|one| one.end < pieces.total()) {
+            if last.is_none_or(|one| one.end < ranges.total()) {
                 set_entry(attrs, *attr, entry + 1, 0);
             }
         }
-        Local::Shift { attr, factor, pieces } => {
+        Local::Shift { attr, factor, ranges } => {
             if let Some(Attr::Int(value)) = attrs.get_mut(*attr) {
-                *value = value.saturating_add(factor.saturating_mul(begin(pieces, member)));
+                *value = value.saturating_add(factor.saturating_mul(begin(ranges, member)));
             }
         }
-        Local::Steps { start, end, step, pieces } => {
+        Local::Steps { start, end, step, ranges } => {
             let Some(Attr::Scalar(Scalar::Int(first))) = attrs.get(*start) else { return };
-            let begins = first + step * begin(pieces, member);
+            let begins = first + step * begin(ranges, member);
             set(attrs, *start, Attr::Scalar(Scalar::Int(begins)));
-            set(attrs, *end, Attr::Scalar(Scalar::Int(begins + step * pieces.size(member))));
+            set(attrs, *end, Attr::Scalar(Scalar::Int(begins + step * ranges.size(member))));
         }
-        Local::Range { start, total, size, pieces } => {
-            set(attrs, *start, Attr::Int(begin(pieces, member)));
+        Local::Range { start, total, size, ranges } => {
+            set(attrs, *start, Attr::Int(begin(ranges, member)));
             set(attrs, *total, Attr::Int(*size));
         }
         Local::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
-        Local::Box { global, start, dim, pieces } => {
+        Local::Box { global, start, dim, ranges } => {
             let Some(whole) = outputs.first().map(|meta| meta.dims) else { return };
-            place_box(attrs, (*global, *start), whole, (*dim, begin(pieces, member)));
+            place_box(attrs, (*global, *start), whole, (*dim, begin(ranges, member)));
         }
         Local::First { .. } => {}
     }
 }
 
-/// What a slice of the whole, from `start` to `end` in steps, takes of the member's piece.
+/// What a slice of the whole, from `start` to `end` in steps, takes of the member's shard.
 fn window(
     attrs: &mut SmallVec<[Attr; 2]>,
     (start, end): (usize, usize),
     step: i64,
-    (pieces, member): (&Pieces, usize),
+    (ranges, member): (&ShardRanges, usize),
 ) {
-    let (total, held) = (pieces.total(), pieces.of(member));
+    let (total, held) = (ranges.total(), ranges.of(member));
     let bound = |attr: usize, default: i64| match attrs.get(attr) {
         Some(Attr::Int(bound)) if *bound < 0 => bound.saturating_add(total),
         Some(Attr::Int(bound)) => *bound,
@@ -96,7 +96,7 @@ fn window(
         held.iter().map(|one| one.end.min(bound.max(one.start)) - one.start).sum()
     };
     let (first, last) = (bound(start, 0).max(0), bound(end, total));
-    // The first index of the range that is not before the piece.
+    // The first index of the range that is not before the shard.
     let begins = held.first().map_or(0, |one| one.start);
     let late = (begins - first).max(0).rem_euclid(step);
     let skipped = if late == 0 { 0 } else { step - late };
@@ -105,7 +105,7 @@ fn window(
     set(attrs, end, Attr::Int(before(last).max(local)));
 }
 
-/// The piece of a random box begins at `begins` of dimension `dim`.
+/// The shard of a random box begins at `begins` of dimension `dim`.
 fn place_box(
     attrs: &mut SmallVec<[Attr; 2]>,
     (global, start): (usize, usize),
@@ -126,8 +126,8 @@ fn place_box(
 }
 
 /// Where the member's interval begins; an empty one begins at the end, so that it is inside.
-fn begin(pieces: &Pieces, member: usize) -> i64 {
-    pieces.of(member).first().map_or_else(|| pieces.total(), |interval| interval.start)
+fn begin(ranges: &ShardRanges, member: usize) -> i64 {
+    ranges.of(member).first().map_or_else(|| ranges.total(), |interval| interval.start)
 }
 
 fn set(attrs: &mut SmallVec<[Attr; 2]>, at: usize, value: Attr) {

@@ -45,7 +45,7 @@ pub enum ToWorker<'a> {
 /// From a worker to the dispatcher. A worker tells another one of a failure in the same words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FromWorker<'a> {
-    /// Elements that a `read` asked for, or a piece of them.
+    /// Elements that a `read` asked for, or a shard of them.
     Reply(Reply<'a>),
     /// The answer of `synchronize`.
     Done {
@@ -70,7 +70,7 @@ pub enum FromWorker<'a> {
 /// From the dispatcher to a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ToClient<'a> {
-    /// Elements that a `read` asked for, or a piece of them.
+    /// Elements that a `read` asked for, or a shard of them.
     Reply(Reply<'a>),
     /// The same of elements that do not stand one after the other.
     SpacedReply(SpacedReply<'a>),

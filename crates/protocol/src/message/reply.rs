@@ -68,7 +68,7 @@ impl<'a> Reply<'a> {
         append_elements(self, out)
     }
 
-    /// The fields of a `slab_reply`, whose bytes are the next piece of a slab beside the words.
+    /// The fields of a `slab_reply`, whose bytes are the next shard of a slab beside the words.
     pub(super) fn append_beside(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
         self.check().map_err(|what| EncodeError::Disagreement { op: "slab_reply", what })?;
         append_places(self, out);

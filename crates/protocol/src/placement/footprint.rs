@@ -1,13 +1,13 @@
-//! Where a piece stands in the whole, both row-major: what a range of the whole is in the piece, and the other way.
+//! Where a shard stands in the whole, both row-major: what a range of the whole is in the shard, and the other way.
 //!
 //! An index of a dimension stands for as many positions as the dimensions after it have elements. Dimensions that a
-//! piece holds all of are merged with the one before them, so that as much as possible is one run.
+//! shard holds all of are merged with the one before them, so that as much as possible is one run.
 
 use super::{Interval, Layout, Placement};
 use crate::Dims;
 use smallvec::SmallVec;
 
-/// The positions of one member's piece.
+/// The positions of one member's shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// From the outermost on; every one but the first is cut.
@@ -21,22 +21,22 @@ pub struct Footprint {
 struct Cut {
     /// What is held of it, in ascending order.
     held: SmallVec<[(u64, u64); 1]>,
-    /// Positions of the whole, and of the piece, from one index to the next.
+    /// Positions of the whole, and of the shard, from one index to the next.
     stride: u64,
     step: u64,
 }
 
-/// Positions that lie together in the piece and regularly in the whole: `count` runs of `run`, each `stride` after the
+/// Positions that lie together in the shard and regularly in the whole: `count` runs of `run`, each `stride` after the
 /// beginning of the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct StridedRange {
     pub start: u64,
     pub run: u64,
     pub stride: u64,
     pub count: u64,
 }
 
-impl Stretch {
+impl StridedRange {
     /// Positions in all runs.
     pub fn len(&self) -> u64 {
         self.run * self.count
@@ -55,11 +55,11 @@ impl Stretch {
 
 impl Footprint {
     /// What the member at `place` holds of a tensor of shape `dims`, in positions of which an element has `unit` (its
-    /// bytes, or 1). Nothing where a range of the whole is no range of the piece: a member holds intervals in another
+    /// bytes, or 1). Nothing where a range of the whole is no range of the shard: a member holds intervals in another
     /// order than the dimension's, or contributions.
     pub fn new(layout: &Layout, dims: &Dims, place: usize, unit: u64) -> Option<Self> {
         let ascending = layout.placements().iter().all(|placement| match placement {
-            Placement::Shard { pieces, .. } => pieces.ascending(),
+            Placement::Shard { ranges, .. } => ranges.ascending(),
             Placement::Replicate => true,
             Placement::Partial(_) => false,
         });
@@ -97,7 +97,7 @@ impl Footprint {
         Some(made)
     }
 
-    /// Positions of the piece.
+    /// Positions of the shard.
     pub fn len(&self) -> u64 {
         self.piece
     }
@@ -106,7 +106,7 @@ impl Footprint {
         self.piece == 0
     }
 
-    /// How many positions of the piece stand before `position` of the whole: where a range that begins there begins.
+    /// How many positions of the shard stand before `position` of the whole: where a range that begins there begins.
     pub fn before(&self, position: u64) -> u64 {
         if self.piece == 0 || position >= self.whole {
             return self.piece;
@@ -124,8 +124,8 @@ impl Footprint {
         before
     }
 
-    /// What positions `from..to` of the piece are in the whole, in order.
-    pub fn stretches(&self, from: u64, to: u64) -> impl Iterator<Item = Stretch> + '_ {
+    /// What positions `from..to` of the shard are in the whole, in order.
+    pub fn stretches(&self, from: u64, to: u64) -> impl Iterator<Item = StridedRange> + '_ {
         let (mut at, to) = (from, to.min(self.piece));
         std::iter::from_fn(move || {
             let stretch = (at < to).then(|| self.stretch(at, to - at))?;
@@ -135,7 +135,7 @@ impl Footprint {
     }
 
     /// The longest stretch from `at` on, of at most `most` positions.
-    fn stretch(&self, at: u64, most: u64) -> Stretch {
+    fn stretch(&self, at: u64, most: u64) -> StridedRange {
         let (mut rest, mut start) = (at, 0);
         let mut left = (1, 1);
         for cut in &self.dims {
@@ -152,10 +152,10 @@ impl Footprint {
             && most >= inner_left
         {
             let count = outer_left.min(most / inner_left);
-            return Stretch { start, run: inner_left, stride: outer.stride, count };
+            return StridedRange { start, run: inner_left, stride: outer.stride, count };
         }
         let run = inner_left.min(most);
-        Stretch { start, run, stride: run, count: 1 }
+        StridedRange { start, run, stride: run, count: 1 }
     }
 }
 

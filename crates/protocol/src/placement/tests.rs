@@ -1,4 +1,4 @@
-use super::{Fold, Footprint, Layout, Mesh, Pieces, Placement};
+use super::{Footprint, Layout, Mesh, Placement, ReduceOp, ShardRanges};
 use crate::Dims;
 use proptest::prelude::*;
 
@@ -7,20 +7,20 @@ fn uneven_and_empty_pieces_cover_the_dimension_once() {
     for (size, members, expected) in
         [(7, 2, vec![4, 3]), (1, 2, vec![1, 0]), (0, 3, vec![0, 0, 0]), (8, 3, vec![3, 3, 2])]
     {
-        let pieces = Pieces::even(size, members);
-        assert_eq!(pieces.sizes().collect::<Vec<_>>(), expected);
-        assert!(pieces.cover(size));
-        assert!(pieces.in_order());
+        let ranges = ShardRanges::even(size, members);
+        assert_eq!(ranges.sizes().collect::<Vec<_>>(), expected);
+        assert!(ranges.cover(size));
+        assert!(ranges.in_order());
     }
 }
 
 #[test]
 fn blocks_are_cut_one_by_one() {
-    let pieces = Pieces::blocked(12, 3, 2);
-    assert_eq!(pieces.to_string(), "0:2+4:6+8:10|2:4+6:8+10:12");
-    assert!(pieces.cover(12) && !pieces.in_order());
-    assert_eq!(pieces.scaled(4).divided(4).unwrap(), pieces);
-    assert!(pieces.scaled(3).divided(2).is_some() && Pieces::even(6, 2).divided(2).is_none());
+    let ranges = ShardRanges::blocked(12, 3, 2);
+    assert_eq!(ranges.to_string(), "0:2+4:6+8:10|2:4+6:8+10:12");
+    assert!(ranges.cover(12) && !ranges.in_order());
+    assert_eq!(ranges.scaled(4).divided(4).unwrap(), ranges);
+    assert!(ranges.scaled(3).divided(2).is_some() && ShardRanges::even(6, 2).divided(2).is_none());
 }
 
 #[test]
@@ -67,13 +67,13 @@ fn what_is_no_layout_says_why() {
 
 #[test]
 fn a_range_is_a_range_of_ascending_pieces() {
-    let pieces = |text: &str| {
+    let ranges = |text: &str| {
         let layout = Layout::parse(text, &Dims::new(&[6]).unwrap()).unwrap();
         layout.cut_of(0).unwrap().1.clone()
     };
-    assert!(pieces("shard(0,blocks=2)@[0,1]").ascending());
-    assert!(pieces("shard(0)[|0:2+2:6]@[0,1]").ascending());
-    assert!(!pieces("shard(0)[4:6+0:2|2:4]@[0,1]").ascending());
+    assert!(ranges("shard(0,blocks=2)@[0,1]").ascending());
+    assert!(ranges("shard(0)[|0:2+2:6]@[0,1]").ascending());
+    assert!(!ranges("shard(0)[4:6+0:2|2:4]@[0,1]").ascending());
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn a_mesh_knows_its_lines() {
 fn placement(members: usize) -> impl Strategy<Value = Placement> {
     prop_oneof![
         Just(Placement::Replicate),
-        Just(Placement::Partial(Fold::Prod)),
+        Just(Placement::Partial(ReduceOp::Prod)),
         (0_usize..2, 1_i64..4).prop_map(move |(dim, blocks)| Placement::Shard {
             dim,
-            pieces: Pieces::blocked(12, blocks, members),
+            ranges: ShardRanges::blocked(12, blocks, members),
         }),
     ]
 }
@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// Positions of the whole in the order of the piece, by looking at every element.
+/// Positions of the whole in the order of the shard, by looking at every element.
 fn by_elements(layout: &Layout, dims: &Dims, place: usize, unit: u64) -> Vec<u64> {
     let mut positions = vec![0_u64];
     for (dim, &size) in dims.iter().enumerate() {
@@ -170,8 +170,8 @@ proptest! {
         let mesh = Mesh::new(&[2, 3], &[0, 1, 2, 3, 4, 5]).unwrap();
         let cut = |axis: usize| match cuts[axis] {
             (dim, blocks) if dim < 3 && (axis == 0 || cuts[0].0 != dim) => {
-                let pieces = Pieces::blocked(sizes[dim], blocks, mesh.size(axis));
-                Placement::Shard { dim, pieces }
+                let ranges = ShardRanges::blocked(sizes[dim], blocks, mesh.size(axis));
+                Placement::Shard { dim, ranges }
             }
             _ => Placement::Replicate,
         };

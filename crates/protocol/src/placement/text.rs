@@ -1,13 +1,13 @@
 //! Layouts as text: `shard(0)@[0,1]`, `shard(0),replicate@[[0,1],[2,3]]`, `partial(sum)@[4,5]`.
 //!
-//! Pieces that are not even are written out, member by member: `shard(0)[0:3|3:7]@[0,1]`; a member's several intervals
-//! are joined by `+`. When reading, `shard(1,blocks=3)` stands for the pieces of three blocks; where a text says how a
+//! Shards that are not even are written out, member by member: `shard(0)[0:3|3:7]@[0,1]`; a member's several intervals
+//! are joined by `+`. When reading, `shard(1,blocks=3)` stands for the shards of three blocks; where a text says how a
 //! value is to lie from now on, `keep` stands for how it lies already along this dimension of the same mesh, and `fold`
 //! for that where it is not partial, else for `replicate`.
 
 use super::{
-    Fold, Interval, Intervals, Layout, MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh, Pieces, Placement,
-    Placements,
+    Interval, Intervals, Layout, MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh, Placement, Placements,
+    ReduceOp, ShardRanges,
 };
 use crate::Dims;
 use smallvec::SmallVec;
@@ -37,19 +37,19 @@ impl fmt::Display for Placement {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Replicate => out.write_str("replicate"),
-            Self::Partial(fold) => write!(out, "partial({fold})"),
-            Self::Shard { dim, pieces } => {
+            Self::Partial(reduce_op) => write!(out, "partial({reduce_op})"),
+            Self::Shard { dim, ranges } => {
                 write!(out, "shard({dim})")?;
-                if pieces.is_even() {
+                if ranges.is_even() {
                     return Ok(());
                 }
-                write!(out, "[{pieces}]")
+                write!(out, "[{ranges}]")
             }
         }
     }
 }
 
-impl fmt::Display for Fold {
+impl fmt::Display for ReduceOp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Sum => "sum",
@@ -61,7 +61,7 @@ impl fmt::Display for Fold {
 }
 
 /// `0:3|3:7`
-impl fmt::Display for Pieces {
+impl fmt::Display for ShardRanges {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (member, intervals) in self.iter().enumerate() {
             if member > 0 {
@@ -137,12 +137,12 @@ fn parse(text: &str, dims: &Dims, lies: Option<&Layout>) -> Result<Layout, Strin
         }
     }
     let mut folds = list.iter().filter_map(|placement| match placement {
-        Placement::Partial(fold) => Some(fold),
+        Placement::Partial(reduce_op) => Some(reduce_op),
         Placement::Replicate | Placement::Shard { .. } => None,
     });
     // A sum of products is no product of sums, and no dimension of a mesh comes before another.
     if let Some(first) = folds.next()
-        && let Some(other) = folds.find(|&fold| fold != first)
+        && let Some(other) = folds.find(|&reduce_op| reduce_op != first)
     {
         return Err(format!("partial({first}) and partial({other}): one layout has one fold"));
     }
@@ -177,10 +177,10 @@ fn split_outside(text: &str) -> impl Iterator<Item = &str> {
 fn parse_placement(word: &str, dims: &Dims, members: usize) -> Result<Placement, String> {
     match word.trim() {
         "replicate" => return Ok(Placement::Replicate),
-        "partial(sum)" => return Ok(Placement::Partial(Fold::Sum)),
-        "partial(max)" => return Ok(Placement::Partial(Fold::Max)),
-        "partial(min)" => return Ok(Placement::Partial(Fold::Min)),
-        "partial(prod)" => return Ok(Placement::Partial(Fold::Prod)),
+        "partial(sum)" => return Ok(Placement::Partial(ReduceOp::Sum)),
+        "partial(max)" => return Ok(Placement::Partial(ReduceOp::Max)),
+        "partial(min)" => return Ok(Placement::Partial(ReduceOp::Min)),
+        "partial(prod)" => return Ok(Placement::Partial(ReduceOp::Prod)),
         _ => {}
     }
     let unknown =
@@ -201,22 +201,22 @@ fn parse_placement(word: &str, dims: &Dims, members: usize) -> Result<Placement,
     let (Ok(place), Some(&size)) = (place, size) else {
         return Err(format!("dimension {dim} of a tensor of shape {dims}"));
     };
-    let pieces = match (rest, blocks) {
-        ("", None) => Pieces::even(size, members),
+    let ranges = match (rest, blocks) {
+        ("", None) => ShardRanges::even(size, members),
         ("", Some(blocks)) if blocks > 0 && size % blocks == 0 => {
-            Pieces::blocked(size, blocks, members)
+            ShardRanges::blocked(size, blocks, members)
         }
         ("", Some(blocks)) => {
             return Err(format!("{blocks} blocks do not divide dimension {place} of size {size}"));
         }
         (list, _) => parse_pieces(list, size, members)?,
     };
-    Ok(Placement::Shard { dim: place, pieces })
+    Ok(Placement::Shard { dim: place, ranges })
 }
 
-fn parse_pieces(list: &str, size: i64, members: usize) -> Result<Pieces, String> {
+fn parse_pieces(list: &str, size: i64, members: usize) -> Result<ShardRanges, String> {
     let inside = list.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    let inside = inside.ok_or_else(|| format!("`{list}` is no list of pieces"))?;
+    let inside = inside.ok_or_else(|| format!("`{list}` is no list of ranges"))?;
     let piece = |member: &str| -> Result<Intervals, String> {
         let parts = member.split('+').filter(|part| !part.is_empty());
         parts
@@ -228,14 +228,14 @@ fn parse_pieces(list: &str, size: i64, members: usize) -> Result<Pieces, String>
             .collect()
     };
     let intervals: Vec<Intervals> = inside.split('|').map(piece).collect::<Result<_, _>>()?;
-    let pieces = Pieces::new(intervals);
-    if pieces.len() != members {
-        return Err(format!("{} pieces for {members} workers", pieces.len()));
+    let ranges = ShardRanges::new(intervals);
+    if ranges.len() != members {
+        return Err(format!("{} ranges for {members} workers", ranges.len()));
     }
-    if !pieces.cover(size) {
-        return Err(format!("the pieces [{pieces}] do not hold each of {size} indexes once"));
+    if !ranges.cover(size) {
+        return Err(format!("the ranges [{ranges}] do not hold each of {size} indexes once"));
     }
-    Ok(pieces)
+    Ok(ranges)
 }
 
 fn parse_mesh(text: &str) -> Result<Mesh, String> {

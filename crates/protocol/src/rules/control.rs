@@ -72,7 +72,7 @@ pub(super) fn all_gather(call: &Call<'_>) -> Inferred {
     one(Meta::new(shard.dtype, with_size(&shard.dims, dim, total)))
 }
 
-/// Checks the form. The result is each member's own piece, and a rule does not know for whom it is asked.
+/// Checks the form. The result is each member's own shard, and a rule does not know for whom it is asked.
 pub(super) fn reduce_scatter(call: &Call<'_>) -> Inferred {
     let whole = call.tensor(0)?;
     let (dim, total) = cut(call, whole, 2, 3)?;

@@ -10,7 +10,7 @@ pub(super) fn is_index(dtype: Dtype) -> bool {
     dtype == Dtype::I64 || dtype == Dtype::I32
 }
 
-/// Attributes `start` and `total`, the last ones, come together: the operand of `size` is the piece of a dimension of
+/// Attributes `start` and `total`, the last ones, come together: the operand of `size` is the shard of a dimension of
 /// size `total` that begins at `start`.
 pub(super) fn check_piece(call: &Call<'_>, size: i64) -> Result<(), RuleError> {
     let place = call.info.attrs.len().saturating_sub(2);
@@ -29,7 +29,7 @@ pub(super) fn check_piece(call: &Call<'_>, size: i64) -> Result<(), RuleError> {
     }
 }
 
-/// Whether the operand is a piece.
+/// Whether the operand is a shard.
 pub(super) fn is_piece(call: &Call<'_>) -> bool {
     matches!(call.attrs.last(), Some(Attr::Int(_)))
 }
@@ -132,7 +132,7 @@ pub(super) fn index(call: &Call<'_>) -> Inferred {
     one(Meta::new(operand.dtype, indexed(call, &operand.dims, call.operands_from(1))?))
 }
 
-/// Of which dimension that has an index the operand holds a piece: attribute `along`, which comes with `start` and `total`.
+/// Of which dimension that has an index the operand holds a shard: attribute `along`, which comes with `start` and `total`.
 fn piece_along(
     call: &Call<'_>,
     dims: &Dims,

@@ -1,7 +1,7 @@
-//! How operators run on pieces, one file a family: which operands must be cut or whole, and what the results then are.
+//! How operators run on shards, one file a family: which operands must be cut or whole, and what the results then are.
 //!
 //! A [`Strategy`] speaks of one dimension of a mesh. A mesh of several dimensions takes one strategy for each: an
-//! operator on pieces is the same operator on smaller shapes. A strategy follows from an operand that is cut or partial
+//! operator on shards is the same operator on smaller shapes. A strategy follows from an operand that is cut or partial
 //! already; the planner prices them. What no strategy covers is made whole first, which is slow and right.
 //!
 //! Operators that reduce what is cut in several steps stand in `decomposition`.
@@ -25,7 +25,7 @@ mod reduce;
 mod view;
 mod writes;
 
-use crate::placement::{Pieces, Placement, Placements};
+use crate::placement::{Placement, Placements, ShardRanges};
 use crate::{Attr, Dims, Family, Meta, Op};
 use smallvec::SmallVec;
 
@@ -51,25 +51,25 @@ pub struct Question<'a> {
 /// What an instruction has on each member beside its operands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Local {
-    /// Entry `entry` of the sizes in attribute `attr` is the size of the member's piece.
-    Size { attr: usize, entry: usize, pieces: Pieces },
+    /// Entry `entry` of the sizes in attribute `attr` is the size of the member's shard.
+    Size { attr: usize, entry: usize, ranges: ShardRanges },
     /// Attributes `start` and `end` bound what the member holds of the range that they bound globally; where `step` is
     /// not 1, of each so manieth index in it, and the member holds one interval.
-    Window { start: usize, end: usize, step: i64, pieces: Pieces },
+    Window { start: usize, end: usize, step: i64, ranges: ShardRanges },
     /// Entries `entry` and `entry + 1` of the amounts in attribute `attr` stand on the members that hold the first and
     /// the last index.
-    Ends { attr: usize, entry: usize, pieces: Pieces },
+    Ends { attr: usize, entry: usize, ranges: ShardRanges },
     /// Where the member's only interval begins is added to attribute `attr`, `factor` times.
-    Shift { attr: usize, factor: i64, pieces: Pieces },
+    Shift { attr: usize, factor: i64, ranges: ShardRanges },
     /// Attributes `start` and `end` bound the part of a range of whole numbers that is the member's only interval.
-    Steps { start: usize, end: usize, step: i64, pieces: Pieces },
+    Steps { start: usize, end: usize, step: i64, ranges: ShardRanges },
     /// Attribute `start` is where the member's only interval begins, `total` the size of the whole dimension: indices
     /// outside of the interval count as zeros, those outside of the whole are errors.
-    Range { start: usize, total: usize, size: i64, pieces: Pieces },
+    Range { start: usize, total: usize, size: i64, ranges: ShardRanges },
     /// Attribute `attr` is this on every member.
     Value { attr: usize, value: i64 },
-    /// A random box: attribute `global` holds the whole shape, entry `dim` of `start` the place of the piece in it.
-    Box { global: usize, start: usize, dim: usize, pieces: Pieces },
+    /// A random box: attribute `global` holds the whole shape, entry `dim` of `start` the place of the shard in it.
+    Box { global: usize, start: usize, dim: usize, ranges: ShardRanges },
     /// The operand is there on the first member only: a bias is added once.
     First { operand: usize },
 }
@@ -84,13 +84,13 @@ pub struct Strategy {
     pub locals: SmallVec<[Local; 1]>,
 }
 
-/// An operand that is cut: its position, the dimension, that dimension's size and the pieces.
+/// An operand that is cut: its position, the dimension, that dimension's size and the shards.
 #[derive(Clone, Copy)]
 struct Lead<'a> {
     position: usize,
     dim: usize,
     size: i64,
-    pieces: &'a Pieces,
+    ranges: &'a ShardRanges,
 }
 
 /// Everything that follows from how the operands lie. The last one is always there: all whole.
@@ -100,11 +100,11 @@ pub fn strategies(question: &Question<'_>) -> SmallVec<[Strategy; 4]> {
         let Some(meta) = arg.meta else { continue };
         let strategy = match arg.placement {
             Placement::Replicate => None,
-            Placement::Partial(fold) => partial::partial(question, position, *fold),
-            Placement::Shard { dim, pieces } => meta.dims.get(*dim).and_then(|&size| {
+            Placement::Partial(reduce_op) => partial::partial(question, position, *reduce_op),
+            Placement::Shard { dim, ranges } => meta.dims.get(*dim).and_then(|&size| {
                 generated_strategies::TABLE.get(question.op.place())?(
                     question,
-                    Lead { position, dim: *dim, size, pieces },
+                    Lead { position, dim: *dim, size, ranges },
                 )
             }),
         };
@@ -124,18 +124,18 @@ fn gathered(_question: &Question<'_>, _lead: Lead<'_>) -> Option<Strategy> {
     None
 }
 
-/// How a result without operands is made in pieces of dimension `dim`; `None` where it is made whole and cut.
-pub fn made(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Strategy> {
+/// How a result without operands is made in shards of dimension `dim`; `None` where it is made whole and cut.
+pub fn made(question: &Question<'_>, dim: usize, ranges: &ShardRanges) -> Option<Strategy> {
     match question.op.info().family {
-        Family::Random => random::made(question, dim, pieces),
-        Family::Create => create::made(question, dim, pieces),
+        Family::Random => random::made(question, dim, ranges),
+        Family::Create => create::made(question, dim, ranges),
         _ => None,
     }
 }
 
 /// Placement of a cut.
-fn cut(dim: usize, pieces: &Pieces) -> Placement {
-    Placement::Shard { dim, pieces: pieces.clone() }
+fn cut(dim: usize, ranges: &ShardRanges) -> Placement {
+    Placement::Shard { dim, ranges: ranges.clone() }
 }
 
 fn normal(dim: i64, rank: usize) -> Option<usize> {
@@ -215,7 +215,7 @@ impl<'a> Question<'a> {
         let need = |arg: &SpreadArg<'_>| {
             let meta = arg.meta?;
             let dim = meta.dims.len().checked_sub(from_end)?;
-            (meta.dims.get(dim) == Some(&lead.size)).then(|| cut(dim, lead.pieces))
+            (meta.dims.get(dim) == Some(&lead.size)).then(|| cut(dim, lead.ranges))
         };
         self.args.iter().map(|arg| need(arg).unwrap_or_default()).collect()
     }
@@ -226,8 +226,8 @@ impl<'a> Question<'a> {
             arg.meta.is_none_or(|meta| meta.dims.get(lead.dim) == Some(&lead.size))
         };
         self.args.iter().all(fits).then(|| {
-            let needs = self.args.iter().map(|_| cut(lead.dim, lead.pieces));
-            self.answer(needs, self.outputs.iter().map(|_| cut(to, lead.pieces)))
+            let needs = self.args.iter().map(|_| cut(lead.dim, lead.ranges));
+            self.answer(needs, self.outputs.iter().map(|_| cut(to, lead.ranges)))
         })
     }
 }

@@ -189,7 +189,7 @@ impl<'l> Parser<'l> {
         self.boundary()
     }
 
-    /// After a piece there is a blank, a comment or the end.
+    /// After a shard there is a blank, a comment or the end.
     fn boundary(&self) -> Result<(), ParseError> {
         if self.scanner.at_end() || self.scanner.rest().starts_with([' ', '\t', '\r', '\n']) {
             return Ok(());

@@ -1,8 +1,8 @@
-//! The pieces of a line, from left to right.
+//! The shards of a line, from left to right.
 
 use super::{ParseError, literal::is_bare_char};
 
-/// Reads a line; an error names the column where the piece began.
+/// Reads a line; an error names the column where the shard began.
 pub(super) struct Scanner<'a> {
     line: &'a str,
     /// Bytes read.

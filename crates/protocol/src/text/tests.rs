@@ -209,11 +209,11 @@ proptest! {
     #[test]
     fn random_lines_never_panic(
         line in any::<String>(),
-        pieces in prop::collection::vec(prop::sample::select(PIECES), 0..12),
+        ranges in prop::collection::vec(prop::sample::select(PIECES), 0..12),
     ) {
         let mut bytes = Vec::new();
         let _ = parse(&line, &mut NoNames, &mut bytes);
-        let line = pieces.concat();
+        let line = ranges.concat();
         if let Ok(Some(instruction)) = parse(&line, &mut Scopes, &mut bytes) {
             let line = super::format(&instruction, &Scopes, PayloadText::Full);
             prop_assert_eq!(printed(&line, PayloadText::Full), line);

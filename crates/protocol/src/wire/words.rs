@@ -1,4 +1,4 @@
-//! The pieces that words are made of, written and read: 64-bit numbers, byte strings, scalars.
+//! The shards that words are made of, written and read: 64-bit numbers, byte strings, scalars.
 
 use super::{LIST_MAX, WireError, WireReason, words_of};
 use crate::{Dims, Dtype, Scalar, meta::DIMS_MAX};

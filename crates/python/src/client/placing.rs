@@ -129,7 +129,7 @@ fn workers(py: Python<'_>) -> PyResult<Vec<u32>> {
     Ok(text.split_whitespace().filter_map(|word| word.parse().ok()).collect())
 }
 
-/// A placement as Python sees it: kind, dimension, fold, and each member's intervals where they are not even.
+/// A placement as Python sees it: kind, dimension, reduce, and each member's intervals where they are not even.
 type Placed = (&'static str, usize, String, Option<Vec<Vec<(i64, i64)>>>);
 
 /// A layout as Python sees it.
@@ -147,15 +147,15 @@ fn parse_layout(py: Python<'_>, text: &str, shape: DimsArg) -> PyResult<Parsed> 
 fn placed(placement: &Placement) -> Placed {
     match placement {
         Placement::Replicate => ("replicate", 0, String::new(), None),
-        Placement::Partial(fold) => ("partial", 0, fold.to_string(), None),
-        Placement::Shard { dim, pieces } => {
+        Placement::Partial(reduce_op) => ("partial", 0, reduce_op.to_string(), None),
+        Placement::Shard { dim, ranges } => {
             let intervals = || {
-                pieces
+                ranges
                     .iter()
                     .map(|member| member.iter().map(|one| (one.start, one.end)).collect())
                     .collect()
             };
-            let listed = (!pieces.is_even()).then(intervals);
+            let listed = (!ranges.is_even()).then(intervals);
             ("shard", *dim, String::new(), listed)
         }
     }

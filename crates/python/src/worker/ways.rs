@@ -2,7 +2,7 @@
 
 use super::attributes;
 use gt_protocol::Instruction;
-use gt_worker::{Fold, Meeting, Stretch, Turn, Way, Work};
+use gt_worker::{Meeting, ReduceOp, StridedRange, Turn, Way, Work};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
@@ -134,14 +134,14 @@ impl Joint {
 /// The work as `gt.worker.ways` describes it: in elements.
 fn described<'py>(py: Python<'py>, work: &Work) -> PyResult<Bound<'py, PyTuple>> {
     let size = usize::try_from(work.dtype.size()).unwrap_or(1);
-    let stretch = |stretch: Stretch| {
-        let Stretch { start, rows, run, stride } = stretch;
+    let stretch = |stretch: StridedRange| {
+        let StridedRange { start, rows, run, stride } = stretch;
         (start / size, rows, run / size, stride / size)
     };
     let kept = work.kept.map(|(from, to)| (stretch(from), stretch(to)));
     let folding = work.folding.as_ref().map(|folding| {
         let shards: Vec<_> = folding.shards.iter().map(|&shard| stretch(shard)).collect();
-        (name_of(folding.fold), shards, stretch(folding.to))
+        (name_of(folding.reduce_op), shards, stretch(folding.to))
     });
     let pull =
         |pull: &gt_worker::Pull| (pull.place, pull.of_result, stretch(pull.from), stretch(pull.to));
@@ -149,11 +149,11 @@ fn described<'py>(py: Python<'py>, work: &Work) -> PyResult<Bound<'py, PyTuple>>
     (kept, folding, pulls, work.shares_result).into_pyobject(py)
 }
 
-const fn name_of(fold: Fold) -> &'static str {
-    match fold {
-        Fold::Sum => "sum",
-        Fold::Max => "max",
-        Fold::Min => "min",
-        Fold::Product => "prod",
+const fn name_of(reduce_op: ReduceOp) -> &'static str {
+    match reduce_op {
+        ReduceOp::Sum => "sum",
+        ReduceOp::Max => "max",
+        ReduceOp::Min => "min",
+        ReduceOp::Product => "prod",
     }
 }

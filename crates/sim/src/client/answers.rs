@@ -76,11 +76,11 @@ impl Client {
         else {
             return Err(format!("a reply for request {request}, which is not open"));
         };
-        // Of what has failed some pieces may be there: they are sent before that is known, or are all that was asked for.
+        // Of what has failed some shards may be there: they are sent before that is known, or are all that was asked for.
         let is_spoiled = matches!(expected, Outcome::Failed { certain: true, .. });
         let (Outcome::Value(tensor) | Outcome::Failed { shape: Some(tensor), .. }) = expected
         else {
-            // Pieces of what has failed on one worker only may come before word of that; never all of them.
+            // Shards of what has failed on one worker only may come before word of that; never all of them.
             if reply.count < reply.total {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Look-ups and writes where a worker holds only a piece of what is indexed: the piece is put into a whole of zeros, and
+//! Look-ups and writes where a worker holds only a shard of what is indexed: the shard is put into a whole of zeros, and
 //! what is asked for is done on that.
 
 use super::{Compute, Refusal, Results};
@@ -6,7 +6,7 @@ use crate::kernels::{Arg, wrap};
 use crate::tensor::{Tensor, narrow, wide};
 use gt_protocol::{Attr, Op};
 
-/// Where a piece begins in a dimension, and how long that is.
+/// Where a shard begins in a dimension, and how long that is.
 #[derive(Clone, Copy)]
 struct Range {
     start: usize,
@@ -14,7 +14,7 @@ struct Range {
 }
 
 impl Compute {
-    /// The results on a piece, where the attributes say that this is one.
+    /// The results on a shard, where the attributes say that this is one.
     pub(super) fn run_on_piece(&self, args: &[Arg<'_>]) -> Option<Results> {
         let info = self.op.info();
         let [start, total] = ["start", "total"].map(|name| info.attr_index(name));
@@ -50,7 +50,7 @@ impl Compute {
             (None, _) => return Err(Refusal::Unknown),
         };
         let piece = args[position].tensor()?;
-        // A client may write the attributes of a piece beside what has no dimension.
+        // A client may write the attributes of a shard beside what has no dimension.
         let Some(&size) = piece.dims.get(dim) else { return Err(Refusal::Unknown) };
         let padded = put(piece, dim, range);
         // Classes that others hold weigh nothing here.
@@ -72,7 +72,7 @@ impl Compute {
     }
 }
 
-/// Zeros of the whole with the piece in its place. A tensor that is whole already keeps the piece only.
+/// Zeros of the whole with the shard in its place. A tensor that is whole already keeps the shard only.
 fn put(tensor: &Tensor, dim: usize, range: Range) -> Tensor {
     let mut dims = tensor.dims.clone();
     let held = dims[dim];

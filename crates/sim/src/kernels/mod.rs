@@ -1,6 +1,6 @@
 //! What the operators do to toy tensors, in plain loops, with shape arithmetic of its own.
 //!
-//! The oracle runs these on whole values and the toy workers on the pieces they are sent. Nothing of the rules, the
+//! The oracle runs these on whole values and the toy workers on the shards they are sent. Nothing of the rules, the
 //! planner or the sharding may be used here: the oracle would repeat their mistakes.
 
 pub mod draw;

@@ -1,4 +1,4 @@
-//! Folds over dimensions.
+//! Reductions over dimensions.
 
 use super::functions::{exponential, logarithm};
 use super::{Refusal, is_float, wrap};
@@ -6,7 +6,7 @@ use crate::tensor::{PRIME, Tensor, inverse, wide};
 use gt_protocol::Dtype;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fold {
+pub enum Reducer {
     Sum,
     Mean,
     Amax,
@@ -18,20 +18,22 @@ pub enum Fold {
 
 pub fn reduce(
     operand: &Tensor,
-    fold: Fold,
+    reduction: Reducer,
     dims: Option<&[i64]>,
     keepdim: bool,
 ) -> Result<Tensor, Refusal> {
     let reduced = reduced(operand, dims)?;
-    let dtype = match fold {
-        Fold::Sum | Fold::Prod if !is_float(operand.dtype) => Dtype::I64,
-        Fold::Mean if !is_float(operand.dtype) => {
+    let dtype = match reduction {
+        Reducer::Sum | Reducer::Prod if !is_float(operand.dtype) => Dtype::I64,
+        Reducer::Mean if !is_float(operand.dtype) => {
             return Err(Refusal::Form("the mean of whole numbers"));
         }
-        Fold::Any | Fold::All => Dtype::Bool,
-        Fold::Sum | Fold::Mean | Fold::Prod | Fold::Amax | Fold::Amin => operand.dtype,
+        Reducer::Any | Reducer::All => Dtype::Bool,
+        Reducer::Sum | Reducer::Mean | Reducer::Prod | Reducer::Amax | Reducer::Amin => {
+            operand.dtype
+        }
     };
-    let extremum = fold == Fold::Amax || fold == Fold::Amin;
+    let extremum = reduction == Reducer::Amax || reduction == Reducer::Amin;
     let empty = |dim: usize| operand.dims.get(dim) == Some(&0);
     let nothing = reduced.iter().any(|&dim| empty(dim));
     // Without a list even a dimension that is not there would have to be named.
@@ -39,20 +41,21 @@ pub fn reduce(
         return Err(Refusal::Form("the extremum of nothing"));
     }
     let count: usize = reduced.iter().filter_map(|&dim| operand.dims.get(dim)).product();
-    let scale = if fold == Fold::Mean { inverse(u64::try_from(count).unwrap_or(0)) } else { 1 };
-    let start = match fold {
-        Fold::Sum | Fold::Mean | Fold::Amax | Fold::Any => 0,
-        Fold::Prod | Fold::All => 1,
-        Fold::Amin => PRIME,
+    let scale =
+        if reduction == Reducer::Mean { inverse(u64::try_from(count).unwrap_or(0)) } else { 1 };
+    let start = match reduction {
+        Reducer::Sum | Reducer::Mean | Reducer::Amax | Reducer::Any => 0,
+        Reducer::Prod | Reducer::All => 1,
+        Reducer::Amin => PRIME,
     };
     let kept = folded(operand, &reduced, |inner| {
-        inner.fold(start, |before, element| match fold {
-            Fold::Sum | Fold::Mean => (before + element) % PRIME,
-            Fold::Amax => before.max(element),
-            Fold::Amin => before.min(element),
-            Fold::Prod => before * element % PRIME,
-            Fold::Any => before.max(u64::from(element != 0)),
-            Fold::All => before.min(u64::from(element != 0)),
+        inner.fold(start, |before, element| match reduction {
+            Reducer::Sum | Reducer::Mean => (before + element) % PRIME,
+            Reducer::Amax => before.max(element),
+            Reducer::Amin => before.min(element),
+            Reducer::Prod => before * element % PRIME,
+            Reducer::Any => before.max(u64::from(element != 0)),
+            Reducer::All => before.min(u64::from(element != 0)),
         }) * scale
     });
     Ok(shaped(kept, dtype, &reduced, keepdim))
@@ -171,7 +174,7 @@ fn reduced(operand: &Tensor, dims: Option<&[i64]>) -> Result<Vec<usize>, Refusal
     }
 }
 
-/// Folded with the reduced dimensions kept at size 1. The elements of one fold come in row-major order.
+/// Reduced with the reduced dimensions kept at size 1. The elements of one reduction come in row-major order.
 pub fn folded(
     operand: &Tensor,
     reduced: &[usize],

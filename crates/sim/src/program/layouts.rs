@@ -43,7 +43,7 @@ impl Cluster {
     pub fn layout(&self, random: &mut Random, dims: &[usize]) -> String {
         let mesh = self.mesh(random);
         let mut free: Vec<usize> = (0..dims.len()).collect();
-        let fold = ["sum", "sum", "max", "min", "prod"][random.index(5)];
+        let reduce_op = ["sum", "sum", "max", "min", "prod"][random.index(5)];
         let placements: Vec<String> = mesh
             .shape
             .iter()
@@ -52,7 +52,7 @@ impl Cluster {
                     let dim = free.remove(random.index(free.len()));
                     cut(random, dim, dims[dim], members)
                 }
-                6 | 7 => format!("partial({fold})"),
+                6 | 7 => format!("partial({reduce_op})"),
                 _ => "replicate".to_owned(),
             })
             .collect();
@@ -123,7 +123,7 @@ impl Mesh {
     }
 }
 
-/// Even pieces, those of blocks, or any that hold each index once.
+/// Even shards, those of blocks, or any that hold each index once.
 fn cut(random: &mut Random, dim: usize, size: usize, members: usize) -> String {
     match random.below(8) {
         0 if size.is_multiple_of(2) && size > 0 => format!("shard({dim},blocks=2)"),
@@ -139,25 +139,25 @@ fn in_order(random: &mut Random, size: usize, members: usize) -> String {
     bounds.push(size);
     bounds.sort_unstable();
     let mut start = 0;
-    let pieces = bounds.into_iter().map(|end| {
+    let ranges = bounds.into_iter().map(|end| {
         let piece = if start == end { String::new() } else { format!("{start}:{end}") };
         start = end;
         piece
     });
-    pieces.collect::<Vec<_>>().join("|")
+    ranges.collect::<Vec<_>>().join("|")
 }
 
 /// Several intervals each, in any order.
 fn mixed(random: &mut Random, size: usize, members: usize) -> String {
-    let mut pieces = vec![Vec::new(); members];
+    let mut ranges = vec![Vec::new(); members];
     let mut start = 0;
     while start < size {
         // A text of a layout has its limit.
         let end = (start + 1 + size / 20 + random.index(3)).min(size);
-        let piece = &mut pieces[random.index(members)];
+        let piece = &mut ranges[random.index(members)];
         let place = if random.percent(70) { piece.len() } else { 0 };
         piece.insert(place, format!("{start}:{end}"));
         start = end;
     }
-    pieces.iter().map(|piece| piece.join("+")).collect::<Vec<_>>().join("|")
+    ranges.iter().map(|piece| piece.join("+")).collect::<Vec<_>>().join("|")
 }

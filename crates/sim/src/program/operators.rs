@@ -198,7 +198,7 @@ impl Scene<'_> {
         let (weight, bias) = (parameter(), parameter());
         let attr = sizes(&normalized);
         if self.random.percent(50) {
-            // None of it is left in whole numbers, on whole values and on pieces alike.
+            // None of it is left in whole numbers, on whole values and on shards alike.
             let eps = Attr::Float(1e-5);
             return Some(self.computed(
                 Op::LayerNorm,

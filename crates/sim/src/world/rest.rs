@@ -19,10 +19,10 @@ impl World {
                 statistics.values, totals.values
             ));
         }
-        if statistics.worker_slots != totals.pieces {
+        if statistics.worker_slots != totals.ranges {
             return Err(format!(
-                "{} worker slots are taken, values have {} pieces",
-                statistics.worker_slots, totals.pieces
+                "{} worker slots are taken, values have {} ranges",
+                statistics.worker_slots, totals.ranges
             ));
         }
         let bytes = self.bytes_of_clients();
@@ -100,13 +100,13 @@ impl World {
         Ok(())
     }
 
-    /// Workers hold no more than the pieces of what the clients hold. Less where a piece failed or shares memory.
+    /// Workers hold no more than the shards of what the clients hold. Less where a shard failed or shares memory.
     fn check_memory(&self) -> Checked {
-        let pieces = self.shell.ledger.totals().pieces;
+        let ranges = self.shell.ledger.totals().ranges;
         let values: u64 = self.posts.values().map(|post| post.worker.held().0).sum();
         match usize::try_from(values) {
-            Ok(values) if values <= pieces => Ok(()),
-            _ => Err(format!("workers hold {values} values, clients' values have {pieces} pieces")),
+            Ok(values) if values <= ranges => Ok(()),
+            _ => Err(format!("workers hold {values} values, clients' values have {ranges} ranges")),
         }
     }
 

@@ -1,14 +1,14 @@
 //! The reduction of several values by one message to each member: their bytes one after the other, as if they were one
 //! value. What has failed somewhere is said at the head of each message, so that it spoils none of its neighbours.
 //!
-//! Every element is folded once, in the group's order, wherever the whole is cut among the members: its bits are those
+//! Every element is reduced once, in the group's order, wherever the whole is cut among the members: its bits are those
 //! of a reduction of its own.
 
 use super::exchange::{BLOCK_BYTES, Broken, Step};
 use super::group::Group;
 use super::head::{self, Head, Heads};
 use crate::peers::{Front, Peers, Progress, Stream};
-use crate::{Buffers, Cause, Fault, Fold, FoldBytes, Loan};
+use crate::{Buffers, Cause, Fault, Loan, ReduceBytes, ReduceOp};
 use gt_protocol::Dtype;
 use gt_protocol::placement::ONE_HOP_BYTES_MAX;
 use smallvec::SmallVec;
@@ -39,10 +39,10 @@ pub(crate) struct Spent<M> {
 struct Other {
     place: usize,
     peer: u32,
-    /// What it folds of the whole.
+    /// What it reduces of the whole.
     piece: Range<usize>,
     sent: usize,
-    /// Of what we have folded for it.
+    /// Of what we have reduced for it.
     sent_folded: usize,
     head: Head,
     received_folded: usize,
@@ -51,12 +51,12 @@ struct Other {
 #[derive(Debug)]
 pub(crate) struct Bundle<M> {
     tag: u64,
-    fold: Fold,
+    reduce_op: ReduceOp,
     spans: Vec<Span<M>>,
     others: SmallVec<[Other; 4]>,
     /// What has failed here, as the others are told.
     told: Vec<u8>,
-    /// What we fold of the whole, and how much of that is done.
+    /// What we reduce of the whole, and how much of that is done.
     mine: Range<usize>,
     folded: usize,
     is_two_hops: bool,
@@ -68,7 +68,7 @@ impl<M> Bundle<M> {
     /// Of each value its dtype, its length in bytes, and its memory or why there is none.
     pub fn new(
         tag: u64,
-        fold: Fold,
+        reduce_op: ReduceOp,
         group: &Group,
         values: impl IntoIterator<Item = (Dtype, usize, Result<M, Cause>)>,
     ) -> Self {
@@ -99,7 +99,7 @@ impl<M> Bundle<M> {
         };
         Self {
             tag,
-            fold,
+            reduce_op,
             told: head::written(spans.iter().map(|span| span.failure.as_ref())),
             spans,
             others: group.others().map(other).collect(),
@@ -174,12 +174,12 @@ impl<M: Loan> Bundle<M> {
     pub fn step(
         &mut self,
         group: &Group,
-        fold: FoldBytes,
+        reduce: ReduceBytes,
         peers: &mut impl Peers,
     ) -> Result<Step, Broken> {
         let mut moved = self.push(peers)?;
         moved |= self.take_heads(group, peers)?;
-        moved |= self.fold_what_came(group, fold, peers)?;
+        moved |= self.reduce_what_came(group, reduce, peers)?;
         if self.is_two_hops {
             moved |= self.push_folded(peers)?;
             moved |= self.pull(peers)?;
@@ -259,11 +259,11 @@ impl<M: Loan> Bundle<M> {
         Ok(())
     }
 
-    /// Folds as far as all others have sent; true if anything was.
-    fn fold_what_came(
+    /// Reduces as far as all others have sent; true if anything was.
+    fn reduce_what_came(
         &mut self,
         group: &Group,
-        fold: FoldBytes,
+        reduce: ReduceBytes,
         peers: &mut impl Peers,
     ) -> Result<bool, Broken> {
         let mut length = self.mine.len() - self.folded;
@@ -271,7 +271,7 @@ impl<M: Loan> Bundle<M> {
             return Ok(false);
         }
         if !self.is_two_hops {
-            // The fold may go over our operands, so no further than everybody has them.
+            // The reduction may go over our operands, so no further than everybody has them.
             let sent = |other: &Other| other.sent.saturating_sub(self.told.len());
             let sent = self.others.iter().map(sent).min().unwrap_or(usize::MAX);
             length = length.min(sent.saturating_sub(self.folded));
@@ -297,9 +297,9 @@ impl<M: Loan> Bundle<M> {
             return Ok(false);
         }
         let from = self.mine.start + self.folded;
-        let how = self.fold;
+        let how = self.reduce_op;
         each(&mut self.spans, from..from + length, |span, within, offset| {
-            span.fold((fold, how), &shards, within, offset);
+            span.reduce((reduce, how), &shards, within, offset);
         });
         drop(shards);
         for other in &self.others {
@@ -309,7 +309,7 @@ impl<M: Loan> Bundle<M> {
         Ok(true)
     }
 
-    /// What we have folded, to all others, as far as it is; true if anything moved.
+    /// What we have reduced, to all others, as far as it is; true if anything moved.
     fn push_folded(&mut self, peers: &mut impl Peers) -> Result<bool, Broken> {
         let Self { tag, spans, others, mine, folded, .. } = self;
         let mut moved = false;
@@ -326,7 +326,7 @@ impl<M: Loan> Bundle<M> {
         Ok(moved)
     }
 
-    /// What the others have folded; true if anything came.
+    /// What the others have reduced; true if anything came.
     fn pull(&mut self, peers: &mut impl Peers) -> Result<bool, Broken> {
         let Self { tag, spans, others, .. } = self;
         let stream = Stream { tag: *tag, hop: 1 };
@@ -365,7 +365,7 @@ impl<M: Loan> Span<M> {
         self.start + self.length.next_multiple_of(ALIGNMENT)
     }
 
-    /// Our contribution, or the fold, to a message; nothing where it has failed.
+    /// Our contribution, or the reduction, to a message; nothing where it has failed.
     fn read(&mut self, which: Which, within: Range<usize>, into: &mut [u8]) {
         let Some(memory) = &mut self.memory else { return };
         memory.show(&mut |buffers| {
@@ -389,10 +389,10 @@ impl<M: Loan> Span<M> {
         });
     }
 
-    /// Folds the bytes `within` of the value; they lie at `offset` in the others' shards.
-    fn fold(
+    /// Reduces the bytes `within` of the value; they lie at `offset` in the others' shards.
+    fn reduce(
         &mut self,
-        (fold, how): (FoldBytes, Fold),
+        (reduce, how): (ReduceBytes, ReduceOp),
         shards: &[Option<&[u8]>],
         within: Range<usize>,
         offset: usize,
@@ -401,28 +401,28 @@ impl<M: Loan> Span<M> {
         let Some(memory) = self.memory.as_mut().filter(|_| !failed) else { return };
         memory.show(&mut |mut buffers| {
             blocks(&mut buffers, within.clone(), offset, shards, &mut |shards, out| {
-                fold(dtype, how, shards, out);
+                reduce(dtype, how, shards, out);
             });
         });
     }
 }
 
-/// Folds all members' bytes of a block into where they go.
-type FoldBlock<'f> = dyn FnMut(&[&[u8]], &mut [u8]) + 'f;
+/// Reduces all members' bytes of a block into where they go.
+type ReduceBlock<'f> = dyn FnMut(&[&[u8]], &mut [u8]) + 'f;
 
-/// One call a block that fits the first-level cache: all members' bytes of it, in the group's order, and where their fold
+/// One call a block that fits the first-level cache: all members' bytes of it, in the group's order, and where their reduction
 /// goes.
 fn blocks<'s>(
     buffers: &mut Buffers<'_>,
     within: Range<usize>,
     offset: usize,
     shards: &[Option<&'s [u8]>],
-    fold: &mut FoldBlock<'_>,
+    reduce: &mut ReduceBlock<'_>,
 ) {
     let mut scratch = [0_u8; BLOCK_BYTES];
     for start in within.clone().step_by(BLOCK_BYTES) {
         let end = within.end.min(start + BLOCK_BYTES);
-        // Where operand and result are one, this also frees the place for the fold.
+        // Where operand and result are one, this also frees the place for the reduction.
         let own = scratch.get_mut(..end - start).unwrap_or_default();
         own.copy_from_slice(buffers.operand().get(start..end).unwrap_or_default());
         let own: &[u8] = own;
@@ -430,7 +430,7 @@ fn blocks<'s>(
         let block = |bytes: &'s [u8]| bytes.get(first..first + end - start).unwrap_or_default();
         let all: SmallVec<[&[u8]; 8]> =
             shards.iter().map(|shard| shard.map_or(own, block)).collect();
-        fold(&all, buffers.result_mut().get_mut(start..end).unwrap_or_default());
+        reduce(&all, buffers.result_mut().get_mut(start..end).unwrap_or_default());
     }
 }
 

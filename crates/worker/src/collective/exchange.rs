@@ -1,4 +1,4 @@
-//! The work of one collective at one member: messages out, messages in, and a fold between them, piece by piece. It can
+//! The work of one collective at one member: messages out, messages in, and a reduction between them, piece by piece. It can
 //! be left after each step and taken up again.
 
 mod pulled;
@@ -9,11 +9,11 @@ use super::group::Group;
 use super::region::Region;
 use crate::lane::Origin;
 use crate::peers::{Front, PeerLost, Peers, Progress, Stream};
-use crate::{Buffers, Cause, Fault, Fold, FoldBytes};
+use crate::{Buffers, Cause, Fault, ReduceBytes, ReduceOp};
 use gt_protocol::{Dtype, Meta};
 use smallvec::SmallVec;
 
-/// So many bytes are folded at a time: the sum stays in the first-level cache while the shards are added to it.
+/// So many bytes are reduced at a time: the sum stays in the first-level cache while the shards are added to it.
 pub(super) const BLOCK_BYTES: usize = 8 * 1024;
 
 /// So many bytes of our own are copied in one step: as many as a message's piece has.
@@ -23,7 +23,7 @@ const KEPT_STEP_BYTES: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Operand,
-    /// What the fold has made, as far as it is.
+    /// What the reduction has made, as far as it is.
     Folded,
 }
 
@@ -47,10 +47,10 @@ struct Incoming {
     done: bool,
 }
 
-/// One message from every other member, folded with a part of our operand into a part of the result.
+/// One message from every other member, reduced with a part of our operand into a part of the result.
 #[derive(Debug)]
-struct Folding {
-    fold: Fold,
+struct Reducing {
+    reduce_op: ReduceOp,
     dtype: Dtype,
     own: Region,
     result: Region,
@@ -98,7 +98,7 @@ impl From<PeerLost> for Broken {
     }
 }
 
-/// What is to go out, to come in and to be folded; then how far that is.
+/// What is to go out, to come in and to be reduced; then how far that is.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     tag: u64,
@@ -108,7 +108,7 @@ pub(crate) struct Exchange {
     result: Meta,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
-    folding: Option<Folding>,
+    folding: Option<Reducing>,
     kept: Option<Kept>,
 }
 
@@ -126,10 +126,10 @@ impl Exchange {
         self.incoming.push(Incoming { peer, hop, region, received: 0, done: false });
     }
 
-    /// The first hop of all others is folded with `own` into `result`, which has no gaps.
-    pub(super) fn fold(&mut self, fold: Fold, own: Region, result: Region) {
+    /// The first hop of all others is reduced with `own` into `result`, which has no gaps.
+    pub(super) fn reduce(&mut self, reduce_op: ReduceOp, own: Region, result: Region) {
         let dtype = self.result.dtype;
-        self.folding = Some(Folding { fold, dtype, own, result, done_bytes: 0, done: false });
+        self.folding = Some(Reducing { reduce_op, dtype, own, result, done_bytes: 0, done: false });
     }
 
     pub(super) fn keep(&mut self, from: Region, to: Region) {
@@ -140,13 +140,13 @@ impl Exchange {
     pub fn step(
         &mut self,
         group: &Group,
-        fold: FoldBytes,
+        reduce: ReduceBytes,
         buffers: &mut Buffers<'_>,
         peers: &mut impl Peers,
     ) -> Result<Step, Broken> {
         let mut moved = self.push(Source::Operand, buffers, peers)?;
         moved |= self.copy_kept(buffers);
-        moved |= self.fold_what_came(group, fold, buffers, peers)?;
+        moved |= self.reduce_what_came(group, reduce, buffers, peers)?;
         moved |= self.push(Source::Folded, buffers, peers)?;
         moved |= self.pull(buffers, peers)?;
         Ok(match (self.is_done(), moved) {
@@ -169,7 +169,7 @@ impl Exchange {
     pub fn bytes_left(&self, group: &Group) -> usize {
         let out: usize = self.outgoing.iter().map(|one| one.region.len() - one.sent).sum();
         let incoming: usize = self.incoming.iter().map(|one| one.region.len() - one.received).sum();
-        let folded = |folding: &Folding| {
+        let folded = |folding: &Reducing| {
             (folding.result.len() - folding.done_bytes).saturating_mul(group.len() - 1)
         };
         out.saturating_add(incoming).saturating_add(self.folding.as_ref().map_or(0, folded))
@@ -257,11 +257,11 @@ impl Exchange {
         self.folding.as_ref().map_or(0, |folding| folding.done_bytes)
     }
 
-    /// Folds as far as all others have sent; true if anything was.
-    fn fold_what_came(
+    /// Reduces as far as all others have sent; true if anything was.
+    fn reduce_what_came(
         &mut self,
         group: &Group,
-        fold: FoldBytes,
+        reduce: ReduceBytes,
         buffers: &mut Buffers<'_>,
         peers: &mut impl Peers,
     ) -> Result<bool, Broken> {
@@ -271,7 +271,7 @@ impl Exchange {
         }
         let mut length = folding.result.len() - folding.done_bytes;
         if buffers.is_one() {
-            // The fold goes over our operand, so no further than everybody has it.
+            // The reduction goes over our operand, so no further than everybody has it.
             let unsent =
                 |outgoing: &&Outgoing| outgoing.source == Source::Operand && outgoing.hop == 0;
             let sent = self
@@ -303,7 +303,7 @@ impl Exchange {
         if missing || (length == 0 && !empty) {
             return Ok(false);
         }
-        folding.blocks(fold, buffers, &shards, length);
+        folding.blocks(reduce, buffers, &shards, length);
         drop(shards);
         for (_, member) in group.others() {
             peers.release(member, self.stream(0), length);
@@ -319,7 +319,7 @@ impl Exchange {
         self.outgoing.iter().any(|outgoing| outgoing.source == Source::Folded)
     }
 
-    /// Takes in what has come of each message that is not folded; true if anything was.
+    /// Takes in what has come of each message that is not reduced; true if anything was.
     fn pull(&mut self, buffers: &mut Buffers<'_>, peers: &mut impl Peers) -> Result<bool, Broken> {
         let mut moved = false;
         for place in 0..self.incoming.len() {
@@ -369,11 +369,11 @@ impl Exchange {
 /// Bytes of every member, in the group's order; `None` stands for our own.
 type Shards<'p> = SmallVec<[Option<&'p [u8]>; 8]>;
 
-impl Folding {
-    /// Folds the next `length` bytes.
+impl Reducing {
+    /// Reduces the next `length` bytes.
     fn blocks<'a>(
         &self,
-        fold: FoldBytes,
+        reduce: ReduceBytes,
         buffers: &mut Buffers<'_>,
         shards: &Shards<'a>,
         length: usize,
@@ -391,7 +391,7 @@ impl Folding {
             let blocks: SmallVec<[&[u8]; 8]> =
                 shards.iter().map(|shard| shard.map_or(own, block)).collect();
             let to = buffers.result_mut().get_mut(start + offset..start + offset + size);
-            fold(self.dtype, self.fold, &blocks, to.unwrap_or_default());
+            reduce(self.dtype, self.reduce_op, &blocks, to.unwrap_or_default());
         }
     }
 }

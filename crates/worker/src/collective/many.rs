@@ -3,11 +3,11 @@
 use super::Group;
 use super::bundle::{Bundle, Spent};
 use super::exchange::Broken;
-use super::task::fold_of;
+use super::task::reduce_op_of;
 use crate::lane::{Driver, Job, Refusal};
 use crate::machine::{Left, Machine, Replies, UnderWay, unsigned};
 use crate::table::NoValue;
-use crate::{Cause, Engine, Fault, Fold, Places};
+use crate::{Cause, Engine, Fault, Places, ReduceOp};
 use gt_protocol::message::FromWorker;
 use gt_protocol::{Attr, Dtype, Id, Instruction};
 use smallvec::SmallVec;
@@ -25,7 +25,7 @@ impl<E: Engine> Machine<E> {
     ) -> Result<(), NoValue> {
         let tag = unsigned(instruction, "tag")?;
         let group = Group::new(instruction, self.index)?;
-        let (fold, lengths) = match form(instruction) {
+        let (reduce_op, lengths) = match form(instruction) {
             Ok(form) => form,
             Err(fault) => {
                 let cause = self.cause_of(instruction, fault.clone());
@@ -61,8 +61,8 @@ impl<E: Engine> Machine<E> {
             };
             under_way.several.push(left);
         }
-        let bundle = Bundle::new(tag, fold, &group, values);
-        let job = Job::of_several(under_way.ticket, under_way.origin, bundle, group, E::fold);
+        let bundle = Bundle::new(tag, reduce_op, &group, values);
+        let job = Job::of_several(under_way.ticket, under_way.origin, bundle, group, E::reduce);
         match driver.submit(job) {
             Some(ended) => self.conclude(under_way, ended, replies, driver),
             None => self.leave(under_way),
@@ -70,7 +70,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Puts the folds where they are looked for, and gives back what was read; a failure of all is reported once.
+    /// Puts the reductions where they are looked for, and gives back what was read; a failure of all is reported once.
     pub(crate) fn conclude_several(
         &mut self,
         under_way: UnderWay<E::Value, E::Joint>,
@@ -115,7 +115,7 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// The bytes of a value, whose slot is the fold's from now on: over the value itself, unless others read its memory.
+    /// The bytes of a value, whose slot is the reduction's from now on: over the value itself, unless others read its memory.
     fn lend_in_slot(
         &mut self,
         instruction: &Instruction<'_>,
@@ -166,9 +166,9 @@ impl<E: Engine> Machine<E> {
     }
 }
 
-/// How the values are folded, and the length of each.
-fn form(instruction: &Instruction<'_>) -> Result<(Fold, Vec<usize>), Fault> {
-    let fold = fold_of(instruction)?;
+/// How the values are reduced, and the length of each.
+fn form(instruction: &Instruction<'_>) -> Result<(ReduceOp, Vec<usize>), Fault> {
+    let reduce_op = reduce_op_of(instruction)?;
     let Attr::List(lengths) = instruction.attr("bytes") else {
         return Err(Fault::protocol("bytes is missing"));
     };
@@ -178,5 +178,5 @@ fn form(instruction: &Instruction<'_>) -> Result<(Fold, Vec<usize>), Fault> {
         let text = format!("{} lengths for {count} values", lengths.len());
         return Err(Fault::protocol(text));
     }
-    Ok((fold, lengths))
+    Ok((reduce_op, lengths))
 }

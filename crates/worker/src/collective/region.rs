@@ -1,7 +1,7 @@
 //! Where a piece of a value lies among its bytes.
 
 use crate::Fault;
-use crate::ways::Stretch;
+use crate::ways::StridedRange;
 use gt_protocol::Meta;
 
 /// Rows of bytes at equal distances; read in order they are a message.
@@ -55,9 +55,9 @@ impl Region {
         (0..members).map(|member| Self::span(end(member), end(member + 1) - end(member))).collect()
     }
 
-    pub const fn stretch(&self) -> Stretch {
+    pub const fn stretch(&self) -> StridedRange {
         let Self { start, rows, run, stride } = *self;
-        Stretch { start, rows, run, stride }
+        StridedRange { start, rows, run, stride }
     }
 
     pub const fn len(&self) -> usize {

@@ -348,7 +348,7 @@ impl<E: Engine> Machine<E> {
         match lent {
             Ok(memory) => {
                 let (ticket, origin) = (under_way.ticket, under_way.origin);
-                let job = Job::new(ticket, origin, exchange, talk.group, E::fold, memory);
+                let job = Job::new(ticket, origin, exchange, talk.group, E::reduce, memory);
                 match driver.submit(job) {
                     Some(ended) => self.conclude(under_way, ended, replies, driver),
                     None => self.leave(under_way),

@@ -1,4 +1,4 @@
-//! What each kind of collective sends, takes in and folds at one member.
+//! What each kind of collective sends, takes in and reductions at one member.
 
 use super::exchange::{Exchange, Source};
 use super::group::Group;
@@ -6,7 +6,7 @@ use super::region::{Region, overlaps};
 use crate::machine::{Machine, first_value, unsigned};
 use crate::reuse::with_size;
 use crate::table::NoValue;
-use crate::{Engine, Fault, Fold};
+use crate::{Engine, Fault, ReduceOp};
 use gt_protocol::placement::ONE_HOP_BYTES_MAX;
 use gt_protocol::{Attr, Id, Instruction, Meta, Op};
 
@@ -84,21 +84,21 @@ impl<E: Engine> Machine<E> {
         tag: u64,
         group: &Group,
     ) -> Result<Task, NoValue> {
-        let fold = fold_of(instruction)?;
+        let reduce_op = reduce_op_of(instruction)?;
         let (id, meta) = self.operand(instruction)?;
         let whole = Region::whole(&meta);
         if meta.bytes() <= ONE_HOP_BYTES_MAX || group.len() == 2 {
             let mut task = to_all(id, meta, tag, group);
-            task.exchange.fold(fold, whole, whole);
+            task.exchange.reduce(reduce_op, whole, whole);
             return Ok(task);
         }
-        // Each member folds one piece of all shards and shares it: every element is still folded once, in the group's
+        // Each member reduces one piece of all shards and shares it: every element is still reduced once, in the group's
         // order, so that all members hold the same bits, and the same as in one hop.
         let element = usize::try_from(meta.dtype.size()).unwrap_or(1);
         let pieces = Region::even(whole.len(), element, group.len());
         let mine = group.own(&pieces, whole);
         let mut exchange = Exchange::new(tag, meta);
-        exchange.fold(fold, mine, mine);
+        exchange.reduce(reduce_op, mine, mine);
         for (place, peer) in group.others() {
             let piece = pieces.get(place).copied().unwrap_or(whole);
             exchange.send(peer, 0, Source::Operand, piece);
@@ -133,14 +133,18 @@ impl<E: Engine> Machine<E> {
         tag: u64,
         group: &Group,
     ) -> Result<Task, NoValue> {
-        let fold = fold_of(instruction)?;
+        let reduce_op = reduce_op_of(instruction)?;
         let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
         let (id, meta) = self.operand(instruction)?;
         let pieces = Region::pieces(&meta, dim, sizes)?;
         let result = resized(&meta, dim, group.own(sizes, 0))?;
         let mut exchange = Exchange::new(tag, result);
         scatter(&mut exchange, &pieces, group);
-        exchange.fold(fold, group.own(&pieces, Region::whole(&meta)), Region::whole(&result));
+        exchange.reduce(
+            reduce_op,
+            group.own(&pieces, Region::whole(&meta)),
+            Region::whole(&result),
+        );
         Ok(Task { exchange, operand: Some(id), result: Some(result) })
     }
 
@@ -220,11 +224,11 @@ fn announced(instruction: &Instruction<'_>) -> Result<Meta, Fault> {
     Ok(Meta::new(*dtype, *dims))
 }
 
-pub(super) fn fold_of(instruction: &Instruction<'_>) -> Result<Fold, Fault> {
+pub(super) fn reduce_op_of(instruction: &Instruction<'_>) -> Result<ReduceOp, Fault> {
     let Attr::Choice(choice) = instruction.attr("fold") else {
         return Err(Fault::protocol("fold is missing"));
     };
-    Fold::from_choice(*choice).ok_or_else(|| Fault::protocol("fold is unknown"))
+    ReduceOp::from_choice(*choice).ok_or_else(|| Fault::protocol("fold is unknown"))
 }
 
 fn dim_of(instruction: &Instruction<'_>, name: &str) -> Result<usize, Fault> {

@@ -27,7 +27,7 @@ fn every_member_folds_in_the_same_order_in_one_hop_and_in_two() {
 
 #[test]
 fn an_operand_that_nobody_reads_again_becomes_the_result() {
-    // By its `free` in the same words: then the fold goes over the operand, while its bytes still go out.
+    // By its `free` in the same words: then the reduction goes over the operand, while its bytes still go out.
     for members in 2..=4_i64 {
         let group: Vec<i64> = (0..members).collect();
         for size in [5, 3_001] {

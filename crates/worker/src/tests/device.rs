@@ -4,7 +4,7 @@
 //! memory takes it back. So memory that is given back too early, or a result that is used too early, shows in the numbers.
 
 use super::*;
-use crate::{Stretch, Turn, Work};
+use crate::{StridedRange, Turn, Work};
 use std::collections::BTreeMap;
 use std::rc::Weak;
 
@@ -15,12 +15,12 @@ struct Batch {
     work: Vec<Task>,
 }
 
-/// Stretches of memories, folded if there are several, and where to.
+/// Stretches of memories, reduced if there are several, and where to.
 #[derive(Debug)]
 struct Task {
-    from: Vec<(u64, Stretch)>,
-    fold: Fold,
-    to: (Memory, Stretch),
+    from: Vec<(u64, StridedRange)>,
+    reduce_op: ReduceOp,
+    to: (Memory, StridedRange),
 }
 
 /// What all workers share.
@@ -63,7 +63,7 @@ impl Device {
             let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
             let mut folded = vec![0; task.to.1.bytes()];
             if !folded.is_empty() {
-                ToyEngine::fold(Dtype::I64, task.fold, &shards, &mut folded);
+                ToyEngine::reduce(Dtype::I64, task.reduce_op, &shards, &mut folded);
             }
             let mut to = task.to.0.borrow_mut();
             for (place, &byte) in places(task.to.1).zip(&folded) {
@@ -72,7 +72,7 @@ impl Device {
         }
     }
 
-    fn read(&self, memory: u64, stretch: Stretch) -> Vec<u8> {
+    fn read(&self, memory: u64, stretch: StridedRange) -> Vec<u8> {
         let memory = self.0.borrow().memories[&memory].upgrade();
         let memory = memory.expect("memory that is lent is there");
         let bytes = memory.borrow();
@@ -80,8 +80,8 @@ impl Device {
     }
 }
 
-fn places(stretch: Stretch) -> impl Iterator<Item = usize> {
-    let Stretch { start, rows, run, stride } = stretch;
+fn places(stretch: StridedRange) -> impl Iterator<Item = usize> {
+    let StridedRange { start, rows, run, stride } = stretch;
     (0..rows).flat_map(move |row| start + row * stride..start + row * stride + run)
 }
 
@@ -143,7 +143,7 @@ impl Habit {
         let device = self.device.as_ref().unwrap();
         let said: Vec<Vec<u64>> = words.iter().map(|word| numbers(word)).collect();
         let Some(work) = work else {
-            // What the others have folded is there after it.
+            // What the others have reduced is there after it.
             let after = said.iter().map(|said| said[0]).collect();
             let batch = Batch { after, work: joint.pulled() };
             return Ok(Turn::Done(joint.begins(device, batch)));
@@ -203,12 +203,12 @@ impl Joint {
         let result = || self.result.clone().unwrap();
         if let Some((from, to)) = work.kept {
             let from = vec![(self.lent[self.me][0], from)];
-            tasks.push(Task { from, fold: Fold::Max, to: (result(), to) });
+            tasks.push(Task { from, reduce_op: ReduceOp::Max, to: (result(), to) });
         }
         if let Some(folding) = &work.folding {
             let from = self.lent.iter().zip(&folding.shards);
             let from = from.map(|(lent, &shard)| (lent[0], shard)).collect();
-            tasks.push(Task { from, fold: folding.fold, to: (result(), folding.to) });
+            tasks.push(Task { from, reduce_op: folding.reduce_op, to: (result(), folding.to) });
         }
         tasks
     }
@@ -216,7 +216,7 @@ impl Joint {
     fn pulled(&self) -> Vec<Task> {
         let task = |pull: &crate::Pull| {
             let from = vec![(self.lent[pull.place][usize::from(pull.of_result)], pull.from)];
-            Task { from, fold: Fold::Max, to: (self.result.clone().unwrap(), pull.to) }
+            Task { from, reduce_op: ReduceOp::Max, to: (self.result.clone().unwrap(), pull.to) }
         };
         self.pulls.iter().map(task).collect()
     }

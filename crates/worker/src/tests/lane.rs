@@ -226,7 +226,7 @@ fn a_member_that_has_failed_takes_in_what_the_others_send() {
 
 #[test]
 fn members_may_meet_two_collectives_in_different_paces() {
-    // Both of worker 1's and worker 2's pieces go to worker 0 on one way each; the fold of either collective needs both
+    // Both of worker 1's and worker 2's pieces go to worker 0 on one way each; the reduction of either collective needs both
     // workers, and their pieces come in different orders.
     let reduce = |out: u32, from: u32, tag: i64| {
         op(Op::AllReduce, &[out], &[from], &[list(&[0, 1, 2]), Attr::Choice(0), Attr::Int(tag)])

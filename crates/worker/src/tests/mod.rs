@@ -9,16 +9,16 @@
 mod coalesced;
 mod collective;
 mod device;
-mod fold;
 mod lane;
 mod links;
 mod machine;
 mod random;
+mod reduce_op;
 mod talk;
 
 use crate::{
-    Buffers, Cause, Engine, Fault, Fold, Front, Input, Lane, Loan, Machine, Meeting, Nobody,
-    PeerLost, Peers, Places, Progress, Replies, Stream, Turn, Values, Way, Work,
+    Buffers, Cause, Engine, Fault, Front, Input, Lane, Loan, Machine, Meeting, Nobody, PeerLost,
+    Peers, Places, Progress, ReduceOp, Replies, Stream, Turn, Values, Way, Work,
 };
 use gt_protocol::message::{FailureClass, FromWorker, Message, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -282,14 +282,14 @@ impl Engine for ToyEngine {
         Ok(joint.loan())
     }
 
-    fn fold(_dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
+    fn reduce(_dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
         let shards: Vec<Vec<i64>> = shards.iter().map(|shard| numbers_of(shard)).collect();
-        let join = |left: i64, right: &i64| match fold {
+        let join = |left: i64, right: &i64| match reduce_op {
             // Not associative on purpose: the order shows.
-            Fold::Sum => (left * 3 + right).rem_euclid(PRIME),
-            Fold::Max => left.max(*right),
-            Fold::Min => left.min(*right),
-            Fold::Product => (left * right).rem_euclid(PRIME),
+            ReduceOp::Sum => (left * 3 + right).rem_euclid(PRIME),
+            ReduceOp::Max => left.max(*right),
+            ReduceOp::Min => left.min(*right),
+            ReduceOp::Product => (left * right).rem_euclid(PRIME),
         };
         let column = |place: usize| shards.iter().map(move |shard| shard[place]);
         let folded: Vec<i64> = (0..shards[0].len())

@@ -3,7 +3,7 @@
 
 use super::expression::{Binary, Expression, FUNCTIONS, Value};
 use crate::op::OpInfo;
-use crate::placement::Fold;
+use crate::placement::ReduceOp;
 use crate::{Dtype, Op};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -58,7 +58,7 @@ pub(super) struct Placed {
 #[derive(Debug)]
 pub(super) enum Place {
     Replicate,
-    Partial(Fold),
+    Partial(ReduceOp),
     /// As the first operand.
     Shard,
     /// The same dimension, with as many for each member.
@@ -258,9 +258,9 @@ impl<'h> Reader<'h> {
         if tokens.take("replicate") {
             Place::Replicate
         } else if tokens.take("partial(sum)") {
-            Place::Partial(Fold::Sum)
+            Place::Partial(ReduceOp::Sum)
         } else if tokens.take("partial(max)") {
-            Place::Partial(Fold::Max)
+            Place::Partial(ReduceOp::Max)
         } else {
             assert!(tokens.take("shard"), "definitions.txt: {}", tokens.line);
             if !tokens.take("(") {

@@ -1,7 +1,7 @@
 //! What stands in braces in a definition: sizes, conditions and numbers that follow from a call.
 
 use crate::op::OpInfo;
-use crate::placement::{Pieces, Placement};
+use crate::placement::{Placement, ShardRanges};
 use crate::rules::spread::Question;
 use crate::{Attr, AttrKind, Dims, Dtype, Meta, Scalar};
 use smallvec::SmallVec;
@@ -280,10 +280,10 @@ fn meta<'q>(call: &Question<'q>, args: &[Expression]) -> Option<&'q Meta> {
 }
 
 /// The dimension along which an operand is cut, and its shards.
-fn shards<'q>(call: &Question<'q>, args: &[Expression]) -> Option<(usize, &'q Pieces)> {
+fn shards<'q>(call: &Question<'q>, args: &[Expression]) -> Option<(usize, &'q ShardRanges)> {
     let Expression::Operand(position) = args.first()? else { return None };
     match call.args.get(*position)?.placement {
-        Placement::Shard { dim, pieces } => Some((*dim, pieces)),
+        Placement::Shard { dim, ranges } => Some((*dim, ranges)),
         Placement::Replicate | Placement::Partial(_) => None,
     }
 }

@@ -7,7 +7,7 @@ mod expression;
 #[cfg(test)]
 mod tests;
 
-use crate::placement::{Pieces, Placement};
+use crate::placement::{Placement, ShardRanges};
 use crate::rules::spread::{Local, Question, Strategy};
 use crate::{Attr, Meta, Op, Scalar};
 use definition::{Definition, Instruction, Operand, Place, Placed, definitions};
@@ -163,21 +163,21 @@ impl Chosen<'_, '_> {
             outputs.push(Meta::new(dtype, dims.evaluate(self.call)?.list()?));
         }
         if placed.range {
-            let (info, (_, pieces)) = (op.info(), self.driving()?);
+            let (info, (_, ranges)) = (op.info(), self.driving()?);
             strategy.locals.push(Local::Range {
                 start: info.attr_index("start")?,
                 total: info.attr_index("total")?,
-                size: pieces.total(),
-                pieces: pieces.clone(),
+                size: ranges.total(),
+                ranges: ranges.clone(),
             });
         }
         Some(Forced { strategy, outputs })
     }
 
     /// The dimension along which the first operand is cut, and its shards.
-    fn driving(&self) -> Option<(usize, &Pieces)> {
+    fn driving(&self) -> Option<(usize, &ShardRanges)> {
         match self.call.args.first()?.placement {
-            Placement::Shard { dim, pieces } => Some((*dim, pieces)),
+            Placement::Shard { dim, ranges } => Some((*dim, ranges)),
             Placement::Replicate | Placement::Partial(_) => None,
         }
     }
@@ -191,7 +191,10 @@ impl Chosen<'_, '_> {
                 let each = each.evaluate(self.call)?.integer()?;
                 let members = self.call.members;
                 let total = each.checked_mul(i64::try_from(members).ok()?)?;
-                Placement::Shard { dim: self.driving()?.0, pieces: Pieces::even(total, members) }
+                Placement::Shard {
+                    dim: self.driving()?.0,
+                    ranges: ShardRanges::even(total, members),
+                }
             }
         })
     }

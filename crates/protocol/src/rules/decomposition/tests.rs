@@ -2,7 +2,7 @@
 
 use super::definition::definitions;
 use super::{Source, rewrite};
-use crate::placement::{Pieces, Placement};
+use crate::placement::{Placement, ShardRanges};
 use crate::rules::spread::{Question, SpreadArg};
 use crate::rules::{Arg, infer};
 use crate::{Attr, Dims, Dtype, Meta, Op};
@@ -11,7 +11,7 @@ use crate::{Attr, Dims, Dtype, Meta, Op};
 fn steps(op: Op, dims: &[i64], dim: usize, attrs: &[Attr]) -> Option<Vec<&'static str>> {
     let meta = Meta::new(Dtype::F32, Dims::new(dims)?);
     let outputs = infer(op, &[Arg::Value(&meta)], attrs).ok()?;
-    let placement = Placement::Shard { dim, pieces: Pieces::even(*dims.get(dim)?, 2) };
+    let placement = Placement::Shard { dim, ranges: ShardRanges::even(*dims.get(dim)?, 2) };
     let args = [SpreadArg { meta: Some(&meta), placement: &placement }];
     let call = Question { op, args: &args, attrs, outputs: &outputs, members: 2 };
     let program = rewrite(&call)?;

@@ -2,7 +2,7 @@
 
 use super::super::equation::Equation;
 use super::{Lead, Local, Question, Strategy, cut};
-use crate::placement::{Fold, Placement};
+use crate::placement::{Placement, ReduceOp};
 use smallvec::SmallVec;
 
 /// Operands before this one are multiplied, the others are added.
@@ -21,12 +21,12 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
             None => (*term)?.batch_rank().checked_sub(from_batch_end)?,
         };
         // What is stretched stays whole.
-        (arg.meta?.dims.get(dim) == Some(&lead.size)).then(|| cut(dim, lead.pieces))
+        (arg.meta?.dims.get(dim) == Some(&lead.size)).then(|| cut(dim, lead.ranges))
     });
     let needs: SmallVec<[Placement; 4]> = needs.map(Option::unwrap_or_default).collect();
     let from_end = match letter {
         Some(letter) if !equation.output.contains(&letter) => {
-            let sum = Placement::Partial(Fold::Sum);
+            let sum = Placement::Partial(ReduceOp::Sum);
             return Some(added_once(question, question.answer(needs, [sum])));
         }
         Some(letter) => 1 + equation.kept().rev().position(|kept| kept == letter)?,
@@ -34,7 +34,7 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     };
     let to = question.out_rank()?.checked_sub(from_end)?;
     let stays = question.outputs.first()?.dims.get(to) == Some(&lead.size);
-    stays.then(|| question.answer(needs, [cut(to, lead.pieces)]))
+    stays.then(|| question.answer(needs, [cut(to, lead.ranges)]))
 }
 
 /// Contributions to a sum have what is added in one member's.

@@ -1,33 +1,33 @@
-//! Tensors of attributes alone, in pieces.
+//! Tensors of attributes alone, in shards.
 
 use super::{Local, Question, Strategy, cut};
-use crate::placement::Pieces;
+use crate::placement::ShardRanges;
 use crate::{Attr, Dtype, Scalar};
 use smallvec::smallvec;
 
 /// Doubles, in which ranges are computed, hold whole numbers up to here exactly.
 const EXACT_MAX: i64 = 1 << 53;
 
-pub(super) fn made(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Strategy> {
+pub(super) fn made(question: &Question<'_>, dim: usize, ranges: &ShardRanges) -> Option<Strategy> {
     let info = question.op.info();
     let local = match (info.attr_index("size"), info.attr_index("step")) {
-        (_, Some(_)) => steps(question, dim, pieces)?,
+        (_, Some(_)) => steps(question, dim, ranges)?,
         // One number everywhere.
         (Some(attr), None) => {
             info.attr_index("value")?;
-            Local::Size { attr, entry: dim, pieces: pieces.clone() }
+            Local::Size { attr, entry: dim, ranges: ranges.clone() }
         }
         (None, None) => return None,
     };
     let mut strategy = question.whole();
-    strategy.gives = smallvec![cut(dim, pieces)];
+    strategy.gives = smallvec![cut(dim, ranges)];
     strategy.locals = smallvec![local];
     Some(strategy)
 }
 
-/// Only where `start + step * k` is the same number whichever piece it is counted in: whole numbers that no rounding
+/// Only where `start + step * k` is the same number whichever shard it is counted in: whole numbers that no rounding
 /// touches.
-fn steps(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Local> {
+fn steps(question: &Question<'_>, dim: usize, ranges: &ShardRanges) -> Option<Local> {
     let info = question.op.info();
     let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);
     let whole = |name: &str| match question.attrs.get(info.attr_index(name)?)? {
@@ -42,7 +42,7 @@ fn steps(question: &Question<'_>, dim: usize, pieces: &Pieces) -> Option<Local> 
         .outputs
         .first()
         .is_some_and(|meta| !matches!(meta.dtype, Dtype::F16 | Dtype::Bf16));
-    let intervals = pieces.iter().all(|intervals| intervals.len() <= 1);
-    let pieces = pieces.clone();
-    (exact && wide && intervals).then_some(Local::Steps { start, end, step, pieces })
+    let intervals = ranges.iter().all(|intervals| intervals.len() <= 1);
+    let ranges = ranges.clone();
+    (exact && wide && intervals).then_some(Local::Steps { start, end, step, ranges })
 }

@@ -1,8 +1,8 @@
 //! Views that take from a cut dimension, write into it or add to it: each member does so with what it holds, and what
-//! comes of it stays where it is. Nothing moves; the pieces may be uneven then.
+//! comes of it stays where it is. Nothing moves; the shards may be uneven then.
 
 use super::{Lead, Local, Question, Strategy, cut};
-use crate::placement::{Interval, Intervals, Pieces};
+use crate::placement::{Interval, Intervals, ShardRanges};
 
 /// A dimension that is put together may be held in this many intervals; more of them cost more than they save.
 pub(super) const INTERVALS_MAX: usize = 256;
@@ -33,17 +33,17 @@ impl Range {
     }
 
     /// Which of the range each member holds.
-    fn held(&self, pieces: &Pieces) -> Option<Pieces> {
+    fn held(&self, ranges: &ShardRanges) -> Option<ShardRanges> {
         if self.step == 1 {
-            return Some(pieces.window(Interval { start: self.start, end: self.end }));
+            return Some(ranges.window(Interval { start: self.start, end: self.end }));
         }
-        let single = pieces.iter().all(|intervals| intervals.len() <= 1);
+        let single = ranges.iter().all(|intervals| intervals.len() <= 1);
         let part = |one: &Interval| {
             let part = Interval { start: self.before(one.start), end: self.before(one.end) };
             (!part.is_empty()).then_some(part)
         };
-        let parts = || pieces.iter().map(|all| all.iter().filter_map(part).collect());
-        (self.step > 1 && single).then(|| Pieces::new(parts()))
+        let parts = || ranges.iter().map(|all| all.iter().filter_map(part).collect());
+        (self.step > 1 && single).then(|| ShardRanges::new(parts()))
     }
 }
 
@@ -56,27 +56,27 @@ pub(super) fn window(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
         return around(question, lead);
     }
     let range = Range::of(question, lead.size)?;
-    if !lead.pieces.ascending() {
+    if !lead.ranges.ascending() {
         return None;
     }
-    let (whole, part) = (cut(lead.dim, lead.pieces), cut(lead.dim, &range.held(lead.pieces)?));
+    let (whole, part) = (cut(lead.dim, lead.ranges), cut(lead.dim, &range.held(lead.ranges)?));
     let strategy = if question.args.len() == 1 {
         question.answer([whole], [part])
     } else {
         question.answer([whole.clone(), part], [whole])
     };
-    windowed(question, strategy, range.step, lead.pieces)
+    windowed(question, strategy, range.step, lead.ranges)
 }
 
 fn windowed(
     question: &Question<'_>,
     mut strategy: Strategy,
     step: i64,
-    pieces: &Pieces,
+    ranges: &ShardRanges,
 ) -> Option<Strategy> {
     let info = question.op.info();
     let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);
-    strategy.locals.push(Local::Window { start, end, step, pieces: pieces.clone() });
+    strategy.locals.push(Local::Window { start, end, step, ranges: ranges.clone() });
     Some(strategy)
 }
 
@@ -86,28 +86,28 @@ fn windowed(
 fn around(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let size = *question.meta(0)?.dims.get(lead.dim)?;
     let range = Range::of(question, size)?;
-    if range.step != 1 || lead.size == 0 || !lead.pieces.ascending() {
+    if range.step != 1 || lead.size == 0 || !lead.ranges.ascending() {
         return None;
     }
     let blocks = (range.start % lead.size == 0 && size % lead.size == 0)
-        .then(|| tiled(lead.pieces, lead.size, size / lead.size));
-    let pieces = blocks
+        .then(|| tiled(lead.ranges, lead.size, size / lead.size));
+    let ranges = blocks
         .flatten()
-        .unwrap_or_else(|| grown(lead.pieces, lead.size, (range.start, size - range.end)));
-    let whole = cut(lead.dim, &pieces);
-    let strategy = question.answer([whole.clone(), cut(lead.dim, lead.pieces)], [whole]);
-    windowed(question, strategy, 1, &pieces)
+        .unwrap_or_else(|| grown(lead.ranges, lead.size, (range.start, size - range.end)));
+    let whole = cut(lead.dim, &ranges);
+    let strategy = question.answer([whole.clone(), cut(lead.dim, lead.ranges)], [whole]);
+    windowed(question, strategy, 1, &ranges)
 }
 
-/// The pieces of a dimension of `size` again and again; `None` where that makes too many intervals.
-fn tiled(pieces: &Pieces, size: i64, count: i64) -> Option<Pieces> {
-    let most = pieces.iter().map(<[Interval]>::len).max()?;
+/// The shards of a dimension of `size` again and again; `None` where that makes too many intervals.
+fn tiled(ranges: &ShardRanges, size: i64, count: i64) -> Option<ShardRanges> {
+    let most = ranges.iter().map(<[Interval]>::len).max()?;
     let intervals = usize::try_from(count).ok()?.checked_mul(most)?;
-    (intervals <= INTERVALS_MAX).then(|| pieces.repeated(size, count))
+    (intervals <= INTERVALS_MAX).then(|| ranges.repeated(size, count))
 }
 
-/// The pieces with so many more indexes before the first one and after the last one.
-fn grown(pieces: &Pieces, size: i64, (before, after): (i64, i64)) -> Pieces {
+/// The shards with so many more indexes before the first one and after the last one.
+fn grown(ranges: &ShardRanges, size: i64, (before, after): (i64, i64)) -> ShardRanges {
     let grow = |one: &Interval| Interval {
         start: if one.start == 0 { 0 } else { one.start + before },
         end: one.end + before + if one.end == size { after } else { 0 },
@@ -115,7 +115,7 @@ fn grown(pieces: &Pieces, size: i64, (before, after): (i64, i64)) -> Pieces {
     let all = |intervals: &[Interval]| {
         intervals.iter().filter(|one| !one.is_empty()).map(grow).collect::<Intervals>()
     };
-    Pieces::new(pieces.iter().map(all))
+    ShardRanges::new(ranges.iter().map(all))
 }
 
 /// How much is added before and after a dimension. Pairs stand from the last dimension on.
@@ -126,20 +126,20 @@ fn amounts(question: &Question<'_>, rank: usize, dim: usize) -> Option<(usize, i
     Some((entry, at(entry), at(entry + 1)))
 }
 
-/// The members with the first and the last index pad their pieces.
+/// The members with the first and the last index pad their shards.
 pub(super) fn pad(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let rank = question.rank(0)?;
     let (entry, before, after) = amounts(question, rank, lead.dim)?;
     if before == 0 && after == 0 {
         return question.alike(lead, lead.dim);
     }
-    if before < 0 || after < 0 || lead.size == 0 || !lead.pieces.ascending() {
+    if before < 0 || after < 0 || lead.size == 0 || !lead.ranges.ascending() {
         return None;
     }
-    let pieces = grown(lead.pieces, lead.size, (before, after));
-    let mut strategy = question.answer([cut(lead.dim, lead.pieces)], [cut(lead.dim, &pieces)]);
+    let ranges = grown(lead.ranges, lead.size, (before, after));
+    let mut strategy = question.answer([cut(lead.dim, lead.ranges)], [cut(lead.dim, &ranges)]);
     let attr = question.op.info().attr_index("pad")?;
-    strategy.locals.push(Local::Ends { attr, entry, pieces: lead.pieces.clone() });
+    strategy.locals.push(Local::Ends { attr, entry, ranges: lead.ranges.clone() });
     Some(strategy)
 }
 
@@ -156,7 +156,7 @@ pub(super) fn diagonal(question: &Question<'_>, lead: Lead<'_>) -> Option<Strate
     } else {
         (stays.nth(lead.dim)?, lead.dim)
     };
-    let (here, there) = (cut(from, lead.pieces), cut(to, lead.pieces));
+    let (here, there) = (cut(from, lead.ranges), cut(to, lead.ranges));
     Some(if question.args.len() == 1 {
         question.answer([here], [there])
     } else {
@@ -164,13 +164,13 @@ pub(super) fn diagonal(question: &Question<'_>, lead: Lead<'_>) -> Option<Strate
     })
 }
 
-/// The diagonal through the cut dimension: each member has the part that runs through its piece.
+/// The diagonal through the cut dimension: each member has the part that runs through its shard.
 fn along_diagonal(
     question: &Question<'_>,
     lead: Lead<'_>,
     (rows, columns): (usize, usize),
 ) -> Option<Strategy> {
-    if lead.pieces.iter().any(|intervals| intervals.len() > 1) {
+    if lead.ranges.iter().any(|intervals| intervals.len() > 1) {
         return None;
     }
     let dims = question.meta(0)?.dims;
@@ -178,25 +178,25 @@ fn along_diagonal(
     let (row, column) = ((-offset).max(0), offset.max(0));
     let length = (dims.get(rows)? - row).min(dims.get(columns)? - column).max(0);
     let (start, factor) = if lead.dim == rows { (row, 1) } else { (column, -1) };
-    let part = lead.pieces.window(Interval { start, end: start + length });
-    let (here, there) = (cut(lead.dim, lead.pieces), cut(dims.len().checked_sub(2)?, &part));
+    let part = lead.ranges.window(Interval { start, end: start + length });
+    let (here, there) = (cut(lead.dim, lead.ranges), cut(dims.len().checked_sub(2)?, &part));
     let mut strategy = if question.args.len() == 1 {
         question.answer([here], [there])
     } else {
         question.answer([here.clone(), there], [here])
     };
     let attr = question.op.info().attr_index("offset")?;
-    strategy.locals.push(Local::Shift { attr, factor, pieces: lead.pieces.clone() });
+    strategy.locals.push(Local::Shift { attr, factor, ranges: lead.ranges.clone() });
     Some(strategy)
 }
 
-/// Each member repeats its own piece.
+/// Each member repeats its own shard.
 pub(super) fn repeat(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let rank = question.rank(0)?;
     let repeats = question.ints("repeats")?;
     let dim = lead.dim + repeats.len().checked_sub(rank)?;
-    let pieces = tiled(lead.pieces, lead.size, *repeats.get(dim)?)?;
-    Some(question.answer([cut(lead.dim, lead.pieces)], [cut(dim, &pieces)]))
+    let ranges = tiled(lead.ranges, lead.size, *repeats.get(dim)?)?;
+    Some(question.answer([cut(lead.dim, lead.ranges)], [cut(dim, &ranges)]))
 }
 
 /// Along the other dimensions what is written is cut as what it is written into.
@@ -208,7 +208,7 @@ pub(super) fn select_scatter(question: &Question<'_>, lead: Lead<'_>) -> Option<
     } else {
         (lead.dim + usize::from(dim <= lead.dim), lead.dim)
     };
-    let whole = cut(here, lead.pieces);
+    let whole = cut(here, lead.ranges);
     (dim != here)
-        .then(|| question.answer([whole.clone(), cut(source, lead.pieces)], [whole.clone()]))
+        .then(|| question.answer([whole.clone(), cut(source, lead.ranges)], [whole.clone()]))
 }

@@ -14,5 +14,5 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
         }
     }
     let needs = question.aligned(from_end, lead);
-    Some(question.answer(needs, question.outputs.iter().map(|_| cut(out_dim, lead.pieces))))
+    Some(question.answer(needs, question.outputs.iter().map(|_| cut(out_dim, lead.ranges))))
 }

@@ -2,13 +2,13 @@
 
 use super::{Lead, Local, Question, Strategy, cut};
 use crate::Attr;
-use crate::placement::{Fold, Placement};
+use crate::placement::{Placement, ReduceOp};
 use smallvec::SmallVec;
 
-const SUM: Placement = Placement::Partial(Fold::Sum);
+const SUM: Placement = Placement::Partial(ReduceOp::Sum);
 
 pub(super) fn embedding(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let at = |dim: usize| cut(dim, lead.pieces);
+    let at = |dim: usize| cut(dim, lead.ranges);
     match (lead.position, lead.dim) {
         (0, 0) => masked(question, lead, question.answer([at(0)], [SUM])),
         (0, _) => Some(question.answer([at(1)], [at(question.out_rank()?.checked_sub(1)?)])),
@@ -17,16 +17,16 @@ pub(super) fn embedding(question: &Question<'_>, lead: Lead<'_>) -> Option<Strat
 }
 
 pub(super) fn embedding_backward(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let here = || cut(lead.dim, lead.pieces);
+    let here = || cut(lead.dim, lead.ranges);
     if lead.dim < question.rank(1)? {
         return Some(question.answer([here(), here()], [SUM]));
     }
-    Some(question.answer([here()], [cut(1, lead.pieces)]))
+    Some(question.answer([here()], [cut(1, lead.ranges)]))
 }
 
 pub(super) fn index_select(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let dim = question.dim("dim", question.rank(0)?)?;
-    let at = |dim: usize| cut(dim, lead.pieces);
+    let at = |dim: usize| cut(dim, lead.ranges);
     match lead.position {
         0 if dim == lead.dim => masked(question, lead, question.answer([at(dim)], [SUM])),
         0 => Some(question.answer([at(lead.dim)], [at(lead.dim)])),
@@ -42,7 +42,7 @@ pub(super) fn sort(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> 
 
 pub(super) fn gather(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let dim = question.dim("dim", question.rank(0)?)?;
-    let here = cut(lead.dim, lead.pieces);
+    let here = cut(lead.dim, lead.ranges);
     if lead.dim != dim {
         return question.alike(lead, lead.dim);
     }
@@ -97,10 +97,10 @@ impl Picks {
 /// places of a cut dimension, each member looks up what it holds.
 pub(super) fn index(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let picks = Picks::new(question, 1)?;
-    let here = cut(lead.dim, lead.pieces);
+    let here = cut(lead.dim, lead.ranges);
     if lead.position == 0 {
         return match picks.kept(lead.dim) {
-            Some(to) => Some(question.answer([here], [cut(to, lead.pieces)])),
+            Some(to) => Some(question.answer([here], [cut(to, lead.ranges)])),
             None => along(question, lead, question.answer([here], [SUM])),
         };
     }
@@ -112,7 +112,7 @@ pub(super) fn index(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy>
     }
     let mut needs = question.aligned(from_end, lead);
     *needs.first_mut()? = Placement::Replicate;
-    Some(question.answer(needs, [cut(to, lead.pieces)]))
+    Some(question.answer(needs, [cut(to, lead.ranges)]))
 }
 
 /// As [`masked`], along a dimension that has an index among others.
@@ -135,27 +135,27 @@ pub(super) fn masked(
 ) -> Option<Strategy> {
     let info = question.op.info();
     let (start, total) = (info.attr_index("start")?, info.attr_index("total")?);
-    // What is a piece of something larger already keeps its own range.
+    // What is a shard of something larger already keeps its own range.
     let is_piece = *question.attr("total") != Attr::Absent;
-    if is_piece || lead.pieces.iter().any(|intervals| intervals.len() > 1) {
+    if is_piece || lead.ranges.iter().any(|intervals| intervals.len() > 1) {
         return None;
     }
-    let pieces = lead.pieces.clone();
-    strategy.locals.push(Local::Range { start, total, size: lead.size, pieces });
+    let ranges = lead.ranges.clone();
+    strategy.locals.push(Local::Range { start, total, size: lead.size, ranges });
     Some(strategy)
 }
 
-/// The diagonal moves with the piece's first row or column.
+/// The diagonal moves with the shard's first row or column.
 pub(super) fn triangle(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let rank = question.rank(0)?;
     let mut strategy = question.alike(lead, lead.dim)?;
     if lead.dim + 2 >= rank {
-        if lead.pieces.iter().any(|intervals| intervals.len() > 1) {
+        if lead.ranges.iter().any(|intervals| intervals.len() > 1) {
             return None;
         }
         let attr = question.op.info().attr_index("diagonal")?;
         let factor = if lead.dim + 2 == rank { 1 } else { -1 };
-        strategy.locals.push(Local::Shift { attr, factor, pieces: lead.pieces.clone() });
+        strategy.locals.push(Local::Shift { attr, factor, ranges: lead.ranges.clone() });
     }
     Some(strategy)
 }

@@ -1,10 +1,10 @@
 //! Losses over a cut batch: element by element, or a partial sum. A mean is decomposed into a sum and a quotient.
-//! Over cut classes each member has the targets in its piece.
+//! Over cut classes each member has the targets in its shard.
 
 use super::index::masked;
 use super::{Lead, Question, Strategy, cut};
 use crate::Attr;
-use crate::placement::{Fold, Placement};
+use crate::placement::{Placement, ReduceOp};
 
 const NONE: u8 = 0;
 const MEAN: u8 = 1;
@@ -23,8 +23,8 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     if reduction == MEAN || !fits {
         return None;
     }
-    let here = || cut(lead.dim, lead.pieces);
-    let (whole, partial) = (Placement::Replicate, Placement::Partial(Fold::Sum));
+    let here = || cut(lead.dim, lead.ranges);
+    let (whole, partial) = (Placement::Replicate, Placement::Partial(ReduceOp::Sum));
     Some(match (first, reduction) {
         (0, NONE) => question.answer([here(), here()], [here()]),
         (0, _) => question.answer([here(), here()], [partial]),
@@ -64,10 +64,10 @@ fn batch(
     dim: usize,
     reduction: u8,
 ) -> Option<Strategy> {
-    let scores = || cut(dim, lead.pieces);
-    let targets = || cut(dim - usize::from(dim > 1), lead.pieces);
+    let scores = || cut(dim, lead.ranges);
+    let targets = || cut(dim - usize::from(dim > 1), lead.ranges);
     let whole = Placement::Replicate;
-    let partial = || Placement::Partial(Fold::Sum);
+    let partial = || Placement::Partial(ReduceOp::Sum);
     if first == 1 {
         let grad = if reduction == NONE { targets() } else { whole };
         return Some(question.answer([grad, scores(), targets()], [scores()]));
@@ -85,17 +85,17 @@ fn batch(
     })
 }
 
-/// The classes are cut: a target outside of a member's piece counts as zero there.
+/// The classes are cut: a target outside of a member's shard counts as zero there.
 fn classes(
     question: &Question<'_>,
     lead: Lead<'_>,
     (first, class): (usize, usize),
     reduction: u8,
 ) -> Option<Strategy> {
-    let scores = || cut(class, lead.pieces);
-    let each = || cut(0, lead.pieces);
+    let scores = || cut(class, lead.ranges);
+    let each = || cut(0, lead.ranges);
     let whole = || Placement::Replicate;
-    let partial = || Placement::Partial(Fold::Sum);
+    let partial = || Placement::Partial(ReduceOp::Sum);
     let smooths = question.op.info().attr_index("label_smoothing").is_some();
     let strategy = match (first, reduction) {
         (0, _) if smooths => return None,

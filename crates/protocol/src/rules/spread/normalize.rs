@@ -2,7 +2,7 @@
 
 use super::{Lead, Question, SpreadArg, Strategy, cut};
 use crate::Meta;
-use crate::placement::{Fold, Placement};
+use crate::placement::{Placement, ReduceOp};
 
 pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let rank = question.rank(0)?;
@@ -17,9 +17,9 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     if lead.dim >= rows || !is_data(question.meta(lead.position)?) {
         return None;
     }
-    let here = || cut(lead.dim, lead.pieces);
+    let here = || cut(lead.dim, lead.ranges);
     let need = |arg: &SpreadArg<'_>| arg.meta.filter(|meta| is_data(meta)).map(|_| here());
-    let give = |meta: &Meta| if is_data(meta) { here() } else { Placement::Partial(Fold::Sum) };
+    let give = |meta: &Meta| if is_data(meta) { here() } else { Placement::Partial(ReduceOp::Sum) };
     Some(question.answer(
         question.args.iter().map(|arg| need(arg).unwrap_or_default()),
         question.outputs.iter().map(give),

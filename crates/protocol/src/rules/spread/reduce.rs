@@ -1,11 +1,11 @@
-//! A reduction over other dimensions is local; over the cut one it is a partial result where the fold is known.
+//! A reduction over other dimensions is local; over the cut one it is a partial result where the reduction is known.
 
 use super::{Lead, Question, Strategy, cut, normal};
 use crate::Attr;
 use crate::placement::Placement;
 use smallvec::{SmallVec, smallvec};
 
-/// The dimensions that are folded.
+/// The dimensions that are reduced.
 pub(super) fn folded(question: &Question<'_>) -> Option<SmallVec<[usize; 8]>> {
     let rank = question.rank(0)?;
     match question.attr("dim") {
@@ -28,7 +28,7 @@ pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     }
     let info = question.op.info();
     // A member without an element has no maximum.
-    let fits = !info.nonempty || lead.pieces.sizes().all(|size| size > 0);
+    let fits = !info.nonempty || lead.ranges.sizes().all(|size| size > 0);
     let combined = info.reduce.filter(|_| fits)?;
-    Some(question.answer([cut(lead.dim, lead.pieces)], [Placement::Partial(combined)]))
+    Some(question.answer([cut(lead.dim, lead.ranges)], [Placement::Partial(combined)]))
 }

@@ -3,13 +3,13 @@
 use super::edges::INTERVALS_MAX;
 use super::{Lead, Local, Question, Strategy, cut};
 use crate::Dims;
-use crate::placement::{Interval, Intervals, Pieces, Placement};
+use crate::placement::{Interval, Intervals, Placement, ShardRanges};
 use smallvec::SmallVec;
 
 pub(super) fn reshape(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let to = question.outputs.first()?.dims;
-    let (dim, pieces) = regrouped(&question.meta(0)?.dims, &to, lead.dim, lead.pieces)?;
-    Some(resized(question, lead, dim, pieces))
+    let (dim, ranges) = regrouped(&question.meta(0)?.dims, &to, lead.dim, lead.ranges)?;
+    Some(resized(question, lead, dim, ranges))
 }
 
 pub(super) fn expand(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
@@ -17,7 +17,7 @@ pub(super) fn expand(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy
     let dim = lead.dim + to.len().checked_sub(question.rank(0)?)?;
     // A cut dimension of size 1 may be what is stretched.
     let stays = to.get(dim) == Some(&lead.size);
-    stays.then(|| resized(question, lead, dim, lead.pieces.clone()))
+    stays.then(|| resized(question, lead, dim, lead.ranges.clone()))
 }
 
 pub(super) fn permute(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
@@ -52,56 +52,61 @@ pub(super) fn flip(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> 
     if flipped { Some(mirrored(question, lead)) } else { question.alike(lead, lead.dim) }
 }
 
-/// Each member turns its own piece round.
+/// Each member turns its own shard round.
 fn mirrored(question: &Question<'_>, lead: Lead<'_>) -> Strategy {
     let turned = |intervals: &[Interval]| {
         let turn =
             |one: &Interval| Interval { start: lead.size - one.end, end: lead.size - one.start };
         intervals.iter().rev().map(turn).collect::<Intervals>()
     };
-    let pieces = Pieces::new(lead.pieces.iter().map(turned));
-    question.answer([cut(lead.dim, lead.pieces)], [cut(lead.dim, &pieces)])
+    let ranges = ShardRanges::new(lead.ranges.iter().map(turned));
+    question.answer([cut(lead.dim, lead.ranges)], [cut(lead.dim, &ranges)])
 }
 
 /// The result's cut dimension has the member's size there.
-fn resized(question: &Question<'_>, lead: Lead<'_>, dim: usize, pieces: Pieces) -> Strategy {
-    let mut strategy = question.answer([cut(lead.dim, lead.pieces)], [cut(dim, &pieces)]);
-    strategy.locals.push(Local::Size { attr: 0, entry: dim, pieces });
+fn resized(question: &Question<'_>, lead: Lead<'_>, dim: usize, ranges: ShardRanges) -> Strategy {
+    let mut strategy = question.answer([cut(lead.dim, lead.ranges)], [cut(dim, &ranges)]);
+    strategy.locals.push(Local::Size { attr: 0, entry: dim, ranges });
     strategy
 }
 
-/// Pieces one after the other: each member joins its own.
+/// Shards one after the other: each member joins its own.
 fn joined(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let mut offset = 0;
     let mut held: Vec<Intervals> = vec![Intervals::new(); question.members];
     let mut needs: SmallVec<[Placement; 4]> = SmallVec::new();
     for arg in question.args {
         let size = *arg.meta?.dims.get(lead.dim)?;
-        let pieces = match arg.placement {
-            Placement::Shard { dim, pieces } if *dim == lead.dim => pieces.clone(),
-            _ => Pieces::even(size, question.members),
+        let ranges = match arg.placement {
+            Placement::Shard { dim, ranges } if *dim == lead.dim => ranges.clone(),
+            _ => ShardRanges::even(size, question.members),
         };
-        for (list, intervals) in held.iter_mut().zip(pieces.iter()) {
+        for (list, intervals) in held.iter_mut().zip(ranges.iter()) {
             for Interval { start, end } in intervals {
                 list.push(Interval { start: start + offset, end: end + offset });
             }
         }
-        needs.push(cut(lead.dim, &pieces));
+        needs.push(cut(lead.dim, &ranges));
         offset += size;
     }
-    let pieces = Pieces::new(held);
-    Some(question.answer(needs, [cut(lead.dim, &pieces)]))
+    let ranges = ShardRanges::new(held);
+    Some(question.answer(needs, [cut(lead.dim, &ranges)]))
 }
 
-/// Where a cut of dimension `cut` goes when `from` is seen as `to`: the dimension there, and its pieces.
-fn regrouped(from: &Dims, to: &Dims, cut: usize, pieces: &Pieces) -> Option<(usize, Pieces)> {
+/// Where a cut of dimension `cut` goes when `from` is seen as `to`: the dimension there, and its shards.
+fn regrouped(
+    from: &Dims,
+    to: &Dims,
+    cut: usize,
+    ranges: &ShardRanges,
+) -> Option<(usize, ShardRanges)> {
     if from.contains(&0) {
         return None;
     }
     let (from_group, to_group) = group(from, to, cut)?;
     let product = |dims: &[i64]| dims.iter().product::<i64>();
     let flat = spread(
-        pieces,
+        ranges,
         product(from.get(from_group.start..cut)?),
         *from.get(cut)?,
         product(from.get(cut + 1..from_group.end)?),
@@ -111,15 +116,15 @@ fn regrouped(from: &Dims, to: &Dims, cut: usize, pieces: &Pieces) -> Option<(usi
         let outer = product(to.get(to_group.start..dim)?);
         let inner = product(to.get(dim + 1..to_group.end)?);
         let block = Interval { start: 0, end: size * inner };
-        let pieces = flat.window(block).divided(inner)?;
-        (pieces.cover(size) && spread(&pieces, outer, size, inner)? == flat)
-            .then_some((dim, pieces))
+        let ranges = flat.window(block).divided(inner)?;
+        (ranges.cover(size) && spread(&ranges, outer, size, inner)? == flat)
+            .then_some((dim, ranges))
     })
 }
 
-/// The pieces in units of the group's elements: `outer` blocks of `size`, each index of which is `inner` elements.
-fn spread(pieces: &Pieces, outer: i64, size: i64, inner: i64) -> Option<Pieces> {
-    let most = pieces.iter().map(<[Interval]>::len).max()?;
+/// The shards in units of the group's elements: `outer` blocks of `size`, each index of which is `inner` elements.
+fn spread(ranges: &ShardRanges, outer: i64, size: i64, inner: i64) -> Option<ShardRanges> {
+    let most = ranges.iter().map(<[Interval]>::len).max()?;
     if usize::try_from(outer).ok()?.checked_mul(most)? > INTERVALS_MAX {
         return None;
     }
@@ -138,7 +143,7 @@ fn spread(pieces: &Pieces, outer: i64, size: i64, inner: i64) -> Option<Pieces> 
         }
         all
     };
-    Some(Pieces::new(pieces.iter().map(blocks)))
+    Some(ShardRanges::new(ranges.iter().map(blocks)))
 }
 
 type Range = std::ops::Range<usize>;

@@ -4,9 +4,9 @@
 use super::index::{Picks, along, masked};
 use super::{Lead, Question, Strategy, cut};
 use crate::Dtype;
-use crate::placement::{Fold, Placement};
+use crate::placement::{Placement, ReduceOp};
 
-const SUM: Placement = Placement::Partial(Fold::Sum);
+const SUM: Placement = Placement::Partial(ReduceOp::Sum);
 
 /// Whether the writes add up. Those that replace do not: of two to one place the last one counts.
 fn adds(question: &Question<'_>) -> bool {
@@ -19,11 +19,11 @@ pub(super) fn scatter(question: &Question<'_>, lead: Lead<'_>) -> Option<Strateg
     if dim != lead.dim {
         return question.alike(lead, lead.dim);
     }
-    let here = || cut(dim, lead.pieces);
+    let here = || cut(dim, lead.ranges);
     if lead.position == 0 {
         return masked(question, lead, question.answer([here()], [here()]));
     }
-    // The source may be larger than the index: then its pieces are not those of what is read of it.
+    // The source may be larger than the index: then its shards are not those of what is read of it.
     let same = |position| {
         question.meta(position).is_some_and(|meta| meta.dims.get(dim) == Some(&lead.size))
     };
@@ -33,7 +33,7 @@ pub(super) fn scatter(question: &Question<'_>, lead: Lead<'_>) -> Option<Strateg
 
 pub(super) fn index_add(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let dim = question.dim("dim", question.rank(0)?)?;
-    let at = |dim: usize| cut(dim, lead.pieces);
+    let at = |dim: usize| cut(dim, lead.ranges);
     match lead.position {
         0 if lead.dim == dim => masked(question, lead, question.answer([at(dim)], [at(dim)])),
         0 | 2 if lead.dim != dim => {
@@ -47,7 +47,7 @@ pub(super) fn index_add(question: &Question<'_>, lead: Lead<'_>) -> Option<Strat
 pub(super) fn index_put(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
     let picks = Picks::new(question, 2)?;
     let rank = question.rank(0)?;
-    let here = || cut(lead.dim, lead.pieces);
+    let here = || cut(lead.dim, lead.ranges);
     if lead.position == 0 {
         let Some(to) = picks.kept(lead.dim) else {
             return along(question, lead, question.answer([here()], [here()]));
@@ -63,7 +63,7 @@ pub(super) fn index_put(question: &Question<'_>, lead: Lead<'_>) -> Option<Strat
         let dim = (0..rank).find(|&dim| picks.kept(dim) == Some(to))?;
         let fits = question.meta(0)?.dims.get(dim) == Some(&lead.size);
         return fits
-            .then(|| question.answer([cut(dim, lead.pieces), here()], [cut(dim, lead.pieces)]));
+            .then(|| question.answer([cut(dim, lead.ranges), here()], [cut(dim, lead.ranges)]));
     }
     // A cut dimension of size 1 may be what is stretched.
     let from_end = picks.at + picks.shared - to;

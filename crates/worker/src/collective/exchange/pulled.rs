@@ -4,18 +4,18 @@
 use super::{Exchange, Source};
 use crate::collective::group::Group;
 use crate::collective::region::Region;
-use crate::ways::{Folding, Pull, Stretch, Work};
+use crate::ways::{Pull, Reducing, StridedRange, Work};
 use crate::{Broken, Fault};
 use smallvec::SmallVec;
 
 /// What another member may read in the first hop and in the second; of nothing there are no bytes.
-type Parts = [Stretch; 2];
+type Parts = [StridedRange; 2];
 
 const NUMBER_BYTES: usize = size_of::<u64>();
 /// Bytes of [`Parts`] before the engine's word.
 const PARTS_BYTES: usize = 2 * 4 * NUMBER_BYTES;
 
-const NOTHING: Stretch = Stretch { start: 0, rows: 0, run: 0, stride: 0 };
+const NOTHING: StridedRange = StridedRange { start: 0, rows: 0, run: 0, stride: 0 };
 
 impl Exchange {
     /// The first word to another member: what of our memory is for it, and `word`, the engine's.
@@ -27,7 +27,7 @@ impl Exchange {
             }
         }
         let mut bytes = Vec::with_capacity(PARTS_BYTES + word.len());
-        for Stretch { start, rows, run, stride } in parts {
+        for StridedRange { start, rows, run, stride } in parts {
             for number in [start, rows, run, stride] {
                 let number = u64::try_from(number).unwrap_or(u64::MAX);
                 bytes.extend_from_slice(&number.to_le_bytes());
@@ -41,7 +41,7 @@ impl Exchange {
     pub fn work(&self, group: &Group, words: &[&[u8]]) -> Result<Work, Broken> {
         let mut folding = None;
         if let Some(ours) = &self.folding {
-            let mut shards: SmallVec<[Stretch; 8]> = SmallVec::new();
+            let mut shards: SmallVec<[StridedRange; 8]> = SmallVec::new();
             for (place, word) in words.iter().enumerate() {
                 shards.push(if place == group.me {
                     ours.own.stretch()
@@ -49,7 +49,8 @@ impl Exchange {
                     self.checked(parts_of(word)?[0], ours.result)?
                 });
             }
-            folding = Some(Folding { fold: ours.fold, shards, to: ours.result.stretch() });
+            folding =
+                Some(Reducing { reduce_op: ours.reduce_op, shards, to: ours.result.stretch() });
         }
         let mut pulls = SmallVec::new();
         for incoming in &self.incoming {
@@ -73,7 +74,7 @@ impl Exchange {
         })
     }
 
-    fn checked(&self, part: Stretch, ours: Region) -> Result<Stretch, Broken> {
+    fn checked(&self, part: StridedRange, ours: Region) -> Result<StridedRange, Broken> {
         if part.bytes() == ours.len() {
             return Ok(part);
         }
@@ -95,7 +96,7 @@ fn parts_of(word: &[u8]) -> Result<Parts, Broken> {
     });
     let mut part = || {
         let (start, rows) = (numbers.next()?, numbers.next()?);
-        Some(Stretch { start, rows, run: numbers.next()?, stride: numbers.next()? })
+        Some(StridedRange { start, rows, run: numbers.next()?, stride: numbers.next()? })
     };
     if let (Some(first), Some(second)) = (part(), part()) {
         return Ok([first, second]);

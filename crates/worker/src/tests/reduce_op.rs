@@ -1,16 +1,16 @@
-//! Folds against plain arithmetic.
+//! Reduces against plain arithmetic.
 
-use crate::{Fold, fold};
+use crate::{ReduceOp, reduce};
 use gt_protocol::Dtype;
 
-const FOLDS: [Fold; 4] = [Fold::Sum, Fold::Product, Fold::Max, Fold::Min];
+const FOLDS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Max, ReduceOp::Min];
 
-/// Folds shards of one dtype, `members` of them, by a loop over single elements.
+/// Reduces shards of one dtype, `members` of them, by a loop over single elements.
 fn check<T: Copy, const SIZE: usize>(
     dtype: Dtype,
     member: impl Fn(usize, usize) -> T,
     bytes: impl Fn(T) -> [u8; SIZE],
-    join: impl Fn(Fold, T, T) -> T,
+    join: impl Fn(ReduceOp, T, T) -> T,
 ) {
     // A length that no vector divides, and one beyond a chunk.
     for (members, length) in [(1, 5), (2, 0), (2, 1003), (3, 1003), (7, 61)] {
@@ -20,7 +20,7 @@ fn check<T: Copy, const SIZE: usize>(
         let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
         for kind in FOLDS {
             let mut out = vec![0; length * SIZE];
-            fold(dtype, kind, &shards, &mut out);
+            reduce(dtype, kind, &shards, &mut out);
             let one = |place| {
                 let first = member(0, place);
                 (1..members).fold(first, |sum, number| join(kind, sum, member(number, place)))
@@ -45,10 +45,10 @@ macro_rules! integers {
             |number, place| <$type>::from_le_bytes(*bits(number, place).to_le_bytes().first_chunk().unwrap()),
             <$type>::to_le_bytes,
             |kind, left, right| match kind {
-                Fold::Sum => left.wrapping_add(right),
-                Fold::Product => left.wrapping_mul(right),
-                Fold::Max => left.max(right),
-                Fold::Min => left.min(right),
+                ReduceOp::Sum => left.wrapping_add(right),
+                ReduceOp::Product => left.wrapping_mul(right),
+                ReduceOp::Max => left.max(right),
+                ReduceOp::Min => left.min(right),
             },
         );
     )*};
@@ -66,8 +66,8 @@ fn bools_have_one_bit() {
         |number, place| bits(number, place) & 1 == 1,
         |value| [u8::from(value)],
         |kind, left, right| match kind {
-            Fold::Sum | Fold::Max => left || right,
-            Fold::Product | Fold::Min => left && right,
+            ReduceOp::Sum | ReduceOp::Max => left || right,
+            ReduceOp::Product | ReduceOp::Min => left && right,
         },
     );
 }
@@ -79,10 +79,10 @@ macro_rules! floats {
             |number, place| <$type>::from(u16::try_from(bits(number, place) >> 50).unwrap()) / 7.0 - 900.0,
             <$type>::to_le_bytes,
             |kind, left, right| match kind {
-                Fold::Sum => left + right,
-                Fold::Product => left * right,
-                Fold::Max => left.max(right),
-                Fold::Min => left.min(right),
+                ReduceOp::Sum => left + right,
+                ReduceOp::Product => left * right,
+                ReduceOp::Max => left.max(right),
+                ReduceOp::Min => left.min(right),
             },
         );
     )*};
@@ -107,12 +107,12 @@ fn half_value(pattern: u16, fraction: u32, bias: i32) -> f64 {
     }
 }
 
-/// Every number of a half format, as a fold of one shard; then what is between two of them.
+/// Every number of a half format, as a reduction of one shard; then what is between two of them.
 fn check_half(dtype: Dtype, fraction: u32, bias: i32, write: impl Fn(f32) -> u16) {
     let infinity = (0x7fff >> fraction) << fraction;
     for bits in 0..=u16::MAX {
         let mut out = [0; 2];
-        fold(dtype, Fold::Max, &[&bits.to_le_bytes()], &mut out);
+        reduce(dtype, ReduceOp::Max, &[&bits.to_le_bytes()], &mut out);
         let out = u16::from_le_bytes(out);
         let exact = half_value(bits, fraction, bias);
         if exact.is_nan() {
@@ -139,16 +139,16 @@ fn check_half(dtype: Dtype, fraction: u32, bias: i32, write: impl Fn(f32) -> u16
 
 #[test]
 fn half_precision_is_rounded_to_nearest_even() {
-    check_half(Dtype::F16, 10, 15, crate::fold::single_to_half);
-    check_half(Dtype::Bf16, 7, 127, crate::fold::single_to_brain);
+    check_half(Dtype::F16, 10, 15, crate::reduce_op::single_to_half);
+    check_half(Dtype::Bf16, 7, 127, crate::reduce_op::single_to_brain);
 }
 
 #[test]
 fn half_precision_is_rounded_once_at_the_end() {
     // 2048 + 1 is no half; three shards make 2050.
-    let half = |value: f32| crate::fold::single_to_half(value).to_le_bytes();
+    let half = |value: f32| crate::reduce_op::single_to_half(value).to_le_bytes();
     let mut out = [0; 2];
-    fold(Dtype::F16, Fold::Sum, &[&half(2048.0), &half(1.0), &half(1.0)], &mut out);
+    reduce(Dtype::F16, ReduceOp::Sum, &[&half(2048.0), &half(1.0), &half(1.0)], &mut out);
     assert_eq!(out, half(2050.0));
 }
 
@@ -156,11 +156,17 @@ fn half_precision_is_rounded_once_at_the_end() {
 fn no_number_stays_no_number() {
     let folded = |kind, left: f32, right: f32| {
         let mut out = [0; 4];
-        fold(Dtype::F32, kind, &[&left.to_le_bytes(), &right.to_le_bytes()], &mut out);
+        reduce(Dtype::F32, kind, &[&left.to_le_bytes(), &right.to_le_bytes()], &mut out);
         f32::from_le_bytes(out)
     };
-    assert!(folded(Fold::Max, f32::NAN, 1.0).is_nan() && folded(Fold::Max, 1.0, f32::NAN).is_nan());
-    assert!(folded(Fold::Min, f32::NAN, 1.0).is_nan() && folded(Fold::Min, 1.0, f32::NAN).is_nan());
-    assert_eq!(folded(Fold::Max, f32::NEG_INFINITY, -3.0).to_bits(), (-3.0_f32).to_bits());
-    assert_eq!(folded(Fold::Min, f32::INFINITY, 3.0).to_bits(), 3.0_f32.to_bits());
+    assert!(
+        folded(ReduceOp::Max, f32::NAN, 1.0).is_nan()
+            && folded(ReduceOp::Max, 1.0, f32::NAN).is_nan()
+    );
+    assert!(
+        folded(ReduceOp::Min, f32::NAN, 1.0).is_nan()
+            && folded(ReduceOp::Min, 1.0, f32::NAN).is_nan()
+    );
+    assert_eq!(folded(ReduceOp::Max, f32::NEG_INFINITY, -3.0).to_bits(), (-3.0_f32).to_bits());
+    assert_eq!(folded(ReduceOp::Min, f32::INFINITY, 3.0).to_bits(), 3.0_f32.to_bits());
 }

@@ -26,7 +26,7 @@ impl Interval {
     }
 }
 
-/// The intervals of one member, in the order in which they stand in its piece.
+/// The intervals of one member, in the order in which they stand in its shard.
 pub type Intervals = SmallVec<[Interval; 1]>;
 
 impl From<Interval> for Intervals {
@@ -37,9 +37,9 @@ impl From<Interval> for Intervals {
 
 /// Which indexes of the cut dimension each member holds. A member may hold none, or several intervals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Pieces(Arc<[Intervals]>);
+pub struct ShardRanges(Arc<[Intervals]>);
 
-impl Pieces {
+impl ShardRanges {
     pub fn new(intervals: impl IntoIterator<Item = Intervals>) -> Self {
         Self(intervals.into_iter().collect())
     }
@@ -103,7 +103,7 @@ impl Pieces {
         self.0.is_empty()
     }
 
-    /// Whether the pieces one after the other are the dimension: each member holds one interval at most, in order.
+    /// Whether the shards one after the other are the dimension: each member holds one interval at most, in order.
     pub fn in_order(&self) -> bool {
         let mut next = 0;
         self.0.iter().all(|intervals| match intervals.as_slice() {
@@ -117,7 +117,7 @@ impl Pieces {
         })
     }
 
-    /// Whether each member's indexes stand in the order of the dimension, so that a range of it is a range of each piece.
+    /// Whether each member's indexes stand in the order of the dimension, so that a range of it is a range of each shard.
     pub fn ascending(&self) -> bool {
         self.0.iter().all(|intervals| {
             intervals.windows(2).all(|pair| matches!(pair, [one, next] if one.end <= next.start))
@@ -146,7 +146,7 @@ impl Pieces {
         .unwrap_or_else(|| self.clone())
     }
 
-    /// Every `divisor` indexes become one; `None` where a piece ends inside of them.
+    /// Every `divisor` indexes become one; `None` where a shard ends inside of them.
     pub fn divided(&self, divisor: i64) -> Option<Self> {
         if divisor <= 0 {
             return None;
@@ -157,7 +157,7 @@ impl Pieces {
         })
     }
 
-    /// A dimension of `size` indexes `count` times after itself: each member holds its piece of every copy.
+    /// A dimension of `size` indexes `count` times after itself: each member holds its shard of every copy.
     #[must_use]
     pub fn repeated(&self, size: i64, count: i64) -> Self {
         let moved = |one: &Interval, by: i64| Interval { start: one.start + by, end: one.end + by };
@@ -195,7 +195,7 @@ fn length(intervals: &[Interval]) -> i64 {
     intervals.iter().map(|interval| interval.len()).sum()
 }
 
-/// Neighbours that touch become one; empty ones go, so that equal pieces are equal values.
+/// Neighbours that touch become one; empty ones go, so that equal shards are equal values.
 fn joined(intervals: impl Iterator<Item = Interval>) -> Intervals {
     let mut joined = Intervals::new();
     for interval in intervals.filter(|interval| !interval.is_empty()) {

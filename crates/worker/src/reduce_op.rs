@@ -1,12 +1,12 @@
-//! Folding the shards of a group, element by element in the group's order.
+//! Reducing the shards of a group, element by element in the group's order.
 //!
 //! Loops over fixed-size chunks of bytes, so that the compiler makes vector instructions of them and no alignment is
 //! needed. Half precision is added in single precision and rounded once, at the end, as a kernel on one device does.
 
-use crate::Fold;
+use crate::ReduceOp;
 use gt_protocol::Dtype;
 
-/// An element: read from bytes, folded in a type of its own that may be wider, written back.
+/// An element: read from bytes, reduced in a type of its own that may be wider, written back.
 trait Element<const SIZE: usize> {
     type Wide: Copy;
     fn read(bytes: [u8; SIZE]) -> Self::Wide;
@@ -17,29 +17,33 @@ trait Element<const SIZE: usize> {
     fn min(left: Self::Wide, right: Self::Wide) -> Self::Wide;
 }
 
-/// Folds `shards`, each as long as `out`, in their order into `out`. Integers wrap, a NaN stays, bools are numbers of
+/// Reduces `shards`, each as long as `out`, in their order into `out`. Integers wrap, a NaN stays, bools are numbers of
 /// one bit: their sum is "any".
-pub fn fold(dtype: Dtype, fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
+pub fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
     match dtype {
-        Dtype::Bool => by_fold::<Bit, 1>(fold, shards, out),
-        Dtype::U8 => by_fold::<u8, 1>(fold, shards, out),
-        Dtype::I8 => by_fold::<i8, 1>(fold, shards, out),
-        Dtype::I16 => by_fold::<i16, 2>(fold, shards, out),
-        Dtype::I32 => by_fold::<i32, 4>(fold, shards, out),
-        Dtype::I64 => by_fold::<i64, 8>(fold, shards, out),
-        Dtype::F16 => by_fold::<Half, 2>(fold, shards, out),
-        Dtype::Bf16 => by_fold::<Brain, 2>(fold, shards, out),
-        Dtype::F32 => by_fold::<f32, 4>(fold, shards, out),
-        Dtype::F64 => by_fold::<f64, 8>(fold, shards, out),
+        Dtype::Bool => by_fold::<Bit, 1>(reduce_op, shards, out),
+        Dtype::U8 => by_fold::<u8, 1>(reduce_op, shards, out),
+        Dtype::I8 => by_fold::<i8, 1>(reduce_op, shards, out),
+        Dtype::I16 => by_fold::<i16, 2>(reduce_op, shards, out),
+        Dtype::I32 => by_fold::<i32, 4>(reduce_op, shards, out),
+        Dtype::I64 => by_fold::<i64, 8>(reduce_op, shards, out),
+        Dtype::F16 => by_fold::<Half, 2>(reduce_op, shards, out),
+        Dtype::Bf16 => by_fold::<Brain, 2>(reduce_op, shards, out),
+        Dtype::F32 => by_fold::<f32, 4>(reduce_op, shards, out),
+        Dtype::F64 => by_fold::<f64, 8>(reduce_op, shards, out),
     }
 }
 
-fn by_fold<T: Element<SIZE>, const SIZE: usize>(fold: Fold, shards: &[&[u8]], out: &mut [u8]) {
-    match fold {
-        Fold::Sum => all::<T, SIZE>(shards, out, T::sum),
-        Fold::Product => all::<T, SIZE>(shards, out, T::product),
-        Fold::Max => all::<T, SIZE>(shards, out, T::max),
-        Fold::Min => all::<T, SIZE>(shards, out, T::min),
+fn by_fold<T: Element<SIZE>, const SIZE: usize>(
+    reduce_op: ReduceOp,
+    shards: &[&[u8]],
+    out: &mut [u8],
+) {
+    match reduce_op {
+        ReduceOp::Sum => all::<T, SIZE>(shards, out, T::sum),
+        ReduceOp::Product => all::<T, SIZE>(shards, out, T::product),
+        ReduceOp::Max => all::<T, SIZE>(shards, out, T::max),
+        ReduceOp::Min => all::<T, SIZE>(shards, out, T::min),
     }
 }
 

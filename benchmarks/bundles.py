@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from pairs import load, machine, two_cores
+from pairs import load, machine, threads, two_cores
 from processes import cluster
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -114,7 +114,7 @@ def main() -> None:
     head = [f"{bundle:,} B, ms" for bundle in given.bundles]
     print(f"| workers | {' | '.join(head)} | last / first |\n|{'---|' * (len(head) + 2)}")
     for count in given.workers:
-        with two_cores(), ExitStack() as stack:
+        with two_cores(), threads(1), ExitStack() as stack:
             turns = [stack.enter_context(held(count, given.tcp, one)) for one in given.bundles]
             rounds = [[turn(given.steps) for turn in turns] for _ in range(given.rounds)]
         medians = [statistics.median(side) * 1e3 for side in zip(*rounds, strict=True)]

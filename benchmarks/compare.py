@@ -1,7 +1,8 @@
 """`python compare.py`: GT beside PyTorch, row by row, with ratio and target.
 
-Each row is medians of interleaved rounds on two cores and one thread of computing a side; see
-docs/decisions/benchmarks.md. It judges nothing: the exit code is 0 whatever the figures are.
+Each row is medians of interleaved rounds on two cores, once with nothing set and once with one
+computing thread a side; see docs/decisions/benchmarks.md. It judges nothing: the exit code is 0
+whatever the figures are.
 """
 
 from __future__ import annotations
@@ -9,36 +10,55 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pairs import TIMES, Result, load, machine, measure, two_cores
+from pairs import TIMES, Result, Row, load, machine, measure, threads, two_cores
 from results import RESULTS, note, write
 from rows import ROWS
 
 BEGIN, END = "<!-- table: compare.py writes from here -->", "<!-- to here -->"
 
 
-def _cells(result: Result) -> list[str]:
-    row = result.row
-    other = f"{result.other:.4g}" if row.other == "torch" else f"{result.other:.4g} ({row.other})"
-    met = "yes" if row.target.is_met(result) else "no"
-    noise = f"{result.spread:.0%}"
+def _cells(default: Result, single: Result) -> list[str]:
+    row = default.row
+    met = ["yes" if row.target.is_met(result) else "no" for result in (default, single)]
     return [
         row.what,
         row.unit,
-        f"{result.gt:.4g}",
-        other,
-        f"{result.ratio:.3g} {TIMES}",
+        *_figures(default),
+        *_figures(single),
         row.target.text(row.unit),
-        met,
-        noise,
+        " / ".join(met),
+        f"{max(default.spread, single.spread):.0%}",
     ]
 
 
-HEAD = ["what", "unit", "GT", "PyTorch", "ratio", "target", "met", "spread"]
-ALIGN = ["---"] + ["---:"] * 4 + ["---", "---", "---:"]
+def _figures(result: Result) -> list[str]:
+    row = result.row
+    other = f"{result.other:.4g}" if row.other == "torch" else f"{result.other:.4g} ({row.other})"
+    return [f"{result.gt:.4g}", other, f"{result.ratio:.3g} {TIMES}"]
+
+
+def _measured(row: Row, rounds: int | None) -> list[str]:
+    results = []
+    for count in (None, 1):
+        with threads(count):
+            results.append(measure(row, rounds))
+    return _cells(*results)
+
+
+HEAD = [
+    "what",
+    "unit",
+    *("GT", "PyTorch", "ratio"),
+    *("GT, 1 thread", "PyTorch, 1 thread", "ratio"),
+    "target",
+    "met",
+    "spread",
+]
+ALIGN = ["---"] + ["---:"] * 7 + ["---", "---", "---:"]
 
 
 def _print(line: list[str]) -> None:
-    widths = (48, 4, 9, 24, 8, 10, 4, 6)
+    widths = (48, 4, 9, 24, 8, 12, 24, 8, 10, 9, 6)
     print(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)), flush=True
     )
@@ -67,7 +87,7 @@ def main() -> None:
         _print(HEAD)
         lines = []
         for row in chosen:
-            line = _cells(measure(row, arguments.rounds))
+            line = _measured(row, arguments.rounds)
             _print(line)
             lines.append(line)
         command = " ".join(["python compare.py", *sys.argv[1:]])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from pairs import Round, Row, Sides, Target
-from processes import cluster
+from processes import cluster, environment
 
 import gt
 
@@ -47,6 +51,60 @@ def _bursts(x: Tensor, drain: Callable[[], None]) -> Round:
 def _emit(*, tape: bool) -> Iterator[Sides]:
     ours, theirs = gt.ones(4, requires_grad=tape), torch.ones(4, requires_grad=tape)
     yield Sides(_bursts(ours, gt.synchronize), _bursts(theirs, lambda: None))
+
+
+LAYOUTS = "layer: {workers: [0]}\n"
+
+
+@contextmanager
+def _emit_configured() -> Iterator[Sides]:
+    """Both sides are GT: with a file of layouts loaded and a signal open, and without."""
+    ours = _bursts(gt.ones(4), gt.synchronize)
+
+    def configured() -> float:
+        with gt.signal.context("layer"):
+            return ours()
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "layouts.yaml")
+        path.write_text(LAYOUTS, encoding="utf-8")
+        empty = Path(folder, "empty.yaml")
+        empty.write_text("{}\n", encoding="utf-8")
+        gt.load_config(str(path))
+        try:
+            yield Sides(configured, _without_layouts(ours, path, empty))
+        finally:
+            gt.load_config(str(empty))
+
+
+def _without_layouts(plain: Round, path: Path, empty: Path) -> Round:
+    def run() -> float:
+        gt.load_config(str(empty))
+        try:
+            return plain()
+        finally:
+            gt.load_config(str(path))
+
+    return run
+
+
+VALUES = 1_000_000
+
+
+def _held(library: str) -> Round:
+    script = str(Path(__file__).with_name("held.py"))
+
+    def run() -> float:
+        command = [sys.executable, script, library, str(VALUES)]
+        said = subprocess.run(command, check=True, capture_output=True, env=environment())
+        return float(said.stdout)
+
+    return run
+
+
+@contextmanager
+def _memory() -> Iterator[Sides]:
+    yield Sides(_held("gt"), _held("torch"))
 
 
 def _chain(x: Tensor) -> Round:
@@ -105,36 +163,52 @@ ROWS = [
         "emit",
         "emit `x + x`, 4 elements, result dropped",
         "ns",
-        Target("ratio", 0.3),
+        Target("ratio", 0.14),
         lambda: _emit(tape=False),
     ),
     Row(
         "emit-tape",
         "the same with tape",
         "ns",
-        Target("ratio", 0.3),
+        Target("ratio", 0.16),
         lambda: _emit(tape=True),
     ),
-    Row("chain", "10,000 chained adds and the read, each", "ns", Target("ratio", 0.9), _chains),
+    Row(
+        "emit-configured",
+        "emit with a file of layouts loaded and a signal open",
+        "ns",
+        Target("ratio", 1.2),
+        _emit_configured,
+        other="without",
+    ),
+    Row(
+        "memory",
+        "client's memory a live value, 1,000,000 of them, beside the Python object",
+        "B",
+        Target("figure", 100),
+        _memory,
+        rounds=3,
+    ),
+    Row("chain", "10,000 chained adds and the read, each", "ns", Target("ratio", 0.75), _chains),
     Row(
         "chain-dispatcher",
         "the same through `gt-dispatcher`",
         "ns",
-        Target("ratio", 1.1),
+        Target("ratio", 0.85),
         _chains_through_dispatcher,
     ),
     Row(
         "item-hot",
         "`item()` hot, p50",
         "µs",
-        Target("figure", 5),
+        Target("figure", 1.5),
         lambda: _reading(count=HOT_READS, pause_seconds=0),
     ),
     Row(
         "item-idle",
         "`item()` after 2 ms idle, p50",
         "µs",
-        Target("figure", 40),
+        Target("figure", 25),
         lambda: _reading(count=IDLE_READS, pause_seconds=IDLE_SECONDS),
     ),
 ]

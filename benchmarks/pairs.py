@@ -126,23 +126,33 @@ def _spread(rounds: list[float]) -> float:
 
 @contextmanager
 def two_cores() -> Iterator[None]:
-    """This process and all that it starts on two cores, with one computing thread each."""
-    cores, threads = os.sched_getaffinity(0), torch.get_num_threads()
-    gt_threads = os.environ.get("GT_THREADS")
-    gt.disconnect()  # workers that a test before us started have other threads
-    os.environ["GT_THREADS"] = "1"
+    """This process and all that it starts on two cores."""
+    cores = os.sched_getaffinity(0)
+    gt.disconnect()  # workers that a test before us started have other cores
     os.sched_setaffinity(0, sorted(cores)[:CORES])
-    torch.set_num_threads(1)
     try:
         yield
     finally:
         gt.disconnect()
         os.sched_setaffinity(0, cores)
-        torch.set_num_threads(threads)
-        if gt_threads is None:
-            del os.environ["GT_THREADS"]
-        else:
-            os.environ["GT_THREADS"] = gt_threads
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """So many computing threads a side, or (None) what each takes where nothing is set."""
+    before = torch.get_num_threads(), os.environ.pop("GT_THREADS", None)
+    gt.disconnect()  # workers that are there have other threads
+    if count is not None:
+        os.environ["GT_THREADS"] = str(count)
+    torch.set_num_threads(count or min(before[0], len(os.sched_getaffinity(0))))
+    try:
+        yield
+    finally:
+        gt.disconnect()
+        torch.set_num_threads(before[0])
+        os.environ.pop("GT_THREADS", None)
+        if before[1] is not None:
+            os.environ["GT_THREADS"] = before[1]
 
 
 def machine() -> str:

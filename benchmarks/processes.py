@@ -22,16 +22,25 @@ def environment() -> dict[str, str]:
 @contextmanager
 def cluster(workers: int = 1, *arguments: str, prices: Path | None = None) -> Iterator[str]:
     """Yields the address of a `gt-dispatcher` with workers, which get the arguments."""
+    with dispatcher(workers, *arguments, prices=prices) as (address, _):
+        yield address
+
+
+@contextmanager
+def dispatcher(
+    workers: int = 1, *arguments: str, prices: Path | None = None
+) -> Iterator[tuple[str, int]]:
+    """The same with the process id of the dispatcher."""
     options = ["--prices", str(prices)] if prices else []
     server = _start("gt.server", "--listen", "127.0.0.1:0", "--log-level", "error", *options)
     assert server.stdout is not None
     said = server.stdout.readline()  # "listening on 127.0.0.1:PORT"
     address = said.rsplit(" ", 1)[-1].strip()
     port = address.rsplit(":", 1)[-1]
-    command = ["gt.worker", "--port", port, "--threads", "1", *arguments]
+    command = ["gt.worker", "--port", port, *arguments]
     processes = [_start(*command) for _ in range(workers)]
     try:
-        yield address
+        yield address, server.pid
     finally:
         for process in (*processes, server):
             process.terminate()

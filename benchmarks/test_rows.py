@@ -9,14 +9,14 @@ import statistics
 from collections.abc import Iterator
 
 import pytest
-from pairs import Row, machine, two_cores
+from pairs import Row, machine, threads, two_cores
 from pytest_benchmark.fixture import BenchmarkFixture
 from rows import ROWS
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _two_cores() -> Iterator[None]:
-    with two_cores():
+    with two_cores(), threads(None):
         yield
 
 

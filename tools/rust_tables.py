@@ -12,10 +12,7 @@ WITHOUT_STRATEGY = ("create", "control", "collective")
 
 def rules(header: str, rows: list[Row]) -> str:
     """The rule of each operator."""
-    named = [
-        _path(row, row.get("rule", RULES.get(row["family"], row["name"])), RULE_FILES)
-        for row in rows
-    ]
+    named = [_path(row, _rule(row), RULE_FILES) for row in rows]
     return _table(header, "The rule of each operator.", "super::Rule", named)
 
 
@@ -28,6 +25,11 @@ def strategies(header: str, rows: list[Row]) -> str:
         for row in rows
     ]
     return _table(header, "How each operator follows a cut operand.", "super::Follow", named)
+
+
+def _rule(row: Row) -> str:
+    name: str = row.get("rule") or RULES.get(row["family"]) or row["name"]
+    return name
 
 
 def _path(row: Row, name: str, files: dict[str, str]) -> str:

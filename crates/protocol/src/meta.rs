@@ -52,6 +52,7 @@ impl Dims {
     }
 
     /// The product of the sizes (1 for a scalar), or `None` when it does not fit.
+    #[inline]
     pub fn elements(&self) -> Option<i64> {
         let product = self.iter().try_fold(1_i64, |product, &size| product.checked_mul(size));
         if product.is_none() && self.contains(&0) { Some(0) } else { product }
@@ -106,11 +107,13 @@ impl Meta {
     }
 
     /// Number of elements; shapes are checked for overflow where they are made, so the product fits.
+    #[inline]
     pub fn elements(&self) -> i64 {
         self.dims.elements().unwrap_or(i64::MAX)
     }
 
     /// Bytes of a contiguous value.
+    #[inline]
     pub fn bytes(&self) -> u64 {
         u64::try_from(self.elements()).unwrap_or(0).saturating_mul(self.dtype.size())
     }

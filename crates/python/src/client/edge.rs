@@ -18,6 +18,13 @@ impl Var {
         root.is_some_and(|root| root.requires_grad(py))
     }
 
+    /// Whether a gradient may have to go on from here: by its own state alone, so a view may.
+    #[inline]
+    pub(crate) fn may_require_grad(&self, py: Python<'_>) -> bool {
+        let state = self.0.get(py);
+        state.leaf || state.edge.is_some() || state.alias.is_some()
+    }
+
     /// Whether no recorded operator is known to have made it; a stale view is not asked to look again.
     pub(super) fn is_plain(&self, py: Python<'_>) -> bool {
         self.0.get(py).edge.is_none()

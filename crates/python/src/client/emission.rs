@@ -157,7 +157,8 @@ pub(crate) fn of_operands<T>(
 
 fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Edges> {
     let mut edges = Edges::new();
-    if !grad_enabled() {
+    let may_need = |arg: &Arg<'_>| matches!(arg, Arg::Var(var) if var.may_require_grad(py));
+    if !grad_enabled() || !args.iter().any(may_need) {
         return Ok(edges);
     }
     for arg in args {

@@ -312,12 +312,15 @@ impl Runtime {
         let mut waiting = WAITING.get_mut(py);
         waiting.bytes = 0;
         let slots = &mut waiting.slots;
-        while !slots.is_empty()
-            && self.connection.as_mut().is_some_and(|connection| connection.has_room())
-        {
+        // Whoever asks has found room for an instruction, and so for one batch.
+        loop {
             let keep = slots.len().saturating_sub(FREE_BATCH);
             self.free(&slots[keep..]);
             slots.truncate(keep);
+            let has_room = |connection: &mut Box<dyn Connection>| connection.has_room();
+            if slots.is_empty() || !self.connection.as_mut().is_some_and(has_room) {
+                return;
+            }
         }
     }
 

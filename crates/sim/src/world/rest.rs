@@ -21,7 +21,7 @@ impl World {
         }
         if statistics.worker_slots != totals.ranges {
             return Err(format!(
-                "{} worker slots are taken, values have {} ranges",
+                "{} worker slots are taken, values have {} shards",
                 statistics.worker_slots, totals.ranges
             ));
         }
@@ -106,7 +106,7 @@ impl World {
         let values: u64 = self.posts.values().map(|post| post.worker.held().0).sum();
         match usize::try_from(values) {
             Ok(values) if values <= ranges => Ok(()),
-            _ => Err(format!("workers hold {values} values, clients' values have {ranges} ranges")),
+            _ => Err(format!("workers hold {values} values, clients' values have {ranges} shards")),
         }
     }
 

@@ -1,39 +1,55 @@
 """The functions that rows of ops.toml name, as tables in the order of the operators."""
 
+from typing import NamedTuple
+
 from columns import Row
 
-# What stands in place of a family's own: its rule, and the file of its rules and of its strategies.
-RULES = {"elementwise": "plain", "reduce": "infer", "update": "infer"}
-RULE_FILES = {"collective": "control"}
-STRATEGY_FILES = {"update": "elementwise"}
-# Families whose values have no operand that is cut.
-WITHOUT_STRATEGY = ("create", "control", "collective")
+
+class Family(NamedTuple):
+    """Where a family's functions stand, and what serves where a row names none."""
+
+    rules: str  # the file in rules/
+    rule: str | None  # else the operator's name
+    strategies: str | None  # the file in rules/spread/; none where no operand is cut
+    strategy: str = "follow"
+
+
+FAMILIES = {
+    "create": Family("create", None, None),
+    "random": Family("random", None, "random"),
+    "elementwise": Family("elementwise", "plain", "elementwise"),
+    "contract": Family("contract", None, "contract"),
+    "reduce": Family("reduce", "infer", "reduce"),
+    "normalize": Family("normalize", None, "normalize"),
+    "view": Family("view", None, "view"),
+    "index": Family("index", None, "index"),
+    "loss": Family("loss", None, "loss"),
+    "update": Family("update", "infer", "elementwise"),
+    "control": Family("control", None, None),
+    "collective": Family("control", None, None),
+}
 
 
 def rules(header: str, rows: list[Row]) -> str:
     """The rule of each operator."""
-    named = [_path(row, _rule(row), RULE_FILES) for row in rows]
+    named = []
+    for row in rows:
+        family = FAMILIES[row["family"]]
+        named.append(_path(family.rules, row.get("rule") or family.rule or row["name"]))
     return _table(header, "The rule of each operator.", "super::Rule", named)
 
 
 def strategies(header: str, rows: list[Row]) -> str:
     """How each operator follows a cut operand."""
-    named = [
-        "super::gathered"
-        if row["family"] in WITHOUT_STRATEGY
-        else _path(row, row.get("strategy", "follow"), STRATEGY_FILES)
-        for row in rows
-    ]
+    named = []
+    for row in rows:
+        family = FAMILIES[row["family"]]
+        name = row.get("strategy", family.strategy)
+        named.append(_path(family.strategies, name) if family.strategies else "super::gathered")
     return _table(header, "How each operator follows a cut operand.", "super::Follow", named)
 
 
-def _rule(row: Row) -> str:
-    name: str = row.get("rule") or RULES.get(row["family"]) or row["name"]
-    return name
-
-
-def _path(row: Row, name: str, files: dict[str, str]) -> str:
-    file = files.get(row["family"], row["family"])
+def _path(file: str, name: str) -> str:
     return f"super::{name}" if "::" in name else f"super::{file}::{name}"
 
 

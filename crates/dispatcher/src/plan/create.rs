@@ -17,7 +17,7 @@ use crate::session::value::{Deferred, Pending, Shards, State, slot_at};
 use crate::strategy::choose::Choice;
 use gt_protocol::placement::{Intervals, Layout, Placement, ShardRanges};
 use gt_protocol::rules::RuleError;
-use gt_protocol::rules::spread::{Question, made};
+use gt_protocol::rules::spread::{OpSpec, made};
 use gt_protocol::{Attr, Dims, Family, Instruction, Meta, Op, Scalar};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -244,15 +244,15 @@ fn choice_of(run: Run<'_>, layout: &Layout) -> Option<Choice> {
     let mut local = SmallVec::new();
     for (axis, placement) in layout.placements().iter().enumerate() {
         let Placement::Shard { dim, ranges } = placement else { continue };
-        let question = Question {
+        let spec = OpSpec {
             op: run.instruction.op,
             args: &[],
             attrs: &run.instruction.attrs,
             outputs: run.outputs,
             members: layout.mesh().size(axis),
         };
-        let strategy = made(&question, *dim, ranges)?;
-        local.extend(strategy.locals.into_iter().map(|one| (axis, one)));
+        let strategy = made(&spec, *dim, ranges)?;
+        local.extend(strategy.local_attrs.into_iter().map(|one| (axis, one)));
     }
     let inputs = run.instruction.operands.iter().map(|_| layout.clone()).collect();
     let outputs = run.outputs.iter().map(|_| layout.clone()).collect();

@@ -6,7 +6,7 @@ use super::run::Run;
 use crate::planner::{Planner, no_worker};
 use crate::session::value::Shards;
 use gt_protocol::placement::Mesh;
-use gt_protocol::rules::decomposition::{Program, Source, Step};
+use gt_protocol::rules::decomposition::{Decomposition, Source, Step};
 use gt_protocol::rules::{RuleError, infer};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};
 use smallvec::{SmallVec, smallvec};
@@ -16,17 +16,17 @@ impl Planner<'_> {
     pub(super) fn run_steps(
         &mut self,
         run: Run<'_>,
-        (axis, program): (usize, &Program),
+        (axis, decomposition): (usize, &Decomposition),
         inputs: &[Input],
         mesh: &Mesh,
     ) -> Result<Made, RuleError> {
         let mut made: Vec<Made> = Vec::new();
         let mut taken: SmallVec<[Source; 2]> = SmallVec::new();
-        let steps = program.steps.iter();
+        let steps = decomposition.steps.iter();
         let ran = steps.map(|step| self.run_step(step, axis, inputs, mesh, &mut made));
-        let results = ran
-            .collect::<Result<(), RuleError>>()
-            .and_then(|()| self.step_results(run, program, inputs, mesh, (&made, &mut taken)));
+        let results = ran.collect::<Result<(), RuleError>>().and_then(|()| {
+            self.step_results(run, decomposition, inputs, mesh, (&made, &mut taken))
+        });
         for (step, values) in made.into_iter().enumerate() {
             for (output, (_, shards)) in values.into_iter().enumerate() {
                 if !taken.contains(&Source::Step(step, output)) {
@@ -70,13 +70,13 @@ impl Planner<'_> {
     fn step_results(
         &mut self,
         run: Run<'_>,
-        program: &Program,
+        decomposition: &Decomposition,
         inputs: &[Input],
         mesh: &Mesh,
         (made, taken): (&[Made], &mut SmallVec<[Source; 2]>),
     ) -> Result<Made, RuleError> {
         let mut results = Made::new();
-        for (source, wanted) in program.results.iter().zip(run.outputs) {
+        for (source, wanted) in decomposition.results.iter().zip(run.outputs) {
             match resolve(*source, inputs, made) {
                 Input::Made(made) if made.0 == *wanted && !taken.contains(source) => {
                     taken.push(*source);

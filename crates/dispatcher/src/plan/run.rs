@@ -7,11 +7,11 @@ use crate::planner::Planner;
 use crate::reshard::Resharded;
 use crate::session::value::{Shards, Slots, slot_at};
 use crate::strategy::cache::{Plan, Query};
-use crate::strategy::choose::{Choice, OpSpec, OperandSpec, choose};
+use crate::strategy::choose::{Choice, OperandSpec, Operation, choose};
 use crate::strategy::member;
 use gt_protocol::placement::{Mesh, Placement};
-use gt_protocol::rules::decomposition::{Program, rewrite};
-use gt_protocol::rules::spread::{Question, SpreadArg, Strategy};
+use gt_protocol::rules::decomposition::{Decomposition, decompose};
+use gt_protocol::rules::spread::{InputSpec, OpSpec, Strategy};
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand, wire};
 use smallvec::SmallVec;
@@ -50,7 +50,9 @@ impl Planner<'_> {
         mesh: &Mesh,
     ) -> Result<Made, RuleError> {
         match self.plan_of(run, inputs, mesh) {
-            Plan::Steps(axis, program) => self.run_steps(run, (axis, &program), inputs, mesh),
+            Plan::Steps(axis, decomposition) => {
+                self.run_steps(run, (axis, &decomposition), inputs, mesh)
+            }
             Plan::One(choice) => self.run_choice(run, inputs, mesh, &choice),
         }
     }
@@ -66,7 +68,7 @@ impl Planner<'_> {
         }
         let specs = inputs::specs(self.session, inputs, mesh);
         let plan = match decomposition(run, &specs, mesh) {
-            Some((axis, program)) => Plan::Steps(axis, Arc::new(program)),
+            Some((axis, decomposition)) => Plan::Steps(axis, Arc::new(decomposition)),
             None => Plan::One(Arc::new(self.choose(run, &specs, mesh, None))),
         };
         self.core.plans.keep(digest, &query, plan.clone());
@@ -82,8 +84,8 @@ impl Planner<'_> {
         forced: Option<(usize, &Strategy)>,
     ) -> Choice {
         let Run { instruction: &Instruction { op, ref attrs, .. }, outputs } = run;
-        let spec = OpSpec { op, attrs, outputs, prices: &self.core.prices };
-        choose(&spec, mesh, operands, forced)
+        let operation = Operation { op, attrs, outputs, prices: &self.core.prices };
+        choose(&operation, mesh, operands, forced)
     }
 
     /// One instruction on each member.
@@ -206,22 +208,26 @@ fn bit(position: usize) -> u16 {
 }
 
 /// The steps in place of an operator that reduces what some dimension of the mesh cuts, and which one.
-fn decomposition(run: Run<'_>, operands: &[OperandSpec], mesh: &Mesh) -> Option<(usize, Program)> {
+fn decomposition(
+    run: Run<'_>,
+    operands: &[OperandSpec],
+    mesh: &Mesh,
+) -> Option<(usize, Decomposition)> {
     (0..mesh.rank()).filter(|&axis| mesh.size(axis) > 1).find_map(|axis| {
-        let args: SmallVec<[SpreadArg<'_>; 4]> = operands
+        let args: SmallVec<[InputSpec<'_>; 4]> = operands
             .iter()
-            .map(|operand| SpreadArg {
+            .map(|operand| InputSpec {
                 meta: operand.meta.as_ref(),
                 placement: operand.placements.get(axis).unwrap_or(&Placement::Replicate),
             })
             .collect();
-        let program = rewrite(&Question {
+        let decomposition = decompose(&OpSpec {
             op: run.instruction.op,
             args: &args,
             attrs: &run.instruction.attrs,
             outputs: run.outputs,
             members: mesh.size(axis),
         });
-        Some((axis, program?))
+        Some((axis, decomposition?))
     })
 }

@@ -4,7 +4,7 @@
 
 use super::choose::Choice;
 use gt_protocol::placement::{Layout, Mesh};
-use gt_protocol::rules::decomposition::Program;
+use gt_protocol::rules::decomposition::Decomposition;
 use gt_protocol::{Attr, Family, Meta, Op};
 use smallvec::SmallVec;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -21,7 +21,7 @@ pub(crate) enum Plan {
     /// One instruction on each member.
     One(Arc<Choice>),
     /// Several steps, each planned for itself, for what this dimension of the mesh cuts.
-    Steps(usize, Arc<Program>),
+    Steps(usize, Arc<Decomposition>),
 }
 
 /// What a plan is made for.

@@ -2,7 +2,7 @@
 
 use crate::cost::{Link, Prices};
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
-use gt_protocol::rules::spread::{Local, Question, SpreadArg, Strategy, strategies};
+use gt_protocol::rules::spread::{InputSpec, LocalAttr, OpSpec, Strategy, strategies};
 use gt_protocol::{Attr, Meta, Op};
 use smallvec::SmallVec;
 
@@ -27,12 +27,12 @@ pub(crate) struct Choice {
     /// The layout of each result.
     pub outputs: SmallVec<[Layout; 2]>,
     /// Attributes that differ per member: the mesh dimension, and what it changes.
-    pub local: SmallVec<[(usize, Local); 2]>,
+    pub local: SmallVec<[(usize, LocalAttr); 2]>,
 }
 
 /// An operator with its attributes and its results' metadata.
 #[derive(Clone, Copy)]
-pub(crate) struct OpSpec<'a> {
+pub(crate) struct Operation<'a> {
     pub op: Op,
     pub attrs: &'a [Attr],
     pub outputs: &'a [Meta],
@@ -41,66 +41,69 @@ pub(crate) struct OpSpec<'a> {
 
 /// The cheapest strategies, mesh dimension by mesh dimension; along one of them it may be `forced`.
 pub(crate) fn choose(
-    spec: &OpSpec<'_>,
+    operation: &Operation<'_>,
     mesh: &Mesh,
     operands: &[OperandSpec],
     forced: Option<(usize, &Strategy)>,
 ) -> Choice {
     let metas: SmallVec<[Option<Meta>; 4]> = operands.iter().map(|operand| operand.meta).collect();
-    let mut needs: SmallVec<[Placements; 4]> = operands.iter().map(|_| Placements::new()).collect();
-    let mut gives: SmallVec<[Placements; 2]> =
-        spec.outputs.iter().map(|_| Placements::new()).collect();
-    let mut locals: SmallVec<[(usize, Local); 2]> = SmallVec::new();
-    let work = spec.prices.work(spec.op, &metas, spec.outputs);
+    let mut input_specs: SmallVec<[Placements; 4]> =
+        operands.iter().map(|_| Placements::new()).collect();
+    let mut output_specs: SmallVec<[Placements; 2]> =
+        operation.outputs.iter().map(|_| Placements::new()).collect();
+    let mut local_attrs: SmallVec<[(usize, LocalAttr); 2]> = SmallVec::new();
+    let work = operation.prices.work(operation.op, &metas, operation.outputs);
     for axis in 0..mesh.rank() {
         let members = mesh.size(axis);
         let strategy = if let Some((_, forced)) = forced.filter(|(at, _)| *at == axis) {
             forced.clone()
         } else {
-            let args: SmallVec<[SpreadArg<'_>; 4]> = operands
+            let args: SmallVec<[InputSpec<'_>; 4]> = operands
                 .iter()
-                .map(|operand| SpreadArg {
+                .map(|operand| InputSpec {
                     meta: operand.meta.as_ref(),
                     placement: operand.placements.get(axis).unwrap_or(&Placement::Replicate),
                 })
                 .collect();
-            let question = Question {
-                op: spec.op,
+            let spec = OpSpec {
+                op: operation.op,
                 args: &args,
-                attrs: spec.attrs,
-                outputs: spec.outputs,
+                attrs: operation.attrs,
+                outputs: operation.outputs,
                 members,
             };
-            let along = Along { mesh, axis, link: spec.prices.along(mesh, axis) };
-            let price = |strategy: &Strategy| price(spec, &along, operands, strategy, work);
-            let mut offers = strategies(&question);
-            offers.retain(|offer| are_apart(&offer.locals, &locals));
-            cheapest(offers, &needs, &gives, price)
+            let along = Along { mesh, axis, link: operation.prices.along(mesh, axis) };
+            let price = |strategy: &Strategy| price(operation, &along, operands, strategy, work);
+            let mut offers = strategies(&spec);
+            offers.retain(|offer| are_apart(&offer.local_attrs, &local_attrs));
+            cheapest(offers, &input_specs, &output_specs, price)
         };
-        for (list, need) in needs.iter_mut().zip(strategy.needs) {
+        for (list, need) in input_specs.iter_mut().zip(strategy.input_specs) {
             list.push(need);
         }
-        for (list, give) in gives.iter_mut().zip(strategy.gives) {
+        for (list, give) in output_specs.iter_mut().zip(strategy.output_specs) {
             list.push(give);
         }
-        locals.extend(strategy.locals.into_iter().map(|local| (axis, local)));
+        local_attrs.extend(strategy.local_attrs.into_iter().map(|local| (axis, local)));
     }
     let on_mesh = |placements: Placements| Layout::new(mesh.clone(), placements);
     Choice {
-        inputs: needs.into_iter().map(on_mesh).collect(),
-        outputs: gives.into_iter().map(on_mesh).collect(),
-        local: locals,
+        inputs: input_specs.into_iter().map(on_mesh).collect(),
+        outputs: output_specs.into_iter().map(on_mesh).collect(),
+        local: local_attrs,
     }
 }
 
 fn cheapest(
     mut offers: SmallVec<[Strategy; 4]>,
-    needs: &[Placements],
-    gives: &[Placements],
+    input_specs: &[Placements],
+    output_specs: &[Placements],
     price: impl Fn(&Strategy) -> f64,
 ) -> Strategy {
     let fallback = offers.pop().unwrap_or_default();
-    offers.retain(|offer| fits(&offer.needs, needs) && fits(&offer.gives, gives));
+    offers.retain(|offer| {
+        fits(&offer.input_specs, input_specs) && fits(&offer.output_specs, output_specs)
+    });
     if offers.is_empty() {
         return fallback;
     }
@@ -127,9 +130,9 @@ fn fits(placements: &[Placement], earlier: &[Placements]) -> bool {
 }
 
 /// An instruction has room for a range of one dimension only.
-fn are_apart(locals: &[Local], earlier: &[(usize, Local)]) -> bool {
-    let range = |local: &Local| matches!(local, Local::Range { .. });
-    !locals.iter().any(range) || !earlier.iter().any(|(_, local)| range(local))
+fn are_apart(local_attrs: &[LocalAttr], earlier: &[(usize, LocalAttr)]) -> bool {
+    let range = |local: &LocalAttr| matches!(local, LocalAttr::Range { .. });
+    !local_attrs.iter().any(range) || !earlier.iter().any(|(_, local)| range(local))
 }
 
 /// The dimension of a mesh that is chosen for, and what traffic along it costs.
@@ -140,7 +143,7 @@ struct Along<'m> {
 }
 
 fn price(
-    spec: &OpSpec<'_>,
+    operation: &Operation<'_>,
     &Along { mesh, axis, link }: &Along<'_>,
     operands: &[OperandSpec],
     strategy: &Strategy,
@@ -148,25 +151,27 @@ fn price(
 ) -> f64 {
     let members = mesh.size(axis);
     let mut cost = 0.0;
-    for (operand, need) in operands.iter().zip(&strategy.needs) {
+    for (operand, need) in operands.iter().zip(&strategy.input_specs) {
         let Some(meta) = operand.meta else { continue };
-        if operand.twin.is_some_and(|twin| strategy.needs.get(twin) == Some(need)) {
+        if operand.twin.is_some_and(|twin| strategy.input_specs.get(twin) == Some(need)) {
             continue;
         }
         let bytes = share(&meta, &operand.placements, mesh, axis);
         if let Some(from) = &operand.elsewhere {
-            cost += spec.prices.fetch(need, bytes, members, spec.prices.between(from, mesh));
+            cost +=
+                operation.prices.fetch(need, bytes, members, operation.prices.between(from, mesh));
         }
         let have = operand.placements.get(axis).unwrap_or(&Placement::Replicate);
-        cost += spec.prices.change((have, need), bytes, members, link);
+        cost += operation.prices.change((have, need), bytes, members, link);
     }
-    for (meta, give) in spec.outputs.iter().zip(&strategy.gives) {
+    for (meta, give) in operation.outputs.iter().zip(&strategy.output_specs) {
         // A partial result will be reduced once, and what one member has alone will be shared out.
         if give.is_partial() || give.is_alone() {
-            cost += spec.prices.change((give, &Placement::Replicate), meta.bytes(), members, link);
+            cost +=
+                operation.prices.change((give, &Placement::Replicate), meta.bytes(), members, link);
         }
     }
-    let all = || strategy.needs.iter().chain(&strategy.gives);
+    let all = || strategy.input_specs.iter().chain(&strategy.output_specs);
     let spread = all().any(|placement| placement.cut().is_some() || placement.is_partial())
         && !all().any(Placement::is_alone);
     let parts = u32::try_from(if spread { members } else { 1 }).unwrap_or(1);

@@ -3,7 +3,7 @@
 
 use super::choose::Choice;
 use gt_protocol::placement::{Mesh, ShardRanges};
-use gt_protocol::rules::spread::Local;
+use gt_protocol::rules::spread::LocalAttr;
 use gt_protocol::{Attr, Dims, Meta, Scalar};
 use smallvec::SmallVec;
 
@@ -24,13 +24,13 @@ pub(crate) fn local_attrs(
 /// Whether the member at `place` goes without that operand.
 pub(crate) fn withheld(choice: &Choice, mesh: &Mesh, place: usize, operand: usize) -> bool {
     choice.local.iter().any(|(axis, local)| {
-        *local == Local::First { operand } && mesh.coordinate(place, *axis) != 0
+        *local == LocalAttr::First { operand } && mesh.coordinate(place, *axis) != 0
     })
 }
 
-fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs: &[Meta]) {
+fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outputs: &[Meta]) {
     match local {
-        Local::Size { attr, entry, ranges } => {
+        LocalAttr::Size { attr, entry, ranges } => {
             // Sizes left to be worked out (-1) are the whole's: of an empty shard none could be.
             if let (Some(Attr::Ints(sizes)), Some(whole)) = (attrs.get_mut(*attr), outputs.first())
             {
@@ -40,10 +40,10 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs:
             }
             set_entry(attrs, *attr, *entry, ranges.size(member));
         }
-        Local::Window { start, end, step, ranges } => {
+        LocalAttr::Window { start, end, step, ranges } => {
             window(attrs, (*start, *end), *step, (ranges, member));
         }
-        Local::Ends { attr, entry, ranges } => {
+        LocalAttr::Ends { attr, entry, ranges } => {
             let held = ranges.of(member);
             let mut held = held.iter().filter(|one| !one.is_empty());
             let first = held.next();
@@ -55,27 +55,27 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &Local, member: usize, outputs:
                 set_entry(attrs, *attr, entry + 1, 0);
             }
         }
-        Local::Shift { attr, factor, ranges } => {
+        LocalAttr::Shift { attr, factor, ranges } => {
             if let Some(Attr::Int(value)) = attrs.get_mut(*attr) {
                 *value = value.saturating_add(factor.saturating_mul(begin(ranges, member)));
             }
         }
-        Local::Steps { start, end, step, ranges } => {
+        LocalAttr::Steps { start, end, step, ranges } => {
             let Some(Attr::Scalar(Scalar::Int(first))) = attrs.get(*start) else { return };
             let begins = first + step * begin(ranges, member);
             set(attrs, *start, Attr::Scalar(Scalar::Int(begins)));
             set(attrs, *end, Attr::Scalar(Scalar::Int(begins + step * ranges.size(member))));
         }
-        Local::Range { start, total, size, ranges } => {
+        LocalAttr::Range { start, total, size, ranges } => {
             set(attrs, *start, Attr::Int(begin(ranges, member)));
             set(attrs, *total, Attr::Int(*size));
         }
-        Local::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
-        Local::Box { global, start, dim, ranges } => {
+        LocalAttr::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
+        LocalAttr::Box { global, start, dim, ranges } => {
             let Some(whole) = outputs.first().map(|meta| meta.dims) else { return };
             place_box(attrs, (*global, *start), whole, (*dim, begin(ranges, member)));
         }
-        Local::First { .. } => {}
+        LocalAttr::First { .. } => {}
     }
 }
 

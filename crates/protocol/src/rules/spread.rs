@@ -29,19 +29,19 @@ use crate::placement::{Placement, Placements, ShardRanges};
 use crate::{Attr, Dims, Family, Meta, Op};
 use smallvec::SmallVec;
 
-/// What a rule knows of an operand: its metadata (none for a scalar or an absent one) and how it lies along the mesh
-/// dimension that is asked about.
+/// What a rule knows of an operand: its metadata (none for a scalar or an absent one) and its placement along one dimension
+/// of a mesh.
 #[derive(Clone, Copy, Debug)]
-pub struct SpreadArg<'a> {
+pub struct InputSpec<'a> {
     pub meta: Option<&'a Meta>,
     pub placement: &'a Placement,
 }
 
-/// What [`strategies`] is asked.
+/// What a sharding rule knows of an instruction.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct OpSpec<'a> {
     pub op: Op,
-    pub args: &'a [SpreadArg<'a>],
+    pub args: &'a [InputSpec<'a>],
     pub attrs: &'a [Attr],
     pub outputs: &'a [Meta],
     /// Members along this dimension of the mesh.
@@ -50,7 +50,7 @@ pub struct Question<'a> {
 
 /// What an instruction has on each member beside its operands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Local {
+pub enum LocalAttr {
     /// Entry `entry` of the sizes in attribute `attr` is the size of the member's shard.
     Size { attr: usize, entry: usize, ranges: ShardRanges },
     /// Attributes `start` and `end` bound what the member holds of the range that they bound globally; where `step` is
@@ -78,15 +78,15 @@ pub enum Local {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strategy {
     /// How each operand must lie.
-    pub needs: SmallVec<[Placement; 4]>,
+    pub input_specs: SmallVec<[Placement; 4]>,
     /// How each result then lies.
-    pub gives: Placements,
-    pub locals: SmallVec<[Local; 1]>,
+    pub output_specs: Placements,
+    pub local_attrs: SmallVec<[LocalAttr; 1]>,
 }
 
 /// An operand that is cut: its position, the dimension, that dimension's size and the shards.
 #[derive(Clone, Copy)]
-struct Lead<'a> {
+struct Driving<'a> {
     position: usize,
     dim: usize,
     size: i64,
@@ -94,17 +94,17 @@ struct Lead<'a> {
 }
 
 /// Everything that follows from how the operands lie. The last one is always there: all whole.
-pub fn strategies(question: &Question<'_>) -> SmallVec<[Strategy; 4]> {
+pub fn strategies(spec: &OpSpec<'_>) -> SmallVec<[Strategy; 4]> {
     let mut found: SmallVec<[Strategy; 4]> = SmallVec::new();
-    for (position, arg) in question.args.iter().enumerate() {
+    for (position, arg) in spec.args.iter().enumerate() {
         let Some(meta) = arg.meta else { continue };
         let strategy = match arg.placement {
             Placement::Replicate => None,
-            Placement::Partial(reduce_op) => partial::partial(question, position, *reduce_op),
+            Placement::Partial(reduce_op) => partial::partial(spec, position, *reduce_op),
             Placement::Shard { dim, ranges } => meta.dims.get(*dim).and_then(|&size| {
-                generated_strategies::TABLE.get(question.op.place())?(
-                    question,
-                    Lead { position, dim: *dim, size, ranges },
+                generated_strategies::TABLE.get(spec.op.place())?(
+                    spec,
+                    Driving { position, dim: *dim, size, ranges },
                 )
             }),
         };
@@ -112,23 +112,23 @@ pub fn strategies(question: &Question<'_>) -> SmallVec<[Strategy; 4]> {
             found.push(strategy);
         }
     }
-    found.push(question.whole());
+    found.push(spec.whole());
     found
 }
 
 /// How an operator keeps the cut of the driving operand; the row names it.
-type Follow = fn(&Question<'_>, Lead<'_>) -> Option<Strategy>;
+type Follow = fn(&OpSpec<'_>, Driving<'_>) -> Option<Strategy>;
 
 /// No operand's cut is kept.
-fn gathered(_question: &Question<'_>, _lead: Lead<'_>) -> Option<Strategy> {
+fn gathered(_question: &OpSpec<'_>, _lead: Driving<'_>) -> Option<Strategy> {
     None
 }
 
 /// How a result without operands is made in shards of dimension `dim`; `None` where it is made whole and cut.
-pub fn made(question: &Question<'_>, dim: usize, ranges: &ShardRanges) -> Option<Strategy> {
-    match question.op.info().family {
-        Family::Random => random::made(question, dim, ranges),
-        Family::Create => create::made(question, dim, ranges),
+pub fn made(spec: &OpSpec<'_>, dim: usize, ranges: &ShardRanges) -> Option<Strategy> {
+    match spec.op.info().family {
+        Family::Random => random::made(spec, dim, ranges),
+        Family::Create => create::made(spec, dim, ranges),
         _ => None,
     }
 }
@@ -144,13 +144,13 @@ fn normal(dim: i64, rank: usize) -> Option<usize> {
     usize::try_from(dim).ok().filter(|&dim| dim < rank)
 }
 
-impl<'a> Question<'a> {
+impl<'a> OpSpec<'a> {
     /// All operands whole, and so are the results.
     pub fn whole(&self) -> Strategy {
         Strategy {
-            needs: self.args.iter().map(|_| Placement::Replicate).collect(),
-            gives: self.outputs.iter().map(|_| Placement::Replicate).collect(),
-            locals: SmallVec::new(),
+            input_specs: self.args.iter().map(|_| Placement::Replicate).collect(),
+            output_specs: self.outputs.iter().map(|_| Placement::Replicate).collect(),
+            local_attrs: SmallVec::new(),
         }
     }
 
@@ -192,42 +192,42 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The strategy with these needs (absent ones whole) and gives.
-    fn answer(
+    /// The strategy with these placements of the operands (absent ones are whole) and of the results.
+    fn strategy(
         &self,
-        needs: impl IntoIterator<Item = Placement>,
-        gives: impl IntoIterator<Item = Placement>,
+        input_specs: impl IntoIterator<Item = Placement>,
+        output_specs: impl IntoIterator<Item = Placement>,
     ) -> Strategy {
-        let mut needs: SmallVec<[Placement; 4]> = needs.into_iter().collect();
-        needs.resize(self.args.len(), Placement::Replicate);
-        for (need, arg) in needs.iter_mut().zip(self.args) {
+        let mut input_specs: SmallVec<[Placement; 4]> = input_specs.into_iter().collect();
+        input_specs.resize(self.args.len(), Placement::Replicate);
+        for (need, arg) in input_specs.iter_mut().zip(self.args) {
             if arg.meta.is_none() {
                 *need = Placement::Replicate;
             }
         }
-        let mut gives: Placements = gives.into_iter().collect();
-        gives.resize(self.outputs.len(), Placement::Replicate);
-        Strategy { needs, gives, locals: SmallVec::new() }
+        let mut output_specs: Placements = output_specs.into_iter().collect();
+        output_specs.resize(self.outputs.len(), Placement::Replicate);
+        Strategy { input_specs, output_specs, local_attrs: SmallVec::new() }
     }
 
-    /// Every value operand with a dimension of the lead's size as far from its end is cut there; the others stay whole.
-    fn aligned(&self, from_end: usize, lead: Lead<'_>) -> SmallVec<[Placement; 4]> {
-        let need = |arg: &SpreadArg<'_>| {
+    /// Every value operand with a dimension of the driving operand's size as far from its end is cut there; the others stay whole.
+    fn aligned(&self, from_end: usize, driving: Driving<'_>) -> SmallVec<[Placement; 4]> {
+        let need = |arg: &InputSpec<'_>| {
             let meta = arg.meta?;
             let dim = meta.dims.len().checked_sub(from_end)?;
-            (meta.dims.get(dim) == Some(&lead.size)).then(|| cut(dim, lead.ranges))
+            (meta.dims.get(dim) == Some(&driving.size)).then(|| cut(dim, driving.ranges))
         };
         self.args.iter().map(|arg| need(arg).unwrap_or_default()).collect()
     }
 
-    /// All operands are cut at the lead's dimension, where each must have the lead's size; so is every result at `to`.
-    fn alike(&self, lead: Lead<'_>, to: usize) -> Option<Strategy> {
-        let fits = |arg: &SpreadArg<'_>| {
-            arg.meta.is_none_or(|meta| meta.dims.get(lead.dim) == Some(&lead.size))
+    /// All operands are cut at the driving operand's dimension, where each must have its size; so is every result at `to`.
+    fn alike(&self, driving: Driving<'_>, to: usize) -> Option<Strategy> {
+        let fits = |arg: &InputSpec<'_>| {
+            arg.meta.is_none_or(|meta| meta.dims.get(driving.dim) == Some(&driving.size))
         };
         self.args.iter().all(fits).then(|| {
-            let needs = self.args.iter().map(|_| cut(lead.dim, lead.ranges));
-            self.answer(needs, self.outputs.iter().map(|_| cut(to, lead.ranges)))
+            let input_specs = self.args.iter().map(|_| cut(driving.dim, driving.ranges));
+            self.strategy(input_specs, self.outputs.iter().map(|_| cut(to, driving.ranges)))
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::op::OpInfo;
 use crate::placement::{Placement, ShardRanges};
-use crate::rules::spread::Question;
+use crate::rules::spread::OpSpec;
 use crate::{Attr, AttrKind, Dims, Dtype, Meta, Scalar};
 use smallvec::SmallVec;
 
@@ -55,7 +55,7 @@ pub(super) enum Binary {
 }
 
 /// A function of a call: its name in a definition and what computes it from its arguments.
-pub(super) type Function = fn(&Question<'_>, &[Expression]) -> Option<Value>;
+pub(super) type Function = fn(&OpSpec<'_>, &[Expression]) -> Option<Value>;
 
 /// Every function. An argument `x` is an operand or `result`, `s` a shape, `d` a list of dimensions.
 pub(super) static FUNCTIONS: &[(&str, Function)] = &[
@@ -128,7 +128,7 @@ const NO: Option<Value> = Some(Value::Bool(false));
 
 impl Expression {
     /// `None` where the call lacks what is asked for, so that the definition is not for it.
-    pub fn evaluate(&self, call: &Question<'_>) -> Option<Value> {
+    pub fn evaluate(&self, call: &OpSpec<'_>) -> Option<Value> {
         Some(match self {
             Self::Literal(value) => value.clone(),
             Self::Dims => Value::Dims(Dims::new(&reduced(call)?)?),
@@ -147,13 +147,13 @@ impl Expression {
     }
 
     /// Whether a condition holds.
-    pub fn holds(&self, call: &Question<'_>) -> Option<bool> {
+    pub fn holds(&self, call: &OpSpec<'_>) -> Option<bool> {
         if let Value::Bool(holds) = self.evaluate(call)? { Some(holds) } else { None }
     }
 }
 
 impl Binary {
-    fn evaluate(self, call: &Question<'_>, operands: &[Expression; 2]) -> Option<Value> {
+    fn evaluate(self, call: &OpSpec<'_>, operands: &[Expression; 2]) -> Option<Value> {
         let [left, right] = operands;
         let order = || {
             let pair = numbers(call, operands)?;
@@ -250,7 +250,7 @@ fn wide(value: usize) -> Option<i64> {
 }
 
 /// Positions of the dimensions that the call reduces or normalises, of its first operand.
-fn reduced(call: &Question<'_>) -> Option<SmallVec<[i64; 8]>> {
+fn reduced(call: &OpSpec<'_>) -> Option<SmallVec<[i64; 8]>> {
     let rank = wide(call.args.first()?.meta?.dims.len())?;
     let info = call.op.info();
     let attr = |name| info.attr_index(name).and_then(|place| call.attrs.get(place));
@@ -271,7 +271,7 @@ fn reduced(call: &Question<'_>) -> Option<SmallVec<[i64; 8]>> {
 }
 
 /// The operand or result that is the first argument.
-fn meta<'q>(call: &Question<'q>, args: &[Expression]) -> Option<&'q Meta> {
+fn meta<'q>(call: &OpSpec<'q>, args: &[Expression]) -> Option<&'q Meta> {
     let first = args.first()?;
     if let Expression::Operand(position) = first {
         return call.args.get(*position)?.meta;
@@ -280,7 +280,7 @@ fn meta<'q>(call: &Question<'q>, args: &[Expression]) -> Option<&'q Meta> {
 }
 
 /// The dimension along which an operand is cut, and its shards.
-fn shards<'q>(call: &Question<'q>, args: &[Expression]) -> Option<(usize, &'q ShardRanges)> {
+fn shards<'q>(call: &OpSpec<'q>, args: &[Expression]) -> Option<(usize, &'q ShardRanges)> {
     let Expression::Operand(position) = args.first()? else { return None };
     match call.args.get(*position)?.placement {
         Placement::Shard { dim, ranges } => Some((*dim, ranges)),
@@ -288,7 +288,7 @@ fn shards<'q>(call: &Question<'q>, args: &[Expression]) -> Option<(usize, &'q Sh
     }
 }
 
-fn cut(call: &Question<'_>, args: &[Expression]) -> Option<Value> {
+fn cut(call: &OpSpec<'_>, args: &[Expression]) -> Option<Value> {
     let (Some(meta), Some((dim, _))) = (meta(call, args), shards(call, args)) else { return NO };
     let among = |dim: usize| match args.get(1) {
         Some(_) => {
@@ -300,7 +300,7 @@ fn cut(call: &Question<'_>, args: &[Expression]) -> Option<Value> {
     Some(Value::Bool(!empty && among(dim)))
 }
 
-fn given(call: &Question<'_>, args: &[Expression]) -> Option<Value> {
+fn given(call: &OpSpec<'_>, args: &[Expression]) -> Option<Value> {
     Some(Value::Bool(if let Expression::Attr(place) = args.first()? {
         call.attrs.get(*place)? != &Attr::Absent
     } else {
@@ -313,7 +313,7 @@ fn given(call: &Question<'_>, args: &[Expression]) -> Option<Value> {
     clippy::cast_precision_loss,
     reason = "torch divides by the count as a double too"
 )]
-fn count(call: &Question<'_>, args: &[Expression]) -> Option<Value> {
+fn count(call: &OpSpec<'_>, args: &[Expression]) -> Option<Value> {
     let shape = meta(call, args)?.dims;
     let among = match args.get(1) {
         Some(_) => list(call, args, 1)?,
@@ -323,17 +323,17 @@ fn count(call: &Question<'_>, args: &[Expression]) -> Option<Value> {
     Some(Value::Float(among.iter().filter_map(size).product::<i64>() as f64))
 }
 
-fn list(call: &Question<'_>, args: &[Expression], place: usize) -> Option<Dims> {
+fn list(call: &OpSpec<'_>, args: &[Expression], place: usize) -> Option<Dims> {
     args.get(place)?.evaluate(call)?.list()
 }
 
-fn integer(call: &Question<'_>, arg: &Expression) -> Option<i64> {
+fn integer(call: &OpSpec<'_>, arg: &Expression) -> Option<i64> {
     arg.evaluate(call)?.integer()
 }
 
 /// The sizes of a shape, each with whether its dimension is listed.
 fn sizes(
-    call: &Question<'_>,
+    call: &OpSpec<'_>,
     args: &[Expression],
     size: impl Fn(i64, bool) -> Option<i64>,
 ) -> Option<Value> {
@@ -343,14 +343,14 @@ fn sizes(
     Some(kept.collect())
 }
 
-fn numbers(call: &Question<'_>, args: &[Expression]) -> Option<(f64, f64)> {
+fn numbers(call: &OpSpec<'_>, args: &[Expression]) -> Option<(f64, f64)> {
     let number = |place: usize| args.get(place)?.evaluate(call)?.number().map(Scalar::as_f64);
     Some((number(0)?, number(1)?))
 }
 
 /// Integers stay integers.
 fn arithmetic(
-    call: &Question<'_>,
+    call: &OpSpec<'_>,
     args: &[Expression],
     of_integers: fn(i64, i64) -> i64,
     of_floats: fn(f64, f64) -> f64,

@@ -8,7 +8,7 @@ mod expression;
 mod tests;
 
 use crate::placement::{Placement, ShardRanges};
-use crate::rules::spread::{Local, Question, Strategy};
+use crate::rules::spread::{LocalAttr, OpSpec, Strategy};
 use crate::{Attr, Meta, Op, Scalar};
 use definition::{Definition, Instruction, Operand, Place, Placed, definitions};
 use expression::Expression;
@@ -44,14 +44,14 @@ pub struct Forced {
 
 /// Instructions that together yield what one would.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Program {
+pub struct Decomposition {
     pub steps: Vec<Step>,
     pub results: SmallVec<[Source; 2]>,
 }
 
 /// The steps of an operator whose reduced dimension is cut along this dimension of the mesh; `None` where one instruction
 /// will do, or nothing better than gathering is known.
-pub fn rewrite(call: &Question<'_>) -> Option<Program> {
+pub fn decompose(call: &OpSpec<'_>) -> Option<Decomposition> {
     let applies = |definition: &&Definition| {
         definition.conditions.iter().all(|condition| condition.holds(call) == Some(true))
     };
@@ -59,7 +59,7 @@ pub fn rewrite(call: &Question<'_>) -> Option<Program> {
 }
 
 impl Definition {
-    fn applied(&self, call: &Question<'_>) -> Option<Program> {
+    fn applied(&self, call: &OpSpec<'_>) -> Option<Decomposition> {
         let taken = |condition: &Option<Expression>| {
             condition.as_ref().is_none_or(|condition| condition.holds(call) == Some(true))
         };
@@ -68,27 +68,27 @@ impl Definition {
         for result in results {
             chosen.mark(result)?;
         }
-        let mut program = Program::default();
+        let mut decomposition = Decomposition::default();
         // Where the values of a line stand: the step of its instruction.
         let mut steps: Vec<Option<usize>> = vec![None; self.lines.len()];
         for (place, line) in self.lines.iter().enumerate() {
             let Ok(instruction) = &line.instruction else { continue };
             if chosen.used.get(place) == Some(&true) && chosen.holds(place)? {
-                *steps.get_mut(place)? = Some(program.steps.len());
-                program.steps.push(chosen.step(instruction, &steps)?);
+                *steps.get_mut(place)? = Some(decomposition.steps.len());
+                decomposition.steps.push(chosen.step(instruction, &steps)?);
             }
         }
         for result in results {
-            program.results.push(chosen.source(result, &steps)?);
+            decomposition.results.push(chosen.source(result, &steps)?);
         }
-        Some(program)
+        Some(decomposition)
     }
 }
 
 /// A definition for a call: which lines are in use.
 struct Chosen<'d, 'q> {
     definition: &'d Definition,
-    call: &'d Question<'q>,
+    call: &'d OpSpec<'q>,
     used: Vec<bool>,
 }
 
@@ -154,17 +154,17 @@ impl Chosen<'_, '_> {
     fn forced(&self, op: Op, placed: &Placed) -> Option<Forced> {
         let mut strategy = Strategy::default();
         for place in &placed.operands {
-            strategy.needs.push(self.placement(place)?);
+            strategy.input_specs.push(self.placement(place)?);
         }
         let mut outputs = SmallVec::new();
         for (place, dtype, dims) in &placed.results {
-            strategy.gives.push(self.placement(place)?);
+            strategy.output_specs.push(self.placement(place)?);
             let dtype = dtype.evaluate(self.call)?.dtype()?;
             outputs.push(Meta::new(dtype, dims.evaluate(self.call)?.list()?));
         }
         if placed.range {
             let (info, (_, ranges)) = (op.info(), self.driving()?);
-            strategy.locals.push(Local::Range {
+            strategy.local_attrs.push(LocalAttr::Range {
                 start: info.attr_index("start")?,
                 total: info.attr_index("total")?,
                 size: ranges.total(),

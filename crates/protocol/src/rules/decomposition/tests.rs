@@ -1,9 +1,9 @@
 //! The definitions as text: all parse, and what a call becomes reads as a trace.
 
 use super::definition::definitions;
-use super::{Source, rewrite};
+use super::{Source, decompose};
 use crate::placement::{Placement, ShardRanges};
-use crate::rules::spread::{Question, SpreadArg};
+use crate::rules::spread::{InputSpec, OpSpec};
 use crate::rules::{Arg, infer};
 use crate::{Attr, Dims, Dtype, Meta, Op};
 
@@ -12,11 +12,11 @@ fn steps(op: Op, dims: &[i64], dim: usize, attrs: &[Attr]) -> Option<Vec<&'stati
     let meta = Meta::new(Dtype::F32, Dims::new(dims)?);
     let outputs = infer(op, &[Arg::Value(&meta)], attrs).ok()?;
     let placement = Placement::Shard { dim, ranges: ShardRanges::even(*dims.get(dim)?, 2) };
-    let args = [SpreadArg { meta: Some(&meta), placement: &placement }];
-    let call = Question { op, args: &args, attrs, outputs: &outputs, members: 2 };
-    let program = rewrite(&call)?;
-    assert!(program.results.iter().all(|result| !matches!(result, Source::Absent)));
-    Some(program.steps.iter().map(|step| step.op.info().name).collect())
+    let args = [InputSpec { meta: Some(&meta), placement: &placement }];
+    let call = OpSpec { op, args: &args, attrs, outputs: &outputs, members: 2 };
+    let decomposition = decompose(&call)?;
+    assert!(decomposition.results.iter().all(|result| !matches!(result, Source::Absent)));
+    Some(decomposition.steps.iter().map(|step| step.op.info().name).collect())
 }
 
 #[test]

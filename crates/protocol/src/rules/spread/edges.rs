@@ -1,7 +1,7 @@
 //! Views that take from a cut dimension, write into it or add to it: each member does so with what it holds, and what
 //! comes of it stays where it is. Nothing moves; the shards may be uneven then.
 
-use super::{Lead, Local, Question, Strategy, cut};
+use super::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::{Interval, Intervals, ShardRanges};
 
 /// A dimension that is put together may be held in this many intervals; more of them cost more than they save.
@@ -16,13 +16,13 @@ struct Range {
 
 impl Range {
     /// Attributes `start`, `end` and `step`, which count from the back where they are negative.
-    fn of(question: &Question<'_>, size: i64) -> Option<Self> {
+    fn of(spec: &OpSpec<'_>, size: i64) -> Option<Self> {
         let bound = |name| {
-            let value = question.int(name)?;
+            let value = spec.int(name)?;
             Some(if value < 0 { value.saturating_add(size) } else { value }.clamp(0, size))
         };
         let start = bound("start")?;
-        Some(Self { start, end: bound("end")?.max(start), step: question.int("step")? })
+        Some(Self { start, end: bound("end")?.max(start), step: spec.int("step")? })
     }
 
     /// How many of the indexes stand before this one.
@@ -48,55 +48,56 @@ impl Range {
 }
 
 /// `slice` and `slice_scatter`.
-pub(super) fn window(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    if question.dim("dim", question.rank(0)?)? != lead.dim {
-        return question.alike(lead, lead.dim);
+pub(super) fn window(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    if spec.dim("dim", spec.rank(0)?)? != driving.dim {
+        return spec.alike(driving, driving.dim);
     }
-    if lead.position == 1 {
-        return around(question, lead);
+    if driving.position == 1 {
+        return around(spec, driving);
     }
-    let range = Range::of(question, lead.size)?;
-    if !lead.ranges.ascending() {
+    let range = Range::of(spec, driving.size)?;
+    if !driving.ranges.ascending() {
         return None;
     }
-    let (whole, part) = (cut(lead.dim, lead.ranges), cut(lead.dim, &range.held(lead.ranges)?));
-    let strategy = if question.args.len() == 1 {
-        question.answer([whole], [part])
+    let (whole, part) =
+        (cut(driving.dim, driving.ranges), cut(driving.dim, &range.held(driving.ranges)?));
+    let strategy = if spec.args.len() == 1 {
+        spec.strategy([whole], [part])
     } else {
-        question.answer([whole.clone(), part], [whole])
+        spec.strategy([whole.clone(), part], [whole])
     };
-    windowed(question, strategy, range.step, lead.ranges)
+    windowed(spec, strategy, range.step, driving.ranges)
 }
 
 fn windowed(
-    question: &Question<'_>,
+    spec: &OpSpec<'_>,
     mut strategy: Strategy,
     step: i64,
     ranges: &ShardRanges,
 ) -> Option<Strategy> {
-    let info = question.op.info();
+    let info = spec.op.info();
     let (start, end) = (info.attr_index("start")?, info.attr_index("end")?);
-    strategy.locals.push(Local::Window { start, end, step, ranges: ranges.clone() });
+    strategy.local_attrs.push(LocalAttr::Window { start, end, step, ranges: ranges.clone() });
     Some(strategy)
 }
 
 /// What is written is cut: what it is written into is cut around it. Where it is one of equal blocks (query, key or value
 /// of a fused projection, a gate of four), all are cut like it, so that the gradients of the blocks lie alike; else the
 /// ends are on the members with the first and the last.
-fn around(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let size = *question.meta(0)?.dims.get(lead.dim)?;
-    let range = Range::of(question, size)?;
-    if range.step != 1 || lead.size == 0 || !lead.ranges.ascending() {
+fn around(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let size = *spec.meta(0)?.dims.get(driving.dim)?;
+    let range = Range::of(spec, size)?;
+    if range.step != 1 || driving.size == 0 || !driving.ranges.ascending() {
         return None;
     }
-    let blocks = (range.start % lead.size == 0 && size % lead.size == 0)
-        .then(|| tiled(lead.ranges, lead.size, size / lead.size));
+    let blocks = (range.start % driving.size == 0 && size % driving.size == 0)
+        .then(|| tiled(driving.ranges, driving.size, size / driving.size));
     let ranges = blocks
         .flatten()
-        .unwrap_or_else(|| grown(lead.ranges, lead.size, (range.start, size - range.end)));
-    let whole = cut(lead.dim, &ranges);
-    let strategy = question.answer([whole.clone(), cut(lead.dim, lead.ranges)], [whole]);
-    windowed(question, strategy, 1, &ranges)
+        .unwrap_or_else(|| grown(driving.ranges, driving.size, (range.start, size - range.end)));
+    let whole = cut(driving.dim, &ranges);
+    let strategy = spec.strategy([whole.clone(), cut(driving.dim, driving.ranges)], [whole]);
+    windowed(spec, strategy, 1, &ranges)
 }
 
 /// The shards of a dimension of `size` again and again; `None` where that makes too many intervals.
@@ -119,96 +120,97 @@ fn grown(ranges: &ShardRanges, size: i64, (before, after): (i64, i64)) -> ShardR
 }
 
 /// How much is added before and after a dimension. Pairs stand from the last dimension on.
-fn amounts(question: &Question<'_>, rank: usize, dim: usize) -> Option<(usize, i64, i64)> {
-    let pad = question.ints("pad")?;
+fn amounts(spec: &OpSpec<'_>, rank: usize, dim: usize) -> Option<(usize, i64, i64)> {
+    let pad = spec.ints("pad")?;
     let entry = 2 * (rank - 1 - dim);
     let at = |entry: usize| pad.get(entry).copied().unwrap_or(0);
     Some((entry, at(entry), at(entry + 1)))
 }
 
 /// The members with the first and the last index pad their shards.
-pub(super) fn pad(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let rank = question.rank(0)?;
-    let (entry, before, after) = amounts(question, rank, lead.dim)?;
+pub(super) fn pad(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let rank = spec.rank(0)?;
+    let (entry, before, after) = amounts(spec, rank, driving.dim)?;
     if before == 0 && after == 0 {
-        return question.alike(lead, lead.dim);
+        return spec.alike(driving, driving.dim);
     }
-    if before < 0 || after < 0 || lead.size == 0 || !lead.ranges.ascending() {
+    if before < 0 || after < 0 || driving.size == 0 || !driving.ranges.ascending() {
         return None;
     }
-    let ranges = grown(lead.ranges, lead.size, (before, after));
-    let mut strategy = question.answer([cut(lead.dim, lead.ranges)], [cut(lead.dim, &ranges)]);
-    let attr = question.op.info().attr_index("pad")?;
-    strategy.locals.push(Local::Ends { attr, entry, ranges: lead.ranges.clone() });
+    let ranges = grown(driving.ranges, driving.size, (before, after));
+    let mut strategy =
+        spec.strategy([cut(driving.dim, driving.ranges)], [cut(driving.dim, &ranges)]);
+    let attr = spec.op.info().attr_index("pad")?;
+    strategy.local_attrs.push(LocalAttr::Ends { attr, entry, ranges: driving.ranges.clone() });
     Some(strategy)
 }
 
 /// The dimensions that stay come first, the diagonal is the last one.
-pub(super) fn diagonal(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let rank = question.rank(0)?;
-    let (one, other) = (question.dim("dim1", rank)?, question.dim("dim2", rank)?);
-    if lead.position == 0 && (lead.dim == one || lead.dim == other) {
-        return along_diagonal(question, lead, (one, other));
+pub(super) fn diagonal(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let rank = spec.rank(0)?;
+    let (one, other) = (spec.dim("dim1", rank)?, spec.dim("dim2", rank)?);
+    if driving.position == 0 && (driving.dim == one || driving.dim == other) {
+        return along_diagonal(spec, driving, (one, other));
     }
     let mut stays = (0..rank).filter(|&dim| dim != one && dim != other);
-    let (from, to) = if lead.position == 0 {
-        (lead.dim, stays.position(|dim| dim == lead.dim)?)
+    let (from, to) = if driving.position == 0 {
+        (driving.dim, stays.position(|dim| dim == driving.dim)?)
     } else {
-        (stays.nth(lead.dim)?, lead.dim)
+        (stays.nth(driving.dim)?, driving.dim)
     };
-    let (here, there) = (cut(from, lead.ranges), cut(to, lead.ranges));
-    Some(if question.args.len() == 1 {
-        question.answer([here], [there])
+    let (here, there) = (cut(from, driving.ranges), cut(to, driving.ranges));
+    Some(if spec.args.len() == 1 {
+        spec.strategy([here], [there])
     } else {
-        question.answer([here.clone(), there], [here])
+        spec.strategy([here.clone(), there], [here])
     })
 }
 
 /// The diagonal through the cut dimension: each member has the part that runs through its shard.
 fn along_diagonal(
-    question: &Question<'_>,
-    lead: Lead<'_>,
+    spec: &OpSpec<'_>,
+    driving: Driving<'_>,
     (rows, columns): (usize, usize),
 ) -> Option<Strategy> {
-    if lead.ranges.iter().any(|intervals| intervals.len() > 1) {
+    if driving.ranges.iter().any(|intervals| intervals.len() > 1) {
         return None;
     }
-    let dims = question.meta(0)?.dims;
-    let offset = question.int("offset")?;
+    let dims = spec.meta(0)?.dims;
+    let offset = spec.int("offset")?;
     let (row, column) = ((-offset).max(0), offset.max(0));
     let length = (dims.get(rows)? - row).min(dims.get(columns)? - column).max(0);
-    let (start, factor) = if lead.dim == rows { (row, 1) } else { (column, -1) };
-    let part = lead.ranges.window(Interval { start, end: start + length });
-    let (here, there) = (cut(lead.dim, lead.ranges), cut(dims.len().checked_sub(2)?, &part));
-    let mut strategy = if question.args.len() == 1 {
-        question.answer([here], [there])
+    let (start, factor) = if driving.dim == rows { (row, 1) } else { (column, -1) };
+    let part = driving.ranges.window(Interval { start, end: start + length });
+    let (here, there) = (cut(driving.dim, driving.ranges), cut(dims.len().checked_sub(2)?, &part));
+    let mut strategy = if spec.args.len() == 1 {
+        spec.strategy([here], [there])
     } else {
-        question.answer([here.clone(), there], [here])
+        spec.strategy([here.clone(), there], [here])
     };
-    let attr = question.op.info().attr_index("offset")?;
-    strategy.locals.push(Local::Shift { attr, factor, ranges: lead.ranges.clone() });
+    let attr = spec.op.info().attr_index("offset")?;
+    strategy.local_attrs.push(LocalAttr::Shift { attr, factor, ranges: driving.ranges.clone() });
     Some(strategy)
 }
 
 /// Each member repeats its own shard.
-pub(super) fn repeat(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let rank = question.rank(0)?;
-    let repeats = question.ints("repeats")?;
-    let dim = lead.dim + repeats.len().checked_sub(rank)?;
-    let ranges = tiled(lead.ranges, lead.size, *repeats.get(dim)?)?;
-    Some(question.answer([cut(lead.dim, lead.ranges)], [cut(dim, &ranges)]))
+pub(super) fn repeat(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let rank = spec.rank(0)?;
+    let repeats = spec.ints("repeats")?;
+    let dim = driving.dim + repeats.len().checked_sub(rank)?;
+    let ranges = tiled(driving.ranges, driving.size, *repeats.get(dim)?)?;
+    Some(spec.strategy([cut(driving.dim, driving.ranges)], [cut(dim, &ranges)]))
 }
 
 /// Along the other dimensions what is written is cut as what it is written into.
-pub(super) fn select_scatter(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let rank = question.rank(0)?;
-    let dim = question.dim("dim", rank)?;
-    let (here, source) = if lead.position == 0 {
-        (lead.dim, lead.dim.checked_sub(usize::from(dim < lead.dim))?)
+pub(super) fn select_scatter(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let rank = spec.rank(0)?;
+    let dim = spec.dim("dim", rank)?;
+    let (here, source) = if driving.position == 0 {
+        (driving.dim, driving.dim.checked_sub(usize::from(dim < driving.dim))?)
     } else {
-        (lead.dim + usize::from(dim <= lead.dim), lead.dim)
+        (driving.dim + usize::from(dim <= driving.dim), driving.dim)
     };
-    let whole = cut(here, lead.ranges);
+    let whole = cut(here, driving.ranges);
     (dim != here)
-        .then(|| question.answer([whole.clone(), cut(source, lead.ranges)], [whole.clone()]))
+        .then(|| spec.strategy([whole.clone(), cut(source, driving.ranges)], [whole.clone()]))
 }

@@ -1,14 +1,14 @@
 //! A reduction over other dimensions is local; over the cut one it is a partial result where the reduction is known.
 
-use super::{Lead, Question, Strategy, cut, normal};
+use super::{Driving, OpSpec, Strategy, cut, normal};
 use crate::Attr;
 use crate::placement::Placement;
 use smallvec::{SmallVec, smallvec};
 
 /// The dimensions that are reduced.
-pub(super) fn folded(question: &Question<'_>) -> Option<SmallVec<[usize; 8]>> {
-    let rank = question.rank(0)?;
-    match question.attr("dim") {
+pub(super) fn reduced_dims(spec: &OpSpec<'_>) -> Option<SmallVec<[usize; 8]>> {
+    let rank = spec.rank(0)?;
+    match spec.attr("dim") {
         Attr::Absent => Some((0..rank).collect()),
         Attr::Int(dim) => Some(smallvec![normal(*dim, rank)?]),
         Attr::Ints(dims) if dims.is_empty() => Some((0..rank).collect()),
@@ -17,18 +17,18 @@ pub(super) fn folded(question: &Question<'_>) -> Option<SmallVec<[usize; 8]>> {
     }
 }
 
-pub(super) fn follow(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let dims = folded(question)?;
-    if !dims.contains(&lead.dim) {
-        let before = dims.iter().filter(|&&dim| dim < lead.dim).count();
-        let stays = question.out_rank() == question.rank(0);
-        let to = if stays { lead.dim } else { lead.dim - before };
+pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let dims = reduced_dims(spec)?;
+    if !dims.contains(&driving.dim) {
+        let before = dims.iter().filter(|&&dim| dim < driving.dim).count();
+        let stays = spec.out_rank() == spec.rank(0);
+        let to = if stays { driving.dim } else { driving.dim - before };
         // `argmax` without a dimension numbers the elements of the whole.
-        return question.alike(lead, to);
+        return spec.alike(driving, to);
     }
-    let info = question.op.info();
+    let info = spec.op.info();
     // A member without an element has no maximum.
-    let fits = !info.nonempty || lead.ranges.sizes().all(|size| size > 0);
+    let fits = !info.nonempty || driving.ranges.sizes().all(|size| size > 0);
     let combined = info.reduce.filter(|_| fits)?;
-    Some(question.answer([cut(lead.dim, lead.ranges)], [Placement::Partial(combined)]))
+    Some(spec.strategy([cut(driving.dim, driving.ranges)], [Placement::Partial(combined)]))
 }

@@ -1,96 +1,98 @@
 //! Views keep what can be kept: a cut dimension that stays, is merged with those after it, or is split.
 
 use super::edges::INTERVALS_MAX;
-use super::{Lead, Local, Question, Strategy, cut};
+use super::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::Dims;
 use crate::placement::{Interval, Intervals, Placement, ShardRanges};
 use smallvec::SmallVec;
 
-pub(super) fn reshape(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let to = question.outputs.first()?.dims;
-    let (dim, ranges) = regrouped(&question.meta(0)?.dims, &to, lead.dim, lead.ranges)?;
-    Some(resized(question, lead, dim, ranges))
+pub(super) fn reshape(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let to = spec.outputs.first()?.dims;
+    let (dim, ranges) = regrouped(&spec.meta(0)?.dims, &to, driving.dim, driving.ranges)?;
+    Some(resized(spec, driving, dim, ranges))
 }
 
-pub(super) fn expand(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let to = question.outputs.first()?.dims;
-    let dim = lead.dim + to.len().checked_sub(question.rank(0)?)?;
+pub(super) fn expand(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let to = spec.outputs.first()?.dims;
+    let dim = driving.dim + to.len().checked_sub(spec.rank(0)?)?;
     // A cut dimension of size 1 may be what is stretched.
-    let stays = to.get(dim) == Some(&lead.size);
-    stays.then(|| resized(question, lead, dim, lead.ranges.clone()))
+    let stays = to.get(dim) == Some(&driving.size);
+    stays.then(|| resized(spec, driving, dim, driving.ranges.clone()))
 }
 
-pub(super) fn permute(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let rank = question.rank(0)?;
-    let dims = question.ints("dims")?;
-    let place = dims.iter().position(|&dim| super::normal(dim, rank) == Some(lead.dim))?;
-    question.alike(lead, place)
+pub(super) fn permute(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let rank = spec.rank(0)?;
+    let dims = spec.ints("dims")?;
+    let place = dims.iter().position(|&dim| super::normal(dim, rank) == Some(driving.dim))?;
+    spec.alike(driving, place)
 }
 
-pub(super) fn cat(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    if question.dim("dim", question.rank(0)?)? == lead.dim {
-        return joined(question, lead);
+pub(super) fn cat(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    if spec.dim("dim", spec.rank(0)?)? == driving.dim {
+        return joined(spec, driving);
     }
-    question.alike(lead, lead.dim)
+    spec.alike(driving, driving.dim)
 }
 
-pub(super) fn select(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let dim = question.dim("dim", question.rank(0)?)?;
-    let to = lead.dim.checked_sub(usize::from(dim < lead.dim))?;
-    if dim == lead.dim { None } else { question.alike(lead, to) }
+pub(super) fn select(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let dim = spec.dim("dim", spec.rank(0)?)?;
+    let to = driving.dim.checked_sub(usize::from(dim < driving.dim))?;
+    if dim == driving.dim { None } else { spec.alike(driving, to) }
 }
 
-pub(super) fn stack(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let dim = question.dim("dim", question.rank(0)? + 1)?;
-    question.alike(lead, lead.dim + usize::from(dim <= lead.dim))
+pub(super) fn stack(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let dim = spec.dim("dim", spec.rank(0)? + 1)?;
+    spec.alike(driving, driving.dim + usize::from(dim <= driving.dim))
 }
 
-pub(super) fn flip(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
-    let rank = question.rank(0)?;
-    let dims = question.ints("dims")?;
-    let flipped = dims.iter().any(|&dim| super::normal(dim, rank) == Some(lead.dim));
-    if flipped { Some(mirrored(question, lead)) } else { question.alike(lead, lead.dim) }
+pub(super) fn flip(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let rank = spec.rank(0)?;
+    let dims = spec.ints("dims")?;
+    let flipped = dims.iter().any(|&dim| super::normal(dim, rank) == Some(driving.dim));
+    if flipped { Some(mirrored(spec, driving)) } else { spec.alike(driving, driving.dim) }
 }
 
 /// Each member turns its own shard round.
-fn mirrored(question: &Question<'_>, lead: Lead<'_>) -> Strategy {
+fn mirrored(spec: &OpSpec<'_>, driving: Driving<'_>) -> Strategy {
     let turned = |intervals: &[Interval]| {
-        let turn =
-            |one: &Interval| Interval { start: lead.size - one.end, end: lead.size - one.start };
+        let turn = |one: &Interval| Interval {
+            start: driving.size - one.end,
+            end: driving.size - one.start,
+        };
         intervals.iter().rev().map(turn).collect::<Intervals>()
     };
-    let ranges = ShardRanges::new(lead.ranges.iter().map(turned));
-    question.answer([cut(lead.dim, lead.ranges)], [cut(lead.dim, &ranges)])
+    let ranges = ShardRanges::new(driving.ranges.iter().map(turned));
+    spec.strategy([cut(driving.dim, driving.ranges)], [cut(driving.dim, &ranges)])
 }
 
 /// The result's cut dimension has the member's size there.
-fn resized(question: &Question<'_>, lead: Lead<'_>, dim: usize, ranges: ShardRanges) -> Strategy {
-    let mut strategy = question.answer([cut(lead.dim, lead.ranges)], [cut(dim, &ranges)]);
-    strategy.locals.push(Local::Size { attr: 0, entry: dim, ranges });
+fn resized(spec: &OpSpec<'_>, driving: Driving<'_>, dim: usize, ranges: ShardRanges) -> Strategy {
+    let mut strategy = spec.strategy([cut(driving.dim, driving.ranges)], [cut(dim, &ranges)]);
+    strategy.local_attrs.push(LocalAttr::Size { attr: 0, entry: dim, ranges });
     strategy
 }
 
 /// Shards one after the other: each member joins its own.
-fn joined(question: &Question<'_>, lead: Lead<'_>) -> Option<Strategy> {
+fn joined(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let mut offset = 0;
-    let mut held: Vec<Intervals> = vec![Intervals::new(); question.members];
-    let mut needs: SmallVec<[Placement; 4]> = SmallVec::new();
-    for arg in question.args {
-        let size = *arg.meta?.dims.get(lead.dim)?;
+    let mut held: Vec<Intervals> = vec![Intervals::new(); spec.members];
+    let mut input_specs: SmallVec<[Placement; 4]> = SmallVec::new();
+    for arg in spec.args {
+        let size = *arg.meta?.dims.get(driving.dim)?;
         let ranges = match arg.placement {
-            Placement::Shard { dim, ranges } if *dim == lead.dim => ranges.clone(),
-            _ => ShardRanges::even(size, question.members),
+            Placement::Shard { dim, ranges } if *dim == driving.dim => ranges.clone(),
+            _ => ShardRanges::even(size, spec.members),
         };
         for (list, intervals) in held.iter_mut().zip(ranges.iter()) {
             for Interval { start, end } in intervals {
                 list.push(Interval { start: start + offset, end: end + offset });
             }
         }
-        needs.push(cut(lead.dim, &ranges));
+        input_specs.push(cut(driving.dim, &ranges));
         offset += size;
     }
     let ranges = ShardRanges::new(held);
-    Some(question.answer(needs, [cut(lead.dim, &ranges)]))
+    Some(spec.strategy(input_specs, [cut(driving.dim, &ranges)]))
 }
 
 /// Where a cut of dimension `cut` goes when `from` is seen as `to`: the dimension there, and its shards.

@@ -105,7 +105,7 @@ def rust_row(row: Row) -> str:
     return f"    OpInfo {{ {fields}, ..OpInfo::PLAIN }},\n"
 
 
-def rust_table(rows: list[Row]) -> str:
+def rust_op(rows: list[Row]) -> str:
     variants = "".join(f"    /// {row['doc']}\n    {camel(row['name'])},\n" for row in rows)
     codes = "".join(
         f"            {row['code']:#06x} => Op::{camel(row['name'])},\n" for row in rows
@@ -119,10 +119,6 @@ def rust_table(rows: list[Row]) -> str:
     clippy::as_conversions,
     reason = "generated"
 )]
-
-use crate::dtype::Category;
-use crate::op::*;
-use crate::placement::ReduceOp;
 
 /// Every operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,16 +140,29 @@ impl Op {{
         }})
     }}
 
-    /// Its row: variants and rows stand in one order.
-    #[inline]
-    pub fn info(self) -> &'static OpInfo {{
-        &TABLE[self.place()]
-    }}
-
     /// Its place among all operators.
     #[inline]
     pub const fn place(self) -> usize {{
         self as usize
+    }}
+}}
+"""
+
+
+def rust_table(rows: list[Row]) -> str:
+    return f"""//! {HEADER}
+#![allow(clippy::all, clippy::pedantic, clippy::indexing_slicing, reason = "generated")]
+
+use super::generated_op::Op;
+use super::row::*;
+use crate::placement::ReduceOp;
+use crate::value::dtype::Category;
+
+impl Op {{
+    /// Its row: variants and rows stand in one order.
+    #[inline]
+    pub fn info(self) -> &'static OpInfo {{
+        &TABLE[self.place()]
     }}
 
     /// All rows in the table's order.
@@ -356,7 +365,8 @@ def harness(name: str) -> Row:
 def outputs(rows: list[Row]) -> dict[str, str]:
     placements = placements_page.section(harness("rules"), harness("unruled"))
     return {
-        "crates/protocol/src/generated.rs": rustfmt(rust_table(rows)),
+        "crates/protocol/src/operator/generated_op.rs": rustfmt(rust_op(rows)),
+        "crates/protocol/src/operator/generated_rows.rs": rustfmt(rust_table(rows)),
         "crates/python/src/client/generated_formulas.rs": formulas.rust_file(HEADER, rows),
         "crates/protocol/src/rules/generated_rules.rs": rustfmt(rust_tables.rules(HEADER, rows)),
         "crates/protocol/src/rules/spread/generated_strategies.rs": rustfmt(

@@ -3,7 +3,8 @@
 //! The same type serves client, dispatcher and worker. What an [`Id`] means depends on where the instruction is: a
 //! client's slot on the way to the dispatcher, a worker's slot on the way to a worker, a number in a trace.
 
-use crate::{AttrInfo, Dims, Dtype, Op, Scalar};
+use crate::operator::{AttrInfo, Op};
+use crate::value::{Dims, Dtype, Scalar};
 use smallvec::SmallVec;
 
 /// Names a value. In a trace the low eight bits are the output's index and the rest the number (`%7.1`); on the wire
@@ -43,7 +44,7 @@ pub enum Operand {
     Scalar(Scalar),
 }
 
-/// The value of an attribute; which variant is right is the row's [`crate::AttrKind`].
+/// The value of an attribute; which variant is right is the row's [`crate::operator::AttrKind`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attr {
     /// An optional attribute that is not there.
@@ -113,7 +114,7 @@ impl Instruction<'_> {
 impl Attr {
     /// Whether this value may stand for that attribute.
     pub fn fits(&self, info: &AttrInfo) -> bool {
-        use crate::AttrKind;
+        use crate::operator::AttrKind;
         match (self, info.kind) {
             (Self::Absent, _) => info.optional,
             (Self::Bool(_), AttrKind::Bool)

@@ -10,28 +10,23 @@
     reason = "bytes from outside are read here, and none of them may end the process"
 )]
 
-#[cfg(test)]
-mod arbitrary;
-pub mod dtype;
-mod generated;
+mod error_class;
 pub mod handshake;
 pub mod instruction;
 pub mod link;
 pub mod message;
-pub mod meta;
-pub mod op;
+pub mod operator;
 pub mod placement;
-#[cfg(test)]
-mod released;
 pub mod rules;
 pub mod scope;
+#[cfg(test)]
+mod tests;
 pub mod text;
+pub mod value;
 pub mod wire;
 
-pub use dtype::{Dtype, Scalar};
-pub use generated::Op;
 pub use instruction::{Attr, Id, Instruction, Operand};
-pub use meta::{Dims, Meta};
-pub use op::{
-    AttrInfo, AttrKind, DtypeRule, Family, OpInfo, OperandInfo, OperandKind, View, WeightInfo,
+pub use operator::{
+    AttrInfo, AttrKind, DtypeRule, Family, Op, OpInfo, OperandInfo, OperandKind, View, WeightInfo,
 };
+pub use value::{Dims, Dtype, Meta, Scalar, dtype, meta};

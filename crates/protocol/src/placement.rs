@@ -15,7 +15,7 @@ pub use mesh::{MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh};
 pub use ranges::{Interval, Intervals, ShardRanges};
 pub use text::LayoutError;
 
-use crate::Dims;
+use crate::value::Dims;
 use smallvec::SmallVec;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! exact inverses of each other: a text that [`fmt::Display`] would not have written is refused. What an inner scope has
 //! from the ones around it stands in its own line, so nobody else looks for it. Nothing is planned here.
 
-use crate::meta::DIMS_MAX;
 use crate::placement::MESH_DIMS_MAX;
+use crate::value::DIMS_MAX;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU16;

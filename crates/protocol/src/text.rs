@@ -22,7 +22,7 @@ pub use hash::fnv128;
 pub use parse::parse;
 pub use print::Line;
 
-use crate::Instruction;
+use crate::instruction::Instruction;
 use crate::message::Failure;
 
 /// Which name a signal's id has, where one is known.

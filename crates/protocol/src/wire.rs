@@ -17,6 +17,9 @@ pub use view::{View, freed};
 pub use words::scalar_words;
 pub(crate) use words::{Reader, push_bytes, push_dims, push_u64};
 
+use crate::operator::Op;
+use crate::placement::MESH_MEMBERS_MAX;
+
 #[cfg(target_endian = "big")]
 compile_error!(
     "words are viewed as bytes without a copy, which is right on little-endian machines only"
@@ -33,7 +36,7 @@ pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
 pub const TEXT_BYTES_MAX: usize = 4096;
 /// Numbers in a list: one a member of a group, and there are no groups of more workers. Three such lists are the most
 /// that a row has, and fit a frame.
-pub const LIST_MAX: usize = 4096;
+pub const LIST_MAX: usize = MESH_MEMBERS_MAX;
 /// Slots are below this; the words above it have a meaning of their own.
 pub const SLOT_LIMIT: u32 = 0xffff_0000;
 /// In an operand's place: the optional operand is not there.
@@ -114,8 +117,8 @@ pub enum WireReason {
 }
 
 /// Whether instructions of this operator carry tensor bytes.
-pub const fn has_payload(op: crate::Op) -> bool {
-    matches!(op, crate::Op::Upload | crate::Op::Chunk)
+pub const fn has_payload(op: Op) -> bool {
+    matches!(op, Op::Upload | Op::Chunk)
 }
 
 /// The mask of consumable positions among `values`, whose item k says whether operand k is a value.

@@ -15,7 +15,7 @@ const POLL_FOR_ROOM: Duration = Duration::from_micros(200);
 /// time that has passed is late by a quarter at most, and a full ring keeps its reader busy for longer than that.
 const NAP_MIN: Duration = Duration::from_micros(20);
 const NAP_MAX: Duration = Duration::from_millis(2);
-/// Bells that may ring at once; the rest are seen at the next poll.
+/// Eventfds that may be written at once; the rest are seen at the next poll.
 const EVENTS: usize = 16;
 
 /// Whether a thread that has made no progress for this long should sleep.
@@ -37,7 +37,7 @@ pub(crate) enum Doze {
 #[error("epoll failed: {0}")]
 pub struct SleepError(#[from] rustix::io::Errno);
 
-/// The epoll instance. Bells are watched by their edges, so nobody has to empty them.
+/// The epoll instance. Eventfds are watched by their edges, so nobody has to empty them.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     epoll: OwnedFd,

@@ -2,12 +2,12 @@
 //!
 //! The socket carries nothing else: it hands over rings, and its end of file is the peer's death.
 
-use crate::{DescriptorError, receive_with_fds, send_with_fds};
+use crate::descriptors::{DescriptorError, receive_with_fds, send_with_fds};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Bytes of a record.
 pub const RECORD_BYTES: usize = 16;
-/// Most descriptors of a record: a ring each way, a bell, and a slab each way.
+/// Most descriptors of a record: a ring each way, an eventfd, and a slab each way.
 pub const RECORD_FDS: usize = 5;
 
 /// The `value` of a setup with slabs: how many they are.
@@ -17,8 +17,8 @@ pub const SLABS: u64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlKind {
     /// Two descriptors: the ring that the receiver reads, and the ring that it writes. `index` is its worker index.
-    /// A dispatcher that serves many peers adds a third: the bell of the ring that the receiver writes
-    /// ([`Producer::set_waker`](crate::Producer::set_waker)). Where `value` is [`SLABS`], two more stand at the end: the slab
+    /// A dispatcher that serves many peers adds a third: the eventfd of the ring that the receiver writes
+    /// ([`Producer::set_waker`](crate::ring::Producer::set_waker)). Where `value` is [`SLABS`], two more stand at the end: the slab
     /// that the receiver reads, and the slab that it writes.
     Setup,
     /// Two descriptors: the ring to write to worker `index`, and the ring to read from it.
@@ -122,7 +122,7 @@ pub fn receive_record(
 #[cfg(test)]
 mod tests {
     use super::{ControlKind, ControlRecord, receive_record, send_record};
-    use crate::socket_pair;
+    use crate::descriptors::socket_pair;
     use std::os::fd::AsFd;
 
     #[test]

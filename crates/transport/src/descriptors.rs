@@ -14,7 +14,7 @@ use rustix::net::{
 };
 use thiserror::Error;
 
-/// Descriptors in one message: a few rings, a bell and a slab. The kernel allows 253.
+/// Descriptors in one message: a few rings, an eventfd and a slab. The kernel allows 253.
 pub const FDS_MAX: usize = 16;
 /// How long a peer may leave a socket full before sending to it fails. These messages are small and
 /// rare, so a peer that has not read for this long does not live.
@@ -144,7 +144,7 @@ pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), DescriptorError> {
         .map_err(DescriptorError::system("socketpair"))
 }
 
-/// A bell: a non-blocking eventfd, closed on exec. Rung by [`Producer`](crate::Producer), polled and
+/// A non-blocking eventfd, closed on exec. Written by [`Producer`](crate::ring::Producer), polled and
 /// drained by the consumer's thread.
 ///
 /// # Errors
@@ -154,13 +154,13 @@ pub fn eventfd() -> Result<OwnedFd, DescriptorError> {
         .map_err(DescriptorError::system("eventfd"))
 }
 
-/// Sets a bell back to silent and returns how often it was rung since.
+/// Sets an eventfd back to zero and returns how often it was written since.
 ///
 /// # Errors
 /// What the kernel says, if the descriptor is no non-blocking eventfd.
-pub fn drain_eventfd(bell: BorrowedFd<'_>) -> Result<u64, DescriptorError> {
+pub fn drain_eventfd(eventfd: BorrowedFd<'_>) -> Result<u64, DescriptorError> {
     let mut count = [0_u8; 8];
-    match rustix::io::read(bell, &mut count) {
+    match rustix::io::read(eventfd, &mut count) {
         Ok(_) => Ok(u64::from_ne_bytes(count)),
         Err(Errno::AGAIN) => Ok(0),
         Err(errno) => Err(DescriptorError::system("read")(errno)),

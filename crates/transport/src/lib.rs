@@ -44,11 +44,9 @@ pub use descriptors::{
     DescriptorError, FDS_MAX, drain_eventfd, eventfd, peer_closed, receive_with_fds, send_with_fds,
     socket_pair,
 };
-pub use ring::{
-    CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, WAIT_MAX, create,
-};
+pub use ring::{CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, create};
 pub use scheduling::{
     die_with_parent, poll_until, set_short_slice, set_timer_slack_1us, yield_now,
 };
 pub use slab::{HEAD_WORDS, PIECE_BYTES_MAX, Piece, SlabReader, SlabWriter};
-pub use sleep::{Bell, Parked, Sleeping, sleep_on_any};
+pub use sleep::{FutexWaker, Parked, Sleeping, WAIT_MAX, sleep_on_any};

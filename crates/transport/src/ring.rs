@@ -17,12 +17,10 @@
 
 mod consumer;
 mod mapping;
-pub(crate) mod park;
 mod producer;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -36,8 +34,6 @@ pub use producer::Producer;
 pub const CAPACITY_WORDS_MIN: u32 = 1 << 10;
 /// The largest ring, 256 MiB: what one peer can make another map. Larger payloads go by slab.
 pub const CAPACITY_WORDS_MAX: u32 = 1 << 26;
-/// No wait is longer than this, so that every deadline is representable; callers wait in a loop.
-pub const WAIT_MAX: Duration = Duration::from_hours(24);
 
 /// Without these a peer could shrink the file below the mapping: SIGBUS at the next access.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);

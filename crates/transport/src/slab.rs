@@ -13,12 +13,11 @@
 
 mod mapping;
 
-use crate::ring::{RingError, park, sealed_memfd};
+use crate::ring::{RingError, sealed_memfd};
 use crate::scheduling::poll_until;
-use crate::sleep::Parked;
+use crate::sleep::park::{self, PARKED_ON_FUTEX, RUNNING};
+use crate::sleep::{Parked, WAIT_MAX};
 use mapping::Mapping;
-pub(crate) use mapping::ParkedWord;
-use park::{PARKED_ON_FUTEX, RUNNING};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -131,7 +130,7 @@ impl SlabWriter {
     /// Waits until a slot is free: polls and yields until `spin` is over, then sleeps until `timeout` is. True when one
     /// is free. May return early with false, so callers loop and check the peer's life.
     pub fn wait(&mut self, spin: Duration, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout.min(crate::WAIT_MAX);
+        let deadline = Instant::now() + timeout.min(WAIT_MAX);
         let ready = || {
             self.refresh();
             self.free() > 0 || self.corrupt
@@ -179,7 +178,7 @@ impl SlabWriter {
     /// What to sleep on after [`park`](Self::park).
     #[must_use]
     pub fn parked(&self) -> Parked {
-        Parked::of_slab(self.mapping.parked(false), RESUME_SLOTS)
+        Parked::new(self.mapping.parked(false), RESUME_SLOTS)
     }
 
     fn free(&self) -> u32 {
@@ -274,7 +273,7 @@ impl SlabReader {
     /// Waits for a piece: polls and yields until `spin` is over, then sleeps until `timeout` is. True when one is there.
     /// May return early with false, so callers loop and check the peer's life.
     pub fn wait(&mut self, spin: Duration, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout.min(crate::WAIT_MAX);
+        let deadline = Instant::now() + timeout.min(WAIT_MAX);
         let ready = || self.refresh() || self.corrupt;
         if !poll_until(spin.min(timeout), ready) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -315,7 +314,7 @@ impl SlabReader {
     /// What to sleep on after [`park`](Self::park).
     #[must_use]
     pub fn parked(&self) -> Parked {
-        Parked::of_slab(self.mapping.parked(true), PARKED_ON_FUTEX)
+        Parked::new(self.mapping.parked(true), PARKED_ON_FUTEX)
     }
 
     fn has_piece(&self) -> bool {

@@ -1,16 +1,20 @@
 //! Sleeping until any of several others has something: other processes, by the words at which they would wake us, and
-//! threads of our own, by a [`Bell`].
+//! threads of our own, by a [`FutexWaker`].
 
-use crate::ring::park::{self, PARKED_ON_FUTEX, RUNNING, Sleep};
-use crate::slab::ParkedWord;
+pub(crate) mod park;
+
+use park::{PARKED_ON_FUTEX, RUNNING, Sleep};
 use rustix::io::Errno;
 use rustix::thread::ClockId;
 use rustix::thread::futex::{Wait, WaitFlags, WaitPtr, WaitvFlags, waitv};
 use rustix::time::{Timespec, clock_gettime};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
+/// No wait is longer than this, so that every deadline is representable; callers wait in a loop.
+pub const WAIT_MAX: Duration = Duration::from_hours(24);
 /// Words that the kernel takes at once.
 const WORDS_MAX: usize = 128;
 /// How long one sleep lasts where not all words can be slept on: under a kernel before 5.16, or in a large group.
@@ -26,41 +30,42 @@ pub struct Sleeping<'a> {
 /// A word to sleep on, whoever else uses what it belongs to meanwhile.
 #[derive(Debug, Clone)]
 pub struct Parked {
-    word: Word,
+    word: Arc<dyn ParkedWord>,
     value: u32,
 }
 
-#[derive(Debug, Clone)]
-enum Word {
-    Slab(ParkedWord),
-    Bell(Arc<AtomicU32>),
+/// What keeps a word to sleep on where it is: a mapping, or memory of our own.
+pub(crate) trait ParkedWord: fmt::Debug + Send + Sync {
+    fn word(&self) -> &AtomicU32;
+}
+
+impl ParkedWord for AtomicU32 {
+    fn word(&self) -> &AtomicU32 {
+        self
+    }
 }
 
 impl Parked {
-    pub(crate) const fn of_slab(word: ParkedWord, value: u32) -> Self {
-        Self { word: Word::Slab(word), value }
+    pub(crate) const fn new(word: Arc<dyn ParkedWord>, value: u32) -> Self {
+        Self { word, value }
     }
 
     /// The word itself.
     #[must_use]
     pub fn sleeping(&self) -> Sleeping<'_> {
-        let word = match &self.word {
-            Word::Slab(parked) => parked.word(),
-            Word::Bell(word) => word,
-        };
-        Sleeping { word, value: self.value }
+        Sleeping { word: self.word.word(), value: self.value }
     }
 }
 
 /// By which threads of one process wake a thread that sleeps, at the price of a load while it does not.
 #[derive(Debug, Clone, Default)]
-pub struct Bell {
+pub struct FutexWaker {
     word: Arc<AtomicU32>,
 }
 
-impl Bell {
+impl FutexWaker {
     /// Wakes who sleeps, or is about to: call it after the change that it should see.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         // Pairs with the fence in `park`: either we see it parked, or it our change.
         fence(Ordering::SeqCst);
         if self.word.load(Ordering::Relaxed) == PARKED_ON_FUTEX
@@ -84,7 +89,7 @@ impl Bell {
     /// What to sleep on after [`park`](Self::park).
     #[must_use]
     pub fn parked(&self) -> Parked {
-        Parked { word: Word::Bell(Arc::clone(&self.word)), value: PARKED_ON_FUTEX }
+        Parked::new(Arc::<AtomicU32>::clone(&self.word), PARKED_ON_FUTEX)
     }
 }
 
@@ -92,7 +97,7 @@ impl Bell {
 /// return early: callers look at what they wait for. The first word is the most urgent: where the kernel takes too few, the others are noticed with
 /// the next look, after a millisecond.
 pub fn sleep_on_any(words: &[Sleeping<'_>], limit: Duration) -> bool {
-    let limit = limit.min(crate::WAIT_MAX);
+    let limit = limit.min(WAIT_MAX);
     let Some(first) = words.first() else { return false };
     if words.len() == 1 {
         return park::sleep_on(first.word, first.value, limit) == Sleep::Woken;

@@ -26,11 +26,11 @@ fn streams() -> (UnixStream, UnixStream) {
 }
 
 #[test]
-fn a_ring_and_a_bell_travel() {
+fn a_ring_and_an_eventfd_travel() {
     let (client, server) = socket_pair().unwrap();
     let ring = create(1024).unwrap();
-    let bell = eventfd().unwrap();
-    send_with_fds(server.as_fd(), b"hello", &[ring.as_fd(), bell.as_fd()]).unwrap();
+    let waker = eventfd().unwrap();
+    send_with_fds(server.as_fd(), b"hello", &[ring.as_fd(), waker.as_fd()]).unwrap();
 
     let mut buffer = [0; 64];
     let (bytes, fds) = receive_with_fds(client.as_fd(), &mut buffer, 2).unwrap();
@@ -38,13 +38,13 @@ fn a_ring_and_a_bell_travel() {
     for fd in &fds {
         assert!(rustix::io::fcntl_getfd(fd).unwrap().contains(FdFlags::CLOEXEC), "{fd:?}");
     }
-    let [their_ring, their_bell] = <[OwnedFd; 2]>::try_from(fds).unwrap();
+    let [their_ring, their_eventfd] = <[OwnedFd; 2]>::try_from(fds).unwrap();
     let mut producer = Producer::new(their_ring).unwrap();
-    producer.set_waker(their_bell);
+    producer.set_waker(their_eventfd);
     let mut consumer = Consumer::new(ring).unwrap();
     assert!(consumer.park_begin());
     assert!(producer.write(&[&[1, 2, 3]]));
-    assert_eq!(drain_eventfd(bell.as_fd()).unwrap(), 1);
+    assert_eq!(drain_eventfd(waker.as_fd()).unwrap(), 1);
     assert_eq!(consumer.available(), 3);
 }
 
@@ -153,12 +153,12 @@ fn a_peer_that_only_stops_sending_counts_after_its_last_byte() {
 }
 
 #[test]
-fn a_bell_counts_and_is_drained() {
-    let bell = eventfd().unwrap();
-    assert_eq!(drain_eventfd(bell.as_fd()).unwrap(), 0);
+fn an_eventfd_counts_and_is_drained() {
+    let waker = eventfd().unwrap();
+    assert_eq!(drain_eventfd(waker.as_fd()).unwrap(), 0);
     for _ in 0..3 {
-        rustix::io::write(&bell, &1_u64.to_ne_bytes()).unwrap();
+        rustix::io::write(&waker, &1_u64.to_ne_bytes()).unwrap();
     }
-    assert_eq!(drain_eventfd(bell.as_fd()).unwrap(), 3);
-    assert_eq!(drain_eventfd(bell.as_fd()).unwrap(), 0);
+    assert_eq!(drain_eventfd(waker.as_fd()).unwrap(), 3);
+    assert_eq!(drain_eventfd(waker.as_fd()).unwrap(), 0);
 }

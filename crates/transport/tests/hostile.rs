@@ -165,7 +165,7 @@ fn a_forged_parked_word_costs_a_call_and_no_more() {
 }
 
 #[test]
-fn a_bell_that_cannot_be_rung_is_corruption() {
+fn an_eventfd_that_cannot_be_rung_is_corruption() {
     let (mut producer, mut consumer, _memory) = ring(SMALL);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

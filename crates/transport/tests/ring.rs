@@ -1,4 +1,4 @@
-//! The ring with honest ends: words in order, a full ring, parking and waking both ways, the bell.
+//! The ring with honest ends: words in order, a full ring, parking and waking both ways, the eventfd.
 
 #![allow(
     clippy::unwrap_used,
@@ -132,7 +132,7 @@ fn a_parked_producer_is_woken_by_a_quarter_free() {
 }
 
 #[test]
-fn a_producer_with_a_large_group_is_woken_when_it_fits() {
+fn a_producer_with_an_large_group_is_woken_when_it_fits() {
     let (mut producer, mut consumer, memory) = ring(SMALL);
     let all = producer.capacity();
     assert!(producer.write(&[&vec![1; all]]));
@@ -146,11 +146,11 @@ fn a_producer_with_a_large_group_is_woken_when_it_fits() {
 }
 
 #[test]
-fn the_bell_rings_once_for_a_consumer_parked_in_epoll() {
+fn the_eventfd_rings_once_for_a_consumer_parked_in_epoll() {
     let (mut producer, mut consumer, _memory) = ring(SMALL);
-    let bell = eventfd().unwrap();
-    producer.set_waker(copy(&bell));
-    let rung = || drain_eventfd(bell.as_fd()).unwrap();
+    let waker = eventfd().unwrap();
+    producer.set_waker(copy(&waker));
+    let rung = || drain_eventfd(waker.as_fd()).unwrap();
 
     assert!(producer.write(&[&[1]]));
     assert_eq!(rung(), 0, "the consumer runs");
@@ -171,17 +171,17 @@ fn the_bell_rings_once_for_a_consumer_parked_in_epoll() {
 }
 
 #[test]
-fn a_bell_that_comes_late_rings_for_what_was_written() {
+fn an_eventfd_that_comes_late_rings_for_what_was_written() {
     let (mut producer, mut consumer, _memory) = ring(SMALL);
     assert!(consumer.park_begin());
     assert!(producer.write(&[&[1]]));
-    let bell = eventfd().unwrap();
-    producer.set_waker(copy(&bell));
-    assert_eq!(drain_eventfd(bell.as_fd()).unwrap(), 1);
+    let waker = eventfd().unwrap();
+    producer.set_waker(copy(&waker));
+    assert_eq!(drain_eventfd(waker.as_fd()).unwrap(), 1);
 }
 
 #[test]
-fn a_producer_with_a_bell_still_wakes_a_futex() {
+fn a_producer_with_an_eventfd_still_wakes_a_futex() {
     let (mut producer, mut consumer, memory) = ring(SMALL);
     producer.set_waker(eventfd().unwrap());
     let waiter = beside(move || consumer.wait(NEVER_SPIN, FOREVER));

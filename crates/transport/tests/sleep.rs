@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use gt_transport::slab::{SLOTS, create};
-use gt_transport::{Bell, HEAD_WORDS, Parked, SlabReader, SlabWriter, Sleeping, sleep_on_any};
+use gt_transport::{
+    FutexWaker, HEAD_WORDS, Parked, SlabReader, SlabWriter, Sleeping, sleep_on_any,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -24,17 +26,17 @@ fn slab() -> (SlabWriter, SlabReader) {
 }
 
 #[test]
-fn any_of_several_bells_wakes_every_sleeper() {
-    let bells = [Bell::default(), Bell::default()];
+fn any_of_several_wakers_wakes_every_sleeper() {
+    let wakers = [FutexWaker::default(), FutexWaker::default()];
     let rung = Arc::new(AtomicU32::new(0));
     let sleepers: Vec<_> = (0..2)
         .map(|_| {
-            let (bells, rung) = (bells.clone(), Arc::clone(&rung));
+            let (wakers, rung) = (wakers.clone(), Arc::clone(&rung));
             thread::spawn(move || {
                 while rung.load(Ordering::SeqCst) < ROUNDS {
                     let seen = rung.load(Ordering::SeqCst);
-                    bells.iter().for_each(Bell::park);
-                    let words = bells.each_ref().map(Bell::parked);
+                    wakers.iter().for_each(FutexWaker::park);
+                    let words = wakers.each_ref().map(FutexWaker::parked);
                     if rung.load(Ordering::SeqCst) == seen && seen < ROUNDS {
                         sleep_on_any(&sleeping(&words), LONG);
                     }
@@ -44,7 +46,7 @@ fn any_of_several_bells_wakes_every_sleeper() {
         .collect();
     for round in 0..ROUNDS {
         rung.fetch_add(1, Ordering::SeqCst);
-        bells.get(usize::from(round % 2 == 0)).unwrap().ring();
+        wakers.get(usize::from(round % 2 == 0)).unwrap().wake();
     }
     // Who parked after the last ring has seen its number.
     for sleeper in sleepers {
@@ -111,7 +113,7 @@ fn nobody_sleeps_who_has_something_to_do() {
         reader.release();
     }
     assert!(sleep_on_any(&sleeping(&[writer.parked()]), LONG));
-    let silent = Bell::default();
+    let silent = FutexWaker::default();
     silent.park();
     let two = [silent.parked(), silent.parked()];
     assert!(!sleep_on_any(&sleeping(&two), Duration::from_millis(1)), "nobody rings");

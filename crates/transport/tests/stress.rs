@@ -153,8 +153,8 @@ fn meet(turn: &AtomicU32, arrivals: u32, random: &mut Random) {
 fn parking_and_publishing_never_miss_each_other() {
     const TURNS: u32 = 50_000;
     let (mut producer, mut consumer, _memory) = ring(SMALL);
-    let bell = eventfd().unwrap();
-    producer.set_waker(copy(&bell));
+    let waker = eventfd().unwrap();
+    producer.set_waker(copy(&waker));
     let turn = Arc::new(AtomicU32::new(0));
     let producers_turn = Arc::clone(&turn);
     let writer = thread::spawn(move || {
@@ -170,7 +170,7 @@ fn parking_and_publishing_never_miss_each_other() {
         meet(&turn, number * 4 + 2, &mut random);
         let parked = consumer.park_begin();
         meet(&turn, number * 4 + 4, &mut random);
-        let rung = drain_eventfd(bell.as_fd()).unwrap();
+        let rung = drain_eventfd(waker.as_fd()).unwrap();
         assert!(!parked || rung == 1, "turn {number}: parked for ever");
         consumer.park_end();
         consumer.read(&mut words, 1);

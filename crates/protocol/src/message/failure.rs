@@ -1,8 +1,9 @@
 //! What a failed instruction is on the wire, and which exception it becomes.
 
 use super::append_text;
+use crate::error_class::ErrorClass;
+use crate::operator::Op;
 use crate::wire::{EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_u64};
-use crate::{Op, rules::ErrorClass};
 
 /// A failed instruction, named by session and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

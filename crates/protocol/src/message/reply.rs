@@ -1,8 +1,8 @@
 //! Elements that answer a read: in one run, in several, or beside the words.
 
 use super::REPLY_BYTES_MAX;
+use crate::value::{Dims, Dtype};
 use crate::wire::{EncodeError, Reader, WireError, WireReason, push_bytes, push_dims, push_u64};
-use crate::{Dims, Dtype};
 
 /// Elements `start` to `start + count` (row-major) of a value of shape `dims`.
 #[derive(Clone, Copy, Debug, PartialEq)]

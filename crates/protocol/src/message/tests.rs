@@ -1,9 +1,10 @@
 //! Round trips of every message, and words from a peer that means harm.
 
 use super::*;
-use crate::arbitrary::{any_row, changes, dtype, mutate, text};
 use crate::handshake::Secret;
-use crate::{Dims, Dtype, Op};
+use crate::operator::Op;
+use crate::tests::arbitrary::{any_row, changes, dtype, mutate, text};
+use crate::value::{Dims, Dtype};
 use proptest::prelude::*;
 
 /// The frame of a message.

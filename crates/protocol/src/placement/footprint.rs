@@ -4,7 +4,7 @@
 //! shard holds all of are merged with the one before them, so that as much as possible is one run.
 
 use super::{Interval, Layout, Placement};
-use crate::Dims;
+use crate::value::Dims;
 use smallvec::SmallVec;
 
 /// The positions of one member's shard.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// Dimensions of a mesh.
 pub const MESH_DIMS_MAX: usize = 3;
-/// Members of a mesh: a collective names them in one list.
-pub const MESH_MEMBERS_MAX: usize = crate::wire::LIST_MAX;
+/// Members of a mesh: as many workers as there are, many times over. A collective names them in one list.
+pub const MESH_MEMBERS_MAX: usize = 4096;
 
 /// Workers by index in one, two or three dimensions, the last one the fastest. Meshes of one member are where
 /// unsharded values live.

@@ -1,5 +1,5 @@
 use super::{Footprint, Layout, Mesh, Placement, ReduceOp, ShardRanges};
-use crate::Dims;
+use crate::value::Dims;
 use proptest::prelude::*;
 
 #[test]

@@ -9,7 +9,7 @@ use super::{
     Interval, Intervals, Layout, MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh, Placement, Placements,
     ReduceOp, ShardRanges,
 };
-use crate::Dims;
+use crate::value::Dims;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
 

@@ -1,7 +1,7 @@
 //! What a rule is asked: an operator with its operands and attributes, read by position with their kinds checked.
 
 use super::{Arg, RuleError};
-use crate::op::{OpInfo, OperandKind};
+use crate::operator::{OpInfo, OperandKind};
 use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
 use std::fmt::Write;
 

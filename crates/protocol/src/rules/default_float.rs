@@ -2,7 +2,7 @@
 //! client with another default casts these operands itself, so that an instruction means the same to everybody.
 
 use super::Arg;
-use crate::op::Family;
+use crate::operator::Family;
 use crate::{DtypeRule, Op, Scalar};
 
 /// The operands of `op`, bit by bit, that a client whose default is not float32 has to make floats of that default

@@ -27,7 +27,8 @@ mod update;
 mod view;
 
 use crate::dtype::Promotion;
-use crate::op::{Family, OpInfo, Refusal};
+pub use crate::error_class::ErrorClass;
+use crate::operator::{Family, OpInfo, Refusal};
 use crate::{Attr, Dtype, Meta, Op, Scalar};
 use call::Call;
 pub use call::describe;
@@ -41,33 +42,6 @@ pub enum Arg<'a> {
     Absent,
     Value(&'a Meta),
     Scalar(Scalar),
-}
-
-/// The class of a mistake: what it is about, so that the Python exception class that `PyTorch` raises follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorClass {
-    /// What concerns neither shapes nor dtypes.
-    Runtime,
-    Shape,
-    Dtype,
-    Index,
-    Value,
-    Type,
-    /// A dtype for which `PyTorch` has no kernel.
-    UnsupportedDtype,
-}
-
-impl ErrorClass {
-    /// `PyTorch`'s class.
-    pub const fn python(self) -> &'static str {
-        match self {
-            Self::Runtime | Self::Shape | Self::Dtype => "RuntimeError",
-            Self::Index => "IndexError",
-            Self::Value => "ValueError",
-            Self::Type => "TypeError",
-            Self::UnsupportedDtype => "NotImplementedError",
-        }
-    }
 }
 
 /// A user's mistake: `PyTorch`'s class, and a text that begins with `PyTorch`'s.

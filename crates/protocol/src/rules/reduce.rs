@@ -4,7 +4,7 @@ use super::call::Call;
 use super::elementwise::floating;
 use super::shape::{DimSet, wrap_dim};
 use super::{Inferred, RuleError, check_refused, one, several, shape};
-use crate::op::OpInfo;
+use crate::operator::OpInfo;
 use crate::{Attr, Dims, Dtype, DtypeRule, Meta};
 
 /// `PyTorch`'s name of the function: its overloads share it.

@@ -1,7 +1,7 @@
 //! Which elementwise operators leave metadata as it is: a client that knows need not ask the rule at every instruction.
 
 use super::{Arg, infer};
-use crate::op::{Family, OpInfo};
+use crate::operator::{Family, OpInfo};
 use crate::{Dims, Dtype, Meta, Op};
 use std::sync::OnceLock;
 

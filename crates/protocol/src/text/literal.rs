@@ -1,6 +1,6 @@
 //! Numbers and strings as text, each with its inverse.
 
-use crate::Scalar;
+use crate::value::Scalar;
 use std::fmt::{self, Write};
 
 const NAN_BITS: u64 = 0x7ff8_0000_0000_0000;

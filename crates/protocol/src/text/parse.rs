@@ -5,8 +5,10 @@ use super::{
     literal::{parse_bool, parse_float, parse_scalar},
     scan::Scanner,
 };
+use crate::instruction::{Attr, Id, Instruction, Operand};
+use crate::operator::{AttrInfo, AttrKind, Op, OperandKind};
+use crate::value::{Dims, Dtype};
 use crate::wire::{FRAME_WORDS_MAX, LIST_MAX, PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX, has_payload};
-use crate::{Attr, AttrInfo, AttrKind, Dims, Dtype, Id, Instruction, Op, Operand, OperandKind};
 
 /// An id's number has 56 bits beside its output's eight.
 const NUMBER_LIMIT: u64 = 1 << 56;

@@ -4,7 +4,8 @@ use super::{
     Names, PAYLOAD_INLINE_BYTES, PayloadText, fnv128,
     literal::{is_bare, write_float, write_quoted, write_scalar},
 };
-use crate::{Attr, AttrInfo, AttrKind, Id, Instruction, Operand};
+use crate::instruction::{Attr, Id, Instruction, Operand};
+use crate::operator::{AttrInfo, AttrKind};
 use std::fmt;
 
 /// An instruction that prints itself as its line.

@@ -1,8 +1,10 @@
 //! Lines as they are written and read, and the round trip of every operator.
 
 use super::*;
-use crate::arbitrary::{for_every_op, number, slot};
-use crate::{Id, Op, wire};
+use crate::instruction::Id;
+use crate::operator::Op;
+use crate::tests::arbitrary::{for_every_op, number, slot};
+use crate::wire;
 use proptest::prelude::*;
 
 /// A table of two signals.

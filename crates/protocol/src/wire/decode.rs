@@ -5,7 +5,9 @@ use super::{
     HEADER_WORDS, IMMEDIATE, NONE, PAYLOAD_BYTES_MAX, SLOT_LIMIT, TEXT_BYTES_MAX, WireError,
     WireReason, consumable, has_payload, words::Reader,
 };
-use crate::{Attr, AttrInfo, AttrKind, Id, Instruction, Op, OpInfo, Operand, OperandKind, Scalar};
+use crate::instruction::{Attr, Id, Instruction, Operand};
+use crate::operator::{AttrInfo, AttrKind, Op, OpInfo, OperandKind};
+use crate::value::Scalar;
 use smallvec::SmallVec;
 
 /// The instruction at the front of `words`, and how many words it has.

@@ -5,7 +5,8 @@ use super::{
     TEXT_BYTES_MAX, consumable, has_payload,
     words::{push_bytes, push_dims, push_i64, push_list, push_scalar, push_u64},
 };
-use crate::{Attr, AttrInfo, Id, Instruction, Op, OpInfo, Operand, OperandKind};
+use crate::instruction::{Attr, Id, Instruction, Operand};
+use crate::operator::{AttrInfo, Op, OpInfo, OperandKind};
 
 /// Op code and length, tag, flags, count.
 const FREE_HEADER_WORDS: usize = 4;

@@ -1,8 +1,10 @@
 //! Round trips of every operator, and words from a peer that means harm.
 
 use super::*;
-use crate::arbitrary::{any_instruction, any_row, changes, for_every_op, mutate, slot};
-use crate::{Attr, Dims, Id, Instruction, Op, Operand, Scalar};
+use crate::instruction::{Attr, Id, Instruction, Operand};
+use crate::operator::Op;
+use crate::tests::arbitrary::{any_instruction, any_row, changes, for_every_op, mutate, slot};
+use crate::value::{Dims, Scalar};
 use proptest::prelude::*;
 
 fn words(instruction: &Instruction<'_>) -> Vec<u32> {
@@ -52,7 +54,7 @@ fn a_list_a_text_and_a_payload() {
     let mut upload = Instruction { payload: &[1, 2, 3], ..Instruction::new(Op::Upload) };
     upload.outputs.push(Id::slot(1));
     upload.attrs.push(Attr::Ints(Dims::new(&[3]).unwrap()));
-    upload.attrs.push(Attr::Dtype(crate::Dtype::U8));
+    upload.attrs.push(Attr::Dtype(crate::value::Dtype::U8));
     assert_eq!(words(&upload), [0x000a_0105, 0, 0, 1, 1, 3, 0, 1, 3, 0x0003_0201]);
 }
 

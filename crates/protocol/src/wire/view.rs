@@ -5,7 +5,9 @@ use super::decode::{attrs, frame, halves};
 use super::{
     HEADER_WORDS, IMMEDIATE, SLOT_LIMIT, WireError, consumable, has_payload, words::Reader,
 };
-use crate::{Attr, Op, Scalar};
+use crate::instruction::Attr;
+use crate::operator::Op;
+use crate::value::Scalar;
 use smallvec::SmallVec;
 
 /// Instructions without a list operand and without a payload, all of whose operands are there.

@@ -1,7 +1,7 @@
 //! The shards that words are made of, written and read: 64-bit numbers, byte strings, scalars.
 
 use super::{LIST_MAX, WireError, WireReason, words_of};
-use crate::{Dims, Dtype, Scalar, meta::DIMS_MAX};
+use crate::value::{DIMS_MAX, Dims, Dtype, Scalar};
 
 /// The low half of a 64-bit number.
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "the low half is meant")]

@@ -111,11 +111,11 @@ impl Call<'_> {
         let slabs = slabs.transpose().map_err(|error: RingError| broken(error.to_string()))?;
         let descriptors: Result<[OwnedFd; 3], _> = descriptors.try_into();
         match (record.kind, descriptors) {
-            (ControlKind::Setup, Ok([read, write, bell])) => {
+            (ControlKind::Setup, Ok([read, write, waker])) => {
                 socket
                     .set_read_timeout(None)
                     .map_err(|source| unreachable_at(self.address, source))?;
-                RingConnection::new((read, write, bell), socket, life_line, self.address, slabs)
+                RingConnection::new((read, write, waker), socket, life_line, self.address, slabs)
                     .map_err(|error| broken(error.to_string()))
             }
             (kind, _) => Err(broken(format!("a {kind:?} record came in place of the rings"))),

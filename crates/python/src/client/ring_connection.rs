@@ -37,14 +37,14 @@ pub(crate) struct Slabs {
 
 impl RingConnection {
     pub(crate) fn new(
-        (read, write, bell): (OwnedFd, OwnedFd, OwnedFd),
+        (read, write, waker): (OwnedFd, OwnedFd, OwnedFd),
         socket: UnixStream,
         life_line: Option<TcpStream>,
         address: &str,
         slabs: Option<Slabs>,
     ) -> Result<Self, RingError> {
         let mut producer = Producer::new(write)?;
-        producer.set_waker(bell);
+        producer.set_waker(waker);
         let room = ROOM_WORDS.min(producer.capacity() / 2);
         let inbox = ring_inbox(Consumer::new(read)?, Arc::new(OwnedFd::from(socket)));
         // Where client and dispatcher share a core, the one that is woken must get it at once.

@@ -10,7 +10,7 @@ use gt_protocol::handshake::{Capabilities, FrameHeader, Resume, Welcome};
 use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::{Instruction, Meta, Op, wire};
-use gt_transport::{Bell, Parked, Sleeping};
+use gt_transport::{FutexWaker, Parked, Sleeping};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -60,7 +60,7 @@ struct Shared {
     /// Something arrived, or the end.
     reader: Condvar,
     /// The same, for a thread of the program that reads.
-    bell: Bell,
+    waker: FutexWaker,
     welcome: Welcome,
     address: String,
     token: Option<String>,
@@ -79,7 +79,7 @@ impl Shared {
 
     fn wake_reader(&self) {
         self.reader.notify_all();
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Gives up the stream with that number, if it is still the current one; the writer dials again.
@@ -120,13 +120,13 @@ impl TcpConnection {
             state: Mutex::new(State::new(stream)),
             writer: Condvar::new(),
             reader: Condvar::new(),
-            bell: Bell::default(),
+            waker: FutexWaker::default(),
             welcome,
             address: address.to_owned(),
             token: token.map(str::to_owned),
         });
         let inbox: SharedInbox = Arc::new(Mutex::new(TcpInbox {
-            parked: shared.bell.parked(),
+            parked: shared.waker.parked(),
             shared: Arc::clone(&shared),
         }));
         let threads = vec![
@@ -247,7 +247,7 @@ impl Inbox for TcpInbox {
     }
 
     fn park(&mut self) -> bool {
-        self.shared.bell.park();
+        self.shared.waker.park();
         let state = self.shared.lock();
         let sleeps = state.incoming.is_empty() && state.closed.is_none();
         drop(state);
@@ -262,7 +262,7 @@ impl Inbox for TcpInbox {
     }
 
     fn unpark(&mut self) {
-        self.shared.bell.unpark();
+        self.shared.waker.unpark();
     }
 
     fn closed(&mut self) -> Option<String> {

@@ -9,7 +9,7 @@ use super::process::connection;
 use gt_protocol::handshake::FrameHeader;
 use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromWorker};
-use gt_transport::Bell;
+use gt_transport::FutexWaker;
 use gt_worker::{Replies, Stop};
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
@@ -30,7 +30,7 @@ pub fn serve_frames(
     let Worker { mut machine, mut idle } = worker;
     machine.set_index(index);
     let (_nobody, events) = mpsc::channel();
-    let peers = WorkerPeers::new(index, events, Some(listener), Bell::default());
+    let peers = WorkerPeers::new(index, events, Some(listener), FutexWaker::default());
     let mut lane = WorkerLane::new(peers).map_err(connection)?;
     let mut answers = Framed::new(stream.try_clone().map_err(connection)?);
     let mut words: Vec<u32> = Vec::new();

@@ -9,7 +9,7 @@ use super::lent::Lent;
 use super::peers::WorkerPeers;
 use gt_protocol::message::Peer;
 use gt_transport::{
-    Bell, Consumer, Parked, WAIT_MAX, drain_eventfd, eventfd, sleep_on_any, yield_now,
+    Consumer, FutexWaker, Parked, WAIT_MAX, drain_eventfd, eventfd, sleep_on_any, yield_now,
 };
 use gt_worker::{Driver, Ended, Job, Lane, Peers, Refusal};
 use pyo3::Python;
@@ -41,7 +41,7 @@ pub struct WorkerLane {
 struct Shared {
     inside: Mutex<Inside>,
     /// Wakes the thread.
-    bell: Bell,
+    waker: FutexWaker,
     /// The machine's thread drives: the other one sleeps.
     is_driven: AtomicBool,
     /// The machine's thread is about to take the lock: the other one, which takes it again and again, lets it.
@@ -55,7 +55,7 @@ struct Shared {
     /// The machine's thread waits for words where it cannot hear other workers.
     is_away: AtomicBool,
     /// Brings it back from there.
-    doorbell: OwnedFd,
+    eventfd: OwnedFd,
     stops: AtomicBool,
 }
 
@@ -96,14 +96,14 @@ impl WorkerLane {
     pub fn new(peers: WorkerPeers) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             inside: Mutex::new(Inside { lane: Lane::new(peers), sleeper: None }),
-            bell: Bell::default(),
+            waker: FutexWaker::default(),
             is_driven: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
             is_worth_it: AtomicBool::new(false),
             is_handed: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
-            doorbell: eventfd().map_err(io::Error::other)?,
+            eventfd: eventfd().map_err(io::Error::other)?,
             stops: AtomicBool::new(false),
         });
         let threads = Arc::clone(&shared);
@@ -155,12 +155,12 @@ impl WorkerLane {
         let shared = &*self.shared;
         shared.is_away.store(true, Ordering::SeqCst);
         shared.is_handed.store(true, Ordering::SeqCst);
-        shared.bell.ring();
+        shared.waker.wake();
         let mut words = false;
         // Either the thread sees that we are away, or we that there is something.
         if !shared.has_ended.load(Ordering::SeqCst) {
             let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-            let mut polled = [readable(descriptor.as_fd()), readable(shared.doorbell.as_fd())];
+            let mut polled = [readable(descriptor.as_fd()), readable(shared.eventfd.as_fd())];
             let longest = longest.min(WAIT_MAX);
             let limit = Timespec {
                 tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
@@ -173,7 +173,7 @@ impl WorkerLane {
             words = polled.first().is_some_and(|polled| !polled.revents().is_empty());
         }
         shared.is_away.store(false, Ordering::SeqCst);
-        drain_eventfd(shared.doorbell.as_fd()).map_err(io::Error::other)?;
+        drain_eventfd(shared.eventfd.as_fd()).map_err(io::Error::other)?;
         Ok(words)
     }
 }
@@ -181,7 +181,7 @@ impl WorkerLane {
 impl Drop for WorkerLane {
     fn drop(&mut self) {
         self.shared.stops.store(true, Ordering::SeqCst);
-        self.shared.bell.ring();
+        self.shared.waker.wake();
         if let Some(thread) = self.thread.take() {
             // What it may have said is on standard error already.
             let _ = thread.join();
@@ -329,7 +329,7 @@ impl Shared {
     fn hand_over(&self) {
         if self.is_worth_it.load(Ordering::Relaxed) && !self.is_handed.load(Ordering::Relaxed) {
             self.is_handed.store(true, Ordering::SeqCst);
-            self.bell.ring();
+            self.waker.wake();
         }
     }
 
@@ -339,7 +339,7 @@ impl Shared {
         let mut since: Option<Instant> = None;
         while !self.stops.load(Ordering::SeqCst) {
             if self.is_driven.load(Ordering::SeqCst) {
-                self.bell.park();
+                self.waker.park();
                 self.sleep(&[], WAIT_MAX, || self.is_driven.load(Ordering::SeqCst));
                 continue;
             }
@@ -357,7 +357,7 @@ impl Shared {
             if !inside.lane.is_busy() && !self.is_away.load(Ordering::SeqCst) {
                 self.is_handed.store(false, Ordering::SeqCst);
                 // Before anybody can hand something over, who would otherwise ring in vain.
-                self.bell.park();
+                self.waker.park();
                 drop(inside);
                 self.sleep(&[], WAIT_MAX, || !self.is_away.load(Ordering::SeqCst));
                 continue;
@@ -372,7 +372,7 @@ impl Shared {
             }
             words.clear();
             if let Some(limit) = inside.park(Sleeper::Thread, &mut words) {
-                self.bell.park();
+                self.waker.park();
                 drop(inside);
                 self.sleep(&words, limit, || true);
                 self.locked().unpark(Sleeper::Thread);
@@ -385,19 +385,19 @@ impl Shared {
     fn tell(&self, inside: &Inside) {
         let is_new = inside.lane.has_ended() && !self.has_ended.swap(true, Ordering::SeqCst);
         if is_new && self.is_away.load(Ordering::SeqCst) {
-            // A bell that cannot be rung any more rings already.
-            let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
+            // An eventfd that cannot count further is readable already.
+            let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Sleeps until the bell is rung, or something comes at one of the words, if there is still a reason to. The bell is
+    /// Sleeps until the waker is used, or something comes at one of the words, if there is still a reason to. The waker is
     /// parked: whoever has rung it since ends the sleep at once.
     fn sleep(&self, words: &[Parked], limit: Duration, still: impl Fn() -> bool) {
-        let bell = self.bell.parked();
-        let sleeping: Vec<_> = std::iter::once(&bell).chain(words).map(Parked::sleeping).collect();
+        let waker = self.waker.parked();
+        let sleeping: Vec<_> = std::iter::once(&waker).chain(words).map(Parked::sleeping).collect();
         if still() && !self.stops.load(Ordering::SeqCst) {
             sleep_on_any(&sleeping, limit);
         }
-        self.bell.unpark();
+        self.waker.unpark();
     }
 }

@@ -10,7 +10,7 @@ use aside::Aside;
 use gt_protocol::handshake::Secret;
 use gt_protocol::message::Peer;
 use gt_transport::calls::{self, Callers};
-use gt_transport::{Bell, Parked};
+use gt_transport::{FutexWaker, Parked};
 use gt_worker::{Cause, Front, PeerLost, Peers, Progress, Stream};
 use link::Link;
 use piece::Head;
@@ -60,19 +60,19 @@ pub struct WorkerPeers {
     /// The dispatcher has introduced somebody since the last poll.
     is_changed: bool,
     /// Rung by threads that have something for us.
-    bell: Bell,
+    waker: FutexWaker,
     index: u32,
     callers: Callers<Secret>,
 }
 
 impl WorkerPeers {
     /// The peers of the worker `index`, who takes connections of other hosts' workers at `listener`. Whoever sends an event
-    /// rings the bell.
+    /// wakes it.
     pub fn new(
         index: u32,
         events: Receiver<Event>,
         listener: Option<TcpListener>,
-        bell: Bell,
+        waker: FutexWaker,
     ) -> Self {
         Self {
             index,
@@ -86,7 +86,7 @@ impl WorkerPeers {
             is_changed: false,
             ended: VecDeque::new(),
             unknown: BTreeMap::new(),
-            bell,
+            waker,
         }
     }
 
@@ -140,8 +140,8 @@ impl WorkerPeers {
     /// how long the sleep may last; `None` where there is something already. Then, and after the sleep, call
     /// [`unpark`](Self::unpark).
     pub fn park(&mut self, words: &mut Vec<Parked>) -> Option<Duration> {
-        self.bell.park();
-        words.push(self.bell.parked());
+        self.waker.park();
+        words.push(self.waker.parked());
         if self.listen() {
             return None;
         }
@@ -156,7 +156,7 @@ impl WorkerPeers {
 
     /// Second half.
     pub fn unpark(&mut self) {
-        self.bell.unpark();
+        self.waker.unpark();
         self.links.values_mut().for_each(Link::unpark);
     }
 
@@ -180,7 +180,7 @@ impl Peers for WorkerPeers {
             return;
         }
         let stream = calls::call(peer.address, self.index, &peer.secret.0);
-        let link = stream.and_then(|stream| TcpLink::new(stream, &self.bell)).ok();
+        let link = stream.and_then(|stream| TcpLink::new(stream, &self.waker)).ok();
         self.join(peer.index, link.map(Link::Tcp));
     }
 
@@ -206,7 +206,7 @@ impl Peers for WorkerPeers {
     fn poll(&mut self) -> bool {
         let mut is_news = self.listen() | std::mem::take(&mut self.is_changed);
         for (peer, stream) in self.callers.arrived() {
-            let link = TcpLink::new(stream, &self.bell).ok();
+            let link = TcpLink::new(stream, &self.waker).ok();
             self.join(peer, link.map(Link::Tcp));
             is_news = true;
         }

@@ -9,8 +9,8 @@ use super::peers::{Event, WorkerPeers};
 use gt_protocol::message::{self, FromWorker, REPLY_BYTES_MAX, Reply};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{
-    Bell, Consumer, ControlKind, HEAD_WORDS, PIECE_BYTES_MAX, Producer, RingError, SlabReader,
-    SlabWriter, receive_record, set_short_slice, set_timer_slack_1us,
+    Consumer, ControlKind, FutexWaker, HEAD_WORDS, PIECE_BYTES_MAX, Producer, RingError,
+    SlabReader, SlabWriter, receive_record, set_short_slice, set_timer_slack_1us,
 };
 use gt_worker::{Replies, Stop};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
@@ -62,11 +62,11 @@ pub fn serve_control(py: Python<'_>, control: OwnedFd, mut worker: Worker) -> Py
     let _ = set_timer_slack_1us();
     worker.machine.set_index(setup.index);
     let (sender, events) = mpsc::channel();
-    let bell = Bell::default();
-    let rung = bell.clone();
+    let waker = FutexWaker::default();
+    let rung = waker.clone();
     let watcher = std::thread::Builder::new().name("gt-control".to_owned());
     watcher.spawn(move || watch(&control, &sender, &rung)).map_err(connection)?;
-    let peers = WorkerPeers::new(setup.index, events, None, bell);
+    let peers = WorkerPeers::new(setup.index, events, None, waker);
     let mut lane = WorkerLane::new(peers).map_err(connection)?;
     serve(py, worker, setup, &mut lane)
 }
@@ -102,8 +102,8 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
     if answers.capacity() < ANSWER_WORDS_MIN {
         return Err(format!("a ring of {} words for answers", answers.capacity()));
     }
-    if let Some(bell) = descriptors.next() {
-        answers.set_waker(bell);
+    if let Some(waker) = descriptors.next() {
+        answers.set_waker(waker);
     }
     let slabs = of_slabs.map(|[payloads, answers]| {
         Ok(Slabs { payloads: SlabReader::new(payloads)?, answers: SlabWriter::new(answers)? })
@@ -113,7 +113,7 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
 }
 
 /// Passes on what the dispatcher says of other workers, and ends the process with it.
-fn watch(control: &OwnedFd, events: &Sender<Event>, bell: &Bell) {
+fn watch(control: &OwnedFd, events: &Sender<Event>, waker: &FutexWaker) {
     loop {
         let Ok(Some((record, descriptors))) = receive_record(control.as_fd()) else { exit() };
         let event = match record.kind {
@@ -124,7 +124,7 @@ fn watch(control: &OwnedFd, events: &Sender<Event>, bell: &Bell) {
         if events.send(event).is_err() {
             exit();
         }
-        bell.ring();
+        waker.wake();
     }
 }
 

@@ -4,11 +4,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
+use super::RingError;
 use super::mapping::{Mapping, to_counter, to_usize};
-use super::park::{self, PARKED_ON_BELL, PARKED_ON_FUTEX, RUNNING, Sleep};
-use super::{RingError, WAIT_MAX};
 use crate::scheduling::poll_until;
-use crate::sleep::Sleeping;
+use crate::sleep::park::{self, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
+use crate::sleep::{Sleeping, WAIT_MAX};
 
 /// The reading side of a ring. One per ring, in one process, used by one thread at a time.
 ///
@@ -103,7 +103,7 @@ impl Consumer {
     /// next publication writes to its waker. False when words are there already or the ring is corrupt:
     /// do not sleep. After the sleep call [`park_end`](Self::park_end), and then look for words.
     pub fn park_begin(&mut self) -> bool {
-        self.park(PARKED_ON_BELL)
+        self.park(PARKED_ON_EVENTFD)
     }
 
     /// Second half: the producer stops writing to the waker. It may have done so meanwhile; the waker's count

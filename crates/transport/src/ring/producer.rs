@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use super::RingError;
 use super::mapping::{Mapping, to_counter, to_usize};
-use super::park::{self, PARKED_ON_BELL, PARKED_ON_FUTEX, RUNNING, Sleep};
-use super::{RingError, WAIT_MAX};
 use crate::scheduling::poll_until;
+use crate::sleep::WAIT_MAX;
+use crate::sleep::park::{self, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
 
 /// How long a full ring is polled before the producer parks: longer than a wake-up takes (20-50 us),
 /// short against what a full ring means to the consumer (a millisecond of work and more).
@@ -160,8 +161,8 @@ impl Producer {
         let parked = &self.mapping.header().consumer_parked.word;
         match (parked.load(Ordering::Relaxed), &self.waker) {
             (PARKED_ON_FUTEX, _) if park::claim_wake(parked, PARKED_ON_FUTEX) => park::wake(parked),
-            (PARKED_ON_BELL, Some(waker)) if park::claim_wake(parked, PARKED_ON_BELL) => {
-                self.corrupt |= !ring_bell(waker);
+            (PARKED_ON_EVENTFD, Some(waker)) if park::claim_wake(parked, PARKED_ON_EVENTFD) => {
+                self.corrupt |= !write_eventfd(waker);
             }
             _ => {}
         }
@@ -194,6 +195,6 @@ impl Producer {
 }
 
 /// Adds one to an eventfd; false if it cannot be written to. A full counter (EAGAIN) is readable already.
-fn ring_bell(waker: &OwnedFd) -> bool {
+fn write_eventfd(waker: &OwnedFd) -> bool {
     matches!(rustix::io::write(waker, &1_u64.to_ne_bytes()), Ok(_) | Err(Errno::AGAIN))
 }

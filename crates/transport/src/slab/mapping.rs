@@ -4,6 +4,7 @@
 
 use super::{HEAD_WORDS, SLOT_BYTES, SLOTS};
 use crate::ring::{Line, RingError, check_seals, to_usize};
+use crate::sleep::ParkedWord;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::process::Pid;
@@ -76,22 +77,21 @@ pub(super) struct Mapping {
 }
 
 /// One of the words by which a side of a slab sleeps. It keeps the slab mapped.
-#[derive(Clone)]
-pub(crate) struct ParkedWord {
+struct SlabWord {
     region: Arc<Region>,
     is_reader: bool,
 }
 
-impl ParkedWord {
-    pub(crate) fn word(&self) -> &AtomicU32 {
+impl ParkedWord for SlabWord {
+    fn word(&self) -> &AtomicU32 {
         let header = self.region.header();
         if self.is_reader { &header.reader_parked.word } else { &header.writer_parked.word }
     }
 }
 
-impl fmt::Debug for ParkedWord {
+impl fmt::Debug for SlabWord {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parked = &mut formatter.debug_struct("ParkedWord");
+        let parked = &mut formatter.debug_struct("SlabWord");
         parked.field("is_reader", &self.is_reader).finish_non_exhaustive()
     }
 }
@@ -129,8 +129,8 @@ impl Mapping {
     }
 
     /// The word by which the reader sleeps, or the writer.
-    pub(super) fn parked(&self, is_reader: bool) -> ParkedWord {
-        ParkedWord { region: Arc::clone(&self.region), is_reader }
+    pub(super) fn parked(&self, is_reader: bool) -> Arc<dyn ParkedWord> {
+        Arc::new(SlabWord { region: Arc::clone(&self.region), is_reader })
     }
 
     /// Tail and head as the header has them, refused where no honest slab can be in that state.

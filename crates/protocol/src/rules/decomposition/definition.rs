@@ -2,7 +2,7 @@
 //! asserts with the line.
 
 use super::expression::{Binary, Expression, FUNCTIONS, Value};
-use crate::op::OpInfo;
+use crate::operator::OpInfo;
 use crate::placement::ReduceOp;
 use crate::{Dtype, Op};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What stands in braces in a definition: sizes, conditions and numbers that follow from a call.
 
-use crate::op::OpInfo;
+use crate::operator::OpInfo;
 use crate::placement::{Placement, ShardRanges};
 use crate::rules::spread::OpSpec;
 use crate::{Attr, AttrKind, Dims, Dtype, Meta, Scalar};

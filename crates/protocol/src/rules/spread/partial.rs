@@ -2,7 +2,7 @@
 //! contributions too. An operator of which it says nothing gets whole operands.
 
 use super::{OpSpec, Strategy, contract};
-use crate::op::{AttrTest, Condition, Family, Fill, Term};
+use crate::operator::{AttrTest, Condition, Family, Fill, Term};
 use crate::placement::{Placement, ReduceOp};
 use crate::{Attr, Dtype};
 

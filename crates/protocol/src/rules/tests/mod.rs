@@ -11,7 +11,7 @@ mod train;
 mod view;
 
 use super::{Arg, ErrorClass, RuleError, infer};
-use crate::op::OperandKind;
+use crate::operator::OperandKind;
 use crate::{Attr, AttrInfo, AttrKind, Dims, Dtype, Meta, Op, Scalar};
 
 /// Checks that `line` gives `expected`: metadata of the results, or `ClassError: text`.

@@ -1,6 +1,6 @@
 //! What holds for every operator and any input.
 
-use crate::op::OperandKind;
+use crate::operator::OperandKind;
 use crate::rules::{Arg, infer, keeps_metadata, promote};
 use crate::{Attr, AttrInfo, AttrKind, Dims, Dtype, Meta, Op, Scalar};
 use proptest::prelude::*;

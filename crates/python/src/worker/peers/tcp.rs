@@ -5,7 +5,7 @@
 //! in `gt_transport::calls`.
 
 use super::piece::{self, Head};
-use gt_transport::{Bell, HEAD_WORDS, PIECE_BYTES_MAX, Parked};
+use gt_transport::{FutexWaker, HEAD_WORDS, PIECE_BYTES_MAX, Parked};
 use gt_worker::{Cause, Front};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -60,7 +60,7 @@ pub struct TcpLink {
 
 impl TcpLink {
     /// Starts the threads of a connection that both sides have agreed on.
-    pub fn new(stream: TcpStream, bell: &Bell) -> io::Result<Self> {
+    pub fn new(stream: TcpStream, waker: &FutexWaker) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         // A host that loses its power closes nothing: the kernel asks for it.
@@ -74,14 +74,14 @@ impl TcpLink {
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let under_way = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&under_way);
-        let (out_bell, in_bell) = (bell.clone(), bell.clone());
+        let (out_waker, in_waker) = (waker.clone(), waker.clone());
         named("gt-data-out").spawn(move || {
-            write_all(stream, &outward, &done, &counted, &out_bell);
+            write_all(stream, &outward, &done, &counted, &out_waker);
         })?;
         named("gt-data-in").spawn(move || {
-            read_all(reading, &inward, &again, &in_bell);
+            read_all(reading, &inward, &again, &in_waker);
             drop(inward);
-            in_bell.ring();
+            in_waker.wake();
         })?;
         Ok(Self {
             to,
@@ -177,7 +177,7 @@ impl TcpLink {
         has_room
     }
 
-    /// The bell tells of either: it is parked already.
+    /// The waker wakes for either: it is parked already.
     pub fn park(&mut self, _words: &mut Vec<Parked>) -> bool {
         let had_piece = self.first.is_some();
         self.refresh();
@@ -194,14 +194,14 @@ fn write_all(
     pieces: &Receiver<Vec<u8>>,
     done: &SyncSender<Vec<u8>>,
     under_way: &AtomicUsize,
-    bell: &Bell,
+    waker: &FutexWaker,
 ) {
     while let Ok(piece) = pieces.recv() {
         let written = stream.write_all(&piece);
         // One more than the worker can use is not kept.
         let _ = done.try_send(piece);
         under_way.fetch_sub(1, Ordering::AcqRel);
-        bell.ring();
+        waker.wake();
         if written.is_err() {
             break;
         }
@@ -215,14 +215,14 @@ fn read_all(
     stream: TcpStream,
     pieces: &SyncSender<Arrived>,
     again: &Receiver<Vec<u8>>,
-    bell: &Bell,
+    waker: &FutexWaker,
 ) {
     let mut stream = io::BufReader::with_capacity(READ_AHEAD_BYTES, stream);
     while let Ok(Some(arrived)) = next(&mut stream, again) {
         if pieces.send(arrived).is_err() {
             break;
         }
-        bell.ring();
+        waker.wake();
     }
 }
 

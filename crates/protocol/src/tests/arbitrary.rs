@@ -1,8 +1,9 @@
 //! Any valid instruction of a row, for property tests.
 
-use crate::{
-    Attr, AttrKind, Dims, Dtype, Id, Instruction, OpInfo, Operand, OperandKind, Scalar, text, wire,
-};
+use crate::instruction::{Attr, Id, Instruction, Operand};
+use crate::operator::{AttrKind, OpInfo, OperandKind};
+use crate::value::{Dims, Dtype, Scalar};
+use crate::{text, wire};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -28,7 +29,7 @@ pub(crate) fn for_every_op(
 ) {
     let config = Config { cases: 48, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
-    for row in crate::Op::table() {
+    for row in crate::operator::Op::table() {
         if let Err(error) = runner.run(&instruction(row, &id()), &property) {
             panic!("{}: {error}", row.name);
         }
@@ -52,7 +53,7 @@ pub(crate) fn every_op_once(runner: &mut TestRunner, line_max: usize) -> Vec<Own
             }
         }
     };
-    crate::Op::table().iter().map(one).collect()
+    crate::operator::Op::table().iter().map(one).collect()
 }
 
 /// An instruction of any operator.
@@ -61,7 +62,7 @@ pub(crate) fn any_instruction() -> impl Strategy<Value = Owned> {
 }
 
 pub(crate) fn any_row() -> impl Strategy<Value = &'static OpInfo> {
-    (0..crate::Op::table().len()).prop_map(|index| &crate::Op::table()[index])
+    (0..crate::operator::Op::table().len()).prop_map(|index| &crate::operator::Op::table()[index])
 }
 
 pub(crate) fn slot() -> BoxedStrategy<Id> {
@@ -141,7 +142,7 @@ fn attr(kind: AttrKind) -> BoxedStrategy<Attr> {
         AttrKind::Float => float().prop_map(Attr::Float).boxed(),
         AttrKind::Scalar => scalar().prop_map(Attr::Scalar).boxed(),
         AttrKind::Dtype => dtype().prop_map(Attr::Dtype).boxed(),
-        AttrKind::Ints => prop::collection::vec(int(), 0..=crate::meta::DIMS_MAX)
+        AttrKind::Ints => prop::collection::vec(int(), 0..=crate::value::DIMS_MAX)
             .prop_map(|values| Attr::Ints(Dims::new(&values).unwrap()))
             .boxed(),
         AttrKind::List => list().prop_map(|values| Attr::List(values.into())).boxed(),

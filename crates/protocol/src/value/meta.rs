@@ -1,6 +1,6 @@
 //! Shapes and the metadata of a value: what is known of it without its bytes.
 
-use crate::Dtype;
+use super::dtype::Dtype;
 use std::fmt;
 
 /// A tensor has at most this many dimensions, so that a shape is a plain array without an allocation.

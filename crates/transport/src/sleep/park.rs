@@ -1,4 +1,4 @@
-//! How one side of a ring sleeps: the values of the consumer's parked word, and the futex calls.
+//! How one side of a ring or slab sleeps: the values of the consumer's parked word, and the futex calls.
 //! The futex is shared, not private: the two sides are different processes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ pub(crate) const RUNNING: u32 = 0;
 /// The consumer sleeps on a futex at its parked word.
 pub(crate) const PARKED_ON_FUTEX: u32 = 1;
 /// The consumer sleeps in epoll over many rings; only the waker wakes it.
-pub(crate) const PARKED_ON_BELL: u32 = 2;
+pub(crate) const PARKED_ON_EVENTFD: u32 = 2;
 
 /// Far more than ever sleep on one word.
 const SLEEPERS_MAX: u32 = 64;

@@ -1,8 +1,8 @@
-//! The shape of a row of `ops.toml` as Rust sees it; the rows themselves are in `generated.rs`.
+//! The shape of a row of `ops.toml` as Rust sees it; the rows themselves are in `generated_rows.rs`.
 
-use crate::Op;
-use crate::dtype::Category;
+use super::generated_op::Op;
 use crate::placement::ReduceOp;
+use crate::value::dtype::Category;
 
 /// Behaviour is written once for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum AttrKind {
     Scalar,
     Dtype,
     Ints,
-    /// Up to [`LIST_MAX`](crate::wire::LIST_MAX) integers: members of a group, their sizes.
+    /// Up to 4,096 integers: members of a group, their sizes.
     List,
     Text,
     /// One word of a closed list.

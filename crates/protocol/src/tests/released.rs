@@ -3,16 +3,16 @@
 //! A line is a frame in words (a handshake: in bytes), then `|` and what it is. Lines are added at a release and never
 //! changed; [`frames_of_today`] writes those of the present version.
 
-use crate::arbitrary::{every_op_once, sample};
 use crate::handshake::Handshake;
+use crate::tests::arbitrary::{every_op_once, sample};
 use crate::text::{NoNames, PayloadText, format, parse};
 use crate::{handshake, message, wire};
 use proptest::test_runner::TestRunner;
 use std::fmt::Write;
 
-const INSTRUCTIONS: &str = include_str!("../../../tests/frames/version_1/instructions.txt");
-const MESSAGES: &str = include_str!("../../../tests/frames/version_1/messages.txt");
-const HANDSHAKES: &str = include_str!("../../../tests/frames/version_1/handshakes.txt");
+const INSTRUCTIONS: &str = include_str!("../../../../tests/frames/version_1/instructions.txt");
+const MESSAGES: &str = include_str!("../../../../tests/frames/version_1/messages.txt");
+const HANDSHAKES: &str = include_str!("../../../../tests/frames/version_1/handshakes.txt");
 
 /// Lines longer than this say no more than shorter ones.
 const LINE_MAX: usize = 400;

@@ -1,0 +1,7 @@
+//! What is known of a value without its bytes: the dtype of its elements, its shape. Nothing here knows of operators.
+
+pub mod dtype;
+pub mod meta;
+
+pub use dtype::{Dtype, Scalar};
+pub use meta::{DIMS_MAX, Dims, Meta};

@@ -37,6 +37,7 @@ class MultiheadAttention(Module):
     k_proj_weight: Parameter | None
     v_proj_weight: Parameter | None
     in_proj_bias: Parameter | None
+    _orientation = "[out, in]"
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ class Embedding(Module):
     """
 
     weight: Parameter
+    _orientation = "table"
 
     def __init__(
         self,

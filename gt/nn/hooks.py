@@ -1,14 +1,11 @@
-"""Forward hooks of modules: registration handles and the call that runs them."""
+"""Forward hooks: registration handles and the call that runs them; knows no class of modules."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from gt.nn.module import Module
+from typing import TypeAlias
 
 
 @dataclass(frozen=True)
@@ -55,13 +52,20 @@ class HookHandle:
         self.remove()
 
 
-def call_hooked(module: Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-    """Run a module's forward between its hooks."""
-    pending = dict(module._hooks)
+def call_hooked(
+    module: object,
+    forward: Callable[..., object],
+    before: Hooks,
+    after: Hooks,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> object:
+    """Run the forward of `module` between its hooks, which are called with it first."""
+    pending = dict(after)
     try:
-        for hook in list(module._pre_hooks.values()):
+        for hook in list(before.values()):
             args, kwargs = _call_before(hook, module, args, kwargs)
-        output = module.forward(*args, **kwargs)
+        output = forward(*args, **kwargs)
         for key, hook in list(pending.items()):
             del pending[key]
             output = _call_after(hook, module, args, kwargs, output)
@@ -74,7 +78,7 @@ def call_hooked(module: Module, args: tuple[object, ...], kwargs: dict[str, obje
 
 
 def _call_before(
-    hook: Hook, module: Module, args: tuple[object, ...], kwargs: dict[str, object]
+    hook: Hook, module: object, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
     if not hook.with_kwargs:
         changed = hook.function(module, args)
@@ -93,7 +97,7 @@ def _call_before(
 
 
 def _call_after(
-    hook: Hook, module: Module, args: tuple[object, ...], kwargs: dict[str, object], output: object
+    hook: Hook, module: object, args: tuple[object, ...], kwargs: dict[str, object], output: object
 ) -> object:
     if hook.with_kwargs:
         changed = hook.function(module, args, kwargs, output)

@@ -37,6 +37,7 @@ class Linear(Module):
 
     weight: Parameter
     bias: Parameter | None
+    _orientation = "[out, in]"
 
     def __init__(
         self,

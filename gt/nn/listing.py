@@ -1,29 +1,28 @@
-"""Walks over the tree of modules. Read only, but for clear_gradient."""
+"""Walks over trees of modules, of any class. Read only, but for clear_gradient."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from gt.nn.parameter import Parameter
 
 if TYPE_CHECKING:
     from gt._core import Tensor
-    from gt.nn.module import Module
 
+Node = TypeVar("Node")
 Member = TypeVar("Member", bound="Tensor")
 
 
 class ParameterListing:
     """A module's parameters, read anew by each loop; has a length; `next()` walks them once."""
 
-    def __init__(self, module: Module, *, recurse: bool) -> None:
-        self._module = module
-        self._recurse = recurse
+    def __init__(self, named: Callable[[], Iterator[tuple[str, Parameter]]]) -> None:
+        self._named = named
         self._position: Iterator[Parameter] | None = None
 
     def __iter__(self) -> Iterator[Parameter]:
-        return (param for _, param in self._module.named_parameters(recurse=self._recurse))
+        return (param for _, param in self._named())
 
     def __next__(self) -> Parameter:
         if self._position is None:
@@ -35,64 +34,45 @@ class ParameterListing:
 
 
 def named_modules(
-    module: Module, seen: set[Module], prefix: str, *, unique: bool
-) -> Iterator[tuple[str, Module]]:
+    module: Node,
+    children: Callable[[Node], Mapping[str, Node | None]],
+    seen: set[Node],
+    prefix: str,
+    *,
+    unique: bool,
+) -> Iterator[tuple[str, Node]]:
     """(dotted name, module) in the order of registration, parents first."""
     if module in seen:
         return
     if unique:
         seen.add(module)
     yield prefix, module
-    for name, child in module._modules.items():
+    for name, child in children(module).items():
         if child is not None:
-            yield from named_modules(child, seen, _joined(prefix, name), unique=unique)
+            yield from named_modules(child, children, seen, joined(prefix, name), unique=unique)
 
 
-def named_children(module: Module) -> Iterator[tuple[str, Module]]:
-    """(name, module) directly below, each module once."""
-    seen: set[Module] = set()
-    for name, child in module._modules.items():
+def named_children(children: Mapping[str, Node | None]) -> Iterator[tuple[str, Node]]:
+    """(name, module) of those that there are, each module once."""
+    seen: set[Node] = set()
+    for name, child in children.items():
         if child is not None and child not in seen:
             seen.add(child)
             yield name, child
 
 
 def members(
-    module: Module,
-    table: Callable[[Module], Mapping[str, Member | None]],
-    prefix: str,
-    *,
-    recurse: bool,
-    unique: bool,
+    tables: Iterable[tuple[str, Mapping[str, Member | None]]], *, unique: bool
 ) -> Iterator[tuple[str, Member]]:
-    """(dotted name, entry) of one of the modules' tables; absent entries are left out."""
-    owners = (
-        module.named_modules(prefix=prefix, remove_duplicate=unique)
-        if recurse
-        else iter([(prefix, module)])
-    )
+    """(dotted name, entry) of the modules' tables; absent entries are left out."""
     seen: set[int] = set()
-    for owner_name, owner in owners:
-        for name, member in table(owner).items():
+    for owner_name, table in tables:
+        for name, member in table.items():
             if member is None or id(member) in seen:
                 continue
             if unique:
                 seen.add(id(member))
-            yield _joined(owner_name, name), member
-
-
-def submodule(module: Module, target: str) -> Module:
-    """The module below with this dotted name."""
-    from gt.nn.module import Module
-
-    for name in target.split(".") if target else []:
-        below = getattr(module, name, None)
-        if below is None:
-            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
-        if not isinstance(below, Module):
-            raise AttributeError(f"`{name}` is not an nn.Module")  # noqa: TRY004 (PyTorch's class)
-        module = below
-    return module
+            yield joined(owner_name, name), member
 
 
 def clear_gradient(param: Tensor, *, to_none: bool) -> None:
@@ -110,5 +90,6 @@ def indented(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
-def _joined(prefix: str, name: str) -> str:
+def joined(prefix: str, name: str) -> str:
+    """The dotted name of what is called `name` below `prefix`."""
     return f"{prefix}.{name}" if prefix else name

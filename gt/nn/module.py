@@ -1,7 +1,7 @@
 """Module: a tree of parameters, buffers and child modules with a forward method.
 
-State dictionaries live in state.py, hooks in hooks.py, listings in listing.py. Nothing here emits
-instructions.
+What is done with its tables is below it and knows no modules: state dictionaries in state.py, hooks
+in hooks.py, walks in listing.py, layouts in placing.py. Nothing here emits instructions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gt.composite.casts import target_dtype
 from gt.config.rules import Rule
 from gt.config.scopes import rules_in_force
 from gt.devices import check_device
-from gt.nn import listing, state
+from gt.nn import listing, placing, state
 from gt.nn.hooks import HookHandle, Hooks, call_hooked
 from gt.nn.listing import ParameterListing
 from gt.nn.names import check_name, typename
@@ -36,9 +36,8 @@ class Module:
     _transient: set[str]  # buffers that state_dict leaves out
     _pre_hooks: Hooks
     _hooks: Hooks
-    _layout_rules: tuple[
-        Rule, ...
-    ] = ()  # the rules that gave parameters here and below their layouts
+    _layout_rules: tuple[Rule, ...] = ()  # that gave parameters here and below their layouts
+    _orientation = "[in, out]"  # how it stores its own weights: `[out, in]`, or `table`
 
     def __init__(self) -> None:
         for name, value in (
@@ -63,12 +62,10 @@ class Module:
 
     def _call(self, *args: object, **kwargs: object) -> object:
         if rules_in_force and rules_in_force[0] is not self._layout_rules:
-            from gt.nn import placing
-
-            placing.redistribute(self, rules_in_force[0], mark=rules_in_force[0])
+            self._redistribute(rules_in_force[0], mark=rules_in_force[0])
         if not self._pre_hooks and not self._hooks:
             return self.forward(*args, **kwargs)
-        return call_hooked(self, args, kwargs)
+        return call_hooked(self, self.forward, self._pre_hooks, self._hooks, args, kwargs)
 
     __call__: Callable[..., Any] = _call
 
@@ -215,19 +212,15 @@ class Module:
 
     def parameters(self, recurse: bool = True) -> ParameterListing:
         """All parameters; may be looped over again, has a length, and answers next()."""
-        return ParameterListing(self, recurse=recurse)
+        return ParameterListing(lambda: self.named_parameters(recurse=recurse))
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """(dotted name, parameter) of this module and the modules below."""
-        return listing.members(
-            self,
-            lambda module: module._parameters,
-            prefix,
-            recurse=recurse,
-            unique=remove_duplicate,
-        )
+        owners = self._owners(prefix, recurse=recurse, unique=remove_duplicate)
+        tables = ((name, owner._parameters) for name, owner in owners)
+        return listing.members(tables, unique=remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """All buffers."""
@@ -237,9 +230,15 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """(dotted name, buffer) of this module and the modules below."""
-        return listing.members(
-            self, lambda module: module._buffers, prefix, recurse=recurse, unique=remove_duplicate
-        )
+        owners = self._owners(prefix, recurse=recurse, unique=remove_duplicate)
+        tables = ((name, owner._buffers) for name, owner in owners)
+        return listing.members(tables, unique=remove_duplicate)
+
+    def _owners(self, prefix: str, *, recurse: bool, unique: bool) -> Iterator[tuple[str, Module]]:
+        """This module, and those below if `recurse`, by dotted name."""
+        if recurse:
+            return self.named_modules(prefix=prefix, remove_duplicate=unique)
+        return iter([(prefix, self)])
 
     def children(self) -> Iterator[Module]:
         """The modules directly below."""
@@ -247,7 +246,7 @@ class Module:
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """(name, module) directly below, each module once."""
-        return listing.named_children(self)
+        return listing.named_children(self._modules)
 
     def modules(self) -> Iterator[Module]:
         """This module and all below, each once."""
@@ -257,13 +256,22 @@ class Module:
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
         """(dotted name, module) of this module and all below."""
+        seen: set[Module] = set() if memo is None else memo
         return listing.named_modules(
-            self, set() if memo is None else memo, prefix, unique=remove_duplicate
+            self, lambda module: module._modules, seen, prefix, unique=remove_duplicate
         )
 
     def get_submodule(self, target: str) -> Module:
         """The module with this dotted name."""
-        return listing.submodule(self, target)
+        module: Module = self
+        for name in target.split(".") if target else []:
+            below = getattr(module, name, None)
+            if below is None:
+                raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+            if not isinstance(below, Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")  # noqa: TRY004 (PyTorch's class)
+            module = below
+        return module
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter with this dotted name."""
@@ -282,7 +290,7 @@ class Module:
             prefix: Stands before each name.
             keep_vars: Give the parameters themselves instead of detached aliases.
         """
-        return state.collect(self, prefix, keep_vars=keep_vars)
+        return state.collect(self._saved(prefix), keep_vars=keep_vars)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Tensor], strict: bool = True, assign: bool = False
@@ -297,7 +305,44 @@ class Module:
         Raises:
             RuntimeError: Names or shapes that do not fit; nothing is named twice.
         """
-        return state.load(self, state_dict, strict=strict, assign=assign)
+        kind = type(self).__name__
+        return state.load(self._saved(""), state_dict, kind=kind, strict=strict, assign=assign)
+
+    def _saved(self, prefix: str) -> Iterator[state.Entry]:
+        """Parameters and persistent buffers; those of shared modules under each name."""
+        for owner_name, owner in self.named_modules(remove_duplicate=False):
+            start = f"{prefix}{owner_name}." if owner_name else prefix
+            for name, param in owner._parameters.items():
+                if param is not None:
+                    yield state.Entry(start + name, owner, name, param)
+            for name, buffer in owner._buffers.items():
+                if buffer is not None and name not in owner._transient:
+                    yield state.Entry(start + name, owner, name, buffer)
+
+    # ---- layouts ----
+
+    def _stored(self) -> Iterator[placing.Stored]:
+        """Each parameter once, at its first path, with the orientation of its owner's weights."""
+        seen: set[int] = set()
+        for prefix, owner in self.named_modules():
+            for name, parameter in owner._parameters.items():
+                if parameter is not None and id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    path = listing.joined(prefix, name)
+                    yield placing.Stored(path, parameter, owner._orientation)
+
+    def _redistribute(self, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) -> list[str]:
+        """Give parameters the layouts that `rules` say; the paths of all parameters.
+
+        Args:
+            rules: of those that match the last holds.
+            mark: the rules that need not be looked at again when the module is called.
+        """
+        stored = list(self._stored())
+        placing.redistribute(stored, rules)
+        for below in self.modules():
+            object.__setattr__(below, "_layout_rules", mark)
+        return [path for path, _, _ in stored]
 
     # ---- changing everything below ----
 

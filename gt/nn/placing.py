@@ -1,37 +1,50 @@
 """Gives a model's parameters layouts by rules of their paths, so that its code needs no signals.
 
-The rules are in gt/config/rules.py; here they meet modules.
+The rules are in gt/config/rules.py; here they meet parameters. What a module is, is not known here:
+it lists its parameters, each with the orientation in which it stores them.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import gt
 from gt import _core, config
 from gt.config import scopes
 from gt.config.layout import ShardConfig, placement
 from gt.config.rules import STYLES, Rule, rule_for
-from gt.nn.attention import MultiheadAttention
-from gt.nn.embedding import Embedding
-from gt.nn.linear import Linear
-from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
-Parallelized = TypeVar("Parallelized", bound=Module)
 REPLICATE = "replicate"
 Layout = str | Sequence[str] | ShardConfig
+
+
+class Stored(NamedTuple):
+    """A parameter at its path, as its module stores it: `[in, out]`, `[out, in]` or `table`."""
+
+    path: str
+    parameter: Parameter
+    orientation: str
+
+
+class Redistributable(Protocol):
+    """What has parameters to redistribute: a module."""
+
+    def _redistribute(self, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) -> list[str]: ...
+
+
+Parallelized = TypeVar("Parallelized", bound=Redistributable)
 
 
 def parallelize(module: Parallelized, rules: Mapping[str, Layout] | None = None) -> Parallelized:
     """Redistribute the parameters now; see gt.parallelize."""
     given = tuple(_rule(pattern, layout) for pattern, layout in (rules or {}).items())
     in_force = scopes.rules()
-    used = redistribute(module, (*in_force, *given), mark=in_force)
+    used = module._redistribute((*in_force, *given), mark=in_force)
     for rule in (*in_force, *given):
         if not any(rule.matches(path) for path in used):
             said = rule.mistake(f"no parameter matches {rule.pattern!r}", "look at its path")
@@ -39,25 +52,20 @@ def parallelize(module: Parallelized, rules: Mapping[str, Layout] | None = None)
     return module
 
 
-def redistribute(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, ...]) -> list[str]:
+def redistribute(stored: Sequence[Stored], rules: tuple[Rule, ...]) -> None:
     """Redistribute every parameter that a rule matches.
 
     Args:
-        module: whose names the paths are.
+        stored: all parameters of a module.
         rules: of those that match the last holds.
-        mark: the rules that need not be looked at again when the module is called.
-
-    Returns:
-        The paths of all parameters.
 
     Raises:
         ConfigError: a rule cuts a dimension that a parameter does not have; nothing is moved then.
     """
-    found = list(_stored(module))
-    _log([path for path, _, _ in found], rules)
+    _log([path for path, _, _ in stored], rules)
     layouts = [
-        (parameter, rule.layout_of(parameter.ndim, weight=kind, name=path))
-        for path, parameter, kind in found
+        (parameter, rule.layout_of(parameter.ndim, weight=orientation, name=path))
+        for path, parameter, orientation in stored
         if (rule := rule_for(path, rules)) is not None
     ]
     if layouts:
@@ -66,9 +74,6 @@ def redistribute(module: Module, rules: tuple[Rule, ...], *, mark: tuple[Rule, .
             for parameter, layout in layouts:
                 text = _text(layout, there)
                 parameter.data = _core.distribute(parameter.detach(), layout=text)
-    for below in module.modules():
-        object.__setattr__(below, "_layout_rules", mark)
-    return [path for path, _, _ in found]
 
 
 def _log(paths: list[str], rules: tuple[Rule, ...]) -> None:
@@ -104,21 +109,6 @@ def _nested(workers: list[int], sizes: list[int]) -> str:
     row = math.prod(sizes)
     rows = [workers[start : start + row] for start in range(0, len(workers), row)]
     return f"[{','.join(_nested(one, sizes[1:]) for one in rows)}]"
-
-
-def _stored(module: Module) -> Iterator[tuple[str, Parameter, str]]:
-    """Path, parameter, and in which orientation its module stores it; each parameter once."""
-    seen: set[int] = set()
-    for prefix, owner in module.named_modules():
-        kind = "[in, out]"
-        if isinstance(owner, Linear | MultiheadAttention):
-            kind = "[out, in]"
-        elif isinstance(owner, Embedding):
-            kind = "table"
-        for name, parameter in owner._parameters.items():
-            if parameter is not None and id(parameter) not in seen:
-                seen.add(id(parameter))
-                yield f"{prefix}.{name}" if prefix else name, parameter, kind
 
 
 def _rule(pattern: str, layout: Layout) -> Rule:

@@ -1,18 +1,24 @@
-"""state_dict and load_state_dict of modules, with PyTorch's error texts."""
+"""state_dict and load_state_dict over a list of entries, with PyTorch's error texts."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import gt
 from gt import _core
 from gt._core import Tensor
 from gt.nn.parameter import Parameter
 
-if TYPE_CHECKING:
-    from gt.nn.module import Module
+
+class Entry(NamedTuple):
+    """A parameter or buffer that is saved: where it is, and what its owner calls it."""
+
+    name: str  # dotted, from the module that is saved
+    owner: object
+    attribute: str
+    value: Tensor
 
 
 class IncompatibleKeys(NamedTuple):
@@ -31,29 +37,41 @@ class IncompatibleKeys(NamedTuple):
         return repr(self)
 
 
-def collect(module: Module, prefix: str, *, keep_vars: bool) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by dotted name; shared modules under each name."""
-    found: dict[str, Tensor] = OrderedDict()
-    for name, _, _, value in _entries(module, prefix):
-        found[name] = value if keep_vars else value.detach()
-    return found
+def collect(entries: Iterable[Entry], *, keep_vars: bool) -> dict[str, Tensor]:
+    """The entries' values by dotted name."""
+    return OrderedDict(
+        (entry.name, entry.value if keep_vars else entry.value.detach()) for entry in entries
+    )
 
 
 def load(
-    module: Module, state_dict: Mapping[str, Tensor], *, strict: bool, assign: bool
+    entries: Iterable[Entry],
+    state_dict: Mapping[str, Tensor],
+    *,
+    kind: str,
+    strict: bool,
+    assign: bool,
 ) -> IncompatibleKeys:
-    """Copy values into the module; all that fits is copied before what does not fit is raised."""
+    """Copy values into the entries; all that fits is copied before what does not fit is raised.
+
+    Args:
+        entries: of the module into which to load.
+        state_dict: values by dotted name.
+        kind: the name of the module's class, for the error.
+        strict: whether missing and unexpected names are errors.
+        assign: whether the tensors themselves are taken.
+    """
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
     keys = IncompatibleKeys([], [])
     problems: list[str] = []
     expected: set[str] = set()
-    for name, owner, local_name, value in list(_entries(module, "")):
-        expected.add(name)
-        if name not in state_dict:
-            keys.missing_keys.append(name)
+    for entry in list(entries):
+        expected.add(entry.name)
+        if entry.name not in state_dict:
+            keys.missing_keys.append(entry.name)
             continue
-        problem = _load_one(owner, local_name, name, value, state_dict[name], assign=assign)
+        problem = _load_one(entry, state_dict[entry.name], assign=assign)
         if problem:
             problems.append(problem)
     keys.unexpected_keys.extend(name for name in state_dict if name not in expected)
@@ -61,27 +79,12 @@ def load(
         problems = _key_problems(keys) + problems
     if problems:
         listed = "\n\t".join(problems)
-        raise RuntimeError(
-            f"Error(s) in loading state_dict for {type(module).__name__}:\n\t{listed}"
-        )
+        raise RuntimeError(f"Error(s) in loading state_dict for {kind}:\n\t{listed}")
     return keys
 
 
-def _entries(module: Module, prefix: str) -> Iterator[tuple[str, Module, str, Tensor]]:
-    """(dotted name, owner, the owner's name for it, value) of all that is saved."""
-    for owner_name, owner in module.named_modules(remove_duplicate=False):
-        start = f"{prefix}{owner_name}." if owner_name else prefix
-        for name, param in owner._parameters.items():
-            if param is not None:
-                yield start + name, owner, name, param
-        for name, buffer in owner._buffers.items():
-            if buffer is not None and name not in owner._transient:
-                yield start + name, owner, name, buffer
-
-
-def _load_one(
-    owner: Module, local_name: str, name: str, value: Tensor, given: object, *, assign: bool
-) -> str | None:
+def _load_one(entry: Entry, given: object, *, assign: bool) -> str | None:
+    name, owner, attribute, value = entry
     if not isinstance(given, Tensor):
         return (
             f'While copying the parameter named "{name}", expected torch.Tensor or Tensor-like '
@@ -96,9 +99,9 @@ def _load_one(
         with gt.no_grad():
             value.copy_(with_layout_of(given, value))
     elif isinstance(value, Parameter):
-        setattr(owner, local_name, Parameter(given, value.requires_grad))
+        setattr(owner, attribute, Parameter(given, value.requires_grad))
     else:
-        setattr(owner, local_name, given)
+        setattr(owner, attribute, given)
     return None
 
 

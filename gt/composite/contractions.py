@@ -7,7 +7,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number, wrap
-from gt.composite.pointwise import scaled
+from gt.composite.pointwise import is_half, scaled
 from gt.dtypes import promote_types
 from gt.errors import DtypeError, ShapeError
 
@@ -90,6 +90,8 @@ def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tens
         if len(kept) == 2:
             return self.logical_or(product)
         return kept[0].expand(product.shape) if kept else product.masked_fill(product, value=False)
+    if is_half(self, product) and not beta == alpha == 1:  # the factors round once, with the sum
+        return combined(self.float(), product.float(), beta, alpha).to(dtype)
     if not dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
     weighted = scaled(product, alpha)
@@ -117,6 +119,9 @@ def addr(
     self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
     """beta * self + alpha * outer(vec1, vec2)."""
+    if is_half(self, vec1, vec2):
+        exact = addr(self.float(), vec1.float(), vec2.float(), beta=beta, alpha=alpha)
+        return exact.to(self.dtype)
     return combined(self, outer(vec1, vec2), beta, alpha)
 
 

@@ -13,9 +13,18 @@ from gt.errors import DtypeError, InvalidType, InvalidUse, ShapeError, Unsupport
 Operand: TypeAlias = Tensor | Number
 
 
+HALF = (_core.float16, _core.bfloat16)
+
+
 def scaled(x: Tensor, factor: Number) -> Tensor:
     """factor * x."""
     return x if factor == 1 else x * factor
+
+
+def is_half(*operands: Tensor) -> bool:
+    """Whether all operands have one dtype of half precision: steps between are in float32 then."""
+    dtype = operands[0].dtype
+    return dtype in HALF and all(x.dtype == dtype for x in operands)
 
 
 def rsub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
@@ -56,6 +65,9 @@ def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
 
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """self + value * tensor1 * tensor2."""
+    if is_half(self, tensor1, tensor2):
+        exact = addcmul(self.float(), tensor1.float(), tensor2.float(), value=value)
+        return exact.to(self.dtype)
     return self + scaled(tensor1 * tensor2, value)
 
 
@@ -66,6 +78,9 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
             "Integer division with addcdiv is no longer supported, and in a future  release "
             "addcdiv will perform a true division of tensor1 and tensor2."
         )
+    if is_half(self, tensor1, tensor2):
+        exact = addcdiv(self.float(), tensor1.float(), tensor2.float(), value=value)
+        return exact.to(self.dtype)
     return self + scaled(tensor1 / tensor2, value)
 
 

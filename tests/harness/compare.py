@@ -8,20 +8,33 @@ import torch
 import gt
 from harness.convert import DTYPES, from_gt, tensors
 
-# Relative to the largest finite value: the same kernel over other strides, or a composition.
+# Relative to each element: the same kernel over other strides, or a composition.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+# Near zero an element is what is left of terms that cancel, each rounded: the absolute floor is one
+# rounding of the largest of them (`terms`, 1 unless somebody knows better), whatever is beside it.
+FLOOR = {dtype: torch.finfo(dtype).eps for dtype in TOLERANCE}
 
 
-def difference(ours: object, theirs: object, *, values: bool, looser: float = 1.0) -> str | None:
-    """The first thing in which `ours` is not `theirs`; without `values` dtypes and shapes count."""
+def difference(
+    ours: object, theirs: object, *, values: bool, looser: float = 1.0, terms: float = 1.0
+) -> str | None:
+    """The first thing in which `ours` is not `theirs`.
+
+    Args:
+        ours: a tree of GT's tensors and plain values.
+        theirs: the same of PyTorch's.
+        values: whether values count beside dtypes and shapes.
+        looser: a factor on the tolerance.
+        terms: the largest term of a sum that makes up an element.
+    """
     if isinstance(theirs, torch.Tensor):
-        return _tensor_difference(ours, theirs, values, looser)
+        return _tensor_difference(ours, theirs, values, looser, terms)
     if isinstance(theirs, list | tuple):
         if not isinstance(ours, list | tuple) or len(ours) != len(theirs):
             return f"{_kind(ours)} for {_kind(theirs)}"
         pairs = zip(ours, theirs, strict=True)
-        found = (difference(a, b, values=values, looser=looser) for a, b in pairs)
-        return first(f"[{place}] {what}" for place, what in enumerate(found) if what)
+        all_ = (difference(a, b, values=values, looser=looser, terms=terms) for a, b in pairs)
+        return first(f"[{place}] {what}" for place, what in enumerate(all_) if what)
     if isinstance(theirs, torch.dtype):
         return None if DTYPES.get(theirs) == ours else f"{ours} for {theirs}"
     if type(ours) is not type(theirs):
@@ -51,7 +64,7 @@ def _kind(value: object) -> str:
 
 
 def _tensor_difference(
-    ours: object, theirs: torch.Tensor, values: bool, looser: float
+    ours: object, theirs: torch.Tensor, values: bool, looser: float, terms: float
 ) -> str | None:
     if not isinstance(ours, gt.Tensor):
         return f"{_kind(ours)} for a tensor"
@@ -60,21 +73,19 @@ def _tensor_difference(
     if tuple(ours.shape) != tuple(theirs.shape):
         return f"shape {tuple(ours.shape)} for {tuple(theirs.shape)}"
     read = from_gt(ours)  # also where values are free: a failure on the worker shows here
-    return value_difference(read, theirs.detach(), looser) if values else None
+    return value_difference(read, theirs.detach(), looser, terms) if values else None
 
 
-def value_difference(ours: torch.Tensor, theirs: torch.Tensor, looser: float = 1.0) -> str | None:
-    """The largest deviation, where it is larger than kernels may differ; NaN equals NaN."""
+def value_difference(
+    ours: torch.Tensor, theirs: torch.Tensor, looser: float = 1.0, terms: float = 1.0
+) -> str | None:
+    """The first element that is further off than kernels may differ; NaN equals NaN."""
     if not theirs.dtype.is_floating_point:
         wrong = int((ours != theirs).sum())
         return f"{wrong} of {theirs.numel()} values differ" if wrong else None
     a, b = ours.double(), theirs.double()
-    finite = b[b.isfinite()]
-    scale = float(finite.abs().max()) if finite.numel() else 0.0
-    bound = looser * TOLERANCE[theirs.dtype]
-    close = torch.isclose(
-        a, b, rtol=bound, atol=bound * min(max(scale, 0.01), 1e30), equal_nan=True
-    )
+    relative, floor = TOLERANCE[theirs.dtype], FLOOR[theirs.dtype] * terms
+    close = torch.isclose(a, b, rtol=looser * relative, atol=looser * floor, equal_nan=True)
     if close.all():
         return None
     place = int((~close).reshape(-1).nonzero()[0])

@@ -22,7 +22,7 @@ from harness.convert import (
     to_gt,
     to_gt_view,
 )
-from harness.entries import LOOSER, UNSPECIFIED, call_of, dtypes_of, title, unspecified
+from harness.entries import LOOSER, TERMS, UNSPECIFIED, call_of, dtypes_of, title, unspecified
 from harness.errors import errors
 from harness.outcome import Outcome, Skip, shown
 
@@ -51,9 +51,9 @@ def drive(op: OpInfo, *, looser: float = 1.0) -> dict[str, Outcome]:
     return found
 
 
-def values(op: OpInfo, dtype: torch.dtype, *, looser: float) -> Outcome:
-    """The values of one dtype alone."""
-    return _each(op, dtype, functools.partial(_value, op, dtype, looser=looser))
+def values(op: OpInfo, dtype: torch.dtype, *, looser: float, terms: float = 1.0) -> Outcome:
+    """The values of one dtype alone; `terms` as in `difference`."""
+    return _each(op, dtype, functools.partial(_value, op, dtype, looser=looser, terms=terms))
 
 
 def _each(
@@ -70,7 +70,7 @@ def _each(
             what = check(sample, outcome)
         except Skip:
             continue
-        except (NotSupported, TypeError, NotConvertible) as error:
+        except (NotSupported, NotConvertible) as error:
             outcome.total += 1
             outcome.refuse(error)
             continue
@@ -114,7 +114,13 @@ def _ours(
 
 
 def _value(
-    op: OpInfo, dtype: torch.dtype, sample: SampleInput, outcome: Outcome, *, looser: float
+    op: OpInfo,
+    dtype: torch.dtype,
+    sample: SampleInput,
+    outcome: Outcome,
+    *,
+    looser: float,
+    terms: float = 1.0,
 ) -> str | None:
     theirs = _theirs(lambda: op(sample.input, *sample.args, **sample.kwargs))
     in_views = dtype == torch.float64 and op.name not in STRIDES_MATTER
@@ -122,7 +128,13 @@ def _value(
     if op.name == "kthvalue":
         theirs = _same_tie(sample, ours, theirs)
     compared = not unspecified(op, sample)
-    what = difference(ours, theirs, values=compared, looser=looser * _looser(op, sample))
+    what = difference(
+        ours,
+        theirs,
+        values=compared,
+        looser=looser * _looser(op, sample),
+        terms=max(terms, TERMS.get(op.name, 1.0)),
+    )
     if dtype == torch.float32 and compared:
         outcome.compared += 1
         outcome.exact += identical(ours, theirs) or identical(ours, _of_contiguous(op, sample))
@@ -200,7 +212,7 @@ def _gradient(op: OpInfo, sample: SampleInput, outcome: Outcome, *, looser: floa
         return None
     looser *= _looser(op, sample)
     for place, (mine, other) in enumerate(zip(actual, expected, strict=True)):
-        what = _gradient_difference(mine, other, looser)
+        what = _gradient_difference(mine, other, looser, TERMS.get(op.name, 1.0))
         if what:
             return f"gradient {place}: {what}"
     return None
@@ -215,11 +227,11 @@ def _leaves(sample: SampleInput) -> list[torch.Tensor]:
 
 
 def _gradient_difference(
-    ours: gt.Tensor | None, theirs: torch.Tensor | None, looser: float
+    ours: gt.Tensor | None, theirs: torch.Tensor | None, looser: float, terms: float
 ) -> str | None:
     if ours is None or theirs is None:  # no gradient means zero
         left = theirs if ours is None else from_gt(ours)
         return "one is none, the other not zero" if left is not None and left.any() else None
     if tuple(ours.shape) != tuple(theirs.shape):
         return f"shape {tuple(ours.shape)} for {tuple(theirs.shape)}"
-    return value_difference(from_gt(ours), theirs, looser)
+    return value_difference(from_gt(ours), theirs, looser, terms)

@@ -59,6 +59,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "__getitem__": lambda self, key: self[key],
     "T": lambda self: self.T,
     "mT": lambda self: self.mT,
+    "H": lambda self: self.H,
     "where": _where,
     "constant_pad_nd": lambda self, pad, value=0: _core.call("pad", self, pad=pad, value=value),
     "_softmax_backward_data": lambda grad, out, dim, dtype: _core.call(
@@ -105,6 +106,10 @@ def entries() -> list[OpInfo]:
     return [op for op in op_db if op.name not in OTHER_TASK and call_of(op) is not None]
 
 
+# The largest term of a sum that makes up an element, where that is more than a rounding of 1 shows:
+# attention's scores reach 250, and a weight's relative error is a score's absolute one; the shift
+# of group_norm takes off up to 16 of what was scaled.
+TERMS = {"nn.functional.scaled_dot_product_attention": 250.0, "nn.functional.group_norm": 16.0}
 # Where PyTorch is the less exact one (1/6 and a row's norm as float32, in float64 too), or computes
 # half precision in float32 inside of one kernel; or where large terms of a gradient cancel.
 LOOSER = {

@@ -29,22 +29,26 @@ from harness.compare import difference
 from harness.convert import NotConvertible, convert, from_gt, quietly, tensors, to_gt
 from harness.drive import seed
 from harness.entries import LOOSER as TOLERANCES
-from harness.entries import ROWS, UNSPECIFIED, call_of, entries, row_of, title
+from harness.entries import ROWS, TERMS, UNSPECIFIED, call_of, entries, row_of, title
 from harness.half import UNIT, half_difference
 from harness.layouts import WHOLE, place
 
 COMBINATIONS_MAX = 8  # of placements, for a sample
-# Pieces are summed in another order than the whole; relative to the largest value.
+# Pieces are summed in another order than the whole.
 LOOSER = 4.0
 HALF = ("bfloat16", "float16")
 Shapes = Sequence[Sequence[int]]
 
 
 class Case(Protocol):
-    """What is computed from some tensors; `scale` is their largest value."""
+    """What is computed from some tensors.
+
+    `scale` is their largest value, `terms` the largest that is known to cancel on the way.
+    """
 
     shapes: Shapes
     scale: float
+    terms: float
     looser: float
     weights: list[str]
 
@@ -67,20 +71,20 @@ class Expected:
     products: bool = False
     looser: float = 1.0
 
-    def difference(self, made: object, scale: float, shares: int) -> str | None:
-        """How `made` under a layout is not that; `scale` is the operands' largest value."""
+    def difference(self, made: object, case: Case, shares: int) -> str | None:
+        """How `made` under a layout is not that; contributions are up to `shares` times a value."""
         if self.is_half:
             return half_difference(
                 made,
                 self.whole,
                 self.oracle,
-                scale=scale,
+                scale=case.scale,
                 shares=shares,
                 products=self.products,
                 looser=self.looser,
             )
-        looser = LOOSER * max(1.0, scale / scale_of(self.whole))
-        return difference(made, self.whole, values=True, looser=looser)
+        terms = shares * max(case.terms, scale_of(self.whole))
+        return difference(made, self.whole, values=True, looser=LOOSER, terms=terms)
 
 
 @dataclasses.dataclass
@@ -189,7 +193,7 @@ class Driver:
             placed = case.lay(placements)
             before = gt.debug.stats()["moved_bytes"]  # laying out is not what is counted
             made = case.compute(placed, placements)
-            what = expected.difference(made, case.scale, layouts.share_max(placements))
+            what = expected.difference(made, case, layouts.share_max(placements))
             kind = "wrong" if what else "right"
         except Exception as error:  # noqa: BLE001 - whatever it raises, it is refused
             kind, what = "refused", f"{type(error).__name__}: {error}"
@@ -204,7 +208,7 @@ class Driver:
             return expected(case, row)
         except gt.errors.WorkerError:
             raise  # a kernel broke, which is no refusal
-        except (gt.errors.Error, NotConvertible, TypeError):
+        except (gt.errors.Error, NotConvertible):
             return None
 
     def _count_divisions(self, shapes: Shapes, placements: Sequence[str]) -> None:
@@ -260,6 +264,7 @@ class Sampled:
                 self.tensors.append(x)
         self.shapes = [tuple(x.shape) for x in self.tensors]
         self.scale = scale_of(self.tensors)
+        self.terms = max(self.scale, TERMS.get(op.name, 1.0))
         dtypes = {x.dtype for x in self.tensors}
         self.looser = max((TOLERANCES.get((op.name, dtype), 1.0) for dtype in dtypes), default=1.0)
 
@@ -355,7 +360,8 @@ class RowSample:
         given = [x.values for x in self.operands if isinstance(x, Given)]
         self.shapes = [x.shape for x in given]
         self.weights: list[str] = []
-        self.scale, self.looser = scale_of([torch.from_numpy(x) for x in given]), 1.0
+        self.scale = self.terms = scale_of([torch.from_numpy(x) for x in given])
+        self.looser = 1.0
 
     def lay(self, placements: Sequence[str]) -> list[gt.Tensor]:
         given = [x for x in self.operands if isinstance(x, Given)]

@@ -37,7 +37,7 @@ def batch_norm(
         ValueError: One value a channel, in training.
         RuntimeError: Nothing running, not in training.
     """
-    x = input.float() if input.dtype in (gt.float16, gt.bfloat16) else input
+    x = _wide(input)
     if training:
         dims = [dim for dim in range(input.ndim) if dim != 1]
         count = math.prod(input.shape[dim] for dim in dims)
@@ -57,7 +57,7 @@ def batch_norm(
             "Expected running_mean and running_var to be defined when training=False"
         )
     else:
-        mean, var = running_mean, running_var
+        mean, var = _wide(running_mean), _wide(running_var)
     scale = (var + eps).rsqrt()
     centered = (x - _channels(mean, x)) * _channels(scale, x)
     return _affine(centered, weight, bias).to(input.dtype)
@@ -96,8 +96,14 @@ def group_norm(
             f"shape {list(input.shape)} and num_groups={num_groups}"
         )
     width = math.prod(input.shape[1:]) // num_groups
-    grouped = gt.layer_norm(input.reshape(batch, num_groups, width), (width,), eps=eps)
+    x = _wide(input).reshape(batch, num_groups, width)
+    grouped = gt.layer_norm(x, (width,), eps=eps)
     return _affine(grouped.reshape(input.shape), weight, bias).to(input.dtype)
+
+
+def _wide(value: Tensor) -> Tensor:
+    """In float32 where it is in half precision: what is computed of it rounds once, at the end."""
+    return value.float() if value.dtype in (gt.float16, gt.bfloat16) else value
 
 
 def _channels(value: Tensor, like: Tensor) -> Tensor:

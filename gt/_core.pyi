@@ -3,7 +3,7 @@
 # the marks in braces tools/stubs.py puts the methods of ops.toml's rows and of gt/composite.
 
 import builtins
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeAlias, final, overload
 
@@ -188,8 +188,9 @@ class Tensor:
         gradient: Tensor | _float | None = None,
         retain_graph: _bool | None = None,
         create_graph: _bool = False,
+        inputs: Tensor | Iterable[Tensor] | None = None,
     ) -> None:
-        """Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from."""
+        """Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from, or of `inputs` alone, a tensor or several."""
     def view(self, *size: _Dims, **named: _Dims) -> Tensor:
         """The same elements in another shape, sharing storage; an error where it cannot."""
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:

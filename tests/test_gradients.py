@@ -12,6 +12,7 @@ import pytest
 import torch
 from gradient_oracle import check, normal, positive, upload, values
 
+import gt
 from gt import _core
 from gt._core import call
 
@@ -286,3 +287,25 @@ def test_backward_of_formulas_runs_no_python() -> None:
         sys.setprofile(None)
     assert not [name for name in frames if name != __file__]
     assert all(leaf.grad is not None for leaf in (x, w, b, table))
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [lambda a, b, h: [b], lambda a, b, h: h, lambda a, b, h: iter((a, h)), lambda a, b, h: [a, a]],
+    ids=["a list", "no leaf", "an iterator", "twice"],
+)
+def test_backward_fills_the_gradients_of_its_inputs_alone(inputs):
+    grads = []
+    for library in (gt, torch):
+        a = library.tensor([1.0, 2.0], requires_grad=True)
+        b = library.tensor([3.0, 4.0], requires_grad=True)
+        h = a * b
+        h.retain_grad()
+        (h * h).sum().backward(inputs=inputs(a, b, h))
+        grads.append([None if x.grad is None else x.grad.tolist() for x in (a, b, h)])
+    assert grads[0] == grads[1]
+
+
+def test_backward_for_no_inputs_is_an_error():
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `backward\(\)` cannot be empty"):
+        gt.ones(1, requires_grad=True).sum().backward(inputs=[])

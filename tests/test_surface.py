@@ -45,7 +45,6 @@ NOT_TAKEN = {
 }
 NOT_TAKEN_BY = {
     ("Tensor.view", "dtype"): "the bits of an element are not read as another dtype",
-    ("Tensor.backward", "inputs"): "gt.autograd.grad gives the gradients of chosen tensors",
     ("gt.result_type", "scalar"): "the other overloads' names of the same two places",
     ("gt.result_type", "scalar1"): "the other overloads' names of the same two places",
     ("gt.result_type", "scalar2"): "the other overloads' names of the same two places",

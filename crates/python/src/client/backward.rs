@@ -14,15 +14,35 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// `tensor.backward(...)`.
+/// `tensor.backward(...)`: `.grad` of the given inputs accumulates, or of all leaves.
 pub(crate) fn run(
     root: &Bound<'_, Tensor>,
     gradient: Option<Bound<'_, Tensor>>,
+    inputs: &[Bound<'_, Tensor>],
     keep: bool,
     create: bool,
 ) -> PyResult<()> {
+    let py = root.py();
     let seed = gradient.map(|gradient| Arc::clone(&gradient.get().var));
-    pass(root.py(), &[(Arc::clone(&root.get().var), seed)], &[], keep, create).map(|_| ())
+    let mut targets: Vec<Arc<Var>> = Vec::new();
+    for input in inputs {
+        let var = &input.get().var;
+        if !targets.iter().any(|target| Arc::ptr_eq(target, var)) {
+            targets.push(Arc::clone(var));
+        }
+        if !var.is_leaf(py)? || !var.requires_grad(py) {
+            var.retain_grad(py)?; // the pass itself fills it; PyTorch's error for what needs none
+        }
+    }
+    let gradients = pass(py, &[(Arc::clone(&root.get().var), seed)], &targets, keep, create)?;
+    let before = tape::set_grad_enabled(create);
+    let accumulated =
+        targets.iter().zip(&gradients).try_for_each(|(target, gradient)| match gradient {
+            Some(gradient) if target.is_leaf(py)? => accumulate(py, target, gradient),
+            Some(_) | None => Ok(()),
+        });
+    tape::set_grad_enabled(before);
+    accumulated
 }
 
 /// The gradient that arrives at `root`: a tensor as given, or a number for what has one element.
@@ -319,7 +339,7 @@ fn add(py: Python<'_>, sum: &Arc<Var>, grad: &Arc<Var>) -> PyResult<Arc<Var>> {
     emit::only(emit::emit(py, Op::Add, &[Arg::Var(sum), Arg::Var(grad)], SmallVec::new())?)
 }
 
-/// Adds to a leaf's `.grad`, which keeps its identity.
+/// Adds to a variable's `.grad`, which keeps its identity.
 fn accumulate(py: Python<'_>, leaf: &Arc<Var>, grad: &Arc<Var>) -> PyResult<()> {
     let old = leaf.state(py).grad.as_ref().map(|grad| Arc::clone(&grad.bind(py).get().var));
     let Some(old) = old else {

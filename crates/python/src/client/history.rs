@@ -86,18 +86,34 @@ impl Tensor {
         self.var.is_view(py)
     }
 
-    /// Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from.
-    #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false))]
+    /// Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from,
+    /// or of `inputs` alone, a tensor or several.
+    #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
     fn backward(
         slf: &Bound<'_, Self>,
         gradient: Option<Bound<'_, PyAny>>,
         retain_graph: Option<bool>,
         create_graph: bool,
+        inputs: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let keep = retain_graph.unwrap_or(create_graph);
         let gradient = gradient.map(|given| backward::seed(slf, &given)).transpose()?;
-        backward::run(slf, gradient, keep, create_graph)
+        let inputs = inputs.map(|inputs| one_or_several(&inputs)).transpose()?;
+        if inputs.as_ref().is_some_and(Vec::is_empty) {
+            let text = "`inputs` argument to `backward()` cannot be empty.";
+            return Err(errors::mistake(slf.py(), ErrorClass::Runtime, text));
+        }
+        let inputs = inputs.unwrap_or_default();
+        backward::run(slf, gradient, &inputs, keep, create_graph)
     }
+}
+
+/// A tensor, or all of an iterable.
+fn one_or_several<'py>(tensors: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Tensor>>> {
+    if let Ok(tensor) = tensors.cast::<Tensor>() {
+        return Ok(vec![tensor.clone()]);
+    }
+    tensors.try_iter()?.map(|item| Ok(item?.cast::<Tensor>()?.clone())).collect()
 }
 
 impl Tensor {

@@ -58,14 +58,9 @@ sim seeds="0..2000":
     cargo run --release --quiet -p gt-sim -- --range {{ seeds }}
     cargo run --release --quiet -p gt-sim -- --programs {{ seeds }}
 
-# Eight mistakes planted in the core, one build each: the simulator must find every one
+# Eight mistakes planted in what the core puts out: the simulator must find every one
 planted:
-    #!/usr/bin/env bash
-    set -euo pipefail
-    for feature in $(sed -n 's/^\(planted-[a-z-]*\) = .*/\1/p' crates/sim/Cargo.toml); do
-        echo "== $feature"
-        cargo test --quiet -p gt-sim --features "$feature" --test seeds -- planted --nocapture | grep -A1 found
-    done
+    cargo test --quiet -p gt-sim --test seeds -- planted --nocapture
 
 # Accept what golden tests print now; read the diff before committing it
 golden:

@@ -18,7 +18,6 @@ mod dispatcher;
 mod event;
 mod plan;
 mod planner;
-mod planted;
 mod reshard;
 mod session;
 mod strategy;

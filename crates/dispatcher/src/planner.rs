@@ -4,7 +4,6 @@
 
 use crate::cost::Prices;
 use crate::event::{SessionId, Sink, low_half};
-use crate::planted;
 use crate::session::Session;
 use crate::session::failure::{Cause, Failure};
 use crate::session::provenance::{LayoutCause, LayoutChange, LayoutChanges, Traffic};
@@ -211,21 +210,11 @@ impl<'p> Planner<'p> {
             site: instruction.tag,
             text: error.text.clone(),
         });
-        self.mark_failed(instruction, &failure);
+        self.inherit(instruction, &failure);
     }
 
     /// Marks an instruction's results as failed, as its operand has.
     pub fn inherit(&mut self, instruction: &Instruction<'_>, failure: &Failure) {
-        if planted::CAUSE_LOST {
-            let (number, site) = (self.number, self.session.site_of(self.number));
-            let Cause { class, op, ref text, .. } = *failure.cause();
-            let own = Failure::new(Cause { number, class, op, site, text: text.clone() });
-            return self.mark_failed(instruction, &own);
-        }
-        self.mark_failed(instruction, failure);
-    }
-
-    fn mark_failed(&mut self, instruction: &Instruction<'_>, failure: &Failure) {
         for output in &instruction.outputs {
             self.session.define_failed(*output, failure.clone());
         }

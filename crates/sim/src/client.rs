@@ -8,10 +8,10 @@ pub use answers::Evidence;
 pub use breach::Breach;
 pub use script::{Line, Script};
 
+use crate::arithmetic::tensor::{Tensor, to_dims, wide};
 use crate::oracle::{Evaluated, Oracle, Outcome, Step, Target, Term};
-use crate::program::{Cluster, Drawn, Pursuit, Scene, makes, palette};
+use crate::program::{Cluster, Drawn, Retry, Scene, makes, palette};
 use crate::random::Random;
-use crate::tensor::{Tensor, to_dims, wide};
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::wire::{self, PAYLOAD_BYTES_MAX};
 use gt_protocol::{Attr, Id, Instruction, Meta, Op, Operand};
@@ -31,7 +31,7 @@ enum Pending {
         expected: Outcome,
         start: u64,
         /// Which of the elements that were asked for have come.
-        come: Vec<bool>,
+        arrived: Vec<bool>,
     },
     /// Instructions before this number are done when the answer comes.
     Synchronize {
@@ -49,7 +49,7 @@ pub struct Client {
     /// The signal that instructions carry.
     signal: u16,
     fresh: Option<Id>,
-    pursuit: Option<Pursuit>,
+    retry: Option<Retry>,
     pub oracle: Oracle,
     /// Steps still to be taken.
     remaining: u64,
@@ -57,7 +57,7 @@ pub struct Client {
     script: Script,
     breach: Option<Breach>,
     /// What it emits is nonsense by now: its answers mean nothing.
-    deaf: bool,
+    is_nonsense: bool,
     /// Slots that nonsense has defined.
     nonsense: Vec<u32>,
     live: Vec<Id>,
@@ -101,10 +101,10 @@ impl Client {
             cluster,
             signal: 0,
             fresh: None,
-            pursuit: None,
+            retry: None,
             oracle: Oracle::default(),
             breach,
-            deaf: false,
+            is_nonsense: false,
             nonsense: Vec::new(),
             first_request,
             live: Vec::new(),
@@ -126,7 +126,7 @@ impl Client {
     }
 
     pub fn unanswered(&self) -> usize {
-        if self.closed || self.deaf { 0 } else { self.pending.len() }
+        if self.closed || self.is_nonsense { 0 } else { self.pending.len() }
     }
 
     /// Whether it would break the protocol or has done so.
@@ -134,8 +134,8 @@ impl Client {
         self.breach.is_some()
     }
 
-    pub fn is_deaf(&self) -> bool {
-        self.deaf
+    pub fn emits_nonsense(&self) -> bool {
+        self.is_nonsense
     }
 
     /// Values that the program can still name.
@@ -179,7 +179,7 @@ impl Client {
     }
 
     fn step(&mut self, words: &mut Vec<u32>) {
-        if self.script.is_given() {
+        if self.script.is_fixed() {
             return self.step_of_script(words);
         }
         let mut scene = Scene {
@@ -191,7 +191,7 @@ impl Client {
             spread: self.spread,
             cluster: &self.cluster,
             fresh: self.fresh,
-            pursuit: &mut self.pursuit,
+            retry: &mut self.retry,
             focus: None,
             first: None,
         };
@@ -279,8 +279,8 @@ impl Client {
 
     fn read(&mut self, value: Id, start: u64, count: u64, words: &mut Vec<u32>) {
         let Some(expected) = self.oracle.outcome(value).cloned() else { return };
-        let come = vec![false; usize::try_from(count).unwrap_or(0)];
-        let request = self.ask(Pending::Read { value, expected, start, come });
+        let arrived = vec![false; usize::try_from(count).unwrap_or(0)];
+        let request = self.ask(Pending::Read { value, expected, start, arrived });
         let mut instruction = Instruction::new(Op::Read);
         instruction.operands.push(self.operand(Term::Value(value)));
         let attrs = [request, start, count].map(|number| Attr::Int(number.cast_signed()));

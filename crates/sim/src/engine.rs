@@ -1,8 +1,8 @@
 //! What computes in a simulated worker: toy tensors, with a mark on memory that a result has taken over.
 
-use crate::compute::Compute;
-use crate::kernels::{Arg, Refusal};
-use crate::tensor::{PRIME, Tensor, elements, from_dims, to_bytes, to_dims};
+use crate::arithmetic::compute::Compute;
+use crate::arithmetic::kernels::{Arg, Refusal};
+use crate::arithmetic::tensor::{PRIME, Tensor, elements, from_dims, to_bytes, to_dims};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
 use gt_worker::{

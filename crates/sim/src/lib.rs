@@ -1,33 +1,31 @@
 //! The simulator: the real core and real worker machines with simulated clients, links and clock, all from one seed.
 //!
 //! Every answer is held against an oracle that executes each client's program on its own, in plain arithmetic modulo a
-//! prime; what the dispatcher says it holds is held against books of its own at every step.
+//! prime; what the dispatcher says it holds is held against a shadow accounting at every step.
 //!
 //! **Architecture invariant:** no thread, clock, hash map or randomness but [`random::Random`]. The oracle and the
-//! kernels know nothing of the rules, the planner or the sharding.
+//! arithmetic know nothing of the rules, the planner or the sharding.
 
 #![allow(
     clippy::indexing_slicing,
     reason = "a wrong index is a mistake of the simulator itself and has to stop it; no bytes come from outside"
 )]
 
+mod arithmetic;
 mod client;
-mod compute;
 mod engine;
 mod framed;
-mod kernels;
-mod ledger;
+mod mistake;
 mod network;
 mod oracle;
 mod program;
 mod random;
+mod shadow;
 mod shell;
-mod shrink;
-mod tensor;
 mod worker;
 mod world;
 
 pub use client::Line;
+pub use mistake::Mistake;
 pub use shell::Detail;
-pub use shrink::shrink;
-pub use world::{Cast, Config, Outcome, Summary, Violation, simulate};
+pub use world::{Config, Outcome, Scenario, Summary, Violation, shrink, simulate};

@@ -1,7 +1,7 @@
 //! Simulated time and links. A link keeps its order; links overtake each other.
 
 use crate::random::Random;
-use crate::worker::Freight;
+use crate::worker::PeerPayload;
 use gt_worker::Stream;
 use std::collections::BTreeMap;
 
@@ -22,24 +22,24 @@ pub enum Route {
 }
 
 #[derive(Debug)]
-pub enum Cargo {
+pub enum Packet {
     /// Part of a worker's ring of words; cut anywhere.
     Words(Vec<u32>),
     /// Part of a client's stream of bytes; cut anywhere.
     Bytes(Vec<u8>),
-    Parcel {
+    PeerMessage {
         stream: Stream,
-        freight: Freight,
+        payload: PeerPayload,
     },
     /// The other end is gone.
     Closed,
 }
 
 #[derive(Debug)]
-pub enum Happening {
+pub enum Event {
     Arrive {
         route: Route,
-        cargo: Cargo,
+        packet: Packet,
     },
     Connect(usize),
     ClientTurn(usize),
@@ -63,7 +63,7 @@ pub struct Network {
     random: Random,
     now: u64,
     sequence: u64,
-    queue: BTreeMap<(u64, u64), (Happening, u32)>,
+    queue: BTreeMap<(u64, u64), (Event, u32)>,
     links: BTreeMap<Route, Link>,
 }
 
@@ -77,33 +77,33 @@ impl Network {
     }
 
     /// Sends words or bytes in one or two parts, or anything else as it is.
-    pub fn send(&mut self, route: Route, cargo: Cargo) {
-        match cargo {
-            Cargo::Words(words) => self.send_parts(route, words, Cargo::Words),
-            Cargo::Bytes(bytes) => self.send_parts(route, bytes, Cargo::Bytes),
-            Cargo::Parcel { .. } | Cargo::Closed => self.transmit(route, cargo),
+    pub fn send(&mut self, route: Route, packet: Packet) {
+        match packet {
+            Packet::Words(words) => self.send_parts(route, words, Packet::Words),
+            Packet::Bytes(bytes) => self.send_parts(route, bytes, Packet::Bytes),
+            Packet::PeerMessage { .. } | Packet::Closed => self.transmit(route, packet),
         }
     }
 
-    fn send_parts<T>(&mut self, route: Route, mut all: Vec<T>, cargo: fn(Vec<T>) -> Cargo) {
+    fn send_parts<T>(&mut self, route: Route, mut all: Vec<T>, packet: fn(Vec<T>) -> Packet) {
         if all.len() > 1 && self.random.percent(20) {
             let rest = all.split_off(1 + self.random.index(all.len() - 1));
-            self.transmit(route, cargo(all));
+            self.transmit(route, packet(all));
             all = rest;
         }
-        self.transmit(route, cargo(all));
+        self.transmit(route, packet(all));
     }
 
-    fn transmit(&mut self, route: Route, cargo: Cargo) {
+    fn transmit(&mut self, route: Route, packet: Packet) {
         let hiccup = if self.random.percent(2) { self.random.below(HICCUP_MAX) } else { 0 };
         let latency = self.random.between(1, LATENCY_MAX);
         let fresh = Link { latency, last: 0, words: 0, cuts: 0 };
         let link = self.links.entry(route).or_insert(fresh);
         let delay = self.random.between(1, link.latency) + hiccup;
         link.last = link.last.max(self.now + delay);
-        link.words += length(&cargo);
+        link.words += length(&packet);
         let (at, cuts) = (link.last, link.cuts);
-        self.schedule(at, Happening::Arrive { route, cargo }, cuts);
+        self.schedule(at, Event::Arrive { route, packet }, cuts);
     }
 
     /// What is on its way there does not arrive.
@@ -119,37 +119,37 @@ impl Network {
         self.links.get(&route).map_or(0, |link| link.words)
     }
 
-    pub fn after(&mut self, ticks: u64, happening: Happening) {
-        self.schedule(self.now + ticks, happening, 0);
+    pub fn after(&mut self, ticks: u64, event: Event) {
+        self.schedule(self.now + ticks, event, 0);
     }
 
-    fn schedule(&mut self, at: u64, happening: Happening, cuts: u32) {
+    fn schedule(&mut self, at: u64, event: Event, cuts: u32) {
         self.sequence += 1;
-        self.queue.insert((at, self.sequence), (happening, cuts));
+        self.queue.insert((at, self.sequence), (event, cuts));
     }
 
     /// The next thing that happens; time moves on to it.
-    pub fn next(&mut self) -> Option<Happening> {
-        while let Some(((at, _), (happening, cuts))) = self.queue.pop_first() {
+    pub fn next(&mut self) -> Option<Event> {
+        while let Some(((at, _), (event, cuts))) = self.queue.pop_first() {
             self.now = at;
-            if let Happening::Arrive { route, cargo } = &happening
+            if let Event::Arrive { route, packet } = &event
                 && let Some(link) = self.links.get_mut(route)
             {
                 if link.cuts != cuts {
                     continue;
                 }
-                link.words = link.words.saturating_sub(length(cargo));
+                link.words = link.words.saturating_sub(length(packet));
             }
-            return Some(happening);
+            return Some(event);
         }
         None
     }
 }
 
-fn length(cargo: &Cargo) -> usize {
-    match cargo {
-        Cargo::Words(words) => words.len(),
-        Cargo::Bytes(bytes) => bytes.len() / 4,
-        Cargo::Parcel { .. } | Cargo::Closed => 0,
+fn length(packet: &Packet) -> usize {
+    match packet {
+        Packet::Words(words) => words.len(),
+        Packet::Bytes(bytes) => bytes.len() / 4,
+        Packet::PeerMessage { .. } | Packet::Closed => 0,
     }
 }

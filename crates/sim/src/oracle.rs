@@ -2,9 +2,9 @@
 //!
 //! Nothing here knows of workers, placements or slots, and nothing of the rules or the planner may be used.
 
-use crate::compute::Compute;
-use crate::kernels::{Arg, Refusal};
-use crate::tensor::{Tensor, wide};
+use crate::arithmetic::compute::Compute;
+use crate::arithmetic::kernels::{Arg, Refusal};
+use crate::arithmetic::tensor::{Tensor, wide};
 use gt_protocol::{Id, Op, Scalar};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -50,7 +50,7 @@ pub enum Step {
     Stats,
 }
 
-/// Where a value is to lie.
+/// The layout that a value is to have.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// Cut along this dimension over all workers, or whole on each.

@@ -6,11 +6,11 @@ mod layouts;
 mod operators;
 mod views;
 
-use crate::compute::Compute;
-use crate::kernels::{Arg, DTYPES, is_float};
+use crate::arithmetic::compute::Compute;
+use crate::arithmetic::kernels::{Arg, DTYPES, is_float};
+use crate::arithmetic::tensor::{PRIME, Tensor, narrow, to_dims, wide};
 use crate::oracle::{Evaluated, Oracle, Outcome, Step, Target, Term, count};
 use crate::random::Random;
-use crate::tensor::{PRIME, Tensor, narrow, to_dims, wide};
 use gt_protocol::{Attr, Dims, Dtype, Id, Op, Scalar};
 
 pub use layouts::Cluster;
@@ -35,12 +35,12 @@ pub struct Scene<'a> {
     pub mistakes: u64,
     /// Percent of new values that are distributed at once.
     pub spread: u64,
-    /// Where this client's values lie.
+    /// The meshes and layouts that this client uses.
     pub cluster: &'a Cluster,
     /// A value that the last step has made.
     pub fresh: Option<Id>,
     /// What the last step made an operand for.
-    pub pursuit: &'a mut Option<Pursuit>,
+    pub retry: &'a mut Option<Retry>,
     /// The operand to begin with.
     pub focus: Option<Id>,
     /// The operand that was begun with.
@@ -48,13 +48,13 @@ pub struct Scene<'a> {
 }
 
 /// A step that lacked an operand: the rolls that led to it lead there again once the operand has been made.
-pub struct Pursuit {
+pub struct Retry {
     rolls: Random,
     first: Id,
 }
 
 /// A step, or another that makes an operand for it.
-type Sought = Result<Drawn, Drawn>;
+type StepOrOperand = Result<Drawn, Drawn>;
 
 /// A step with what it does, where it defines something.
 pub type Drawn = (Step, Option<Evaluated>);
@@ -228,8 +228,8 @@ impl Scene<'_> {
     }
 
     fn compute(&mut self) -> Option<Drawn> {
-        let (mut rolls, focus) = match self.pursuit.take() {
-            Some(Pursuit { rolls, first }) if self.live.contains(&first) => (rolls, Some(first)),
+        let (mut rolls, focus) = match self.retry.take() {
+            Some(Retry { rolls, first }) if self.live.contains(&first) => (rolls, Some(first)),
             Some(_) | None => (self.random.fork(), None),
         };
         let before = rolls.clone();
@@ -239,7 +239,7 @@ impl Scene<'_> {
         std::mem::swap(self.random, &mut rolls);
         let (step, _) = drawn.as_ref()?;
         let first = self.first.filter(|_| makes(step));
-        *self.pursuit = first.map(|first| Pursuit { rolls: before, first });
+        *self.retry = first.map(|first| Retry { rolls: before, first });
         drawn
     }
 
@@ -329,8 +329,8 @@ impl Scene<'_> {
                 .shape(**id)
                 .is_some_and(|tensor| tensor.dims == dims && tensor.dtype == dtype)
         };
-        let found: Vec<Id> = self.live.iter().filter(fits).copied().collect();
-        match self.random.pick(&found) {
+        let candidates: Vec<Id> = self.live.iter().filter(fits).copied().collect();
+        match self.random.pick(&candidates) {
             Some(&id) => Ok(id),
             None => Err(self.make(dims, dtype)),
         }
@@ -354,8 +354,8 @@ impl Scene<'_> {
 }
 
 /// The step that was wanted, or one that makes what it lacks.
-fn either(sought: Sought) -> Drawn {
-    sought.unwrap_or_else(|makes| makes)
+fn either(choice: StepOrOperand) -> Drawn {
+    choice.unwrap_or_else(|makes| makes)
 }
 
 fn list(values: &[i64]) -> Attr {
@@ -373,9 +373,9 @@ fn upload(tensor: Tensor, ranges: usize) -> Drawn {
 
 /// Whether the step only makes a value for others.
 pub fn makes(step: &Step) -> bool {
-    let made = |op| matches!(op, Op::Full | Op::Arange | Op::Uniform);
+    let creates = |op| matches!(op, Op::Full | Op::Arange | Op::Uniform);
     matches!(step, Step::Upload { .. })
-        || matches!(step, Step::Compute { compute, .. } if made(compute.op))
+        || matches!(step, Step::Compute { compute, .. } if creates(compute.op))
 }
 
 /// Whether results are small enough, and of a rank that leaves room for another dimension.

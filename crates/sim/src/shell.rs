@@ -1,6 +1,7 @@
 //! What a server does around the core: takes words in, gives words out, closes sessions that break the protocol.
 
-use crate::ledger::Ledger;
+use crate::mistake::{Mistake, Occasion, Planted};
+use crate::shadow::ShadowAccounts;
 use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, NoNames, PayloadText};
@@ -20,8 +21,9 @@ pub enum Detail {
 
 pub struct Shell {
     pub dispatcher: Dispatcher,
-    pub ledger: Ledger,
+    pub accounts: ShadowAccounts,
     pub outputs: Outputs,
+    planted: Option<Planted>,
     connections: BTreeMap<SessionId, Connection>,
     pub instructions: u64,
 }
@@ -62,7 +64,7 @@ pub struct Outputs {
 }
 
 impl Shell {
-    pub fn new(detail: Detail, config: gt_dispatcher::Config) -> Self {
+    pub fn new(detail: Detail, config: gt_dispatcher::Config, mistake: Option<Mistake>) -> Self {
         let mut dispatcher = Dispatcher::with(config);
         dispatcher.set_tracing(detail > Detail::Nothing);
         let outputs = Outputs {
@@ -74,12 +76,19 @@ impl Shell {
             collectives: 0,
         };
         let connections = BTreeMap::new();
-        Self { dispatcher, ledger: Ledger::default(), outputs, connections, instructions: 0 }
+        Self {
+            dispatcher,
+            accounts: ShadowAccounts::default(),
+            outputs,
+            planted: mistake.map(Planted::new),
+            connections,
+            instructions: 0,
+        }
     }
 
     pub fn open(&mut self, client: usize, embedded: bool) -> SessionId {
         let session = self.dispatcher.open_session();
-        self.ledger.open(session);
+        self.accounts.open(session);
         let inbox = Vec::new();
         self.connections.insert(session, Connection { client, inbox, embedded, closing: false });
         session
@@ -143,13 +152,17 @@ impl Shell {
                 FromClient::StatsRequest { request } => Event::StatsRequest { session, request },
                 FromClient::Goodbye { reason } => return Err(format!("said goodbye: {reason}")),
             };
-            self.dispatcher.handle(event, &mut self.outputs);
+            self.handle(event);
             return Ok(());
         }
         let (instruction, _) = wire::decode(frame).map_err(|error| error.to_string())?;
         self.instructions += 1;
+        if let Some(planted) = &mut self.planted {
+            planted.note(session, &instruction, &self.accounts, &self.dispatcher);
+        }
         self.plan(session, (&instruction, frame), inferred).map_err(|fault| fault.to_string())?;
-        self.ledger.enter(session, &instruction, &self.dispatcher);
+        self.plant(Occasion::Instruction);
+        self.accounts.enter(session, &instruction, &self.dispatcher);
         Ok(())
     }
 
@@ -165,7 +178,7 @@ impl Shell {
             let slots: Vec<u32> = instruction.values().filter_map(Id::as_slot).collect();
             return self.dispatcher.release(session, &slots, &mut self.outputs);
         }
-        let number = self.ledger.next_number(session);
+        let number = self.accounts.next_number(session);
         let outputs = (0..).zip(&instruction.outputs).map(|(output, _)| Id::number(number, output));
         let metas: Option<Vec<Meta>> = outputs.map(inferred).collect();
         match metas {
@@ -181,23 +194,37 @@ impl Shell {
 
     fn close(&mut self, session: SessionId) {
         self.connections.remove(&session);
-        self.ledger.close(session);
-        self.dispatcher.handle(Event::SessionClosed { session }, &mut self.outputs);
+        self.accounts.close(session);
+        self.handle(Event::SessionClosed { session });
     }
 
     pub fn worker_joined(&mut self, index: u32) {
-        self.ledger.worker_joined(index);
-        self.dispatcher.handle(Event::WorkerJoined { index }, &mut self.outputs);
+        self.accounts.worker_joined(index);
+        self.handle(Event::WorkerJoined { index });
     }
 
     pub fn worker_left(&mut self, index: u32) -> Result<(), String> {
-        let event = Event::WorkerLeft { index, reason: "connection reset" };
-        self.dispatcher.handle(event, &mut self.outputs);
-        self.ledger.worker_left(index, &self.dispatcher)
+        self.handle(Event::WorkerLeft { index, reason: "connection reset" });
+        self.accounts.worker_left(index, &self.dispatcher)
     }
 
     pub fn worker_says(&mut self, index: u32, message: FromWorker<'_>) {
-        self.dispatcher.handle(Event::FromWorker { index, message }, &mut self.outputs);
+        self.handle(Event::FromWorker { index, message });
+    }
+
+    fn handle(&mut self, event: Event<'_>) {
+        let occasion = Occasion::of(&event);
+        self.dispatcher.handle(event, &mut self.outputs);
+        self.plant(occasion);
+    }
+
+    /// Spoils what the core has just put out, where a mistake is planted.
+    fn plant(&mut self, occasion: Occasion) {
+        let oldest = self.connections.keys().next().copied();
+        if let Some(planted) = &mut self.planted {
+            let Outputs { to_workers, to_sessions, .. } = &mut self.outputs;
+            planted.spoil(occasion, to_workers, to_sessions, oldest);
+        }
     }
 }
 

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A message from one worker to another.
 #[derive(Clone, Debug)]
-pub enum Freight {
+pub enum PeerPayload {
     Bytes(Vec<u8>),
     /// The sender's part has failed: the words of a failure message.
     Failure(Vec<u32>),
 }
 
-impl Freight {
+impl PeerPayload {
     fn failure(cause: &Cause) -> Self {
         let mut words = Vec::new();
         if let Err(error) = message::encode(&FromWorker::Failure(cause.message()), &mut words) {
@@ -45,7 +45,7 @@ pub struct Effects {
     /// To the dispatcher.
     pub words: Vec<u32>,
     /// To other workers: whom, which message, what.
-    pub parcels: Vec<(u32, Stream, Freight)>,
+    pub peer_messages: Vec<(u32, Stream, PeerPayload)>,
     pub progress: bool,
     /// What must not happen to a worker.
     pub violation: Option<String>,
@@ -63,13 +63,13 @@ pub struct SimWorker {
 }
 
 /// Messages that have come, by sender.
-type Mail = BTreeMap<(u32, Stream), VecDeque<Result<Vec<u8>, Cause>>>;
+type PeerMessages = BTreeMap<(u32, Stream), VecDeque<Result<Vec<u8>, Cause>>>;
 
 impl SimWorker {
     pub fn new(index: u32, ticks: u64, talks: bool) -> Self {
         let mut machine = Machine::new(Toy { talks });
         machine.set_index(index);
-        let lane = SimLane { lane: Lane::new(Post::default()), lags: false };
+        let lane = SimLane { lane: Lane::new(SimPeers::default()), lags: false };
         Self { index, machine, lane, inbox: Vec::new(), ticks, is_new: true }
     }
 
@@ -77,16 +77,16 @@ impl SimWorker {
         self.inbox.extend_from_slice(words);
     }
 
-    pub fn receive_parcel(&mut self, from: u32, stream: Stream, freight: Freight) {
-        let post = self.lane.lane.peers_mut();
-        if !post.ended.contains(&stream.tag) {
-            post.mail.entry((from, stream)).or_default().push_back(freight.unpack());
+    pub fn receive_from_peer(&mut self, from: u32, stream: Stream, payload: PeerPayload) {
+        let peers = self.lane.lane.peers_mut();
+        if !peers.ended.contains(&stream.tag) {
+            peers.messages.entry((from, stream)).or_default().push_back(payload.unpack());
         }
     }
 
     pub fn peer_gone(&mut self, peer: u32) {
-        let post = self.lane.lane.peers_mut();
-        post.heard |= post.gone.insert(peer);
+        let peers = self.lane.lane.peers_mut();
+        peers.has_news |= peers.gone.insert(peer);
     }
 
     /// Words not yet executed.
@@ -135,7 +135,7 @@ impl SimWorker {
         }
         self.machine.catch_up(&mut outbox, &mut self.lane);
         effects.words = outbox.0;
-        effects.parcels = std::mem::take(&mut self.lane.lane.peers_mut().parcels);
+        effects.peer_messages = std::mem::take(&mut self.lane.lane.peers_mut().peer_messages);
         effects
     }
 
@@ -157,7 +157,7 @@ impl SimWorker {
 
 /// A lane without a thread.
 struct SimLane {
-    lane: Lane<Post, Lent>,
+    lane: Lane<SimPeers, Lent>,
     lags: bool,
 }
 
@@ -216,29 +216,29 @@ impl Replies for Outbox {
 
 /// What has come from other workers, and what is to go to them.
 #[derive(Debug, Default)]
-struct Post {
-    mail: Mail,
+struct SimPeers {
+    messages: PeerMessages,
     /// How much of each first message has been read.
     read: BTreeMap<(u32, Stream), usize>,
     gone: BTreeSet<u32>,
-    /// Somebody is gone of whom the lane has not heard.
-    heard: bool,
+    /// Somebody is gone of whom the lane does not know.
+    has_news: bool,
     /// Tags of collectives that have failed here: what still comes under them is for nobody.
     ended: BTreeSet<u64>,
-    parcels: Vec<(u32, Stream, Freight)>,
+    peer_messages: Vec<(u32, Stream, PeerPayload)>,
 }
 
-impl Post {
-    fn put(&mut self, peer: u32, stream: Stream, freight: Freight) -> Result<(), PeerLost> {
+impl SimPeers {
+    fn put(&mut self, peer: u32, stream: Stream, payload: PeerPayload) -> Result<(), PeerLost> {
         if self.gone.contains(&peer) {
             return Err(PeerLost(peer));
         }
-        self.parcels.push((peer, stream, freight));
+        self.peer_messages.push((peer, stream, payload));
         Ok(())
     }
 }
 
-impl Peers for Post {
+impl Peers for SimPeers {
     fn begin(&mut self, tag: u64) {
         debug_assert!(!self.ended.contains(&tag), "{tag} is over");
     }
@@ -246,7 +246,7 @@ impl Peers for Post {
     fn end(&mut self, tag: u64, well: bool) {
         if !well {
             self.ended.insert(tag);
-            self.mail.retain(|(_, stream), _| stream.tag != tag);
+            self.messages.retain(|(_, stream), _| stream.tag != tag);
             self.read.retain(|(_, stream), _| stream.tag != tag);
         }
     }
@@ -254,11 +254,11 @@ impl Peers for Post {
     fn pause(&mut self, _tag: u64) {}
 
     fn poll(&mut self) -> bool {
-        std::mem::take(&mut self.heard)
+        std::mem::take(&mut self.has_news)
     }
 
     fn has_come(&self, tag: u64) -> bool {
-        self.mail.keys().any(|(_, stream)| stream.tag == tag)
+        self.messages.keys().any(|(_, stream)| stream.tag == tag)
     }
 
     fn push(
@@ -273,15 +273,15 @@ impl Peers for Post {
         }
         let mut bytes = vec![0; progress.total];
         fill(&mut bytes);
-        self.put(peer, stream, Freight::Bytes(bytes)).map(|()| Some(progress.total))
+        self.put(peer, stream, PeerPayload::Bytes(bytes)).map(|()| Some(progress.total))
     }
 
     fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost> {
-        self.put(peer, stream, Freight::failure(cause)).map(|()| true)
+        self.put(peer, stream, PeerPayload::failure(cause)).map(|()| true)
     }
 
     fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
-        match self.mail.get(&(peer, stream)).and_then(VecDeque::front) {
+        match self.messages.get(&(peer, stream)).and_then(VecDeque::front) {
             None if self.gone.contains(&peer) => Err(PeerLost(peer)),
             None => Ok(Front::Nothing),
             Some(Err(cause)) => Ok(Front::Failure(cause)),
@@ -295,19 +295,19 @@ impl Peers for Post {
 
     fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
         let key = (peer, stream);
-        let Some(mail) = self.mail.get_mut(&key) else { return };
+        let Some(messages) = self.messages.get_mut(&key) else { return };
         let read = self.read.entry(key).or_default();
         *read += bytes;
-        let is_read = match mail.front() {
+        let is_read = match messages.front() {
             Some(Ok(bytes)) => *read >= bytes.len(),
             Some(Err(_)) | None => true,
         };
         if is_read {
-            mail.pop_front();
+            messages.pop_front();
             self.read.remove(&key);
         }
-        if mail.is_empty() {
-            self.mail.remove(&key);
+        if messages.is_empty() {
+            self.messages.remove(&key);
         }
     }
 

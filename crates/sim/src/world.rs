@@ -2,10 +2,12 @@
 
 mod faults;
 mod rest;
+mod shrink;
 
 use crate::client::{Client, Evidence, Line};
 use crate::framed::Framed;
-use crate::network::{Cargo, Happening, Network, Route};
+use crate::mistake::Mistake;
+use crate::network::{Event, Network, Packet, Route};
 use crate::random::Random;
 use crate::shell::{Detail, Intake, Shell};
 use crate::worker::{SimWorker, is_our_mistake};
@@ -14,6 +16,7 @@ use gt_dispatcher::{Prices, SessionId};
 use gt_protocol::link::LinkError;
 use gt_protocol::message::{self, FromWorker};
 use gt_protocol::wire::cut;
+pub use shrink::shrink;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A simulation that takes more steps than this does not come to rest.
@@ -25,14 +28,14 @@ const CLIENT_WORDS_MAX: usize = 1024;
 
 /// Who takes part.
 #[derive(Clone, Copy, Debug, Default)]
-pub enum Cast<'a> {
+pub enum Scenario<'a> {
     /// Several clients; workers come and go.
     #[default]
-    Crowd,
+    ManyClients,
     /// One client with layouts on workers that stay. It reads everything at its end.
-    Alone,
+    OneClient,
     /// The same with this program.
-    Scripted(&'a [Line]),
+    Program(&'a [Line]),
 }
 
 /// What to simulate.
@@ -43,7 +46,9 @@ pub struct Config<'a> {
     pub steps: Option<u64>,
     pub faults: bool,
     pub detail: Detail,
-    pub cast: Cast<'a>,
+    /// Planted in what the core puts out, to be found.
+    pub mistake: Option<Mistake>,
+    pub scenario: Scenario<'a>,
 }
 
 /// What was seen.
@@ -102,13 +107,13 @@ pub fn simulate(config: &Config<'_>) -> Outcome {
         Ok(()) => Ok(world.summary()),
         Err(text) => Err(Violation { step, tick, text }),
     };
-    let program = world.seats.first().map(|seat| seat.client.lines().to_vec());
+    let program = world.clients.first().map(|connection| connection.client.lines().to_vec());
     let trace = std::mem::take(&mut world.shell.outputs.lines);
     Outcome { result, trace, program: program.unwrap_or_default() }
 }
 
 /// A client and its connection.
-struct Seat {
+struct ClientConnection {
     client: Client,
     session: Option<SessionId>,
     /// Words of the dispatcher.
@@ -120,7 +125,7 @@ struct Seat {
     turn_due: bool,
 }
 
-struct Post {
+struct WorkerHost {
     worker: SimWorker,
     turn_due: bool,
     /// It does nothing before this tick.
@@ -131,8 +136,8 @@ struct World {
     random: Random,
     network: Network,
     shell: Shell,
-    seats: Vec<Seat>,
-    posts: BTreeMap<u32, Post>,
+    clients: Vec<ClientConnection>,
+    workers: BTreeMap<u32, WorkerHost>,
     /// Words of workers that are not complete yet.
     worker_words: BTreeMap<u32, Vec<u32>>,
     crashed: BTreeSet<u32>,
@@ -149,18 +154,18 @@ struct World {
 }
 
 /// [`Evidence`] for one session.
-struct Books<'a> {
+struct SessionEvidence<'a> {
     world: (&'a Shell, &'a BTreeSet<u32>),
     session: SessionId,
 }
 
-impl Evidence for Books<'_> {
+impl Evidence for SessionEvidence<'_> {
     fn lost(&self, number: u64) -> bool {
-        self.world.0.ledger.was_on(self.session, number, self.world.1)
+        self.world.0.accounts.was_on(self.session, number, self.world.1)
     }
 
     fn homeless(&self, number: u64) -> bool {
-        self.world.0.ledger.was_homeless(self.session, number)
+        self.world.0.accounts.was_homeless(self.session, number)
     }
 }
 
@@ -170,8 +175,8 @@ impl World {
     fn new(config: &Config<'_>) -> Self {
         let mut random = Random::new(config.seed);
         let network = Network::new(random.fork());
-        let crowd = matches!(config.cast, Cast::Crowd);
-        let faults = Faults::draw(&mut random, config.faults && crowd);
+        let many_clients = matches!(config.scenario, Scenario::ManyClients);
+        let faults = Faults::draw(&mut random, config.faults && many_clients);
         let defaults = gt_dispatcher::Config::default();
         let core = gt_dispatcher::Config {
             // All tensors here are small: by default none would be deferred.
@@ -186,9 +191,9 @@ impl World {
         };
         let mut world = Self {
             network,
-            shell: Shell::new(config.detail, core),
-            seats: Vec::new(),
-            posts: BTreeMap::new(),
+            shell: Shell::new(config.detail, core, config.mistake),
+            clients: Vec::new(),
+            workers: BTreeMap::new(),
             worker_words: BTreeMap::new(),
             crashed: BTreeSet::new(),
             next_worker: 0,
@@ -211,19 +216,19 @@ impl World {
         world.shell.dispatcher.set_prices(Prices { bundle, ..Prices::default() });
         // Now and then more than one collective can name.
         let many = world.random.percent(3);
-        let most = if crowd { 4 } else { 8 };
+        let most = if many_clients { 4 } else { 8 };
         let workers = if many { 10 } else { world.random.between(1, most) };
         for _ in 0..workers {
             world.join_worker();
         }
-        let clients = if crowd { world.random.between(1, 3) } else { 1 };
+        let clients = if many_clients { world.random.between(1, 3) } else { 1 };
         for _ in 0..clients {
-            world.seat_client(false);
+            world.add_client(false);
         }
-        if let Some(seat) = world.seats.first_mut().filter(|_| !crowd) {
-            seat.client.keep_script(match config.cast {
-                Cast::Scripted(lines) => Some(lines),
-                Cast::Crowd | Cast::Alone => None,
+        if let Some(connection) = world.clients.first_mut().filter(|_| !many_clients) {
+            connection.client.keep_script(match config.scenario {
+                Scenario::Program(lines) => Some(lines),
+                Scenario::ManyClients | Scenario::OneClient => None,
             });
         }
         world
@@ -242,12 +247,12 @@ impl World {
     }
 
     fn until_rest(&mut self, faults: bool) -> Checked {
-        while let Some(happening) = self.network.next() {
+        while let Some(event) = self.network.next() {
             self.step += 1;
             if self.step > STEPS_MAX {
                 return Err(format!("no rest after {STEPS_MAX} steps"));
             }
-            self.happen(happening)?;
+            self.handle(event)?;
             if faults {
                 self.maybe_fault()?;
             }
@@ -255,35 +260,35 @@ impl World {
         Ok(())
     }
 
-    fn happen(&mut self, happening: Happening) -> Checked {
-        match happening {
-            Happening::Connect(client) => self.connect(client),
-            Happening::ClientTurn(client) => self.client_turn(client),
-            Happening::WorkerTurn(index) => return self.worker_turn(index),
-            Happening::Resume(client) => return self.resume_client(client),
-            Happening::Arrive { route: Route::FromClient(client), cargo } => {
-                return self.hear_client(client, cargo);
+    fn handle(&mut self, event: Event) -> Checked {
+        match event {
+            Event::Connect(client) => self.connect(client),
+            Event::ClientTurn(client) => self.client_turn(client),
+            Event::WorkerTurn(index) => return self.worker_turn(index),
+            Event::Resume(client) => return self.resume_client(client),
+            Event::Arrive { route: Route::FromClient(client), packet } => {
+                return self.receive_from_client(client, packet);
             }
-            Happening::Arrive { route: Route::ToClient(client), cargo } => {
-                return self.reach_client(client, cargo);
+            Event::Arrive { route: Route::ToClient(client), packet } => {
+                return self.receive_at_client(client, packet);
             }
-            Happening::Arrive { route: Route::FromWorker(index), cargo } => {
-                return self.hear_worker(index, cargo);
+            Event::Arrive { route: Route::FromWorker(index), packet } => {
+                return self.receive_from_worker(index, packet);
             }
-            Happening::Arrive { route: Route::ToWorker(index), cargo } => {
-                if let (Some(post), Cargo::Words(words)) = (self.posts.get_mut(&index), cargo) {
-                    post.worker.receive(&words);
+            Event::Arrive { route: Route::ToWorker(index), packet } => {
+                if let (Some(host), Packet::Words(words)) = (self.workers.get_mut(&index), packet) {
+                    host.worker.receive(&words);
                 }
                 self.wake_worker(index);
             }
-            Happening::Arrive { route: Route::Peer(from, to), cargo } => {
-                if let Some(post) = self.posts.get_mut(&to) {
-                    match cargo {
-                        Cargo::Parcel { stream, freight } => {
-                            post.worker.receive_parcel(from, stream, freight);
+            Event::Arrive { route: Route::Peer(from, to), packet } => {
+                if let Some(host) = self.workers.get_mut(&to) {
+                    match packet {
+                        Packet::PeerMessage { stream, payload } => {
+                            host.worker.receive_from_peer(from, stream, payload);
                         }
-                        Cargo::Closed => post.worker.peer_gone(from),
-                        Cargo::Words(_) | Cargo::Bytes(_) => {
+                        Packet::Closed => host.worker.peer_gone(from),
+                        Packet::Words(_) | Packet::Bytes(_) => {
                             return Err("words between workers".to_owned());
                         }
                     }
@@ -301,25 +306,25 @@ impl World {
         self.shell
             .outputs
             .note(|| format!("# tick {now}: client {client} opens session {}", session.0));
-        self.seats[client].session = Some(session);
+        self.clients[client].session = Some(session);
         self.wake_client(client);
     }
 
     fn client_turn(&mut self, client: usize) {
         let route = Route::FromClient(client);
         let full = self.network.in_flight(route) > CLIENT_WORDS_MAX;
-        let seat = &mut self.seats[client];
-        let full = full || seat.is_broken || !seat.near.may_send();
-        seat.turn_due = false;
-        if full || seat.client.closed || seat.session.is_none() {
+        let connection = &mut self.clients[client];
+        let full = full || connection.is_broken || !connection.near.may_send();
+        connection.turn_due = false;
+        if full || connection.client.closed || connection.session.is_none() {
             return;
         }
-        let words = seat.client.turn();
+        let words = connection.client.turn();
         // Without words nobody answers, and nothing else would wake it.
-        let alone = seat.client.unanswered() == 0;
+        let alone = connection.client.unanswered() == 0;
         if !words.is_empty() {
-            let bytes = seat.near.send(words);
-            self.network.send(route, Cargo::Bytes(bytes));
+            let bytes = connection.near.send(words);
+            self.network.send(route, Packet::Bytes(bytes));
             self.wake_client(client);
         } else if alone {
             self.wake_client(client);
@@ -327,37 +332,37 @@ impl World {
     }
 
     fn wake_client(&mut self, client: usize) {
-        let seat = &mut self.seats[client];
-        if !seat.turn_due && !seat.client.finished() {
-            seat.turn_due = true;
+        let connection = &mut self.clients[client];
+        if !connection.turn_due && !connection.client.finished() {
+            connection.turn_due = true;
             let ticks = self.random.between(1, 15);
-            self.network.after(ticks, Happening::ClientTurn(client));
+            self.network.after(ticks, Event::ClientTurn(client));
         }
     }
 
     fn wake_worker(&mut self, index: u32) {
         let now = self.network.now();
-        let Some(post) = self.posts.get_mut(&index) else { return };
-        if !post.turn_due && !post.worker.is_idle() {
-            post.turn_due = true;
-            let wait = post.busy_until.saturating_sub(now);
-            self.network.after(post.worker.ticks + wait, Happening::WorkerTurn(index));
+        let Some(host) = self.workers.get_mut(&index) else { return };
+        if !host.turn_due && !host.worker.is_idle() {
+            host.turn_due = true;
+            let wait = host.busy_until.saturating_sub(now);
+            self.network.after(host.worker.ticks + wait, Event::WorkerTurn(index));
         }
     }
 
-    fn hear_client(&mut self, client: usize, cargo: Cargo) -> Checked {
-        let Some(session) = self.seats[client].session else { return Ok(()) };
-        match cargo {
-            Cargo::Bytes(bytes) => {
-                let far = &mut self.seats[client].far;
+    fn receive_from_client(&mut self, client: usize, packet: Packet) -> Checked {
+        let Some(session) = self.clients[client].session else { return Ok(()) };
+        match packet {
+            Packet::Bytes(bytes) => {
+                let far = &mut self.clients[client].far;
                 let words = far.receive(&bytes).map_err(|error| error.to_string())?;
                 if let Some(bytes) = far.acknowledgement() {
-                    self.network.send(Route::ToClient(client), Cargo::Bytes(bytes));
+                    self.network.send(Route::ToClient(client), Packet::Bytes(bytes));
                 }
                 self.shell.receive(session, &words);
             }
-            Cargo::Closed => self.shell.client_closed(session),
-            Cargo::Words(_) | Cargo::Parcel { .. } => {
+            Packet::Closed => self.shell.client_closed(session),
+            Packet::Words(_) | Packet::PeerMessage { .. } => {
                 return Err("a client sends bytes".to_owned());
             }
         }
@@ -369,19 +374,19 @@ impl World {
     fn take_in(&mut self, session: SessionId) -> Checked {
         while self.has_room() {
             let client = self.shell.client_of(session);
-            let inferred = |id| self.seats.get(client?)?.client.meta_of(id);
+            let inferred = |id| self.clients.get(client?)?.client.meta_of(id);
             let intake = self.shell.take_frame(session, &inferred);
             self.flush()?;
             match intake {
                 Intake::Drained => break,
-                Intake::Taken => self.check_books()?,
+                Intake::Taken => self.check_accounts()?,
                 Intake::Closed => {
                     self.session_over(client);
-                    return self.check_books();
+                    return self.check_accounts();
                 }
                 Intake::Breach(text) => {
                     let hostile =
-                        client.is_some_and(|client| self.seats[client].client.is_hostile());
+                        client.is_some_and(|client| self.clients[client].client.is_hostile());
                     if !hostile {
                         return Err(format!("an honest client is told of a breach: {text}"));
                     }
@@ -390,7 +395,7 @@ impl World {
                         .outputs
                         .note(|| format!("# session {} is closed: {text}", session.0));
                     self.session_over(client);
-                    return self.check_books();
+                    return self.check_accounts();
                 }
             }
         }
@@ -399,33 +404,35 @@ impl World {
 
     fn session_over(&mut self, client: Option<usize>) {
         let Some(client) = client else { return };
-        let seat = &mut self.seats[client];
-        seat.session = None;
-        seat.client.closed = true;
+        let connection = &mut self.clients[client];
+        connection.session = None;
+        connection.client.closed = true;
         self.network.cut(Route::FromClient(client));
         self.network.cut(Route::ToClient(client));
     }
 
     fn has_room(&self) -> bool {
-        let backlog = |(&index, post): (&u32, &Post)| {
-            post.worker.backlog() + self.network.in_flight(Route::ToWorker(index))
+        let backlog = |(&index, host): (&u32, &WorkerHost)| {
+            host.worker.backlog() + self.network.in_flight(Route::ToWorker(index))
         };
-        self.posts.iter().map(backlog).all(|words| words <= BACKLOG_WORDS_MAX)
+        self.workers.iter().map(backlog).all(|words| words <= BACKLOG_WORDS_MAX)
     }
 
     /// Both ends tell each other what they have had, and send the rest again.
     fn resume_client(&mut self, client: usize) -> Checked {
-        let seat = &mut self.seats[client];
-        seat.is_broken = false;
-        if seat.client.closed || seat.session.is_none() {
+        let connection = &mut self.clients[client];
+        connection.is_broken = false;
+        if connection.client.closed || connection.session.is_none() {
             return Ok(());
         }
-        let (near, far) = (seat.near.received(), seat.far.received());
+        let (near, far) = (connection.near.received(), connection.far.received());
         let text = |error: LinkError| error.to_string();
-        let (up, down) =
-            (seat.near.resume(far).map_err(text)?, seat.far.resume(near).map_err(text)?);
-        self.network.send(Route::FromClient(client), Cargo::Bytes(up));
-        self.network.send(Route::ToClient(client), Cargo::Bytes(down));
+        let (up, down) = (
+            connection.near.resume(far).map_err(text)?,
+            connection.far.resume(near).map_err(text)?,
+        );
+        self.network.send(Route::FromClient(client), Packet::Bytes(up));
+        self.network.send(Route::ToClient(client), Packet::Bytes(down));
         self.resumed += 1;
         self.wake_client(client);
         Ok(())
@@ -437,53 +444,53 @@ impl World {
             return Err(error);
         }
         for (worker, words) in std::mem::take(&mut self.shell.outputs.to_workers) {
-            if self.posts.contains_key(&worker) {
-                self.network.send(Route::ToWorker(worker), Cargo::Words(words));
+            if self.workers.contains_key(&worker) {
+                self.network.send(Route::ToWorker(worker), Packet::Words(words));
             }
         }
         for (session, words) in std::mem::take(&mut self.shell.outputs.to_sessions) {
             let Some(client) = self.shell.client_of(session) else {
                 return Err(format!("a message for session {}, which is closed", session.0));
             };
-            let seat = &mut self.seats[client];
-            if !seat.client.closed {
-                let bytes = seat.far.send(words);
-                if !seat.is_broken {
-                    self.network.send(Route::ToClient(client), Cargo::Bytes(bytes));
+            let connection = &mut self.clients[client];
+            if !connection.client.closed {
+                let bytes = connection.far.send(words);
+                if !connection.is_broken {
+                    self.network.send(Route::ToClient(client), Packet::Bytes(bytes));
                 }
             }
         }
         Ok(())
     }
 
-    fn reach_client(&mut self, client: usize, cargo: Cargo) -> Checked {
-        let Cargo::Bytes(bytes) = cargo else { return Ok(()) };
-        let seat = &mut self.seats[client];
-        let Some(session) = seat.session else { return Ok(()) };
-        if seat.client.closed {
+    fn receive_at_client(&mut self, client: usize, packet: Packet) -> Checked {
+        let Packet::Bytes(bytes) = packet else { return Ok(()) };
+        let connection = &mut self.clients[client];
+        let Some(session) = connection.session else { return Ok(()) };
+        if connection.client.closed {
             return Ok(());
         }
-        let words = seat.near.receive(&bytes).map_err(|error| error.to_string())?;
-        seat.inbox.extend_from_slice(&words);
-        if let Some(bytes) = seat.near.acknowledgement() {
-            self.network.send(Route::FromClient(client), Cargo::Bytes(bytes));
+        let words = connection.near.receive(&bytes).map_err(|error| error.to_string())?;
+        connection.inbox.extend_from_slice(&words);
+        if let Some(bytes) = connection.near.acknowledgement() {
+            self.network.send(Route::FromClient(client), Packet::Bytes(bytes));
         }
-        let evidence = Books { world: (&self.shell, &self.crashed), session };
-        while let Some(length) = whole_length(&seat.inbox)? {
-            let frame: Vec<u32> = seat.inbox.drain(..length).collect();
+        let evidence = SessionEvidence { world: (&self.shell, &self.crashed), session };
+        while let Some(length) = whole_length(&connection.inbox)? {
+            let frame: Vec<u32> = connection.inbox.drain(..length).collect();
             let (message, _) = message::decode(&frame).map_err(|error| error.to_string())?;
-            let heard = seat.client.hear(session.0, &message, &evidence);
-            heard.map_err(|text| format!("client {client}, session {}: {text}", session.0))?;
+            let checked = connection.client.receive_message(session.0, &message, &evidence);
+            checked.map_err(|text| format!("client {client}, session {}: {text}", session.0))?;
         }
         self.wake_client(client);
         Ok(())
     }
 
-    fn hear_worker(&mut self, index: u32, cargo: Cargo) -> Checked {
-        let Cargo::Words(words) = cargo else {
+    fn receive_from_worker(&mut self, index: u32, packet: Packet) -> Checked {
+        let Packet::Words(words) = packet else {
             self.shell.worker_left(index)?;
             self.flush()?;
-            self.check_books()?;
+            self.check_accounts()?;
             return self.take_in_all();
         };
         let mut rest = self.worker_words.remove(&index).unwrap_or_default();
@@ -509,25 +516,26 @@ impl World {
     /// Whether what this session asks for has no meaning: its workers may say so.
     fn is_nonsense(&self, session: u32) -> bool {
         let client = self.shell.client_of(SessionId(session));
-        client.is_none_or(|client| self.seats[client].client.is_deaf())
+        client.is_none_or(|client| self.clients[client].client.emits_nonsense())
     }
 
     fn worker_turn(&mut self, index: u32) -> Checked {
         let (frames, lags) = (1 + self.random.index(8), self.random.percent(40));
-        let Some(post) = self.posts.get_mut(&index) else { return Ok(()) };
-        post.turn_due = false;
-        let effects = post.worker.turn(frames, lags);
+        let Some(host) = self.workers.get_mut(&index) else { return Ok(()) };
+        host.turn_due = false;
+        let effects = host.worker.turn(frames, lags);
         if let Some(violation) = effects.violation {
             return Err(violation);
         }
-        for (peer, stream, freight) in effects.parcels {
+        for (peer, stream, payload) in effects.peer_messages {
             self.exchanges += 1;
-            if self.posts.contains_key(&peer) {
-                self.network.send(Route::Peer(index, peer), Cargo::Parcel { stream, freight });
+            if self.workers.contains_key(&peer) {
+                self.network
+                    .send(Route::Peer(index, peer), Packet::PeerMessage { stream, payload });
             }
         }
         if !effects.words.is_empty() {
-            self.network.send(Route::FromWorker(index), Cargo::Words(effects.words));
+            self.network.send(Route::FromWorker(index), Packet::Words(effects.words));
         }
         if effects.progress {
             self.wake_worker(index);

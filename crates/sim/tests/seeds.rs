@@ -1,49 +1,43 @@
-//! Ranges of seeds: right in a build without planted mistakes, and wrong somewhere in a build with one.
-//!
-//! `just planted` builds each mistake and runs this; one that no seed shows fails it.
+//! Ranges of seeds: right, and wrong somewhere with each mistake that can be planted in what the core puts out.
 
 use gt_protocol::text::{self, NoNames, PayloadText};
-use gt_sim::{Cast, Config, Detail, simulate};
+use gt_sim::{Config, Detail, Mistake, Scenario, simulate};
 use std::ops::Range;
 
-/// A build with a mistake in the core, which has to be found in these seeds.
+/// A planted mistake has to be found in these seeds.
 const PLANTED_SEEDS: Range<u64> = 0..200;
 
-const PLANTED: bool = cfg!(any(
-    feature = "planted-answer-astray",
-    feature = "planted-cause-lost",
-    feature = "planted-dropped-fold",
-    feature = "planted-free-early",
-    feature = "planted-gather-order",
-    feature = "planted-leak-on-leave",
-    feature = "planted-replica-forgotten",
-    feature = "planted-request-lost",
-));
-
-/// The first seed that breaks a rule, which rule, and how to see it again.
-fn first_wrong(mut seeds: Range<u64>, faults: bool) -> Option<String> {
-    seeds.find_map(|seed| {
-        let config =
-            Config { seed, steps: None, faults, detail: Detail::Nothing, cast: Cast::Crowd };
-        let violation = simulate(&config).result.err()?;
-        let options = if faults { "" } else { " --faults none" };
-        let again = format!("cargo run --release -p gt-sim -- {seed}{options} --trace");
-        Some(format!("{violation}\nagain: {again}"))
-    })
+fn config(seed: u64, faults: bool) -> Config<'static> {
+    Config {
+        seed,
+        steps: None,
+        faults,
+        detail: Detail::Nothing,
+        mistake: None,
+        scenario: Scenario::ManyClients,
+    }
 }
 
 fn check(seeds: Range<u64>, faults: bool) {
-    let found = if PLANTED { None } else { first_wrong(seeds, faults) };
-    assert!(found.is_none(), "{}", found.unwrap_or_default());
+    for seed in seeds {
+        let result = simulate(&config(seed, faults)).result;
+        let options = if faults { "" } else { " --faults none" };
+        let again = format!("cargo run --release -p gt-sim -- {seed}{options} --trace");
+        assert!(result.is_ok(), "{result:?}\nagain: {again}");
+    }
 }
 
 #[test]
-fn a_planted_mistake_is_found() {
-    if PLANTED {
-        match first_wrong(PLANTED_SEEDS, true) {
-            Some(found) => println!("found: {found}"),
-            None => panic!("seeds {PLANTED_SEEDS:?} do not show the planted mistake"),
-        }
+fn every_planted_mistake_is_found() {
+    for (name, mistake) in Mistake::ALL {
+        let violation = PLANTED_SEEDS.into_iter().find_map(|seed| {
+            let planted = Config { mistake: Some(mistake), ..config(seed, true) };
+            Some((seed, simulate(&planted).result.err()?))
+        });
+        let Some((seed, violation)) = violation else {
+            panic!("seeds {PLANTED_SEEDS:?} do not show the mistake {name}");
+        };
+        println!("{name}: seed {seed}, {violation}");
     }
 }
 
@@ -59,13 +53,9 @@ fn more_seeds_with_faults_are_right() {
 
 #[test]
 fn broken_connections_are_taken_up_again() {
-    let resumed = |seed| {
-        let config =
-            Config { seed, steps: None, faults: true, detail: Detail::Nothing, cast: Cast::Crowd };
-        simulate(&config).result.map_or(0, |summary| summary.resumed)
-    };
-    let total: u64 = (0..if PLANTED { 0 } else { 20 }).map(resumed).sum();
-    assert!(PLANTED || total >= 5, "{total} connections were taken up again");
+    let resumed = |seed| simulate(&config(seed, true)).result.map_or(0, |summary| summary.resumed);
+    let total: u64 = (0..20).map(resumed).sum();
+    assert!(total >= 5, "{total} connections were taken up again");
 }
 
 #[test]
@@ -75,9 +65,8 @@ fn seeds_without_faults_are_right() {
 
 #[test]
 fn programs_with_layouts_are_right() {
-    for seed in if PLANTED { 0..0 } else { 0..60 } {
-        let config =
-            Config { seed, steps: None, faults: false, detail: Detail::Nothing, cast: Cast::Alone };
+    for seed in 0..60 {
+        let config = Config { scenario: Scenario::OneClient, ..config(seed, false) };
         let result = simulate(&config).result;
         assert!(result.is_ok(), "program {seed}: {result:?}");
     }
@@ -85,10 +74,10 @@ fn programs_with_layouts_are_right() {
 
 #[test]
 fn a_program_runs_again_from_its_lines() {
-    let config =
-        Config { seed: 5, steps: None, faults: false, detail: Detail::Clients, cast: Cast::Alone };
+    let scenario = Scenario::OneClient;
+    let config = Config { detail: Detail::Clients, scenario, ..config(5, false) };
     let drawn = simulate(&config);
-    let again = simulate(&Config { cast: Cast::Scripted(&drawn.program), ..config });
+    let again = simulate(&Config { scenario: Scenario::Program(&drawn.program), ..config });
     let written = |trace: &[String]| {
         trace.iter().filter(|line| line.starts_with('%')).cloned().collect::<Vec<_>>()
     };
@@ -98,24 +87,14 @@ fn a_program_runs_again_from_its_lines() {
 
 #[test]
 fn a_seed_repeats_itself_to_the_letter() {
-    let trace = |seed| {
-        simulate(&Config {
-            seed,
-            steps: None,
-            faults: true,
-            detail: Detail::Everything,
-            cast: Cast::Crowd,
-        })
-        .trace
-    };
+    let trace = |seed| simulate(&Config { detail: Detail::Everything, ..config(seed, true) }).trace;
     assert!(trace(7) == trace(7));
     assert!(trace(7) != trace(8));
 }
 
 #[test]
 fn a_trace_is_text_that_parses_back() {
-    let config =
-        Config { seed: 3, steps: None, faults: true, detail: Detail::Clients, cast: Cast::Crowd };
+    let config = Config { detail: Detail::Clients, ..config(3, true) };
     let mut lines = 0;
     for line in simulate(&config).trace {
         let (code, _) = line.split_once('#').unwrap();

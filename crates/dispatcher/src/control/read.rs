@@ -4,7 +4,6 @@
 use crate::event::Fault;
 use crate::plan::Keep;
 use crate::planner::Planner;
-use crate::planted;
 use crate::session::requests::{Part, Request, RequestKind, answer_failed, request_number};
 use crate::session::value::{Handle, Shards, Value};
 use gt_protocol::placement::{Footprint, Layout};
@@ -55,9 +54,6 @@ impl Planner<'_> {
         else {
             unreachable!("{target} has members")
         };
-        if planted::FREE_EARLY {
-            self.discard(&target, &resharded);
-        }
         let request = Request {
             session: self.id,
             number,
@@ -74,9 +70,7 @@ impl Planner<'_> {
             *first = Attr::Int(request);
         }
         self.send(worker, &word);
-        if !planted::FREE_EARLY {
-            self.discard(&target, &resharded);
-        }
+        self.discard(&target, &resharded);
     }
 
     /// Asks each holder for its shard.
@@ -115,7 +109,7 @@ fn parts(value: &Value, instruction: &Instruction<'_>) -> Option<SmallVec<[Shard
     let (start, count) = (u64::try_from(start).ok()?, u64::try_from(count).ok()?);
     let end = start.checked_add(count)?;
     let elements = u64::try_from(value.meta.elements()).ok()?;
-    if layout.is_whole() || end > elements || planted::FREE_EARLY {
+    if layout.is_whole() || end > elements {
         return None;
     }
     let mut parts = SmallVec::new();

@@ -2,7 +2,6 @@
 
 use super::Dispatcher;
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
-use crate::planted;
 use crate::session::failure::{Cause, Failure, of_users};
 use crate::session::requests::{Request, RequestKind};
 use gt_protocol::Op;
@@ -44,15 +43,13 @@ impl Dispatcher {
         let RequestKind::Read { .. } = open.kind else { return };
         open.received = open.received.saturating_add(reply.count);
         let (session, number) = (open.session, open.number);
-        let oldest = self.sessions.keys().next().copied().filter(|_| planted::ANSWER_ASTRAY);
-        let asker = oldest.unwrap_or(session);
         if open.part.is_some() && open.received >= reply.total {
             return self.part_is_there(request, &reply, sink);
         }
         match &open.part {
-            Some(part) => part.pass_on(number, &reply, &mut |whole| sink.session(asker, whole)),
+            Some(part) => part.pass_on(number, &reply, &mut |whole| sink.session(session, whole)),
             None => {
-                sink.session(asker, &ToClient::Reply(Reply { request: number, ..reply }));
+                sink.session(session, &ToClient::Reply(Reply { request: number, ..reply }));
             }
         }
         if open.received >= reply.total {

@@ -2,7 +2,6 @@
 
 use super::Dispatcher;
 use crate::event::{SessionId, Sink, WorkerIndex};
-use crate::planted;
 use crate::session::Session;
 use crate::session::failure::{Cause, Failure};
 use crate::session::requests::RequestKind;
@@ -18,7 +17,7 @@ impl Dispatcher {
         let Some(session) = self.sessions.remove(&id) else { return };
         self.core.requests.open.retain(|_, request| request.session != id);
         self.core.workers.leave_home(session.home);
-        for (_, value) in session.values().filter(|_| !planted::LEAK_ON_LEAVE) {
+        for (_, value) in session.values() {
             self.core.workers.free_all(value.held(), sink);
         }
     }
@@ -36,7 +35,7 @@ impl Dispatcher {
         }
         let requests = self.core.requests.open.iter();
         let lost: Vec<i64> = requests
-            .filter(|(_, request)| request.waiting.contains(&index) && !planted::REQUEST_LOST)
+            .filter(|(_, request)| request.waiting.contains(&index))
             .map(|(key, _)| *key)
             .collect();
         for key in lost {

@@ -4,7 +4,6 @@ use super::inputs::{Input, needs_one_layout};
 use super::run::Run;
 use super::{Stop, slots};
 use crate::planner::Planner;
-use crate::planted;
 use crate::reshard::Resharded;
 use crate::session::provenance::LayoutCause;
 use crate::session::reductions::{Kind, Reader};
@@ -107,12 +106,10 @@ impl Planner<'_> {
                 None => self.transfer(source, held, member, meta),
             });
         }
-        if !planted::REPLICA_FORGOTTEN {
-            let cause = LayoutCause::Instruction(self.number);
-            let value = self.value_mut(slot);
-            value.set_cause(cause);
-            value.replace(Shards::new(to.clone(), slots.clone()));
-        }
+        let cause = LayoutCause::Instruction(self.number);
+        let value = self.value_mut(slot);
+        value.set_cause(cause);
+        value.replace(Shards::new(to.clone(), slots.clone()));
         slots
     }
 

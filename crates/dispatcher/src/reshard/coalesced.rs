@@ -2,7 +2,6 @@
 
 use super::collective::group;
 use crate::planner::Planner;
-use crate::planted;
 use crate::session::provenance::Traffic;
 use crate::session::reductions::Reduction;
 use crate::session::value::{Shards, slot_at};
@@ -21,9 +20,6 @@ impl Planner<'_> {
                 Meta::new(meta.dtype, whole.local_dims(&meta.dims, first)).bytes()
             };
             let total = values.iter().map(bytes).sum::<u64>();
-            if planted::DROPPED_FOLD {
-                continue;
-            }
             let lengths = values.iter().map(|value| bytes(value).cast_signed()).collect();
             let line: Line = workers.iter().map(|&worker| (worker, 0)).collect();
             let tag = self.take_tag();

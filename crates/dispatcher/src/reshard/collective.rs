@@ -1,7 +1,6 @@
 //! What the members of one line of a mesh do together.
 
 use crate::planner::Planner;
-use crate::planted;
 use crate::session::provenance::Traffic;
 use crate::session::value::Slots;
 use crate::workers::Line;
@@ -12,9 +11,6 @@ use smallvec::SmallVec;
 impl Planner<'_> {
     /// Reduces all members' values, onto each.
     pub fn all_reduce(&mut self, line: &Line, op: ReduceOp, meta: Meta) -> Slots {
-        if planted::DROPPED_FOLD {
-            return line.iter().map(|&(worker, slot)| self.alias(worker, slot, meta)).collect();
-        }
         let tag = self.take_tag();
         let attrs = [group(line), Attr::Choice(op.choice()), tag];
         // A ring's worth: each member sends and receives twice all but its own share.
@@ -46,16 +42,9 @@ impl Planner<'_> {
         meta: Meta,
     ) -> Slots {
         let tag = self.take_tag();
-        let (mut members, mut lengths) = (group(line), sizes(ranges));
-        if planted::GATHER_ORDER {
-            for list in [&mut members, &mut lengths] {
-                if let Attr::List(list) = list {
-                    list.reverse();
-                }
-            }
-        }
+        let attrs = [group(line), dim_attr(dim), sizes(ranges), tag];
         self.count(line, Traffic::AllGather, meta.bytes());
-        self.exchange_on(line, Op::AllGather, &[members, dim_attr(dim), lengths, tag])
+        self.exchange_on(line, Op::AllGather, &attrs)
     }
 
     /// Shards of dimension `from` become shards of dimension `to`. `whole` is the value's.

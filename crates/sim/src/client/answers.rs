@@ -1,8 +1,8 @@
 //! What a client hears, held against what its program means.
 
 use super::{Client, Pending, REQUESTS_PER_CLIENT, site_of};
+use crate::arithmetic::tensor::{elements, narrow, to_dims};
 use crate::oracle::{Outcome, Root};
-use crate::tensor::{elements, narrow, to_dims};
 use gt_protocol::message::{Failure, FailureClass, Reply, SpacedReply, ToClient};
 
 /// What the world knows of faults that a client cannot know.
@@ -18,24 +18,24 @@ impl Client {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn hear(
+    pub fn receive_message(
         &mut self,
         session: u32,
         message: &ToClient<'_>,
         evidence: &dyn Evidence,
     ) -> Result<(), String> {
-        if self.deaf {
+        if self.is_nonsense {
             return self.check_address(session, message);
         }
         match message {
-            ToClient::Reply(reply) => self.hear_reply(reply, (reply.count, reply.count)),
+            ToClient::Reply(reply) => self.receive_reply(reply, (reply.count, reply.count)),
             ToClient::SpacedReply(SpacedReply { reply, run, stride }) => {
-                self.hear_reply(reply, (*run, *stride))
+                self.receive_reply(reply, (*run, *stride))
             }
-            ToClient::Done { request } => self.hear_done(*request, evidence),
-            ToClient::Failure(failure) => self.hear_failure(session, failure, evidence),
+            ToClient::Done { request } => self.receive_done(*request, evidence),
+            ToClient::Failure(failure) => self.receive_failure(session, failure, evidence),
             ToClient::FailedReply { request, failure } => {
-                self.hear_failed_reply(session, *request, failure, evidence)
+                self.receive_failed_reply(session, *request, failure, evidence)
             }
             ToClient::WorkerStats { stats, .. } => match self.pending.get(&stats.request) {
                 Some(Pending::Stats) => Ok(()),
@@ -63,16 +63,21 @@ impl Client {
             }
             ToClient::WorkerLeft { .. } | ToClient::WorkerJoined { .. } => true,
             // Only nonsense asks for one.
-            ToClient::Description { request, .. } => self.deaf && own.contains(request),
+            ToClient::Description { request, .. } => self.is_nonsense && own.contains(request),
             ToClient::Goodbye { .. } => false,
         };
         if right { Ok(()) } else { Err(format!("a message that is another's: {message:?}")) }
     }
 
     /// An answer in runs, in any order; each element that was asked for comes once.
-    fn hear_reply(&mut self, reply: &Reply<'_>, (run, stride): (u64, u64)) -> Result<(), String> {
+    fn receive_reply(
+        &mut self,
+        reply: &Reply<'_>,
+        (run, stride): (u64, u64),
+    ) -> Result<(), String> {
         let request = reply.request;
-        let Some(Pending::Read { value, expected, start, come }) = self.pending.get_mut(&request)
+        let Some(Pending::Read { value, expected, start, arrived }) =
+            self.pending.get_mut(&request)
         else {
             return Err(format!("a reply for request {request}, which is not open"));
         };
@@ -93,11 +98,11 @@ impl Client {
                 reply.dtype, reply.dims, tensor.dtype
             ));
         }
-        if narrow(reply.total.cast_signed()) != come.len() {
+        if narrow(reply.total.cast_signed()) != arrived.len() {
             return Err(format!(
                 "a reply to a read of {} elements, not {}",
                 reply.total,
-                come.len()
+                arrived.len()
             ));
         }
         let got = elements(reply.dtype, reply.bytes);
@@ -107,15 +112,15 @@ impl Client {
             if right != Some(element) && !is_spoiled {
                 return Err(format!("{value:?} is {element:?} at {place} instead of {right:?}"));
             }
-            let asked = place.checked_sub(*start).and_then(|place| usize::try_from(place).ok());
-            match asked.and_then(|place| come.get_mut(place)) {
-                Some(has_come) if !*has_come => *has_come = true,
+            let position = place.checked_sub(*start).and_then(|place| usize::try_from(place).ok());
+            match position.and_then(|place| arrived.get_mut(place)) {
+                Some(has_arrived) if !*has_arrived => *has_arrived = true,
                 Some(_) => return Err(format!("element {place} of {value:?} came twice")),
                 None => return Err(format!("element {place} of {value:?} was not asked for")),
             }
         }
-        if come.iter().all(|&has_come| has_come) {
-            if is_spoiled && come.len() == tensor.data.len() {
+        if arrived.iter().all(|&has_arrived| has_arrived) {
+            if is_spoiled && arrived.len() == tensor.data.len() {
                 return Err(format!("all of {value:?}, which should have failed: {expected:?}"));
             }
             self.pending.remove(&request);
@@ -124,7 +129,7 @@ impl Client {
         Ok(())
     }
 
-    fn hear_done(&mut self, request: u64, evidence: &dyn Evidence) -> Result<(), String> {
+    fn receive_done(&mut self, request: u64, evidence: &dyn Evidence) -> Result<(), String> {
         match self.pending.remove(&request) {
             Some(Pending::Synchronize { before }) => {
                 self.answers += 1;
@@ -147,7 +152,7 @@ impl Client {
         }
     }
 
-    fn hear_failure(
+    fn receive_failure(
         &mut self,
         session: u32,
         failure: &Failure<'_>,
@@ -158,7 +163,7 @@ impl Client {
         check_failure(session, failure, known, evidence.lost(failure.number), evidence)
     }
 
-    fn hear_failed_reply(
+    fn receive_failed_reply(
         &mut self,
         session: u32,
         request: u64,

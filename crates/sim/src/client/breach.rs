@@ -1,8 +1,8 @@
 //! Clients that mean harm, or whose program is broken.
 
 use super::{Client, write};
+use crate::arithmetic::tensor::wide;
 use crate::random::Random;
-use crate::tensor::wide;
 use gt_protocol::{
     Attr, AttrKind, Dims, Dtype, Family, Id, Instruction, Op, Operand, OperandKind, Scalar,
 };
@@ -64,8 +64,8 @@ impl Client {
 
     /// Any operator with operands that there are and attributes of the right kinds.
     pub(super) fn emit_nonsense(&mut self, words: &mut Vec<u32>) {
-        if !self.deaf {
-            self.deaf = true;
+        if !self.is_nonsense {
+            self.is_nonsense = true;
             self.nonsense = self.slots.values().copied().collect();
         }
         let rows = Op::table();

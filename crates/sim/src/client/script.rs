@@ -16,28 +16,28 @@ pub struct Line {
 #[derive(Debug, Default)]
 pub struct Script {
     /// A program that is not to be drawn.
-    given: Option<VecDeque<Line>>,
-    /// Present numbers of the given program's values, by the ones that they were drawn with.
+    program: Option<VecDeque<Line>>,
+    /// Present numbers of the fixed program's values, by the ones that they were drawn with.
     numbers: BTreeMap<u64, u64>,
-    taken: Option<Vec<Line>>,
+    steps: Option<Vec<Line>>,
     /// Values that are read when the program is over; nothing before that.
     unread: Option<Vec<Id>>,
 }
 
 impl Script {
-    pub fn is_given(&self) -> bool {
-        self.given.is_some()
+    pub fn is_fixed(&self) -> bool {
+        self.program.is_some()
     }
 
     /// Whether nothing is left to be read.
     pub fn is_over(&self) -> bool {
-        self.taken.is_none() || self.unread.as_ref().is_some_and(Vec::is_empty)
+        self.steps.is_none() || self.unread.as_ref().is_some_and(Vec::is_empty)
     }
 
     pub(super) fn note(&mut self, step: &Step, number: u64) {
         // What is read at the end is no part of the program.
-        if let (Some(taken), None) = (&mut self.taken, &self.unread) {
-            taken.push(Line { step: step.clone(), number });
+        if let (Some(steps), None) = (&mut self.steps, &self.unread) {
+            steps.push(Line { step: step.clone(), number });
         }
     }
 
@@ -48,26 +48,26 @@ impl Script {
 }
 
 impl Client {
-    /// Writes down what it does and reads everything at its end. `given` is done instead of a drawn program.
-    pub fn keep_script(&mut self, given: Option<&[Line]>) {
-        if let Some(lines) = given {
+    /// Writes down what it does and reads everything at its end. With a `program` it does that instead of a drawn one.
+    pub fn keep_script(&mut self, program: Option<&[Line]>) {
+        if let Some(lines) = program {
             self.remaining = u64::try_from(lines.len()).unwrap_or(u64::MAX);
         }
         self.script = Script {
-            given: given.map(|lines| lines.iter().cloned().collect()),
-            taken: Some(Vec::new()),
+            program: program.map(|lines| lines.iter().cloned().collect()),
+            steps: Some(Vec::new()),
             ..Script::default()
         };
     }
 
     /// What it has done.
     pub fn lines(&self) -> &[Line] {
-        self.script.taken.as_deref().unwrap_or_default()
+        self.script.steps.as_deref().unwrap_or_default()
     }
 
     pub(super) fn step_of_script(&mut self, words: &mut Vec<u32>) {
         let Some(Line { mut step, number }) =
-            self.script.given.as_mut().and_then(VecDeque::pop_front)
+            self.script.program.as_mut().and_then(VecDeque::pop_front)
         else {
             return;
         };

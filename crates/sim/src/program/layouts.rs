@@ -1,14 +1,14 @@
 //! Layouts and scopes as a client writes them: texts.
 
+use crate::arithmetic::tensor::wide;
 use crate::random::Random;
-use crate::tensor::wide;
 
 /// Dimensions of a mesh.
 const MESH_DIMS_MAX: usize = 3;
 /// Meshes that a client comes back to, so that operands meet on one.
 const MESHES_MAX: usize = 3;
 
-/// Where a client's values lie.
+/// The meshes and layouts that a client uses.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     /// Percent of distributions that name a layout, and of steps on scopes that are taken.
@@ -76,7 +76,7 @@ impl Cluster {
                 let names = ["dp", "tp", "pp"].iter().zip(&mesh.shape);
                 let sizes: Vec<String> =
                     names.map(|(name, size)| format!("{name}:{size}")).collect();
-                let wishes: Vec<String> = mesh
+                let placements: Vec<String> = mesh
                     .shape
                     .iter()
                     .map(|_| match random.below(3) {
@@ -84,12 +84,12 @@ impl Cluster {
                         _ => format!("shard({})", wide(random.index(4)) - 2),
                     })
                     .collect();
-                let cuts = wishes.iter().any(|wish| wish != "replicate");
+                let cuts = placements.iter().any(|placement| placement != "replicate");
                 let blocks = if cuts { blocks } else { "" };
                 format!(
                     "{workers} mesh={} placements={}{blocks}",
                     sizes.join(","),
-                    wishes.join(",")
+                    placements.join(",")
                 )
             }
         }

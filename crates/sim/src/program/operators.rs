@@ -1,9 +1,9 @@
 //! Steps that compute, one function a family: operands that fit, or a step that makes the one that is missing.
 
-use super::{Drawn, Scene, Sought, either, list, sizes};
-use crate::kernels::is_float;
+use super::{Drawn, Scene, StepOrOperand, either, list, sizes};
+use crate::arithmetic::kernels::is_float;
+use crate::arithmetic::tensor::{Tensor, wide};
 use crate::oracle::Term;
-use crate::tensor::{Tensor, wide};
 use gt_protocol::{Attr, Dtype, Id, Op, Scalar};
 
 /// Attributes of the choice `none|mean|sum`.
@@ -84,7 +84,7 @@ impl Scene<'_> {
         }))
     }
 
-    fn descent(&mut self, param: Id, shape: &Tensor) -> Sought {
+    fn descent(&mut self, param: Id, shape: &Tensor) -> StepOrOperand {
         let grad = self.like(&shape.dims, shape.dtype)?;
         let buffer = self.like(&shape.dims, shape.dtype).ok().filter(|_| self.random.percent(50));
         let buffer = buffer.map_or(Term::Absent, Term::Value);
@@ -94,7 +94,7 @@ impl Scene<'_> {
         Ok(self.computed(Op::Sgd, attrs, vec![Term::Value(param), Term::Value(grad), buffer]))
     }
 
-    fn moments(&mut self, param: Id, shape: &Tensor) -> Sought {
+    fn moments(&mut self, param: Id, shape: &Tensor) -> StepOrOperand {
         let grad = self.like(&shape.dims, shape.dtype)?;
         let first = self.like(&shape.dims, shape.dtype)?;
         let second = self.like(&shape.dims, shape.dtype)?;
@@ -192,8 +192,8 @@ impl Scene<'_> {
         let from = rank.checked_sub(1 + usize::from(rank > 2 && self.random.percent(30)))?;
         let normalized = shape.dims[from..].to_vec();
         let mut parameter = || {
-            let found = self.like(&normalized, shape.dtype).ok();
-            found.map_or(Term::Absent, Term::Value)
+            let weight = self.like(&normalized, shape.dtype).ok();
+            weight.map_or(Term::Absent, Term::Value)
         };
         let (weight, bias) = (parameter(), parameter());
         let attr = sizes(&normalized);
@@ -263,7 +263,7 @@ impl Scene<'_> {
         }
     }
 
-    fn square_loss(&mut self, a: Id, shape: &Tensor, reduction: Attr) -> Sought {
+    fn square_loss(&mut self, a: Id, shape: &Tensor, reduction: Attr) -> StepOrOperand {
         let b = self.like(&shape.dims, shape.dtype)?;
         if self.random.percent(60) || !is_float(shape.dtype) {
             return Ok(self.call(Op::MseLoss, [reduction], [a, b]));

@@ -1,7 +1,7 @@
 //! Steps that move elements about: views, joins, look-ups and writes by tables.
 
-use super::{Drawn, Scene, Sought, either, list, upload};
-use crate::tensor::{Tensor, wide};
+use super::{Drawn, Scene, StepOrOperand, either, list, upload};
+use crate::arithmetic::tensor::{Tensor, wide};
 use gt_protocol::{Attr, Dtype, Id, Op};
 
 impl Scene<'_> {
@@ -58,7 +58,7 @@ impl Scene<'_> {
     }
 
     /// Something written where a slice, or an index, reads.
-    fn overwritten(&mut self, a: Id, shape: &Tensor, dim: i64) -> Sought {
+    fn overwritten(&mut self, a: Id, shape: &Tensor, dim: i64) -> StepOrOperand {
         let slice = self.random.percent(60);
         let (read, write, attrs) = if slice {
             (Op::Slice, Op::SliceScatter, self.bounds(dim))
@@ -72,7 +72,7 @@ impl Scene<'_> {
         Ok(self.call(write, attrs, [a, source]))
     }
 
-    fn joined(&mut self, a: Id, dims: &[usize], dtype: Dtype, cat: bool) -> Sought {
+    fn joined(&mut self, a: Id, dims: &[usize], dtype: Dtype, cat: bool) -> StepOrOperand {
         let count = 1 + self.random.index(2);
         let mut ids = vec![a];
         for _ in 0..count {
@@ -151,7 +151,14 @@ impl Scene<'_> {
         }))
     }
 
-    fn indexed(&mut self, op: Op, attrs: Vec<Attr>, table: Id, rows: usize, rank: usize) -> Sought {
+    fn indexed(
+        &mut self,
+        op: Op,
+        attrs: Vec<Attr>,
+        table: Id,
+        rows: usize,
+        rank: usize,
+    ) -> StepOrOperand {
         let dims: Vec<usize> = (0..rank).map(|_| self.size()).collect();
         let indices = self.indices(rows, &dims)?;
         Ok(self.call(op, attrs, [table, indices]))
@@ -166,14 +173,14 @@ impl Scene<'_> {
         self.indices(shape.dims[place], &dims)
     }
 
-    fn scattered(&mut self, op: Op, a: Id, shape: &Tensor, place: usize) -> Sought {
+    fn scattered(&mut self, op: Op, a: Id, shape: &Tensor, place: usize) -> StepOrOperand {
         let index = self.table(shape, place)?;
         let dims = self.oracle.shape(index).map(|index| index.dims.clone()).unwrap_or_default();
         let source = self.like(&dims, shape.dtype)?;
         Ok(self.call(op, [Attr::Int(wide(place))], [a, index, source]))
     }
 
-    fn added(&mut self, a: Id, shape: &Tensor, place: usize) -> Sought {
+    fn added(&mut self, a: Id, shape: &Tensor, place: usize) -> StepOrOperand {
         let count = self.size();
         let index = self.indices(shape.dims[place], &[count])?;
         let mut dims = shape.dims.clone();
@@ -190,7 +197,7 @@ impl Scene<'_> {
                 .iter()
                 .all(|&element| usize::try_from(element).is_ok_and(|element| element < limit))
         };
-        let found: Vec<Id> = self
+        let candidates: Vec<Id> = self
             .live
             .iter()
             .copied()
@@ -200,7 +207,7 @@ impl Scene<'_> {
                 })
             })
             .collect();
-        if let Some(&id) = self.random.pick(&found) {
+        if let Some(&id) = self.random.pick(&candidates) {
             return Ok(id);
         }
         let limit = u64::try_from(limit).unwrap_or(0);

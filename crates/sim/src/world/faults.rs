@@ -1,9 +1,9 @@
 //! What goes wrong, and who comes and goes.
 
-use super::{Checked, Post, Seat, World};
+use super::{Checked, ClientConnection, WorkerHost, World};
 use crate::client::{Breach, Client};
 use crate::framed::Framed;
-use crate::network::{Cargo, Happening, Route};
+use crate::network::{Event, Packet, Route};
 use crate::random::Random;
 use crate::worker::SimWorker;
 
@@ -68,8 +68,8 @@ impl World {
             Fault::WorkerStall => self.stall_worker(),
             Fault::ClientCrash => self.crash_client(),
             Fault::ConnectionBreak => self.break_connection(),
-            Fault::Newcomer => self.seat_client(false),
-            Fault::Hostile => self.seat_client(true),
+            Fault::Newcomer => self.add_client(false),
+            Fault::Hostile => self.add_client(true),
         }
         Ok(())
     }
@@ -86,14 +86,14 @@ impl World {
         for &gone in &self.crashed {
             worker.peer_gone(gone);
         }
-        self.posts.insert(index, Post { worker, turn_due: false, busy_until: 0 });
+        self.workers.insert(index, WorkerHost { worker, turn_due: false, busy_until: 0 });
         let now = self.network.now();
         self.shell.outputs.note(|| format!("# tick {now}: worker {index} joins"));
         self.shell.worker_joined(index);
     }
 
-    pub(super) fn seat_client(&mut self, hostile: bool) {
-        let index = self.seats.len();
+    pub(super) fn add_client(&mut self, hostile: bool) {
+        let index = self.clients.len();
         if index >= CLIENTS_MAX {
             return;
         }
@@ -108,7 +108,7 @@ impl World {
             steps,
             hostile.then_some(breach),
         );
-        self.seats.push(Seat {
+        self.clients.push(ClientConnection {
             client,
             session: None,
             inbox: Vec::new(),
@@ -118,14 +118,14 @@ impl World {
             turn_due: false,
         });
         let ticks = self.random.below(200);
-        self.network.after(ticks, Happening::Connect(index));
+        self.network.after(ticks, Event::Connect(index));
     }
 
     /// The worker is gone at once; what it has sent may still arrive, or not. Everybody hears of it in his own time.
     fn crash_worker(&mut self) {
-        let indexes: Vec<u32> = self.posts.keys().copied().collect();
+        let indexes: Vec<u32> = self.workers.keys().copied().collect();
         let Some(&index) = self.random.pick(&indexes) else { return };
-        self.posts.remove(&index);
+        self.workers.remove(&index);
         self.crashed.insert(index);
         let now = self.network.now();
         self.shell.outputs.note(|| format!("# tick {now}: worker {index} crashes"));
@@ -145,27 +145,27 @@ impl World {
                 self.worker_words.remove(&index);
             }
         }
-        self.network.send(route, Cargo::Closed);
+        self.network.send(route, Packet::Closed);
     }
 
     fn stall_worker(&mut self) {
-        let indexes: Vec<u32> = self.posts.keys().copied().collect();
+        let indexes: Vec<u32> = self.workers.keys().copied().collect();
         let until = self.network.now() + self.random.between(100, 2000);
         if let Some(index) = self.random.pick(&indexes)
-            && let Some(post) = self.posts.get_mut(index)
+            && let Some(host) = self.workers.get_mut(index)
         {
-            post.busy_until = until;
+            host.busy_until = until;
         }
     }
 
     /// All that is on its way to and from a client is lost, up to the last byte; it comes back.
     fn break_connection(&mut self) {
-        let client = self.random.index(self.seats.len());
-        let seat = &mut self.seats[client];
-        if seat.session.is_none() || seat.client.closed || seat.is_broken {
+        let client = self.random.index(self.clients.len());
+        let connection = &mut self.clients[client];
+        if connection.session.is_none() || connection.client.closed || connection.is_broken {
             return;
         }
-        seat.is_broken = true;
+        connection.is_broken = true;
         let now = self.network.now();
         self.shell
             .outputs
@@ -173,23 +173,23 @@ impl World {
         self.network.cut(Route::FromClient(client));
         self.network.cut(Route::ToClient(client));
         let ticks = self.random.between(1, 400);
-        self.network.after(ticks, Happening::Resume(client));
+        self.network.after(ticks, Event::Resume(client));
     }
 
     fn crash_client(&mut self) {
-        let client = self.random.index(self.seats.len());
-        let seat = &mut self.seats[client];
-        if seat.session.is_none() || seat.client.closed {
+        let client = self.random.index(self.clients.len());
+        let connection = &mut self.clients[client];
+        if connection.session.is_none() || connection.client.closed {
             return;
         }
-        seat.client.closed = true;
+        connection.client.closed = true;
         let now = self.network.now();
         self.shell.outputs.note(|| format!("# tick {now}: client {client} crashes"));
         self.network.cut(Route::ToClient(client));
         self.hang_up(Route::FromClient(client));
         if self.random.percent(60) {
             // It comes back: with a new session, for the old one's values are gone.
-            self.seat_client(false);
+            self.add_client(false);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Rules that hold at every step, and those that hold when nothing is under way any more.
 
-use super::{Books, Checked, Summary, World};
+use super::{Checked, SessionEvidence, Summary, World};
 use crate::client::Evidence;
-use crate::network::{Cargo, Route};
+use crate::network::{Packet, Route};
 use crate::oracle::Outcome;
 use gt_dispatcher::SessionId;
 use gt_protocol::Id;
@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 
 impl World {
     /// What the dispatcher says it holds is what its clients hold.
-    pub(super) fn check_books(&self) -> Checked {
+    pub(super) fn check_accounts(&self) -> Checked {
         let statistics = self.shell.dispatcher.statistics();
-        let totals = self.shell.ledger.totals();
+        let totals = self.shell.accounts.totals();
         if statistics.values != totals.values {
             return Err(format!(
                 "{} values are counted, clients hold {}",
@@ -35,32 +35,33 @@ impl World {
     }
 
     fn bytes_of_clients(&self) -> u64 {
-        let sessions = self.shell.ledger.sessions();
+        let sessions = self.shell.accounts.sessions();
         let of_session = |session: SessionId| {
             let client = self.shell.client_of(session)?;
             let bytes_of = |(id, live): (Id, bool)| {
-                let meta = self.seats[client].client.meta_of(id).filter(|_| live)?;
+                let meta = self.clients[client].client.meta_of(id).filter(|_| live)?;
                 Some(meta.bytes())
             };
-            Some(self.shell.ledger.held(session).filter_map(bytes_of).sum::<u64>())
+            Some(self.shell.accounts.held(session).filter_map(bytes_of).sum::<u64>())
         };
         sessions.filter_map(of_session).sum()
     }
 
     /// Everything is answered, every queue is empty, and nothing is lost without a reason.
     pub(super) fn check_rest(&self) -> Checked {
-        for (index, seat) in self.seats.iter().enumerate() {
-            let (unanswered, finished) = (seat.client.unanswered(), seat.client.finished());
+        for (index, connection) in self.clients.iter().enumerate() {
+            let (unanswered, finished) =
+                (connection.client.unanswered(), connection.client.finished());
             if unanswered > 0 || !finished {
                 let workers: Vec<String> =
-                    self.posts.values().map(|post| post.worker.describe()).collect();
+                    self.workers.values().map(|host| host.worker.describe()).collect();
                 return Err(format!(
                     "client {index} waits for {unanswered} answers for ever: {workers:?}"
                 ));
             }
         }
-        if let Some(post) = self.posts.values().find(|post| !post.worker.is_idle()) {
-            return Err(format!("stuck: {}", post.worker.describe()));
+        if let Some(host) = self.workers.values().find(|host| !host.worker.is_idle()) {
+            return Err(format!("stuck: {}", host.worker.describe()));
         }
         let requests = self.shell.dispatcher.statistics().requests;
         if requests > 0 {
@@ -69,18 +70,18 @@ impl World {
         for session in self.shell.sessions() {
             self.check_session(session)?;
         }
-        self.check_books()?;
+        self.check_accounts()?;
         self.check_memory()
     }
 
     fn check_session(&self, session: SessionId) -> Checked {
         let Some(client) = self.shell.client_of(session) else { return Ok(()) };
-        let client = &self.seats[client].client;
+        let client = &self.clients[client].client;
         if client.is_hostile() {
             return Ok(());
         }
-        let evidence = Books { world: (&self.shell, &self.crashed), session };
-        let held: BTreeSet<Id> = self.shell.ledger.held(session).map(|(id, _)| id).collect();
+        let evidence = SessionEvidence { world: (&self.shell, &self.crashed), session };
+        let held: BTreeSet<Id> = self.shell.accounts.held(session).map(|(id, _)| id).collect();
         if !held.iter().eq(client.live().iter().collect::<BTreeSet<_>>()) {
             return Err(format!(
                 "session {} holds {held:?} instead of {:?}",
@@ -88,7 +89,7 @@ impl World {
                 client.live()
             ));
         }
-        for (id, live) in self.shell.ledger.held(session) {
+        for (id, live) in self.shell.accounts.held(session) {
             let (number, _) = id.parts();
             let excused = evidence.lost(number) || evidence.homeless(number);
             let refused =
@@ -102,8 +103,8 @@ impl World {
 
     /// Workers hold no more than the shards of what the clients hold. Less where a shard failed or shares memory.
     fn check_memory(&self) -> Checked {
-        let ranges = self.shell.ledger.totals().ranges;
-        let values: u64 = self.posts.values().map(|post| post.worker.held().0).sum();
+        let ranges = self.shell.accounts.totals().ranges;
+        let values: u64 = self.workers.values().map(|host| host.worker.held().0).sum();
         match usize::try_from(values) {
             Ok(values) if values <= ranges => Ok(()),
             _ => Err(format!("workers hold {values} values, clients' values have {ranges} shards")),
@@ -112,21 +113,25 @@ impl World {
 
     /// Half of the clients free what they hold.
     pub(super) fn free_some(&mut self) {
-        for client in 0..self.seats.len() {
+        for client in 0..self.clients.len() {
             let leave = self.random.percent(50);
-            let seat = &mut self.seats[client];
-            if leave && seat.session.is_some() && !seat.client.closed && !seat.client.is_deaf() {
-                let words = seat.client.free_all();
-                let bytes = seat.near.send(words);
-                self.network.send(Route::FromClient(client), Cargo::Bytes(bytes));
+            let connection = &mut self.clients[client];
+            if leave
+                && connection.session.is_some()
+                && !connection.client.closed
+                && !connection.client.emits_nonsense()
+            {
+                let words = connection.client.free_all();
+                let bytes = connection.near.send(words);
+                self.network.send(Route::FromClient(client), Packet::Bytes(bytes));
             }
         }
     }
 
     pub(super) fn close_all(&mut self) {
-        for client in 0..self.seats.len() {
-            if self.seats[client].session.is_some() {
-                self.network.send(Route::FromClient(client), Cargo::Closed);
+        for client in 0..self.clients.len() {
+            if self.clients[client].session.is_some() {
+                self.network.send(Route::FromClient(client), Packet::Closed);
             }
         }
     }
@@ -143,16 +148,16 @@ impl World {
         if let Some((what, count)) = left.into_iter().find(|(_, count)| *count > 0) {
             return Err(format!("all clients have left, and there are {count} {what}"));
         }
-        for post in self.posts.values() {
-            let (values, bytes) = post.worker.held();
-            if values > 0 || bytes > 0 || !post.worker.is_idle() {
-                let worker = post.worker.describe();
+        for host in self.workers.values() {
+            let (values, bytes) = host.worker.held();
+            if values > 0 || bytes > 0 || !host.worker.is_idle() {
+                let worker = host.worker.describe();
                 return Err(format!(
                     "all clients have left; {worker} holds {values} values, {bytes} bytes"
                 ));
             }
         }
-        let hostile = self.seats.iter().find(|seat| seat.session.is_some());
+        let hostile = self.clients.iter().find(|connection| connection.session.is_some());
         hostile.map_or(Ok(()), |_| Err("a session outlives its client".to_owned()))
     }
 
@@ -164,10 +169,10 @@ impl World {
             exchanges: self.exchanges,
             breaches: self.breaches,
             resumed: self.resumed,
-            answers: self.seats.iter().map(|seat| seat.client.answers).sum(),
-            failures: self.seats.iter().map(|seat| seat.client.failures).sum(),
+            answers: self.clients.iter().map(|connection| connection.client.answers).sum(),
+            failures: self.clients.iter().map(|connection| connection.client.failures).sum(),
             crashes: u64::try_from(self.crashed.len()).unwrap_or(0),
-            sessions: self.seats.len(),
+            sessions: self.clients.len(),
         }
     }
 }

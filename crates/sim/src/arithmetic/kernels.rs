@@ -13,7 +13,7 @@ pub mod reduce;
 pub mod scatter;
 pub mod view;
 
-use crate::tensor::{Tensor, wide};
+use crate::arithmetic::tensor::{Tensor, wide};
 use gt_protocol::{Dtype, Scalar};
 
 /// Why there is no result.

@@ -1,4 +1,4 @@
-//! A second set of books: what each session holds and where it has been, kept from the instructions that went in and
+//! A shadow accounting: what each session holds and where it has been, kept from the instructions that went in and
 //! compared with what the dispatcher says of itself.
 
 use gt_dispatcher::{Dispatcher, SessionId};
@@ -9,19 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Entry {
     id: Id,
     /// Workers that hold a shard, by layout: the value's own and those of its copies; none where it has failed.
-    lies: Vec<Lie>,
+    holdings: Vec<Holding>,
     live: bool,
 }
 
 /// One layout of a value.
 #[derive(Debug)]
-struct Lie {
+struct Holding {
     members: Vec<u32>,
     /// Each member holds all of it.
     whole: bool,
 }
 
-impl Lie {
+impl Holding {
     fn parse(layout: &str) -> Self {
         let whole = !layout.contains("shard(") && !layout.contains("partial(");
         Self { members: members(layout), whole }
@@ -36,7 +36,7 @@ impl Lie {
 
 impl Entry {
     fn members(&self) -> impl Iterator<Item = u32> + '_ {
-        self.lies.iter().flat_map(|lie| lie.members.iter().copied())
+        self.holdings.iter().flat_map(|holding| holding.members.iter().copied())
     }
 }
 
@@ -55,7 +55,7 @@ struct Account {
 }
 
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct ShadowAccounts {
     alive: BTreeSet<u32>,
     accounts: BTreeMap<SessionId, Account>,
 }
@@ -67,7 +67,7 @@ pub struct Totals {
     pub ranges: usize,
 }
 
-impl Ledger {
+impl ShadowAccounts {
     pub fn open(&mut self, session: SessionId) {
         self.accounts.insert(session, Account::default());
     }
@@ -122,8 +122,9 @@ impl Ledger {
     pub fn worker_left(&mut self, index: u32, dispatcher: &Dispatcher) -> Result<(), String> {
         self.alive.remove(&index);
         for (&session, account) in &mut self.accounts {
-            let copied =
-                |entry: &Entry| entry.live && entry.lies.iter().any(|lie| lie.survives(index));
+            let copied = |entry: &Entry| {
+                entry.live && entry.holdings.iter().any(|holding| holding.survives(index))
+            };
             let slots: Vec<(u32, bool)> =
                 account.slots.iter().map(|(&slot, entry)| (slot, copied(entry))).collect();
             for (slot, copied) in slots {
@@ -167,6 +168,12 @@ impl Ledger {
         self.origin(session, number).is_some_and(|origin| origin.homeless)
     }
 
+    /// The number of the value in a slot, where the session holds one there.
+    pub fn number_of(&self, session: SessionId, slot: u32) -> Option<u64> {
+        let entry = self.accounts.get(&session)?.slots.get(&slot)?;
+        Some(entry.id.parts().0)
+    }
+
     /// The number that the session's next value gets.
     pub fn next_number(&self, session: SessionId) -> u64 {
         let count = self.accounts.get(&session).map_or(0, |account| account.origins.len());
@@ -193,7 +200,7 @@ impl Account {
         self.origins.push(origin);
         for (output, id) in (0..).zip(&instruction.outputs) {
             let named = Id::number(number, output);
-            let entry = Entry { id: named, lies: Vec::new(), live: false };
+            let entry = Entry { id: named, holdings: Vec::new(), live: false };
             self.slots.insert(id.as_slot().unwrap_or(u32::MAX), entry);
         }
     }
@@ -203,8 +210,8 @@ impl Account {
         let layout = dispatcher.layout_of(session, slot);
         let copies = dispatcher.copies_of(session, slot);
         entry.live = layout.is_some();
-        let made = layout.iter().filter(|_| !dispatcher.is_deferred(session, slot));
-        entry.lies = made.chain(&copies).map(|layout| Lie::parse(layout)).collect();
+        let own = layout.iter().filter(|_| !dispatcher.is_deferred(session, slot));
+        entry.holdings = own.chain(&copies).map(|layout| Holding::parse(layout)).collect();
         let place = usize::try_from(entry.id.parts().0).unwrap_or(usize::MAX);
         if let Some(origin) = self.origins.get_mut(place) {
             origin.holders.extend(entry.members());

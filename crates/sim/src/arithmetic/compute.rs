@@ -5,14 +5,12 @@
 mod call;
 mod piece;
 
-pub use call::Region;
-
-use crate::kernels::elementwise::{self, Binary, Unary};
-use crate::kernels::index::{self, Reduction};
-use crate::kernels::reduce::{self, Reducer};
-use crate::kernels::scatter::{self, Write};
-use crate::kernels::{Arg, Refusal, draw, normalize, product, view};
-use crate::tensor::{Tensor, element_of, narrow, wide};
+use crate::arithmetic::kernels::elementwise::{self, Binary, Unary};
+use crate::arithmetic::kernels::index::{self, Reduction};
+use crate::arithmetic::kernels::reduce::{self, Reducer};
+use crate::arithmetic::kernels::scatter::{self, Write};
+use crate::arithmetic::kernels::{Arg, Refusal, draw, normalize, product, view};
+use crate::arithmetic::tensor::{Tensor, element_of, narrow, wide};
 use call::Call;
 use gt_protocol::{Attr, Dtype, Instruction, Op, Scalar};
 
@@ -56,9 +54,11 @@ static TOYS: &[(Op, Toy)] = &[
     }),
     (Op::Arange, |call| one(arange(call))),
     (Op::Uniform, |call| {
-        one(draw::drawn(&call.region()?, call.dtype(1)?, call.named_int("draw")?))
+        one(draw::drawn(&call.drawn_box()?, call.dtype(1)?, call.named_int("draw")?))
     }),
-    (Op::Dropout, |call| draw::dropout(call.tensor(0)?, &call.region()?, call.named_int("draw")?)),
+    (Op::Dropout, |call| {
+        draw::dropout(call.tensor(0)?, &call.drawn_box()?, call.named_int("draw")?)
+    }),
     (Op::Neg, |call| unary(call, Unary::Neg)),
     (Op::Exp, |call| unary(call, Unary::Exp)),
     (Op::Log, |call| unary(call, Unary::Log)),
@@ -67,7 +67,7 @@ static TOYS: &[(Op, Toy)] = &[
     (Op::Square, |call| unary(call, Unary::Square)),
     (Op::Isnan, |call| unary(call, Unary::Isnan)),
     (Op::Isinf, |call| unary(call, Unary::Isinf)),
-    (Op::Cast, |call| one(elementwise::cast(call.args, call.dtype(0)?))),
+    (Op::Cast, |call| one(elementwise::scenario(call.args, call.dtype(0)?))),
     (Op::Add, |call| binary(call, Binary::Add)),
     (Op::Sub, |call| binary(call, Binary::Sub)),
     (Op::Mul, |call| binary(call, Binary::Mul)),

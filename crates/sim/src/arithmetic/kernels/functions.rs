@@ -3,7 +3,7 @@
 //! Any function of an element will do, for nothing that is simulated relies on more than their being functions: a
 //! softmax is `exponential(x - most)` over its sum, whatever `exponential` is.
 
-use crate::tensor::PRIME;
+use crate::arithmetic::tensor::PRIME;
 
 pub fn exponential(element: u64) -> u64 {
     cubed(element, 3)

@@ -1,7 +1,7 @@
 //! Look-ups by elements, which may point outside, and the loss that looks up its classes.
 
 use super::{Arg, Refusal, is_float, wrap};
-use crate::tensor::{PRIME, Tensor, inverse, residue};
+use crate::arithmetic::tensor::{PRIME, Tensor, inverse, residue};
 use gt_protocol::Dtype;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::functions::{exponential, inverse_root, logarithm};
 use super::reduce::folded;
 use super::{Arg, Refusal, is_float, wrap};
-use crate::tensor::{PRIME, Tensor, element_of, inverse};
+use crate::arithmetic::tensor::{PRIME, Tensor, element_of, inverse};
 use gt_protocol::Scalar;
 
 /// `exp(x - most) / sum`, or with `log` its logarithm: `x - most - log(sum)`.

@@ -2,8 +2,8 @@
 //! what is asked for is done on that.
 
 use super::{Compute, Refusal, Results};
-use crate::kernels::{Arg, wrap};
-use crate::tensor::{Tensor, narrow, wide};
+use crate::arithmetic::kernels::{Arg, wrap};
+use crate::arithmetic::tensor::{Tensor, narrow, wide};
 use gt_protocol::{Attr, Op};
 
 /// Where a shard begins in a dimension, and how long that is.

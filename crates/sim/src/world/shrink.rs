@@ -1,8 +1,8 @@
 //! A failing program made short: what can go without the failure going too.
 
+use super::{Config, Scenario, simulate};
 use crate::client::Line;
 use crate::oracle::{Step, Term};
-use crate::world::{Cast, Config, simulate};
 use gt_protocol::Id;
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ pub fn shrink(config: &Config<'_>, program: Vec<Line>) -> Vec<Line> {
 }
 
 fn fails(config: &Config<'_>, program: &[Line]) -> bool {
-    simulate(&Config { cast: Cast::Scripted(program), ..*config }).result.is_err()
+    simulate(&Config { scenario: Scenario::Program(program), ..*config }).result.is_err()
 }
 
 /// The program without these lines and what hangs on them.

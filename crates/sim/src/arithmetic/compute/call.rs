@@ -1,22 +1,15 @@
 //! Attributes and operands of one call, by their place.
 
-use crate::kernels::index::Reduction;
-use crate::kernels::{Arg, Refusal};
-use crate::tensor::{Tensor, from_dims};
+use crate::arithmetic::kernels::draw::DrawnBox;
+use crate::arithmetic::kernels::index::Reduction;
+use crate::arithmetic::kernels::{Arg, Refusal};
+use crate::arithmetic::tensor::{Tensor, from_dims};
 use gt_protocol::{Attr, Dtype, Op, Scalar};
 
 pub struct Call<'a> {
     pub op: Op,
     pub attrs: &'a [Attr],
     pub args: &'a [Arg<'a>],
-}
-
-/// The part of a larger tensor that is drawn.
-pub struct Region {
-    pub dims: Vec<usize>,
-    /// The larger tensor's shape, and where in it the part begins.
-    pub whole: Vec<usize>,
-    pub start: Vec<usize>,
 }
 
 #[allow(
@@ -122,7 +115,7 @@ impl<'a> Call<'a> {
     }
 
     /// What is drawn: all of `size` (of the operand), or the box of it that `global` and `start` name.
-    pub fn region(&self) -> Result<Region, Refusal> {
+    pub fn drawn_box(&self) -> Result<DrawnBox, Refusal> {
         let dims = match self.named("size") {
             Attr::Ints(sizes) => from_dims(sizes),
             _ => self.tensor(0)?.dims.clone(),
@@ -134,8 +127,8 @@ impl<'a> Call<'a> {
         };
         let inside = |dim: usize| start[dim] + dims[dim] <= whole[dim];
         if whole.len() != dims.len() || start.len() != dims.len() || !(0..dims.len()).all(inside) {
-            return Err(Refusal::Form("a box that lies outside"));
+            return Err(Refusal::Form("a box outside of its tensor"));
         }
-        Ok(Region { dims, whole, start })
+        Ok(DrawnBox { dims, whole, start })
     }
 }

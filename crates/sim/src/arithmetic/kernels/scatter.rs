@@ -2,7 +2,7 @@
 
 use super::index::{check_indices, places};
 use super::{Arg, Refusal, wrap};
-use crate::tensor::{PRIME, Tensor, wide};
+use crate::arithmetic::tensor::{PRIME, Tensor, wide};
 
 /// What a place holds where several elements are written to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

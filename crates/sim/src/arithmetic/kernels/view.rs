@@ -1,8 +1,8 @@
 //! The same elements in another order or shape, and tensors put together.
 
 use super::{Refusal, promoted, wrap};
-use crate::kernels::Arg;
-use crate::tensor::{Tensor, from_dims, narrow, residue, wide};
+use crate::arithmetic::kernels::Arg;
+use crate::arithmetic::tensor::{Tensor, from_dims, narrow, residue, wide};
 
 pub fn reshape(operand: &Tensor, sizes: &[i64]) -> Result<Tensor, Refusal> {
     let known: i64 = sizes.iter().filter(|&&size| size != -1).product();

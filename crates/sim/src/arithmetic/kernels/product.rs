@@ -1,7 +1,7 @@
 //! Products summed over an index.
 
 use super::{Arg, Refusal, broadcast};
-use crate::tensor::{PRIME, Tensor};
+use crate::arithmetic::tensor::{PRIME, Tensor};
 use gt_protocol::Dtype;
 
 /// `a @ b` over the last two dimensions; a vector gets a dimension that is taken away again.

@@ -2,7 +2,7 @@
 
 use super::functions::{exponential, logarithm};
 use super::{Refusal, is_float, wrap};
-use crate::tensor::{PRIME, Tensor, inverse, wide};
+use crate::arithmetic::tensor::{PRIME, Tensor, inverse, wide};
 use gt_protocol::Dtype;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::functions::{exponential, inverse_root, logarithm, root};
 use super::{Arg, Refusal, broadcast, is_float, promoted};
-use crate::tensor::{PRIME, Tensor, element_of, inverse};
+use crate::arithmetic::tensor::{PRIME, Tensor, element_of, inverse};
 use gt_protocol::Dtype;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub fn masked_fill(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
     zip(args, dtype, |elements| elements[if elements[1] == 1 { 2 } else { 0 }])
 }
 
-pub fn cast(args: &[Arg<'_>], dtype: Dtype) -> Result<Tensor, Refusal> {
+pub fn scenario(args: &[Arg<'_>], dtype: Dtype) -> Result<Tensor, Refusal> {
     zip(args, dtype, |elements| elements[0])
 }
 

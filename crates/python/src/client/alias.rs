@@ -7,13 +7,15 @@
 //! [`View`]'s. How memory comes to be shared stands in [`super::sharing`], writing in [`super::write`].
 
 use super::gil_cell::GilCell;
+use super::metadata::SharedMeta;
+use super::pool::{Pool, Pooled, PooledWeak, Resident};
 use super::steps::{Path, Step};
-use super::value::Value;
+use super::value::SharedValue;
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
 
 /// Below so many names of views their list is not searched for dead ones.
 const VIEWS_MIN: usize = 8;
@@ -21,23 +23,43 @@ const VIEWS_MIN: usize = 8;
 /// A tensor on a cluster: operators emit instructions, values come back when they are read.
 #[pyclass(frozen, subclass, weakref, module = "gt", name = "Tensor")]
 pub(crate) struct Tensor {
-    pub var: Arc<Var>,
+    pub var: Var,
 }
 
 impl Tensor {
-    pub(crate) fn wrap(py: Python<'_>, var: Arc<Var>) -> PyResult<Bound<'_, Self>> {
+    pub(crate) fn wrap(py: Python<'_>, var: Var) -> PyResult<Bound<'_, Self>> {
         Bound::new(py, Self { var })
     }
 }
 
-pub(crate) type Vars = SmallVec<[Arc<Var>; 2]>;
+pub(crate) type Vars = SmallVec<[Var; 2]>;
 
-/// What a Python tensor is a handle of.
-pub(crate) struct Var(pub(super) GilCell<State>);
+/// What a Python tensor is a handle of: a reference to its state, counted.
+#[derive(Clone)]
+pub(crate) struct Var(pub(super) Pooled<GilCell<State>>);
+
+pub(crate) struct WeakVar(PooledWeak<GilCell<State>>);
+
+static VARS: GilCell<Pool<GilCell<State>>> = GilCell::new(Pool::new());
+
+impl Resident for GilCell<State> {
+    fn pool() -> &'static GilCell<Pool<Self>> {
+        &VARS
+    }
+
+    #[inline]
+    fn end(self, py: Python<'_>) {
+        let State { value, alias, edge, grad, .. } = self.into_inner();
+        if let Some(value) = value {
+            value.release(py);
+        }
+        drop((alias, edge, grad));
+    }
+}
 
 pub(crate) struct State {
     /// Of a variable without alias: its value. Of a view: what it has taken since the last write. Else nothing.
-    pub(super) value: Option<Arc<Value>>,
+    pub(super) value: Option<SharedValue>,
     /// What it shares with others, once it does.
     pub(super) alias: Option<Box<Alias>>,
     /// How often it was written, while it shares nothing.
@@ -56,7 +78,7 @@ pub(super) struct Alias {
     pub storage: Arc<Storage>,
     /// How they are taken from the storage; `None` for all of it.
     pub path: Option<Arc<Path>>,
-    pub meta: Meta,
+    pub meta: SharedMeta,
     pub strides: Dims,
     /// Of the first element, in elements of the storage.
     pub offset: i64,
@@ -69,7 +91,7 @@ pub(super) struct Alias {
 /// A view through which gradients flow.
 pub(super) struct View {
     /// The variable that it is a view of, itself none.
-    pub root: Arc<Var>,
+    pub root: Var,
     /// How it was taken; the first `skip` steps lead to the root.
     pub path: Option<Arc<Path>>,
     pub skip: usize,
@@ -89,7 +111,7 @@ pub(crate) enum Origin {
 
 impl View {
     pub(super) fn again(&self) -> Self {
-        Self { root: Arc::clone(&self.root), path: self.path.clone(), ..*self }
+        Self { root: self.root.clone(), path: self.path.clone(), ..*self }
     }
 
     /// The operators from the root to the view.
@@ -102,47 +124,47 @@ impl View {
 pub(crate) struct Storage(GilCell<Shared>);
 
 struct Shared {
-    value: Arc<Value>,
+    value: SharedValue,
     /// Variables that may keep a view of the value; a write makes them forget it.
-    views: Vec<Weak<Var>>,
+    views: Vec<WeakVar>,
     /// How long the list may become before the dead are taken out.
     views_max: usize,
 }
 
 impl Storage {
-    pub(crate) fn new(value: Arc<Value>) -> Arc<Self> {
+    pub(crate) fn new(value: SharedValue) -> Arc<Self> {
         Arc::new(Self(GilCell::new(Shared { value, views: Vec::new(), views_max: VIEWS_MIN })))
     }
 
-    pub(crate) fn value(&self, py: Python<'_>) -> Arc<Value> {
-        Arc::clone(&self.0.get(py).value)
+    pub(crate) fn value(&self, py: Python<'_>) -> SharedValue {
+        self.0.get(py).value.clone()
     }
 
     /// Whether nothing else holds the value: no saved operand, no copy that was never written.
     pub(crate) fn is_alone(&self, py: Python<'_>) -> bool {
-        Arc::strong_count(&self.0.get(py).value) == 1
+        self.0.get(py).value.count(py) == 1
     }
 
-    pub(crate) fn replace(&self, py: Python<'_>, value: Arc<Value>) {
+    pub(crate) fn replace(&self, py: Python<'_>, value: SharedValue) {
         let old = std::mem::replace(&mut self.0.get_mut(py).value, value);
         drop(old);
     }
 
-    pub(crate) fn register(&self, py: Python<'_>, view: &Arc<Var>) {
+    pub(crate) fn register(&self, py: Python<'_>, view: &Var) {
         let mut shared = self.0.get_mut(py);
         if shared.views.len() >= shared.views_max {
-            shared.views.retain(|view| view.strong_count() > 0);
+            shared.views.retain(|view| view.is_alive(py));
             shared.views_max = VIEWS_MIN.max(2 * shared.views.len());
         }
-        shared.views.push(Arc::downgrade(view));
+        shared.views.push(view.downgrade(py));
     }
 
     /// Every view forgets what it has taken: it takes itself again at its next use, and until then holds no memory.
     pub(crate) fn forget_views(&self, py: Python<'_>) {
         let views = std::mem::take(&mut self.0.get_mut(py).views);
-        let mut kept: Vec<Weak<Var>> = Vec::with_capacity(views.len());
+        let mut kept: Vec<WeakVar> = Vec::with_capacity(views.len());
         for view in views {
-            if let Some(var) = view.upgrade() {
+            if let Some(var) = view.upgrade(py) {
                 var.forget(py, self);
                 kept.push(view);
             }
@@ -175,7 +197,7 @@ pub(crate) struct Node {
     pub op: Op,
     pub attrs: Vec<Attr>,
     pub inputs: Inputs,
-    pub outputs: SmallVec<[Meta; 1]>,
+    pub outputs: SmallVec<[SharedMeta; 1]>,
     /// Order of recording: gradients are computed in the reverse of it.
     pub sequence: u64,
     pub site: u32,
@@ -183,8 +205,11 @@ pub(crate) struct Node {
     /// What the row's gradient formulas read again; `None` once a backward pass has freed it.
     pub saved: GilCell<Option<SavedValues>>,
     /// Variables that keep the gradient of an output (`retain_grad`).
-    pub retained: GilCell<Vec<(usize, Weak<Var>)>>,
+    pub retained: GilCell<Vec<(u32, WeakVar)>>,
 }
+
+pub(crate) type SharedNode = Pooled<Node>;
+pub(crate) type WeakNode = PooledWeak<Node>;
 
 pub(crate) type Inputs = SmallVec<[Input; 2]>;
 pub(crate) type SavedValues = SmallVec<[SavedValue; 2]>;
@@ -193,14 +218,14 @@ pub(crate) type SavedValues = SmallVec<[SavedValue; 2]>;
 pub(crate) struct Input {
     /// Where its gradient goes; `None` where it needs none.
     pub edge: Option<Edge>,
-    pub meta: Option<Meta>,
+    pub meta: Option<SharedMeta>,
     pub scalar: Option<Scalar>,
 }
 
 /// A kept value, and what it was read from.
 pub(crate) struct SavedValue {
     pub place: Place,
-    pub value: Arc<Value>,
+    pub value: SharedValue,
     pub watched: Watched,
 }
 
@@ -208,16 +233,16 @@ pub(crate) struct SavedValue {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     Operand(usize),
-    Output(usize),
+    Output(u32),
 }
 
 /// Where a gradient flows.
 #[derive(Clone)]
 pub(crate) enum Edge {
     /// Output `.1` of a recorded instruction.
-    Node(Arc<Node>, usize),
+    Node(SharedNode, u32),
     /// A leaf, whose `.grad` accumulates.
-    Leaf(Arc<Var>),
+    Leaf(Var),
     /// A view that was taken under `no_grad`: it requires grad as what it is a view of does, but gradients end there.
     Nowhere,
 }
@@ -226,7 +251,7 @@ pub(crate) enum Edge {
 pub(crate) enum Watched {
     /// Nothing: the operator itself wrote what it had read.
     Never,
-    Var(Weak<Var>, u32),
+    Var(WeakVar, u32),
     Shared(Arc<Counter>, u32),
 }
 
@@ -235,7 +260,7 @@ impl Watched {
     pub(crate) fn modified(&self, py: Python<'_>) -> Option<(u32, u32)> {
         let (then, now) = match self {
             Self::Never => return None,
-            Self::Var(var, then) => (*then, var.upgrade()?.version(py)),
+            Self::Var(var, then) => (*then, var.upgrade(py)?.version(py)),
             Self::Shared(counter, then) => (*then, counter.now()),
         };
         (then != now).then_some((then, now))
@@ -244,7 +269,7 @@ impl Watched {
     /// Whether both count the same memory.
     pub(crate) fn is_of(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Var(mine, _), Self::Var(its, _)) => Weak::ptr_eq(mine, its),
+            (Self::Var(mine, _), Self::Var(its, _)) => mine.is(its),
             (Self::Shared(mine, _), Self::Shared(its, _)) => Arc::ptr_eq(mine, its),
             (_, _) => false,
         }
@@ -258,7 +283,7 @@ impl Var {
     pub(super) fn with_value<R>(
         &self,
         py: Python<'_>,
-        look: impl FnOnce(&Arc<Value>) -> R,
+        look: impl FnOnce(&SharedValue) -> R,
     ) -> Option<R> {
         let state = self.0.get(py);
         match (&state.value, &state.alias) {
@@ -270,8 +295,9 @@ impl Var {
     }
 
     /// A variable that shares its value with nobody.
-    pub(crate) fn new(value: Arc<Value>, edge: Option<Edge>) -> Arc<Self> {
-        Arc::new(Self(GilCell::new(State {
+    #[inline]
+    pub(crate) fn new(py: Python<'_>, value: SharedValue, edge: Option<Edge>) -> Self {
+        let state = State {
             value: Some(value),
             alias: None,
             version: 0,
@@ -279,14 +305,45 @@ impl Var {
             leaf: false,
             retains: false,
             grad: None,
-        })))
+        };
+        Self(Pooled::new(py, GilCell::new(state)))
+    }
+
+    /// Whether both are one variable.
+    #[inline]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.0.is(&other.0)
+    }
+
+    /// Tells it from all other variables that are alive.
+    pub(crate) fn address(&self) -> usize {
+        self.0.address()
+    }
+
+    /// What dropping it does, for those who have a token.
+    #[inline]
+    pub(crate) fn release(self, py: Python<'_>) {
+        self.0.release(py);
+    }
+
+    pub(crate) fn downgrade(&self, py: Python<'_>) -> WeakVar {
+        WeakVar(self.0.downgrade(py))
     }
 
     pub(crate) fn meta(&self, py: Python<'_>) -> Meta {
+        self.with_meta(py, |meta| ***meta)
+    }
+
+    pub(crate) fn shared_meta(&self, py: Python<'_>) -> SharedMeta {
+        self.with_meta(py, |meta| meta.clone_ref(py))
+    }
+
+    #[inline]
+    fn with_meta<R>(&self, py: Python<'_>, look: impl FnOnce(&SharedMeta) -> R) -> R {
         let state = self.0.get(py);
         match (&state.alias, &state.value) {
-            (Some(alias), _) => alias.meta,
-            (None, Some(value)) => value.meta,
+            (Some(alias), _) => look(&alias.meta),
+            (None, Some(value)) => look(&value.meta),
             (None, None) => unreachable!("a variable without alias has a value"),
         }
     }
@@ -336,12 +393,26 @@ impl Var {
     }
 
     /// For those who save the current value.
-    pub(crate) fn watched(self: &Arc<Self>, py: Python<'_>) -> Watched {
+    pub(crate) fn watched(&self, py: Python<'_>) -> Watched {
         let state = self.0.get(py);
         match &state.alias {
-            None => Watched::Var(Arc::downgrade(self), state.version),
+            None => Watched::Var(self.downgrade(py), state.version),
             Some(alias) => Watched::Shared(Arc::clone(&alias.counter), alias.counter.now()),
         }
+    }
+}
+
+impl WeakVar {
+    pub(crate) fn upgrade(&self, py: Python<'_>) -> Option<Var> {
+        self.0.upgrade(py).map(Var)
+    }
+
+    fn is_alive(&self, py: Python<'_>) -> bool {
+        self.0.is_alive(py)
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.0.is(&other.0)
     }
 }
 

@@ -4,7 +4,7 @@ use super::alias::Var;
 use super::emit::{self, Arg};
 use super::evaluate::{Evaluation, sum_to};
 use super::in_place::cast;
-use super::tape::{self, Edge, Node};
+use super::tape::{self, Edge, SharedNode};
 use super::tensor::Tensor;
 use super::{errors, saved, signal, site};
 use gt_protocol::rules::ErrorClass;
@@ -12,7 +12,6 @@ use gt_protocol::{Attr, Family, Meta, Op, Scalar};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// `tensor.backward(...)`: `.grad` of the given inputs accumulates, or of all leaves.
 pub(crate) fn run(
@@ -23,18 +22,18 @@ pub(crate) fn run(
     create: bool,
 ) -> PyResult<()> {
     let py = root.py();
-    let seed = gradient.map(|gradient| Arc::clone(&gradient.get().var));
-    let mut targets: Vec<Arc<Var>> = Vec::new();
+    let seed = gradient.map(|gradient| gradient.get().var.clone());
+    let mut targets: Vec<Var> = Vec::new();
     for input in inputs {
         let var = &input.get().var;
-        if !targets.iter().any(|target| Arc::ptr_eq(target, var)) {
-            targets.push(Arc::clone(var));
+        if !targets.iter().any(|target| target.is(var)) {
+            targets.push(var.clone());
         }
         if !var.is_leaf(py)? || !var.requires_grad(py) {
             var.retain_grad(py)?; // the pass itself fills it; PyTorch's error for what needs none
         }
     }
-    let gradients = pass(py, &[(Arc::clone(&root.get().var), seed)], &targets, keep, create)?;
+    let gradients = pass(py, &[(root.get().var.clone(), seed)], &targets, keep, create)?;
     let before = tape::set_grad_enabled(create);
     let accumulated =
         targets.iter().zip(&gradients).try_for_each(|(target, gradient)| match gradient {
@@ -80,11 +79,11 @@ pub(crate) fn seed<'py>(
 /// Gradients of `roots` for `targets`; without targets the leaves' `.grad` accumulate.
 pub(crate) fn pass(
     py: Python<'_>,
-    roots: &[(Arc<Var>, Option<Arc<Var>>)],
-    targets: &[Arc<Var>],
+    roots: &[(Var, Option<Var>)],
+    targets: &[Var],
     keep: bool,
     create: bool,
-) -> PyResult<Vec<Option<Arc<Var>>>> {
+) -> PyResult<Vec<Option<Var>>> {
     let mut work = Pass::new(py, targets, keep)?;
     for (position, (root, seed)) in roots.iter().enumerate() {
         let Some(edge) = root.edge(py)?.filter(|edge| !matches!(edge, Edge::Nowhere)) else {
@@ -112,7 +111,7 @@ pub(crate) fn pass(
     Ok(work.captured)
 }
 
-fn ones_like(py: Python<'_>, root: &Arc<Var>) -> PyResult<Arc<Var>> {
+fn ones_like(py: Python<'_>, root: &Var) -> PyResult<Var> {
     let meta = root.meta(py);
     if meta.elements() != 1 {
         return Err(errors::mistake(
@@ -125,15 +124,10 @@ fn ones_like(py: Python<'_>, root: &Arc<Var>) -> PyResult<Arc<Var>> {
     emit::only(emit::emit(py, Op::FullLike, &[Arg::Var(root)], attrs.into_iter().collect())?)
 }
 
-fn checked_seed(
-    py: Python<'_>,
-    position: usize,
-    root: &Arc<Var>,
-    seed: &Arc<Var>,
-) -> PyResult<Arc<Var>> {
+fn checked_seed(py: Python<'_>, position: usize, root: &Var, seed: &Var) -> PyResult<Var> {
     let (wanted, given) = (root.meta(py).dims, seed.meta(py).dims);
     if wanted == given {
-        return Ok(Arc::clone(seed));
+        return Ok(seed.clone());
     }
     Err(errors::mistake(
         py,
@@ -147,14 +141,14 @@ fn checked_seed(
 
 /// Gradients that have arrived at a node's outputs.
 struct Pending {
-    node: Arc<Node>,
-    grads: SmallVec<[Option<Arc<Var>>; 2]>,
+    node: SharedNode,
+    grads: SmallVec<[Option<Var>; 2]>,
 }
 
 /// Where a wanted gradient is found.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
-    Node(u64, usize),
+    Node(u64, u32),
     Leaf(usize),
 }
 
@@ -163,17 +157,17 @@ struct Pass {
     pending: BTreeMap<u64, Pending>,
     /// Which captured gradient a place fills; empty when leaves accumulate.
     targets: BTreeMap<Target, Vec<usize>>,
-    captured: Vec<Option<Arc<Var>>>,
+    captured: Vec<Option<Var>>,
     keep: bool,
 }
 
 impl Pass {
-    fn new(py: Python<'_>, targets: &[Arc<Var>], keep: bool) -> PyResult<Self> {
+    fn new(py: Python<'_>, targets: &[Var], keep: bool) -> PyResult<Self> {
         let mut wanted: BTreeMap<Target, Vec<usize>> = BTreeMap::new();
         for (position, target) in targets.iter().enumerate() {
             let key = match target.edge(py)? {
                 Some(Edge::Node(node, output)) => Target::Node(node.sequence, output),
-                Some(Edge::Leaf(leaf)) => Target::Leaf(Arc::as_ptr(&leaf).addr()),
+                Some(Edge::Leaf(leaf)) => Target::Leaf(leaf.address()),
                 Some(Edge::Nowhere) | None => {
                     return Err(errors::not_differentiable(
                         py,
@@ -192,14 +186,14 @@ impl Pass {
     }
 
     /// A gradient arrives at an edge.
-    fn add(&mut self, py: Python<'_>, edge: &Edge, grad: Arc<Var>) -> PyResult<()> {
+    fn add(&mut self, py: Python<'_>, edge: &Edge, grad: Var) -> PyResult<()> {
         let (node, output) = match edge {
-            Edge::Node(node, output) => (node, *output),
+            Edge::Node(node, output) => (node, usize::try_from(*output).unwrap_or(usize::MAX)),
             Edge::Leaf(leaf) => return self.add_to_leaf(py, leaf, grad),
             Edge::Nowhere => return Ok(()),
         };
         let pending = self.pending.entry(node.sequence).or_insert_with(|| Pending {
-            node: Arc::clone(node),
+            node: node.clone(),
             grads: smallvec![None; node.outputs.len()],
         });
         let Some(place) = pending.grads.get_mut(output) else { return Ok(()) };
@@ -210,12 +204,12 @@ impl Pass {
         Ok(())
     }
 
-    fn add_to_leaf(&mut self, py: Python<'_>, leaf: &Arc<Var>, grad: Arc<Var>) -> PyResult<()> {
+    fn add_to_leaf(&mut self, py: Python<'_>, leaf: &Var, grad: Var) -> PyResult<()> {
         if self.captured.is_empty() {
             // What was a leaf with gradient when it was used may be none any more.
             return if leaf.requires_grad(py) { accumulate(py, leaf, &grad) } else { Ok(()) };
         }
-        if let Some(positions) = self.targets.get(&Target::Leaf(Arc::as_ptr(leaf).addr())) {
+        if let Some(positions) = self.targets.get(&Target::Leaf(leaf.address())) {
             for position in positions.clone() {
                 self.capture(py, position, &grad)?;
             }
@@ -223,10 +217,10 @@ impl Pass {
         Ok(())
     }
 
-    fn capture(&mut self, py: Python<'_>, position: usize, grad: &Arc<Var>) -> PyResult<()> {
+    fn capture(&mut self, py: Python<'_>, position: usize, grad: &Var) -> PyResult<()> {
         let Some(place) = self.captured.get_mut(position) else { return Ok(()) };
         *place = Some(match place.take() {
-            None => Arc::clone(grad),
+            None => grad.clone(),
             Some(sum) => add(py, &sum, grad)?,
         });
         Ok(())
@@ -251,8 +245,8 @@ impl Pass {
     fn arrived(
         &mut self,
         py: Python<'_>,
-        node: &Arc<Node>,
-        grads: &[Option<Arc<Var>>],
+        node: &SharedNode,
+        grads: &[Option<Var>],
     ) -> PyResult<()> {
         for (output, grad) in (0..).zip(grads) {
             let Some(grad) = grad else { continue };
@@ -261,12 +255,14 @@ impl Pass {
                     self.capture(py, position, grad)?;
                 }
             }
-            let keepers: Vec<Arc<Var>> = node
+            let keepers: Vec<Var> = node
                 .retained
                 .get(py)
                 .iter()
                 .filter(|(kept, _)| *kept == output)
-                .filter_map(|(_, var)| var.upgrade().filter(|var| var.comes_from(py, node, output)))
+                .filter_map(|(_, var)| {
+                    var.upgrade(py).filter(|var| var.comes_from(py, node, output))
+                })
                 .collect();
             for var in keepers {
                 accumulate(py, &var, grad)?;
@@ -279,8 +275,8 @@ impl Pass {
     fn differentiate(
         &mut self,
         py: Python<'_>,
-        node: &Arc<Node>,
-        grads: &[Option<Arc<Var>>],
+        node: &SharedNode,
+        grads: &[Option<Var>],
     ) -> PyResult<()> {
         let leads_on =
             node.inputs.iter().any(|input| !matches!(input.edge, None | Some(Edge::Nowhere)));
@@ -311,7 +307,7 @@ impl Pass {
 }
 
 /// The gradient in the operand's shape and dtype: broadcast dimensions of elementwise operators are summed.
-fn fit(py: Python<'_>, grad: Arc<Var>, wanted: &Meta, op: Op) -> PyResult<Arc<Var>> {
+fn fit(py: Python<'_>, grad: Var, wanted: &Meta, op: Op) -> PyResult<Var> {
     let mut grad = grad;
     let given = grad.meta(py);
     if given.dims != wanted.dims {
@@ -335,18 +331,18 @@ fn fit(py: Python<'_>, grad: Arc<Var>, wanted: &Meta, op: Op) -> PyResult<Arc<Va
     Ok(grad)
 }
 
-fn add(py: Python<'_>, sum: &Arc<Var>, grad: &Arc<Var>) -> PyResult<Arc<Var>> {
+fn add(py: Python<'_>, sum: &Var, grad: &Var) -> PyResult<Var> {
     emit::only(emit::emit(py, Op::Add, &[Arg::Var(sum), Arg::Var(grad)], SmallVec::new())?)
 }
 
 /// Adds to a variable's `.grad`, which keeps its identity.
-fn accumulate(py: Python<'_>, leaf: &Arc<Var>, grad: &Arc<Var>) -> PyResult<()> {
-    let old = leaf.state(py).grad.as_ref().map(|grad| Arc::clone(&grad.bind(py).get().var));
+fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
+    let old = leaf.state(py).grad.as_ref().map(|grad| grad.bind(py).get().var.clone());
     let Some(old) = old else {
         // A variable of its own: the same gradient may arrive at several leaves.
         let resolved = grad.resolve(py)?;
         let edge = if tape::grad_enabled() { resolved.edge } else { None };
-        let tensor = Tensor::wrap(py, Var::new(resolved.value, edge))?.unbind();
+        let tensor = Tensor::wrap(py, Var::new(py, resolved.value, edge))?.unbind();
         leaf.state(py).grad = Some(tensor);
         return Ok(());
     };
@@ -356,7 +352,7 @@ fn accumulate(py: Python<'_>, leaf: &Arc<Var>, grad: &Arc<Var>) -> PyResult<()> 
         drop(previous);
         return Ok(());
     }
-    let consumes = u16::from(!Arc::ptr_eq(&old, grad) && old.sole_owner(py));
+    let consumes = u16::from(!old.is(grad) && old.sole_owner(py));
     let sum = emit::emit_consuming(
         py,
         Op::Add,
@@ -371,7 +367,7 @@ fn accumulate(py: Python<'_>, leaf: &Arc<Var>, grad: &Arc<Var>) -> PyResult<()> 
 /// `tensor.grad_fn`.
 #[pyclass(frozen, module = "gt")]
 pub(crate) struct GradFn {
-    node: Arc<Node>,
+    node: SharedNode,
 }
 
 #[pymethods]
@@ -385,10 +381,7 @@ impl GradFn {
     }
 }
 
-pub(crate) fn grad_fn<'py>(
-    py: Python<'py>,
-    var: &Arc<Var>,
-) -> PyResult<Option<Bound<'py, GradFn>>> {
+pub(crate) fn grad_fn<'py>(py: Python<'py>, var: &Var) -> PyResult<Option<Bound<'py, GradFn>>> {
     match var.edge(py)? {
         Some(Edge::Node(node, _)) => Bound::new(py, GradFn { node }).map(Some),
         Some(Edge::Leaf(_) | Edge::Nowhere) | None => Ok(None),
@@ -396,15 +389,15 @@ pub(crate) fn grad_fn<'py>(
 }
 
 /// Steps of the tape that lead to `last`, oldest first, for `gt.debug.print_tape`.
-pub(crate) fn tape_of(last: Option<Arc<Node>>) -> Vec<Arc<Node>> {
-    let mut found: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
-    let mut queue: Vec<Arc<Node>> = last.into_iter().collect();
+pub(crate) fn tape_of(last: Option<SharedNode>) -> Vec<SharedNode> {
+    let mut found: BTreeMap<u64, SharedNode> = BTreeMap::new();
+    let mut queue: Vec<SharedNode> = last.into_iter().collect();
     while let Some(node) = queue.pop() {
-        if found.insert(node.sequence, Arc::clone(&node)).is_some() {
+        if found.insert(node.sequence, node.clone()).is_some() {
             continue;
         }
         queue.extend(node.inputs.iter().filter_map(|input| match &input.edge {
-            Some(Edge::Node(from, _)) => Some(Arc::clone(from)),
+            Some(Edge::Node(from, _)) => Some(from.clone()),
             Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
         }));
     }

@@ -5,7 +5,6 @@ use super::errors;
 use super::tape::{self, Edge};
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
-use std::sync::Arc;
 
 impl Var {
     pub(crate) fn requires_grad(&self, py: Python<'_>) -> bool {
@@ -31,16 +30,12 @@ impl Var {
     }
 
     /// Whether no recorded operator made it.
-    pub(crate) fn is_leaf(self: &Arc<Self>, py: Python<'_>) -> PyResult<bool> {
+    pub(crate) fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(!matches!(self.edge(py)?, Some(Edge::Node(..))))
     }
 
     /// Marks a leaf as one that accumulates gradients (or not).
-    pub(crate) fn set_requires_grad(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        requires: bool,
-    ) -> PyResult<()> {
+    pub(crate) fn set_requires_grad(&self, py: Python<'_>, requires: bool) -> PyResult<()> {
         let mistake = |text: &str| Err(errors::mistake(py, ErrorClass::Runtime, text));
         if !self.is_plain(py) {
             if requires {
@@ -59,12 +54,12 @@ impl Var {
     }
 
     /// Where the gradient goes; a view whose memory was written asks its root again.
-    pub(crate) fn edge(self: &Arc<Self>, py: Python<'_>) -> PyResult<Option<Edge>> {
+    pub(crate) fn edge(&self, py: Python<'_>) -> PyResult<Option<Edge>> {
         let stale = {
             let state = self.0.get(py);
             if state.alias.is_none() {
                 return Ok(match &state.edge {
-                    None if state.leaf => Some(Edge::Leaf(Arc::clone(self))),
+                    None if state.leaf => Some(Edge::Leaf(self.clone())),
                     edge => edge.clone(),
                 });
             }
@@ -80,12 +75,12 @@ impl Var {
         if edge.is_some() || !self.requires_grad(py) {
             return Ok(edge);
         }
-        Ok(Some(if self.0.get(py).leaf { Edge::Leaf(Arc::clone(self)) } else { Edge::Nowhere }))
+        Ok(Some(if self.0.get(py).leaf { Edge::Leaf(self.clone()) } else { Edge::Nowhere }))
     }
 
     /// Makes the edge of a view anew: from its root's, by the operators between them.
     #[cold]
-    fn refresh(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let (root, steps, origin, now) = {
             let state = self.0.get(py);
             let Some(alias) = &state.alias else { return Ok(()) };
@@ -93,7 +88,7 @@ impl Var {
             if state.edge.is_none() && !view.root.requires_grad(py) {
                 return Ok(());
             }
-            (Arc::clone(&view.root), view.steps(), view.origin, alias.counter.now())
+            (view.root.clone(), view.steps(), view.origin, alias.counter.now())
         };
         if origin != Origin::Recorded {
             return Err(self.forbidden(py, origin, true));
@@ -108,19 +103,19 @@ impl Var {
     }
 
     /// Another operator made the current value; a kept gradient moves along.
-    pub(super) fn set_edge(self: &Arc<Self>, py: Python<'_>, edge: Option<Edge>) {
+    pub(super) fn set_edge(&self, py: Python<'_>, edge: Option<Edge>) {
         let (old, retains) = {
             let mut state = self.0.get_mut(py);
             (std::mem::replace(&mut state.edge, edge.clone()), state.retains)
         };
         drop(old);
         if let (true, Some(Edge::Node(node, output))) = (retains, edge) {
-            node.retained.get_mut(py).push((output, Arc::downgrade(self)));
+            node.retained.get_mut(py).push((output, self.downgrade(py)));
         }
     }
 
     /// `retain_grad()`: the gradient of the current value is kept, and of those that replace it.
-    pub(crate) fn retain_grad(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
         if !self.requires_grad(py) {
             let text = "can't retain_grad on Tensor that has requires_grad=False";
             return Err(errors::mistake(py, ErrorClass::Runtime, text));
@@ -137,8 +132,8 @@ impl Var {
     }
 
     /// Whether `edge` still is where this variable's gradient goes.
-    pub(crate) fn comes_from(&self, py: Python<'_>, node: &Arc<tape::Node>, output: usize) -> bool {
-        matches!(&self.0.get(py).edge, Some(Edge::Node(mine, place)) if Arc::ptr_eq(mine, node) && *place == output)
+    pub(crate) fn comes_from(&self, py: Python<'_>, node: &tape::SharedNode, output: u32) -> bool {
+        matches!(&self.0.get(py).edge, Some(Edge::Node(mine, place)) if mine.is(node) && *place == output)
     }
 
     /// Why a view of this origin may not be written (or, `indirect`, used after its root was).

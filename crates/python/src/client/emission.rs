@@ -10,24 +10,25 @@ use super::caller;
 use super::default_float;
 use super::generated_formulas;
 use super::gil_cell::GilCell;
+use super::metadata::SharedMeta;
+use super::pool::Pooled;
 use super::runtime::Caller;
 use super::tape::{Recording, grad_enabled};
-use super::value::Value;
+use super::value::{SharedValue, Value};
 use super::{errors, runtime};
 use gt_protocol::rules::{self as shape_rules, ErrorClass, Outputs, keeps_metadata};
 use gt_protocol::wire::{self, EncodeError};
-use gt_protocol::{Attr, Dims, Dtype, Meta, Op, OperandKind, Scalar};
+use gt_protocol::{Attr, Meta, Op, OperandKind, Scalar};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// An operand before it is an instruction's.
 #[derive(Clone, Copy)]
 pub(crate) enum Arg<'a> {
     Absent,
     Scalar(Scalar),
-    Var(&'a Arc<Var>),
+    Var(&'a Var),
 }
 
 /// What has become of an instruction.
@@ -42,6 +43,9 @@ pub(crate) enum Emission {
 /// Where the gradient of each operand goes; empty where nothing is recorded.
 type Edges = SmallVec<[Option<Edge>; 2]>;
 
+/// Of an instruction's results.
+type Values = SmallVec<[SharedValue; 2]>;
+
 /// Emits one instruction whose operands in `consumes` die with it.
 pub(crate) fn emit(
     py: Python<'_>,
@@ -54,13 +58,14 @@ pub(crate) fn emit(
     loop {
         let edges = edges(py, op, args)?;
         // Filled where it stands: it is large, and most instructions are small.
-        let mut draft = Draft::new(py, op, args.len());
+        let mut draft = Draft::new(py, op);
         if let Some(position) = draft.take_operands(py, op, args) {
             return Ok(Emission::Stale(position));
         }
-        let inferred;
-        let metas = if draft.keeps_metadata(op) {
-            std::slice::from_ref(&draft.meta)
+        let kept = draft.kept_metadata(py);
+        let inferred: Outputs;
+        let metas = if let Some(meta) = &kept {
+            std::slice::from_ref(&***meta)
         } else {
             inferred = infer(py, op, args, attrs)?;
             &inferred
@@ -94,20 +99,29 @@ pub(crate) fn emit(
             runtime::prepare_for(py, caller)?;
             continue;
         };
-        let epoch = runtime::epoch();
-        let mut values: SmallVec<[Arc<Value>; 2]> = SmallVec::new();
-        for (&slot, meta) in slots?.iter().zip(metas) {
-            values.push(Arc::new(Value { slot, epoch, meta: *meta }));
+        let values = values_of(py, &slots?, kept.as_ref(), metas);
+        if let Some(meta) = kept {
+            meta.release(py);
         }
         if recorded {
             return Ok(Emission::Done(record(py, op, args, (attrs, edges), caller, values)));
         }
-        let mut vars = Vars::new();
-        for value in values {
-            vars.push(Var::new(value, None));
-        }
-        return Ok(Emission::Done(vars));
+        return Ok(Emission::Done(
+            values.into_iter().map(|value| Var::new(py, value, None)).collect(),
+        ));
     }
+}
+
+/// The values of an instruction's results, whose metadata may be `kept` from its operands.
+#[inline]
+fn values_of(py: Python<'_>, slots: &[u32], kept: Option<&SharedMeta>, metas: &[Meta]) -> Values {
+    let epoch = runtime::epoch();
+    let mut values = Values::new();
+    for (&slot, meta) in slots.iter().zip(metas) {
+        let meta = kept.map_or_else(|| SharedMeta::of(py, meta), |kept| kept.clone_ref(py));
+        values.push(Pooled::new(py, Value { slot, epoch, meta }));
+    }
+    values
 }
 
 /// What an operator results in, or PyTorch's error.
@@ -177,10 +191,10 @@ fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Edges> {
 /// An instruction whose words are being written.
 struct Draft {
     words: Words,
-    /// Of the first value, where there is one.
-    meta: Meta,
-    /// Whether all operands are values of that metadata, and there is one.
-    is_alike: bool,
+    /// Of the first operand, if results may have it and as long as all operands do.
+    meta: Option<SharedMeta>,
+    /// Whether results have their operands' metadata where that is the same and of floats.
+    keeps_metadata: bool,
     /// Whether a value belongs to an earlier connection.
     is_foreign: bool,
     has_absent: bool,
@@ -188,15 +202,15 @@ struct Draft {
 
 impl Draft {
     #[inline]
-    fn new(py: Python<'_>, op: Op, operands: usize) -> Self {
+    fn new(py: Python<'_>, op: Op) -> Self {
         let info = op.info();
         let mut words = Words::take(py);
         words.0.push(info.code.into());
         words.0.resize(wire::HEADER_WORDS + usize::from(info.outputs), 0);
         Self {
             words,
-            meta: Meta::new(Dtype::DEFAULT, Dims::EMPTY),
-            is_alike: operands > 0,
+            meta: None,
+            keeps_metadata: keeps_metadata(op),
             is_foreign: false,
             has_absent: false,
         }
@@ -207,7 +221,7 @@ impl Draft {
     fn take_operands(&mut self, py: Python<'_>, op: Op, args: &[Arg<'_>]) -> Option<usize> {
         let info = op.info();
         let epoch = runtime::epoch();
-        let Self { words: Words(words), meta, is_alike, is_foreign, has_absent } = self;
+        let Self { words: Words(words), meta, keeps_metadata, is_foreign, has_absent } = self;
         let list_at = info.has_list().then(|| info.fixed_operands());
         let mut scalars: SmallVec<[Scalar; 3]> = SmallVec::new();
         for (position, arg) in args.iter().enumerate() {
@@ -216,21 +230,21 @@ impl Draft {
             }
             match arg {
                 Arg::Absent => {
-                    (*is_alike, *has_absent) = (false, true);
+                    (*keeps_metadata, *has_absent) = (false, true);
                     words.push(wire::NONE);
                 }
                 Arg::Scalar(scalar) => {
-                    *is_alike = false;
+                    *keeps_metadata = false;
                     scalars.push(*scalar);
                     words.push(wire::IMMEDIATE);
                 }
                 Arg::Var(var) => {
                     let seen = var.with_value(py, |value| {
                         *is_foreign |= value.epoch != epoch;
-                        if position == 0 {
-                            *meta = value.meta;
-                        } else {
-                            *is_alike = *is_alike && *meta == value.meta;
+                        match meta {
+                            _ if !*keeps_metadata => {}
+                            None => *meta = Some(value.meta.clone_ref(py)),
+                            Some(meta) => *keeps_metadata = meta.equals(&value.meta),
                         }
                         words.push(value.slot);
                     });
@@ -249,10 +263,15 @@ impl Draft {
         None
     }
 
-    /// Whether its one result has the operands' metadata, whatever the rule says in general.
+    /// The metadata of its one result, where that is the operands', whatever the rule says in general.
     #[inline]
-    fn keeps_metadata(&self, op: Op) -> bool {
-        self.is_alike && self.meta.dtype.is_float() && keeps_metadata(op)
+    fn kept_metadata(&mut self, py: Python<'_>) -> Option<SharedMeta> {
+        let meta = self.meta.take()?;
+        if self.keeps_metadata && meta.dtype.is_float() {
+            return Some(meta);
+        }
+        meta.release(py);
+        None
     }
 }
 
@@ -308,7 +327,7 @@ fn record(
     args: &[Arg<'_>],
     (attrs, edges): (&[Attr], Edges),
     caller: Caller,
-    values: SmallVec<[Arc<Value>; 2]>,
+    values: Values,
 ) -> Vars {
     let info = op.info();
     let leads_on = |edge: &Option<Edge>| !matches!(edge, None | Some(Edge::Nowhere));
@@ -329,12 +348,12 @@ fn record(
             Arg::Var(var) => {
                 let place = position.min(info.operands.len() - 1);
                 if saves.operands & (1_u16 << place) != 0
-                    && let Some(value) = var.with_value(py, Arc::clone)
+                    && let Some(value) = var.with_value(py, |value| value.clone_ref(py))
                 {
                     let watched = var.watched(py);
                     saved.push(SavedValue { place: Place::Operand(position), value, watched });
                 }
-                Input { edge, meta: Some(var.meta(py)), scalar: None }
+                Input { edge, meta: Some(var.shared_meta(py)), scalar: None }
             }
         })
         .collect();

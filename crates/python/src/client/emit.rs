@@ -5,7 +5,7 @@ use super::alias::{Edge, Tensor, Var};
 use super::default_float::{self, default_float};
 use super::emission::{self, Emission, of_operands};
 use super::steps::{Path, Step};
-use super::value::Value;
+use super::value::SharedValue;
 use super::{errors, tape};
 use gt_protocol::rules as shape_rules;
 use gt_protocol::{Attr, Dims, Dtype, Op};
@@ -38,7 +38,7 @@ pub(crate) fn emit_consuming(
 }
 
 /// [`emit`] for an operator without attributes and with one result: what `x + y` calls.
-pub(crate) fn one(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Arc<Var>> {
+pub(crate) fn one(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Var> {
     only(with_attrs(py, op, args, &[], 0)?)
 }
 
@@ -73,7 +73,7 @@ fn emit_cast(
     floats: u16,
 ) -> PyResult<Vars> {
     let default = default_float(py);
-    let mut casts: SmallVec<[Option<Arc<Var>>; 4]> = SmallVec::new();
+    let mut casts: SmallVec<[Option<Var>; 4]> = SmallVec::new();
     for (position, arg) in args.iter().enumerate() {
         let is_cast = position < 16 && floats & (1 << position) != 0;
         casts.push(match arg {
@@ -90,7 +90,7 @@ fn emit_cast(
     with_attrs(py, op, &args, attrs, 0)
 }
 
-pub(crate) fn cast(py: Python<'_>, var: &Arc<Var>, dtype: Dtype) -> PyResult<Arc<Var>> {
+pub(crate) fn cast(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> {
     only(with_attrs(py, Op::Cast, &[Arg::Var(var)], &[Attr::Dtype(dtype)], 0)?)
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn promoted(py: Python<'_>, args: &[Arg<'_>]) -> Dtype {
 }
 
 /// The one result of an operator that has one.
-pub(crate) fn only(vars: Vars) -> PyResult<Arc<Var>> {
+pub(crate) fn only(vars: Vars) -> PyResult<Var> {
     vars.into_iter().next().ok_or_else(|| {
         pyo3::exceptions::PyRuntimeError::new_err(
             "an operator without a result was used as a value",
@@ -135,22 +135,22 @@ pub(crate) fn tensor<'py>(
 
 /// A variable's value and where its gradient goes.
 pub(crate) struct Resolved {
-    pub value: Arc<Value>,
+    pub value: SharedValue,
     /// Only while gradients are recorded.
     pub edge: Option<Edge>,
 }
 
 impl Var {
     /// The current value and edge, taken again where the memory has been written.
-    pub(crate) fn resolve(self: &Arc<Self>, py: Python<'_>) -> PyResult<Resolved> {
+    pub(crate) fn resolve(&self, py: Python<'_>) -> PyResult<Resolved> {
         {
             let state = self.0.get(py);
             if let (None, Some(value)) = (&state.alias, &state.value) {
                 let edge = match &state.edge {
-                    None if state.leaf => Some(Edge::Leaf(Arc::clone(self))),
+                    None if state.leaf => Some(Edge::Leaf(self.clone())),
                     edge => edge.clone(),
                 };
-                return Ok(Resolved { value: Arc::clone(value), edge });
+                return Ok(Resolved { value: value.clone(), edge });
             }
         }
         let edge = if tape::grad_enabled() { self.edge(py)? } else { None };
@@ -158,11 +158,11 @@ impl Var {
     }
 
     /// The current value.
-    pub(crate) fn value(self: &Arc<Self>, py: Python<'_>) -> PyResult<Arc<Value>> {
+    pub(crate) fn value(&self, py: Python<'_>) -> PyResult<SharedValue> {
         let (storage, steps) = {
             let state = self.0.get(py);
             match (&state.value, &state.alias) {
-                (Some(value), _) => return Ok(Arc::clone(value)),
+                (Some(value), _) => return Ok(value.clone()),
                 (None, Some(alias)) => match &alias.path {
                     None => return Ok(alias.storage.value(py)),
                     path @ Some(_) => (Arc::clone(&alias.storage), Path::steps(path.as_ref())),
@@ -174,14 +174,14 @@ impl Var {
         let taken = take(py, storage.value(py), &steps);
         tape::set_grad_enabled(before);
         let taken = taken?;
-        let old = self.0.get_mut(py).value.replace(Arc::clone(&taken));
+        let old = self.0.get_mut(py).value.replace(taken.clone());
         drop(old);
         Ok(taken)
     }
 }
 
 /// Takes `steps` from `value`, one after the other; nothing is recorded.
-pub(crate) fn take(py: Python<'_>, value: Arc<Value>, steps: &[Step]) -> PyResult<Arc<Value>> {
+pub(crate) fn take(py: Python<'_>, value: SharedValue, steps: &[Step]) -> PyResult<SharedValue> {
     let mut value = value;
     for step in steps {
         value = unary(py, value, step)?;
@@ -190,7 +190,7 @@ pub(crate) fn take(py: Python<'_>, value: Arc<Value>, steps: &[Step]) -> PyResul
 }
 
 /// One unrecorded operator.
-pub(crate) fn unary(py: Python<'_>, value: Arc<Value>, step: &Step) -> PyResult<Arc<Value>> {
-    let operand = Var::new(value, None);
+pub(crate) fn unary(py: Python<'_>, value: SharedValue, step: &Step) -> PyResult<SharedValue> {
+    let operand = Var::new(py, value, None);
     only(with_attrs(py, step.op, &[Arg::Var(&operand)], &step.attrs, 0)?)?.value(py)
 }

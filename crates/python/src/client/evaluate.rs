@@ -6,7 +6,7 @@ use super::emit::{self, Arg};
 use super::formula::{Expr, Formulas, Function, Infix};
 use super::generated_formulas;
 use super::saved;
-use super::tape::{self, Node, Place};
+use super::tape::{self, Node, Place, SharedNode};
 use super::tensor::Tensor;
 use super::term::{Term, int, inverse, listed, places, product, range, reduces, size, swapped};
 use super::{dtype, errors};
@@ -14,14 +14,13 @@ use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::{SmallVec, smallvec};
-use std::sync::Arc;
 
 /// The backward pass through one recorded instruction.
 pub(crate) struct Evaluation<'a> {
     py: Python<'a>,
-    node: &'a Arc<Node>,
+    node: &'a SharedNode,
     /// What has arrived at each output.
-    grads: &'a [Option<Arc<Var>>],
+    grads: &'a [Option<Var>],
     formulas: &'static Formulas,
     /// The operand whose gradient is computed.
     position: usize,
@@ -30,13 +29,13 @@ pub(crate) struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    pub(crate) fn new(py: Python<'a>, node: &'a Arc<Node>, grads: &'a [Option<Arc<Var>>]) -> Self {
+    pub(crate) fn new(py: Python<'a>, node: &'a SharedNode, grads: &'a [Option<Var>]) -> Self {
         let formulas = generated_formulas::of(node.op);
         Self { py, node, grads, formulas, position: 0, shared: SmallVec::new() }
     }
 
     /// The gradient of an operand; `None` where it has none, or none has arrived that it is computed from.
-    pub(crate) fn gradient(&mut self, position: usize) -> PyResult<Option<Arc<Var>>> {
+    pub(crate) fn gradient(&mut self, position: usize) -> PyResult<Option<Var>> {
         let Some(formula) = self.formulas.at(position) else { return Ok(None) };
         let arrived =
             |output: usize, grad: &Option<_>| grad.is_some() && formula.grads & (1 << output) != 0;
@@ -58,7 +57,7 @@ impl<'a> Evaluation<'a> {
         Ok(match expr(self.formulas, place) {
             Expr::Grad(output) => {
                 let grad = self.grads.get(usize::from(*output)).and_then(Option::as_ref);
-                grad.map_or(Term::Absent, |grad| Term::Tensor(Arc::clone(grad)))
+                grad.map_or(Term::Absent, |grad| Term::Tensor(grad.clone()))
             }
             Expr::Operand(position) => self.operand(usize::from(*position))?,
             Expr::Item => self.operand(self.position)?,
@@ -190,7 +189,7 @@ impl<'a> Evaluation<'a> {
         if let [Term::Tensor(var)] = terms.as_slice()
             && changes_nothing(op, &values, &var.meta(self.py))
         {
-            return Ok(Term::Tensor(Arc::clone(var)));
+            return Ok(Term::Tensor(var.clone()));
         }
         let args: SmallVec<[Arg<'_>; 4]> = terms.iter().map(arg).collect();
         let results = emit::emit(self.py, op, &args, values)?;
@@ -207,7 +206,7 @@ impl<'a> Evaluation<'a> {
         let meta = match expr(self.formulas, place) {
             Expr::Operand(position) => meta_of(node, (*position).into()),
             Expr::Item => meta_of(node, self.position),
-            Expr::Output(output) => node.outputs.get(usize::from(*output)).copied(),
+            Expr::Output(output) => node.outputs.get(usize::from(*output)).map(|meta| ***meta),
             _ => match self.term(place)? {
                 Term::Tensor(var) => Some(var.meta(self.py)),
                 // A number that stands for an operand.
@@ -259,7 +258,7 @@ impl<'a> Evaluation<'a> {
                 Term::Number(Scalar::Bool(matches!(self.term(first)?, Term::Number(_))))
             }
             Function::Detach => match self.term(first)? {
-                Term::Tensor(var) => Term::Tensor(Var::new(var.value(self.py)?, None)),
+                Term::Tensor(var) => Term::Tensor(Var::new(self.py, var.value(self.py)?, None)),
                 number => number,
             },
             Function::SumTo => {
@@ -289,7 +288,7 @@ impl<'a> Evaluation<'a> {
             terms.into_iter().map(|term| object(self.py, term)).collect::<PyResult<_>>()?;
         let function = self.py.import("gt.gradients")?.getattr(name)?;
         let result = function.call1(PyTuple::new(self.py, objects)?)?;
-        Ok(Term::Tensor(Arc::clone(&result.cast_into::<Tensor>()?.get().var)))
+        Ok(Term::Tensor(result.cast_into::<Tensor>()?.get().var.clone()))
     }
 
     fn not_implemented(&self) -> PyErr {
@@ -309,7 +308,7 @@ fn expr(formulas: &'static Formulas, place: u8) -> &'static Expr {
 }
 
 fn meta_of(node: &Node, position: usize) -> Option<Meta> {
-    node.inputs.get(position).and_then(|input| input.meta)
+    node.inputs.get(position).and_then(|input| input.meta.as_ref()).map(|meta| ***meta)
 }
 
 fn arg(term: &Term) -> Arg<'_> {
@@ -330,7 +329,7 @@ fn changes_nothing(op: Op, attrs: &[Attr], meta: &Meta) -> bool {
 }
 
 /// Sums the dimensions in which `wanted` was broadcast to the gradient's shape.
-pub(crate) fn sum_to(py: Python<'_>, grad: Arc<Var>, wanted: &Dims) -> PyResult<Arc<Var>> {
+pub(crate) fn sum_to(py: Python<'_>, grad: Var, wanted: &Dims) -> PyResult<Var> {
     let given = grad.meta(py).dims;
     let added = given.len().saturating_sub(wanted.len());
     let target = |place: usize| place.checked_sub(added).and_then(|place| wanted.get(place));

@@ -15,6 +15,10 @@ impl<T> GilCell<T> {
         Self(RefCell::new(value))
     }
 
+    pub(crate) fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+
     pub(crate) fn get(&self, _py: Python<'_>) -> Ref<'_, T> {
         self.0.borrow()
     }

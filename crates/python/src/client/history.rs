@@ -5,7 +5,6 @@ use super::{backward, errors};
 use gt_protocol::rules::ErrorClass;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use std::sync::Arc;
 
 #[pymethods]
 impl Tensor {
@@ -127,7 +126,7 @@ impl Tensor {
             )));
         };
         let (mine, its) = (self.var.meta(py), tensor.get().var.meta(py));
-        if Arc::ptr_eq(&self.var, &tensor.get().var) {
+        if self.var.is(&tensor.get().var) {
             let text = "can't assign Variable as its own grad";
             return Err(errors::mistake(py, ErrorClass::Runtime, text));
         }

@@ -11,7 +11,6 @@ use gt_protocol::{Attr, Dtype, DtypeRule, Meta, Op};
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
-use std::sync::Arc;
 
 /// Emits `op(x, rest…)` and writes the result into x, as PyTorch's in-place operators do.
 pub(crate) fn write_result(
@@ -50,7 +49,7 @@ pub(crate) fn write_result(
             *first = Arg::Var(&before);
         }
     } else {
-        let shared = |arg: &Arg<'_>| matches!(arg, Arg::Var(other) if Arc::ptr_eq(other, var));
+        let shared = |arg: &Arg<'_>| matches!(arg, Arg::Var(other) if other.is(var));
         consumes = u16::from(!rest.iter().any(shared) && var.sole_owner(py));
     }
     let result = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
@@ -59,16 +58,12 @@ pub(crate) fn write_result(
 
 /// The old value under a name of its own, where the operator that computes the new one is recorded (`others`: because of
 /// another operand): the write that follows is no change of what the tape saves of it.
-pub(crate) fn before_write(
-    py: Python<'_>,
-    var: &Arc<Var>,
-    others: bool,
-) -> PyResult<Option<Arc<Var>>> {
+pub(crate) fn before_write(py: Python<'_>, var: &Var, others: bool) -> PyResult<Option<Var>> {
     if !tape::grad_enabled() || !(others || var.requires_grad(py)) {
         return Ok(None);
     }
     let resolved = var.resolve(py)?;
-    Ok(Some(Var::new(resolved.value, resolved.edge)))
+    Ok(Some(Var::new(py, resolved.value, resolved.edge)))
 }
 
 /// Whether a result of `new` may be written where something of `old` is.
@@ -103,12 +98,7 @@ fn check_kind(py: Python<'_>, old: Dtype, new: Dtype) -> PyResult<()> {
 }
 
 /// Writes `result` into `var` after the checks of shape and dtype. `computed`: from the old value.
-pub(crate) fn assign(
-    py: Python<'_>,
-    var: &Arc<Var>,
-    result: Arc<Var>,
-    computed: bool,
-) -> PyResult<()> {
+pub(crate) fn assign(py: Python<'_>, var: &Var, result: Var, computed: bool) -> PyResult<()> {
     let (old, new) = (var.meta(py), result.meta(py));
     check_result(py, &old, &new)?;
     let result = if old.dtype == new.dtype { result } else { cast(py, &result, old.dtype)? };
@@ -116,7 +106,7 @@ pub(crate) fn assign(
 }
 
 /// Every element of `var` becomes the number (also where elements share memory) or the 0-d tensor.
-pub(crate) fn fill(py: Python<'_>, var: &Arc<Var>, value: &OperandArg<'_>) -> PyResult<()> {
+pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResult<()> {
     let meta = var.meta(py);
     let piece = match value {
         OperandArg::Tensor(value) => {
@@ -124,7 +114,7 @@ pub(crate) fn fill(py: Python<'_>, var: &Arc<Var>, value: &OperandArg<'_>) -> Py
             var.check_writable(py, value.requires_grad(py))?;
             var.check_overlap(py, &[])?;
             let value = if value.meta(py).dtype == meta.dtype {
-                Arc::clone(value)
+                value.clone()
             } else {
                 cast(py, value, meta.dtype)?
             };

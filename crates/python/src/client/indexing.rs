@@ -12,7 +12,6 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
 use smallvec::{SmallVec, smallvec};
-use std::sync::Arc;
 
 pub(crate) fn get_item<'py>(
     tensor: &Bound<'py, Tensor>,
@@ -22,7 +21,7 @@ pub(crate) fn get_item<'py>(
     let picked = pick(py, &tensor.get().var, index)?;
     if !picked.is_lookup() {
         // `x[...]` is a view of its own, not x itself.
-        let var = if Arc::ptr_eq(&picked.view, &tensor.get().var) {
+        let var = if picked.view.is(&tensor.get().var) {
             views::alias(py, &picked.view)?
         } else {
             picked.view
@@ -66,7 +65,7 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
     let value = match value {
         OperandArg::Tensor(value) => {
             view.check_writable(py, value.get().var.requires_grad(py))?;
-            without_leading_ones(py, Arc::clone(&value.get().var))?
+            without_leading_ones(py, value.get().var.clone())?
         }
         OperandArg::Scalar(scalar) => {
             view.check_writable(py, false)?;
@@ -109,9 +108,9 @@ fn same_dtype(py: Python<'_>, target: &Meta, value: &Meta) -> PyResult<()> {
 }
 
 /// Copies `value` into a view, broadcast.
-fn put(py: Python<'_>, view: &Arc<Var>, value: &Arc<Var>) -> PyResult<()> {
+fn put(py: Python<'_>, view: &Var, value: &Var) -> PyResult<()> {
     let target = view.meta(py);
-    let fitted = fit(py, Arc::clone(value), &target.dims)?;
+    let fitted = fit(py, value.clone(), &target.dims)?;
     view.check_writable(py, value.requires_grad(py))?;
     if !view.is_same_data(py, &fitted) {
         view.check_overlap(py, &[Arg::Var(&fitted)])?;
@@ -122,7 +121,7 @@ fn put(py: Python<'_>, view: &Arc<Var>, value: &Arc<Var>) -> PyResult<()> {
 }
 
 /// `value` in the target's shape: leading dimensions of size 1 are dropped, the rest broadcasts.
-fn fit(py: Python<'_>, value: Arc<Var>, dims: &Dims) -> PyResult<Arc<Var>> {
+fn fit(py: Python<'_>, value: Var, dims: &Dims) -> PyResult<Var> {
     let mut value = value;
     let given = value.meta(py).dims;
     if given == *dims {
@@ -136,7 +135,7 @@ fn fit(py: Python<'_>, value: Arc<Var>, dims: &Dims) -> PyResult<Arc<Var>> {
 }
 
 /// PyTorch drops them from what is assigned.
-fn without_leading_ones(py: Python<'_>, value: Arc<Var>) -> PyResult<Arc<Var>> {
+fn without_leading_ones(py: Python<'_>, value: Var) -> PyResult<Var> {
     let given = value.meta(py).dims;
     let rest: SmallVec<[i64; 8]> = given.iter().copied().skip_while(|&size| size == 1).collect();
     if rest.len() == given.len() {
@@ -147,8 +146,8 @@ fn without_leading_ones(py: Python<'_>, value: Arc<Var>) -> PyResult<Arc<Var>> {
 
 /// The basic part of an index, taken as views, and the tensors that look up in its dimensions.
 struct Picked {
-    view: Arc<Var>,
-    tensors: SmallVec<[Option<Arc<Var>>; 4]>,
+    view: Var,
+    tensors: SmallVec<[Option<Var>; 4]>,
 }
 
 impl Picked {
@@ -161,7 +160,7 @@ impl Picked {
     }
 }
 
-fn pick(py: Python<'_>, var: &Arc<Var>, index: &Bound<'_, PyAny>) -> PyResult<Picked> {
+fn pick(py: Python<'_>, var: &Var, index: &Bound<'_, PyAny>) -> PyResult<Picked> {
     let items: Vec<Bound<'_, PyAny>> = match index.cast::<PyTuple>() {
         Ok(tuple) => tuple.iter().collect(),
         Err(_) => vec![index.clone()],
@@ -178,7 +177,7 @@ fn pick(py: Python<'_>, var: &Arc<Var>, index: &Bound<'_, PyAny>) -> PyResult<Pi
             format!("too many indices for tensor of dimension {rank}"),
         ));
     }
-    let mut picked = Picked { view: Arc::clone(var), tensors: SmallVec::new() };
+    let mut picked = Picked { view: var.clone(), tensors: SmallVec::new() };
     let mut dim = 0_usize;
     for (place, item) in items.iter().enumerate() {
         step(py, &mut picked, &mut dim, item, (rank - used, place))?;
@@ -309,10 +308,10 @@ fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     Ok(None)
 }
 
-fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Arc<Var>> {
+fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
     let py = item.py();
     if let Ok(tensor) = item.cast::<Tensor>() {
-        let var = Arc::clone(&tensor.get().var);
+        let var = tensor.get().var.clone();
         if var.meta(py).dtype.is_float() {
             return Err(errors::mistake(
                 py,
@@ -325,7 +324,7 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Arc<Var>> {
     let array = py.import("numpy")?.call_method1("asarray", (item,))?;
     if array.getattr("size")?.extract::<usize>()? == 0 {
         let array = array.call_method1("astype", ("int64",))?;
-        return Ok(Arc::clone(&upload::from_array(&array)?.get().var));
+        return Ok(upload::from_array(&array)?.get().var.clone());
     }
     let kind = array.getattr("dtype")?.getattr("kind")?.to_string();
     if kind == "U" || kind == "S" {
@@ -351,20 +350,20 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Arc<Var>> {
         ));
     }
     let array = if kind == "b" { array } else { array.call_method1("astype", ("int64",))? };
-    Ok(Arc::clone(&upload::from_array(&array)?.get().var))
+    Ok(upload::from_array(&array)?.get().var.clone())
 }
 
 /// A single bool: a dimension of size 1 in front, picked or not.
 fn single(py: Python<'_>, picked: &mut Picked, dim: &mut usize, chosen: bool) -> PyResult<()> {
     picked.view = views::unsqueeze(py, &picked.view, i64::try_from(*dim).unwrap_or(0))?;
     let positions = py.import("numpy")?.call_method1("zeros", (usize::from(chosen), "int64"))?;
-    picked.tensors.push(Some(Arc::clone(&upload::from_array(&positions)?.get().var)));
+    picked.tensors.push(Some(upload::from_array(&positions)?.get().var.clone()));
     *dim += 1;
     Ok(())
 }
 
 /// A bool mask becomes one index tensor a dimension. How many elements it picks only its data know: it is read.
-fn mask(py: Python<'_>, picked: &mut Picked, dim: &mut usize, mask: &Arc<Var>) -> PyResult<()> {
+fn mask(py: Python<'_>, picked: &mut Picked, dim: &mut usize, mask: &Var) -> PyResult<()> {
     let meta = mask.meta(py);
     if meta.dims.is_empty() {
         let chosen = read::item(py, mask)?.bind(py).is_truthy()?;
@@ -392,7 +391,7 @@ fn mask(py: Python<'_>, picked: &mut Picked, dim: &mut usize, mask: &Arc<Var>) -
     let array = array.call_method1("reshape", (PyTuple::new(py, meta.dims.as_slice())?,))?;
     let found = numpy.call_method1("nonzero", (array,))?;
     for positions in found.try_iter()? {
-        picked.tensors.push(Some(Arc::clone(&upload::from_array(&positions?)?.get().var)));
+        picked.tensors.push(Some(upload::from_array(&positions?)?.get().var.clone()));
         *dim += 1;
     }
     Ok(())

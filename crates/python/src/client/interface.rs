@@ -17,7 +17,6 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::{SmallVec, smallvec};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Fills the module.
@@ -156,7 +155,7 @@ fn assign_<'py>(
     let (var, value) = (&target.get().var, &value.get().var);
     var.check_writable(py, value.requires_grad(py))?;
     let wanted = var.meta(py);
-    let mut new = Arc::clone(value);
+    let mut new = value.clone();
     if new.meta(py).dims != wanted.dims {
         new = views::take(py, &new, Op::Expand, smallvec![Attr::Ints(wanted.dims)])?;
     }
@@ -305,15 +304,15 @@ fn grad<'py>(
     retain_graph: bool,
     create_graph: bool,
 ) -> PyResult<Vec<Option<Bound<'py, Tensor>>>> {
-    let roots: Vec<(Arc<Var>, Option<Arc<Var>>)> = outputs
+    let roots: Vec<(Var, Option<Var>)> = outputs
         .iter()
         .enumerate()
         .map(|(place, output)| {
             let seed = grad_outputs.get(place).and_then(Option::as_ref);
-            (Arc::clone(&output.get().var), seed.map(|seed| Arc::clone(&seed.get().var)))
+            (output.get().var.clone(), seed.map(|seed| seed.get().var.clone()))
         })
         .collect();
-    let targets: Vec<Arc<Var>> = inputs.iter().map(|input| Arc::clone(&input.get().var)).collect();
+    let targets: Vec<Var> = inputs.iter().map(|input| input.get().var.clone()).collect();
     backward::pass(py, &roots, &targets, retain_graph, create_graph)?
         .into_iter()
         .map(|found| found.map(|var| Tensor::wrap(py, var)).transpose())

@@ -12,7 +12,6 @@ use gt_protocol::{Attr, Dims, Op};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use smallvec::smallvec;
-use std::sync::Arc;
 
 /// Adds this file's functions.
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -99,7 +98,7 @@ fn explain(tensor: &Bound<'_, Tensor>) -> PyResult<String> {
 }
 
 fn asked(tensor: &Bound<'_, Tensor>, what: Question) -> PyResult<String> {
-    let var: &Arc<Var> = &tensor.get().var;
+    let var: &Var = &tensor.get().var;
     read::describe(tensor.py(), Some(var), what)
 }
 

@@ -9,10 +9,9 @@ use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Id, Instruction, Op, Operand};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat};
-use std::sync::Arc;
 
 /// All elements, contiguous and row-major, as a numpy array of bytes.
-pub(crate) fn bytes<'py>(py: Python<'py>, var: &Arc<Var>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn bytes<'py>(py: Python<'py>, var: &Var) -> PyResult<Bound<'py, PyAny>> {
     let meta = var.meta(py);
     let length = usize::try_from(meta.bytes()).unwrap_or(usize::MAX);
     let (place, array) = NewArray::new(py, length)?;
@@ -22,13 +21,7 @@ pub(crate) fn bytes<'py>(py: Python<'py>, var: &Arc<Var>) -> PyResult<Bound<'py,
     Ok(array)
 }
 
-fn elements(
-    py: Python<'_>,
-    var: &Arc<Var>,
-    start: i64,
-    count: i64,
-    place: Place,
-) -> PyResult<Piece> {
+fn elements(py: Python<'_>, var: &Var, start: i64, count: i64, place: Place) -> PyResult<Piece> {
     let resolved = var.resolve(py)?;
     let caller = caller::ready(py)?;
     if resolved.value.epoch != runtime::epoch() {
@@ -82,13 +75,13 @@ fn warn_of_unread(py: Python<'_>) -> PyResult<()> {
 }
 
 /// The first element as a Python number.
-pub(crate) fn item(py: Python<'_>, var: &Arc<Var>) -> PyResult<Py<PyAny>> {
+pub(crate) fn item(py: Python<'_>, var: &Var) -> PyResult<Py<PyAny>> {
     let piece = elements(py, var, 0, 1, Place::default())?;
     number(py, var.meta(py).dtype, piece.bytes())
 }
 
 /// The only element, for `float(x)` and `int(x)`.
-pub(crate) fn single(py: Python<'_>, var: &Arc<Var>) -> PyResult<Py<PyAny>> {
+pub(crate) fn single(py: Python<'_>, var: &Var) -> PyResult<Py<PyAny>> {
     if var.meta(py).elements() != 1 {
         return Err(errors::mistake(
             py,
@@ -163,7 +156,7 @@ pub(crate) enum Question {
 }
 
 /// The dispatcher's words on a tensor, or on the session.
-pub(crate) fn describe(py: Python<'_>, var: Option<&Arc<Var>>, what: Question) -> PyResult<String> {
+pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: Question) -> PyResult<String> {
     let resolved = var.map(|var| var.resolve(py)).transpose()?;
     let caller = caller::ready(py)?;
     if resolved.as_ref().is_some_and(|resolved| resolved.value.epoch != runtime::epoch()) {

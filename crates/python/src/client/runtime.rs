@@ -364,14 +364,13 @@ pub(crate) fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
 }
 
-/// Frees the slot of a value of so many bytes, with the next instruction. Called by destructors, with the GIL held, possibly
-/// from the middle of anything.
-pub(crate) fn release(slot: u32, epoch_of_value: u32, bytes: u64) {
+/// Frees the slot of a value of so many bytes, with the next instruction. Called by destructors, possibly from the
+/// middle of anything.
+#[inline]
+pub(crate) fn release(py: Python<'_>, slot: u32, epoch_of_value: u32, bytes: u64) {
     if epoch_of_value != epoch() {
         return;
     }
-    // SAFETY: destructors of Python objects and of what they own run with the GIL held.
-    let py = unsafe { Python::assume_attached() };
     {
         // Nobody drops a value while it is borrowed.
         let mut waiting = WAITING.get_mut(py);
@@ -381,7 +380,7 @@ pub(crate) fn release(slot: u32, epoch_of_value: u32, bytes: u64) {
             return;
         }
     }
-    // SAFETY: as above. Where the state is in use further up the stack, the next instruction sends the free.
+    // SAFETY: `py`. Where the state is in use further up the stack, the next instruction sends the free.
     let mut state = unsafe { RUNTIME.try_get_mut() };
     if let Some(runtime) = state.as_deref_mut().and_then(Option::as_mut) {
         runtime.flush(py);

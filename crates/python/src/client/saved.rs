@@ -2,19 +2,18 @@
 
 use super::alias::Var;
 use super::errors;
-use super::tape::{self, Edge, Node, Place};
+use super::tape::{self, Edge, Node, Place, SharedNode};
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
-use std::sync::Arc;
 
 /// The variable of a saved operand or output; `None` where it was not saved.
-pub(crate) fn at(py: Python<'_>, node: &Arc<Node>, place: Place) -> PyResult<Option<Arc<Var>>> {
+pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Option<Var>> {
     let (value, modification) = {
         let saved = node.saved.get(py);
         let Some(kept) = saved.iter().flatten().find(|kept| kept.place == place) else {
             return Ok(None);
         };
-        (Arc::clone(&kept.value), kept.watched.modified(py))
+        (kept.value.clone(), kept.watched.modified(py))
     };
     if let Some((then, now)) = modification {
         return Err(modified(py, node, place, &value.meta, now, then));
@@ -22,15 +21,15 @@ pub(crate) fn at(py: Python<'_>, node: &Arc<Node>, place: Place) -> PyResult<Opt
     let edge = match place {
         Place::Operand(position) => node.inputs.get(position).and_then(|input| input.edge.clone()),
         Place::Output(output) => {
-            value.meta.dtype.is_float().then(|| Edge::Node(Arc::clone(node), output))
+            value.meta.dtype.is_float().then(|| Edge::Node(node.clone(), output))
         }
     };
-    Ok(Some(Var::new(value, edge)))
+    Ok(Some(Var::new(py, value, edge)))
 }
 
 /// Raises where an output was written since: `PyTorch` looks at those whether or not the gradient is used.
-pub(crate) fn check_outputs(py: Python<'_>, node: &Arc<Node>) -> PyResult<()> {
-    for output in 0..node.outputs.len() {
+pub(crate) fn check_outputs(py: Python<'_>, node: &SharedNode) -> PyResult<()> {
+    for (output, _) in (0..).zip(&node.outputs) {
         at(py, node, Place::Output(output))?;
     }
     Ok(())

@@ -17,12 +17,12 @@ impl Var {
             return;
         }
         let Some(value) = state.value.take() else { return };
-        let meta = value.meta;
+        let meta = value.meta.clone_ref(py);
         state.alias = Some(Box::new(Alias {
             storage: Storage::new(value),
             path: None,
-            meta,
             strides: contiguous(&meta.dims),
+            meta,
             offset: 0,
             counter: Counter::starting(state.version),
             view: None,
@@ -31,19 +31,19 @@ impl Var {
 
     /// A view of `self` by a view operator. Where `lies` is `None` the result is no view but a copy.
     pub(crate) fn view(
-        self: &Arc<Self>,
+        &self,
         py: Python<'_>,
         op: Op,
         attrs: Attrs,
         lies: Option<(Dims, i64)>,
-    ) -> PyResult<Arc<Self>> {
+    ) -> PyResult<Self> {
         let taken = emit::only(emit::emit(py, op, &[Arg::Var(self)], attrs.clone())?)?;
         if let Some((strides, offset)) = lies {
             self.share(py);
             let mut alias = self.alias_of(py);
             let (root, skip, from) = match &alias.view {
-                Some(view) => (Arc::clone(&view.root), view.skip, view.origin),
-                None => (Arc::clone(self), Path::length(alias.path.as_ref()), Origin::Recorded),
+                Some(view) => (view.root.clone(), view.skip, view.origin),
+                None => (self.clone(), Path::length(alias.path.as_ref()), Origin::Recorded),
             };
             let origin = match from {
                 _ if !tape::grad_enabled() => Origin::NoGrad,
@@ -61,7 +61,7 @@ impl Var {
                 Some(_) | None => Arc::clone(&path),
             };
             alias.path = Some(path);
-            alias.meta = taken.meta(py);
+            alias.meta = taken.shared_meta(py);
             (alias.strides, alias.offset) = (strides, alias.offset + offset);
             alias.view = Some(View { root, path: Some(from_root), skip, origin, version });
             taken.0.get_mut(py).alias = Some(Box::new(alias));
@@ -77,7 +77,7 @@ impl Var {
         Alias {
             storage: Arc::clone(&alias.storage),
             path: alias.path.clone(),
-            meta: alias.meta,
+            meta: alias.meta.clone_ref(py),
             strides: alias.strides,
             offset: alias.offset,
             counter: Arc::clone(&alias.counter),
@@ -86,7 +86,7 @@ impl Var {
     }
 
     /// Enters a view into its storage's list.
-    fn register(self: &Arc<Self>, py: Python<'_>) {
+    fn register(&self, py: Python<'_>) {
         let storage = {
             let state = self.0.get(py);
             state
@@ -110,14 +110,14 @@ impl Var {
     }
 
     /// `detach()` or `.data`: the same memory, no gradient.
-    pub(crate) fn detached(self: &Arc<Self>, py: Python<'_>, data: bool) -> PyResult<Arc<Self>> {
+    pub(crate) fn detached(&self, py: Python<'_>, data: bool) -> PyResult<Self> {
         self.share(py);
         let mut alias = self.alias_of(py);
         alias.view = None;
         if data {
             alias.counter = Counter::starting(0);
         }
-        let twin = Self::new(self.value(py)?, None);
+        let twin = Self::new(py, self.value(py)?, None);
         {
             let mut state = twin.0.get_mut(py);
             if alias.path.is_none() {
@@ -130,9 +130,9 @@ impl Var {
     }
 
     /// A variable of its own with the same value, through which the gradient flows.
-    pub(crate) fn copied(self: &Arc<Self>, py: Python<'_>) -> PyResult<Arc<Self>> {
+    pub(crate) fn copied(&self, py: Python<'_>) -> PyResult<Self> {
         let resolved = self.resolve(py)?;
-        let meta = resolved.value.meta;
+        let meta = **resolved.value.meta;
         let edge = match resolved.edge {
             Some(edge) if tape::grad_enabled() => Some(tape::link(
                 py,
@@ -143,11 +143,11 @@ impl Var {
             )),
             Some(_) | None => None,
         };
-        Ok(Self::new(resolved.value, edge))
+        Ok(Self::new(py, resolved.value, edge))
     }
 
     /// `x.data = other`: names the other's memory from here on. Views of what it named before keep that.
-    pub(crate) fn rename(self: &Arc<Self>, py: Python<'_>, other: &Arc<Self>) -> PyResult<()> {
+    pub(crate) fn rename(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         let value = other.value(py)?;
         other.share(py);
         let mut alias = other.alias_of(py);

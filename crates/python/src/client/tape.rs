@@ -1,18 +1,21 @@
 //! The tape: what the backward pass needs to know of an instruction. Client only; nothing of it travels.
 
-pub(crate) use super::alias::{Edge, Input, Inputs, Node, Place, SavedValue, SavedValues};
-use super::alias::{Var, Vars, Watched};
+pub(crate) use super::alias::{
+    Edge, Input, Inputs, Node, Place, SavedValue, SavedValues, SharedNode,
+};
+use super::alias::{Var, Vars, Watched, WeakNode};
 use super::caller;
 use super::gil_cell::GilCell;
+use super::metadata::SharedMeta;
+use super::pool::{Pool, Pooled, Resident};
 use super::runtime;
 use super::steps::{Attrs, Step, result_of};
-use super::value::Value;
+use super::value::SharedValue;
 use gt_protocol::{Attr, Meta, Op};
 use pyo3::Python;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 thread_local! {
     static GRAD_ENABLED: Cell<bool> = const { Cell::new(true) };
@@ -33,10 +36,11 @@ fn next_sequence() -> u64 {
 }
 
 /// The node recorded last, while it lives: where `gt.debug.print_tape()` begins.
-static LAST: GilCell<Weak<Node>> = GilCell::new(Weak::new());
+static LAST: GilCell<Option<WeakNode>> = GilCell::new(None);
+static NODES: GilCell<Pool<Node>> = GilCell::new(Pool::new());
 
-pub(crate) fn last(py: Python<'_>) -> Option<Arc<Node>> {
-    LAST.get(py).upgrade()
+pub(crate) fn last(py: Python<'_>) -> Option<SharedNode> {
+    LAST.get(py).as_ref().and_then(|last| last.upgrade(py))
 }
 
 /// Records an operator that needs no instruction, since its result has been made otherwise. Its row saves nothing.
@@ -48,11 +52,15 @@ pub(crate) fn link(
     output: Meta,
 ) -> Edge {
     let runtime::Caller { site, signal } = caller::current(py);
-    let inputs =
-        inputs.into_iter().map(|(edge, meta)| Input { edge, meta: Some(meta), scalar: None });
+    let inputs = inputs.into_iter().map(|(edge, meta)| Input {
+        edge,
+        meta: Some(SharedMeta::of(py, &meta)),
+        scalar: None,
+    });
     let recording =
         Recording { op, attrs: attrs.into_vec(), inputs: inputs.collect(), site, signal };
-    Edge::Node(Arc::new(recording.node(SmallVec::from_elem(output, 1))), 0)
+    let outputs = std::iter::once(SharedMeta::of(py, &output)).collect();
+    Edge::Node(Pooled::new(py, recording.node(outputs)), 0)
 }
 
 /// What is known of an instruction that goes onto the tape.
@@ -65,7 +73,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    fn node(self, outputs: SmallVec<[Meta; 1]>) -> Node {
+    fn node(self, outputs: SmallVec<[SharedMeta; 1]>) -> Node {
         let Self { op, attrs, inputs, site, signal } = self;
         Node {
             op,
@@ -86,16 +94,17 @@ impl Recording {
         self,
         py: Python<'_>,
         mut saved: SavedValues,
-        values: SmallVec<[Arc<Value>; 2]>,
+        values: SmallVec<[SharedValue; 2]>,
         outputs: u16,
     ) -> Vars {
-        let node = Arc::new(self.node(values.iter().map(|value| value.meta).collect()));
+        let metas = values.iter().map(|value| value.meta.clone_ref(py)).collect();
+        let node = Pooled::new(py, self.node(metas));
         let mut vars = Vars::new();
-        for (position, value) in values.into_iter().enumerate() {
+        for (position, value) in (0..).zip(values) {
             let keeps = outputs & (1_u16 << position.min(15)) != 0;
-            vars.push(node.result(py, position, value, keeps.then_some(&mut saved)));
+            vars.push(result(py, &node, position, value, keeps.then_some(&mut saved)));
         }
-        node.close(py, saved);
+        close(py, &node, saved);
         vars
     }
 }
@@ -127,32 +136,33 @@ pub(crate) fn function_name(op: Op) -> String {
     op.info().name.split('_').map(capital).collect()
 }
 
+/// The variable of a node's result, which `saved` keeps where it is asked to.
+fn result(
+    py: Python<'_>,
+    node: &SharedNode,
+    position: u32,
+    value: SharedValue,
+    saved: Option<&mut SavedValues>,
+) -> Var {
+    let float = value.meta.dtype.is_float();
+    let edge = float.then(|| Edge::Node(node.clone_ref(py), position));
+    let Some(saved) = saved else { return Var::new(py, value, edge) };
+    let var = Var::new(py, value.clone_ref(py), edge);
+    let watched = var.watched(py);
+    saved.push(SavedValue { place: Place::Output(position), value, watched });
+    var
+}
+
+/// Ends the recording of a node.
+fn close(py: Python<'_>, node: &SharedNode, saved: SavedValues) {
+    if !saved.is_empty() {
+        *node.saved.get_mut(py) = Some(saved);
+    }
+    let before = LAST.get_mut(py).replace(node.downgrade(py));
+    drop(before);
+}
+
 impl Node {
-    /// The variable of a result, which `saved` keeps where it is asked to.
-    fn result(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        position: usize,
-        value: Arc<Value>,
-        saved: Option<&mut SavedValues>,
-    ) -> Arc<Var> {
-        let float = value.meta.dtype.is_float();
-        let edge = float.then(|| Edge::Node(Arc::clone(self), position));
-        let Some(saved) = saved else { return Var::new(value, edge) };
-        let var = Var::new(Arc::clone(&value), edge);
-        let watched = var.watched(py);
-        saved.push(SavedValue { place: Place::Output(position), value, watched });
-        var
-    }
-
-    /// Ends its recording.
-    fn close(self: &Arc<Self>, py: Python<'_>, saved: SavedValues) {
-        if !saved.is_empty() {
-            *self.saved.get_mut(py) = Some(saved);
-        }
-        *LAST.get_mut(py) = Arc::downgrade(self);
-    }
-
     /// Takes what was saved; where nothing was, a second pass may follow.
     pub(crate) fn free_saved(&self, py: Python<'_>) -> Option<SavedValues> {
         let mut saved = self.saved.get_mut(py);
@@ -178,24 +188,35 @@ impl Node {
     }
 }
 
-/// A long chain is freed in a loop, not by recursion.
-impl Drop for Node {
-    fn drop(&mut self) {
-        let mut queue: Vec<Arc<Node>> = take_nodes(&mut self.inputs);
+impl Resident for Node {
+    fn pool() -> &'static GilCell<Pool<Self>> {
+        &NODES
+    }
+
+    /// A long chain is freed in a loop, not by recursion.
+    fn end(self, py: Python<'_>) {
+        let mut queue: SmallVec<[SharedNode; 4]> = SmallVec::new();
+        self.end_into(py, &mut queue);
         while let Some(node) = queue.pop() {
-            if let Some(mut node) = Arc::into_inner(node) {
-                queue.append(&mut take_nodes(&mut node.inputs));
+            if let Some(node) = node.into_inner(py) {
+                node.end_into(py, &mut queue);
             }
         }
     }
 }
 
-fn take_nodes(inputs: &mut [Input]) -> Vec<Arc<Node>> {
-    inputs
-        .iter_mut()
-        .filter_map(|input| match input.edge.take() {
-            Some(Edge::Node(node, _)) => Some(node),
-            Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
-        })
-        .collect()
+impl Node {
+    /// Ends a node; those that it leads to are left in `queue`.
+    fn end_into(mut self, py: Python<'_>, queue: &mut SmallVec<[SharedNode; 4]>) {
+        for input in self.inputs.drain(..) {
+            if let Some(meta) = input.meta {
+                meta.release(py);
+            }
+            match input.edge {
+                Some(Edge::Node(node, _)) => queue.push(node),
+                Some(Edge::Leaf(leaf)) => leaf.release(py),
+                Some(Edge::Nowhere) | None => {}
+            }
+        }
+    }
 }

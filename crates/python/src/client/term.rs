@@ -6,12 +6,11 @@ use super::alias::Var;
 use super::emit::Vars;
 use super::formula::Infix;
 use gt_protocol::{Attr, AttrInfo, AttrKind, Dims, Dtype, Scalar};
-use std::sync::Arc;
 
 #[derive(Clone)]
 pub(crate) enum Term {
     Absent,
-    Tensor(Arc<Var>),
+    Tensor(Var),
     /// The results of an operator with several.
     Several(Vars),
     /// The items of a list operand, some of which may be absent.
@@ -82,7 +81,7 @@ impl Term {
         }
     }
 
-    pub(crate) fn tensor(self) -> Arc<Var> {
+    pub(crate) fn tensor(self) -> Var {
         match self {
             Self::Tensor(var) => var,
             other => unreachable!("{} where a tensor is needed", other.kind()),

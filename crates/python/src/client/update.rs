@@ -7,7 +7,6 @@ use super::tensor::Tensor;
 use gt_protocol::{Attr, Op};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 type Tensors<'py> = Vec<Bound<'py, Tensor>>;
 
@@ -30,10 +29,10 @@ impl Drop for NoGrad {
 fn step(
     py: Python<'_>,
     op: Op,
-    operands: &[Option<&Arc<Var>>],
+    operands: &[Option<&Var>],
     written: &[usize],
     attrs: SmallVec<[Attr; 2]>,
-) -> PyResult<SmallVec<[Arc<Var>; 2]>> {
+) -> PyResult<SmallVec<[Var; 2]>> {
     let mut consumes = 0_u16;
     for &position in written {
         if let Some(Some(var)) = operands.get(position)
@@ -110,7 +109,7 @@ pub(crate) fn adamw_step<'py>(
 ) -> PyResult<()> {
     let _guard = NoGrad::enter();
     for (place, (param, grad)) in params.iter().zip(&grads).enumerate() {
-        let at = |list: &Tensors<'py>| list.get(place).map(|tensor| Arc::clone(&tensor.get().var));
+        let at = |list: &Tensors<'py>| list.get(place).map(|tensor| tensor.get().var.clone());
         let (first, second) = (at(&exp_avgs), at(&exp_avg_sqs));
         let largest = max_exp_avg_sqs.as_ref().and_then(at);
         let operands = [

@@ -3,6 +3,8 @@
 use super::alias::Tensor;
 use super::alias::Var;
 use super::dtype::DtypeArg;
+use super::metadata::SharedMeta;
+use super::pool::Pooled;
 use super::value::Value;
 use super::{caller, errors, runtime, signal};
 use gt_protocol::rules::ErrorClass;
@@ -12,7 +14,6 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use smallvec::smallvec;
-use std::sync::Arc;
 
 /// A tensor with these bytes, which are contiguous and row-major.
 pub(crate) fn from_bytes<'py>(
@@ -47,7 +48,7 @@ pub(crate) fn from_bytes<'py>(
         word.payload = first;
         runtime.send(&word).map(|()| slot)
     })?;
-    let value = Arc::new(Value { slot, epoch, meta });
+    let value = Pooled::new(py, Value { slot, epoch, meta: SharedMeta::of(py, &meta) });
     let mut offset = first.len();
     for piece in rest.chunks(runtime::piece_bytes_max(py)) {
         runtime::prepare_payload(py)?;
@@ -58,7 +59,7 @@ pub(crate) fn from_bytes<'py>(
         runtime::with(py, |runtime| runtime.send(&word))?;
         offset += piece.len();
     }
-    Tensor::wrap(py, Var::new(value, None))
+    Tensor::wrap(py, Var::new(py, value, None))
 }
 
 /// A tensor from an object with a contiguous buffer.

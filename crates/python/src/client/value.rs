@@ -1,18 +1,32 @@
 //! A value that the dispatcher holds for this client: the last reference frees it there.
 
+use super::gil_cell::GilCell;
+use super::metadata::SharedMeta;
+use super::pool::{Pool, Pooled, Resident};
 use super::runtime;
-use gt_protocol::Meta;
+use pyo3::Python;
 
 /// Names a slot of a session. Immutable: an in-place operator makes a new value.
 pub(crate) struct Value {
     pub slot: u32,
     /// Which connection it belongs to; slots of an earlier one mean nothing.
     pub epoch: u32,
-    pub meta: Meta,
+    pub meta: SharedMeta,
 }
 
-impl Drop for Value {
-    fn drop(&mut self) {
-        runtime::release(self.slot, self.epoch, self.meta.bytes());
+/// A reference to a value, counted.
+pub(crate) type SharedValue = Pooled<Value>;
+
+static POOL: GilCell<Pool<Value>> = GilCell::new(Pool::new());
+
+impl Resident for Value {
+    fn pool() -> &'static GilCell<Pool<Self>> {
+        &POOL
+    }
+
+    #[inline]
+    fn end(self, py: Python<'_>) {
+        runtime::release(py, self.slot, self.epoch, self.meta.bytes);
+        self.meta.release(py);
     }
 }

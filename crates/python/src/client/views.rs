@@ -7,7 +7,6 @@ use gt_protocol::rules::{Arg as RuleArg, ErrorClass, infer};
 use gt_protocol::{Attr, Dims, Meta, Op};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
-use std::sync::Arc;
 
 /// Whether results of this operator may share their operand's storage.
 pub(crate) fn is_view(op: Op) -> bool {
@@ -15,12 +14,7 @@ pub(crate) fn is_view(op: Op) -> bool {
 }
 
 /// A view operator on a variable. `reshape` of what no view can show is a copy.
-pub(crate) fn take(
-    py: Python<'_>,
-    var: &Arc<Var>,
-    op: Op,
-    attrs: SmallVec<[Attr; 2]>,
-) -> PyResult<Arc<Var>> {
+pub(crate) fn take(py: Python<'_>, var: &Var, op: Op, attrs: SmallVec<[Attr; 2]>) -> PyResult<Var> {
     let meta = var.meta(py);
     let result = infer(op, &[RuleArg::Value(&meta)], &attrs)
         .map_err(|error| errors::of_rule(py, &error))?
@@ -38,12 +32,12 @@ pub(crate) fn take(
     var.view(py, op, attrs, lies)
 }
 
-pub(crate) fn reshape(py: Python<'_>, var: &Arc<Var>, dims: Dims) -> PyResult<Arc<Var>> {
+pub(crate) fn reshape(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
     take(py, var, Op::Reshape, smallvec![Attr::Ints(dims)])
 }
 
 /// `x.view(size)`: like reshape, but an error where it cannot share storage.
-pub(crate) fn view(py: Python<'_>, var: &Arc<Var>, dims: Dims) -> PyResult<Arc<Var>> {
+pub(crate) fn view(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
     let meta = var.meta(py);
     let result = infer(Op::Reshape, &[RuleArg::Value(&meta)], &[Attr::Ints(dims)])
         .map_err(|error| errors::of_rule(py, &error))?
@@ -61,29 +55,24 @@ pub(crate) fn view(py: Python<'_>, var: &Arc<Var>, dims: Dims) -> PyResult<Arc<V
     var.view(py, Op::Reshape, smallvec![Attr::Ints(result.dims)], Some((strides, 0)))
 }
 
-pub(crate) fn select(py: Python<'_>, var: &Arc<Var>, dim: i64, index: i64) -> PyResult<Arc<Var>> {
+pub(crate) fn select(py: Python<'_>, var: &Var, dim: i64, index: i64) -> PyResult<Var> {
     take(py, var, Op::Select, smallvec![Attr::Int(dim), Attr::Int(index)])
 }
 
 pub(crate) fn slice(
     py: Python<'_>,
-    var: &Arc<Var>,
+    var: &Var,
     (dim, start, end, step): (i64, i64, i64, i64),
-) -> PyResult<Arc<Var>> {
+) -> PyResult<Var> {
     take(py, var, Op::Slice, [dim, start, end, step].into_iter().map(Attr::Int).collect())
 }
 
-pub(crate) fn permute(py: Python<'_>, var: &Arc<Var>, dims: Dims) -> PyResult<Arc<Var>> {
+pub(crate) fn permute(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
     take(py, var, Op::Permute, smallvec![Attr::Ints(dims)])
 }
 
 /// Two dimensions swapped.
-pub(crate) fn transpose(
-    py: Python<'_>,
-    var: &Arc<Var>,
-    first: i64,
-    second: i64,
-) -> PyResult<Arc<Var>> {
+pub(crate) fn transpose(py: Python<'_>, var: &Var, first: i64, second: i64) -> PyResult<Var> {
     let rank = var.meta(py).dims.len();
     let (first, second) = (dim_of(py, first, rank)?, dim_of(py, second, rank)?);
     if rank == 0 {
@@ -96,7 +85,7 @@ pub(crate) fn transpose(
 }
 
 /// A dimension of size 1 put in before `dim`.
-pub(crate) fn unsqueeze(py: Python<'_>, var: &Arc<Var>, dim: i64) -> PyResult<Arc<Var>> {
+pub(crate) fn unsqueeze(py: Python<'_>, var: &Var, dim: i64) -> PyResult<Var> {
     let meta = var.meta(py);
     let place = dim_of(py, dim, meta.dims.len() + 1)?;
     let old = var.strides(py);
@@ -112,16 +101,12 @@ pub(crate) fn unsqueeze(py: Python<'_>, var: &Arc<Var>, dim: i64) -> PyResult<Ar
 }
 
 /// A view of everything, as it lies.
-pub(crate) fn alias(py: Python<'_>, var: &Arc<Var>) -> PyResult<Arc<Var>> {
+pub(crate) fn alias(py: Python<'_>, var: &Var) -> PyResult<Var> {
     sized(py, var, &var.meta(py).dims, &var.strides(py))
 }
 
 /// Without the dimensions `drop` says to drop, all of size 1.
-pub(crate) fn squeeze(
-    py: Python<'_>,
-    var: &Arc<Var>,
-    drop: impl Fn(usize) -> bool,
-) -> PyResult<Arc<Var>> {
+pub(crate) fn squeeze(py: Python<'_>, var: &Var, drop: impl Fn(usize) -> bool) -> PyResult<Var> {
     let meta = var.meta(py);
     let old = var.strides(py);
     let mut dims: SmallVec<[i64; 8]> = SmallVec::new();
@@ -136,7 +121,7 @@ pub(crate) fn squeeze(
 }
 
 /// A reshape whose strides are known.
-fn sized(py: Python<'_>, var: &Arc<Var>, dims: &[i64], strides: &[i64]) -> PyResult<Arc<Var>> {
+fn sized(py: Python<'_>, var: &Var, dims: &[i64], strides: &[i64]) -> PyResult<Var> {
     let too_many = || {
         errors::mistake(
             py,

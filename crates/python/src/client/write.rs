@@ -6,7 +6,7 @@ use super::errors;
 use super::indexing::NO_PIECE;
 use super::steps::{self, Back, Path, Step};
 use super::tape::{self, Edge};
-use super::value::Value;
+use super::value::SharedValue;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Meta, Op, Scalar};
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl Var {
     /// Autograd's checks before a write, where this variable or (`others`) an operand requires grad.
-    pub(crate) fn check_writable(self: &Arc<Self>, py: Python<'_>, others: bool) -> PyResult<()> {
+    pub(crate) fn check_writable(&self, py: Python<'_>, others: bool) -> PyResult<()> {
         if !tape::grad_enabled() {
             return Ok(());
         }
@@ -27,7 +27,7 @@ impl Var {
         let view = {
             let state = self.0.get(py);
             let view = state.alias.as_ref().and_then(|alias| alias.view.as_ref());
-            view.map(|view| (Arc::clone(&view.root), view.origin))
+            view.map(|view| (view.root.clone(), view.origin))
         };
         if let Some((root, origin)) = view {
             if origin != Origin::Recorded {
@@ -53,11 +53,7 @@ impl Var {
     }
 
     /// Refuses a write where one element would be written twice, or read after it was written.
-    pub(crate) fn check_overlap(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        others: &[Arg<'_>],
-    ) -> PyResult<()> {
+    pub(crate) fn check_overlap(&self, py: Python<'_>, others: &[Arg<'_>]) -> PyResult<()> {
         if self.storage(py).is_none() {
             return Ok(());
         }
@@ -80,7 +76,7 @@ impl Var {
         }
         for other in others {
             if let Arg::Var(other) = other
-                && !Arc::ptr_eq(self, other)
+                && !self.is(other)
                 && self.meets(py, other) == Meeting::Partly
             {
                 return Err(overlap(py));
@@ -90,7 +86,7 @@ impl Var {
     }
 
     /// Refuses to write `value` into parts of this variable where it shares its memory.
-    pub(crate) fn check_apart(self: &Arc<Self>, py: Python<'_>, value: &Arc<Self>) -> PyResult<()> {
+    pub(crate) fn check_apart(&self, py: Python<'_>, value: &Self) -> PyResult<()> {
         match self.meets(py, value) {
             Meeting::Not => Ok(()),
             Meeting::Partly | Meeting::Wholly => Err(overlap(py)),
@@ -98,7 +94,7 @@ impl Var {
     }
 
     /// Whether both name the same elements in the same order.
-    pub(crate) fn is_same_data(self: &Arc<Self>, py: Python<'_>, other: &Arc<Self>) -> bool {
+    pub(crate) fn is_same_data(&self, py: Python<'_>, other: &Self) -> bool {
         let storages = self.storage(py).zip(other.storage(py));
         storages.is_some_and(|(mine, its)| Arc::ptr_eq(&mine, &its))
             && self.layout(py) == other.layout(py)
@@ -109,8 +105,8 @@ impl Var {
     }
 
     /// `PyTorch`'s rule (`at::get_overlap_status`): dense ranges of one storage.
-    fn meets(self: &Arc<Self>, py: Python<'_>, other: &Arc<Self>) -> Meeting {
-        if Arc::ptr_eq(self, other) {
+    fn meets(&self, py: Python<'_>, other: &Self) -> Meeting {
+        if self.is(other) {
             return if self.layout(py).elements() == 0 { Meeting::Not } else { Meeting::Wholly };
         }
         match (self.storage(py), other.storage(py)) {
@@ -127,7 +123,7 @@ impl Var {
         let storage = {
             let state = self.0.get(py);
             match (&state.alias, &state.value) {
-                (None, Some(value)) => return Arc::strong_count(value) == 1,
+                (None, Some(value)) => return value.count(py) == 1,
                 (Some(alias), _) if alias.path.is_none() => Arc::clone(&alias.storage),
                 (Some(_), _) | (None, None) => return false,
             }
@@ -137,7 +133,7 @@ impl Var {
     }
 
     /// Puts another value in place without a record: optimizers, accumulated gradients.
-    pub(crate) fn overwrite(self: &Arc<Self>, py: Python<'_>, value: Arc<Value>) -> PyResult<()> {
+    pub(crate) fn overwrite(&self, py: Python<'_>, value: SharedValue) -> PyResult<()> {
         self.store(py, value)?;
         self.count(py);
         Ok(())
@@ -145,12 +141,7 @@ impl Var {
 
     /// Writes `new` (of this variable's shape and dtype), whose gradient goes where its edge says. `keeps` where `new`
     /// was computed from the old value, so that its edge leads there.
-    pub(crate) fn write(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        new: &Arc<Self>,
-        keeps: bool,
-    ) -> PyResult<()> {
+    pub(crate) fn write(&self, py: Python<'_>, new: &Self, keeps: bool) -> PyResult<()> {
         let resolved = new.resolve(py)?;
         let recorded = tape::grad_enabled() && (resolved.edge.is_some() || self.requires_grad(py));
         if !recorded {
@@ -158,13 +149,13 @@ impl Var {
         }
         let (old, edge) = (self.edge(py)?, resolved.edge);
         let (before, made) = (self.watched(py), if keeps { edge.clone() } else { None });
-        let value_of_piece = Arc::clone(&resolved.value);
+        let value_of_piece = resolved.value.clone();
         self.store(py, resolved.value)?;
         let view = {
             let state = self.0.get(py);
             state.alias.as_ref().and_then(|alias| {
                 let view = alias.view.as_ref()?;
-                Some((Arc::clone(&view.root), view.steps()))
+                Some((view.root.clone(), view.steps()))
             })
         };
         match view {
@@ -180,8 +171,8 @@ impl Var {
             Some((root, steps)) => {
                 let edge = if repeats_within(&steps) {
                     let (value, root_edge) = (root.value(py)?, root.edge(py)?);
-                    let piece = Self::new(Arc::clone(&value_of_piece), edge);
-                    put_at_places(py, &Self::new(value, root_edge), &steps, &piece)?.edge(py)?
+                    let piece = Self::new(py, value_of_piece.clone(), edge);
+                    put_at_places(py, &Self::new(py, value, root_edge), &steps, &piece)?.edge(py)?
                 } else {
                     written_through(py, &root, &steps, edge, keeps)?
                 };
@@ -206,7 +197,7 @@ impl Var {
     }
 
     /// Puts the value in place, through the path into the storage.
-    fn store(self: &Arc<Self>, py: Python<'_>, value: Arc<Value>) -> PyResult<()> {
+    fn store(&self, py: Python<'_>, value: SharedValue) -> PyResult<()> {
         let place = {
             let state = self.0.get(py);
             state
@@ -222,11 +213,11 @@ impl Var {
         // A view of everything is the same buffer as the whole, so it need not be taken again.
         let whole_view = !steps.is_empty()
             && steps.iter().all(|step| matches!(step.op, Op::Reshape | Op::Permute));
-        let kept = whole_view.then(|| Arc::clone(&value));
+        let kept = whole_view.then(|| value.clone());
         let before = tape::set_grad_enabled(false);
         let whole = if repeats_within(&steps) {
-            let whole = Self::new(storage.value(py), None);
-            let piece = Self::new(value, None);
+            let whole = Self::new(py, storage.value(py), None);
+            let piece = Self::new(py, value, None);
             put_at_places(py, &whole, &steps, &piece).and_then(|whole| whole.value(py))
         } else {
             scatter(py, &storage, &steps, value)
@@ -247,9 +238,9 @@ fn scatter(
     py: Python<'_>,
     storage: &Arc<Storage>,
     steps: &[Step],
-    piece: Arc<Value>,
-) -> PyResult<Arc<Value>> {
-    let metas = metas(storage.value(py).meta, steps);
+    piece: SharedValue,
+) -> PyResult<SharedValue> {
+    let metas = metas(**storage.value(py).meta, steps);
     let mut piece = piece;
     for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
         match steps::back(step, meta) {
@@ -259,8 +250,8 @@ fn scatter(
                     emit::take(py, storage.value(py), steps.get(..level).unwrap_or_default())?;
                 storage.forget_views(py);
                 // The storage and `inner` hold it: then nobody else reads the old elements.
-                let alone = level == 0 && Arc::strong_count(&inner) == 2;
-                let (inner, part) = (Var::new(inner, None), Var::new(piece, None));
+                let alone = level == 0 && inner.count(py) == 2;
+                let (inner, part) = (Var::new(py, inner, None), Var::new(py, piece, None));
                 let args = [Arg::Var(&inner), Arg::Var(&part)];
                 piece = emit::only(emit::emit_consuming(
                     py,
@@ -287,24 +278,19 @@ fn repeats_within(steps: &[Step]) -> bool {
 }
 
 /// `whole` with `piece` at the places that `steps` lead to, as numbers of its elements.
-fn put_at_places(
-    py: Python<'_>,
-    whole: &Arc<Var>,
-    steps: &[Step],
-    piece: &Arc<Var>,
-) -> PyResult<Arc<Var>> {
+fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], piece: &Var) -> PyResult<Var> {
     let run =
         |op, args: &[Arg<'_>], attrs: steps::Attrs| emit::only(emit::emit(py, op, args, attrs)?);
-    let shaped = |var: &Arc<Var>, dims: Dims| {
+    let shaped = |var: &Var, dims: Dims| {
         run(Op::Reshape, &[Arg::Var(var)], SmallVec::from_elem(Attr::Ints(dims), 1))
     };
-    let flat = |var: &Arc<Var>| shaped(var, Dims::new(&[-1]).unwrap_or(Dims::EMPTY));
+    let flat = |var: &Var| shaped(var, Dims::new(&[-1]).unwrap_or(Dims::EMPTY));
     let dims = whole.meta(py).dims;
     let count = dims.elements().unwrap_or(0);
     let range = [Scalar::Int(0), Scalar::Int(count), Scalar::Int(1)].map(Attr::Scalar);
     let attrs = range.into_iter().chain([Attr::Dtype(Dtype::I64)]).collect();
     let numbers = shaped(&run(Op::Arange, &[], attrs)?, dims)?;
-    let places = flat(&Var::new(emit::take(py, numbers.value(py)?, steps)?, None))?;
+    let places = flat(&Var::new(py, emit::take(py, numbers.value(py)?, steps)?, None))?;
     let (whole, piece) = (flat(whole)?, flat(piece)?);
     let args = [Arg::Var(&whole), Arg::Var(&piece), Arg::Var(&places)];
     let attrs = std::iter::once(Attr::Bool(false)).chain(NO_PIECE).collect();
@@ -325,7 +311,7 @@ fn metas(whole: Meta, steps: &[Step]) -> Vec<Meta> {
 /// The root's edge after a write through a view: the old one outside of it, `piece` inside.
 fn written_through(
     py: Python<'_>,
-    root: &Arc<Var>,
+    root: &Var,
     steps: &[Step],
     piece: Option<Edge>,
     keeps: bool,

@@ -52,7 +52,7 @@ class Member:
         prepared = getattr(torch_collectives, op)(**given)
         made = self.groups.prepare(tuple(members), place, prepared)
         self.calls[call] = made, result
-        return {"offer": made.offer.hex()}
+        return {"offer": made.payload.hex()}
 
     def begin(self, call, offers):
         return {"begun": self.calls[call][0].begin([bytes.fromhex(offer) for offer in offers])}
@@ -61,7 +61,7 @@ class Member:
         made, result = self.calls.pop(call)
         while not made.is_over():
             time.sleep(0.0002)
-        made.land()
+        made.finish()
         return {"result": None if result is None else told(result)}
 
     def cancel(self, call):

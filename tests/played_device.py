@@ -225,7 +225,7 @@ def backend(_host: torch.device) -> kernels.Backend[Tensor]:
         allocate=device.allocate,
         contiguous=lambda value: value.contiguous().clone(),
         write=kernels.write,
-        ways={"device": Devices(device).way()},
+        collective_backends={"device": Devices(device).backend()},
     )
 
 

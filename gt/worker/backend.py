@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 from gt.worker import memory
-from gt.worker.ways import Way
+from gt.worker.collective_backend import CollectiveBackend
 
 Value = TypeVar("Value")
 Kernel = Callable[..., object]
@@ -70,5 +70,7 @@ class Backend(Generic[Value]):
     # Gives memory back that is kept for later instructions: once after so many idle seconds.
     release: Callable[[], None] = memory.release
     idle_seconds: float = 5.0
-    # Collectives that do not go by bytes of the host, by the word of their `way`: device, group.
-    ways: dict[str, Way[Value]] = dataclasses.field(default_factory=dict)
+    # Who moves collectives besides the loop's messages, by the word in a trace: device, group.
+    collective_backends: dict[str, CollectiveBackend[Value]] = dataclasses.field(
+        default_factory=dict
+    )

@@ -97,7 +97,9 @@ def _on_device(backend: Backend[Tensor], devices: Devices) -> Backend[Tensor]:
         if not devices.has_lent:
             torch.cuda.empty_cache()
 
-    return dataclasses.replace(backend, release=release, ways={"device": devices.way()})
+    return dataclasses.replace(
+        backend, release=release, collective_backends={"device": devices.backend()}
+    )
 
 
 def _copy(value: Tensor) -> Tensor:

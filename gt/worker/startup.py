@@ -106,24 +106,26 @@ def run(start: Start) -> int:
 def _with_groups(
     backend: Backend[Tensor] | Backend[Array], start: Start, ends: contextlib.ExitStack
 ) -> Backend[Tensor] | Backend[Array]:
-    """The backend, with process groups as one more way of collectives where they are wanted."""
+    """The backend, with process groups for collectives where they are wanted."""
     elsewhere = start.trusted_networks and start.port is not None and backend.name != "numpy"
     if start.process_groups == "auto" and not elsewhere:
         return backend
     if backend.name == "numpy":
         raise SystemExit("gt.worker: process groups need PyTorch's backend")
-    from gt.worker import group_way
+    from gt.worker import group_backend
 
     backend = cast("Backend[Tensor]", backend)
-    address = None if start.port is None else group_way.own_address(start.host, start.port)
+    address = None if start.port is None else group_backend.own_address(start.host, start.port)
     try:
-        groups = group_way.GroupWay(
+        groups = group_backend.GroupBackend(
             start.process_groups, start.trusted_networks, address, _device(backend)
         )
     except ValueError as error:
         raise SystemExit(f"gt.worker: {error}") from None
     ends.callback(groups.close)
-    return dataclasses.replace(backend, ways={**backend.ways, **groups.ways()})
+    return dataclasses.replace(
+        backend, collective_backends={**backend.collective_backends, **groups.backends()}
+    )
 
 
 def _device(backend: Backend[Tensor]) -> device:

@@ -2,7 +2,7 @@
 
 Everything is queued on the devices, and this process waits for none of it. A member offers where
 its tensors lie, with an event that is over when they are computed; the others queue their reading
-behind that event, beside what they compute, and say an event that is over when they have read.
+behind that event, beside what they compute, and send an event that is over when they have read.
 What knows of a device stands behind `Device` (`gt.worker.torch_cuda`); nothing here does.
 """
 
@@ -18,13 +18,20 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gt.worker.ways import Folding, Pull, Stretch, Turn, Way, Work
+from gt.worker.collective_backend import (
+    CollectiveBackend,
+    DirectReads,
+    Pull,
+    Reduction,
+    StridedRange,
+    Turn,
+)
 
 # Allocations of other processes that stay mapped. An allocator hands out memory of a few dozen.
 OPENED_MAX = 256
-# Groups that have found out that they cannot go this way.
+# Groups that have found out that they have no such backend.
 REFUSED_MAX = 1024
-# Elements folded at a time: the sums need no more memory than that.
+# Elements reduced at a time: the sums need no more memory than that.
 BLOCK = 1 << 22
 
 _OFFER, _TRIAL, _EVENT = b"O", b"T", b"E"
@@ -89,7 +96,7 @@ class Lent:
 
 @dataclasses.dataclass(frozen=True)
 class Offer:
-    """A member's first word."""
+    """A member's first payload."""
 
     # Of its process: a worker that comes back under the same index is another one.
     process: bytes
@@ -150,11 +157,11 @@ class Devices:
         self.known: dict[int, bytes] = {}
         self.refused: OrderedDict[tuple[int, ...], None] = OrderedDict()
 
-    def way(self) -> Way[Tensor]:
-        """This way, as a backend has it."""
-        return Way(domain=self.device.domain, offer=self.offer)
+    def backend(self) -> CollectiveBackend[Tensor]:
+        """For a worker's kernels."""
+        return CollectiveBackend(domain=self.device.domain, rendezvous=self.rendezvous)
 
-    def offer(
+    def rendezvous(
         self,
         op: str,
         attributes: dict[str, object],
@@ -163,14 +170,14 @@ class Devices:
         me: int,
         operand: Tensor | None,
         result: Tensor | None,
-    ) -> tuple[Crossing, bytes] | None:
+    ) -> tuple[DeviceRendezvous, bytes] | None:
         """Our part of one collective, or None where our memory cannot be had by others."""
         del op, attributes, tag
         if tuple(members) in self.refused:
             return None
-        crossing = Crossing(self, members, me, operand, result)
+        rendezvous = DeviceRendezvous(self, members, me, operand, result)
         lent: list[Lent | None] = []
-        for tensor in (crossing.operand, crossing.result):
+        for tensor in (rendezvous.operand, rendezvous.result):
             if tensor is None or not tensor.numel():
                 lent.append(None)
                 continue
@@ -181,7 +188,7 @@ class Devices:
         knows_all = all(member in self.known for place, member in enumerate(members) if place != me)
         self.has_lent = True
         offer = Offer(self.process, knows_all, self.device.computed(), lent[0], lent[1])
-        return crossing, offer.encode()
+        return rendezvous, offer.encode()
 
     def open(self, process: bytes, lent: Lent, needed: int) -> int:
         """The mapping of another member's memory, which is kept for the next time.
@@ -202,7 +209,7 @@ class Devices:
         return self.opened[key]
 
     def refuse(self, members: list[int]) -> None:
-        """This group goes by bytes from now on."""
+        """This group goes by messages from now on."""
         self.refused[tuple(members)] = None
         if len(self.refused) > REFUSED_MAX:
             self.refused.popitem(last=False)
@@ -216,7 +223,7 @@ class Devices:
         self.known[member] = process
 
 
-class Crossing:
+class DeviceRendezvous:
     """Our part in one collective."""
 
     def __init__(
@@ -233,15 +240,15 @@ class Crossing:
         # A result that is its operand too lies as that does.
         self.result = self.operand if result is operand else result
         self.offers: list[Offer] = []
-        self.work: Work | None = None
+        self.reads: DirectReads | None = None
         self.is_trial = False
         # Our events: what has been queued beside the computation.
         self.queued: list[bytes] = []
 
-    def hear(self, words: Sequence[bytes], work: Work | None) -> Turn:
-        """As `gt.worker.ways.Joint` says."""
-        if work is not None:
-            self.offers, self.work = [Offer.decode(word) for word in words], work
+    def negotiate(self, payloads: Sequence[bytes], reads: DirectReads | None) -> Turn:
+        """As `gt.worker.collective_backend.Rendezvous` says."""
+        if reads is not None:
+            self.offers, self.reads = [Offer.decode(payload) for payload in payloads], reads
             if all(offer.knows_all for offer in self.offers):
                 self._open_all()
                 return self._begin()
@@ -249,28 +256,28 @@ class Crossing:
             return False, _TRIAL + bytes([self._can_open_all()])
         if self.is_trial:
             self.is_trial = False
-            if not all(word == _TRIAL + b"\1" for word in words):
+            if not all(payload == _TRIAL + b"\1" for payload in payloads):
                 self.devices.refuse(self.members)
                 return None
             for member, offer in zip(self.members, self.offers, strict=True):
                 self.devices.met(member, offer.process)
             return self._begin()
-        # The others have folded, or will, when these events are over.
-        self._wait_beside(words)
+        # The others have reduced, or will, when these events are over.
+        self._wait_beside(payloads)
         self._pull()
-        return True, self._said()
+        return True, self._event()
 
-    def land(self) -> Tensor | None:
+    def finish(self) -> Tensor | None:
         """What is computed from now on finds the result."""
         self._wait_for_own()
         return self.result if self.result is not self.given else None
 
-    def part(self, words: Sequence[bytes | None]) -> None:
+    def end(self, payloads: Sequence[bytes | None]) -> None:
         """What is computed from now on may write over what the others have read."""
         self._wait_for_own()
-        for word in words:
-            if word is not None and word[:1] == _EVENT:
-                self.devices.device.wait_to_compute(word[1:])
+        for payload in payloads:
+            if payload is not None and payload[:1] == _EVENT:
+                self.devices.device.wait_to_compute(payload[1:])
 
     def _wait_for_own(self) -> None:
         for event in self.queued[-1:]:
@@ -295,9 +302,9 @@ class Crossing:
         return True
 
     def _begin(self) -> Turn:
-        assert self.work is not None
-        kept, folding, pulls, shares_result = self.work
-        self._check_all(folding, pulls)
+        assert self.reads is not None
+        kept, reduction, pulls, shares_result = self.reads
+        self._check_all(reduction, pulls)
         # Our own event too: the memory of our result may be in use until then.
         for offer in self.offers:
             self.devices.device.wait_beside(offer.event)
@@ -305,18 +312,18 @@ class Crossing:
         if kept is not None and operand is not None and result is not None:
             to, own = _rows(result, kept[1]), _rows(operand, kept[0])
             self.devices.device.queue_beside(lambda: _copy(own, to))
-        if folding is not None:
-            self.devices.device.queue_beside(lambda: self._fold(folding, opened))
+        if reduction is not None:
+            self.devices.device.queue_beside(lambda: self._reduce(reduction, opened))
         if shares_result:
-            return False, self._said()
+            return False, self._event()
         self._pull()
-        return True, self._said()
+        return True, self._event()
 
-    def _check_all(self, folding: Folding | None, pulls: Sequence[Pull]) -> None:
+    def _check_all(self, reduction: Reduction | None, pulls: Sequence[Pull]) -> None:
         """Nothing is read that is not lent; raises RuntimeError."""
         read = [(place, of_result, source) for place, of_result, source, _ in pulls]
-        if folding is not None:
-            read += [(place, False, source) for place, source in enumerate(folding[1])]
+        if reduction is not None:
+            read += [(place, False, source) for place, source in enumerate(reduction[1])]
         for place, of_result, (begin, rows, run, stride) in read:
             tensor = self.operand if self.result is None else self.result
             if place == self.me or tensor is None or not rows * run:
@@ -328,29 +335,31 @@ class Crossing:
                 who = self.members[place]
                 raise RuntimeError(f"worker {who} lends {has} bytes, and {end} are to be read")
 
-    def _said(self) -> bytes:
+    def _event(self) -> bytes:
         self.queued.append(self.devices.device.done_beside())
         return _EVENT + self.queued[-1]
 
-    def _wait_beside(self, words: Sequence[bytes]) -> None:
-        for word in words:
-            self.devices.device.wait_beside(word[1:])
+    def _wait_beside(self, payloads: Sequence[bytes]) -> None:
+        for payload in payloads:
+            self.devices.device.wait_beside(payload[1:])
 
-    def _fold(self, folding: Folding, opened: dict[tuple[int, bool], int]) -> None:
-        fold, shards, to = folding
+    def _reduce(self, reduction: Reduction, opened: dict[tuple[int, bool], int]) -> None:
+        name, shards, to = reduction
         assert self.result is not None
         # The result has no gaps, the shards may.
         _, rows, run, _ = shards[self.me]
         whole = _rows(self.result, to).view(rows, run)
         for first, count, start, length in blocks(rows, run):
             out = whole[first : first + count, start : start + length]
-            pieces = (
-                self._piece(place, (begin + first * stride + start, count, length, stride), opened)
+            shards_of_block = (
+                self._shard(place, (begin + first * stride + start, count, length, stride), opened)
                 for place, (begin, _, _, stride) in enumerate(shards)
             )
-            out.copy_(folded(fold, pieces))
+            out.copy_(reduced(name, shards_of_block))
 
-    def _piece(self, place: int, there: Stretch, opened: dict[tuple[int, bool], int]) -> Tensor:
+    def _shard(
+        self, place: int, there: StridedRange, opened: dict[tuple[int, bool], int]
+    ) -> Tensor:
         """A block of a member's shard, in memory of its own unless it is our operand."""
         assert self.result is not None
         if place == self.me and self.operand is not None:
@@ -360,8 +369,8 @@ class Crossing:
         return room
 
     def _pull(self) -> None:
-        if self.work is not None and self.work[2]:
-            pulls, opened = self.work[2], self._open_all()
+        if self.reads is not None and self.reads[2]:
+            pulls, opened = self.reads[2], self._open_all()
             self.devices.device.queue_beside(lambda: self._pull_all(pulls, opened))
 
     def _pull_all(self, pulls: Sequence[Pull], opened: dict[tuple[int, bool], int]) -> None:
@@ -383,7 +392,7 @@ class Crossing:
     def _read(
         self,
         who: tuple[int, bool],
-        source: Stretch,
+        source: StridedRange,
         to: Tensor,
         opened: dict[tuple[int, bool], int],
     ) -> None:
@@ -399,9 +408,9 @@ def _copy(source: Tensor, to: Tensor) -> None:
     to.copy_(source.reshape(to.shape))
 
 
-def _rows(tensor: Tensor, stretch: Stretch) -> Tensor:
-    """A stretch of a contiguous tensor's elements: [rows, elements of a row]."""
-    start, rows, run, stride = stretch
+def _rows(tensor: Tensor, range_: StridedRange) -> Tensor:
+    """A range of a contiguous tensor's elements: [rows, elements of a row]."""
+    start, rows, run, stride = range_
     flat = tensor.view(-1)
     return flat.as_strided((rows, run), (stride, 1), flat.storage_offset() + start)
 
@@ -441,12 +450,12 @@ _JOINS_OF_BOOLS: dict[str, Join] = {
 }
 
 
-def folded(fold: str, shards: Iterable[Tensor]) -> Tensor:
-    """Shards folded one after the other; half precision in single, and rounded by who copies it."""
+def reduced(name: str, shards: Iterable[Tensor]) -> Tensor:
+    """Shards reduced one after the other; half precision in single, rounded by who copies it."""
     widened = map(_widened, shards)
     first = next(widened)
     joins = _JOINS_OF_BOOLS if first.dtype is torch.bool else _JOINS
-    return functools.reduce(joins[fold], widened, first)
+    return functools.reduce(joins[name], widened, first)
 
 
 def _widened(shard: Tensor) -> Tensor:

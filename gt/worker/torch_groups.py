@@ -1,12 +1,12 @@
 """Process groups of torch.distributed, made from the plan: for any workers, without a world.
 
-A group is met by what its members tell each other over their own links (the dispatcher has
-introduced them, so nobody else takes part): each *offers* what it would put into a store, and once
-all offers are there the store is complete. What a group is asked to do stands in
+A group is made from what its members send each other over their own links (the dispatcher has
+introduced them, so nobody else takes part): each sends what it would put into a store, and once
+all payloads are there the store is complete. What a group is asked to do stands in
 torch_collectives.
 
-Calls go out in the order of the offers, which is the dispatcher's on every member. Only threads of
-a limited life wait for other workers; whether a call is over is asked again and again.
+Calls go out in the order of the payloads, which is the dispatcher's on every member. Only threads
+of a limited life wait for other workers; whether a call is over is asked again and again.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from torch.distributed.distributed_c10d import Store
 
 from gt.worker.torch_collectives import Group, Prepared
 
-# All members have offered when the first connects; it waits for threads that do nothing else.
+# All members have sent when the first connects; it waits for threads that do nothing else.
 CONNECT_SECONDS = 60
 # When the library gives a call up. A member may compute for long before it makes its call. Where
 # the library does not, we do after twice that.
 CALL_SECONDS = 300
 # Of our own part: binding a socket, or asking for an id. Seconds only where a GPU wakes up.
-OFFER_SECONDS = 60
-# A member that ends takes its connections with it; that it is gone is said a moment later.
+PAYLOAD_SECONDS = 60
+# A member that ends takes its connections with it; that it is gone is known a moment later.
 GRACE_SECONDS = 2.0
 # At the end: what closes at once does so within this, and the process ends what does not.
 CLOSE_SECONDS = 2.0
-# At the head of an offer: of whom we have heard, then which of our meetings this is.
+# At the head of a payload: of whom we know, then which of our rendezvous this is.
 DIGEST_BYTES = 16
 NONCE_BYTES = 8
 HEAD_BYTES = DIGEST_BYTES + NONCE_BYTES
@@ -52,14 +52,14 @@ class GroupError(ConnectionError):
 class Engine(Protocol):
     """One library of collectives."""
 
-    # Whether the first member alone speaks, and goes on without having heard anybody.
-    first_speaks: bool
+    # Whether the first member alone sends, and goes on without having received anything.
+    first_sends: bool
 
     def connect(self, store: Store, place: int, size: int) -> Group:
         """Makes a group; waits for its other members, at most CONNECT_SECONDS."""
 
     def abort(self, group: Group) -> None:
-        """Ends what is under way, as far as the library can."""
+        """Ends what is in flight, as far as the library can."""
 
 
 class Gloo:
@@ -69,7 +69,7 @@ class Gloo:
         host: Our address, by which the others reach us.
     """
 
-    first_speaks = False
+    first_sends = False
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -97,7 +97,7 @@ class Nccl:
         device: The GPU.
     """
 
-    first_speaks = True
+    first_sends = True
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -116,29 +116,29 @@ class Nccl:
         group.abort()
 
 
-class Rendezvous(Store):
-    """A store that lives in what members have told each other.
+class RendezvousStore(Store):
+    """A store that lives in what members have sent each other.
 
     Args:
-        is_answered: Whether we need to hear the others before our part is over.
+        is_answered: Whether we need to know the others before our part is over.
     """
 
     def __init__(self, *, is_answered: bool) -> None:
         super().__init__()
         self._is_answered = is_answered
         self._changed = threading.Condition()
-        self._said: dict[str, bytes] = {}
+        self._sent: dict[str, bytes] = {}
         self._known: dict[str, bytes] = {}
-        # We have said all that we can say before we hear the others.
-        self._has_offered = False
+        # We have sent all that we can before we know the others.
+        self._has_sent = False
         self._is_over = False
 
     # What torch calls, in the thread that connects.
 
     def set(self, key: str, value: str | bytes) -> None:
         with self._changed:
-            self._said[key] = self._known[key] = bytes(value)  # type: ignore[arg-type]
-            self._has_offered |= not self._is_answered
+            self._sent[key] = self._known[key] = bytes(value)  # type: ignore[arg-type]
+            self._has_sent |= not self._is_answered
             self._changed.notify_all()
 
     def get(self, key: str) -> bytes:
@@ -146,14 +146,14 @@ class Rendezvous(Store):
         return self._known[key]
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        del timeout  # the offers' exchange has its own end
+        del timeout  # the payloads' exchange has its own end
         with self._changed:
             if not self._are_known(keys):
-                self._has_offered = True
+                self._has_sent = True
                 self._changed.notify_all()
             self._changed.wait_for(lambda: self._is_over or self._are_known(keys))
             if not self._are_known(keys):
-                raise GroupError(f"nobody has said {keys}")
+                raise GroupError(f"nobody has sent {keys}")
 
     def check(self, keys: list[str]) -> bool:
         with self._changed:
@@ -164,21 +164,19 @@ class Rendezvous(Store):
 
     # Ours.
 
-    def offer(self) -> bytes:
-        """What the other members need to hear of us."""
+    def payload(self) -> bytes:
+        """What the other members need to know of us."""
         with self._changed:
-            if not self._changed.wait_for(
-                lambda: self._has_offered or self._is_over, OFFER_SECONDS
-            ):
+            if not self._changed.wait_for(lambda: self._has_sent or self._is_over, PAYLOAD_SECONDS):
                 raise GroupError("the group's library has not begun to connect")
-            parts = [part for key, value in self._said.items() for part in (key.encode(), value)]
+            parts = [part for key, value in self._sent.items() for part in (key.encode(), value)]
         return b"".join(len(part).to_bytes(4, "little") + part for part in parts)
 
-    def hear(self, offers: Sequence[bytes]) -> None:
-        """What members have said."""
+    def receive(self, payloads: Sequence[bytes]) -> None:
+        """What members have sent."""
         with self._changed:
-            for offer in offers:
-                parts = _parts(offer)
+            for payload in payloads:
+                parts = _parts(payload)
                 for key, value in zip(parts[::2], parts[1::2], strict=True):
                     self._known[key.decode()] = value
             self._changed.notify_all()
@@ -190,17 +188,17 @@ class Rendezvous(Store):
             self._changed.notify_all()
 
 
-def _parts(offer: bytes) -> list[bytes]:
+def _parts(payload: bytes) -> list[bytes]:
     parts = []
-    while offer:
-        length = int.from_bytes(offer[:4], "little")
-        parts.append(offer[4 : 4 + length])
-        offer = offer[4 + length :]
+    while payload:
+        length = int.from_bytes(payload[:4], "little")
+        parts.append(payload[4 : 4 + length])
+        payload = payload[4 + length :]
     return parts
 
 
-class _Meeting:
-    """A group from its first offer on."""
+class _GroupRendezvous:
+    """A group from its first payload on."""
 
     def __init__(
         self,
@@ -216,8 +214,8 @@ class _Meeting:
         self._place = place
         self._changed = changed
         self._nonce = secrets.token_bytes(NONCE_BYTES)
-        self._heard = bytes(DIGEST_BYTES)
-        self._store = Rendezvous(is_answered=place != 0 or not engine.first_speaks)
+        self._digest = bytes(DIGEST_BYTES)
+        self._store = RendezvousStore(is_answered=place != 0 or not engine.first_sends)
         self._thread = threading.Thread(target=self._connect, name="gt-group", daemon=True)
         self._thread.start()
 
@@ -234,33 +232,33 @@ class _Meeting:
             self._changed()
 
     @property
-    def has_heard(self) -> bool:
-        """Whether all members have been heard once."""
-        return self._heard != bytes(DIGEST_BYTES)
+    def knows_all(self) -> bool:
+        """Whether all members have sent once."""
+        return self._digest != bytes(DIGEST_BYTES)
 
     @property
     def is_connecting(self) -> bool:
         return self.group is None and self.error is None
 
-    def offer(self) -> bytes:
-        """Which meeting this is, whether we have heard the others, and what they need to hear."""
-        said = self._store.offer() if self.is_connecting else b""
+    def payload(self) -> bytes:
+        """Which rendezvous this is, whether we know the others, and what they need to know."""
+        sent = self._store.payload() if self.is_connecting else b""
         if self.error is not None:
             raise self.error
-        return self._heard + self._nonce + said
+        return self._digest + self._nonce + sent
 
-    def hear(self, offers: Sequence[bytes]) -> bool:
-        """All members' offers in the group's order; all come to the same verdict on them."""
-        nonces = b"".join(offer[DIGEST_BYTES:HEAD_BYTES] for offer in offers)
+    def receive(self, payloads: Sequence[bytes]) -> bool:
+        """All members' payloads in the group's order; all come to the same verdict on them."""
+        nonces = b"".join(payload[DIGEST_BYTES:HEAD_BYTES] for payload in payloads)
         digest = blake2b(nonces, digest_size=DIGEST_BYTES).digest()
-        if any(offer[:DIGEST_BYTES] not in {bytes(DIGEST_BYTES), digest} for offer in offers):
+        if any(payload[:DIGEST_BYTES] not in {bytes(DIGEST_BYTES), digest} for payload in payloads):
             return False
-        self._heard = digest
-        self._store.hear([offer[HEAD_BYTES:] for offer in offers])
+        self._digest = digest
+        self._store.receive([payload[HEAD_BYTES:] for payload in payloads])
         return True
 
     def end(self, error: GroupError) -> threading.Thread:
-        """Gives the group up; what is under way in it holds a thread only."""
+        """Gives the group up; what is in flight in it holds a thread only."""
         self.error = self.error or error
         self._store.end()
         thread = threading.Thread(target=self._abort_connected, name="gt-group-end", daemon=True)
@@ -276,43 +274,43 @@ class _Meeting:
 
 
 class Call:
-    """One collective at this member: offered, begun when all have offered, over some time later.
+    """One collective at this member: sent, begun when all have sent, over some time later.
 
     Args:
         groups: Ours.
-        meeting: The members.
+        rendezvous: The members.
         prepared: What is called.
     """
 
-    def __init__(self, groups: Groups, meeting: _Meeting, prepared: Prepared) -> None:
-        # What the other members need to hear before anybody calls.
-        self.offer = meeting.offer()
-        self.meeting = meeting
+    def __init__(self, groups: Groups, rendezvous: _GroupRendezvous, prepared: Prepared) -> None:
+        # What the other members need to know before anybody calls.
+        self.payload = rendezvous.payload()
+        self.rendezvous = rendezvous
         self._groups = groups
         self._prepared = prepared
         self._has_begun = False
         self._works: list[Work] | None = None
         self._deadline = 0.0
-        # What the library has met; for GRACE_SECONDS it may be that a member is said to be gone.
+        # What the library has met; for GRACE_SECONDS it may be that a member is reported gone.
         self._broken: GroupError | None = None
         self._error: GroupError | None = None
 
-    def begin(self, offers: Sequence[bytes]) -> bool:
-        """All members have offered; whether the call can be made.
+    def begin(self, payloads: Sequence[bytes]) -> bool:
+        """All members have sent; whether the call can be made.
 
         It cannot if one of them has given the group up, and begun anew, before the others knew:
         all find so, and begin anew next time.
 
         Args:
-            offers: Theirs and ours, in the group's order.
+            payloads: Theirs and ours, in the group's order.
         """
-        self._has_begun = self.meeting.hear(offers)
+        self._has_begun = self.rendezvous.receive(payloads)
         if self._has_begun:
             self._groups.advance()
-        elif self.meeting.has_heard:
+        elif self.rendezvous.knows_all:
             self._groups.end(self, GroupError("a member has begun anew"))
         else:
-            # What we have said is as good the next time, and we may have said it again already.
+            # What we have sent is as good the next time, and we may have sent it again already.
             self._groups.cancel(self)
         return self._has_begun
 
@@ -349,7 +347,7 @@ class Call:
             return False
         return True
 
-    def land(self) -> None:
+    def finish(self) -> None:
         """Puts into the result what has come; the call is over.
 
         Raises:
@@ -364,27 +362,27 @@ class Call:
 
     @property
     def error(self) -> GroupError | None:
-        return self._error or self.meeting.error
+        return self._error or self.rendezvous.error
 
     def is_ready(self) -> bool:
         """Whether it can be made, or need not be."""
-        return self.error is not None or (self._has_begun and self.meeting.group is not None)
+        return self.error is not None or (self._has_begun and self.rendezvous.group is not None)
 
     def make(self) -> None:
         """Calls the group."""
-        if self.error is not None or self.meeting.group is None:
+        if self.error is not None or self.rendezvous.group is None:
             return
         self._deadline = time.monotonic() + 2 * CALL_SECONDS
         try:
             # As in the machine's thread, whose tensors these are.
             with torch.inference_mode():
-                self._works = self._prepared.launch(self.meeting.group)
+                self._works = self._prepared.launch(self.rendezvous.group)
         except RuntimeError as error:
             self._error = self._failure(error)
 
     def _failure(self, error: RuntimeError) -> GroupError:
         """What the library has met, with the workers that it was among."""
-        return GroupError(f"workers {list(self.meeting.members)} together: {_reason(error)}")
+        return GroupError(f"workers {list(self.rendezvous.members)} together: {_reason(error)}")
 
 
 class Groups:
@@ -396,8 +394,8 @@ class Groups:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._meetings: dict[tuple[int, ...], _Meeting] = {}
-        # Offered and not made yet, in the order of the offers. Threads that connect make calls too:
+        self._rendezvous: dict[tuple[int, ...], _GroupRendezvous] = {}
+        # Not made yet, in the order of the payloads. Threads that connect make calls too:
         # other members count on it although nobody here needs the result.
         self._queue: deque[Call] = deque()
         self._lock = threading.RLock()
@@ -409,7 +407,7 @@ class Groups:
         place: int,
         prepared: Prepared,
     ) -> Call:
-        """Our part in a collective, up to what the others must hear of it.
+        """Our part in a collective, up to what the others must know of it.
 
         Args:
             members: Workers, in the group's order.
@@ -419,14 +417,14 @@ class Groups:
         Raises:
             GroupError: There is no such group, here.
         """
-        meeting = self._meetings.get(members)
-        if meeting is None or meeting.error is not None:
-            if len(self._meetings) >= GROUPS_MAX:
+        rendezvous = self._rendezvous.get(members)
+        if rendezvous is None or rendezvous.error is not None:
+            if len(self._rendezvous) >= GROUPS_MAX:
                 raise GroupError(f"this worker is in {GROUPS_MAX} groups already")
-            meeting = _Meeting(self._engine, members, place, self.advance)
-            self._meetings[members] = meeting
+            rendezvous = _GroupRendezvous(self._engine, members, place, self.advance)
+            self._rendezvous[members] = rendezvous
         try:
-            call = Call(self, meeting, prepared)
+            call = Call(self, rendezvous, prepared)
         except GroupError as error:
             self._end(members, error)
             raise
@@ -436,12 +434,12 @@ class Groups:
 
     def lose(self, worker: int) -> None:
         """Ends the groups of a worker that is gone."""
-        for members in [members for members in self._meetings if worker in members]:
+        for members in [members for members in self._rendezvous if worker in members]:
             self._end(members, GroupError(f"worker {worker} is gone"))
 
     def close(self) -> None:
-        """Ends all groups; those in which nothing is under way are closed afterwards."""
-        for members in list(self._meetings):
+        """Ends all groups; those in which nothing is in flight are closed afterwards."""
+        for members in list(self._rendezvous):
             self._end(members, GroupError("the worker ends"))
         deadline = time.monotonic() + CLOSE_SECONDS
         for thread in self._ends:
@@ -463,12 +461,12 @@ class Groups:
     def end(self, call: Call, error: GroupError) -> None:
         """A group in which a call has failed is of no use to any member."""
         self.cancel(call)
-        if self._meetings.get(call.meeting.members) is call.meeting:
-            self._end(call.meeting.members, error)
+        if self._rendezvous.get(call.rendezvous.members) is call.rendezvous:
+            self._end(call.rendezvous.members, error)
 
     def _end(self, members: tuple[int, ...], error: GroupError) -> None:
         self._ends = [thread for thread in self._ends if thread.is_alive()]
-        self._ends.append(self._meetings.pop(members).end(error))
+        self._ends.append(self._rendezvous.pop(members).end(error))
         self.advance()
 
 

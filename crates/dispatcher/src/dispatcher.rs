@@ -11,7 +11,7 @@ use crate::event::{Event, Fault, SessionId, Sink, Statistics};
 use crate::planner::{Config, Core, Planner};
 use crate::session::Session;
 use crate::session::value::{Shards, Value};
-use gt_protocol::{Family, Instruction, Meta};
+use gt_protocol::{Instruction, Kind, Meta};
 use std::collections::BTreeMap;
 
 /// All state of one dispatcher.
@@ -109,19 +109,10 @@ impl Dispatcher {
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
         let mut planner = self.planner(session, sink).ok_or(Fault::NoSession { session })?;
-        match instruction.op.info().family {
-            Family::Control => planner.control(instruction),
-            Family::Collective => Err(Fault::NotForClients { op: instruction.op }),
-            Family::Create
-            | Family::Random
-            | Family::Elementwise
-            | Family::Contract
-            | Family::Reduce
-            | Family::Normalize
-            | Family::View
-            | Family::Index
-            | Family::Loss
-            | Family::Update => planner.define(instruction, known),
+        match instruction.op.info().kind() {
+            Kind::Control => planner.control(instruction),
+            Kind::Collective => Err(Fault::NotForClients { op: instruction.op }),
+            Kind::Compute => planner.define(instruction, known),
         }
     }
 

@@ -27,6 +27,7 @@ pub mod wire;
 
 pub use instruction::{Attr, Id, Instruction, Operand};
 pub use operator::{
-    AttrInfo, AttrKind, DtypeRule, Family, Op, OpInfo, OperandInfo, OperandKind, View, WeightInfo,
+    AttrInfo, AttrKind, DtypeRule, Family, Kind, Op, OpInfo, OperandInfo, OperandKind, View,
+    WeightInfo,
 };
 pub use value::{Dims, Dtype, Meta, Scalar, dtype, meta};

@@ -6,7 +6,8 @@ use crate::arithmetic::tensor::{PRIME, Tensor, elements, from_dims, to_bytes, to
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
 use gt_worker::{
-    Buffers, Engine, Fault, Input, Loan, Meeting, Places, ReduceOp, Turn, Values, Work,
+    BorrowedBuffers, Buffers, Collective, DirectReads, Engine, Fault, Input, Places, ReduceOp,
+    Turn, Values,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -52,7 +53,7 @@ pub struct Lent {
     is_one: bool,
 }
 
-impl Loan for Lent {
+impl BorrowedBuffers for Lent {
     fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>)) {
         if self.overwritten.get() {
             self.operand.fill(0xa5);
@@ -67,8 +68,8 @@ impl Loan for Lent {
 
 impl Engine for Toy {
     type Value = Stored;
-    type Loan = Lent;
-    type Joint = Lent;
+    type Borrowed = Lent;
+    type Rendezvous = Lent;
 
     fn execute(
         &mut self,
@@ -171,7 +172,7 @@ impl Engine for Toy {
         Ok(())
     }
 
-    fn lend(&mut self, places: Places<'_, Stored>) -> Result<Lent, Fault> {
+    fn borrow_buffers(&mut self, places: Places<'_, Stored>) -> Result<Lent, Fault> {
         let bytes = |value: &Stored| value.read().map(Tensor::to_bytes);
         let of_operand = |value: &Stored| -> Result<Lent, Fault> {
             let overwritten = Rc::clone(&value.overwritten);
@@ -187,7 +188,7 @@ impl Engine for Toy {
         })
     }
 
-    fn settle(&mut self, lent: Lent, written: Option<&mut Stored>) -> Result<(), Fault> {
+    fn return_buffers(&mut self, lent: Lent, written: Option<&mut Stored>) -> Result<(), Fault> {
         written.map_or(Ok(()), |value| self.write(value, 0, &lent.result))
     }
 
@@ -195,30 +196,30 @@ impl Engine for Toy {
         if self.talks { ["toys", ""] } else { ["", ""] }
     }
 
-    fn offer(
+    fn rendezvous(
         &mut self,
-        _meeting: &Meeting<'_>,
+        _meeting: &Collective<'_>,
         places: Places<'_, Stored>,
     ) -> Result<(Lent, Vec<u8>), Fault> {
-        Ok((self.lend(places)?, Vec::new()))
+        Ok((self.borrow_buffers(places)?, Vec::new()))
     }
 
-    fn hear(
+    fn negotiate(
         &mut self,
         _lent: &mut Lent,
         _words: &[&[u8]],
-        _work: Option<&Work>,
+        _work: Option<&DirectReads>,
     ) -> Result<Turn, Fault> {
-        Ok(Turn::Bytes)
+        Ok(Turn::FallBack)
     }
 
-    fn land(&mut self, _lent: &mut Lent, _result: Option<&mut Stored>) -> Result<(), Fault> {
+    fn finish(&mut self, _lent: &mut Lent, _result: Option<&mut Stored>) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn part(&mut self, _lent: Lent, _words: &[Option<Vec<u8>>]) {}
+    fn end(&mut self, _lent: Lent, _words: &[Option<Vec<u8>>]) {}
 
-    fn withdraw(&mut self, lent: Lent, _result: Option<&mut Stored>) -> Result<Lent, Fault> {
+    fn fall_back(&mut self, lent: Lent, _result: Option<&mut Stored>) -> Result<Lent, Fault> {
         Ok(lent)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 use crate::worker::PeerPayload;
-use gt_worker::Stream;
+use gt_worker::MessageId;
 use std::collections::BTreeMap;
 
 /// Ticks of the slowest link's ordinary delay.
@@ -28,7 +28,7 @@ pub enum Packet {
     /// Part of a client's stream of bytes; cut anywhere.
     Bytes(Vec<u8>),
     PeerMessage {
-        stream: Stream,
+        message: MessageId,
         payload: PeerPayload,
     },
     /// The other end is gone.

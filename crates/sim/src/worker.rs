@@ -1,13 +1,13 @@
-//! A simulated worker: the real machine and its lane, a queue of words before it, and messages between workers that take
-//! time. There are no threads here: the lane moves on between instructions, or only when nothing else is left to do, as
+//! A simulated worker: the real machine and its stream, a queue of words before it, and messages between workers that take
+//! time. There are no threads here: the stream moves on between instructions, or only when nothing else is left to do, as
 //! the dice have it. A machine that waits for a collective leaves its instruction for a later turn.
 
 use crate::engine::{Lent, Toy};
 use gt_protocol::message::{self, Failure, FromWorker, Peer};
 use gt_protocol::wire;
 use gt_worker::{
-    Cause, Driver, Ended, Front, Job, Lane, Machine, PeerLost, Peers, Progress, Refusal, Replies,
-    Stream,
+    Abort, Cause, CommunicationStream, Driver, Ended, Front, Job, Machine, MessageId, PeerLost,
+    Peers, Progress, Replies,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -45,7 +45,7 @@ pub struct Effects {
     /// To the dispatcher.
     pub words: Vec<u32>,
     /// To other workers: whom, which message, what.
-    pub peer_messages: Vec<(u32, Stream, PeerPayload)>,
+    pub peer_messages: Vec<(u32, MessageId, PeerPayload)>,
     pub progress: bool,
     /// What must not happen to a worker.
     pub violation: Option<String>,
@@ -54,7 +54,7 @@ pub struct Effects {
 pub struct SimWorker {
     pub index: u32,
     machine: Machine<Toy>,
-    lane: SimLane,
+    stream: SimStream,
     /// Words that the dispatcher has sent.
     inbox: Vec<u32>,
     /// Ticks for a turn: some workers are slow.
@@ -63,29 +63,30 @@ pub struct SimWorker {
 }
 
 /// Messages that have come, by sender.
-type PeerMessages = BTreeMap<(u32, Stream), VecDeque<Result<Vec<u8>, Cause>>>;
+type PeerMessages = BTreeMap<(u32, MessageId), VecDeque<Result<Vec<u8>, Cause>>>;
 
 impl SimWorker {
     pub fn new(index: u32, ticks: u64, talks: bool) -> Self {
         let mut machine = Machine::new(Toy { talks });
         machine.set_index(index);
-        let lane = SimLane { lane: Lane::new(SimPeers::default()), lags: false };
-        Self { index, machine, lane, inbox: Vec::new(), ticks, is_new: true }
+        let stream =
+            SimStream { stream: CommunicationStream::new(SimPeers::default()), lags: false };
+        Self { index, machine, stream, inbox: Vec::new(), ticks, is_new: true }
     }
 
     pub fn receive(&mut self, words: &[u32]) {
         self.inbox.extend_from_slice(words);
     }
 
-    pub fn receive_from_peer(&mut self, from: u32, stream: Stream, payload: PeerPayload) {
-        let peers = self.lane.lane.peers_mut();
-        if !peers.ended.contains(&stream.tag) {
-            peers.messages.entry((from, stream)).or_default().push_back(payload.unpack());
+    pub fn receive_from_peer(&mut self, from: u32, message: MessageId, payload: PeerPayload) {
+        let peers = self.stream.stream.peers_mut();
+        if !peers.ended.contains(&message.tag) {
+            peers.messages.entry((from, message)).or_default().push_back(payload.unpack());
         }
     }
 
     pub fn peer_gone(&mut self, peer: u32) {
-        let peers = self.lane.lane.peers_mut();
+        let peers = self.stream.stream.peers_mut();
         peers.has_news |= peers.gone.insert(peer);
     }
 
@@ -95,7 +96,7 @@ impl SimWorker {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.backlog() == 0 && !self.lane.lane.is_busy() && !self.lane.lane.has_ended()
+        self.backlog() == 0 && !self.stream.stream.is_busy() && !self.stream.stream.has_ended()
     }
 
     /// Values and bytes that it holds.
@@ -105,11 +106,11 @@ impl SimWorker {
     }
 
     pub fn describe(&self) -> String {
-        let lane = if self.lane.lane.is_busy() { "a busy" } else { "an idle" };
-        format!("worker {}: {lane} lane, then {:x?}", self.index, self.inbox)
+        let stream = if self.stream.stream.is_busy() { "a busy" } else { "an idle" };
+        format!("worker {}: {stream} stream, then {:x?}", self.index, self.inbox)
     }
 
-    /// Executes up to `frames_max` instructions. A lane that `lags` moves on only where one of them waits for it, or where
+    /// Executes up to `frames_max` instructions. A stream that `lags` moves on only where one of them waits for it, or where
     /// there are none.
     pub fn turn(&mut self, frames_max: usize, lags: bool) -> Effects {
         let mut effects = Effects::default();
@@ -117,25 +118,25 @@ impl SimWorker {
         if std::mem::take(&mut self.is_new) {
             self.machine.announce(false, &mut outbox);
         }
-        self.lane.lags = lags;
+        self.stream.lags = lags;
         if !lags {
-            effects.progress |= self.lane.move_on();
+            effects.progress |= self.stream.move_on();
         }
         let length = self.next_frames(frames_max);
         let frames = self.inbox.get(..length).unwrap_or_default();
-        match self.machine.run(frames, &mut outbox, &mut self.lane) {
+        match self.machine.run(frames, &mut outbox, &mut self.stream) {
             Ok(done) => {
                 self.inbox.drain(..done);
                 effects.progress |= done > 0;
                 if done == 0 {
-                    effects.progress |= self.lane.move_on();
+                    effects.progress |= self.stream.move_on();
                 }
             }
             Err(stop) => effects.violation = Some(format!("a worker stopped: {stop:?}")),
         }
-        self.machine.catch_up(&mut outbox, &mut self.lane);
+        self.machine.catch_up(&mut outbox, &mut self.stream);
         effects.words = outbox.0;
-        effects.peer_messages = std::mem::take(&mut self.lane.lane.peers_mut().peer_messages);
+        effects.peer_messages = std::mem::take(&mut self.stream.stream.peers_mut().peer_messages);
         effects
     }
 
@@ -155,51 +156,51 @@ impl SimWorker {
     }
 }
 
-/// A lane without a thread.
-struct SimLane {
-    lane: Lane<SimPeers, Lent>,
+/// A stream without a thread.
+struct SimStream {
+    stream: CommunicationStream<SimPeers, Lent>,
     lags: bool,
 }
 
-impl SimLane {
+impl SimStream {
     /// As far as it goes; whether that was anywhere.
     fn move_on(&mut self) -> bool {
         let mut moved = false;
-        while self.lane.pass() || self.lane.pass_over_all() {
+        while self.stream.pass() || self.stream.pass_over_all() {
             moved = true;
         }
         moved
     }
 }
 
-impl Driver<Lent> for SimLane {
+impl Driver<Lent> for SimStream {
     fn introduce(&mut self, _peer: &Peer<'_>) {}
 
     fn submit(&mut self, job: Job<Lent>) -> Option<Ended<Lent>> {
-        self.lane.submit(job)
+        self.stream.submit(job)
     }
 
-    fn refuse(&mut self, refusal: Refusal) {
-        self.lane.refuse(refusal);
+    fn abort(&mut self, abort: Abort) {
+        self.stream.abort(abort);
     }
 
     fn ended(&mut self) -> Option<Ended<Lent>> {
         if !self.lags {
-            self.lane.pass();
+            self.stream.pass();
         }
-        self.lane.take_ended()
+        self.stream.take_ended()
     }
 
     fn wait(&mut self, ticket: u64) -> bool {
-        self.lane.wait(ticket)
+        self.stream.wait(ticket)
     }
 
     fn doze(&mut self, times: u32) {
-        self.lane.doze(times);
+        self.stream.doze(times);
     }
 
     fn is_gone(&mut self, peer: u32) -> bool {
-        self.lane.is_gone(peer)
+        self.stream.is_gone(peer)
     }
 }
 
@@ -219,21 +220,21 @@ impl Replies for Outbox {
 struct SimPeers {
     messages: PeerMessages,
     /// How much of each first message has been read.
-    read: BTreeMap<(u32, Stream), usize>,
+    read: BTreeMap<(u32, MessageId), usize>,
     gone: BTreeSet<u32>,
-    /// Somebody is gone of whom the lane does not know.
+    /// Somebody is gone of whom the stream does not know.
     has_news: bool,
     /// Tags of collectives that have failed here: what still comes under them is for nobody.
     ended: BTreeSet<u64>,
-    peer_messages: Vec<(u32, Stream, PeerPayload)>,
+    peer_messages: Vec<(u32, MessageId, PeerPayload)>,
 }
 
 impl SimPeers {
-    fn put(&mut self, peer: u32, stream: Stream, payload: PeerPayload) -> Result<(), PeerLost> {
+    fn put(&mut self, peer: u32, message: MessageId, payload: PeerPayload) -> Result<(), PeerLost> {
         if self.gone.contains(&peer) {
             return Err(PeerLost(peer));
         }
-        self.peer_messages.push((peer, stream, payload));
+        self.peer_messages.push((peer, message, payload));
         Ok(())
     }
 }
@@ -246,8 +247,8 @@ impl Peers for SimPeers {
     fn end(&mut self, tag: u64, well: bool) {
         if !well {
             self.ended.insert(tag);
-            self.messages.retain(|(_, stream), _| stream.tag != tag);
-            self.read.retain(|(_, stream), _| stream.tag != tag);
+            self.messages.retain(|(_, message), _| message.tag != tag);
+            self.read.retain(|(_, message), _| message.tag != tag);
         }
     }
 
@@ -258,13 +259,13 @@ impl Peers for SimPeers {
     }
 
     fn has_come(&self, tag: u64) -> bool {
-        self.messages.keys().any(|(_, stream)| stream.tag == tag)
+        self.messages.keys().any(|(_, message)| message.tag == tag)
     }
 
     fn push(
         &mut self,
         peer: u32,
-        stream: Stream,
+        message: MessageId,
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Option<usize>, PeerLost> {
@@ -273,28 +274,28 @@ impl Peers for SimPeers {
         }
         let mut bytes = vec![0; progress.total];
         fill(&mut bytes);
-        self.put(peer, stream, PeerPayload::Bytes(bytes)).map(|()| Some(progress.total))
+        self.put(peer, message, PeerPayload::Bytes(bytes)).map(|()| Some(progress.total))
     }
 
-    fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost> {
-        self.put(peer, stream, PeerPayload::failure(cause)).map(|()| true)
+    fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
+        self.put(peer, message, PeerPayload::failure(cause)).map(|()| true)
     }
 
-    fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
-        match self.messages.get(&(peer, stream)).and_then(VecDeque::front) {
+    fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost> {
+        match self.messages.get(&(peer, message)).and_then(VecDeque::front) {
             None if self.gone.contains(&peer) => Err(PeerLost(peer)),
             None => Ok(Front::Nothing),
             Some(Err(cause)) => Ok(Front::Failure(cause)),
             Some(Ok(bytes)) => {
                 let total = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-                let read = self.read.get(&(peer, stream)).copied().unwrap_or(0);
+                let read = self.read.get(&(peer, message)).copied().unwrap_or(0);
                 Ok(Front::Bytes { total, bytes: bytes.get(read..).unwrap_or_default() })
             }
         }
     }
 
-    fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
-        let key = (peer, stream);
+    fn release(&mut self, peer: u32, message: MessageId, bytes: usize) {
+        let key = (peer, message);
         let Some(messages) = self.messages.get_mut(&key) else { return };
         let read = self.read.entry(key).or_default();
         *read += bytes;
@@ -311,7 +312,7 @@ impl Peers for SimPeers {
         }
     }
 
-    fn clear(&mut self, _peer: u32, _stream: Stream) -> bool {
+    fn clear(&mut self, _peer: u32, _stream: MessageId) -> bool {
         false // Messages overtake each other here.
     }
 }

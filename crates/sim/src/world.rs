@@ -284,8 +284,8 @@ impl World {
             Event::Arrive { route: Route::Peer(from, to), packet } => {
                 if let Some(host) = self.workers.get_mut(&to) {
                     match packet {
-                        Packet::PeerMessage { stream, payload } => {
-                            host.worker.receive_from_peer(from, stream, payload);
+                        Packet::PeerMessage { message, payload } => {
+                            host.worker.receive_from_peer(from, message, payload);
                         }
                         Packet::Closed => host.worker.peer_gone(from),
                         Packet::Words(_) | Packet::Bytes(_) => {
@@ -527,11 +527,11 @@ impl World {
         if let Some(violation) = effects.violation {
             return Err(violation);
         }
-        for (peer, stream, payload) in effects.peer_messages {
+        for (peer, message, payload) in effects.peer_messages {
             self.exchanges += 1;
             if self.workers.contains_key(&peer) {
                 self.network
-                    .send(Route::Peer(index, peer), Packet::PeerMessage { stream, payload });
+                    .send(Route::Peer(index, peer), Packet::PeerMessage { message, payload });
             }
         }
         if !effects.words.is_empty() {

@@ -1,7 +1,9 @@
 //! What a machine needs from whatever computes.
 
-use crate::Fault;
-use crate::ways::{Meeting, Turn, Work};
+use crate::backend::{Collective, DirectReads, Turn};
+use crate::buffers::BorrowedBuffers;
+use crate::failure::Fault;
+use crate::reduce_op::ReduceOp;
 use gt_protocol::{Dtype, Instruction, Meta, Op, Scalar};
 use smallvec::SmallVec;
 
@@ -16,15 +18,6 @@ pub enum Input<'a, V> {
     Scalar(Scalar),
 }
 
-/// How a collective joins the shards of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReduceOp {
-    Sum,
-    Max,
-    Min,
-    Product,
-}
-
 /// Whose bytes a collective needs.
 #[derive(Debug)]
 pub enum Places<'a, V> {
@@ -35,65 +28,14 @@ pub enum Places<'a, V> {
     One(&'a mut V),
 }
 
-/// Bytes of an operand and of a result.
-#[derive(Debug)]
-pub enum Buffers<'a> {
-    Two(&'a [u8], &'a mut [u8]),
-    /// The same memory is both.
-    One(&'a mut [u8]),
-}
-
-impl Buffers<'_> {
-    pub const fn operand(&self) -> &[u8] {
-        match self {
-            Self::Two(operand, _) => operand,
-            Self::One(both) => both,
-        }
-    }
-
-    pub const fn result(&self) -> &[u8] {
-        match self {
-            Self::Two(_, result) => result,
-            Self::One(both) => both,
-        }
-    }
-
-    pub const fn result_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Two(_, result) => result,
-            Self::One(both) => both,
-        }
-    }
-
-    pub const fn is_one(&self) -> bool {
-        matches!(self, Self::One(_))
-    }
-}
-
-impl ReduceOp {
-    /// The word of this index in the attribute's list, `sum|max|min|prod`.
-    pub fn from_choice(index: u8) -> Option<Self> {
-        [Self::Sum, Self::Max, Self::Min, Self::Product].get(usize::from(index)).copied()
-    }
-}
-
-/// Bytes that a collective works on for a while: its own until the engine takes them back. Where another thread moves
-/// collectives on, a loan shows its bytes there, and lives and dies where the engine is.
-pub trait Loan {
-    fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>));
-}
-
-/// How shards are reduced: [`Engine::fold`] of the engine in use.
-pub type ReduceBytes = fn(Dtype, ReduceOp, &[&[u8]], &mut [u8]);
-
 /// Executes instructions on values of its own. It owns no table and knows no slot.
 pub trait Engine {
     /// A handle to a value: dropping it frees the value.
     type Value;
     /// Bytes of values that a collective works on.
-    type Loan: Loan;
-    /// Our part in a collective that goes another way than by bytes. It keeps what it needs of the values.
-    type Joint;
+    type Borrowed: BorrowedBuffers;
+    /// Our part in a collective by a backend. It keeps what it needs of the values.
+    type Rendezvous;
 
     /// Computes the row's outputs. Bit k of `reuse` says that nobody reads operand k again, that it is contiguous and that
     /// a result has its shape and dtype: its buffer may become a result's. A result shares memory with an operand only
@@ -159,13 +101,17 @@ pub trait Engine {
         Ok(None)
     }
 
-    /// Gives the bytes of values away for as long as a collective works on them, row-major, in place where they lie so: of
-    /// an operand to be read, of a result to be written. A value to be written may be replaced by one that lies better.
-    /// Until the loan is settled the machine writes to none of them, and reads none that is written.
-    fn lend(&mut self, places: Places<'_, Self::Value>) -> Result<Self::Loan, Fault>;
+    /// Lends the bytes of values for as long as a collective works on them, row-major, in place where they lie so: of an
+    /// operand to be read, of a result to be written. A value to be written may be replaced by one that lies better.
+    /// Until the buffers are returned the machine writes to none of them, and reads none that is written.
+    fn borrow_buffers(&mut self, places: Places<'_, Self::Value>) -> Result<Self::Borrowed, Fault>;
 
-    /// Takes a loan back. What was written is the value's when this returns; `written` is the one that was to be.
-    fn settle(&mut self, loan: Self::Loan, written: Option<&mut Self::Value>) -> Result<(), Fault>;
+    /// Takes buffers back. What was written is the value's when this returns; `written` is the one that was to be.
+    fn return_buffers(
+        &mut self,
+        borrowed: Self::Borrowed,
+        written: Option<&mut Self::Value>,
+    ) -> Result<(), Fault>;
 
     /// Who can take part in collectives with us from device to device, and by a process group: those who say the same. Nothing:
     /// nobody.
@@ -173,51 +119,52 @@ pub trait Engine {
         [""; 2]
     }
 
-    /// Begins our part of a collective that goes another way than by bytes, and says what the others must know to read the
-    /// operand, and a result that others read too. An empty word: it cannot be, and all go by bytes. From now until
-    /// [`part`](Self::part) the operand is not written, and the result only by this engine.
-    fn offer(
+    /// Begins our part of a collective by a backend, and says what the others must know to read the operand, and a result
+    /// that others read too. An empty payload: it cannot be, and all go by messages. From now until
+    /// [`end`](Self::end) the operand is not written, and the result only by this engine.
+    fn rendezvous(
         &mut self,
-        meeting: &Meeting<'_>,
+        collective: &Collective<'_>,
         places: Places<'_, Self::Value>,
-    ) -> Result<(Self::Joint, Vec<u8>), Fault>;
+    ) -> Result<(Self::Rendezvous, Vec<u8>), Fault>;
 
-    /// Goes on with what all members have said in the last round, in the group's order, our own word among them. After the
-    /// first one there is `work`: what is to be read of whose memory.
-    fn hear(
+    /// Goes on with what all members have sent in the last round, in the group's order, our own payload among them. After the
+    /// first one there are `reads`: what is to be read of whose memory.
+    fn negotiate(
         &mut self,
-        joint: &mut Self::Joint,
-        words: &[&[u8]],
-        work: Option<&Work>,
+        rendezvous: &mut Self::Rendezvous,
+        payloads: &[&[u8]],
+        reads: Option<&DirectReads>,
     ) -> Result<Turn, Fault>;
 
     /// Whether the result can be had without waiting for another member, or never will be. Until then the machine looks
     /// after its other collectives.
-    fn is_over(&mut self, _joint: &mut Self::Joint) -> bool {
+    fn is_over(&mut self, _rendezvous: &mut Self::Rendezvous) -> bool {
         true
     }
 
     /// A member of this collective is gone, and it is not over.
-    fn lose(&mut self, _joint: &mut Self::Joint, _member: u32) {}
+    fn lose(&mut self, _rendezvous: &mut Self::Rendezvous, _peer: u32) {}
 
     /// From now on the result is used: whatever this engine computes afterwards finds it there.
-    fn land(
+    fn finish(
         &mut self,
-        joint: &mut Self::Joint,
+        rendezvous: &mut Self::Rendezvous,
         result: Option<&mut Self::Value>,
     ) -> Result<(), Fault>;
 
-    /// The end of a collective, well or not: nobody begins to read our memory any more. `words` are the last
-    /// ones that were heard, of a part that failed perhaps of an earlier round; none of members that have failed or are gone. When this returns, the engine may write to the memory that it lent:
-    /// it sees to it itself that what the others have begun to read is not overtaken.
-    fn part(&mut self, joint: Self::Joint, words: &[Option<Vec<u8>>]);
+    /// The end of a collective, well or not: nobody begins to read our memory any more. `payloads` are the last
+    /// ones that were received, of a part that failed perhaps of an earlier round; none of members that have failed or are
+    /// gone. When this returns, the engine may write to the memory that it lent: it sees to it itself that what the others
+    /// have begun to read is not overtaken.
+    fn end(&mut self, rendezvous: Self::Rendezvous, payloads: &[Option<Vec<u8>>]);
 
-    /// All go by bytes after all: what [`lend`](Self::lend) would have lent.
-    fn withdraw(
+    /// All go by messages after all: what [`borrow_buffers`](Self::borrow_buffers) would have lent.
+    fn fall_back(
         &mut self,
-        joint: Self::Joint,
+        rendezvous: Self::Rendezvous,
         result: Option<&mut Self::Value>,
-    ) -> Result<Self::Loan, Fault>;
+    ) -> Result<Self::Borrowed, Fault>;
 
     /// Reduces shards of one dtype and length, in the order given, into `out`, which is as long.
     fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {

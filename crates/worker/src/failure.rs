@@ -55,3 +55,38 @@ impl From<&Failure<'_>> for Cause {
         }
     }
 }
+
+/// Which instruction a collective is of, for a failure's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub session: u32,
+    pub tag: u32,
+    pub op: Op,
+}
+
+impl Origin {
+    pub const fn cause(&self, fault: Fault) -> Cause {
+        Cause { session: self.session, tag: self.tag, op: Some(self.op), fault }
+    }
+}
+
+/// Why a collective ends early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// Another member's part has failed.
+    Failed(Cause),
+    Fault(Fault),
+}
+
+impl Broken {
+    pub(crate) fn protocol(text: impl Into<String>) -> Self {
+        Self::Fault(Fault::protocol(text))
+    }
+
+    pub(crate) fn cause(&self, origin: &Origin) -> Cause {
+        match self {
+            Self::Failed(cause) => cause.clone(),
+            Self::Fault(fault) => origin.cause(fault.clone()),
+        }
+    }
+}

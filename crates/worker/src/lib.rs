@@ -1,32 +1,41 @@
 //! The worker as a stepping machine: words of instructions in, messages out, values in slots between them.
 //!
 //! **Architecture invariant:** there is no transport, no thread and no clock here, and nothing knows of Python. What
-//! executes is an [`Engine`], what answers is a [`Replies`], what reaches other workers is a [`Peers`] behind a [`Lane`];
-//! `crates/python` and `crates/sim` supply them.
+//! executes is an [`Engine`], what answers is a [`Replies`], what reaches other workers is a [`Peers`] behind a
+//! [`CommunicationStream`]; `crates/python` and `crates/sim` supply them.
 //!
-//! The words come from a dispatcher, which may be wrong: garbage becomes a failure message, never a panic.
+//! The words come from a dispatcher, which may be wrong: garbage becomes a failure message, never a panic. What another
+//! worker sends is not trusted either.
 
+mod attributes;
+mod backend;
+mod buffers;
 mod collective;
 mod engine;
+mod exchange;
 mod failure;
-mod lane;
 mod look_ahead;
 mod machine;
 mod peers;
 mod reduce_op;
+mod replies;
 mod reuse;
+mod state;
+mod stream;
+mod strided_range;
 mod table;
 #[cfg(test)]
 mod tests;
-mod ways;
 mod work;
 
-pub use collective::Broken;
-pub use engine::{Buffers, Engine, Input, Loan, Places, ReduceBytes, ReduceOp, Values};
-pub use failure::{Cause, Fault};
-pub use lane::{Driver, Ended, Job, Lane, Refusal};
+pub use backend::{Backend, Collective, DirectReads, PAYLOAD_BYTES_MAX, Pull, ReadReduction, Turn};
+pub use buffers::{BorrowedBuffers, Buffers};
+pub use engine::{Engine, Input, Places, Values};
+pub use failure::{Broken, Cause, Fault};
 pub use look_ahead::LookAhead;
-pub use machine::{Machine, Replies, Stop};
-pub use peers::{Front, Nobody, PeerLost, Peers, Progress, Stream};
-pub use reduce_op::reduce;
-pub use ways::{Meeting, Pull, Reducing, StridedRange, Turn, WORD_BYTES_MAX, Way, Work};
+pub use machine::{Machine, Stop};
+pub use peers::{Front, MessageId, Nobody, PeerLost, Peers, Progress};
+pub use reduce_op::{ReduceBytes, ReduceOp, reduce};
+pub use replies::Replies;
+pub use stream::{Abort, CommunicationStream, Driver, Ended, Job};
+pub use strided_range::StridedRange;

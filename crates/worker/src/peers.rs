@@ -1,11 +1,11 @@
 //! What a machine needs from whatever reaches other workers.
 
-use crate::{Cause, Fault};
+use crate::failure::{Broken, Cause, Fault};
 use gt_protocol::message::{FailureClass, Peer};
 
 /// One message from a worker to another: the tag of its instruction, and which of that instruction's hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stream {
+pub struct MessageId {
     pub tag: u64,
     pub hop: u32,
 }
@@ -42,8 +42,8 @@ pub trait Peers {
     /// The dispatcher says how another worker is reached by TCP. Whoever has no sockets has no use for it.
     fn introduce(&mut self, _peer: &Peer<'_>) {}
 
-    /// An instruction with this tag begins; others may be under way. What comes under tags that have not begun is kept
-    /// aside until their turn: two workers that send each other more than the way between them holds must not wait for
+    /// An instruction with this tag begins; others may be in flight. What comes under tags that have not begun is kept
+    /// aside until their turn: two workers that send each other more than the link between them holds must not wait for
     /// each other.
     fn begin(&mut self, tag: u64);
 
@@ -56,7 +56,7 @@ pub trait Peers {
     /// Takes note of what has come. True if more than pieces: room for what had none, or another worker is there or gone.
     fn poll(&mut self) -> bool;
 
-    /// Whether the next piece on any way is of an instruction, as of the last [`poll`](Self::poll).
+    /// Whether the next piece on any link is of an instruction, as of the last [`poll`](Self::poll).
     fn has_come(&self, tag: u64) -> bool;
 
     /// Sends the next bytes of a message, as many as have room, which `fill` writes where they are to be; how many, or
@@ -64,34 +64,40 @@ pub trait Peers {
     fn push(
         &mut self,
         peer: u32,
-        stream: Stream,
+        message: MessageId,
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Option<usize>, PeerLost>;
 
     /// Ends a message with a failure; false while there is no room.
-    fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost>;
+    fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost>;
 
     /// What is here of a message from `peer`, as of the last [`poll`](Self::poll).
-    fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost>;
+    fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost>;
 
     /// Whether nothing of a worker is to be expected any more.
     fn is_gone(&self, peer: u32) -> bool {
         // No instruction has this tag.
-        self.front(peer, Stream { tag: u64::MAX, hop: 0 }).is_err()
+        self.front(peer, MessageId { tag: u64::MAX, hop: 0 }).is_err()
     }
 
     /// Gives up the first `bytes` of what [`front`](Self::front) showed; a failure as a whole.
-    fn release(&mut self, peer: u32, stream: Stream, bytes: usize);
+    fn release(&mut self, peer: u32, message: MessageId, bytes: usize);
 
-    /// Nothing moves here, and `stream` from `peer` is waited for: keeps aside what stands before it on the way, which is
+    /// Nothing moves here, and `message` from `peer` is waited for: keeps aside what stands before it on the link, which is
     /// for instructions that cannot take it now. True if there was anything.
-    fn clear(&mut self, peer: u32, stream: Stream) -> bool;
+    fn clear(&mut self, peer: u32, message: MessageId) -> bool;
 }
 
 impl From<PeerLost> for Fault {
     fn from(lost: PeerLost) -> Self {
         Self::new(FailureClass::WorkerLost, lost.to_string())
+    }
+}
+
+impl From<PeerLost> for Broken {
+    fn from(lost: PeerLost) -> Self {
+        Self::Fault(lost.into())
     }
 }
 
@@ -115,24 +121,24 @@ impl Peers for Nobody {
     fn push(
         &mut self,
         peer: u32,
-        _stream: Stream,
+        _message: MessageId,
         _progress: Progress,
         _fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Option<usize>, PeerLost> {
         Err(PeerLost(peer))
     }
 
-    fn fail(&mut self, peer: u32, _stream: Stream, _cause: &Cause) -> Result<bool, PeerLost> {
+    fn fail(&mut self, peer: u32, _message: MessageId, _cause: &Cause) -> Result<bool, PeerLost> {
         Err(PeerLost(peer))
     }
 
-    fn front(&self, peer: u32, _stream: Stream) -> Result<Front<'_>, PeerLost> {
+    fn front(&self, peer: u32, _message: MessageId) -> Result<Front<'_>, PeerLost> {
         Err(PeerLost(peer))
     }
 
-    fn release(&mut self, _peer: u32, _stream: Stream, _bytes: usize) {}
+    fn release(&mut self, _peer: u32, _message: MessageId, _bytes: usize) {}
 
-    fn clear(&mut self, _peer: u32, _stream: Stream) -> bool {
+    fn clear(&mut self, _peer: u32, _message: MessageId) -> bool {
         false
     }
 }

@@ -3,8 +3,35 @@
 //! Loops over fixed-size chunks of bytes, so that the compiler makes vector instructions of them and no alignment is
 //! needed. Half precision is added in single precision and rounded once, at the end, as a kernel on one device does.
 
-use crate::ReduceOp;
 use gt_protocol::Dtype;
+
+/// How a collective combines the shards of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReduceOp {
+    Sum,
+    Max,
+    Min,
+    Product,
+}
+
+impl ReduceOp {
+    /// The word of this index in the attribute's list, `sum|max|min|prod`.
+    pub fn from_choice(index: u8) -> Option<Self> {
+        [Self::Sum, Self::Max, Self::Min, Self::Product].get(usize::from(index)).copied()
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Max => "max",
+            Self::Min => "min",
+            Self::Product => "prod",
+        }
+    }
+}
+
+/// How shards are reduced: [`Engine::reduce`](crate::Engine::reduce) of the engine in use.
+pub type ReduceBytes = fn(Dtype, ReduceOp, &[&[u8]], &mut [u8]);
 
 /// An element: read from bytes, reduced in a type of its own that may be wider, written back.
 trait Element<const SIZE: usize> {
@@ -21,20 +48,20 @@ trait Element<const SIZE: usize> {
 /// one bit: their sum is "any".
 pub fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
     match dtype {
-        Dtype::Bool => by_fold::<Bit, 1>(reduce_op, shards, out),
-        Dtype::U8 => by_fold::<u8, 1>(reduce_op, shards, out),
-        Dtype::I8 => by_fold::<i8, 1>(reduce_op, shards, out),
-        Dtype::I16 => by_fold::<i16, 2>(reduce_op, shards, out),
-        Dtype::I32 => by_fold::<i32, 4>(reduce_op, shards, out),
-        Dtype::I64 => by_fold::<i64, 8>(reduce_op, shards, out),
-        Dtype::F16 => by_fold::<Half, 2>(reduce_op, shards, out),
-        Dtype::Bf16 => by_fold::<Brain, 2>(reduce_op, shards, out),
-        Dtype::F32 => by_fold::<f32, 4>(reduce_op, shards, out),
-        Dtype::F64 => by_fold::<f64, 8>(reduce_op, shards, out),
+        Dtype::Bool => by_op::<Bit, 1>(reduce_op, shards, out),
+        Dtype::U8 => by_op::<u8, 1>(reduce_op, shards, out),
+        Dtype::I8 => by_op::<i8, 1>(reduce_op, shards, out),
+        Dtype::I16 => by_op::<i16, 2>(reduce_op, shards, out),
+        Dtype::I32 => by_op::<i32, 4>(reduce_op, shards, out),
+        Dtype::I64 => by_op::<i64, 8>(reduce_op, shards, out),
+        Dtype::F16 => by_op::<Half, 2>(reduce_op, shards, out),
+        Dtype::Bf16 => by_op::<Brain, 2>(reduce_op, shards, out),
+        Dtype::F32 => by_op::<f32, 4>(reduce_op, shards, out),
+        Dtype::F64 => by_op::<f64, 8>(reduce_op, shards, out),
     }
 }
 
-fn by_fold<T: Element<SIZE>, const SIZE: usize>(
+fn by_op<T: Element<SIZE>, const SIZE: usize>(
     reduce_op: ReduceOp,
     shards: &[&[u8]],
     out: &mut [u8],

@@ -1,7 +1,6 @@
 //! The slots of a worker, and which of them share memory.
 
-use crate::machine::pending;
-use crate::{Cause, Fault};
+use crate::failure::{Cause, Fault};
 use gt_protocol::{Id, Meta};
 use std::rc::Rc;
 
@@ -295,7 +294,9 @@ fn no_value<V>(slot: Option<&Slot<V>>, id: Id) -> NoValue {
         Some(Slot::Consumed) => {
             NoValue::Fault(Fault::protocol(format!("slot {place} was consumed")))
         }
-        Some(Slot::Pending(_)) => NoValue::Fault(pending(place)),
+        Some(Slot::Pending(_)) => {
+            NoValue::Fault(Fault::protocol(format!("slot {place} is still being received")))
+        }
         None | Some(Slot::Empty | Slot::Value(_)) => {
             NoValue::Fault(Fault::protocol(format!("slot {place} holds no value")))
         }
@@ -305,4 +306,10 @@ fn no_value<V>(slot: Option<&Slot<V>>, id: Id) -> NoValue {
 /// The place of a slot; beyond every limit where the id is none, which the decoder has excluded.
 fn index(id: Id) -> usize {
     id.as_slot().and_then(|slot| usize::try_from(slot).ok()).unwrap_or(usize::MAX)
+}
+
+impl From<Fault> for NoValue {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
 }

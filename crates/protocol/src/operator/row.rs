@@ -21,6 +21,36 @@ pub enum Family {
     Collective,
 }
 
+/// What an operator is to whoever executes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Values from values, by a kernel.
+    Compute,
+    /// Of the workers of a group, together.
+    Collective,
+    /// No value comes from it.
+    Control,
+}
+
+impl Family {
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Create
+            | Self::Random
+            | Self::Elementwise
+            | Self::Contract
+            | Self::Reduce
+            | Self::Normalize
+            | Self::View
+            | Self::Index
+            | Self::Loss
+            | Self::Update => Kind::Compute,
+            Self::Collective => Kind::Collective,
+            Self::Control => Kind::Control,
+        }
+    }
+}
+
 /// How many values an operand position takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperandKind {
@@ -184,6 +214,10 @@ pub struct OpInfo {
 }
 
 impl OpInfo {
+    pub const fn kind(&self) -> Kind {
+        self.family.kind()
+    }
+
     /// A row that says nothing: what stands in the columns that a row of the table does not have.
     pub(crate) const PLAIN: Self = Self {
         op: Op::Free,

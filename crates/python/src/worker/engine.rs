@@ -3,16 +3,18 @@
 #![allow(unsafe_code, reason = "Python's C API, and tensors' bytes")]
 
 use super::attributes::scalar;
+use super::backends::{Backends, Rendezvous};
+use super::borrowed::{BorrowedMemory, Span, Written};
 use super::faults;
 use super::idle::Idle;
 use super::kernels::{Kernel, Kernels};
-use super::lent::{Lent, Span, Written};
 use super::vectorcall::Caller;
-use super::ways::{Joint, Ways};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Family, Instruction, Meta, Op};
 use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};
-use gt_worker::{Engine, Fault, Input, LookAhead, Machine, Meeting, Places, Turn, Values, Work};
+use gt_worker::{
+    Collective, DirectReads, Engine, Fault, Input, LookAhead, Machine, Places, Turn, Values,
+};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -43,7 +45,7 @@ pub struct PythonEngine {
     out_of_memory: Py<PyAny>,
     functions: Functions,
     threads: Threads,
-    ways: Ways,
+    backends: Backends,
 }
 
 /// What a backend has beside kernels.
@@ -113,7 +115,7 @@ impl PythonEngine {
         let function = |name: &str| backend.getattr(name).map(Bound::unbind);
         Ok(Self {
             kernels: Kernels::new(backend)?,
-            ways: Ways::new(backend)?,
+            backends: Backends::new(backend)?,
             caller: Caller::new(),
             dtypes: backend.getattr("dtypes")?.extract()?,
             out_of_memory: function("out_of_memory")?,
@@ -229,8 +231,8 @@ impl PythonEngine {
 
 impl Engine for PythonEngine {
     type Value = Py<PyAny>;
-    type Loan = Lent;
-    type Joint = Joint;
+    type Borrowed = BorrowedMemory;
+    type Rendezvous = Rendezvous;
 
     fn execute(
         &mut self,
@@ -384,21 +386,28 @@ impl Engine for PythonEngine {
         copy().map_err(|error| self.fault(py, &error))
     }
 
-    fn lend(&mut self, places: Places<'_, Self::Value>) -> Result<Lent, Fault> {
+    fn borrow_buffers(&mut self, places: Places<'_, Self::Value>) -> Result<BorrowedMemory, Fault> {
         let py = attached();
-        let lent = match places {
-            Places::Operand(operand) => self.lend_operand(py, operand).map(Lent::operand),
-            Places::Result(result) => self.lend_result(py, result, false).map(Lent::result),
-            Places::Both(operand, result) => self
-                .lend_operand(py, operand)
-                .and_then(|operand| Ok(Lent::both(operand, self.lend_result(py, result, false)?))),
-            Places::One(both) => self.lend_result(py, both, true).map(Lent::one),
+        let borrowed = match places {
+            Places::Operand(operand) => self.lend_operand(py, operand).map(BorrowedMemory::operand),
+            Places::Result(result) => {
+                self.lend_result(py, result, false).map(BorrowedMemory::result)
+            }
+            Places::Both(operand, result) => self.lend_operand(py, operand).and_then(|operand| {
+                Ok(BorrowedMemory::both(operand, self.lend_result(py, result, false)?))
+            }),
+            Places::One(both) => self.lend_result(py, both, true).map(BorrowedMemory::one),
         };
-        lent.map_err(|error| self.fault(py, &error))
+        borrowed.map_err(|error| self.fault(py, &error))
     }
 
-    fn settle(&mut self, lent: Lent, written: Option<&mut Self::Value>) -> Result<(), Fault> {
-        let (Some(copy), Some(write), Some(value)) = (lent.copy(), &self.functions.write, written)
+    fn return_buffers(
+        &mut self,
+        borrowed: BorrowedMemory,
+        written: Option<&mut Self::Value>,
+    ) -> Result<(), Fault> {
+        let (Some(copy), Some(write), Some(value)) =
+            (borrowed.copy(), &self.functions.write, written)
         else {
             return Ok(());
         };
@@ -408,14 +417,14 @@ impl Engine for PythonEngine {
     }
 
     fn domains(&self) -> [&str; 2] {
-        self.ways.domains()
+        self.backends.domains()
     }
 
-    fn offer(
+    fn rendezvous(
         &mut self,
-        meeting: &Meeting<'_>,
+        collective: &Collective<'_>,
         places: Places<'_, Self::Value>,
-    ) -> Result<(Joint, Vec<u8>), Fault> {
+    ) -> Result<(Rendezvous, Vec<u8>), Fault> {
         let py = attached();
         let own = |value: &Self::Value| Some(value.clone_ref(py));
         let (operand, result) = match places {
@@ -424,64 +433,72 @@ impl Engine for PythonEngine {
             Places::Both(operand, result) => (own(operand), own(result)),
             Places::One(both) => (own(both), own(both)),
         };
-        let offered = self.ways.offer(py, &self.dtypes, meeting, operand, result);
-        offered.map_err(|error| self.fault(py, &error))
+        let begun = self.backends.rendezvous(py, &self.dtypes, collective, operand, result);
+        begun.map_err(|error| self.fault(py, &error))
     }
 
-    fn hear(
+    fn negotiate(
         &mut self,
-        joint: &mut Joint,
-        words: &[&[u8]],
-        work: Option<&Work>,
+        rendezvous: &mut Rendezvous,
+        payloads: &[&[u8]],
+        reads: Option<&DirectReads>,
     ) -> Result<Turn, Fault> {
         let py = attached();
-        joint.hear(py, words, work).map_err(|error| self.fault(py, &error))
+        rendezvous.negotiate(py, payloads, reads).map_err(|error| self.fault(py, &error))
     }
 
-    fn is_over(&mut self, joint: &mut Joint) -> bool {
+    fn is_over(&mut self, rendezvous: &mut Rendezvous) -> bool {
         // What cannot be asked fails where its result is looked for.
-        joint.is_over(attached()).unwrap_or(true)
+        rendezvous.is_over(attached()).unwrap_or(true)
     }
 
-    fn lose(&mut self, joint: &mut Joint, member: u32) {
+    fn lose(&mut self, rendezvous: &mut Rendezvous, peer: u32) {
         let py = attached();
-        if let Err(error) = joint.lose(py, member) {
+        if let Err(error) = rendezvous.lose(py, peer) {
             error.write_unraisable(py, None);
         }
     }
 
-    fn land(&mut self, joint: &mut Joint, result: Option<&mut Self::Value>) -> Result<(), Fault> {
+    fn finish(
+        &mut self,
+        rendezvous: &mut Rendezvous,
+        result: Option<&mut Self::Value>,
+    ) -> Result<(), Fault> {
         let py = attached();
-        let landed = joint.land(py).map_err(|error| self.fault(py, &error))?;
-        if let (Some(landed), Some(result)) = (landed, result) {
-            *result = landed;
+        let other = rendezvous.finish(py).map_err(|error| self.fault(py, &error))?;
+        if let (Some(other), Some(result)) = (other, result) {
+            *result = other;
         }
         Ok(())
     }
 
-    fn part(&mut self, joint: Joint, words: &[Option<Vec<u8>>]) {
+    fn end(&mut self, rendezvous: Rendezvous, payloads: &[Option<Vec<u8>>]) {
         let py = attached();
-        if let Err(error) = joint.part(py, words) {
+        if let Err(error) = rendezvous.end(py, payloads) {
             // Nobody waits for anything of it: the collective is over, and its result has been told of.
             error.write_unraisable(py, None);
         }
     }
 
-    fn withdraw(&mut self, joint: Joint, result: Option<&mut Self::Value>) -> Result<Lent, Fault> {
-        if let Err(error) = joint.withdraw(attached()) {
+    fn fall_back(
+        &mut self,
+        rendezvous: Rendezvous,
+        result: Option<&mut Self::Value>,
+    ) -> Result<BorrowedMemory, Fault> {
+        if let Err(error) = rendezvous.fall_back(attached()) {
             error.write_unraisable(attached(), None);
         }
-        let Joint { operand, result: to_write, .. } = joint;
+        let Rendezvous { operand, result: to_write, .. } = rendezvous;
         let is_one = match (&operand, &to_write) {
             (Some(operand), Some(result)) => operand.is(result),
             (Some(_) | None, None) | (None, Some(_)) => false,
         };
         match (&operand, result) {
-            (Some(_), Some(both)) if is_one => self.lend(Places::One(both)),
-            (Some(operand), Some(result)) => self.lend(Places::Both(operand, result)),
-            (Some(operand), None) => self.lend(Places::Operand(operand)),
-            (None, Some(result)) => self.lend(Places::Result(result)),
-            (None, None) => Ok(Lent::nothing()),
+            (Some(_), Some(both)) if is_one => self.borrow_buffers(Places::One(both)),
+            (Some(operand), Some(result)) => self.borrow_buffers(Places::Both(operand, result)),
+            (Some(operand), None) => self.borrow_buffers(Places::Operand(operand)),
+            (None, Some(result)) => self.borrow_buffers(Places::Result(result)),
+            (None, None) => Ok(BorrowedMemory::nothing()),
         }
     }
 

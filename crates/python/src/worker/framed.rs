@@ -3,9 +3,9 @@
 //! A dropped link ends the worker: its values could be kept, but nobody has asked for a resume yet.
 
 use super::engine::Worker;
-use super::lane::WorkerLane;
 use super::peers::WorkerPeers;
 use super::process::connection;
+use super::stream::WorkerStream;
 use gt_protocol::handshake::FrameHeader;
 use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromWorker};
@@ -22,7 +22,7 @@ const FLUSH_WORDS: usize = 64 * 1024;
 
 pub fn serve_frames(
     py: Python<'_>,
-    mut stream: TcpStream,
+    mut socket: TcpStream,
     worker: Worker,
     index: u32,
     listener: TcpListener,
@@ -31,25 +31,25 @@ pub fn serve_frames(
     machine.set_index(index);
     let (_nobody, events) = mpsc::channel();
     let peers = WorkerPeers::new(index, events, Some(listener), FutexWaker::default());
-    let mut lane = WorkerLane::new(peers).map_err(connection)?;
-    let mut answers = Framed::new(stream.try_clone().map_err(connection)?);
+    let mut stream = WorkerStream::new(peers).map_err(connection)?;
+    let mut answers = Framed::new(socket.try_clone().map_err(connection)?);
     let mut words: Vec<u32> = Vec::new();
     machine.announce(true, &mut answers);
     answers.flush();
     loop {
         loop {
             let limit = idle.limit();
-            if py.detach(|| lane.wait_for(&stream, limit)).map_err(connection)? {
+            if py.detach(|| stream.wait_for(&socket, limit)).map_err(connection)? {
                 break;
             }
             py.check_signals()?;
             idle.look(py)?;
-            machine.catch_up(&mut answers, &mut lane);
+            machine.catch_up(&mut answers, &mut stream);
             answers.flush();
         }
         let link = &mut answers.link;
         let Some(header) =
-            py.detach(|| receive(&mut stream, link, &mut words)).map_err(connection)?
+            py.detach(|| receive(&mut socket, link, &mut words)).map_err(connection)?
         else {
             return Ok(());
         };
@@ -59,7 +59,7 @@ pub fn serve_frames(
         link.accept(header);
         // Whole instructions only, so nothing is left over.
         idle.end();
-        match machine.run(&words, &mut answers, &mut lane) {
+        match machine.run(&words, &mut answers, &mut stream) {
             Ok(done) if done == words.len() => {}
             Ok(_) => {
                 return Err(PyConnectionError::new_err("an instruction crosses a frame's end"));

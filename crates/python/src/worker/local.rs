@@ -2,7 +2,7 @@
 
 use super::engine::{PythonEngine, machine};
 use gt_protocol::message::{self, FromWorker};
-use gt_worker::{Lane, Machine, Nobody, Replies};
+use gt_worker::{CommunicationStream, Machine, Nobody, Replies};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -44,7 +44,8 @@ impl LocalMachine {
         let mut answers = Answers::default();
         let guard = self.guard.bind(py).call0()?;
         guard.call_method0("__enter__")?;
-        let done = self.machine.run(&self.rest, &mut answers, &mut Lane::new(Nobody));
+        let done =
+            self.machine.run(&self.rest, &mut answers, &mut CommunicationStream::new(Nobody));
         guard.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
         match done {
             Ok(done) => self.rest.drain(..done).for_each(drop),

@@ -1,6 +1,8 @@
 //! The worker's side of `gt._core`: the engine that calls Python kernels, and the loop of a worker process.
 
 mod attributes;
+mod backends;
+mod borrowed;
 mod connect;
 mod connection;
 mod engine;
@@ -8,13 +10,11 @@ mod faults;
 mod framed;
 mod idle;
 mod kernels;
-mod lane;
-mod lent;
 mod local;
 mod peers;
 mod process;
+mod stream;
 mod vectorcall;
-mod ways;
 
 use pyo3::prelude::*;
 

@@ -11,7 +11,7 @@ use gt_protocol::handshake::Secret;
 use gt_protocol::message::Peer;
 use gt_transport::calls::{self, Callers};
 use gt_transport::{FutexWaker, Parked};
-use gt_worker::{Cause, Front, PeerLost, Peers, Progress, Stream};
+use gt_worker::{Cause, Front, MessageId, PeerLost, Peers, Progress};
 use link::Link;
 use piece::Head;
 use slab::SlabLink;
@@ -179,8 +179,8 @@ impl Peers for WorkerPeers {
             self.callers.expect(peer.index, peer.secret);
             return;
         }
-        let stream = calls::call(peer.address, self.index, &peer.secret.0);
-        let link = stream.and_then(|stream| TcpLink::new(stream, &self.waker)).ok();
+        let socket = calls::call(peer.address, self.index, &peer.secret.0);
+        let link = socket.and_then(|socket| TcpLink::new(socket, &self.waker)).ok();
         self.join(peer.index, link.map(Link::Tcp));
     }
 
@@ -195,7 +195,7 @@ impl Peers for WorkerPeers {
     fn end(&mut self, tag: u64, well: bool) {
         self.active.retain(|&active| active != tag);
         if !well && !self.ended.contains(&tag) {
-            self.kept.forget(|_, stream| stream.tag == tag);
+            self.kept.forget(|_, message| message.tag == tag);
             if self.ended.len() == ENDED_MAX {
                 self.ended.pop_front();
             }
@@ -205,8 +205,8 @@ impl Peers for WorkerPeers {
 
     fn poll(&mut self) -> bool {
         let mut is_news = self.listen() | std::mem::take(&mut self.is_changed);
-        for (peer, stream) in self.callers.arrived() {
-            let link = TcpLink::new(stream, &self.waker).ok();
+        for (peer, socket) in self.callers.arrived() {
+            let link = TcpLink::new(socket, &self.waker).ok();
             self.join(peer, link.map(Link::Tcp));
             is_news = true;
         }
@@ -215,11 +215,11 @@ impl Peers for WorkerPeers {
             is_news |= link.has_room_again();
             link.refresh();
             while let Some((head, bytes)) = link.front() {
-                if self.active.contains(&head.stream.tag) {
-                    self.heads.push(head.stream.tag);
+                if self.active.contains(&head.message.tag) {
+                    self.heads.push(head.message.tag);
                     break;
                 }
-                if !self.ended.contains(&head.stream.tag) {
+                if !self.ended.contains(&head.message.tag) {
                     if self.kept.bytes() >= KEPT_BYTES_MAX {
                         break;
                     }
@@ -253,36 +253,36 @@ impl Peers for WorkerPeers {
     fn push(
         &mut self,
         peer: u32,
-        stream: Stream,
+        message: MessageId,
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Option<usize>, PeerLost> {
         let Some(link) = self.link(peer)? else { return Ok(None) };
         let total = u64::try_from(progress.total).unwrap_or(u64::MAX);
-        Ok(link.push(&Head::bytes(stream, total), progress.to - progress.from, fill))
+        Ok(link.push(&Head::bytes(message, total), progress.to - progress.from, fill))
     }
 
-    fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost> {
+    fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
         let words = piece::failure(cause);
         let Some(link) = self.link(peer)? else { return Ok(false) };
         let mut fill = |slot: &mut [u8]| slot.copy_from_slice(&words);
-        Ok(link.push(&Head::failure(stream), words.len(), &mut fill).is_some())
+        Ok(link.push(&Head::failure(message), words.len(), &mut fill).is_some())
     }
 
-    fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
-        if let Some(kept) = self.kept.first(peer, stream) {
+    fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost> {
+        if let Some(kept) = self.kept.first(peer, message) {
             return Ok(kept.front());
         }
         let front = self.links.get(&peer).and_then(Link::current);
         match front {
-            Some((head, front)) if head.stream == stream => Ok(front),
+            Some((head, front)) if head.message == message => Ok(front),
             _ if self.gone.contains(&peer) => Err(PeerLost(peer)),
             _ => Ok(Front::Nothing),
         }
     }
 
-    fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
-        if self.kept.release(peer, stream, bytes) {
+    fn release(&mut self, peer: u32, message: MessageId, bytes: usize) {
+        if self.kept.release(peer, message, bytes) {
             // Room aside for what was left on its way.
             return;
         }
@@ -291,13 +291,13 @@ impl Peers for WorkerPeers {
         }
     }
 
-    fn clear(&mut self, peer: u32, stream: Stream) -> bool {
-        if self.kept.first(peer, stream).is_some() || !matches!(self.link(peer), Ok(Some(_))) {
+    fn clear(&mut self, peer: u32, message: MessageId) -> bool {
+        if self.kept.first(peer, message).is_some() || !matches!(self.link(peer), Ok(Some(_))) {
             return false;
         }
         let mut moved = false;
         while let Some((head, _)) = self.links.get(&peer).and_then(Link::front)
-            && head.stream != stream
+            && head.message != message
         {
             self.keep(peer);
             moved = true;

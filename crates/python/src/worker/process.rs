@@ -4,8 +4,8 @@
 //! of file, whatever the loop is doing. So no wait in here needs a time limit of its own.
 
 use super::engine::Worker;
-use super::lane::WorkerLane;
 use super::peers::{Event, WorkerPeers};
+use super::stream::WorkerStream;
 use gt_protocol::message::{self, FromWorker, REPLY_BYTES_MAX, Reply};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{
@@ -67,8 +67,8 @@ pub fn serve_control(py: Python<'_>, control: OwnedFd, mut worker: Worker) -> Py
     let watcher = std::thread::Builder::new().name("gt-control".to_owned());
     watcher.spawn(move || watch(&control, &sender, &rung)).map_err(connection)?;
     let peers = WorkerPeers::new(setup.index, events, None, waker);
-    let mut lane = WorkerLane::new(peers).map_err(connection)?;
-    serve(py, worker, setup, &mut lane)
+    let mut stream = WorkerStream::new(peers).map_err(connection)?;
+    serve(py, worker, setup, &mut stream)
 }
 
 struct Setup {
@@ -142,7 +142,7 @@ fn owned(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-fn serve(py: Python<'_>, worker: Worker, setup: Setup, lane: &mut WorkerLane) -> PyResult<()> {
+fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream) -> PyResult<()> {
     let Worker { mut machine, mut idle } = worker;
     let Setup { mut words, answers, slabs, .. } = setup;
     let mut answers = RingReplies { ring: answers, slabs, frame: Vec::new() };
@@ -152,23 +152,23 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, lane: &mut WorkerLane) ->
         let wanted = words_wanted(&taken);
         // With a collective under way the wait below polls too.
         if words.read(&mut taken, wanted) == 0
-            && (machine.is_under_way() || !words.wait(SPIN, SPIN))
+            && (machine.is_in_flight() || !words.wait(SPIN, SPIN))
         {
             if words.is_corrupt() {
                 return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
             }
             py.check_signals()?;
-            if machine.is_under_way() {
+            if machine.is_in_flight() {
                 idle.end();
             }
             let limit = idle.limit();
-            py.detach(|| lane.wait_for_words(&mut words, limit));
+            py.detach(|| stream.wait_for_words(&mut words, limit));
             idle.look(py)?;
-            machine.catch_up(&mut answers, lane);
+            machine.catch_up(&mut answers, stream);
             continue;
         }
         idle.end();
-        match machine.run(&taken, &mut answers, lane) {
+        match machine.run(&taken, &mut answers, stream) {
             Ok(done) if done == taken.len() => taken.clear(),
             Ok(done) => taken.drain(..done).for_each(drop),
             Err(Stop::Goodbye) => return Ok(()),

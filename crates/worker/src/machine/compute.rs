@@ -1,18 +1,16 @@
 //! Instructions that compute: operands from their slots, the engine's results into theirs.
 
-use super::Machine;
+use crate::engine::{Engine, Input, Values};
+use crate::failure::Fault;
+use crate::state::State;
 use crate::table::{Held, NoValue};
-use crate::{Engine, Fault, Input, Values, reuse, work};
+use crate::{reuse, work};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Family, Id, Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 
-impl<E: Engine> Machine<E> {
-    pub(super) fn compute(
-        &mut self,
-        instruction: &Instruction<'_>,
-        next: &[u32],
-    ) -> Result<(), NoValue> {
+impl<E: Engine> State<E> {
+    pub fn compute(&mut self, instruction: &Instruction<'_>, next: &[u32]) -> Result<(), NoValue> {
         let mut inputs: SmallVec<[Input<'_, E::Value>; 4]> = SmallVec::new();
         let mut is_contiguous = true;
         for operand in &instruction.operands {
@@ -86,20 +84,9 @@ impl<E: Engine> Machine<E> {
                 self.table.put_alias(id, Held { value, meta, storage, contiguous });
                 continue;
             }
-            let bytes = match family {
-                Family::Update => self.engine.memory_bytes(&value)?,
-                Family::Create
-                | Family::Random
-                | Family::Elementwise
-                | Family::Contract
-                | Family::Reduce
-                | Family::Normalize
-                | Family::View
-                | Family::Index
-                | Family::Loss
-                | Family::Control
-                | Family::Collective => meta.bytes(),
-            };
+            // What an optimizer does not keep may be stood for by less than its shape.
+            let is_update = family == Family::Update;
+            let bytes = if is_update { self.engine.memory_bytes(&value)? } else { meta.bytes() };
             let stands_for_nothing = bytes < meta.bytes();
             let copy = if is_known || stands_for_nothing {
                 None

@@ -1,13 +1,16 @@
 //! Answers to reads.
 
-use super::{Machine, Replies, first_value, unsigned};
+use crate::attributes::{first_value, unsigned};
+use crate::engine::Engine;
+use crate::failure::Fault;
+use crate::replies::Replies;
+use crate::state::State;
 use crate::table::NoValue;
-use crate::{Engine, Fault};
 use gt_protocol::Instruction;
 use gt_protocol::message::{FailureClass, FromWorker, Reply};
 
-impl<E: Engine> Machine<E> {
-    pub(super) fn read(
+impl<E: Engine> State<E> {
+    pub fn read(
         &mut self,
         instruction: &Instruction<'_>,
         replies: &mut impl Replies,

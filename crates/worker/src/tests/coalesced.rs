@@ -166,7 +166,7 @@ fn a_lost_member_fails_all_and_nobody_waits() {
         all[2].leaves();
         settle(&mut all[..2]);
         for worker in &mut all[..2] {
-            assert!(!worker.waits() && !worker.lane.is_busy());
+            assert!(!worker.waits() && !worker.stream.is_busy());
             let answers = worker.answers();
             // One of the two may hear of it from the other.
             let failed: Vec<_> = answers

@@ -4,7 +4,7 @@
 //! memory takes it back. So memory that is given back too early, or a result that is used too early, shows in the numbers.
 
 use super::*;
-use crate::{StridedRange, Turn, Work};
+use crate::{DirectReads, StridedRange, Turn};
 use std::collections::BTreeMap;
 use std::rc::Weak;
 
@@ -15,7 +15,7 @@ struct Batch {
     work: Vec<Task>,
 }
 
-/// Stretches of memories, reduced if there are several, and where to.
+/// Ranges of memories, reduced if there are several, and where to.
 #[derive(Debug)]
 struct Task {
     from: Vec<(u64, StridedRange)>,
@@ -59,35 +59,35 @@ impl Device {
         batch.after.iter().for_each(|&before| self.run(before));
         for task in batch.work {
             let shards: Vec<Vec<u8>> =
-                task.from.iter().map(|&(memory, stretch)| self.read(memory, stretch)).collect();
+                task.from.iter().map(|&(memory, range)| self.read(memory, range)).collect();
             let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
-            let mut folded = vec![0; task.to.1.bytes()];
-            if !folded.is_empty() {
-                ToyEngine::reduce(Dtype::I64, task.reduce_op, &shards, &mut folded);
+            let mut reduced = vec![0; task.to.1.bytes()];
+            if !reduced.is_empty() {
+                ToyEngine::reduce(Dtype::I64, task.reduce_op, &shards, &mut reduced);
             }
             let mut to = task.to.0.borrow_mut();
-            for (place, &byte) in places(task.to.1).zip(&folded) {
+            for (place, &byte) in places(task.to.1).zip(&reduced) {
                 to[place] = byte;
             }
         }
     }
 
-    fn read(&self, memory: u64, stretch: StridedRange) -> Vec<u8> {
+    fn read(&self, memory: u64, range: StridedRange) -> Vec<u8> {
         let memory = self.0.borrow().memories[&memory].upgrade();
         let memory = memory.expect("memory that is lent is there");
         let bytes = memory.borrow();
-        places(stretch).map(|place| bytes[place]).collect()
+        places(range).map(|place| bytes[place]).collect()
     }
 }
 
-fn places(stretch: StridedRange) -> impl Iterator<Item = usize> {
-    let StridedRange { start, rows, run, stride } = stretch;
+fn places(range: StridedRange) -> impl Iterator<Item = usize> {
+    let StridedRange { start, rows, run, stride } = range;
     (0..rows).flat_map(move |row| start + row * stride..start + row * stride + run)
 }
 
 /// One worker's part.
 #[derive(Debug)]
-pub struct Joint {
+pub struct Rendezvous {
     operand: Option<Memory>,
     result: Option<Memory>,
     me: usize,
@@ -118,8 +118,8 @@ fn numbers(word: &[u8]) -> Vec<u64> {
 }
 
 impl Habit {
-    pub fn offer(&self, me: usize, lent: ToyLoan) -> (Joint, Vec<u8>) {
-        let ToyLoan { operand, result } = lent;
+    pub fn rendezvous(&self, me: usize, lent: ToyBuffers) -> (Rendezvous, Vec<u8>) {
+        let ToyBuffers { operand, result } = lent;
         let words = self.device.as_ref().map(|device| {
             let number =
                 |memory: &Option<Memory>| memory.as_ref().map_or(0, |one| device.lend(one));
@@ -127,59 +127,64 @@ impl Habit {
         });
         let (lent, pulls, begun) = (Vec::new(), Vec::new(), Vec::new());
         let (asked, lost) = (0, None);
-        (Joint { operand, result, me, lent, pulls, begun, asked, lost }, words.unwrap_or_default())
+        (
+            Rendezvous { operand, result, me, lent, pulls, begun, asked, lost },
+            words.unwrap_or_default(),
+        )
     }
 
-    pub fn hear(
+    pub fn negotiate(
         &self,
-        joint: &mut Joint,
-        words: &[&[u8]],
-        work: Option<&Work>,
+        rendezvous: &mut Rendezvous,
+        payloads: &[&[u8]],
+        reads: Option<&DirectReads>,
     ) -> Result<Turn, Fault> {
-        let rounds = joint.begun.len() + 1;
+        let rounds = rendezvous.begun.len() + 1;
         if self.fails_after == Some(rounds) {
             return Err(Fault::new(FailureClass::OutOfMemory, "the device is full"));
         }
         let device = self.device.as_ref().unwrap();
-        let said: Vec<Vec<u64>> = words.iter().map(|word| numbers(word)).collect();
-        let Some(work) = work else {
+        let said: Vec<Vec<u64>> = payloads.iter().map(|payload| numbers(payload)).collect();
+        let Some(reads) = reads else {
             // What the others have reduced is there after it.
             let after = said.iter().map(|said| said[0]).collect();
-            let batch = Batch { after, work: joint.pulled() };
-            return Ok(Turn::Done(joint.begins(device, batch)));
+            let batch = Batch { after, work: rendezvous.pulled() };
+            return Ok(Turn::Done(rendezvous.begins(device, batch)));
         };
-        joint.lent = said.iter().map(|said| [said[0], said[1]]).collect();
-        joint.pulls = work.pulls.to_vec();
-        let mut tasks = joint.folded(work);
-        if work.shares_result {
-            return Ok(Turn::Say(joint.begins(device, Batch { after: Vec::new(), work: tasks })));
+        rendezvous.lent = said.iter().map(|said| [said[0], said[1]]).collect();
+        rendezvous.pulls = reads.pulls.to_vec();
+        let mut tasks = rendezvous.reduced(reads);
+        if reads.shares_result {
+            return Ok(Turn::Continue(
+                rendezvous.begins(device, Batch { after: Vec::new(), work: tasks }),
+            ));
         }
-        tasks.extend(joint.pulled());
-        Ok(Turn::Done(joint.begins(device, Batch { after: Vec::new(), work: tasks })))
+        tasks.extend(rendezvous.pulled());
+        Ok(Turn::Done(rendezvous.begins(device, Batch { after: Vec::new(), work: tasks })))
     }
 
-    pub const fn is_over(&self, joint: &mut Joint) -> bool {
-        joint.asked += 1;
-        joint.asked > self.over_when_asked || joint.lost.is_some()
+    pub const fn is_over(&self, rendezvous: &mut Rendezvous) -> bool {
+        rendezvous.asked += 1;
+        rendezvous.asked > self.over_when_asked || rendezvous.lost.is_some()
     }
 
-    pub fn land(&self, joint: &Joint) {
+    pub fn finish(&self, rendezvous: &Rendezvous) {
         let device = self.device.as_ref().unwrap();
-        joint.begun.iter().for_each(|&begun| device.run(begun));
+        rendezvous.begun.iter().for_each(|&begun| device.run(begun));
     }
 
-    pub fn part(&self, joint: &Joint, words: &[Option<Vec<u8>>]) {
+    pub fn end(&self, rendezvous: &Rendezvous, payloads: &[Option<Vec<u8>>]) {
         let Some(device) = &self.device else { return };
-        self.land(joint);
-        for word in words.iter().flatten() {
-            for begun in numbers(word) {
+        self.finish(rendezvous);
+        for payload in payloads.iter().flatten() {
+            for begun in numbers(payload) {
                 device.run(begun);
             }
         }
     }
 }
 
-impl Joint {
+impl Rendezvous {
     pub const fn lose(&mut self, member: u32) {
         self.lost = Some(member);
     }
@@ -189,8 +194,8 @@ impl Joint {
         self.lost
     }
 
-    pub fn loan(self) -> ToyLoan {
-        ToyLoan { operand: self.operand, result: self.result }
+    pub fn buffers(self) -> ToyBuffers {
+        ToyBuffers { operand: self.operand, result: self.result }
     }
 
     fn begins(&mut self, device: &Device, batch: Batch) -> Vec<u8> {
@@ -198,17 +203,17 @@ impl Joint {
         word(&self.begun[self.begun.len() - 1..])
     }
 
-    fn folded(&self, work: &Work) -> Vec<Task> {
+    fn reduced(&self, reads: &DirectReads) -> Vec<Task> {
         let mut tasks = Vec::new();
         let result = || self.result.clone().unwrap();
-        if let Some((from, to)) = work.kept {
+        if let Some((from, to)) = reads.kept {
             let from = vec![(self.lent[self.me][0], from)];
             tasks.push(Task { from, reduce_op: ReduceOp::Max, to: (result(), to) });
         }
-        if let Some(folding) = &work.folding {
-            let from = self.lent.iter().zip(&folding.shards);
+        if let Some(reduction) = &reads.reduction {
+            let from = self.lent.iter().zip(&reduction.shards);
             let from = from.map(|(lent, &shard)| (lent[0], shard)).collect();
-            tasks.push(Task { from, reduce_op: folding.reduce_op, to: (result(), folding.to) });
+            tasks.push(Task { from, reduce_op: reduction.reduce_op, to: (result(), reduction.to) });
         }
         tasks
     }

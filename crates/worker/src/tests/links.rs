@@ -10,7 +10,7 @@ const PIECES_MAX: usize = 2;
 
 #[derive(Clone, Debug)]
 struct Piece {
-    stream: Stream,
+    message: MessageId,
     total: u64,
     part: Result<Vec<u8>, Cause>,
     read: usize,
@@ -45,7 +45,7 @@ pub struct Links {
     index: u32,
     between: Rc<RefCell<Between>>,
     heads: BTreeMap<u32, Piece>,
-    kept: BTreeMap<(u32, Stream), VecDeque<Piece>>,
+    kept: BTreeMap<(u32, MessageId), VecDeque<Piece>>,
     active: BTreeSet<u64>,
     ended: BTreeSet<u64>,
     /// Who had no room for a piece since.
@@ -81,7 +81,7 @@ impl Links {
 
     fn keep(&mut self, peer: u32) {
         let piece = self.heads.remove(&peer).unwrap();
-        self.kept.entry((peer, piece.stream)).or_default().push_back(piece);
+        self.kept.entry((peer, piece.message)).or_default().push_back(piece);
         self.advance(peer);
     }
 }
@@ -94,11 +94,11 @@ impl Peers for Links {
     fn end(&mut self, tag: u64, well: bool) {
         assert!(self.active.remove(&tag), "{tag} ends and has not begun");
         if well {
-            let is_left = |stream: &Stream| stream.tag == tag;
-            assert!(!self.kept.keys().any(|(_, stream)| is_left(stream)), "{tag} is not taken");
+            let is_left = |message: &MessageId| message.tag == tag;
+            assert!(!self.kept.keys().any(|(_, message)| is_left(message)), "{tag} is not taken");
         } else {
             self.ended.insert(tag);
-            self.kept.retain(|(_, stream), _| stream.tag != tag);
+            self.kept.retain(|(_, message), _| message.tag != tag);
         }
     }
 
@@ -111,10 +111,10 @@ impl Peers for Links {
         for peer in senders {
             self.advance(peer);
             while let Some(head) = self.heads.get(&peer) {
-                if self.active.contains(&head.stream.tag) {
+                if self.active.contains(&head.message.tag) {
                     break;
                 }
-                if self.ended.contains(&head.stream.tag) {
+                if self.ended.contains(&head.message.tag) {
                     self.heads.remove(&peer);
                     self.advance(peer);
                 } else {
@@ -136,13 +136,13 @@ impl Peers for Links {
     }
 
     fn has_come(&self, tag: u64) -> bool {
-        self.heads.values().any(|head| head.stream.tag == tag)
+        self.heads.values().any(|head| head.message.tag == tag)
     }
 
     fn push(
         &mut self,
         peer: u32,
-        stream: Stream,
+        message: MessageId,
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Option<usize>, PeerLost> {
@@ -150,32 +150,32 @@ impl Peers for Links {
         let mut bytes = vec![0; length];
         fill(&mut bytes);
         let total = u64::try_from(progress.total).unwrap();
-        let piece = Piece { stream, total, part: Ok(bytes), read: 0 };
+        let piece = Piece { message, total, part: Ok(bytes), read: 0 };
         Ok(self.put(peer, piece)?.then_some(length))
     }
 
-    fn fail(&mut self, peer: u32, stream: Stream, cause: &Cause) -> Result<bool, PeerLost> {
-        self.put(peer, Piece { stream, total: 0, part: Err(cause.clone()), read: 0 })
+    fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
+        self.put(peer, Piece { message, total: 0, part: Err(cause.clone()), read: 0 })
     }
 
-    fn front(&self, peer: u32, stream: Stream) -> Result<Front<'_>, PeerLost> {
-        if let Some(piece) = self.kept.get(&(peer, stream)).and_then(VecDeque::front) {
+    fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost> {
+        if let Some(piece) = self.kept.get(&(peer, message)).and_then(VecDeque::front) {
             return Ok(piece.front());
         }
         match self.heads.get(&peer) {
-            Some(head) if head.stream == stream => Ok(head.front()),
+            Some(head) if head.message == message => Ok(head.front()),
             _ if self.between.borrow().gone.contains(&peer) => Err(PeerLost(peer)),
             _ => Ok(Front::Nothing),
         }
     }
 
-    fn release(&mut self, peer: u32, stream: Stream, bytes: usize) {
-        if let Some(pieces) = self.kept.get_mut(&(peer, stream)) {
+    fn release(&mut self, peer: u32, message: MessageId, bytes: usize) {
+        if let Some(pieces) = self.kept.get_mut(&(peer, message)) {
             if pieces.front_mut().unwrap().release(bytes) {
                 pieces.pop_front();
             }
             if pieces.is_empty() {
-                self.kept.remove(&(peer, stream));
+                self.kept.remove(&(peer, message));
             }
         } else if self.heads.get_mut(&peer).unwrap().release(bytes) {
             self.heads.remove(&peer);
@@ -183,10 +183,10 @@ impl Peers for Links {
         }
     }
 
-    fn clear(&mut self, peer: u32, stream: Stream) -> bool {
+    fn clear(&mut self, peer: u32, message: MessageId) -> bool {
         let mut moved = false;
-        while self.heads.get(&peer).is_some_and(|head| head.stream != stream)
-            && !self.kept.contains_key(&(peer, stream))
+        while self.heads.get(&peer).is_some_and(|head| head.message != message)
+            && !self.kept.contains_key(&(peer, message))
         {
             self.keep(peer);
             moved = true;
@@ -198,7 +198,7 @@ impl Peers for Links {
 /// A worker with words before it.
 pub struct Worker {
     pub machine: Machine<ToyEngine>,
-    pub lane: Lane<Links, ToyLoan>,
+    pub stream: CommunicationStream<Links, ToyBuffers>,
     pub allocations: Rc<Cell<usize>>,
     words: Vec<u32>,
     answers: Answers,
@@ -216,12 +216,12 @@ impl Worker {
     /// Goes as far as it can without the others; true if it got anywhere.
     pub fn go(&mut self) -> bool {
         let mut moved = false;
-        while self.lane.pass() || self.lane.pass_over_all() {
+        while self.stream.pass() || self.stream.pass_over_all() {
             moved = true;
         }
-        let done = self.machine.run(&self.words, &mut self.answers, &mut self.lane).unwrap();
+        let done = self.machine.run(&self.words, &mut self.answers, &mut self.stream).unwrap();
         self.words.drain(..done);
-        self.machine.catch_up(&mut self.answers, &mut self.lane);
+        self.machine.catch_up(&mut self.answers, &mut self.stream);
         moved || done > 0
     }
 
@@ -237,7 +237,7 @@ impl Worker {
 
     /// Is no more, as far as the others can see.
     pub fn leaves(&self) {
-        let links = self.lane.peers();
+        let links = self.stream.peers();
         let between = &mut *links.between.borrow_mut();
         between.gone.insert(links.index);
         between.ways.retain(|&(_, to), _| to != links.index);
@@ -245,7 +245,7 @@ impl Worker {
 
     /// Pieces on their way to it.
     pub fn pieces_on_the_way(&self) -> usize {
-        let links = self.lane.peers();
+        let links = self.stream.peers();
         let between = links.between.borrow();
         let to_it = between.ways.iter().filter(|((_, to), _)| *to == links.index);
         to_it.map(|(_, way)| way.len()).sum::<usize>() + links.heads.len()
@@ -280,7 +280,7 @@ pub fn workers_with(habits: &[Habit]) -> Vec<Worker> {
         let mut machine = Machine::new(engine);
         machine.set_index(index);
         let (words, answers) = (Vec::new(), Answers::default());
-        Worker { machine, lane: Lane::new(links), allocations, words, answers }
+        Worker { machine, stream: CommunicationStream::new(links), allocations, words, answers }
     };
     (0..).zip(habits).map(worker).collect()
 }
@@ -322,7 +322,7 @@ fn to_the_end(habits: &[Habit], programs: &[Vec<Instruction<'static>>]) -> Vec<V
     }
     settle(&mut all);
     for worker in &all {
-        assert!(!worker.waits() && !worker.lane.is_busy(), "stuck");
+        assert!(!worker.waits() && !worker.stream.is_busy(), "stuck");
     }
     all.iter_mut().map(Worker::answers).collect()
 }

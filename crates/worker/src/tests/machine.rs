@@ -176,7 +176,10 @@ fn payloads_may_come_beside_the_words() {
     let mut answers = Answers::default();
     answers.1.extend(beside.map(|(offset, numbers)| (offset, bytes_of(&numbers))));
     let words = words(&steps);
-    assert_eq!(machine.run(&words, &mut answers, &mut Lane::new(Nobody)), Ok(words.len()));
+    assert_eq!(
+        machine.run(&words, &mut answers, &mut CommunicationStream::new(Nobody)),
+        Ok(words.len())
+    );
     let (texts, last) = answers.0.split_at(4);
     let texts: Vec<&str> = texts.iter().map(failed_text).collect();
     let expected = [
@@ -239,9 +242,12 @@ fn an_incomplete_instruction_waits() {
     let all = words(&[full(0, 4, 1), read(0, 1, 4)]);
     let first = words(&[full(0, 4, 1)]).len();
     let mut answers = Answers::default();
-    assert_eq!(machine.run(&all[..first + 2], &mut answers, &mut Lane::new(Nobody)), Ok(first));
     assert_eq!(
-        machine.run(&all[first..], &mut answers, &mut Lane::new(Nobody)),
+        machine.run(&all[..first + 2], &mut answers, &mut CommunicationStream::new(Nobody)),
+        Ok(first)
+    );
+    assert_eq!(
+        machine.run(&all[first..], &mut answers, &mut CommunicationStream::new(Nobody)),
         Ok(all.len() - first)
     );
     assert_eq!(answers.0, [answer(1, &[1; 4])]);
@@ -254,7 +260,7 @@ fn messages_are_answered() {
     message::encode(&ToWorker::StatsRequest { request: 3 }, &mut words).unwrap();
     message::encode(&FromWorker::Done { request: 3 }, &mut words).unwrap();
     let mut answers = Answers::default();
-    machine.run(&words, &mut answers, &mut Lane::new(Nobody)).unwrap();
+    machine.run(&words, &mut answers, &mut CommunicationStream::new(Nobody)).unwrap();
     assert_eq!(answers.0[0], Answer::Other("stats"));
     assert_eq!(
         failed_text(&answers.0[1]),
@@ -262,9 +268,12 @@ fn messages_are_answered() {
     );
     words.clear();
     message::encode(&ToWorker::Goodbye { reason: "end" }, &mut words).unwrap();
-    assert_eq!(machine.run(&words, &mut answers, &mut Lane::new(Nobody)), Err(Stop::Goodbye));
+    assert_eq!(
+        machine.run(&words, &mut answers, &mut CommunicationStream::new(Nobody)),
+        Err(Stop::Goodbye)
+    );
     assert!(matches!(
-        machine.run(&[5], &mut answers, &mut Lane::new(Nobody)),
+        machine.run(&[5], &mut answers, &mut CommunicationStream::new(Nobody)),
         Err(Stop::Broken(_))
     ));
 }

@@ -9,16 +9,17 @@
 mod coalesced;
 mod collective;
 mod device;
-mod lane;
 mod links;
 mod machine;
+mod negotiation;
 mod random;
 mod reduce_op;
-mod talk;
+mod stream;
 
 use crate::{
-    Buffers, Cause, Engine, Fault, Front, Input, Lane, Loan, Machine, Meeting, Nobody, PeerLost,
-    Peers, Places, Progress, ReduceOp, Replies, Stream, Turn, Values, Way, Work,
+    Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream, DirectReads, Engine,
+    Fault, Front, Input, Machine, MessageId, Nobody, PeerLost, Peers, Places, Progress, ReduceOp,
+    Replies, Turn, Values,
 };
 use gt_protocol::message::{FailureClass, FromWorker, Message, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -107,12 +108,12 @@ fn numbers_of(bytes: &[u8]) -> Vec<i64> {
 
 /// The memory itself, so that whoever writes to it meanwhile is seen.
 #[derive(Debug)]
-struct ToyLoan {
+struct ToyBuffers {
     operand: Option<Memory>,
     result: Option<Memory>,
 }
 
-impl Loan for ToyLoan {
+impl BorrowedBuffers for ToyBuffers {
     fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>)) {
         match (&self.operand, &self.result) {
             (Some(operand), Some(result)) if Rc::ptr_eq(operand, result) => {
@@ -130,8 +131,8 @@ impl Loan for ToyLoan {
 
 impl Engine for ToyEngine {
     type Value = Toy;
-    type Loan = ToyLoan;
-    type Joint = device::Joint;
+    type Borrowed = ToyBuffers;
+    type Rendezvous = device::Rendezvous;
 
     fn execute(
         &mut self,
@@ -219,67 +220,75 @@ impl Engine for ToyEngine {
         Ok(())
     }
 
-    fn lend(&mut self, places: Places<'_, Toy>) -> Result<ToyLoan, Fault> {
+    fn borrow_buffers(&mut self, places: Places<'_, Toy>) -> Result<ToyBuffers, Fault> {
         let memory = |value: &Toy| Some(Rc::clone(&value.memory));
         Ok(match places {
-            Places::Operand(operand) => ToyLoan { operand: memory(operand), result: None },
-            Places::Result(result) => ToyLoan { operand: None, result: memory(result) },
+            Places::Operand(operand) => ToyBuffers { operand: memory(operand), result: None },
+            Places::Result(result) => ToyBuffers { operand: None, result: memory(result) },
             Places::Both(operand, result) => {
-                ToyLoan { operand: memory(operand), result: memory(result) }
+                ToyBuffers { operand: memory(operand), result: memory(result) }
             }
-            Places::One(both) => ToyLoan { operand: memory(both), result: memory(both) },
+            Places::One(both) => ToyBuffers { operand: memory(both), result: memory(both) },
         })
     }
 
-    fn settle(&mut self, _loan: ToyLoan, _written: Option<&mut Toy>) -> Result<(), Fault> {
+    fn return_buffers(
+        &mut self,
+        _borrowed: ToyBuffers,
+        _written: Option<&mut Toy>,
+    ) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn offer(
+    fn rendezvous(
         &mut self,
-        meeting: &Meeting<'_>,
+        collective: &Collective<'_>,
         places: Places<'_, Toy>,
-    ) -> Result<(device::Joint, Vec<u8>), Fault> {
-        assert_eq!(meeting.way, Way::Device);
-        let lent = self.lend(places)?;
-        Ok(self.habit.offer(meeting.me, lent))
+    ) -> Result<(device::Rendezvous, Vec<u8>), Fault> {
+        assert_eq!(collective.backend, Backend::Device);
+        let lent = self.borrow_buffers(places)?;
+        Ok(self.habit.rendezvous(collective.me, lent))
     }
 
-    fn hear(
+    fn negotiate(
         &mut self,
-        joint: &mut device::Joint,
-        words: &[&[u8]],
-        work: Option<&Work>,
+        rendezvous: &mut device::Rendezvous,
+        payloads: &[&[u8]],
+        reads: Option<&DirectReads>,
     ) -> Result<Turn, Fault> {
-        self.habit.hear(joint, words, work)
+        self.habit.negotiate(rendezvous, payloads, reads)
     }
 
-    fn is_over(&mut self, joint: &mut device::Joint) -> bool {
-        self.habit.is_over(joint)
+    fn is_over(&mut self, rendezvous: &mut device::Rendezvous) -> bool {
+        self.habit.is_over(rendezvous)
     }
 
-    fn lose(&mut self, joint: &mut device::Joint, member: u32) {
-        joint.lose(member);
+    fn lose(&mut self, rendezvous: &mut device::Rendezvous, member: u32) {
+        rendezvous.lose(member);
     }
 
-    fn land(&mut self, joint: &mut device::Joint, _result: Option<&mut Toy>) -> Result<(), Fault> {
-        if let Some(member) = joint.lost() {
+    fn finish(
+        &mut self,
+        rendezvous: &mut device::Rendezvous,
+        _result: Option<&mut Toy>,
+    ) -> Result<(), Fault> {
+        if let Some(member) = rendezvous.lost() {
             return Err(PeerLost(member).into());
         }
-        self.habit.land(joint);
+        self.habit.finish(rendezvous);
         Ok(())
     }
 
-    fn part(&mut self, joint: device::Joint, words: &[Option<Vec<u8>>]) {
-        self.habit.part(&joint, words);
+    fn end(&mut self, rendezvous: device::Rendezvous, payloads: &[Option<Vec<u8>>]) {
+        self.habit.end(&rendezvous, payloads);
     }
 
-    fn withdraw(
+    fn fall_back(
         &mut self,
-        joint: device::Joint,
+        rendezvous: device::Rendezvous,
         _result: Option<&mut Toy>,
-    ) -> Result<ToyLoan, Fault> {
-        Ok(joint.loan())
+    ) -> Result<ToyBuffers, Fault> {
+        Ok(rendezvous.buffers())
     }
 
     fn reduce(_dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
@@ -292,12 +301,12 @@ impl Engine for ToyEngine {
             ReduceOp::Product => (left * right).rem_euclid(PRIME),
         };
         let column = |place: usize| shards.iter().map(move |shard| shard[place]);
-        let folded: Vec<i64> = (0..shards[0].len())
+        let reduced: Vec<i64> = (0..shards[0].len())
             .map(|place| {
                 column(place).skip(1).fold(shards[0][place], |left, right| join(left, &right))
             })
             .collect();
-        out.copy_from_slice(&bytes_of(&folded));
+        out.copy_from_slice(&bytes_of(&reduced));
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {
@@ -361,7 +370,10 @@ fn words(instructions: &[Instruction<'_>]) -> Vec<u32> {
 fn run(machine: &mut Machine<ToyEngine>, instructions: &[Instruction<'_>]) -> Vec<Answer> {
     let words = words(instructions);
     let mut answers = Answers::default();
-    assert_eq!(machine.run(&words, &mut answers, &mut Lane::new(Nobody)), Ok(words.len()));
+    assert_eq!(
+        machine.run(&words, &mut answers, &mut CommunicationStream::new(Nobody)),
+        Ok(words.len())
+    );
     answers.0
 }
 

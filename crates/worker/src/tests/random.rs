@@ -80,6 +80,6 @@ fn garbage_never_panics() {
             words[place] ^= 1 << random.below(32);
         }
         let mut machine = Machine::new(ToyEngine::default());
-        let _ = machine.run(&words, &mut Answers::default(), &mut Lane::new(Nobody));
+        let _ = machine.run(&words, &mut Answers::default(), &mut CommunicationStream::new(Nobody));
     }
 }

@@ -1,12 +1,12 @@
 //! Pieces that were taken off their way before anybody asked for them.
 
 use super::piece::{Head, Kept};
-use gt_worker::Stream;
+use gt_worker::MessageId;
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug, Default)]
 pub struct Aside {
-    pieces: BTreeMap<(u32, Stream), VecDeque<Kept>>,
+    pieces: BTreeMap<(u32, MessageId), VecDeque<Kept>>,
     bytes: usize,
 }
 
@@ -17,16 +17,16 @@ impl Aside {
 
     pub fn add(&mut self, peer: u32, head: &Head, bytes: &[u8]) {
         self.bytes += bytes.len();
-        self.pieces.entry((peer, head.stream)).or_default().push_back(Kept::new(head, bytes));
+        self.pieces.entry((peer, head.message)).or_default().push_back(Kept::new(head, bytes));
     }
 
-    pub fn first(&self, peer: u32, stream: Stream) -> Option<&Kept> {
-        self.pieces.get(&(peer, stream))?.front()
+    pub fn first(&self, peer: u32, message: MessageId) -> Option<&Kept> {
+        self.pieces.get(&(peer, message))?.front()
     }
 
     /// Gives up bytes of the first piece, and the piece with its last; false if there is none.
-    pub fn release(&mut self, peer: u32, stream: Stream, bytes: usize) -> bool {
-        let Some(pieces) = self.pieces.get_mut(&(peer, stream)) else { return false };
+    pub fn release(&mut self, peer: u32, message: MessageId, bytes: usize) -> bool {
+        let Some(pieces) = self.pieces.get_mut(&(peer, message)) else { return false };
         if let Some(first) = pieces.front_mut()
             && first.release(bytes)
         {
@@ -34,14 +34,14 @@ impl Aside {
             pieces.pop_front();
         }
         if pieces.is_empty() {
-            self.pieces.remove(&(peer, stream));
+            self.pieces.remove(&(peer, message));
         }
         true
     }
 
     /// Throws away the pieces of these messages.
-    pub fn forget(&mut self, is_unwanted: impl Fn(u32, Stream) -> bool) {
-        self.pieces.retain(|&(peer, stream), _| !is_unwanted(peer, stream));
+    pub fn forget(&mut self, is_unwanted: impl Fn(u32, MessageId) -> bool) {
+        self.pieces.retain(|&(peer, message), _| !is_unwanted(peer, message));
         self.bytes = self.pieces.values().flatten().map(Kept::length).sum();
     }
 }

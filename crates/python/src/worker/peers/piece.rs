@@ -2,7 +2,7 @@
 
 use gt_protocol::message::{self, FromWorker};
 use gt_transport::HEAD_WORDS;
-use gt_worker::{Cause, Front, Stream};
+use gt_worker::{Cause, Front, MessageId};
 
 const KIND_BYTES: u32 = 0;
 const KIND_FAILURE: u32 = 1;
@@ -10,24 +10,24 @@ const KIND_FAILURE: u32 = 1;
 /// What a piece is: its message, and how long that is.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    pub stream: Stream,
+    pub message: MessageId,
     pub total: u64,
     pub is_failure: bool,
 }
 
 impl Head {
-    pub const fn bytes(stream: Stream, total: u64) -> Self {
-        Self { stream, total, is_failure: false }
+    pub const fn bytes(message: MessageId, total: u64) -> Self {
+        Self { message, total, is_failure: false }
     }
 
-    pub const fn failure(stream: Stream) -> Self {
-        Self { stream, total: 0, is_failure: true }
+    pub const fn failure(message: MessageId) -> Self {
+        Self { message, total: 0, is_failure: true }
     }
 
     pub fn words(&self) -> [u32; HEAD_WORDS] {
-        let ([a, b], [c, d]) = (halves(self.stream.tag), halves(self.total));
+        let ([a, b], [c, d]) = (halves(self.message.tag), halves(self.total));
         let kind = if self.is_failure { KIND_FAILURE } else { KIND_BYTES };
-        [a, b, self.stream.hop, kind, c, d, 0, 0]
+        [a, b, self.message.hop, kind, c, d, 0, 0]
     }
 
     /// `None` where another version of us wrote them.
@@ -38,7 +38,11 @@ impl Head {
             KIND_FAILURE => true,
             _ => return None,
         };
-        Some(Self { stream: Stream { tag: joined(a, b), hop }, total: joined(c, d), is_failure })
+        Some(Self {
+            message: MessageId { tag: joined(a, b), hop },
+            total: joined(c, d),
+            is_failure,
+        })
     }
 }
 

@@ -1,12 +1,12 @@
 //! The members of a collective, and which of them we are.
 
-use crate::Fault;
-use crate::machine::unsigned;
-use gt_protocol::{Attr, Instruction};
+use crate::attributes::{list, unsigned};
+use crate::failure::Fault;
+use gt_protocol::Instruction;
 
 /// Every member has the same list, and the same place in it for everyone.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub struct Group {
     pub members: Vec<u32>,
     pub me: usize,
 }
@@ -66,15 +66,9 @@ impl Group {
         Ok(sizes)
     }
 
-    /// Our own of what there is one of for each member.
-    pub fn own<T: Copy>(&self, of_each: &[T], none: T) -> T {
-        of_each.get(self.me).copied().unwrap_or(none)
+    /// Where another member stands in the list.
+    pub fn place_of(&self, peer: u32) -> usize {
+        let place = self.members.iter().position(|&member| member == peer);
+        place.unwrap_or_else(|| panic!("worker {peer} is not in the group {:?}", self.members))
     }
-}
-
-fn list<'a>(instruction: &'a Instruction<'_>, name: &str) -> Result<&'a [i64], Fault> {
-    let Attr::List(values) = instruction.attr(name) else {
-        return Err(Fault::protocol(format!("{name} is missing")));
-    };
-    Ok(values)
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "tensors' bytes, used while the interpreter is elsewhere")]
 
-use gt_worker::{Buffers, Loan};
+use gt_worker::{BorrowedBuffers, Buffers};
 use pyo3::prelude::*;
 
 /// Memory of the host that an object keeps.
@@ -39,7 +39,7 @@ impl Span {
             return &mut [];
         }
         let start = std::ptr::with_exposed_provenance_mut(self.address);
-        // SAFETY: what `new` was promised for a span for writing, which is the only kind that `Lent` asks this of; and the
+        // SAFETY: what `new` was promised for a span for writing, which is the only kind that `BorrowedMemory` asks this of; and the
         // span is borrowed for writing as long as the slice is.
         unsafe { std::slice::from_raw_parts_mut(start, self.length) }
     }
@@ -64,14 +64,14 @@ impl Written {
 
 /// What a collective reads and writes.
 #[derive(Debug)]
-pub struct Lent {
+pub struct BorrowedMemory {
     operand: Option<Span>,
     result: Option<Written>,
     /// The result is the operand too.
     is_one: bool,
 }
 
-impl Lent {
+impl BorrowedMemory {
     pub const fn nothing() -> Self {
         Self { operand: None, result: None, is_one: false }
     }
@@ -101,7 +101,7 @@ impl Lent {
     }
 }
 
-impl Loan for Lent {
+impl BorrowedBuffers for BorrowedMemory {
     fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>)) {
         let result = self.result.as_mut().map_or(&mut [][..], Written::bytes_mut);
         if self.is_one {

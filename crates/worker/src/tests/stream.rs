@@ -44,11 +44,11 @@ fn what_does_not_need_a_collective_does_not_wait_for_it() {
     while all[0].go() {}
     assert!(!all[0].waits());
     assert_eq!(all[0].answers(), [answer(9, &[6, 6]), same(8, 7)]);
-    assert!(all[0].lane.is_busy(), "the way holds less than the value");
+    assert!(all[0].stream.is_busy(), "the way holds less than the value");
     all[1].is_sent(&[receive(5, 0, 1, LARGE), read(5, 4, LARGE)]);
     settle(&mut all);
     assert_eq!(all[1].answers(), [same(4, 7)]);
-    assert!(!all[0].lane.is_busy());
+    assert!(!all[0].stream.is_busy());
 }
 
 #[test]
@@ -161,10 +161,10 @@ fn a_peer_that_takes_nothing_holds_up_nobody_else() {
     for worker in [1, 2] {
         assert_eq!(all[worker].answers(), [same(1, 7)]);
     }
-    assert!(all[0].lane.is_busy() && !all[0].waits());
+    assert!(all[0].stream.is_busy() && !all[0].waits());
     all[3].leaves();
     settle(&mut all[..3]);
-    assert!(!all[0].lane.is_busy());
+    assert!(!all[0].stream.is_busy());
     let [Answer::Failure(cause)] = &all[0].answers()[..] else { panic!("one failure") };
     assert_eq!(
         (cause.op, cause.tag, &*cause.fault.text),
@@ -196,7 +196,7 @@ fn a_lost_peer_fails_what_is_under_way_with_it_once_each() {
     assert_eq!(rest, [Answer::FailedReply(1, one.clone()), Answer::FailedReply(2, two.clone())]);
     // What goes between those who are left comes.
     assert!(all[2].answers().contains(&same(1, 7)));
-    assert!(!all[0].lane.is_busy() && !all[2].lane.is_busy());
+    assert!(!all[0].stream.is_busy() && !all[2].stream.is_busy());
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_member_that_has_failed_takes_in_what_the_others_send() {
         // Worker 0 has no operand, and gets no further instruction.
         all[0].is_sent(&[all_reduce(1, 0, &group)]);
         while all[0].go() {}
-        assert!(all[0].lane.is_busy(), "the others have still to send");
+        assert!(all[0].stream.is_busy(), "the others have still to send");
         for worker in &mut all[1..] {
             worker.is_sent(&[full(0, 3_001, 1), all_reduce(1, 0, &group)]);
             worker.is_sent(&[op(Op::Synchronize, &[], &[], &[Attr::Int(3)])]);
@@ -215,7 +215,7 @@ fn a_member_that_has_failed_takes_in_what_the_others_send() {
         settle(&mut all);
         let [Answer::Failure(_)] = &all[0].answers()[..] else { panic!("one failure") };
         for worker in &mut all {
-            assert!(!worker.waits() && !worker.lane.is_busy());
+            assert!(!worker.waits() && !worker.stream.is_busy());
             assert_eq!(worker.pieces_on_the_way(), 0);
         }
         for worker in &mut all[1..] {
@@ -258,7 +258,7 @@ fn there_is_a_limit_to_what_is_under_way() {
         all[1].is_sent(&[receive(0, 0, tag, size), read(0, 1, size), free(&[0])]);
     }
     settle(&mut all);
-    assert!(!all[0].waits() && !all[0].lane.is_busy());
+    assert!(!all[0].waits() && !all[0].stream.is_busy());
     assert_eq!(all[1].answers(), vec![answer(1, &[7; 20]); 80]);
 }
 

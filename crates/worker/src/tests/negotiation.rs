@@ -171,7 +171,7 @@ fn a_member_that_dies_leaves_nobody_waiting() {
             settle(&mut all[..2]);
             let whole = same(4, size, (3 + 1) * 3 + 1);
             for worker in &mut all[..2] {
-                assert!(!worker.waits() && !worker.lane.is_busy(), "{size} {steps}");
+                assert!(!worker.waits() && !worker.stream.is_busy(), "{size} {steps}");
                 let last = worker.answers().pop().unwrap();
                 assert!(last == whole || matches!(last, Answer::FailedReply(4, _)), "{last:?}");
             }

@@ -1,6 +1,6 @@
-"""Collectives by process groups, as the worker's loop has them: who takes part, and their words.
+"""Collectives by process groups, as the worker's loop has them: who takes part, and their payloads.
 
-One round of words: what each member needs to hear before anybody calls the group. What is called
+One round: what each member needs to know before anybody calls the group. What is called
 stands in torch_collectives, groups in torch_groups.
 """
 
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from gt import config
 from gt.worker import torch_collectives
+from gt.worker.collective_backend import CollectiveBackend, DirectReads, Turn
 from gt.worker.torch_collectives import Prepared
 from gt.worker.torch_groups import Call, Engine, Gloo, GroupError, Groups, Nccl
-from gt.worker.ways import Turn, Way, Work
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 IFREQ_BYTES = 40
@@ -52,7 +52,7 @@ def interface_of(address: str) -> str | None:
     return None
 
 
-class GroupWay:
+class GroupBackend:
     """The groups of a worker.
 
     Args:
@@ -88,13 +88,13 @@ class GroupWay:
         self.domain = f"{library} {torch.__version__} {network}"
         self._groups = Groups(_engine(library, address, device))
 
-    def ways(self) -> dict[str, Way[Tensor]]:
-        """For a backend."""
+    def backends(self) -> dict[str, CollectiveBackend[Tensor]]:
+        """For a worker's kernels."""
         if self._groups is None:
             return {}
-        return {"group": Way(domain=self.domain, offer=self.offer)}
+        return {"group": CollectiveBackend(domain=self.domain, rendezvous=self.rendezvous)}
 
-    def offer(
+    def rendezvous(
         self,
         op: str,
         attributes: dict[str, object],
@@ -103,10 +103,10 @@ class GroupWay:
         me: int,
         operand: Tensor | None,
         result: Tensor | None,
-    ) -> tuple[Part, bytes] | None:
-        """Our part in a collective, and what the others must hear of it; see gt.worker.ways."""
+    ) -> tuple[GroupRendezvous, bytes] | None:
+        """Our part in a collective, and what the others must know of it."""
         del tag
-        assert self._groups is not None, "a way that was not announced"
+        assert self._groups is not None, "a backend that was not announced"
         # Of a pair each names itself first; a group has one order.
         order = list(range(len(members)))
         if op in _PAIRS:
@@ -120,7 +120,7 @@ class GroupWay:
                 self._has_told = True
                 sys.stderr.write(f"gt.worker: no group of workers {members}, by bytes: {error}\n")
             return None
-        return Part(self._groups, call, order), call.offer
+        return GroupRendezvous(self._groups, call, order), call.payload
 
     def close(self) -> None:
         """Ends all groups."""
@@ -128,8 +128,8 @@ class GroupWay:
             self._groups.close()
 
 
-class Part:
-    """Our part in one collective: a `gt.worker.ways.PolledJoint`.
+class GroupRendezvous:
+    """Our part in one collective: a `gt.worker.collective_backend.PolledRendezvous`.
 
     Args:
         groups: This worker's.
@@ -142,30 +142,30 @@ class Part:
         self._call = call
         self._order = order
 
-    def hear(self, words: Sequence[bytes], work: Work | None) -> Turn:
-        """All have offered: the call is made in its turn, and nothing more is said."""
-        del work
-        return (True, b"") if self._call.begin([words[k] for k in self._order]) else None
+    def negotiate(self, payloads: Sequence[bytes], reads: DirectReads | None) -> Turn:
+        """All are ready: the call is made in its turn, and nothing more is sent."""
+        del reads
+        return (True, b"") if self._call.begin([payloads[k] for k in self._order]) else None
 
-    def lose(self, member: int) -> None:
+    def lose(self, peer: int) -> None:
         """That member is gone."""
-        self._groups.lose(member)
+        self._groups.lose(peer)
 
     def is_over(self) -> bool:
         """Whether the result is there, or never will be."""
         return self._call.is_over()
 
-    def land(self) -> None:
+    def finish(self) -> None:
         """The result is used.
 
         Raises:
             GroupError: It never will be there.
         """
-        self._call.land()
+        self._call.finish()
 
-    def part(self, words: Sequence[bytes | None]) -> None:
+    def end(self, payloads: Sequence[bytes | None]) -> None:
         """The end; of a call that was not made, too."""
-        del words
+        del payloads
         self._call.cancel()
 
 

@@ -1,17 +1,17 @@
-//! The lane of a worker process: a thread without the interpreter moves large collectives on while the machine's thread
+//! The stream of a worker process: a thread without the interpreter moves large collectives on while the machine's thread
 //! computes.
 //!
 //! One of the two drives at a time, behind a lock: the machine's thread where it waits for a collective or for words, the
 //! other one where it was handed enough to be worth its waking. What both could sleep on (the other workers' slabs) says
 //! who sleeps there last, so that neither takes the other's wake-up for its own.
 
-use super::lent::Lent;
+use super::borrowed::BorrowedMemory;
 use super::peers::WorkerPeers;
 use gt_protocol::message::Peer;
 use gt_transport::{
     Consumer, FutexWaker, Parked, WAIT_MAX, drain_eventfd, eventfd, sleep_on_any, yield_now,
 };
-use gt_worker::{Driver, Ended, Job, Lane, Peers, Refusal};
+use gt_worker::{Abort, CommunicationStream, Driver, Ended, Job, Peers};
 use pyo3::Python;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -32,7 +32,7 @@ const DOZE: Duration = Duration::from_micros(200);
 
 /// The machine's side.
 #[derive(Debug)]
-pub struct WorkerLane {
+pub struct WorkerStream {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -61,7 +61,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Inside {
-    lane: Lane<WorkerPeers, Lent>,
+    stream: CommunicationStream<WorkerPeers, BorrowedMemory>,
     /// Who is to be woken at the peers' words.
     sleeper: Option<Sleeper>,
 }
@@ -76,7 +76,7 @@ impl Inside {
     /// First half of a sleep, as in [`WorkerPeers::park`].
     fn park(&mut self, sleeper: Sleeper, words: &mut Vec<Parked>) -> Option<Duration> {
         self.sleeper = Some(sleeper);
-        let limit = self.lane.peers_mut().park(words);
+        let limit = self.stream.peers_mut().park(words);
         if limit.is_none() {
             self.unpark(sleeper);
         }
@@ -86,16 +86,16 @@ impl Inside {
     /// Second half; without effect if the other one sleeps there by now.
     fn unpark(&mut self, sleeper: Sleeper) {
         if self.sleeper == Some(sleeper) {
-            self.lane.peers_mut().unpark();
+            self.stream.peers_mut().unpark();
             self.sleeper = None;
         }
     }
 }
 
-impl WorkerLane {
+impl WorkerStream {
     pub fn new(peers: WorkerPeers) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            inside: Mutex::new(Inside { lane: Lane::new(peers), sleeper: None }),
+            inside: Mutex::new(Inside { stream: CommunicationStream::new(peers), sleeper: None }),
             waker: FutexWaker::default(),
             is_driven: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
@@ -107,7 +107,7 @@ impl WorkerLane {
             stops: AtomicBool::new(false),
         });
         let threads = Arc::clone(&shared);
-        let builder = std::thread::Builder::new().name("gt-lane".to_owned());
+        let builder = std::thread::Builder::new().name("gt-stream".to_owned());
         let thread = builder.spawn(move || threads.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -119,17 +119,17 @@ impl WorkerLane {
         let mut inside = shared.drive();
         let mut words: Vec<Parked> = Vec::new();
         let mut since: Option<Instant> = None;
-        while ring.available() == 0 && !ring.is_corrupt() && !inside.lane.has_ended() {
-            if inside.lane.pass() {
+        while ring.available() == 0 && !ring.is_corrupt() && !inside.stream.has_ended() {
+            if inside.stream.pass() {
                 since = None;
                 continue;
             }
             let start = *since.get_or_insert_with(Instant::now);
-            if inside.lane.is_busy() && start.elapsed() < SPIN {
+            if inside.stream.is_busy() && start.elapsed() < SPIN {
                 yield_now();
                 continue;
             }
-            if inside.lane.pass_over_all() {
+            if inside.stream.pass_over_all() {
                 continue;
             }
             words.clear();
@@ -178,7 +178,7 @@ impl WorkerLane {
     }
 }
 
-impl Drop for WorkerLane {
+impl Drop for WorkerStream {
     fn drop(&mut self) {
         self.shared.stops.store(true, Ordering::SeqCst);
         self.shared.waker.wake();
@@ -189,22 +189,22 @@ impl Drop for WorkerLane {
     }
 }
 
-impl Driver<Lent> for WorkerLane {
+impl Driver<BorrowedMemory> for WorkerStream {
     fn introduce(&mut self, peer: &Peer<'_>) {
-        self.shared.inside().lane.peers_mut().introduce(peer);
+        self.shared.inside().stream.peers_mut().introduce(peer);
     }
 
-    fn submit(&mut self, job: Job<Lent>) -> Option<Ended<Lent>> {
+    fn submit(&mut self, job: Job<BorrowedMemory>) -> Option<Ended<BorrowedMemory>> {
         let mut inside = self.shared.inside();
-        let ended = inside.lane.submit(job);
+        let ended = inside.stream.submit(job);
         // What comes next may wait for it: nobody is woken before it is known that it does not.
         self.shared.keep(inside);
         ended
     }
 
-    fn refuse(&mut self, refusal: Refusal) {
+    fn abort(&mut self, abort: Abort) {
         let mut inside = self.shared.inside();
-        inside.lane.refuse(refusal);
+        inside.stream.abort(abort);
         self.shared.keep(inside);
         self.shared.hand_over();
     }
@@ -213,7 +213,7 @@ impl Driver<Lent> for WorkerLane {
         self.shared.hand_over();
     }
 
-    fn ended(&mut self) -> Option<Ended<Lent>> {
+    fn ended(&mut self) -> Option<Ended<BorrowedMemory>> {
         let shared = &*self.shared;
         let has_ended = shared.has_ended.load(Ordering::Acquire);
         if !has_ended && shared.is_handed.load(Ordering::Acquire) {
@@ -221,10 +221,10 @@ impl Driver<Lent> for WorkerLane {
         }
         let mut inside = shared.inside();
         if !has_ended {
-            inside.lane.pass();
+            inside.stream.pass();
         }
-        let ended = inside.lane.take_ended();
-        shared.has_ended.store(inside.lane.has_ended(), Ordering::Release);
+        let ended = inside.stream.take_ended();
+        shared.has_ended.store(inside.stream.has_ended(), Ordering::Release);
         ended
     }
 
@@ -241,7 +241,7 @@ impl Driver<Lent> for WorkerLane {
     }
 
     fn is_gone(&mut self, peer: u32) -> bool {
-        self.shared.inside().lane.is_gone(peer)
+        self.shared.inside().stream.is_gone(peer)
     }
 }
 
@@ -251,8 +251,8 @@ impl Shared {
         let mut inside = self.drive();
         let mut words: Vec<Parked> = Vec::new();
         let mut since: Option<Instant> = None;
-        while !inside.lane.is_over(ticket) && !inside.lane.has_ended() {
-            if inside.lane.pass() {
+        while !inside.stream.is_over(ticket) && !inside.stream.has_ended() {
+            if inside.stream.pass() {
                 since = None;
                 continue;
             }
@@ -260,7 +260,7 @@ impl Shared {
                 yield_now();
                 continue;
             }
-            if inside.lane.pass_over_all() {
+            if inside.stream.pass_over_all() {
                 continue;
             }
             words.clear();
@@ -276,11 +276,11 @@ impl Shared {
     /// One step, and a moment's sleep if there was none and has been none for a while.
     fn drive_once(&self, times: u32) {
         let mut inside = self.drive();
-        if !inside.lane.pass() && !inside.lane.has_ended() {
+        if !inside.stream.pass() && !inside.stream.has_ended() {
             let mut words: Vec<Parked> = Vec::new();
             if times < DOZES_AWAKE {
                 yield_now();
-            } else if !inside.lane.pass_over_all()
+            } else if !inside.stream.pass_over_all()
                 && let Some(limit) = inside.park(Sleeper::Machine, &mut words)
             {
                 let sleeping: Vec<_> = words.iter().map(Parked::sleeping).collect();
@@ -300,7 +300,7 @@ impl Shared {
     }
 
     fn locked(&self) -> MutexGuard<'_, Inside> {
-        // A thread that has panicked leaves a lane that nobody understands, and other workers that wait for us.
+        // A thread that has panicked leaves a stream that nobody understands, and other workers that wait for us.
         self.inside.lock().unwrap_or_else(|_| std::process::abort())
     }
 
@@ -314,14 +314,14 @@ impl Shared {
     }
 
     fn yield_the_drive(&self, inside: MutexGuard<'_, Inside>) {
-        self.has_ended.store(inside.lane.has_ended(), Ordering::Release);
+        self.has_ended.store(inside.stream.has_ended(), Ordering::Release);
         self.is_driven.store(false, Ordering::SeqCst);
         self.keep(inside);
     }
 
     /// The machine's thread looks after the jobs itself, for now.
     fn keep(&self, inside: MutexGuard<'_, Inside>) {
-        self.is_worth_it.store(inside.lane.is_worth_waking_for(), Ordering::Relaxed);
+        self.is_worth_it.store(inside.stream.is_worth_waking_for(), Ordering::Relaxed);
         self.is_handed.store(false, Ordering::SeqCst);
     }
 
@@ -348,13 +348,13 @@ impl Shared {
                 continue;
             }
             let mut inside = self.locked();
-            let moved = inside.lane.pass();
+            let moved = inside.stream.pass();
             self.tell(&inside);
             if moved {
                 since = None;
                 continue;
             }
-            if !inside.lane.is_busy() && !self.is_away.load(Ordering::SeqCst) {
+            if !inside.stream.is_busy() && !self.is_away.load(Ordering::SeqCst) {
                 self.is_handed.store(false, Ordering::SeqCst);
                 // Before anybody can hand something over, who would otherwise ring in vain.
                 self.waker.park();
@@ -367,7 +367,7 @@ impl Shared {
                 yield_now();
                 continue;
             }
-            if inside.lane.pass_over_all() {
+            if inside.stream.pass_over_all() {
                 continue;
             }
             words.clear();
@@ -383,7 +383,7 @@ impl Shared {
 
     /// Lets the machine's thread know of jobs that have ended.
     fn tell(&self, inside: &Inside) {
-        let is_new = inside.lane.has_ended() && !self.has_ended.swap(true, Ordering::SeqCst);
+        let is_new = inside.stream.has_ended() && !self.has_ended.swap(true, Ordering::SeqCst);
         if is_new && self.is_away.load(Ordering::SeqCst) {
             // An eventfd that cannot count further is readable already.
             let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());

@@ -25,7 +25,7 @@ if sys.version_info < (3, 11):
 from harness.layouts import WHOLE, drawn, place  # noqa: E402
 from test_placements import check_programs  # noqa: E402
 
-from gt.worker.group_way import interface_of  # noqa: E402
+from gt.worker.group_backend import interface_of  # noqa: E402
 
 WORKERS = 3
 STEPS = 5

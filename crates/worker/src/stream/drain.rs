@@ -1,28 +1,22 @@
-//! What is left to do of a collective whose part here has failed: the others hear why, and what they still send is taken
-//! in and thrown away, so that it stands in nobody's way.
+//! What is left to do of a collective whose part here has failed: the others are told why, and what they still send is
+//! drained, so that nothing behind it waits.
 
-use crate::Cause;
-use crate::collective::{Bundle, Exchange, Group};
-use crate::peers::{Front, Peers, Stream};
+use crate::exchange::{Exchange, Group};
+use crate::failure::Cause;
+use crate::peers::{Front, MessageId, Peers};
 use smallvec::SmallVec;
 
 /// A part that failed before it was known what it would be.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct Abort {
     pub(crate) tag: u64,
     /// The first hop of what failed.
     pub(crate) hop: u32,
     pub(crate) cause: Cause,
     /// Who waits for something of ours.
-    pub(crate) listeners: SmallVec<[u32; 8]>,
+    pub(crate) receivers: SmallVec<[u32; 8]>,
     /// Who sends us something.
     pub(crate) senders: SmallVec<[u32; 8]>,
-}
-
-impl Refusal {
-    pub(crate) const fn tag(&self) -> u64 {
-        self.tag
-    }
 }
 
 /// A message that somebody may still send us.
@@ -34,43 +28,30 @@ struct Left {
 }
 
 #[derive(Debug)]
-pub(super) struct Rest {
+pub struct Drain {
     tag: u64,
     cause: Cause,
     /// To whom, and in which hop, our failure has still to go.
-    untold: SmallVec<[(u32, u32); 8]>,
+    untold_peers: SmallVec<[(u32, u32); 8]>,
     left: SmallVec<[Left; 8]>,
 }
 
-impl Rest {
-    pub fn of_refusal(refusal: Refusal) -> Self {
-        let Refusal { tag, hop, cause, listeners, senders } = refusal;
+impl Drain {
+    pub fn of_abort(abort: Abort) -> Self {
+        let Abort { tag, hop, cause, receivers, senders } = abort;
         // Who meets the failure in the first hop sends nothing in the second but a failure.
-        let untold = listeners.into_iter().map(|peer| (peer, hop)).collect();
+        let untold_peers = receivers.into_iter().map(|peer| (peer, hop)).collect();
         let left = senders.into_iter().map(|peer| Left { peer, hop, taken_bytes: 0 }).collect();
-        Self { tag, cause, untold, left }
+        Self { tag, cause, untold_peers, left }
     }
 
     pub fn of_exchange(exchange: &Exchange, group: &Group, cause: Cause) -> Self {
-        Self::new(exchange.tag(), cause, exchange.unsent(), exchange.missing(group))
-    }
-
-    pub fn of_bundle<M>(bundle: &Bundle<M>, cause: Cause) -> Self {
-        Self::new(bundle.tag(), cause, bundle.unsent(), bundle.missing())
-    }
-
-    /// Messages that are not out, and those that have not come in whole with the bytes that we have had of each.
-    fn new(
-        tag: u64,
-        cause: Cause,
-        unsent: impl Iterator<Item = (u32, u32)>,
-        missing: SmallVec<[(u32, u32, usize); 8]>,
-    ) -> Self {
         let left = |(peer, hop, taken): (u32, u32, usize)| {
             let taken_bytes = u64::try_from(taken).unwrap_or(u64::MAX);
             Left { peer, hop, taken_bytes }
         };
-        Self { tag, cause, untold: unsent.collect(), left: missing.into_iter().map(left).collect() }
+        let left = exchange.missing(group).into_iter().map(left).collect();
+        Self { tag: exchange.tag(), cause, untold_peers: exchange.unsent().collect(), left }
     }
 
     pub const fn tag(&self) -> u64 {
@@ -78,22 +59,22 @@ impl Rest {
     }
 
     pub fn is_over(&self) -> bool {
-        self.untold.is_empty() && self.left.is_empty()
+        self.untold_peers.is_empty() && self.left.is_empty()
     }
 
     pub fn missing(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.left.iter().map(|left| (left.peer, left.hop))
     }
 
-    /// Tells who has room for it, and throws away what has come; true if anything moved.
+    /// Tells the failure to who has room for it, and throws away what has come; true if anything moved.
     pub fn step(&mut self, peers: &mut impl Peers) -> bool {
-        let Self { tag, cause, untold, left } = self;
-        let before = untold.len();
+        let Self { tag, cause, untold_peers, left } = self;
+        let before = untold_peers.len();
         // Who is gone need not be told.
-        untold.retain(|&mut (peer, hop)| {
-            matches!(peers.fail(peer, Stream { tag: *tag, hop }, cause), Ok(false))
+        untold_peers.retain(|&mut (peer, hop)| {
+            matches!(peers.fail(peer, MessageId { tag: *tag, hop }, cause), Ok(false))
         });
-        let mut moved = untold.len() < before;
+        let mut moved = untold_peers.len() < before;
         let mut over: SmallVec<[u32; 8]> = SmallVec::new();
         left.retain(|left| {
             let (state, has_moved) = left.take_in(*tag, peers);
@@ -120,10 +101,10 @@ enum State {
 impl Left {
     /// Throws away what is here of the message; says whether there was anything.
     fn take_in(&mut self, tag: u64, peers: &mut impl Peers) -> (State, bool) {
-        let stream = Stream { tag, hop: self.hop };
+        let message = MessageId { tag, hop: self.hop };
         let mut moved = false;
         loop {
-            let (length, state) = match peers.front(self.peer, stream) {
+            let (length, state) = match peers.front(self.peer, message) {
                 Ok(Front::Nothing) => return (State::Coming, moved),
                 Ok(Front::Bytes { total, bytes }) => {
                     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -134,7 +115,7 @@ impl Left {
                 Ok(Front::Failure(_)) => (0, State::Failed),
                 Err(_) => return (State::Failed, moved),
             };
-            peers.release(self.peer, stream, length);
+            peers.release(self.peer, message, length);
             moved = true;
             if state != State::Coming {
                 return (state, moved);

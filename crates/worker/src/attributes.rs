@@ -1,0 +1,23 @@
+//! Operands and attributes of an instruction, as the dispatcher must have written them.
+
+use crate::failure::Fault;
+use gt_protocol::{Attr, Id, Instruction};
+
+pub fn first_value(instruction: &Instruction<'_>) -> Result<Id, Fault> {
+    instruction.values().next().ok_or_else(|| Fault::protocol("the operand is no value"))
+}
+
+/// An attribute that counts something.
+pub fn unsigned(instruction: &Instruction<'_>, name: &str) -> Result<u64, Fault> {
+    let Attr::Int(value) = instruction.attr(name) else {
+        return Err(Fault::protocol(format!("{name} is missing")));
+    };
+    u64::try_from(*value).map_err(|_| Fault::protocol(format!("{name} is {value}")))
+}
+
+pub fn list<'a>(instruction: &'a Instruction<'_>, name: &str) -> Result<&'a [i64], Fault> {
+    let Attr::List(values) = instruction.attr(name) else {
+        return Err(Fault::protocol(format!("{name} is missing")));
+    };
+    Ok(values)
+}

@@ -1,0 +1,283 @@
+//! A collective that a backend moves, at one member: what is sent in each round, and what follows from the answers.
+//!
+//! While its part is well a member sends a payload in each round. Whoever has failed, or learns in a round that somebody has
+//! failed or is gone, payloads so in the next one and is through with it. So nobody waits for a payload that never comes, and who
+//! goes on although it should not (a member died before it had told all) learns of it one round later.
+//!
+//! The last round payloads that what was begun has been begun: whoever lent memory has it back then. Nobody's result waits for
+//! it.
+
+use super::plan::{plan, receivers, senders};
+use crate::backend::{Backend, Collective, Turn};
+use crate::engine::{Engine, Places};
+use crate::exchange::{Answer, Bucket, Group, Payloads, Round, backend_payload};
+use crate::failure::{Broken, Cause};
+use crate::replies::Replies;
+use crate::state::{InFlightOf, Negotiation, Stage, State};
+use crate::stream::{Abort, Driver, Ended, Job, Outcome};
+use crate::table::NoValue;
+use gt_protocol::Instruction;
+use gt_protocol::message::FromWorker;
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// What becomes of a negotiation after a round.
+type Next<E> = Option<(InFlightOf<E>, Payloads)>;
+
+impl<E: Engine> State<E> {
+    pub(super) fn begin_negotiation(
+        &mut self,
+        instruction: &Instruction<'_>,
+        next: &[u32],
+        tag: u64,
+        (backend, group): (Backend, Group),
+        replies: &mut impl Replies,
+        driver: &mut impl Driver<E::Borrowed>,
+    ) -> Result<(), NoValue> {
+        let mut negotiation = negotiation_new(tag, group, instruction);
+        match self.first_round(instruction, next, backend, &mut negotiation) {
+            Ok((mut in_flight, payloads)) => {
+                in_flight.negotiation = Some(Box::new(negotiation));
+                self.negotiate_on(in_flight, payloads, replies, driver);
+                Ok(())
+            }
+            Err(why) => {
+                let cause = self.cause(instruction, &why);
+                let mut in_flight = self.in_flight_new(instruction);
+                in_flight.negotiation = Some(Box::new(negotiation));
+                self.negotiate_on(in_flight, Payloads::Failure(cause), replies, driver);
+                Err(why)
+            }
+        }
+    }
+
+    /// The first payloads.
+    fn first_round(
+        &mut self,
+        instruction: &Instruction<'_>,
+        next: &[u32],
+        backend: Backend,
+        negotiation: &mut Negotiation<E::Rendezvous>,
+    ) -> Result<(InFlightOf<E>, Payloads), NoValue> {
+        self.table.check_vacant(&instruction.outputs)?;
+        self.make_as_received(instruction)?;
+        let (tag, group) = (negotiation.tag, &negotiation.group);
+        let plan = plan(&self.table, instruction, tag, group)?;
+        // In one hop the others read the operand to the end.
+        let reused = self.reused(instruction, next).filter(|_| plan.exchange.is_two_hops());
+        let members = &group.members;
+        let collective = Collective { backend, instruction, tag, members, me: group.me };
+        let give =
+            |engine: &mut E, places: Places<'_, E::Value>| engine.rendezvous(&collective, places);
+        let ((rendezvous, payload), in_flight) = self.prepare(instruction, &plan, reused, give)?;
+        let first = |&peer: &u32| plan.exchange.first_payload(peer, &payload);
+        let each = negotiation.others.iter().map(first).collect();
+        negotiation.payload = plan.exchange.first_payload(self.index, &payload);
+        negotiation.shares_result = plan.exchange.is_two_hops();
+        negotiation.exchange = Some(plan.exchange);
+        negotiation.rendezvous = Some(rendezvous);
+        negotiation.stage = Stage::Negotiating;
+        Ok((in_flight, Payloads::Each(each)))
+    }
+
+    /// Begins the next round, and goes on from it as long as rounds are over at once.
+    fn negotiate_on(
+        &mut self,
+        mut in_flight: InFlightOf<E>,
+        mut payloads: Payloads,
+        replies: &mut impl Replies,
+        driver: &mut impl Driver<E::Borrowed>,
+    ) {
+        loop {
+            let negotiation = in_flight.negotiation.as_deref().expect("it negotiates");
+            let round =
+                Round::new(negotiation.tag, negotiation.round, payloads, &negotiation.others);
+            let job = Job::round(in_flight.ticket, in_flight.origin, round, negotiation.then());
+            let Some(Ended { outcome: Outcome::Round(answers), .. }) = driver.submit(job) else {
+                self.keep_in_flight(in_flight);
+                return;
+            };
+            match self.after_round(in_flight, answers, replies, driver) {
+                Some(next) => (in_flight, payloads) = next,
+                None => return,
+            }
+        }
+    }
+
+    /// A round is over.
+    pub(crate) fn resume(
+        &mut self,
+        in_flight: InFlightOf<E>,
+        answers: Vec<Answer>,
+        replies: &mut impl Replies,
+        driver: &mut impl Driver<E::Borrowed>,
+    ) {
+        if let Some((in_flight, payloads)) = self.after_round(in_flight, answers, replies, driver) {
+            self.negotiate_on(in_flight, payloads, replies, driver);
+        }
+    }
+
+    /// What is to be sent next, if anything.
+    fn after_round(
+        &mut self,
+        mut in_flight: InFlightOf<E>,
+        answers: Vec<Answer>,
+        replies: &mut impl Replies,
+        driver: &mut impl Driver<E::Borrowed>,
+    ) -> Next<E> {
+        let negotiation = in_flight.negotiation.as_deref_mut()?;
+        negotiation.round += 1;
+        match &negotiation.stage {
+            Stage::Negotiating => match self.turn(negotiation, &answers) {
+                Ok(payloads) => Some((in_flight, payloads)),
+                Err(broken) => {
+                    negotiation.others = living(&answers);
+                    negotiation.stage = Stage::Failed;
+                    let cause = self.spoil(&mut in_flight, &broken, replies);
+                    Some((in_flight, Payloads::Failure(cause)))
+                }
+            },
+            Stage::FallingBack => {
+                self.fall_back(in_flight, &answers, replies, driver);
+                None
+            }
+            Stage::Finishing => {
+                negotiation.stage = Stage::Finished(negotiation.last_payloads(answers));
+                self.keep_in_flight(in_flight);
+                None
+            }
+            // Of those who went on, some may be reading what we have lent.
+            Stage::Failed => {
+                negotiation.stage = Stage::Finished(negotiation.last_payloads(answers));
+                self.end(in_flight);
+                None
+            }
+            Stage::Finished(_) => None,
+        }
+    }
+
+    /// What the backend makes of a round in which nobody has failed.
+    fn turn(
+        &mut self,
+        negotiation: &mut Negotiation<E::Rendezvous>,
+        answers: &[Answer],
+    ) -> Result<Payloads, Broken> {
+        if let Some(broken) = failure(answers) {
+            return Err(broken);
+        }
+        let mut payloads = negotiation.by_place(answers);
+        let mut reads = None;
+        let mut is_possible = true;
+        if negotiation.round == 1 {
+            is_possible = payloads.iter().all(|payload| !backend_payload(payload).is_empty());
+            if let Some(exchange) = negotiation.exchange.as_ref().filter(|_| is_possible) {
+                reads = Some(exchange.direct_reads(&negotiation.group, &payloads)?);
+            }
+            for payload in &mut payloads {
+                *payload = backend_payload(payload);
+            }
+        }
+        let payloads: Vec<Vec<u8>> = payloads.into_iter().map(<[u8]>::to_vec).collect();
+        let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+        let turn = match &mut negotiation.rendezvous {
+            Some(rendezvous) if is_possible => self
+                .engine
+                .negotiate(rendezvous, &payloads, reads.as_ref())
+                .map_err(Broken::Fault)?,
+            Some(_) | None => Turn::FallBack,
+        };
+        Ok(match turn {
+            Turn::Continue(payload) => negotiation.same_for_all(payload),
+            Turn::Done(payload) => {
+                negotiation.stage = Stage::Finishing;
+                negotiation.same_for_all(payload)
+            }
+            Turn::FallBack => {
+                negotiation.stage = Stage::FallingBack;
+                negotiation.same_for_all(Vec::new())
+            }
+        })
+    }
+
+    /// The result is not to be had; whoever looks for it finds why. A failure that is ours is reported.
+    fn spoil(
+        &mut self,
+        in_flight: &mut InFlightOf<E>,
+        broken: &Broken,
+        replies: &mut impl Replies,
+    ) -> Cause {
+        let cause = broken.cause(&in_flight.origin);
+        if matches!(broken, Broken::Fault(_)) {
+            replies.send(&FromWorker::Failure(cause.message()));
+        }
+        for awaited in &mut in_flight.awaited {
+            if let Some(id) = awaited.output.take() {
+                self.table.poison(id, &Rc::new(cause.clone()));
+            }
+        }
+        cause
+    }
+
+    /// What all have agreed on, unless somebody has failed meanwhile.
+    fn fall_back(
+        &mut self,
+        mut in_flight: InFlightOf<E>,
+        answers: &[Answer],
+        replies: &mut impl Replies,
+        driver: &mut impl Driver<E::Borrowed>,
+    ) {
+        let negotiation = in_flight.negotiation.take().expect("it has negotiated");
+        let Negotiation { tag, group, exchange, rendezvous, round, receivers, senders, .. } =
+            *negotiation;
+        let (Some(mut exchange), Some(rendezvous)) = (exchange, rendezvous) else {
+            unreachable!("collective {tag} falls back without having begun")
+        };
+        exchange.begin_at(round);
+        let dtype = exchange.dtype();
+        let memory = self.engine.fall_back(rendezvous, in_flight.result_mut());
+        match failure(answers).map_or(memory.map_err(Broken::Fault), Err) {
+            Ok(memory) => {
+                let bucket = Bucket::of_one(dtype, memory);
+                self.submit(in_flight, (exchange, group), bucket, replies, driver);
+            }
+            Err(broken) => {
+                let cause = self.spoil(&mut in_flight, &broken, replies);
+                // Who has said that it failed is through with it; the others begin with their messages.
+                let begins = living(answers);
+                let beginning = |mut peers: SmallVec<[u32; 8]>| {
+                    peers.retain(|peer| begins.contains(peer));
+                    peers
+                };
+                let (receivers, senders) = (beginning(receivers), beginning(senders));
+                driver.abort(Abort { tag, hop: round, cause, receivers, senders });
+                self.end(in_flight);
+            }
+        }
+    }
+}
+
+fn negotiation_new<R>(tag: u64, group: Group, instruction: &Instruction<'_>) -> Negotiation<R> {
+    Negotiation {
+        tag,
+        exchange: None,
+        rendezvous: None,
+        stage: Stage::Failed,
+        round: 0,
+        payload: Vec::new(),
+        others: group.others().map(|(_, member)| member).collect(),
+        shares_result: false,
+        receivers: receivers(instruction, &group),
+        senders: senders(instruction, &group),
+        group,
+    }
+}
+
+/// The first that has failed or is gone.
+fn failure(answers: &[Answer]) -> Option<Broken> {
+    answers.iter().find_map(|(_, answer)| answer.as_ref().err().cloned())
+}
+
+/// Who has sent a payload.
+fn living(answers: &[Answer]) -> Vec<u32> {
+    answers.iter().filter(|(_, answer)| answer.is_ok()).map(|&(peer, _)| peer).collect()
+}

@@ -1,0 +1,229 @@
+//! What each kind of collective sends, takes in and reduces at one member.
+
+use crate::attributes::{first_value, unsigned};
+use crate::exchange::{Exchange, Group, Source};
+use crate::failure::Fault;
+use crate::reduce_op::ReduceOp;
+use crate::reuse::with_size;
+use crate::strided_range::{StridedRange, bytes_of, element_bytes, overlaps};
+use crate::table::{NoValue, Table};
+use gt_protocol::{Attr, Id, Instruction, Meta, Op};
+use smallvec::SmallVec;
+
+/// What one collective is: what it does, to which operand, and what comes out.
+pub struct Plan {
+    pub exchange: Exchange,
+    pub operand: Option<Id>,
+    pub result: Option<Meta>,
+}
+
+pub fn plan<V>(
+    table: &Table<V>,
+    instruction: &Instruction<'_>,
+    tag: u64,
+    group: &Group,
+) -> Result<Plan, NoValue> {
+    let op = instruction.op;
+    if op == Op::Receive {
+        return Ok(receive(announced(instruction)?, 1, tag, group));
+    }
+    if op == Op::Broadcast {
+        let root = group.place(instruction, "root")?;
+        if root != group.me {
+            return Ok(receive(announced(instruction)?, root, tag, group));
+        }
+    }
+    let id = first_value(instruction)?;
+    let operand = (id, table.held(id)?.meta);
+    Ok(if op == Op::Send {
+        Plan { result: None, ..to_all(operand, tag, group) }
+    } else if op == Op::Broadcast {
+        broadcast(instruction, operand, tag, group)?
+    } else if op == Op::AllReduce {
+        all_reduce(instruction, operand, tag, group)?
+    } else if op == Op::AllGather {
+        all_gather(instruction, operand, tag, group)?
+    } else if op == Op::ReduceScatter {
+        reduce_scatter(instruction, operand, tag, group)?
+    } else {
+        all_to_all(instruction, operand, tag, group)?
+    })
+}
+
+/// An operand's slot, and what it is.
+type OperandOf = (Id, Meta);
+
+/// The root's part; the others receive.
+fn broadcast(
+    instruction: &Instruction<'_>,
+    (id, meta): OperandOf,
+    tag: u64,
+    group: &Group,
+) -> Result<Plan, Fault> {
+    let announced = announced(instruction)?;
+    if meta != announced {
+        return Err(Fault::protocol(format!("a {meta} where a {announced} was announced")));
+    }
+    let mut plan = to_all((id, meta), tag, group);
+    plan.exchange.keep(StridedRange::whole(&meta), StridedRange::whole(&meta));
+    Ok(plan)
+}
+
+fn all_reduce(
+    instruction: &Instruction<'_>,
+    (id, meta): OperandOf,
+    tag: u64,
+    group: &Group,
+) -> Result<Plan, Fault> {
+    let reduce_op = reduce_op_of(instruction)?;
+    let mut exchange = exchange(tag, meta);
+    exchange.all_reduce(reduce_op, bytes_of(&meta), group);
+    Ok(Plan { exchange, operand: Some(id), result: Some(meta) })
+}
+
+fn all_gather(
+    instruction: &Instruction<'_>,
+    (id, meta): OperandOf,
+    tag: u64,
+    group: &Group,
+) -> Result<Plan, Fault> {
+    let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
+    let own = sizes[group.me];
+    if meta.dims.get(dim) != Some(&own) {
+        return Err(Fault::protocol(format!("a {meta} in place of {own} along {dim}")));
+    }
+    let result = resized(&meta, dim, sizes.iter().sum())?;
+    let shards = StridedRange::shards(&result, dim, sizes)?;
+    let mut plan = to_all((id, meta), tag, group);
+    gather(&mut plan.exchange, StridedRange::whole(&meta), &shards, group);
+    Ok(Plan { result: Some(result), ..plan })
+}
+
+fn reduce_scatter(
+    instruction: &Instruction<'_>,
+    (id, meta): OperandOf,
+    tag: u64,
+    group: &Group,
+) -> Result<Plan, Fault> {
+    let reduce_op = reduce_op_of(instruction)?;
+    let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
+    let shards = StridedRange::shards(&meta, dim, sizes)?;
+    let result = resized(&meta, dim, sizes[group.me])?;
+    let mut exchange = exchange(tag, result);
+    scatter(&mut exchange, &shards, group);
+    exchange.reduce(reduce_op, shards[group.me], StridedRange::whole(&result));
+    Ok(Plan { exchange, operand: Some(id), result: Some(result) })
+}
+
+fn all_to_all(
+    instruction: &Instruction<'_>,
+    (id, meta): OperandOf,
+    tag: u64,
+    group: &Group,
+) -> Result<Plan, Fault> {
+    let (from, from_sizes) =
+        (dim_of(instruction, "from_dim")?, group.sizes(instruction, "from_sizes")?);
+    let (to, to_sizes) = (dim_of(instruction, "to_dim")?, group.sizes(instruction, "to_sizes")?);
+    // Along one and the same dimension two members exchange what lies in both their intervals.
+    let (sent, arriving) = if from == to {
+        (overlaps(from_sizes, group.me, to_sizes), overlaps(to_sizes, group.me, from_sizes))
+    } else {
+        (to_sizes.to_vec(), from_sizes.to_vec())
+    };
+    let whole = resized(&meta, from, from_sizes.iter().sum())?;
+    let result = resized(&whole, to, to_sizes[group.me])?;
+    let shards = StridedRange::shards(&meta, to, &sent)?;
+    let mut exchange = exchange(tag, result);
+    scatter(&mut exchange, &shards, group);
+    let arriving = StridedRange::shards(&result, from, &arriving)?;
+    if shards[group.me].bytes() != arriving[group.me].bytes() {
+        return Err(Fault::protocol(format!("{from_sizes:?} and {to_sizes:?} of a {meta}")));
+    }
+    gather(&mut exchange, shards[group.me], &arriving, group);
+    Ok(Plan { exchange, operand: Some(id), result: Some(result) })
+}
+
+fn exchange(tag: u64, result: Meta) -> Exchange {
+    Exchange::new(tag, element_bytes(&result), Some(result))
+}
+
+/// Our whole operand to every other member.
+fn to_all((id, meta): OperandOf, tag: u64, group: &Group) -> Plan {
+    let mut exchange = exchange(tag, meta);
+    for (_, peer) in group.others() {
+        exchange.send(peer, 0, Source::Operand, StridedRange::whole(&meta));
+    }
+    Plan { exchange, operand: Some(id), result: Some(meta) }
+}
+
+/// A whole value from one member.
+fn receive(meta: Meta, place: usize, tag: u64, group: &Group) -> Plan {
+    let mut exchange = exchange(tag, meta);
+    exchange.receive(group.members[place], 0, StridedRange::whole(&meta));
+    Plan { exchange, operand: None, result: Some(meta) }
+}
+
+/// Shard k of our operand to member k.
+fn scatter(exchange: &mut Exchange, shards: &[StridedRange], group: &Group) {
+    for (place, peer) in group.others() {
+        exchange.send(peer, 0, Source::Operand, shards[place]);
+    }
+}
+
+/// Shard k of the result from member k, and `own` as ours.
+fn gather(exchange: &mut Exchange, own: StridedRange, shards: &[StridedRange], group: &Group) {
+    for (place, peer) in group.others() {
+        exchange.receive(peer, 0, shards[place]);
+    }
+    exchange.keep(own, shards[group.me]);
+}
+
+/// What `receive` and `broadcast` say that will arrive.
+fn announced(instruction: &Instruction<'_>) -> Result<Meta, Fault> {
+    let (Attr::Ints(dims), Attr::Dtype(dtype)) =
+        (instruction.attr("size"), instruction.attr("dtype"))
+    else {
+        let name = instruction.op.info().name;
+        return Err(Fault::protocol(format!("{name} without size and dtype")));
+    };
+    Ok(Meta::new(*dtype, *dims))
+}
+
+pub fn reduce_op_of(instruction: &Instruction<'_>) -> Result<ReduceOp, Fault> {
+    let Attr::Choice(choice) = instruction.attr("fold") else {
+        return Err(Fault::protocol("fold is missing"));
+    };
+    ReduceOp::from_choice(*choice).ok_or_else(|| Fault::protocol("fold is unknown"))
+}
+
+fn dim_of(instruction: &Instruction<'_>, name: &str) -> Result<usize, Fault> {
+    let dim = unsigned(instruction, name)?;
+    usize::try_from(dim).map_err(|_| Fault::protocol(format!("{name} is {dim}")))
+}
+
+fn resized(meta: &Meta, dim: usize, size: i64) -> Result<Meta, Fault> {
+    match with_size(&meta.dims, dim, size) {
+        Some(dims) => Ok(Meta::new(meta.dtype, dims)),
+        None => Err(Fault::protocol(format!("dim {dim} of a {meta}"))),
+    }
+}
+
+/// Who waits for something of ours.
+pub fn receivers(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[u32; 8]> {
+    let is_root = || group.place(instruction, "root").is_ok_and(|root| root == group.me);
+    if instruction.op == Op::Receive || (instruction.op == Op::Broadcast && !is_root()) {
+        return SmallVec::new();
+    }
+    group.others().map(|(_, member)| member).collect()
+}
+
+/// Who sends us something.
+pub fn senders(instruction: &Instruction<'_>, group: &Group) -> SmallVec<[u32; 8]> {
+    if instruction.op == Op::Send {
+        return SmallVec::new();
+    }
+    let is_broadcast = instruction.op == Op::Broadcast;
+    let root = if is_broadcast { group.place(instruction, "root").ok() } else { None };
+    let others = group.others().filter(|&(place, _)| root.is_none_or(|root| root == place));
+    others.map(|(_, member)| member).collect()
+}

@@ -1,0 +1,214 @@
+//! Values whose bytes lie one after the other, as if they were one: what an exchange reads and writes. Most buckets hold
+//! one value.
+
+use crate::buffers::{BorrowedBuffers, Buffers};
+use crate::failure::{Broken, Cause};
+use crate::reduce_op::{ReduceBytes, ReduceOp};
+use crate::strided_range::StridedRange;
+use gt_protocol::Dtype;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Of several values each begins at a multiple of the largest element, so that no element lies in two pieces of a message.
+pub const ALIGNMENT: usize = 8;
+
+/// So many bytes are reduced at a time: the sum stays in the first-level cache while the shards are added to it.
+const BLOCK_BYTES: usize = 8 * 1024;
+
+/// So many bytes of our own are copied in one step: as many as a message's piece has.
+const COPIED_BYTES: usize = 64 * 1024;
+
+/// Which of our bytes a message is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Operand,
+    /// What the reduction has made, as far as it is.
+    Reduced,
+}
+
+/// One of the values: where it lies among all, and its memory, unless it has failed here.
+#[derive(Debug)]
+struct BucketValue<M> {
+    places: Range<usize>,
+    dtype: Dtype,
+    memory: Option<M>,
+    failure: Option<Cause>,
+}
+
+/// A value as it is when the others have got theirs, or why it is not.
+#[derive(Debug)]
+pub struct ReturnedValue<M> {
+    pub memory: Option<M>,
+    pub failure: Option<Cause>,
+}
+
+#[derive(Debug)]
+pub struct Bucket<M> {
+    values: SmallVec<[BucketValue<M>; 1]>,
+    /// Bytes of the whole, with those between the values; unbounded where operand and result of one value differ.
+    length: usize,
+}
+
+/// A reduction of all members' shards: from where in our operands, to where in our results.
+#[derive(Clone, Copy, Debug)]
+pub struct ReducedRange {
+    pub reduce_op: ReduceOp,
+    pub own: StridedRange,
+    /// Without gaps.
+    pub result: StridedRange,
+}
+
+impl<M> Bucket<M> {
+    /// An operand and a result that need not be equally long, so a range says itself where it ends.
+    pub fn of_one(dtype: Dtype, memory: M) -> Self {
+        let places = 0..usize::MAX;
+        let value = BucketValue { places, dtype, memory: Some(memory), failure: None };
+        Self { values: SmallVec::from_iter([value]), length: usize::MAX }
+    }
+
+    /// Operands as long as their results: of each its dtype, its length in bytes, and its memory or why there is none.
+    pub fn of_several(several: impl IntoIterator<Item = (Dtype, usize, Result<M, Cause>)>) -> Self {
+        let mut values = SmallVec::new();
+        let mut start = 0;
+        for (dtype, length, memory) in several {
+            let (memory, failure) = match memory {
+                Ok(memory) => (Some(memory), None),
+                Err(cause) => (None, Some(cause)),
+            };
+            values.push(BucketValue { places: start..start + length, dtype, memory, failure });
+            start += length.next_multiple_of(ALIGNMENT);
+        }
+        Self { values, length: start }
+    }
+
+    pub const fn length(&self) -> usize {
+        self.length
+    }
+
+    pub fn failures(&self) -> impl Iterator<Item = Option<&Cause>> {
+        self.values.iter().map(|value| value.failure.as_ref())
+    }
+
+    /// Another member's contribution to a value has failed; what failed here failed here first.
+    pub fn fail(&mut self, index: usize, cause: Cause) -> Result<(), Broken> {
+        let Some(value) = self.values.get_mut(index) else {
+            return Err(Broken::protocol(format!("no value {index} to fail")));
+        };
+        value.failure.get_or_insert(cause);
+        Ok(())
+    }
+
+    pub fn into_values(self) -> impl Iterator<Item = ReturnedValue<M>> {
+        let values = self.values.into_iter();
+        values.map(|value| ReturnedValue { memory: value.memory, failure: value.failure })
+    }
+
+    /// The values of which bytes lie at these places.
+    fn overlapping(&mut self, places: Range<usize>) -> impl Iterator<Item = &mut BucketValue<M>> {
+        let first = self.values.partition_point(|value| value.places.end <= places.start);
+        self.values[first..].iter_mut().take_while(move |value| value.places.start < places.end)
+    }
+}
+
+impl<M: BorrowedBuffers> Bucket<M> {
+    /// Copies bytes of a range, from `offset` on, into a message; zeros where there are none.
+    pub fn read(&mut self, source: Source, range: &StridedRange, offset: usize, into: &mut [u8]) {
+        if self.length != usize::MAX {
+            into.fill(0);
+        }
+        for value in self.overlapping(range.hull(offset, into.len())) {
+            let BucketValue { places, memory, .. } = value;
+            let Some(memory) = memory else { continue };
+            memory.show(&mut |buffers| {
+                let bytes = match source {
+                    Source::Operand => buffers.operand(),
+                    Source::Reduced => buffers.result(),
+                };
+                range.runs(offset, into.len(), |place, done, run| {
+                    let (from, to) = (place.max(places.start), (place + run).min(places.end));
+                    if from < to {
+                        let bytes = &bytes[from - places.start..to - places.start];
+                        into[done + from - place..done + to - place].copy_from_slice(bytes);
+                    }
+                });
+            });
+        }
+    }
+
+    /// Copies a message's bytes to where those of a range lie, from `offset` on.
+    pub fn write(&mut self, range: &StridedRange, offset: usize, from: &[u8]) {
+        for value in self.overlapping(range.hull(offset, from.len())) {
+            let BucketValue { places, memory, .. } = value;
+            let Some(memory) = memory else { continue };
+            memory.show(&mut |mut buffers| {
+                let bytes = buffers.result_mut();
+                range.runs(offset, from.len(), |place, done, run| {
+                    let (first, end) = (place.max(places.start), (place + run).min(places.end));
+                    if first < end {
+                        let from = &from[done + first - place..done + end - place];
+                        bytes[first - places.start..end - places.start].copy_from_slice(from);
+                    }
+                });
+            });
+        }
+    }
+
+    /// Copies the next bytes of our operand to our result, from `offset` on; how far that is.
+    pub fn copy(&mut self, from: &StridedRange, to: &StridedRange, offset: usize) -> usize {
+        let end = from.bytes().min(offset + COPIED_BYTES);
+        let mut scratch = [0; BLOCK_BYTES];
+        for start in (offset..end).step_by(BLOCK_BYTES) {
+            let block = &mut scratch[..BLOCK_BYTES.min(end - start)];
+            self.read(Source::Operand, from, start, block);
+            self.write(to, start, block);
+        }
+        end
+    }
+
+    /// Reduces `length` bytes, from `offset` on, of all members' shards: in the group's order, `None` stands for our own.
+    pub fn reduce(
+        &mut self,
+        reduced: &ReducedRange,
+        reduce: ReduceBytes,
+        shards: &[Option<&[u8]>],
+        offset: usize,
+        length: usize,
+    ) {
+        let first = reduced.result.start + offset;
+        for value in self.overlapping(first..first + length) {
+            let BucketValue { places, dtype, memory, failure } = value;
+            let Some(memory) = memory.as_mut().filter(|_| failure.is_none()) else { continue };
+            let within = first.max(places.start)..(first + length).min(places.end);
+            memory.show(&mut |mut buffers| {
+                for start in within.clone().step_by(BLOCK_BYTES) {
+                    let block = start..within.end.min(start + BLOCK_BYTES);
+                    let of_shards = block.start - first..block.end - first;
+                    let mut scratch = [0; BLOCK_BYTES];
+                    // Where operand and result are one, this also frees the place for the reduction.
+                    let own = &mut scratch[..block.len()];
+                    read_own(&buffers, reduced.own, offset + of_shards.start, places.start, own);
+                    let own: &[u8] = own;
+                    let shard =
+                        |shard: &Option<_>| shard.map_or(own, |all: &[u8]| &all[of_shards.clone()]);
+                    let shards: SmallVec<[&[u8]; 8]> = shards.iter().map(shard).collect();
+                    let out = block.start - places.start..block.end - places.start;
+                    reduce(*dtype, reduced.reduce_op, &shards, &mut buffers.result_mut()[out]);
+                }
+            });
+        }
+    }
+}
+
+/// Copies bytes of our shard, from `offset` on, out of the operand of the value that begins at `start`.
+fn read_own(
+    buffers: &Buffers<'_>,
+    own: StridedRange,
+    offset: usize,
+    start: usize,
+    into: &mut [u8],
+) {
+    own.runs(offset, into.len(), |place, done, run| {
+        let bytes = &buffers.operand()[place - start..place - start + run];
+        into[done..done + run].copy_from_slice(bytes);
+    });
+}

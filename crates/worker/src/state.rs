@@ -1,0 +1,85 @@
+//! What a worker holds: its engine, the values in their slots, and the collectives in flight.
+
+mod in_flight;
+mod negotiation;
+
+pub use in_flight::{Awaited, InFlight};
+pub use negotiation::{Negotiation, Stage};
+
+use crate::engine::Engine;
+use crate::failure::{Cause, Fault, Origin};
+use crate::table::{NoValue, Table};
+use gt_protocol::message::FailureClass;
+use gt_protocol::rules::{Arg, describe};
+use gt_protocol::{Instruction, Kind, Meta, Operand};
+use smallvec::SmallVec;
+
+pub type InFlightOf<E> = InFlight<<E as Engine>::Value, <E as Engine>::Rendezvous>;
+
+pub struct State<E: Engine> {
+    pub engine: E,
+    pub table: Table<E::Value>,
+    /// This worker's index, by which collectives name it.
+    pub index: u32,
+    pub session: u32,
+    /// Collectives in flight, in the order of their instructions.
+    pub in_flight: Vec<InFlightOf<E>>,
+    tickets: u64,
+}
+
+impl<E: Engine> State<E> {
+    pub fn new(engine: E) -> Self {
+        let (table, in_flight) = (Table::default(), Vec::new());
+        Self { engine, table, index: 0, session: 0, in_flight, tickets: 0 }
+    }
+
+    pub fn allocate(&mut self, meta: &Meta) -> Result<E::Value, Fault> {
+        if meta.dims.iter().any(|&size| size < 0) || meta.dims.elements().is_none() {
+            return Err(Fault::protocol(format!("{meta} is no shape")));
+        }
+        self.engine.allocate(meta)
+    }
+
+    /// A collective that is about to begin, without results yet.
+    pub fn in_flight_new(&mut self, instruction: &Instruction<'_>) -> InFlightOf<E> {
+        self.tickets += 1;
+        let origin = Origin { session: self.session, tag: instruction.tag, op: instruction.op };
+        InFlight::new(self.tickets, origin)
+    }
+
+    /// Why an instruction has no result.
+    pub fn cause(&self, instruction: &Instruction<'_>, why: &NoValue) -> Cause {
+        match why {
+            NoValue::Failed(cause) => Cause::clone(cause),
+            NoValue::Fault(fault) => self.cause_of(instruction, fault.clone()),
+        }
+    }
+
+    pub fn cause_of(&self, instruction: &Instruction<'_>, mut fault: Fault) -> Cause {
+        let (session, tag, op) = (self.session, instruction.tag, Some(instruction.op));
+        // The operands of what computes are the user's.
+        if instruction.op.info().kind() == Kind::Compute && fault.class != FailureClass::Protocol {
+            fault.text.push_str("; ");
+            fault.text.push_str(&self.described(instruction));
+        }
+        Cause { session, tag, op, fault }
+    }
+
+    /// The operator with its operands as they are here: `gather f32[3] i64[1]`.
+    #[cold]
+    fn described(&self, instruction: &Instruction<'_>) -> String {
+        let operands: SmallVec<[Arg<'_>; 4]> = instruction
+            .operands
+            .iter()
+            .map(|operand| match operand {
+                Operand::Absent => Arg::Absent,
+                Operand::Scalar(scalar) => Arg::Scalar(*scalar),
+                Operand::Value(id) => match self.table.held(*id) {
+                    Ok(held) => Arg::Value(&held.meta),
+                    Err(_) => Arg::Absent,
+                },
+            })
+            .collect();
+        describe(instruction.op, &operands)
+    }
+}

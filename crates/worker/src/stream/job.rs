@@ -1,0 +1,108 @@
+//! One collective of the communication stream, or one round of its negotiation.
+
+use crate::buffers::BorrowedBuffers;
+use crate::exchange::{Answer, Bucket, Exchange, Group, Round, Step};
+use crate::failure::{Broken, Origin};
+use crate::peers::Peers;
+use crate::reduce_op::ReduceBytes;
+use smallvec::SmallVec;
+
+/// Our part in one collective, or one round of it.
+#[derive(Debug)]
+pub struct Job<M> {
+    pub(super) ticket: u64,
+    pub(super) origin: Origin,
+    pub(super) work: Work<M>,
+    /// Its last step moved nothing.
+    pub(super) is_stuck: bool,
+    pub(super) is_large: bool,
+}
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a box would be for the usual one, an exchange")]
+pub(super) enum Work<M> {
+    /// With the bytes that it works on.
+    Exchange { exchange: Exchange, group: Group, reduce: ReduceBytes, bucket: Bucket<M> },
+    /// What becomes of the tag when the round is over.
+    Round { round: Round, then: Then },
+}
+
+/// What follows a round under the same tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    NextRound,
+    /// Nothing: all went well, or not.
+    End {
+        well: bool,
+    },
+}
+
+/// A job that is over, one way or the other.
+#[derive(Debug)]
+pub struct Ended<M> {
+    pub(crate) ticket: u64,
+    pub(crate) outcome: Outcome<M>,
+}
+
+#[derive(Debug)]
+pub enum Outcome<M> {
+    /// Its memory goes back to the engine.
+    Exchange {
+        bucket: Bucket<M>,
+        outcome: Result<(), Broken>,
+    },
+    Round(Vec<Answer>),
+}
+
+impl<M> Job<M> {
+    pub(crate) fn exchange(
+        ticket: u64,
+        origin: Origin,
+        (exchange, group): (Exchange, Group),
+        reduce: ReduceBytes,
+        bucket: Bucket<M>,
+    ) -> Self {
+        let work = Work::Exchange { exchange, group, reduce, bucket };
+        Self { ticket, origin, work, is_stuck: false, is_large: false }
+    }
+
+    pub(crate) const fn round(ticket: u64, origin: Origin, round: Round, then: Then) -> Self {
+        let work = Work::Round { round, then };
+        Self { ticket, origin, work, is_stuck: false, is_large: false }
+    }
+
+    pub(super) const fn tag(&self) -> u64 {
+        match &self.work {
+            Work::Exchange { exchange, .. } => exchange.tag(),
+            Work::Round { round, .. } => round.tag(),
+        }
+    }
+
+    pub(super) fn bytes_left(&self) -> usize {
+        match &self.work {
+            Work::Exchange { exchange, group, .. } => exchange.bytes_left(group),
+            Work::Round { .. } => 0,
+        }
+    }
+
+    /// From whom, and in which hop, something is still to come.
+    pub(super) fn missing(&self) -> SmallVec<[(u32, u32); 8]> {
+        match &self.work {
+            Work::Exchange { exchange, group, .. } => {
+                exchange.missing(group).into_iter().map(|(peer, hop, _)| (peer, hop)).collect()
+            }
+            Work::Round { round, .. } => round.missing().collect(),
+        }
+    }
+}
+
+impl<M: BorrowedBuffers> Job<M> {
+    pub(super) fn step(&mut self, peers: &mut impl Peers) -> Result<Step, Broken> {
+        match &mut self.work {
+            Work::Exchange { exchange, group, reduce, bucket } => {
+                exchange.step(group, *reduce, bucket, peers)
+            }
+            Work::Round { round, .. } => Ok(round.step(peers)),
+        }
+    }
+}

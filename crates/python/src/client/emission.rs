@@ -5,7 +5,7 @@
 //! [`super::emit`]. From the look at the operands to the publication nothing calls into Python: a collection there could
 //! run a destructor that writes one of them.
 
-use super::alias::{Edge, Input, Place, SavedValue, SavedValues, Var, Vars};
+use super::alias::{Edge, Input, Inputs, Place, SavedValue, SavedValues, Var, Vars};
 use super::caller;
 use super::default_float;
 use super::generated_formulas;
@@ -14,7 +14,7 @@ use super::metadata::SharedMeta;
 use super::pool::Pooled;
 use super::runtime::Caller;
 use super::tape::{Recording, grad_enabled};
-use super::value::{SharedValue, Value};
+use super::value::{Value, Values};
 use super::{errors, runtime};
 use gt_protocol::rules::{self as shape_rules, ErrorClass, Outputs, keeps_metadata};
 use gt_protocol::wire::{self, EncodeError};
@@ -33,7 +33,8 @@ pub(crate) enum Arg<'a> {
 
 /// What has become of an instruction.
 pub(crate) enum Emission {
-    Done(Vars),
+    /// Its results' variables have been added.
+    Done,
     /// Nothing: the operand at this position is a view, and its memory was written since it was taken.
     Stale(usize),
     /// Nothing: these operands (bit k: operand k) become floats of the default dtype first.
@@ -43,9 +44,6 @@ pub(crate) enum Emission {
 /// Where the gradient of each operand goes; empty where nothing is recorded.
 type Edges = SmallVec<[Option<Edge>; 2]>;
 
-/// Of an instruction's results.
-type Values = SmallVec<[SharedValue; 2]>;
-
 /// Emits one instruction whose operands in `consumes` die with it.
 pub(crate) fn emit(
     py: Python<'_>,
@@ -53,6 +51,7 @@ pub(crate) fn emit(
     args: &[Arg<'_>],
     attrs: &[Attr],
     consumes: u16,
+    vars: &mut Vars,
 ) -> PyResult<Emission> {
     let caller = caller::current(py);
     loop {
@@ -104,11 +103,13 @@ pub(crate) fn emit(
             meta.release(py);
         }
         if recorded {
-            return Ok(Emission::Done(record(py, op, args, (attrs, edges), caller, values)));
+            record(py, op, args, (attrs, edges), caller, values, vars);
+        } else {
+            for value in values {
+                vars.push(Var::new(py, value, None));
+            }
         }
-        return Ok(Emission::Done(
-            values.into_iter().map(|value| Var::new(py, value, None)).collect(),
-        ));
+        return Ok(Emission::Done);
     }
 }
 
@@ -117,8 +118,13 @@ pub(crate) fn emit(
 fn values_of(py: Python<'_>, slots: &[u32], kept: Option<&SharedMeta>, metas: &[Meta]) -> Values {
     let epoch = runtime::epoch();
     let mut values = Values::new();
+    if let (Some(meta), &[slot]) = (kept, slots) {
+        let meta = meta.clone_ref(py);
+        values.push(Pooled::new(py, Value { slot, epoch, meta }));
+        return values;
+    }
     for (&slot, meta) in slots.iter().zip(metas) {
-        let meta = kept.map_or_else(|| SharedMeta::of(py, meta), |kept| kept.clone_ref(py));
+        let meta = SharedMeta::of(py, meta);
         values.push(Pooled::new(py, Value { slot, epoch, meta }));
     }
     values
@@ -328,7 +334,8 @@ fn record(
     (attrs, edges): (&[Attr], Edges),
     caller: Caller,
     values: Values,
-) -> Vars {
+    vars: &mut Vars,
+) {
     let info = op.info();
     let leads_on = |edge: &Option<Edge>| !matches!(edge, None | Some(Edge::Nowhere));
     let formulas = generated_formulas::of(op);
@@ -338,11 +345,9 @@ fn record(
         saves.outputs = formulas.saves(edges.iter().map(Option::is_some)).outputs;
     }
     let mut saved = SavedValues::new();
-    let inputs = args
-        .iter()
-        .zip(edges)
-        .enumerate()
-        .map(|(position, (arg, edge))| match arg {
+    let mut inputs = Inputs::new();
+    for (position, (arg, edge)) in args.iter().zip(edges).enumerate() {
+        inputs.push(match arg {
             Arg::Absent => Input { edge, meta: None, scalar: None },
             Arg::Scalar(scalar) => Input { edge, meta: None, scalar: Some(*scalar) },
             Arg::Var(var) => {
@@ -355,9 +360,8 @@ fn record(
                 }
                 Input { edge, meta: Some(var.shared_meta(py)), scalar: None }
             }
-        })
-        .collect();
-    let Caller { site, signal } = caller;
-    let recording = Recording { op, attrs: attrs.to_vec(), inputs, site, signal };
-    recording.record(py, saved, values, saves.outputs)
+        });
+    }
+    let recording = Recording { op, attrs, caller, saved, saved_outputs: saves.outputs };
+    recording.record(py, inputs, values, vars);
 }

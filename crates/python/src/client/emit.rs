@@ -51,8 +51,9 @@ fn with_attrs(
 ) -> PyResult<Vars> {
     loop {
         // Again only where a view was written while it was taken: by another thread, or by a destructor.
-        match emission::emit(py, op, args, attrs, consumes)? {
-            Emission::Done(vars) => return Ok(vars),
+        let mut vars = Vars::new();
+        match emission::emit(py, op, args, attrs, consumes, &mut vars)? {
+            Emission::Done => return Ok(vars),
             Emission::Floats(floats) => return emit_cast(py, op, args, attrs, floats),
             Emission::Stale(position) => {
                 if let Some(Arg::Var(var)) = args.get(position) {
@@ -115,12 +116,15 @@ pub(crate) fn promoted(py: Python<'_>, args: &[Arg<'_>]) -> Dtype {
 }
 
 /// The one result of an operator that has one.
-pub(crate) fn only(vars: Vars) -> PyResult<Var> {
-    vars.into_iter().next().ok_or_else(|| {
-        pyo3::exceptions::PyRuntimeError::new_err(
-            "an operator without a result was used as a value",
-        )
-    })
+#[inline]
+pub(crate) fn only(mut vars: Vars) -> PyResult<Var> {
+    vars.truncate(1);
+    vars.pop().ok_or_else(no_result)
+}
+
+#[cold]
+fn no_result() -> PyErr {
+    pyo3::exceptions::PyRuntimeError::new_err("an operator without a result was used as a value")
 }
 
 /// Emits an operator with one result, as a Python tensor.

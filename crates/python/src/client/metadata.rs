@@ -28,6 +28,7 @@ impl Resident for Metadata {
         &POOL
     }
 
+    #[inline]
     fn end(self, _py: Python<'_>) {}
 }
 

@@ -80,7 +80,7 @@ impl<T: Resident> Pooled<T> {
         // SAFETY: a slot that the pool gives out is nobody else's, and chunks live for ever.
         unsafe {
             let slot = slot.as_ref();
-            slot.value.get().write(MaybeUninit::new(value));
+            slot.value.get().cast::<T>().write(value);
             slot.strong.set(1);
         }
         Self(slot)
@@ -103,20 +103,12 @@ impl<T: Resident> Pooled<T> {
     /// What dropping it does, for those who have a token.
     #[inline]
     pub(crate) fn release(self, py: Python<'_>) {
-        if let Some(value) = self.into_inner(py) {
-            value.end(py);
-        }
-    }
-
-    /// The value, where this is the last reference to it.
-    #[inline]
-    pub(crate) fn into_inner(self, py: Python<'_>) -> Option<T> {
         let this = ManuallyDrop::new(self);
         let slot = this.slot();
         let count = slot.strong.get() - 1;
         slot.strong.set(count);
         if count != 0 {
-            return None;
+            return;
         }
         // SAFETY: it was initialised when the reference was made, and this was the last one to it: with `strong` at 0
         // nobody reads it again.
@@ -124,7 +116,15 @@ impl<T: Resident> Pooled<T> {
         if slot.weak.get() == 0 {
             T::pool().get_mut(py).free.push(this.0);
         }
-        Some(value)
+        value.end(py);
+    }
+
+    /// The value, where nothing else refers to it, not even weakly.
+    pub(crate) fn alone_mut(&mut self, _py: Python<'_>) -> Option<&mut T> {
+        let slot = self.slot();
+        let is_alone = slot.strong.get() == 1 && slot.weak.get() == 0;
+        // SAFETY: this is the one reference to it, and it is borrowed.
+        is_alone.then(|| unsafe { (*self.0.as_ref().value.get()).assume_init_mut() })
     }
 
     /// How many references there are.
@@ -173,12 +173,8 @@ impl<T: Resident> Clone for Pooled<T> {
 impl<T: Resident> Drop for Pooled<T> {
     #[inline]
     fn drop(&mut self) {
-        let this = Self(self.0);
-        let mut this = ManuallyDrop::new(this);
-        Python::try_attach(|py| {
-            // SAFETY: taken once, in place of the reference that is being dropped.
-            unsafe { ManuallyDrop::take(&mut this) }.release(py);
-        });
+        let this = ManuallyDrop::new(Self(self.0));
+        Python::try_attach(|py| ManuallyDrop::into_inner(this).release(py));
     }
 }
 
@@ -213,16 +209,22 @@ impl<T: Resident> PooledWeak<T> {
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0 == other.0
     }
+
+    /// What dropping it does, for those who have a token.
+    #[inline]
+    pub(crate) fn release(self, py: Python<'_>) {
+        let this = ManuallyDrop::new(self);
+        let slot = this.slot();
+        slot.weak.set(slot.weak.get() - 1);
+        if slot.weak.get() == 0 && slot.strong.get() == 0 {
+            T::pool().get_mut(py).free.push(this.0);
+        }
+    }
 }
 
 impl<T: Resident> Drop for PooledWeak<T> {
     fn drop(&mut self) {
-        Python::try_attach(|py| {
-            let slot = self.slot();
-            slot.weak.set(slot.weak.get() - 1);
-            if slot.weak.get() == 0 && slot.strong.get() == 0 {
-                T::pool().get_mut(py).free.push(self.0);
-            }
-        });
+        let this = ManuallyDrop::new(Self(self.0));
+        Python::try_attach(|py| ManuallyDrop::into_inner(this).release(py));
     }
 }

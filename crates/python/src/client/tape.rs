@@ -8,9 +8,9 @@ use super::caller;
 use super::gil_cell::GilCell;
 use super::metadata::SharedMeta;
 use super::pool::{Pool, Pooled, Resident};
-use super::runtime;
+use super::runtime::Caller;
 use super::steps::{Attrs, Step, result_of};
-use super::value::SharedValue;
+use super::value::{SharedValue, Values};
 use gt_protocol::{Attr, Meta, Op};
 use pyo3::Python;
 use smallvec::SmallVec;
@@ -51,61 +51,58 @@ pub(crate) fn link(
     inputs: Vec<(Option<Edge>, Meta)>,
     output: Meta,
 ) -> Edge {
-    let runtime::Caller { site, signal } = caller::current(py);
     let inputs = inputs.into_iter().map(|(edge, meta)| Input {
         edge,
         meta: Some(SharedMeta::of(py, &meta)),
         scalar: None,
     });
-    let recording =
-        Recording { op, attrs: attrs.into_vec(), inputs: inputs.collect(), site, signal };
+    let caller = caller::current(py);
+    let saved = SavedValues::new();
+    let recording = Recording { op, attrs: &attrs, caller, saved, saved_outputs: 0 };
     let outputs = std::iter::once(SharedMeta::of(py, &output)).collect();
-    Edge::Node(Pooled::new(py, recording.node(outputs)), 0)
+    Edge::Node(Pooled::new(py, recording.node(inputs.collect(), outputs)), 0)
 }
 
 /// What is known of an instruction that goes onto the tape.
-pub(crate) struct Recording {
+pub(crate) struct Recording<'a> {
     pub op: Op,
-    pub attrs: Vec<Attr>,
-    pub inputs: Inputs,
-    pub site: u32,
-    pub signal: u16,
+    pub attrs: &'a [Attr],
+    pub caller: Caller,
+    /// What is saved of its operands.
+    pub saved: SavedValues,
+    /// Bit k: output k is saved.
+    pub saved_outputs: u16,
 }
 
-impl Recording {
-    fn node(self, outputs: SmallVec<[SharedMeta; 1]>) -> Node {
-        let Self { op, attrs, inputs, site, signal } = self;
+impl Recording<'_> {
+    #[inline]
+    fn node(&self, inputs: Inputs, outputs: SmallVec<[SharedMeta; 1]>) -> Node {
         Node {
-            op,
-            attrs,
+            op: self.op,
+            attrs: self.attrs.to_vec(),
             inputs,
             outputs,
             sequence: next_sequence(),
-            site,
-            signal,
+            site: self.caller.site,
+            signal: self.caller.signal,
             saved: GilCell::new(Some(SavedValues::new())),
             retained: GilCell::new(Vec::new()),
         }
     }
 
-    /// Puts it onto the tape with what is `saved` of its operands and (bit k of `outputs`) of its results: their
-    /// variables.
-    pub(crate) fn record(
-        self,
-        py: Python<'_>,
-        mut saved: SavedValues,
-        values: SmallVec<[SharedValue; 2]>,
-        outputs: u16,
-    ) -> Vars {
-        let metas = values.iter().map(|value| value.meta.clone_ref(py)).collect();
-        let node = Pooled::new(py, self.node(metas));
-        let mut vars = Vars::new();
+    /// Puts it onto the tape with what is saved of its operands and its results: their variables, in `vars`.
+    pub(crate) fn record(self, py: Python<'_>, inputs: Inputs, values: Values, vars: &mut Vars) {
+        let mut metas = SmallVec::new();
+        for value in &values {
+            metas.push(value.meta.clone_ref(py));
+        }
+        let node = Pooled::new(py, self.node(inputs, metas));
+        let mut saved = self.saved;
         for (position, value) in (0..).zip(values) {
-            let keeps = outputs & (1_u16 << position.min(15)) != 0;
+            let keeps = self.saved_outputs & (1_u16 << position.min(15)) != 0;
             vars.push(result(py, &node, position, value, keeps.then_some(&mut saved)));
         }
-        close(py, &node, saved);
-        vars
+        close(py, node, saved);
     }
 }
 
@@ -154,12 +151,15 @@ fn result(
 }
 
 /// Ends the recording of a node.
-fn close(py: Python<'_>, node: &SharedNode, saved: SavedValues) {
+fn close(py: Python<'_>, node: SharedNode, saved: SavedValues) {
     if !saved.is_empty() {
         *node.saved.get_mut(py) = Some(saved);
     }
     let before = LAST.get_mut(py).replace(node.downgrade(py));
-    drop(before);
+    if let Some(before) = before {
+        before.release(py);
+    }
+    node.release(py);
 }
 
 impl Node {
@@ -194,25 +194,30 @@ impl Resident for Node {
     }
 
     /// A long chain is freed in a loop, not by recursion.
-    fn end(self, py: Python<'_>) {
+    #[inline]
+    fn end(mut self, py: Python<'_>) {
         let mut queue: SmallVec<[SharedNode; 4]> = SmallVec::new();
-        self.end_into(py, &mut queue);
-        while let Some(node) = queue.pop() {
-            if let Some(node) = node.into_inner(py) {
-                node.end_into(py, &mut queue);
+        self.release_inputs(py, &mut queue);
+        for output in self.outputs {
+            output.release(py);
+        }
+        while let Some(mut node) = queue.pop() {
+            if let Some(node) = node.alone_mut(py) {
+                node.release_inputs(py, &mut queue);
             }
+            node.release(py);
         }
     }
 }
 
 impl Node {
-    /// Ends a node; those that it leads to are left in `queue`.
-    fn end_into(mut self, py: Python<'_>, queue: &mut SmallVec<[SharedNode; 4]>) {
-        for input in self.inputs.drain(..) {
-            if let Some(meta) = input.meta {
+    /// Lets its operands go; nodes among them are left in `queue`.
+    fn release_inputs(&mut self, py: Python<'_>, queue: &mut SmallVec<[SharedNode; 4]>) {
+        for Input { edge, meta, .. } in self.inputs.drain(..) {
+            if let Some(meta) = meta {
                 meta.release(py);
             }
-            match input.edge {
+            match edge {
                 Some(Edge::Node(node, _)) => queue.push(node),
                 Some(Edge::Leaf(leaf)) => leaf.release(py),
                 Some(Edge::Nowhere) | None => {}

@@ -5,6 +5,7 @@ use super::metadata::SharedMeta;
 use super::pool::{Pool, Pooled, Resident};
 use super::runtime;
 use pyo3::Python;
+use smallvec::SmallVec;
 
 /// Names a slot of a session. Immutable: an in-place operator makes a new value.
 pub(crate) struct Value {
@@ -16,6 +17,9 @@ pub(crate) struct Value {
 
 /// A reference to a value, counted.
 pub(crate) type SharedValue = Pooled<Value>;
+
+/// Of an instruction's results.
+pub(crate) type Values = SmallVec<[SharedValue; 2]>;
 
 static POOL: GilCell<Pool<Value>> = GilCell::new(Pool::new());
 

@@ -330,9 +330,9 @@ def rust_methods(rows: list[Row]) -> str:
 #![allow(clippy::all, clippy::pedantic, reason = "generated")]
 
 use super::methods::{{run, scaled, take_view}};
-use super::convert::{{DimsArg, IntoAttr, OperandArg, ScalarArg, choice, only_tensor, required}};
-use super::dtype::DtypeArg;
-use super::emit::Arg;
+use crate::client::emission::convert::{{DimsArg, IntoAttr, OperandArg, ScalarArg, choice, only_tensor, required}};
+use crate::client::value::dtype::DtypeArg;
+use crate::client::emission::emit::Arg;
 use super::tensor::{{Tensor, as_arg}};
 use gt_protocol::{{Attr, Op}};
 use pyo3::prelude::*;
@@ -367,13 +367,13 @@ def outputs(rows: list[Row]) -> dict[str, str]:
     return {
         "crates/protocol/src/operator/generated_op.rs": rustfmt(rust_op(rows)),
         "crates/protocol/src/operator/generated_rows.rs": rustfmt(rust_table(rows)),
-        "crates/python/src/client/generated_formulas.rs": formulas.rust_file(HEADER, rows),
+        "crates/python/src/client/tape/generated_formulas.rs": formulas.rust_file(HEADER, rows),
         "crates/protocol/src/rules/generated_rules.rs": rustfmt(rust_tables.rules(HEADER, rows)),
         "crates/protocol/src/rules/spread/generated_strategies.rs": rustfmt(
             rust_tables.strategies(HEADER, rows)
         ),
-        "crates/python/src/client/generated_methods.rs": rustfmt(rust_methods(rows)),
-        "crates/python/src/client/generated_operators.rs": rustfmt(operators.methods(HEADER, rows)),
+        "crates/python/src/client/surface/generated_methods.rs": rustfmt(rust_methods(rows)),
+        "crates/python/src/client/surface/generated_operators.rs": rustfmt(operators.methods(HEADER, rows)),
         "docs/ops.md": ops_page.page(PAGE_HEADER, rows, harness("results"), placements),
         "gt/_core.pyi": stubs.core_stub(rows),
         "gt/__init__.pyi": stubs.package_stub(rows),

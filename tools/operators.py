@@ -20,7 +20,7 @@ def methods(header: str, rows: list[Row]) -> str:
     return f"""//! {header}
 #![allow(clippy::all, clippy::pedantic, reason = "generated")]
 
-use super::emit::{{self, Arg}};
+use crate::client::emission::emit::{{self, Arg}};
 use super::tensor::{{Tensor, binary, in_place}};
 use gt_protocol::Op;
 use pyo3::prelude::*;

@@ -319,7 +319,7 @@ def sentences(function: ast.FunctionDef) -> str:
 def rust_docs() -> dict[str, str]:
     """The comments of what Rust defines by hand: `function`, `Class.method`."""
     found: dict[str, str] = {}
-    for path in sorted((ROOT / "crates/python/src/client").glob("*.rs")):
+    for path in sorted((ROOT / "crates/python/src/client").rglob("*.rs")):
         lines: list[str] = []
         owner, attributes = "", ""
         for line in path.read_text().splitlines():

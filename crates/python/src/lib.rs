@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     refuse_free_threading(module.py())?;
-    client::register(module)?;
+    client::surface::register(module)?;
     worker::register(module)
 }
 

@@ -1,0 +1,407 @@
+//! The backward pass: nodes in the reverse order of recording, the gradients of their operands, sums in between.
+
+pub(crate) mod evaluate;
+pub(crate) mod term;
+
+use crate::client::emission::emit::{self, Arg, cast};
+use crate::client::session::{errors, signal, site};
+use crate::client::surface::tensor::Tensor;
+use crate::client::tape::{self, Edge, SharedNode, saved};
+use crate::client::value::variable::Var;
+use evaluate::{Evaluation, sum_to};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Family, Meta, Op, Scalar};
+use pyo3::prelude::*;
+use smallvec::{SmallVec, smallvec};
+use std::collections::BTreeMap;
+
+/// `tensor.backward(...)`: `.grad` of the given inputs accumulates, or of all leaves.
+pub(crate) fn run(
+    root: &Bound<'_, Tensor>,
+    gradient: Option<Bound<'_, Tensor>>,
+    inputs: &[Bound<'_, Tensor>],
+    keep: bool,
+    create: bool,
+) -> PyResult<()> {
+    let py = root.py();
+    let seed = gradient.map(|gradient| gradient.get().var.clone());
+    let mut targets: Vec<Var> = Vec::new();
+    for input in inputs {
+        let var = &input.get().var;
+        if !targets.iter().any(|target| target.is(var)) {
+            targets.push(var.clone());
+        }
+        if !var.is_leaf(py)? || !var.requires_grad(py) {
+            var.retain_grad(py)?; // the pass itself fills it; PyTorch's error for what needs none
+        }
+    }
+    let gradients = pass(py, &[(root.get().var.clone(), seed)], &targets, keep, create)?;
+    let before = tape::set_grad_enabled(create);
+    let accumulated =
+        targets.iter().zip(&gradients).try_for_each(|(target, gradient)| match gradient {
+            Some(gradient) if target.is_leaf(py)? => accumulate(py, target, gradient),
+            Some(_) | None => Ok(()),
+        });
+    tape::set_grad_enabled(before);
+    accumulated
+}
+
+/// The gradient that arrives at `root`: a tensor as given, or a number for what has one element.
+pub(crate) fn seed<'py>(
+    root: &Bound<'py, Tensor>,
+    given: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = root.py();
+    if let Ok(tensor) = given.cast::<Tensor>() {
+        return Ok(tensor.clone());
+    }
+    let meta = root.get().var.meta(py);
+    match given.extract::<f64>() {
+        Ok(scale) if meta.elements() == 1 => {
+            let scale = Attr::Scalar(gt_protocol::Scalar::Float(scale));
+            let attrs = smallvec![Attr::Ints(meta.dims), scale, Attr::Dtype(meta.dtype)];
+            emit::tensor(py, Op::Full, &[], attrs)
+        }
+        Ok(_) => Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            format!("backward: a number scales the gradient of one element only, not of {meta}"),
+        )),
+        Err(_) => Err(errors::mistake(
+            py,
+            ErrorClass::Type,
+            format!(
+                "gradients can be either Tensors, numbers or None, but got {}",
+                given.get_type().name()?
+            ),
+        )),
+    }
+}
+
+/// Gradients of `roots` for `targets`; without targets the leaves' `.grad` accumulate.
+pub(crate) fn pass(
+    py: Python<'_>,
+    roots: &[(Var, Option<Var>)],
+    targets: &[Var],
+    keep: bool,
+    create: bool,
+) -> PyResult<Vec<Option<Var>>> {
+    let mut work = Pass::new(py, targets, keep)?;
+    for (position, (root, seed)) in roots.iter().enumerate() {
+        let Some(edge) = root.edge(py)?.filter(|edge| !matches!(edge, Edge::Nowhere)) else {
+            return Err(errors::not_differentiable(
+                py,
+                format!(
+                    "element {position} of tensors does not require grad and does not have a grad_fn"
+                ),
+            ));
+        };
+        let seed = match seed {
+            Some(seed) => checked_seed(py, position, root, seed)?,
+            None => ones_like(py, root)?,
+        };
+        work.add(py, &edge, seed)?;
+    }
+    let before = tape::set_grad_enabled(create);
+    let outer = site::set_override(None);
+    let outer_signal = signal::set_override(None);
+    let done = work.drain(py, create);
+    site::set_override(outer);
+    signal::set_override(outer_signal);
+    tape::set_grad_enabled(before);
+    done?;
+    Ok(work.captured)
+}
+
+fn ones_like(py: Python<'_>, root: &Var) -> PyResult<Var> {
+    let meta = root.meta(py);
+    if meta.elements() != 1 {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Shape,
+            "grad can be implicitly created only for scalar outputs",
+        ));
+    }
+    let attrs = [Attr::Ints(meta.dims), Attr::Scalar(Scalar::Float(1.0)), Attr::Dtype(meta.dtype)];
+    emit::only(emit::emit(py, Op::FullLike, &[Arg::Var(root)], attrs.into_iter().collect())?)
+}
+
+fn checked_seed(py: Python<'_>, position: usize, root: &Var, seed: &Var) -> PyResult<Var> {
+    let (wanted, given) = (root.meta(py).dims, seed.meta(py).dims);
+    if wanted == given {
+        return Ok(seed.clone());
+    }
+    Err(errors::mistake(
+        py,
+        ErrorClass::Shape,
+        format!(
+            "Mismatch in shape: grad_output[{position}] has a shape of torch.Size({given}) and output[{position}] \
+             has a shape of torch.Size({wanted})."
+        ),
+    ))
+}
+
+/// Gradients that have arrived at a node's outputs.
+struct Pending {
+    node: SharedNode,
+    grads: SmallVec<[Option<Var>; 2]>,
+}
+
+/// Where a wanted gradient is found.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Node(u64, u32),
+    Leaf(usize),
+}
+
+struct Pass {
+    /// By the order of recording: the last one is next.
+    pending: BTreeMap<u64, Pending>,
+    /// Which captured gradient a place fills; empty when leaves accumulate.
+    targets: BTreeMap<Target, Vec<usize>>,
+    captured: Vec<Option<Var>>,
+    keep: bool,
+}
+
+impl Pass {
+    fn new(py: Python<'_>, targets: &[Var], keep: bool) -> PyResult<Self> {
+        let mut wanted: BTreeMap<Target, Vec<usize>> = BTreeMap::new();
+        for (position, target) in targets.iter().enumerate() {
+            let key = match target.edge(py)? {
+                Some(Edge::Node(node, output)) => Target::Node(node.sequence, output),
+                Some(Edge::Leaf(leaf)) => Target::Leaf(leaf.address()),
+                Some(Edge::Nowhere) | None => {
+                    return Err(errors::not_differentiable(
+                        py,
+                        "One of the differentiated Tensors does not require grad",
+                    ));
+                }
+            };
+            wanted.entry(key).or_default().push(position);
+        }
+        Ok(Self {
+            pending: BTreeMap::new(),
+            targets: wanted,
+            captured: targets.iter().map(|_| None).collect(),
+            keep,
+        })
+    }
+
+    /// A gradient arrives at an edge.
+    fn add(&mut self, py: Python<'_>, edge: &Edge, grad: Var) -> PyResult<()> {
+        let (node, output) = match edge {
+            Edge::Node(node, output) => (node, usize::try_from(*output).unwrap_or(usize::MAX)),
+            Edge::Leaf(leaf) => return self.add_to_leaf(py, leaf, grad),
+            Edge::Nowhere => return Ok(()),
+        };
+        let pending = self.pending.entry(node.sequence).or_insert_with(|| Pending {
+            node: node.clone(),
+            grads: smallvec![None; node.outputs.len()],
+        });
+        let Some(place) = pending.grads.get_mut(output) else { return Ok(()) };
+        *place = Some(match place.take() {
+            None => grad,
+            Some(sum) => add(py, &sum, &grad)?,
+        });
+        Ok(())
+    }
+
+    fn add_to_leaf(&mut self, py: Python<'_>, leaf: &Var, grad: Var) -> PyResult<()> {
+        if self.captured.is_empty() {
+            // What was a leaf with gradient when it was used may be none any more.
+            return if leaf.requires_grad(py) { accumulate(py, leaf, &grad) } else { Ok(()) };
+        }
+        if let Some(positions) = self.targets.get(&Target::Leaf(leaf.address())) {
+            for position in positions.clone() {
+                self.capture(py, position, &grad)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn capture(&mut self, py: Python<'_>, position: usize, grad: &Var) -> PyResult<()> {
+        let Some(place) = self.captured.get_mut(position) else { return Ok(()) };
+        *place = Some(match place.take() {
+            None => grad.clone(),
+            Some(sum) => add(py, &sum, grad)?,
+        });
+        Ok(())
+    }
+
+    fn drain(&mut self, py: Python<'_>, create: bool) -> PyResult<()> {
+        while let Some((_, Pending { node, grads })) = self.pending.pop_last() {
+            site::set_override(Some(node.site));
+            signal::set_override(Some(signal::backward_of(py, node.signal)));
+            self.arrived(py, &node, &grads)?;
+            self.differentiate(py, &node, &grads)?;
+            drop(grads);
+            if !self.keep && !create {
+                let freed = node.free_saved(py);
+                drop(freed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gradients of non-leaves that somebody asked for.
+    fn arrived(
+        &mut self,
+        py: Python<'_>,
+        node: &SharedNode,
+        grads: &[Option<Var>],
+    ) -> PyResult<()> {
+        for (output, grad) in (0..).zip(grads) {
+            let Some(grad) = grad else { continue };
+            if let Some(positions) = self.targets.get(&Target::Node(node.sequence, output)) {
+                for position in positions.clone() {
+                    self.capture(py, position, grad)?;
+                }
+            }
+            let keepers: Vec<Var> = node
+                .retained
+                .get(py)
+                .iter()
+                .filter(|(kept, _)| *kept == output)
+                .filter_map(|(_, var)| {
+                    var.upgrade(py).filter(|var| var.comes_from(py, node, output))
+                })
+                .collect();
+            for var in keepers {
+                accumulate(py, &var, grad)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the gradients of the operands that need one.
+    fn differentiate(
+        &mut self,
+        py: Python<'_>,
+        node: &SharedNode,
+        grads: &[Option<Var>],
+    ) -> PyResult<()> {
+        let leads_on =
+            node.inputs.iter().any(|input| !matches!(input.edge, None | Some(Edge::Nowhere)));
+        // Only what had been kept is freed.
+        if leads_on && node.saved.get(py).is_none() {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                "Trying to backward through the graph a second time (or directly access saved tensors after they \
+                 have already been freed). Saved intermediate values of the graph are freed when you call \
+                 .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the \
+                 graph a second time or if you need to access saved tensors after calling backward.",
+            ));
+        }
+        let mut evaluation = Evaluation::new(py, node, grads);
+        for (position, input) in node.inputs.iter().enumerate() {
+            let (Some(edge), Some(meta)) = (&input.edge, &input.meta) else { continue };
+            if matches!(edge, Edge::Nowhere) {
+                saved::check_outputs(py, node)?;
+                continue;
+            }
+            if let Some(grad) = evaluation.gradient(position)? {
+                self.add(py, edge, fit(py, grad, meta, node.op)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The gradient in the operand's shape and dtype: broadcast dimensions of elementwise operators are summed.
+fn fit(py: Python<'_>, grad: Var, wanted: &Meta, op: Op) -> PyResult<Var> {
+    let mut grad = grad;
+    let given = grad.meta(py);
+    if given.dims != wanted.dims {
+        if op.info().family != Family::Elementwise {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Shape,
+                format!(
+                    "Function {}Backward returned an invalid gradient - got {} but expected shape compatible with {}",
+                    op.info().name,
+                    given.dims,
+                    wanted.dims
+                ),
+            ));
+        }
+        grad = sum_to(py, grad, &wanted.dims)?;
+    }
+    if grad.meta(py).dtype != wanted.dtype {
+        grad = cast(py, &grad, wanted.dtype)?;
+    }
+    Ok(grad)
+}
+
+fn add(py: Python<'_>, sum: &Var, grad: &Var) -> PyResult<Var> {
+    emit::only(emit::emit(py, Op::Add, &[Arg::Var(sum), Arg::Var(grad)], SmallVec::new())?)
+}
+
+/// Adds to a variable's `.grad`, which keeps its identity.
+fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
+    let old = leaf.state(py).grad.as_ref().map(|grad| grad.bind(py).get().var.clone());
+    let Some(old) = old else {
+        // A variable of its own: the same gradient may arrive at several leaves.
+        let resolved = grad.resolve(py)?;
+        let edge = if tape::grad_enabled() { resolved.edge } else { None };
+        let tensor = Tensor::wrap(py, Var::new(py, resolved.value, edge))?.unbind();
+        leaf.state(py).grad = Some(tensor);
+        return Ok(());
+    };
+    if tape::grad_enabled() {
+        let tensor = Tensor::wrap(py, add(py, &old, grad)?)?.unbind();
+        let previous = leaf.state(py).grad.replace(tensor);
+        drop(previous);
+        return Ok(());
+    }
+    let consumes = u16::from(!old.is(grad) && old.sole_owner(py));
+    let sum = emit::emit_consuming(
+        py,
+        Op::Add,
+        &[Arg::Var(&old), Arg::Var(grad)],
+        SmallVec::new(),
+        consumes,
+    )?;
+    let sum = emit::only(sum)?.resolve(py)?.value;
+    old.overwrite(py, sum)
+}
+
+/// `tensor.grad_fn`.
+#[pyclass(frozen, module = "gt")]
+pub(crate) struct GradFn {
+    node: SharedNode,
+}
+
+#[pymethods]
+impl GradFn {
+    fn name(&self) -> String {
+        format!("{}Backward0", tape::function_name(self.node.op))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{}>", self.name())
+    }
+}
+
+pub(crate) fn grad_fn<'py>(py: Python<'py>, var: &Var) -> PyResult<Option<Bound<'py, GradFn>>> {
+    match var.edge(py)? {
+        Some(Edge::Node(node, _)) => Bound::new(py, GradFn { node }).map(Some),
+        Some(Edge::Leaf(_) | Edge::Nowhere) | None => Ok(None),
+    }
+}
+
+/// Steps of the tape that lead to `last`, oldest first, for `gt.debug.print_tape`.
+pub(crate) fn tape_of(last: Option<SharedNode>) -> Vec<SharedNode> {
+    let mut found: BTreeMap<u64, SharedNode> = BTreeMap::new();
+    let mut queue: Vec<SharedNode> = last.into_iter().collect();
+    while let Some(node) = queue.pop() {
+        if found.insert(node.sequence, node.clone()).is_some() {
+            continue;
+        }
+        queue.extend(node.inputs.iter().filter_map(|input| match &input.edge {
+            Some(Edge::Node(from, _)) => Some(from.clone()),
+            Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
+        }));
+    }
+    found.into_values().collect()
+}

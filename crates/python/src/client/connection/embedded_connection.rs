@@ -1,0 +1,421 @@
+//! The connection to an embedded dispatcher: its core called inline, a ring to each worker.
+
+use super::answers::Answers;
+use super::payload::{self, Payloads};
+use super::{Connection, SharedInbox};
+use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
+use gt_protocol::text::{self, Names, PayloadText};
+use gt_protocol::{Family, Instruction, Meta, Op, wire};
+use gt_transport::{PIECE_BYTES_MAX, Producer, SlabReader};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Child;
+use std::sync::Arc;
+
+/// Room that one instruction may need in a worker's ring: the longest payload, and its plan around it.
+const ROOM_WORDS: usize = 12 * 1024;
+/// Frees that wait for the next words of a worker; one that gets none still learns of them.
+const FREES_WORDS_MAX: usize = 1024;
+
+/// One worker process.
+pub(crate) struct Link {
+    pub producer: Producer,
+    pub control: Arc<OwnedFd>,
+    pub child: Child,
+    pub inbox: SharedInbox,
+    /// Words that did not fit, in order; only a plan far longer than usual makes any.
+    pub backlog: Vec<u32>,
+    /// Frees that go with the next words.
+    pub frees: Vec<u32>,
+    pub alive: bool,
+    /// Large payloads to the worker.
+    pub payloads: Payloads,
+}
+
+impl Link {
+    fn is_full(&self) -> bool {
+        self.alive && self.payloads.is_full()
+    }
+}
+
+pub(crate) struct EmbeddedConnection {
+    core: Dispatcher,
+    session: SessionId,
+    links: Vec<Link>,
+    /// Large pieces of answers, by worker.
+    pieces: Vec<SlabReader>,
+    scratch: Vec<u32>,
+    log: Option<Log>,
+    backend: String,
+}
+
+/// The instruction log.
+pub(crate) struct Log {
+    pub file: BufWriter<File>,
+    /// `12:03:07.123456` of now.
+    pub clock: fn() -> String,
+}
+
+impl EmbeddedConnection {
+    pub(crate) fn new(
+        links: Vec<Link>,
+        pieces: Vec<SlabReader>,
+        log: Option<Log>,
+        backend: String,
+    ) -> Self {
+        let mut core = Dispatcher::new();
+        let mut answers = Answers::default();
+        let mut ignore = Outputs {
+            links: &mut [],
+            scratch: &mut Vec::new(),
+            answers: &mut answers,
+            log: &mut None,
+        };
+        for index in 0..links.len() {
+            let index = WorkerIndex::try_from(index).unwrap_or(WorkerIndex::MAX);
+            core.handle(Event::WorkerJoined { index }, &mut ignore);
+        }
+        core.set_tracing(log.is_some());
+        let session = core.open_session();
+        Self { core, session, links, pieces, scratch: Vec::new(), log, backend }
+    }
+
+    /// What work and traffic cost, for the planner.
+    pub(crate) fn set_prices(&mut self, prices: Prices) {
+        self.core.set_prices(prices);
+    }
+
+    fn split<'a>(&'a mut self, answers: &'a mut Answers) -> (&'a mut Dispatcher, Outputs<'a>) {
+        let outputs = Outputs {
+            links: &mut self.links,
+            scratch: &mut self.scratch,
+            answers,
+            log: &mut self.log,
+        };
+        (&mut self.core, outputs)
+    }
+}
+
+impl EmbeddedConnection {
+    /// The first message of a worker's words, with its bytes if those came beside it, and its length.
+    fn hear(
+        &mut self,
+        place: usize,
+        words: &[u32],
+        answers: &mut Answers,
+    ) -> Result<usize, String> {
+        let Self { core, links, pieces, scratch, log, .. } = self;
+        let mut outputs = Outputs { links, scratch, answers, log };
+        let index = WorkerIndex::try_from(place).unwrap_or(WorkerIndex::MAX);
+        let mut slab = pieces.get_mut(place);
+        let mut is_beside = false;
+        let decoded = message::decode_with::<FromWorker<'_>>(words, || {
+            is_beside = true;
+            let slab = slab.as_deref_mut()?;
+            slab.refresh();
+            Some(slab.front()?.bytes)
+        });
+        let (message, used) =
+            decoded.map_err(|error| format!("it sent bytes that are no message: {error}"))?;
+        core.handle(Event::FromWorker { index, message }, &mut outputs);
+        if let Some(slab) = slab.filter(|_| is_beside) {
+            slab.release();
+        }
+        Ok(used)
+    }
+}
+
+impl Connection for EmbeddedConnection {
+    fn has_room(&mut self) -> bool {
+        self.links.iter_mut().filter(|link| link.alive).all(Link::has_room)
+    }
+
+    fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String> {
+        let session = self.session;
+        let (core, mut outputs) = self.split(answers);
+        core.instruction(session, instruction, &mut outputs).map_err(|fault| fault.to_string())
+    }
+
+    fn send_inferred(
+        &mut self,
+        instruction: &Instruction<'_>,
+        outputs: &[Meta],
+        answers: &mut Answers,
+    ) -> Result<(), String> {
+        let session = self.session;
+        let (core, mut sink) = self.split(answers);
+        core.inferred(session, instruction, outputs, &mut sink).map_err(|fault| fault.to_string())
+    }
+
+    fn send_words(
+        &mut self,
+        op: Op,
+        words: &mut [u32],
+        outputs: &[Meta],
+        answers: &mut Answers,
+    ) -> Result<(), String> {
+        let info = op.info();
+        let session = self.session;
+        let (core, mut sink) = self.split(answers);
+        if info.has_list() || matches!(info.family, Family::Control | Family::Collective) {
+            let (instruction, _) = wire::decode(words).map_err(|error| error.to_string())?;
+            return core
+                .inferred(session, &instruction, outputs, &mut sink)
+                .map_err(|fault| fault.to_string());
+        }
+        core.inferred_words(session, op, words, outputs, &mut sink)
+            .map_err(|fault| fault.to_string())
+    }
+
+    fn flush(&mut self) {
+        for link in self.links.iter_mut().filter(|link| !link.frees.is_empty()) {
+            link.write(&[]);
+        }
+    }
+
+    fn piece_bytes_max(&self) -> usize {
+        PIECE_BYTES_MAX
+    }
+
+    fn full_payloads(&mut self) -> Option<Payloads> {
+        self.links.iter().find(|link| link.is_full()).map(|link| link.payloads.clone())
+    }
+
+    fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {
+        let session = self.session;
+        let (core, mut sink) = self.split(answers);
+        core.release(session, slots, &mut sink).map_err(|fault| fault.to_string())
+    }
+
+    fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers) {
+        let session = self.session;
+        let (core, mut outputs) = self.split(answers);
+        let event = match *message {
+            FromClient::StatsRequest { request } => Event::StatsRequest { session, request },
+            FromClient::Goodbye { .. } => Event::SessionClosed { session },
+        };
+        core.handle(event, &mut outputs);
+    }
+
+    fn inboxes(&self) -> Vec<SharedInbox> {
+        self.links.iter().map(|link| Arc::clone(&link.inbox)).collect()
+    }
+
+    fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers) {
+        let mut rest = words;
+        while !rest.is_empty() {
+            match self.hear(index, rest, answers) {
+                Ok(used) => rest = rest.get(used..).unwrap_or_default(),
+                Err(reason) => return self.lost(index, &reason, answers),
+            }
+        }
+    }
+
+    fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers) {
+        let Some(link) = self.links.get_mut(index) else { return };
+        if !link.alive {
+            return;
+        }
+        link.alive = false;
+        link.end();
+        let (core, mut outputs) = self.split(answers);
+        let index = WorkerIndex::try_from(index).unwrap_or(WorkerIndex::MAX);
+        core.handle(Event::WorkerLeft { index, reason }, &mut outputs);
+        for (peer, link) in self.links.iter().enumerate().filter(|(_, link)| link.alive) {
+            let record = gt_transport::ControlRecord {
+                kind: gt_transport::ControlKind::PeerGone,
+                index,
+                value: 0,
+            };
+            // A peer that cannot be told is itself on its way out.
+            drop(gt_transport::send_record(link.control.as_fd(), &record, &[]));
+            let _ = peer;
+        }
+    }
+
+    fn describe(&self) -> String {
+        let workers = self.links.iter().filter(|link| link.alive).count();
+        format!("embedded dispatcher, {workers} worker(s), backend {}", self.backend)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let held = self.core.statistics();
+        let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
+        vec![
+            ("workers", count(held.workers)),
+            ("sessions", count(held.sessions)),
+            ("values", count(held.values)),
+            ("bytes", held.bytes),
+            ("requests", count(held.requests)),
+            ("worker_slots", count(held.worker_slots)),
+            ("moved_bytes", held.moved_bytes),
+        ]
+    }
+
+    fn close(&mut self) {
+        for link in &mut self.links {
+            link.end();
+        }
+        if let Some(log) = &mut self.log {
+            drop(log.file.flush());
+        }
+    }
+}
+
+impl Link {
+    fn has_room(&mut self) -> bool {
+        if !self.backlog.is_empty() && self.producer.write(&[&self.backlog]) {
+            self.backlog.clear();
+        }
+        self.backlog.is_empty()
+            && (self.producer.has_space(ROOM_WORDS) || self.producer.is_corrupt())
+    }
+
+    fn write(&mut self, words: &[u32]) {
+        if !self.alive {
+            return;
+        }
+        if !self.backlog.is_empty() || !self.producer.write(&[&self.frees, words]) {
+            self.backlog.extend_from_slice(&self.frees);
+            self.backlog.extend_from_slice(words);
+        }
+        self.frees.clear();
+    }
+
+    /// Frees slots with the next words.
+    fn free(&mut self, slots: &[u32]) {
+        wire::encode_free(slots, &mut self.frees);
+        if self.frees.len() > FREES_WORDS_MAX {
+            self.write(&[]);
+        }
+    }
+
+    /// Ends the worker at once: nothing it holds is wanted any more.
+    fn end(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for EmbeddedConnection {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+struct Outputs<'a> {
+    links: &'a mut [Link],
+    scratch: &'a mut Vec<u32>,
+    answers: &'a mut Answers,
+    log: &'a mut Option<Log>,
+}
+
+impl Outputs<'_> {
+    fn deliver(&mut self, worker: WorkerIndex) {
+        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        if let Some(link) = self.links.get_mut(place) {
+            link.write(self.scratch);
+        }
+    }
+}
+
+impl Sink for Outputs<'_> {
+    fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
+        self.scratch.clear();
+        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        // Nothing waits for what is sent to a worker that is gone.
+        let link = self.links.get(place).filter(|link| link.alive);
+        match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
+            Ok(()) => self.deliver(worker),
+            Err(error) => debug_assert!(false, "the planner made {instruction:?}: {error}"),
+        }
+    }
+
+    fn words(&mut self, worker: WorkerIndex, words: &[u32]) {
+        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        if let Some(link) = self.links.get_mut(place) {
+            link.write(words);
+        }
+    }
+
+    fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
+        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        if let Some(link) = self.links.get_mut(place) {
+            link.free(slots);
+        }
+    }
+
+    fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>) {
+        self.scratch.clear();
+        if message::encode(message, self.scratch).is_ok() {
+            self.deliver(worker);
+        }
+    }
+
+    fn session(&mut self, _session: SessionId, message: &ToClient<'_>) {
+        if let (Some(log), ToClient::Failure(failure)) = (&mut *self.log, message) {
+            drop(writeln!(log.file, "{}", text::failure(failure, &(log.clock)())));
+        }
+        self.answers.receive(message);
+    }
+
+    fn trace(
+        &mut self,
+        _session: SessionId,
+        instruction: &Instruction<'_>,
+        notes: &TraceNotes<'_>,
+    ) {
+        let Some(log) = self.log else { return };
+        let line = trace_line(instruction, notes, &(log.clock)());
+        // A full disk must not end the user's program; the log's end shows what is missing.
+        drop(writeln!(log.file, "{line}"));
+    }
+}
+
+/// A trace line: the instruction, then what is known about it.
+pub(crate) fn trace_line(
+    instruction: &Instruction<'_>,
+    notes: &TraceNotes<'_>,
+    time: &str,
+) -> String {
+    let names = OneName { id: instruction.signal, name: notes.signal };
+    let mut line = text::format(instruction, &names, PayloadText::Reference);
+    line.push_str("  #");
+    let mut note = |text: &str| {
+        if !text.is_empty() {
+            line.push(' ');
+            line.push_str(text);
+        }
+    };
+    note(&notes.results);
+    if notes.moved_bytes > 0 {
+        note(&format!("moved={}", notes.moved_bytes));
+    }
+    if let Some(boundary) = notes.boundary {
+        note(&format!("boundary={boundary}"));
+    }
+    note(time);
+    note(notes.site.unwrap_or(""));
+    if let Some(error) = &notes.error {
+        note(&format!("ERROR {}", error.replace('\n', " ")));
+    }
+    line
+}
+
+/// The name of the one signal on a line.
+struct OneName<'a> {
+    id: u16,
+    name: Option<&'a str>,
+}
+
+impl Names for OneName<'_> {
+    fn signal_name(&self, id: u16) -> Option<&str> {
+        self.name.filter(|_| id == self.id)
+    }
+
+    fn signal_id(&mut self, _name: &str) -> Option<u16> {
+        None
+    }
+}

@@ -1,0 +1,107 @@
+//! The first bytes of a connection: a TCP stream, a hello, the dispatcher's answer, and what goes wrong with them.
+
+use gt_protocol::handshake::{Capabilities, Handshake, Hello, Resume, Role, Token, Welcome};
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// A step of connecting takes no longer than this, whatever is at the other end: the user is told within three seconds.
+pub(crate) const DIAL_MAX: Duration = Duration::from_millis(2500);
+/// Magic and length of a handshake message.
+const PREFIX_BYTES: usize = 6;
+
+/// Why there is no connection, as the user reads it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error("{0:?} is no address; write 'host:port' or 'unix:/path/of/socket'")]
+    Address(String),
+    #[error(
+        "nothing answers at {address}: {source}. Is the dispatcher running (`{}`)?",
+        command(address)
+    )]
+    Unreachable { address: String, source: std::io::Error },
+    #[error("{address} does not speak GT's protocol: {reason}")]
+    NotGt { address: String, reason: String },
+    #[error("the dispatcher at {address} refuses: {reason}")]
+    Refused { address: String, reason: String },
+}
+
+/// What starts a dispatcher there.
+fn command(address: &str) -> String {
+    match address.strip_prefix("unix:") {
+        Some(path) => format!("gt-dispatcher --unix {path}"),
+        None => format!("gt-dispatcher --listen {address}"),
+    }
+}
+
+/// A TCP connection, within the limit.
+pub(crate) fn connect_tcp(address: &str) -> Result<TcpStream, DialError> {
+    let addresses =
+        address.to_socket_addrs().map_err(|_| DialError::Address(address.to_owned()))?;
+    let mut last = std::io::Error::other("the name has no address");
+    for candidate in addresses {
+        match TcpStream::connect_timeout(&candidate, DIAL_MAX) {
+            Ok(stream) => {
+                let set = stream
+                    .set_nodelay(true)
+                    .and_then(|()| stream.set_read_timeout(Some(DIAL_MAX)))
+                    .and_then(|()| stream.set_write_timeout(Some(DIAL_MAX)));
+                set.map_err(|source| unreachable_at(address, source))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(unreachable_at(address, last))
+}
+
+pub(crate) fn hello(
+    token: Option<&str>,
+    capabilities: Capabilities,
+    resume: Option<Resume>,
+) -> Hello {
+    let token = token.map(|token| Token(token.as_bytes().to_vec())).unwrap_or_default();
+    Hello { capabilities, resume, token, name: client_name(), ..Hello::new(Role::Client) }
+}
+
+/// What the dispatcher's log calls this client.
+fn client_name() -> String {
+    format!("pid {}", std::process::id())
+}
+
+pub(crate) fn greet(
+    stream: &mut (impl Read + Write),
+    hello: &Hello,
+    address: &str,
+) -> Result<Welcome, DialError> {
+    let not_gt = |reason: String| DialError::NotGt { address: address.to_owned(), reason };
+    let bytes =
+        Handshake::Hello(hello.clone()).encode().map_err(|error| not_gt(error.to_string()))?;
+    stream.write_all(&bytes).map_err(|source| unreachable_at(address, source))?;
+    let mut answer = vec![0; PREFIX_BYTES];
+    let silent = |error: std::io::Error| not_gt(format!("no welcome came ({error})"));
+    stream.read_exact(&mut answer).map_err(silent)?;
+    if let Err(error) = Handshake::decode(&answer) {
+        return Err(not_gt(error.to_string()));
+    }
+    let length = match answer.get(4..PREFIX_BYTES) {
+        Some(&[low, high]) => usize::from(u16::from_le_bytes([low, high])),
+        _ => 0,
+    };
+    answer.resize(length.max(PREFIX_BYTES), 0);
+    stream.read_exact(answer.get_mut(PREFIX_BYTES..).unwrap_or_default()).map_err(silent)?;
+    match Handshake::decode(&answer) {
+        Ok(Some((Handshake::Welcome(welcome), _))) => Ok(welcome),
+        Ok(Some((Handshake::Refusal(refusal), _))) => {
+            Err(DialError::Refused { address: address.to_owned(), reason: refusal.text })
+        }
+        Ok(Some((Handshake::Hello(_), _)) | None) => {
+            Err(not_gt("a hello for an answer".to_owned()))
+        }
+        Err(error) => Err(not_gt(error.to_string())),
+    }
+}
+
+pub(crate) fn unreachable_at(address: &str, source: std::io::Error) -> DialError {
+    DialError::Unreachable { address: address.to_owned(), source }
+}

@@ -1,0 +1,104 @@
+//! The way to a dispatcher: a function call (embedded), a ring on this host, or TCP.
+
+pub(crate) mod answers;
+pub(crate) mod dial;
+pub(crate) mod embedded_connection;
+pub(crate) mod greeting;
+pub(crate) mod incoming;
+pub(crate) mod new_array;
+pub(crate) mod payload;
+pub(crate) mod ring_connection;
+pub(crate) mod ring_inbox;
+pub(crate) mod tcp_connection;
+
+use answers::Answers;
+use gt_protocol::message::FromClient;
+use gt_protocol::wire::PAYLOAD_BYTES_MAX;
+use gt_protocol::{Id, Instruction, Meta, Op, Operand, wire};
+use gt_transport::Sleeping;
+use payload::Payloads;
+use std::sync::{Arc, Mutex};
+
+/// Where words from the other side arrive. Threads wait on it without the GIL, one at a time.
+pub(crate) trait Inbox: Send {
+    /// Takes what is there: whole messages.
+    fn take(&mut self, words: &mut Vec<u32>);
+    /// First half of a sleep: afterwards the other side wakes who sleeps on [`sleeping`](Self::sleeping). False when words
+    /// are there already, or the other side is known to be gone: do not sleep.
+    fn park(&mut self) -> bool;
+    /// What to sleep on after [`park`](Self::park).
+    fn sleeping(&self) -> Sleeping<'_>;
+    /// Second half.
+    fn unpark(&mut self);
+    /// Why the other side is gone, if it is.
+    fn closed(&mut self) -> Option<String>;
+}
+
+pub(crate) type SharedInbox = Arc<Mutex<dyn Inbox>>;
+
+/// A connection to a dispatcher. All methods are called with the GIL held and do not wait.
+pub(crate) trait Connection: Send {
+    /// Whether one more instruction surely fits.
+    fn has_room(&mut self) -> bool;
+    /// Sends an instruction.
+    ///
+    /// # Errors
+    /// The text of a breach of the protocol: a bug of ours.
+    fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String>;
+    /// Sends an instruction whose results have this metadata.
+    fn send_inferred(
+        &mut self,
+        instruction: &Instruction<'_>,
+        outputs: &[Meta],
+        answers: &mut Answers,
+    ) -> Result<(), String> {
+        let _ = outputs;
+        self.send(instruction, answers)
+    }
+    /// Sends an encoded instruction, whose results have this metadata; its words may be written to.
+    fn send_words(
+        &mut self,
+        op: Op,
+        words: &mut [u32],
+        outputs: &[Meta],
+        answers: &mut Answers,
+    ) -> Result<(), String> {
+        let _ = op;
+        let (instruction, _) = wire::decode(words).map_err(|error| error.to_string())?;
+        self.send_inferred(&instruction, outputs, answers)
+    }
+    /// Bytes that one chunk may have.
+    fn piece_bytes_max(&self) -> usize {
+        PAYLOAD_BYTES_MAX
+    }
+    /// A way for payloads that has no room at present, though there will be.
+    fn full_payloads(&mut self) -> Option<Payloads> {
+        None
+    }
+    /// Frees slots: with the next instruction, or at [`Connection::flush`].
+    fn release(&mut self, slots: &[u32], answers: &mut Answers) -> Result<(), String> {
+        let mut word = Instruction::new(Op::Free);
+        word.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
+        self.send(&word, answers)
+    }
+    /// Sends what waits for the next instruction.
+    fn flush(&mut self) {}
+    /// Sends what is no instruction.
+    fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers);
+    /// The inboxes to watch, with an index for [`Connection::receive`].
+    fn inboxes(&self) -> Vec<SharedInbox>;
+    /// Words that came from inbox `index`.
+    fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers);
+    /// The other end of inbox `index` is gone.
+    fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers);
+    /// The address of a dispatcher that is a process of its own, as `gt.connect` takes it.
+    fn address(&self) -> Option<&str> {
+        None
+    }
+    /// One line for people: where this leads.
+    fn describe(&self) -> String;
+    /// Counters by name.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+    /// Ends the connection and the processes that this connection started.
+    fn close(&mut self);
+}

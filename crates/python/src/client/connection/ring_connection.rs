@@ -1,0 +1,157 @@
+//! The connection to a dispatcher process on this host: a ring each way.
+
+use super::answers::Answers;
+use super::incoming::take_messages;
+use super::payload::{self, Payloads};
+use super::ring_inbox::ring_inbox;
+use super::{Connection, SharedInbox};
+use gt_protocol::message::{self, FromClient};
+use gt_protocol::{Instruction, Meta, Op, wire};
+use gt_transport::{Consumer, Producer, RingError, SlabReader, set_short_slice};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Room that one instruction may need: the longest payload and its header.
+const ROOM_WORDS: usize = 9 * 1024;
+
+pub(crate) struct RingConnection {
+    producer: Producer,
+    inbox: SharedInbox,
+    /// The TCP connection that the session began on: its end is ours.
+    life_line: Option<TcpStream>,
+    address: String,
+    scratch: Vec<u32>,
+    /// Frees that go with the next words.
+    frees: Vec<u32>,
+    room: usize,
+    slabs: Option<Slabs>,
+}
+
+/// What is too large for the rings goes beside them.
+pub(crate) struct Slabs {
+    pub payloads: Payloads,
+    pub pieces: SlabReader,
+}
+
+impl RingConnection {
+    pub(crate) fn new(
+        (read, write, waker): (OwnedFd, OwnedFd, OwnedFd),
+        socket: UnixStream,
+        life_line: Option<TcpStream>,
+        address: &str,
+        slabs: Option<Slabs>,
+    ) -> Result<Self, RingError> {
+        let mut producer = Producer::new(write)?;
+        producer.set_waker(waker);
+        let room = ROOM_WORDS.min(producer.capacity() / 2);
+        let inbox = ring_inbox(Consumer::new(read)?, Arc::new(OwnedFd::from(socket)));
+        // Where client and dispatcher share a core, the one that is woken must get it at once.
+        let _ = set_short_slice();
+        Ok(Self {
+            producer,
+            inbox,
+            life_line,
+            address: address.to_owned(),
+            scratch: Vec::new(),
+            frees: Vec::new(),
+            room,
+            slabs,
+        })
+    }
+
+    fn write(&mut self) -> Result<(), String> {
+        let sent = self.producer.write(&[&self.frees, &self.scratch]);
+        self.frees.clear();
+        if sent {
+            return Ok(());
+        }
+        Err(format!("an instruction of {} words did not fit into the ring", self.scratch.len()))
+    }
+}
+
+impl Connection for RingConnection {
+    fn has_room(&mut self) -> bool {
+        self.producer.has_space(self.room)
+    }
+
+    fn send(
+        &mut self,
+        instruction: &Instruction<'_>,
+        _answers: &mut Answers,
+    ) -> Result<(), String> {
+        self.scratch.clear();
+        let payloads = self.slabs.as_ref().map(|slabs| &slabs.payloads);
+        payload::encode(instruction, payloads, &mut self.scratch)
+            .map_err(|error| error.to_string())?;
+        self.write()
+    }
+
+    fn send_words(
+        &mut self,
+        op: Op,
+        words: &mut [u32],
+        _outputs: &[Meta],
+        _answers: &mut Answers,
+    ) -> Result<(), String> {
+        let sent = self.producer.write(&[&self.frees, words]);
+        self.frees.clear();
+        if sent {
+            return Ok(());
+        }
+        Err(format!("{} of {} words did not fit into the ring", op.info().name, words.len()))
+    }
+
+    fn release(&mut self, slots: &[u32], _answers: &mut Answers) -> Result<(), String> {
+        wire::encode_free(slots, &mut self.frees);
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        if !self.frees.is_empty() && self.producer.write(&[&self.frees]) {
+            self.frees.clear();
+        }
+    }
+
+    fn full_payloads(&mut self) -> Option<Payloads> {
+        self.slabs.as_ref().map(|slabs| slabs.payloads.clone()).filter(Payloads::is_full)
+    }
+
+    fn say(&mut self, message: &FromClient<'_>, answers: &mut Answers) {
+        self.scratch.clear();
+        if message::encode(message, &mut self.scratch).is_err() || self.write().is_err() {
+            answers.fail_all("the ring to the dispatcher is full");
+        }
+    }
+
+    fn inboxes(&self) -> Vec<SharedInbox> {
+        vec![Arc::clone(&self.inbox)]
+    }
+
+    fn receive(&mut self, _index: usize, words: &[u32], answers: &mut Answers) {
+        take_messages(words, answers, self.slabs.as_mut().map(|slabs| &mut slabs.pieces));
+    }
+
+    fn lost(&mut self, _index: usize, reason: &str, answers: &mut Answers) {
+        answers
+            .closed
+            .get_or_insert_with(|| format!("the dispatcher at {}: {reason}", self.address));
+    }
+
+    fn address(&self) -> Option<&str> {
+        Some(&self.address)
+    }
+
+    fn describe(&self) -> String {
+        format!("dispatcher at {}, by shared memory", self.address)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    fn close(&mut self) {
+        self.life_line = None;
+    }
+}

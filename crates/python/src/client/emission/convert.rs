@@ -1,0 +1,300 @@
+//! Python arguments into operands and attributes.
+
+use super::{Arg, upload};
+use crate::client::session::errors;
+use crate::client::value::dtype::DtypeArg;
+use crate::client::value::variable::Tensor;
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dims, Dtype, Scalar};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
+
+/// What a user may put where a tensor or a number is expected.
+pub(crate) enum OperandArg<'py> {
+    Absent,
+    Scalar(Scalar),
+    Tensor(Bound<'py, Tensor>),
+}
+
+impl<'py> OperandArg<'py> {
+    /// The operand, or `None` where it is nothing that can stand in an operator.
+    pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        if let Ok(tensor) = object.cast::<Tensor>() {
+            return Ok(Some(Self::Tensor(tensor.clone())));
+        }
+        if let Some(scalar) = scalar(object)? {
+            return Ok(Some(Self::Scalar(scalar)));
+        }
+        if object.is_none() {
+            return Ok(Some(Self::Absent));
+        }
+        // numpy's scalars and arrays
+        if object.hasattr("__array_interface__")? || object.hasattr("__array_struct__")? {
+            if object.getattr("ndim")?.extract::<usize>()? == 0 {
+                let item = object.call_method0("item")?;
+                return Ok(scalar(&item)?.map(Self::Scalar));
+            }
+            return Ok(Some(Self::Tensor(upload::from_array(object)?)));
+        }
+        Ok(None)
+    }
+
+    /// The operand; a type error that names the operator otherwise.
+    pub(crate) fn required(object: &Bound<'py, PyAny>, op: &str) -> PyResult<Self> {
+        Self::of(object)?.ok_or_else(|| {
+            let given = object.get_type().name().map(|name| name.to_string()).unwrap_or_default();
+            PyTypeError::new_err(format!(
+                "{op}(): argument must be Tensor or a number, not {given}"
+            ))
+        })
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for OperandArg<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        Self::required(&object.to_owned(), "gt")
+    }
+}
+
+pub(crate) fn as_arg<'a>(operand: &'a OperandArg<'_>) -> Arg<'a> {
+    match operand {
+        OperandArg::Absent => Arg::Absent,
+        OperandArg::Scalar(scalar) => Arg::Scalar(*scalar),
+        OperandArg::Tensor(tensor) => Arg::Var(&tensor.get().var),
+    }
+}
+
+/// A Python number; `None` for anything else.
+pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    if object.is_instance_of::<PyBool>() {
+        return Ok(Some(Scalar::Bool(object.extract()?)));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return object.extract::<i64>().map(|value| Some(Scalar::Int(value))).map_err(|_| {
+            errors::mistake(
+                object.py(),
+                ErrorClass::Runtime,
+                "value cannot be converted to type int64_t without overflow",
+            )
+        });
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return Ok(Some(Scalar::Float(object.extract()?)));
+    }
+    Ok(None)
+}
+
+/// A number argument: Python's or numpy's, or a tensor of one element (which is read).
+pub(crate) struct ScalarArg(pub Scalar);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for ScalarArg {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let any = object.to_owned();
+        if let Some(scalar) = scalar(&any)? {
+            return Ok(Self(scalar));
+        }
+        if any.hasattr("item")? {
+            let item = any.call_method0("item")?;
+            if let Some(scalar) = scalar(&item)? {
+                return Ok(Self(scalar));
+            }
+        }
+        let given = any.get_type().name()?.to_string();
+        Err(PyTypeError::new_err(format!("argument must be Number, not {given}")))
+    }
+}
+
+/// One integer or a sequence of them: a size, or dimensions.
+#[derive(Clone, Copy)]
+pub(crate) struct DimsArg(pub Dims);
+
+impl DimsArg {
+    /// From `*size`: integers, or one sequence of them; or from `name=`, one of the only `names` taken.
+    pub(crate) fn of_arguments(
+        arguments: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+        names: &[&str],
+    ) -> PyResult<Self> {
+        if let Some((name, value)) = named.and_then(|named| named.iter().next()) {
+            let name: String = name.extract()?;
+            if !arguments.is_empty()
+                || named.map_or(0, PyDictMethods::len) > 1
+                || !names.contains(&name.as_str())
+            {
+                return Err(PyTypeError::new_err(format!(
+                    "got an unexpected keyword argument '{name}'"
+                )));
+            }
+            return value.extract();
+        }
+        if arguments.len() == 1 {
+            let only = arguments.get_item(0)?;
+            if only.cast::<PyTuple>().is_ok() || only.cast::<PyList>().is_ok() {
+                return only.extract();
+            }
+        }
+        of_sequence(arguments.as_any())
+    }
+}
+
+/// What a required parameter was given, by whichever of its names.
+pub(crate) fn required<T>(value: Option<T>, op: &str, name: &str) -> PyResult<T> {
+    value.ok_or_else(|| {
+        PyTypeError::new_err(format!("{op}() missing 1 required positional arguments: \"{name}\""))
+    })
+}
+
+/// The operand, where PyTorch takes no number.
+pub(crate) fn only_tensor<'py>(
+    operand: OperandArg<'py>,
+    op: &str,
+    name: &str,
+) -> PyResult<OperandArg<'py>> {
+    let given = match operand {
+        OperandArg::Tensor(_) => return Ok(operand),
+        OperandArg::Absent => "NoneType",
+        OperandArg::Scalar(Scalar::Bool(_)) => "bool",
+        OperandArg::Scalar(Scalar::Int(_)) => "int",
+        OperandArg::Scalar(Scalar::Float(_)) => "float",
+    };
+    Err(PyTypeError::new_err(format!(
+        "{op}(): argument '{name}' (position 2) must be Tensor, not {given}"
+    )))
+}
+
+fn of_sequence(sequence: &Bound<'_, PyAny>) -> PyResult<DimsArg> {
+    let mut dims = Dims::EMPTY;
+    for item in sequence.try_iter()? {
+        if !dims.push(integer(&item?)?) {
+            return Err(errors::mistake(
+                sequence.py(),
+                ErrorClass::Shape,
+                format!("gt's tensors have at most {} dimensions", gt_protocol::meta::DIMS_MAX),
+            ));
+        }
+    }
+    Ok(DimsArg(dims))
+}
+
+/// An integer, also numpy's or a tensor of one element.
+pub(crate) fn integer(object: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if object.is_instance_of::<PyFloat>() {
+        return Err(PyTypeError::new_err("'float' object cannot be interpreted as an integer"));
+    }
+    object.extract()
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for DimsArg {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let any = object.to_owned();
+        if any.cast::<PyTuple>().is_ok() || any.cast::<PyList>().is_ok() {
+            return of_sequence(&any);
+        }
+        let mut dims = Dims::EMPTY;
+        let _ = dims.push(integer(&any)?);
+        Ok(Self(dims))
+    }
+}
+
+/// What a Rust argument becomes as an attribute.
+pub(crate) trait IntoAttr {
+    fn attr(self) -> Attr;
+}
+
+impl IntoAttr for bool {
+    fn attr(self) -> Attr {
+        Attr::Bool(self)
+    }
+}
+
+impl IntoAttr for i64 {
+    fn attr(self) -> Attr {
+        Attr::Int(self)
+    }
+}
+
+impl IntoAttr for f64 {
+    fn attr(self) -> Attr {
+        Attr::Float(self)
+    }
+}
+
+impl IntoAttr for DimsArg {
+    fn attr(self) -> Attr {
+        Attr::Ints(self.0)
+    }
+}
+
+impl IntoAttr for DtypeArg {
+    fn attr(self) -> Attr {
+        Attr::Dtype(self.0)
+    }
+}
+
+impl IntoAttr for Dtype {
+    fn attr(self) -> Attr {
+        Attr::Dtype(self)
+    }
+}
+
+impl IntoAttr for ScalarArg {
+    fn attr(self) -> Attr {
+        Attr::Scalar(self.0)
+    }
+}
+
+impl<T: IntoAttr> IntoAttr for Option<T> {
+    fn attr(self) -> Attr {
+        self.map_or(Attr::Absent, IntoAttr::attr)
+    }
+}
+
+/// A number as a Python object.
+pub(crate) fn scalar_object(py: Python<'_>, scalar: Scalar) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match scalar {
+        Scalar::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
+        Scalar::Int(value) => value.into_pyobject(py)?.into_any(),
+        Scalar::Float(value) => PyFloat::new(py, value).into_any(),
+    })
+}
+
+/// A Python object as the attribute `info`.
+pub(crate) fn attr_of(object: &Bound<'_, PyAny>, info: &gt_protocol::AttrInfo) -> PyResult<Attr> {
+    use gt_protocol::AttrKind;
+    if object.is_none() {
+        return Ok(Attr::Absent);
+    }
+    Ok(match info.kind {
+        AttrKind::Bool => Attr::Bool(object.extract()?),
+        AttrKind::Int => Attr::Int(integer(object)?),
+        AttrKind::Float => Attr::Float(object.extract()?),
+        AttrKind::Scalar => object.extract::<ScalarArg>()?.attr(),
+        AttrKind::Dtype => object.extract::<DtypeArg>()?.attr(),
+        AttrKind::Ints => object.extract::<DimsArg>()?.attr(),
+        AttrKind::List => Attr::List(object.extract::<Vec<i64>>()?.into()),
+        AttrKind::Text => Attr::Text(object.extract::<String>()?.into()),
+        AttrKind::Choice(words) => choice(object.extract()?, words, info.name)?,
+    })
+}
+
+/// A word of a closed list.
+pub(crate) fn choice(word: &str, words: &[&str], name: &str) -> PyResult<Attr> {
+    words
+        .iter()
+        .position(|known| *known == word)
+        .and_then(|place| u8::try_from(place).ok())
+        .map(Attr::Choice)
+        .ok_or_else(|| {
+            pyo3::exceptions::PyValueError::new_err(format!(
+                "{name}: expected one of {}, got {word:?}",
+                words.join(", ")
+            ))
+        })
+}

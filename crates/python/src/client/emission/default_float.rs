@@ -1,0 +1,85 @@
+//! The dtype of floats that have none, `gt.set_default_dtype`, and what follows for operators.
+//!
+//! **Architecture invariant:** the rules and the wire know float32 only. Where another default would show, the integers
+//! are cast here, at the user's line, so that an instruction means the same to everybody who reads it.
+
+use crate::client::gil_cell::GilCell;
+use crate::client::session::errors;
+use crate::client::value::dtype::{self, PyDtype};
+use gt_protocol::rules::{self, ErrorClass, floats_by_default};
+use gt_protocol::{Attr, Dims, Dtype, Meta, Op};
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+static DEFAULT: GilCell<Dtype> = GilCell::new(Dtype::DEFAULT);
+
+pub(crate) fn default_float(py: Python<'_>) -> Dtype {
+    *DEFAULT.get(py)
+}
+
+/// Whether the default is another one than the rules know.
+pub(crate) fn is_other(py: Python<'_>) -> bool {
+    default_float(py) != Dtype::DEFAULT
+}
+
+/// The dtype that Python floats and creation functions get from here on.
+#[pyfunction]
+pub(crate) fn set_default_dtype(py: Python<'_>, d: &Bound<'_, PyAny>) -> PyResult<()> {
+    let Ok(dtype) = d.cast::<PyDtype>() else {
+        let text =
+            "invalid dtype object: only floating-point types are supported as the default type";
+        return Err(errors::mistake(py, ErrorClass::Type, text));
+    };
+    let dtype = dtype.get().0;
+    if !dtype.is_float() {
+        let text = "only floating-point types are supported as the default type";
+        return Err(errors::mistake(py, ErrorClass::Type, text));
+    }
+    *DEFAULT.get_mut(py) = dtype;
+    Ok(())
+}
+
+/// The dtype that Python floats get.
+#[pyfunction]
+pub(crate) fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDtype>> {
+    dtype::object(py, default_float(py))
+}
+
+/// The metadata of results that depend on another default than float32; `None` where they do not.
+pub(crate) fn results_of(
+    py: Python<'_>,
+    op: Op,
+    operands: &[rules::Arg<'_>],
+    attrs: &[Attr],
+) -> Option<Result<rules::Outputs, rules::RuleError>> {
+    let default = default_float(py);
+    let floats = floats(py, op, operands)?;
+    let metas: SmallVec<[Option<Meta>; 4]> = operands
+        .iter()
+        .enumerate()
+        .map(|(place, operand)| match operand {
+            rules::Arg::Value(meta) if is_set(floats, place) => Some(Meta::new(default, meta.dims)),
+            rules::Arg::Scalar(_) if is_set(floats, place) => Some(Meta::new(default, Dims::EMPTY)),
+            rules::Arg::Absent | rules::Arg::Value(_) | rules::Arg::Scalar(_) => None,
+        })
+        .collect();
+    let cast: SmallVec<[rules::Arg<'_>; 4]> = operands
+        .iter()
+        .zip(&metas)
+        .map(|(operand, meta)| meta.as_ref().map_or(*operand, rules::Arg::Value))
+        .collect();
+    Some(rules::infer(op, &cast, attrs))
+}
+
+/// Which operands become floats of another default than float32; `None` where none does.
+pub(crate) fn floats(py: Python<'_>, op: Op, operands: &[rules::Arg<'_>]) -> Option<u16> {
+    let default = default_float(py);
+    if default == Dtype::DEFAULT {
+        return None;
+    }
+    Some(floats_by_default(op, operands)).filter(|floats| *floats != 0)
+}
+
+fn is_set(bits: u16, place: usize) -> bool {
+    place < 16 && bits & (1 << place) != 0
+}

@@ -1,0 +1,201 @@
+//! Operators on variables: what is out of date or of another dtype is brought up to date first, then [`super`]
+//! has its way.
+
+use super::default_float::{self, default_float};
+use crate::client::emission::{self, Emission, of_operands};
+use crate::client::session::errors;
+use crate::client::tape;
+use crate::client::value::SharedValue;
+use crate::client::value::steps::{Path, Step};
+use crate::client::value::variable::{Edge, Tensor, Var};
+use gt_protocol::rules as shape_rules;
+use gt_protocol::{Attr, Dims, Dtype, Op};
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+pub(crate) use super::Arg;
+pub(crate) use crate::client::value::variable::Vars;
+
+/// Emits one instruction.
+pub(crate) fn emit(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+) -> PyResult<Vars> {
+    with_attrs(py, op, args, &attrs, 0)
+}
+
+/// Emits one instruction whose operands in `consumes` die with it.
+pub(crate) fn emit_consuming(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+    consumes: u16,
+) -> PyResult<Vars> {
+    with_attrs(py, op, args, &attrs, consumes)
+}
+
+/// [`emit`] for an operator without attributes and with one result: what `x + y` calls.
+pub(crate) fn one(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Var> {
+    only(with_attrs(py, op, args, &[], 0)?)
+}
+
+fn with_attrs(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+    consumes: u16,
+) -> PyResult<Vars> {
+    loop {
+        // Again only where a view was written while it was taken: by another thread, or by a destructor.
+        let mut vars = Vars::new();
+        match emission::emit(py, op, args, attrs, consumes, &mut vars)? {
+            Emission::Done => return Ok(vars),
+            Emission::Floats(floats) => return emit_cast(py, op, args, attrs, floats),
+            Emission::Stale(position) => {
+                if let Some(Arg::Var(var)) = args.get(position) {
+                    var.value(py)?;
+                }
+            }
+        }
+    }
+}
+
+/// Emits an operator of whose operands those in `floats` become floats of another default than float32 first.
+#[cold]
+fn emit_cast(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+    floats: u16,
+) -> PyResult<Vars> {
+    let default = default_float(py);
+    let mut casts: SmallVec<[Option<Var>; 4]> = SmallVec::new();
+    for (position, arg) in args.iter().enumerate() {
+        let is_cast = position < 16 && floats & (1 << position) != 0;
+        casts.push(match arg {
+            Arg::Scalar(scalar) if is_cast => {
+                let attrs = [Attr::Ints(Dims::EMPTY), Attr::Scalar(*scalar), Attr::Dtype(default)];
+                Some(only(with_attrs(py, Op::Full, &[], &attrs, 0)?)?)
+            }
+            Arg::Var(var) if is_cast => Some(cast(py, var, default)?),
+            Arg::Absent | Arg::Scalar(_) | Arg::Var(_) => None,
+        });
+    }
+    let args: SmallVec<[Arg<'_>; 4]> =
+        args.iter().zip(&casts).map(|(arg, cast)| cast.as_ref().map_or(*arg, Arg::Var)).collect();
+    with_attrs(py, op, &args, attrs, 0)
+}
+
+pub(crate) fn cast(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> {
+    only(with_attrs(py, Op::Cast, &[Arg::Var(var)], &[Attr::Dtype(dtype)], 0)?)
+}
+
+/// What an operator would result in; nothing is sent.
+pub(crate) fn results_of(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+) -> PyResult<shape_rules::Outputs> {
+    of_operands(py, args, |operands| {
+        shape_rules::infer(op, operands, attrs).and_then(|found| {
+            default_float::results_of(py, op, operands, attrs).unwrap_or(Ok(found))
+        })
+    })
+    .map_err(|error| errors::of_rule(py, &error))
+}
+
+/// The dtype that an operator computes in.
+pub(crate) fn promoted(py: Python<'_>, args: &[Arg<'_>]) -> Dtype {
+    of_operands(py, args, shape_rules::promote)
+}
+
+/// The one result of an operator that has one.
+#[inline]
+pub(crate) fn only(mut vars: Vars) -> PyResult<Var> {
+    vars.truncate(1);
+    vars.pop().ok_or_else(no_result)
+}
+
+#[cold]
+fn no_result() -> PyErr {
+    pyo3::exceptions::PyRuntimeError::new_err("an operator without a result was used as a value")
+}
+
+/// Emits an operator with one result, as a Python tensor.
+pub(crate) fn tensor<'py>(
+    py: Python<'py>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+) -> PyResult<Bound<'py, Tensor>> {
+    Tensor::wrap(py, only(emit(py, op, args, attrs)?)?)
+}
+
+/// A variable's value and where its gradient goes.
+pub(crate) struct Resolved {
+    pub value: SharedValue,
+    /// Only while gradients are recorded.
+    pub edge: Option<Edge>,
+}
+
+impl Var {
+    /// The current value and edge, taken again where the memory has been written.
+    pub(crate) fn resolve(&self, py: Python<'_>) -> PyResult<Resolved> {
+        {
+            let state = self.0.get(py);
+            if let (None, Some(value)) = (&state.alias, &state.value) {
+                let edge = match &state.edge {
+                    None if state.leaf => Some(Edge::Leaf(self.clone())),
+                    edge => edge.clone(),
+                };
+                return Ok(Resolved { value: value.clone(), edge });
+            }
+        }
+        let edge = if tape::grad_enabled() { self.edge(py)? } else { None };
+        Ok(Resolved { value: self.value(py)?, edge })
+    }
+
+    /// The current value.
+    pub(crate) fn value(&self, py: Python<'_>) -> PyResult<SharedValue> {
+        let (storage, steps) = {
+            let state = self.0.get(py);
+            match (&state.value, &state.alias) {
+                (Some(value), _) => return Ok(value.clone()),
+                (None, Some(alias)) => match &alias.path {
+                    None => return Ok(alias.storage.value(py)),
+                    path @ Some(_) => (Arc::clone(&alias.storage), Path::steps(path.as_ref())),
+                },
+                (None, None) => unreachable!("a variable without alias has a value"),
+            }
+        };
+        let before = tape::set_grad_enabled(false);
+        let taken = take(py, storage.value(py), &steps);
+        tape::set_grad_enabled(before);
+        let taken = taken?;
+        let old = self.0.get_mut(py).value.replace(taken.clone());
+        drop(old);
+        Ok(taken)
+    }
+}
+
+/// Takes `steps` from `value`, one after the other; nothing is recorded.
+pub(crate) fn take(py: Python<'_>, value: SharedValue, steps: &[Step]) -> PyResult<SharedValue> {
+    let mut value = value;
+    for step in steps {
+        value = unary(py, value, step)?;
+    }
+    Ok(value)
+}
+
+/// One unrecorded operator.
+pub(crate) fn unary(py: Python<'_>, value: SharedValue, step: &Step) -> PyResult<SharedValue> {
+    let operand = Var::new(py, value, None);
+    only(with_attrs(py, step.op, &[Arg::Var(&operand)], &step.attrs, 0)?)?.value(py)
+}

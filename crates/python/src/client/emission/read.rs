@@ -1,0 +1,243 @@
+//! Reads: the only place where a program waits for its workers.
+
+use crate::client::connection::answers::{Answer, Failed, Piece, Place};
+use crate::client::connection::new_array::NewArray;
+use crate::client::session::{caller, errors, runtime};
+use crate::client::value::variable::Var;
+use gt_protocol::message::{FromClient, Stats};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dtype, Id, Instruction, Op, Operand};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat};
+
+/// All elements, contiguous and row-major, as a numpy array of bytes.
+pub(crate) fn bytes<'py>(py: Python<'py>, var: &Var) -> PyResult<Bound<'py, PyAny>> {
+    let meta = var.meta(py);
+    let length = usize::try_from(meta.bytes()).unwrap_or(usize::MAX);
+    let (place, array) = NewArray::new(py, length)?;
+    if length > 0 {
+        elements(py, var, 0, meta.elements(), Place::Array(place))?;
+    }
+    Ok(array)
+}
+
+fn elements(py: Python<'_>, var: &Var, start: i64, count: i64, place: Place) -> PyResult<Piece> {
+    let resolved = var.resolve(py)?;
+    let caller = caller::ready(py)?;
+    if resolved.value.epoch != runtime::epoch() {
+        return Err(other_session(py, "read"));
+    }
+    let request = runtime::with(py, |runtime| {
+        let request = runtime.answers.open_into(u64::try_from(start).unwrap_or(0), place);
+        let mut word = Instruction::new(Op::Read);
+        word.operands.push(Operand::Value(Id::slot(resolved.value.slot)));
+        word.attrs = [i64::try_from(request).unwrap_or(0), start, count]
+            .into_iter()
+            .map(Attr::Int)
+            .collect();
+        word.tag = caller.site;
+        runtime.send(&word).map(|()| request)
+    })?;
+    match runtime::wait(py, request)? {
+        Answer::Read(piece) => {
+            warn_of_unread(py)?;
+            Ok(piece)
+        }
+        Answer::Failed(failed) => {
+            runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
+            Err(failure(py, &failed))
+        }
+        Answer::Done(_) | Answer::Described(_) | Answer::Waiting(_) => {
+            Err(errors::connection_lost(py, "the dispatcher answered another question"))
+        }
+    }
+}
+
+/// Warns of each failure that no read has raised; it counts as told from here on. A read that fails itself leaves the
+/// others to the next one: a warning that is an error (`-W error`) would stand in for the failure that was asked for.
+fn warn_of_unread(py: Python<'_>) -> PyResult<()> {
+    if !runtime::with(py, |runtime| runtime.answers.has_unread()) {
+        return Ok(());
+    }
+    let (failures, more) = runtime::unread(py);
+    if more > 0 {
+        errors::warn(
+            py,
+            0,
+            &format!("{more} failures that nobody has read were too many to be kept"),
+        )?;
+    }
+    for failed in &failures {
+        let text = format!("a failure that nobody has read: {}", errors::describe(py, failed));
+        errors::warn(py, failed.site, &text)?;
+    }
+    Ok(())
+}
+
+/// The first element as a Python number.
+pub(crate) fn item(py: Python<'_>, var: &Var) -> PyResult<Py<PyAny>> {
+    let piece = elements(py, var, 0, 1, Place::default())?;
+    number(py, var.meta(py).dtype, piece.bytes())
+}
+
+/// The only element, for `float(x)` and `int(x)`.
+pub(crate) fn single(py: Python<'_>, var: &Var) -> PyResult<Py<PyAny>> {
+    if var.meta(py).elements() != 1 {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Value,
+            "only one element tensors can be converted to Python scalars",
+        ));
+    }
+    item(py, var)
+}
+
+fn number(py: Python<'_>, dtype: Dtype, bytes: &[u8]) -> PyResult<Py<PyAny>> {
+    let mut word = [0_u8; 8];
+    for (place, byte) in word.iter_mut().zip(bytes) {
+        *place = *byte;
+    }
+    let whole = u64::from_le_bytes(word);
+    let [b0, b1, b2, b3, ..] = word;
+    let half = u16::from_le_bytes([b0, b1]);
+    let single = u32::from_le_bytes([b0, b1, b2, b3]);
+    let float = |value: f64| Ok(PyFloat::new(py, value).into_any().unbind());
+    let int = |value: i64| Ok(value.into_pyobject(py)?.into_any().unbind());
+    match dtype {
+        Dtype::Bool => Ok(PyBool::new(py, b0 != 0).to_owned().into_any().unbind()),
+        Dtype::U8 => int(i64::from(b0)),
+        Dtype::I8 => int(i64::from(b0.cast_signed())),
+        Dtype::I16 => int(i64::from(half.cast_signed())),
+        Dtype::I32 => int(i64::from(single.cast_signed())),
+        Dtype::I64 => int(whole.cast_signed()),
+        Dtype::F16 => float(half_to_f64(half)),
+        Dtype::Bf16 => float(f64::from(f32::from_bits(u32::from(half) << 16))),
+        Dtype::F32 => float(f64::from(f32::from_bits(single))),
+        Dtype::F64 => float(f64::from_bits(whole)),
+    }
+}
+
+/// IEEE 754 binary16: 1 sign, 5 exponent and 10 fraction bits.
+fn half_to_f64(bits: u16) -> f64 {
+    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+    let exponent = i32::from((bits >> 10) & 0x1f);
+    let fraction = f64::from(bits & 0x3ff);
+    match exponent {
+        0 => sign * fraction * 2_f64.powi(-24),
+        31 if fraction == 0.0 => sign * f64::INFINITY,
+        31 => f64::NAN,
+        _ => sign * (1.0 + fraction / 1024.0) * 2_f64.powi(exponent - 15),
+    }
+}
+
+/// Waits until everything emitted so far has run.
+pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
+    if runtime::with(py, |runtime| runtime.connection.is_none()) {
+        return Ok(());
+    }
+    runtime::prepare(py)?;
+    let request = runtime::with(py, |runtime| {
+        let request = runtime.answers.open(0);
+        let mut word = Instruction::new(Op::Synchronize);
+        word.attrs.push(Attr::Int(i64::try_from(request).unwrap_or(0)));
+        runtime.send(&word).map(|()| request)
+    })?;
+    runtime::wait(py, request)?;
+    raise_unread(py)
+}
+
+/// What `describe` may be asked, in the order of its row's choice.
+#[derive(Clone, Copy)]
+pub(crate) enum Question {
+    Layout,
+    Explanation,
+    Counters,
+    Workers,
+}
+
+/// The dispatcher's words on a tensor, or on the session.
+pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: Question) -> PyResult<String> {
+    let resolved = var.map(|var| var.resolve(py)).transpose()?;
+    let caller = caller::ready(py)?;
+    if resolved.as_ref().is_some_and(|resolved| resolved.value.epoch != runtime::epoch()) {
+        return Err(other_session(py, "describe"));
+    }
+    let request = runtime::with(py, |runtime| {
+        let request = runtime.answers.open(0);
+        let mut word = Instruction::new(Op::Describe);
+        word.operands.push(
+            resolved
+                .as_ref()
+                .map_or(Operand::Absent, |resolved| Operand::Value(Id::slot(resolved.value.slot))),
+        );
+        let what = match what {
+            Question::Layout => 0,
+            Question::Explanation => 1,
+            Question::Counters => 2,
+            Question::Workers => 3,
+        };
+        word.attrs.push(Attr::Int(i64::try_from(request).unwrap_or(0)));
+        word.attrs.push(Attr::Choice(what));
+        word.tag = caller.site;
+        runtime.send(&word).map(|()| request)
+    })?;
+    match runtime::wait(py, request)? {
+        Answer::Described(text) => Ok(text),
+        Answer::Failed(failed) => {
+            runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
+            Err(failure(py, &failed))
+        }
+        Answer::Done(_) | Answer::Read(_) | Answer::Waiting(_) => {
+            Err(errors::connection_lost(py, "the dispatcher answered another question"))
+        }
+    }
+}
+
+fn other_session(py: Python<'_>, what: &str) -> PyErr {
+    errors::mistake(
+        py,
+        ErrorClass::Runtime,
+        format!(
+            "{what}: the tensor belongs to another session (gt.connect or gt.disconnect was called since)"
+        ),
+    )
+}
+
+/// The exception of a failure; where no worker is left it says how one is started.
+fn failure(py: Python<'_>, failed: &Failed) -> PyErr {
+    let advice = runtime::with(py, |runtime| runtime.advice());
+    errors::of_failure(py, failed, advice.as_deref())
+}
+
+/// Raises the first failure that nobody has read: the others are raised by the next call, or printed at exit.
+fn raise_unread(py: Python<'_>) -> PyResult<()> {
+    let first = runtime::with(py, |runtime| {
+        runtime.pump();
+        runtime.answers.take_first_unread()
+    });
+    first.map_or(Ok(()), |failed| Err(failure(py, &failed)))
+}
+
+/// The counters of every worker by its index, once everything emitted so far has run. The question is no instruction, so
+/// nothing counts it.
+pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u32, Stats)>> {
+    runtime::prepare(py)?;
+    let request = runtime::with(py, |runtime| {
+        let request = runtime.answers.open(0);
+        if let Some(connection) = runtime.connection.as_mut() {
+            connection.say(&FromClient::StatsRequest { request }, &mut runtime.answers);
+        }
+        request
+    });
+    match runtime::wait(py, request)? {
+        Answer::Done(mut stats) => {
+            raise_unread(py)?;
+            stats.sort_unstable_by_key(|(worker, _)| *worker);
+            Ok(stats)
+        }
+        Answer::Failed(failed) => Err(failure(py, &failed)),
+        Answer::Read(_) | Answer::Described(_) | Answer::Waiting(_) => {
+            Err(errors::connection_lost(py, "the dispatcher answered another question"))
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Python exceptions: the classes of gt/errors.py, found by what went wrong.
+
+use super::site;
+use crate::client::connection::answers::Failed;
+use gt_protocol::message::FailureClass;
+use gt_protocol::rules::{ErrorClass, RuleError};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use std::ffi::CString;
+
+/// The class `name` of gt.errors.
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("gt.errors").map(Bound::unbind))?;
+    Ok(module.bind(py).getattr(name)?.cast_into::<PyType>()?)
+}
+
+fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
+    match class(py, name) {
+        Ok(class) => PyErr::from_type(class, text),
+        Err(error) => error,
+    }
+}
+
+/// A mistake found at the user's line.
+pub(crate) fn of_rule(py: Python<'_>, error: &RuleError) -> PyErr {
+    let name = match error.class {
+        ErrorClass::Runtime => "InvalidUse",
+        ErrorClass::Shape => "ShapeError",
+        ErrorClass::Dtype => "DtypeError",
+        ErrorClass::Index => "IndexOutOfRange",
+        ErrorClass::Value => "InvalidValue",
+        ErrorClass::Type => "InvalidType",
+        ErrorClass::UnsupportedDtype => "UnsupportedDtype",
+    };
+    raise(py, name, error.text.clone())
+}
+
+/// A gradient that does not exist.
+pub(crate) fn not_differentiable(py: Python<'_>, text: impl Into<String>) -> PyErr {
+    raise(py, "NotDifferentiable", text.into())
+}
+
+/// A failure on a worker, raised at the first read: it names the line of the original operation, and says what to do.
+pub(crate) fn of_failure(py: Python<'_>, failed: &Failed, advice: Option<&str>) -> PyErr {
+    let name = match failed.class {
+        FailureClass::Shape => "ShapeError",
+        FailureClass::Dtype => "DtypeError",
+        FailureClass::Index => "IndexOutOfRange",
+        FailureClass::Value => "InvalidValue",
+        FailureClass::Type => "InvalidType",
+        FailureClass::NotImplemented => "NotSupported",
+        FailureClass::OutOfMemory => "OutOfMemoryError",
+        FailureClass::Protocol => "ConnectionLost",
+        FailureClass::Runtime
+        | FailureClass::WorkerLost
+        | FailureClass::Quota
+        | FailureClass::Internal => "WorkerError",
+    };
+    let advice = advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
+    raise(py, name, describe(py, failed) + &advice)
+}
+
+/// `index out of range; gather, from train.py:42`.
+pub(crate) fn describe(py: Python<'_>, failed: &Failed) -> String {
+    let place = site::name(py, failed.site);
+    let op = failed.op.map(|op| op.info().name);
+    match (op, place) {
+        (Some(op), Some(place)) => format!("{}\n  in `{op}`, called at {place}", failed.text),
+        (Some(op), None) => format!("{}\n  in `{op}`", failed.text),
+        // The operator of what is long ago is not kept, the line is.
+        (None, Some(place)) => format!("{}\n  made at {place}", failed.text),
+        (None, None) => failed.text.clone(),
+    }
+}
+
+pub(crate) fn connection_lost(py: Python<'_>, reason: &str) -> PyErr {
+    raise(py, "ConnectionLost", format!("the connection to the dispatcher is gone: {reason}"))
+}
+
+/// Nothing executes what the dispatcher is sent.
+pub(crate) fn no_worker(py: Python<'_>, text: String) -> PyErr {
+    raise(py, "NoWorker", text)
+}
+
+/// No connection came about.
+pub(crate) fn unreachable(py: Python<'_>, reason: &str) -> PyErr {
+    raise(py, "ConnectionLost", format!("gt.connect: {reason}"))
+}
+
+pub(crate) fn after_fork() -> PyErr {
+    PyRuntimeError::new_err(
+        "gt was used before this process was forked; its connection belongs to the parent. \
+         Use the 'spawn' start method, or touch gt only in the parent",
+    )
+}
+
+/// A line for people on standard error.
+pub(crate) fn announce(py: Python<'_>, text: &str) -> PyResult<()> {
+    let stderr = py.import("sys")?.getattr("stderr")?;
+    stderr.call_method1("write", (format!("gt: {text}\n"),))?;
+    Ok(())
+}
+
+/// A warning at the line of the instruction that failed.
+pub(crate) fn warn(py: Python<'_>, site: u32, text: &str) -> PyResult<()> {
+    let category = class(py, "UnreadFailureWarning")?.into_any();
+    let text = CString::new(text.replace('\0', " "))?;
+    let place = site::place(py, site);
+    let Some((file, line)) = place else { return PyErr::warn(py, &category, &text, 1) };
+    let file = CString::new(file)?;
+    // Without a registry: it would show the second failure of a line never, and each is told only once anyhow.
+    PyErr::warn_explicit(py, &category, &text, &file, line, None, None)
+}
+
+/// A mistake of the user's that no rule sees, with `PyTorch`'s class and text.
+pub(crate) fn mistake(py: Python<'_>, class: ErrorClass, text: impl Into<String>) -> PyErr {
+    of_rule(py, &RuleError { class, text: text.into() })
+}

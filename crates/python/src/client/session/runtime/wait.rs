@@ -1,0 +1,142 @@
+//! Waiting for an answer while other threads go on.
+
+use super::{FULL_NAP, Patience, RECEIVED, RUNTIME, TAKEN, epoch, with};
+use crate::client::connection::answers::Answer;
+use crate::client::connection::{Inbox, SharedInbox};
+use crate::client::session::errors;
+use gt_transport::{Sleeping, poll_until, sleep_on_any};
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long a read polls before it parks: long enough for a step's worth of work (see the hot-path notes).
+const READ_SPIN: Duration = Duration::from_micros(150);
+/// How long a read parks before it looks for signals and dead peers.
+const READ_PARK: Duration = Duration::from_millis(100);
+
+type LockedInbox<'a> = MutexGuard<'a, dyn Inbox + 'static>;
+
+/// Waits for the answer of `request` with the GIL released.
+pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
+    let mut words = Vec::new();
+    let asked_in = epoch();
+    // A read polls first; only where that brings nothing it looks whether anybody is there, which is a system call.
+    let mut is_quiet = false;
+    loop {
+        let (inboxes, received, announcement) = {
+            let mut state = RUNTIME.get_mut(py);
+            let Some(runtime) = state.as_mut() else { return Err(errors::after_fork()) };
+            if is_quiet {
+                runtime.pump();
+            }
+            if let Some(answer) = runtime.answers.take(request) {
+                return Ok(answer);
+            }
+            if epoch() != asked_in {
+                return Err(errors::connection_lost(py, "the session was ended"));
+            }
+            if let Some(reason) = runtime.answers.closed.clone() {
+                return Err(errors::connection_lost(py, &reason));
+            }
+            let announcement = match if is_quiet { runtime.patience() } else { Patience::Wait } {
+                Patience::Wait => None,
+                Patience::Announce(text) => Some(text),
+                Patience::Over(reason) => {
+                    runtime.answers.forget(request);
+                    return Err(errors::no_worker(py, reason));
+                }
+            };
+            let inboxes = runtime
+                .connection
+                .as_ref()
+                .map(|connection| connection.inboxes())
+                .unwrap_or_default();
+            (inboxes, RECEIVED.load(Ordering::Acquire), announcement)
+        };
+        if let Some(text) = announcement {
+            errors::announce(py, &text)?;
+        }
+        if inboxes.is_empty() {
+            return Err(errors::connection_lost(py, "the connection was closed"));
+        }
+        words.clear();
+        let arrived = py.detach(|| listen(&inboxes, received, &mut words, is_quiet));
+        is_quiet = arrived.is_none();
+        if let Some(index) = arrived {
+            with(py, |runtime| {
+                if let Some(connection) = runtime.connection.as_mut() {
+                    connection.receive(index, &words, &mut runtime.answers);
+                }
+                RECEIVED.fetch_add(1, Ordering::AcqRel);
+            });
+        } else if let Err(interrupt) = py.check_signals() {
+            with(py, |runtime| runtime.answers.forget(request));
+            return Err(interrupt);
+        }
+    }
+}
+
+/// Takes what comes at any of the inboxes, and says at which, unless another thread does: of several that read, one
+/// listens. Whatever arrived after the core had `received` batches may hold the caller's answer, so it looks again before
+/// it listens. It polls, or where that has brought nothing (`is_quiet`) sleeps.
+fn listen(
+    inboxes: &[SharedInbox],
+    received: u64,
+    words: &mut Vec<u32>,
+    is_quiet: bool,
+) -> Option<usize> {
+    let begun = Instant::now();
+    while begun.elapsed() < READ_PARK {
+        if let Some(mut locked) = lock_all(inboxes)
+            && TAKEN.load(Ordering::Acquire) == received
+        {
+            let arrived =
+                if is_quiet { sleep(&mut locked, words) } else { poll(&mut locked, words) };
+            if arrived.is_some() {
+                TAKEN.fetch_add(1, Ordering::AcqRel);
+            }
+            return arrived;
+        }
+        if RECEIVED.load(Ordering::Acquire) != received {
+            return None;
+        }
+        std::thread::sleep(FULL_NAP);
+    }
+    None
+}
+
+/// All inboxes, or none while another thread has one.
+fn lock_all(inboxes: &[SharedInbox]) -> Option<SmallVec<[LockedInbox<'_>; 2]>> {
+    inboxes.iter().map(|inbox| inbox.try_lock().ok()).collect()
+}
+
+fn take(inboxes: &mut [LockedInbox<'_>], words: &mut Vec<u32>) -> Option<usize> {
+    inboxes.iter_mut().position(|inbox| {
+        inbox.take(words);
+        !words.is_empty()
+    })
+}
+
+fn poll(inboxes: &mut [LockedInbox<'_>], words: &mut Vec<u32>) -> Option<usize> {
+    let mut arrived = None;
+    poll_until(READ_SPIN, || {
+        arrived = take(inboxes, words);
+        arrived.is_some()
+    });
+    arrived
+}
+
+/// Sleeps on all inboxes together: of a value that is cut all holders answer at once.
+fn sleep(inboxes: &mut [LockedInbox<'_>], words: &mut Vec<u32>) -> Option<usize> {
+    let awake = inboxes.iter_mut().position(|inbox| !inbox.park());
+    if awake.is_none() {
+        let sleeping: SmallVec<[Sleeping<'_>; 2]> =
+            inboxes.iter().map(|inbox| inbox.sleeping()).collect();
+        sleep_on_any(&sleeping, READ_PARK);
+    }
+    let parked = awake.unwrap_or(inboxes.len());
+    inboxes.iter_mut().take(parked).for_each(|inbox| inbox.unpark());
+    take(inboxes, words)
+}

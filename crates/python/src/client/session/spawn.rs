@@ -1,0 +1,232 @@
+//! Opening a connection: worker processes of the embedded dispatcher, started at the first operation.
+
+use super::{errors, runtime};
+use crate::client::connection::embedded_connection::{EmbeddedConnection, Link, Log};
+use crate::client::connection::payload::Payloads;
+use crate::client::connection::ring_inbox::ring_inbox;
+use gt_dispatcher::Prices;
+use gt_transport::{
+    Consumer, ControlKind, ControlRecord, Producer, SLABS, SlabReader, SlabWriter, create,
+    send_record, slab, socket_pair,
+};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Words of a worker's ring: 256 KiB stay in the second-level cache and hold some ten thousand instructions.
+const RING_WORDS: u32 = 1 << 16;
+
+/// What gt/config/environment.py read from the environment.
+#[derive(FromPyObject)]
+pub(crate) struct Options {
+    #[pyo3(attribute)]
+    workers: Option<u32>,
+    #[pyo3(attribute)]
+    gpus: u32,
+    #[pyo3(attribute)]
+    backend: String,
+    #[pyo3(attribute)]
+    executable: String,
+    #[pyo3(attribute)]
+    python_path: String,
+    #[pyo3(attribute)]
+    threads: Option<u32>,
+    #[pyo3(attribute)]
+    cores: u32,
+    #[pyo3(attribute)]
+    instruction_log: Option<String>,
+    #[pyo3(attribute)]
+    prices: Option<String>,
+    #[pyo3(attribute)]
+    verbose: bool,
+    #[pyo3(attribute)]
+    address: Option<String>,
+}
+
+/// Connects as the configuration says: to an address, or to an embedded dispatcher with workers of its own.
+pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
+    let options: Options = py.import("gt.config")?.call_method0("session_options")?.extract()?;
+    if let Some(address) = &options.address {
+        py.import("gt.session")?.call_method1("connect", (address,))?;
+        return Ok(());
+    }
+    // A mistake in it is told before anything starts.
+    py.import("gt.config.scopes")?.call_method0("read_environment")?;
+    let prices = options.prices.as_deref().map_or_else(|| Ok(Prices::default()), read_prices)?;
+    let wanted = runtime::with(py, |runtime| runtime.workers).or(options.workers);
+    let count = wanted.unwrap_or(options.gpus).max(1);
+    let (links, pieces) = start_workers(&options, count).map_err(|error| {
+        PyOSError::new_err(format!("gt could not start {count} worker process(es): {error}"))
+    })?;
+    let log = match &options.instruction_log {
+        None => None,
+        Some(path) => Some(open_log(path)?),
+    };
+    let announce = log.is_some();
+    let mut connection = EmbeddedConnection::new(links, pieces, log, options.backend.clone());
+    connection.set_prices(prices);
+    if options.verbose {
+        use crate::client::connection::Connection;
+        errors::announce(py, &connection.describe())?;
+    }
+    runtime::install(py, Box::new(connection), announce, None);
+    runtime::with(py, |runtime| runtime.answers.workers.extend(0..count));
+    py.import("gt.session")?.call_method0("register_exit")?;
+    Ok(())
+}
+
+/// The prices in the file that `GT_PRICES` names.
+fn read_prices(path: &str) -> PyResult<Prices> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| PyOSError::new_err(format!("GT_PRICES={path}: {error}")))?;
+    text.parse().map_err(|error| PyValueError::new_err(format!("GT_PRICES={path}, {error}")))
+}
+
+/// The log of this program: a later session goes on where an earlier one ended.
+fn open_log(path: &str) -> PyResult<Log> {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    let begun = BEGUN.swap(true, Ordering::Relaxed);
+    let mut options = File::options();
+    options.create(true).write(true).append(begun).truncate(!begun);
+    let file = options
+        .open(path)
+        .map_err(|error| PyValueError::new_err(format!("GT_INSTRUCTION_LOG={path}: {error}")))?;
+    Ok(Log { file: BufWriter::new(file), clock: time_of_day })
+}
+
+/// `12:03:07.123456`, in UTC.
+fn time_of_day() -> String {
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let seconds = now.as_secs() % 86_400;
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{hours:02}:{minutes:02}:{rest:02}.{:06}", now.subsec_micros())
+}
+
+fn start_workers(
+    options: &Options,
+    count: u32,
+) -> Result<(Vec<Link>, Vec<SlabReader>), StartError> {
+    let (mut links, mut slabs) = (Vec::new(), Vec::new());
+    for index in 0..count {
+        let (link, slab) = start_worker(options, index, count)?;
+        links.push(link);
+        slabs.push(slab);
+    }
+    for (from, source) in links.iter().enumerate() {
+        for (to, target) in links.iter().enumerate().skip(from + 1) {
+            introduce((from, &source.control), (to, &target.control))?;
+        }
+    }
+    Ok((links, slabs))
+}
+
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error("{0}")]
+    Ring(#[from] gt_transport::RingError),
+    #[error("{0}")]
+    Descriptor(#[from] gt_transport::DescriptorError),
+    #[error("{program}: {source}")]
+    Process { program: String, source: std::io::Error },
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Starts one worker with a ring each way. It inherits one end of a Unix socket and lives as long as the other end.
+fn start_worker(
+    options: &Options,
+    index: u32,
+    count: u32,
+) -> Result<(Link, SlabReader), StartError> {
+    let (ours, theirs) = socket_pair()?;
+    let to_worker = create(RING_WORDS)?;
+    let from_worker = create(RING_WORDS)?;
+    let (payloads, pieces) = (slab::create()?, slab::create()?);
+    let setup = ControlRecord { kind: ControlKind::Setup, index, value: SLABS };
+    let descriptors = [&to_worker, &from_worker, &payloads, &pieces].map(AsFd::as_fd);
+    send_record(ours.as_fd(), &setup, &descriptors)?;
+    let inherited = rustix::io::fcntl_dupfd_cloexec(&theirs, 3).map_err(std::io::Error::from)?;
+    let number = inherited.as_raw_fd();
+    // The workers share the cores unless the user says how many threads each has.
+    let threads = options.threads.unwrap_or(options.cores / count.max(1)).max(1);
+    let mut command = Command::new(&options.executable);
+    command
+        .args(["-m", "gt.worker", "--control-fd", &number.to_string()])
+        .args(["--threads", &threads.to_string(), "--id", &index.to_string()])
+        // A user's random.py in the working directory must not be imported by the worker.
+        .env("PYTHONSAFEPATH", "1")
+        .env("PYTHONPATH", &options.python_path)
+        .stdin(Stdio::null())
+        .process_group(0);
+    if options.backend != "auto" {
+        command.args(["--backend", &options.backend]);
+    }
+    let child = with_inherited(&inherited, || command.spawn())
+        .map_err(|source| StartError::Process { program: options.executable.clone(), source })?;
+    let control = Arc::new(ours);
+    let consumer = Consumer::new(from_worker)?;
+    let link = Link {
+        producer: Producer::new(to_worker)?,
+        inbox: ring_inbox(consumer, Arc::clone(&control)),
+        control,
+        child,
+        backlog: Vec::new(),
+        frees: Vec::new(),
+        alive: true,
+        payloads: Payloads::new(SlabWriter::new(payloads)?),
+    };
+    Ok((link, SlabReader::new(pieces)?))
+}
+
+/// Runs `start` while `descriptor` survives an exec. Another thread's child may inherit it for that moment too; it would
+/// hold the worker's end of the socket only, which keeps nobody alive.
+fn with_inherited<R>(
+    descriptor: &OwnedFd,
+    start: impl FnOnce() -> std::io::Result<R>,
+) -> std::io::Result<R> {
+    use rustix::io::{FdFlags, fcntl_setfd};
+    fcntl_setfd(descriptor, FdFlags::empty())?;
+    let started = start();
+    fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
+    started
+}
+
+/// Gives two workers a slab in each direction.
+fn introduce(
+    (first, first_control): (usize, &OwnedFd),
+    (second, second_control): (usize, &OwnedFd),
+) -> Result<(), StartError> {
+    let forth = slab::create()?;
+    let back = slab::create()?;
+    let record = |index: usize| ControlRecord {
+        kind: ControlKind::Peer,
+        index: u32::try_from(index).unwrap_or(u32::MAX),
+        value: 0,
+    };
+    send_record(first_control.as_fd(), &record(second), &[forth.as_fd(), back.as_fd()])?;
+    send_record(second_control.as_fd(), &record(first), &[back.as_fd(), forth.as_fd()])?;
+    Ok(())
+}
+
+/// `gt.gpu_workers(n)`: how many workers the embedded dispatcher starts.
+pub(crate) fn choose_workers(py: Python<'_>, count: u32) -> PyResult<()> {
+    if count == 0 {
+        return Err(PyValueError::new_err("gpu_workers: expected at least 1 worker, got 0"));
+    }
+    runtime::with(py, |runtime| {
+        if runtime.connection.is_some() {
+            return Err(PyRuntimeError::new_err(
+                "gpu_workers: the workers have started; call it before the first operation",
+            ));
+        }
+        runtime.workers = Some(count);
+        Ok(())
+    })
+}

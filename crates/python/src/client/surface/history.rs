@@ -1,0 +1,153 @@
+//! What a tensor knows of gradients: whether it has one, from what it was computed, and what shares its value.
+
+use super::tensor::Tensor;
+use crate::client::backward;
+use crate::client::session::errors;
+use gt_protocol::rules::ErrorClass;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+#[pymethods]
+impl Tensor {
+    #[getter]
+    fn requires_grad(&self, py: Python<'_>) -> bool {
+        self.var.requires_grad(py)
+    }
+
+    #[setter]
+    fn set_requires_grad(&self, py: Python<'_>, requires: bool) -> PyResult<()> {
+        if requires && !self.var.meta(py).dtype.is_float() {
+            let text = "only Tensors of floating point and complex dtype can require gradients";
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        }
+        self.var.set_requires_grad(py, requires)
+    }
+
+    /// Sets whether operations on this leaf are recorded for a gradient; returns the tensor itself.
+    #[pyo3(signature = (requires_grad=true))]
+    fn requires_grad_<'py>(
+        slf: &Bound<'py, Self>,
+        requires_grad: bool,
+    ) -> PyResult<Bound<'py, Self>> {
+        slf.get().var.set_requires_grad(slf.py(), requires_grad)?;
+        Ok(slf.clone())
+    }
+
+    #[getter]
+    fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
+        self.var.is_leaf(py)
+    }
+
+    #[getter]
+    fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, backward::GradFn>>> {
+        backward::grad_fn(py, &self.var)
+    }
+
+    #[getter]
+    fn grad<'py>(&self, py: Python<'py>) -> Option<Bound<'py, Self>> {
+        self.var.state(py).grad.as_ref().map(|grad| grad.bind(py).clone())
+    }
+
+    #[setter]
+    fn set_grad(&self, py: Python<'_>, grad: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let grad = grad.map(|grad| self.accepted_grad(&grad)).transpose()?;
+        let old = std::mem::replace(&mut self.var.state(py).grad, grad.map(Bound::unbind));
+        drop(old);
+        Ok(())
+    }
+
+    /// Keeps the gradient of this tensor, which is no leaf, in `grad`, too.
+    fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
+        self.var.retain_grad(py)
+    }
+
+    /// The same values without gradient history; writes show in both.
+    fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
+        Self::wrap(py, self.var.detached(py, false)?)
+    }
+
+    #[getter]
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
+        Self::wrap(py, self.var.detached(py, true)?)
+    }
+
+    #[setter]
+    fn set_data(&self, py: Python<'_>, data: &Bound<'_, Self>) -> PyResult<()> {
+        self.var.rename(py, &data.get().var)
+    }
+
+    #[getter]
+    fn _version(&self, py: Python<'_>) -> u32 {
+        self.var.version(py)
+    }
+
+    /// Whether this tensor shares another one's storage as a view.
+    fn _is_view(&self, py: Python<'_>) -> bool {
+        self.var.is_view(py)
+    }
+
+    /// Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from,
+    /// or of `inputs` alone, a tensor or several.
+    #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
+    fn backward(
+        slf: &Bound<'_, Self>,
+        gradient: Option<Bound<'_, PyAny>>,
+        retain_graph: Option<bool>,
+        create_graph: bool,
+        inputs: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let keep = retain_graph.unwrap_or(create_graph);
+        let gradient = gradient.map(|given| backward::seed(slf, &given)).transpose()?;
+        let inputs = inputs.map(|inputs| one_or_several(&inputs)).transpose()?;
+        if inputs.as_ref().is_some_and(Vec::is_empty) {
+            let text = "`inputs` argument to `backward()` cannot be empty.";
+            return Err(errors::mistake(slf.py(), ErrorClass::Runtime, text));
+        }
+        let inputs = inputs.unwrap_or_default();
+        backward::run(slf, gradient, &inputs, keep, create_graph)
+    }
+}
+
+/// A tensor, or all of an iterable.
+fn one_or_several<'py>(tensors: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Tensor>>> {
+    if let Ok(tensor) = tensors.cast::<Tensor>() {
+        return Ok(vec![tensor.clone()]);
+    }
+    tensors.try_iter()?.map(|item| Ok(item?.cast::<Tensor>()?.clone())).collect()
+}
+
+impl Tensor {
+    /// What may be assigned to `grad`: a tensor of this one's shape and dtype.
+    fn accepted_grad<'py>(&self, grad: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let py = grad.py();
+        let Ok(tensor) = grad.cast::<Self>() else {
+            let given = grad.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "assigned grad expected to be a Tensor or None but got grad of type {given}"
+            )));
+        };
+        let (mine, its) = (self.var.meta(py), tensor.get().var.meta(py));
+        if self.var.is(&tensor.get().var) {
+            let text = "can't assign Variable as its own grad";
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        }
+        if mine.dims != its.dims {
+            let text = format!(
+                "attempting to assign a gradient of size '{}' to a tensor of size '{}'. Please ensure that the \
+                 gradient and the tensor are the same size",
+                its.dims, mine.dims
+            );
+            return Err(errors::mistake(py, ErrorClass::Shape, text));
+        }
+        if mine.dtype != its.dtype {
+            let text = format!(
+                "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient \
+                 must match the tensor's",
+                its.dtype.cpp_name(),
+                mine.dtype.scalar_type_name()
+            );
+            return Err(errors::mistake(py, ErrorClass::Dtype, text));
+        }
+        Ok(tensor.clone())
+    }
+}

@@ -1,0 +1,151 @@
+//! What the generated methods call, and the view methods that the table does not have.
+
+use super::results;
+use super::tensor::{Tensor, as_arg};
+use crate::client::emission::convert::{DimsArg, OperandArg, required};
+use crate::client::emission::emit::{self, Arg};
+use crate::client::views;
+use gt_protocol::{Attr, Dims, Op, Scalar};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use smallvec::SmallVec;
+
+/// Emits an operator; one tensor or a tuple.
+pub(crate) fn run<'py>(
+    py: Python<'py>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+) -> PyResult<Bound<'py, PyAny>> {
+    results(py, emit::emit(py, op, args, attrs)?)
+}
+
+/// A view operator on a tensor.
+pub(crate) fn take_view<'py>(
+    tensor: &Bound<'py, Tensor>,
+    op: Op,
+    attrs: SmallVec<[Attr; 2]>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = tensor.py();
+    Ok(Tensor::wrap(py, views::take(py, &tensor.get().var, op, attrs)?)?.into_any())
+}
+
+/// `alpha * operand`.
+pub(crate) fn scaled<'py>(
+    py: Python<'py>,
+    operand: OperandArg<'py>,
+    alpha: Scalar,
+) -> PyResult<OperandArg<'py>> {
+    if alpha == Scalar::Int(1) || alpha == Scalar::Float(1.0) {
+        return Ok(operand);
+    }
+    if let OperandArg::Scalar(number) = operand {
+        return Ok(OperandArg::Scalar(times(number, alpha)));
+    }
+    let product =
+        emit::tensor(py, Op::Mul, &[as_arg(&operand), Arg::Scalar(alpha)], SmallVec::new())?;
+    Ok(OperandArg::Tensor(product))
+}
+
+fn times(number: Scalar, alpha: Scalar) -> Scalar {
+    let whole = |scalar| match scalar {
+        Scalar::Bool(value) => Some(i64::from(value)),
+        Scalar::Int(value) => Some(value),
+        Scalar::Float(_) => None,
+    };
+    match (whole(number), whole(alpha)) {
+        (Some(number), Some(alpha)) => Scalar::Int(number.wrapping_mul(alpha)),
+        (_, _) => Scalar::Float(number.as_f64() * alpha.as_f64()),
+    }
+}
+
+#[pymethods]
+impl Tensor {
+    /// The same elements in another shape, sharing storage; an error where it cannot.
+    #[pyo3(signature = (*size, **named))]
+    fn view<'py>(
+        slf: &Bound<'py, Self>,
+        size: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let dims = DimsArg::of_arguments(size, named, &["size"])?.0;
+        Self::wrap(py, views::view(py, &slf.get().var, dims)?)
+    }
+
+    /// Two dimensions swapped.
+    fn transpose<'py>(slf: &Bound<'py, Self>, dim0: i64, dim1: i64) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        Self::wrap(py, views::transpose(py, &slf.get().var, dim0, dim1)?)
+    }
+
+    /// A matrix with rows and columns swapped; vectors and numbers as they are.
+    fn t<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let rank = slf.get().var.meta(py).dims.len();
+        match rank {
+            2 => Self::transpose(slf, 0, 1),
+            0 | 1 => Self::wrap(py, views::permute(py, &slf.get().var, identity(rank))?),
+            _ => Err(crate::client::session::errors::mistake(
+                py,
+                gt_protocol::rules::ErrorClass::Shape,
+                format!("t() expects a tensor with <= 2 dimensions, but self is {rank}D"),
+            )),
+        }
+    }
+
+    /// Dimensions in reverse order.
+    #[getter(T)]
+    fn reversed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let rank = slf.get().var.meta(py).dims.len();
+        let order: SmallVec<[i64; 8]> = identity(rank).iter().rev().copied().collect();
+        Self::wrap(
+            py,
+            views::permute(py, &slf.get().var, Dims::new(&order).unwrap_or(Dims::EMPTY))?,
+        )
+    }
+
+    /// The last two dimensions swapped.
+    #[getter(mT)]
+    fn matrix_transposed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        Self::transpose(slf, -2, -1)
+    }
+
+    /// A dimension of size 1 inserted at `dim`.
+    #[pyo3(signature = (dim=None, *, axis=None), text_signature = "($self, dim, *, axis=None)")]
+    fn unsqueeze<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<i64>,
+        axis: Option<i64>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let dim = required(dim.or(axis), "unsqueeze", "dim")?;
+        Self::wrap(py, views::unsqueeze(py, &slf.get().var, dim)?)
+    }
+
+    /// Without dimensions of size 1: all of them, or those of `dim`.
+    #[pyo3(signature = (dim=None, *, axis=None))]
+    fn squeeze<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<DimsArg>,
+        axis: Option<DimsArg>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let var = &slf.get().var;
+        let rank = var.meta(py).dims.len();
+        let Some(dim) = dim.or(axis) else {
+            return Self::wrap(py, views::squeeze(py, var, |_| true)?);
+        };
+        let mut chosen: SmallVec<[usize; 8]> = SmallVec::new();
+        for &dim in dim.0.iter() {
+            chosen.push(views::dim_of(py, dim, rank)?);
+        }
+        Self::wrap(py, views::squeeze(py, var, |place| chosen.contains(&place))?)
+    }
+}
+
+fn identity(rank: usize) -> Dims {
+    let order: SmallVec<[i64; 8]> = (0..rank).filter_map(|dim| i64::try_from(dim).ok()).collect();
+    Dims::new(&order).unwrap_or(Dims::EMPTY)
+}

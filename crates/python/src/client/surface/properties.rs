@@ -1,0 +1,43 @@
+//! What `PyTorch` tells of a tensor's memory and kind; none of it needs an instruction.
+
+use super::tensor::Tensor;
+use crate::client::session::errors;
+use gt_protocol::rules::ErrorClass;
+use pyo3::prelude::*;
+
+#[pymethods]
+impl Tensor {
+    /// Bytes of an element.
+    #[getter]
+    fn itemsize(&self, py: Python<'_>) -> u64 {
+        self.var.meta(py).dtype.size()
+    }
+
+    /// Bytes of all elements.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> u64 {
+        self.var.meta(py).bytes()
+    }
+
+    /// Elements of the storage before this tensor's first.
+    fn storage_offset(&self, py: Python<'_>) -> i64 {
+        self.var.offset(py)
+    }
+
+    /// Of a matrix, which holds no complex numbers, the transpose.
+    #[getter(H)]
+    fn adjoint<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let rank = slf.get().var.meta(slf.py()).dims.len();
+        if rank != 0 && rank != 2 {
+            return Err(errors::mistake(
+                slf.py(),
+                ErrorClass::Shape,
+                format!(
+                    "tensor.H is only supported on matrices (2-D tensors). Got {rank}-D tensor. For batches of matrices, \
+                     consider using tensor.mH"
+                ),
+            ));
+        }
+        slf.getattr("T")
+    }
+}

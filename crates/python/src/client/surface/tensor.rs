@@ -1,0 +1,253 @@
+//! `gt.Tensor`: operators, numbers from it, and its shape. What concerns gradients stands in `history.rs`.
+
+use crate::client::emission::convert::OperandArg;
+pub(crate) use crate::client::emission::convert::as_arg;
+use crate::client::emission::emit::{self, Arg};
+use crate::client::emission::read;
+use crate::client::gil_cell::GilCell;
+use crate::client::session::errors;
+use crate::client::value::dtype::{self, PyDtype};
+pub(crate) use crate::client::value::variable::Tensor;
+use crate::client::views::in_place::write_result;
+use crate::client::views::indexing;
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Dims, Op};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+use smallvec::SmallVec;
+
+/// `gt.Size`, which shapes are made of.
+static SIZE: GilCell<Option<Py<PyAny>>> = GilCell::new(None);
+
+pub(crate) fn set_size_class(py: Python<'_>, class: Py<PyAny>) {
+    *SIZE.get_mut(py) = Some(class);
+}
+
+/// A `gt.Size` of these sizes.
+pub(crate) fn size_object<'py>(py: Python<'py>, dims: &Dims) -> PyResult<Bound<'py, PyAny>> {
+    let tuple = PyTuple::new(py, dims.as_slice())?;
+    match SIZE.get(py).as_ref() {
+        Some(class) => class.bind(py).call1((tuple,)),
+        None => Ok(tuple.into_any()),
+    }
+}
+
+/// An operand of a Python operator; `NotImplemented` for what is none.
+fn operand<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<OperandArg<'py>>> {
+    Ok(OperandArg::of(object)?.filter(|operand| !matches!(operand, OperandArg::Absent)))
+}
+
+pub(crate) fn binary(
+    slf: &Bound<'_, Tensor>,
+    other: &Bound<'_, PyAny>,
+    op: Op,
+    reflected: bool,
+) -> PyResult<Py<PyAny>> {
+    let py = slf.py();
+    let mine = Arg::Var(&slf.get().var);
+    let given;
+    let its = if let Ok(tensor) = other.cast::<Tensor>() {
+        Arg::Var(&tensor.get().var)
+    } else {
+        let Some(operand) = operand(other)? else { return Ok(py.NotImplemented()) };
+        given = operand;
+        as_arg(&given)
+    };
+    let args = if reflected { [its, mine] } else { [mine, its] };
+    Ok(Tensor::wrap(py, emit::one(py, op, &args)?)?.into_any().unbind())
+}
+
+/// `x op= y`: the result must fit into x.
+pub(crate) fn in_place(slf: &Bound<'_, Tensor>, other: &Bound<'_, PyAny>, op: Op) -> PyResult<()> {
+    let py = slf.py();
+    let other = OperandArg::required(other, op.info().name)?;
+    write_result(slf.get(), py, op, &[as_arg(&other)], SmallVec::new())
+}
+
+#[pymethods]
+impl Tensor {
+    /// `Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so.
+    #[new]
+    #[pyo3(signature = (data, requires_grad=false))]
+    fn new(py: Python<'_>, data: &Bound<'_, PyAny>, requires_grad: bool) -> PyResult<Self> {
+        let Ok(tensor) = data.cast::<Self>() else {
+            let given = data.get_type().name()?.to_string();
+            return Err(PyTypeError::new_err(format!(
+                "Tensor(): expected a Tensor, got {given}; gt.tensor(...) makes one from data"
+            )));
+        };
+        let var = tensor.get().var.detached(py, true)?;
+        var.set_requires_grad(py, requires_grad)?;
+        Ok(Self { var })
+    }
+
+    fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+    fn __hash__(slf: &Bound<'_, Self>) -> isize {
+        // By identity, as PyTorch's.
+        slf.as_ptr().addr().cast_signed() >> 4
+    }
+
+    fn __getitem__<'py>(
+        slf: &Bound<'py, Self>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        indexing::get_item(slf, index)
+    }
+
+    fn __setitem__(
+        slf: &Bound<'_, Self>,
+        index: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        indexing::set_item(slf, index, value)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        match self.var.meta(py).dims.first() {
+            Some(size) => Ok(usize::try_from(*size).unwrap_or(0)),
+            None => Err(PyTypeError::new_err("len() of a 0-d tensor")),
+        }
+    }
+
+    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let py = slf.py();
+        match slf.get().var.meta(py).elements() {
+            0 => Err(errors::mistake(
+                py,
+                ErrorClass::Shape,
+                "Boolean value of Tensor with no values is ambiguous",
+            )),
+            1 => read::item(py, &slf.get().var)?.bind(py).is_truthy(),
+            _ => Err(errors::mistake(
+                py,
+                ErrorClass::Shape,
+                "Boolean value of Tensor with more than one value is ambiguous",
+            )),
+        }
+    }
+
+    fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let item = read::single(py, &slf.get().var)?;
+        py.get_type::<pyo3::types::PyFloat>().call1((item,))
+    }
+
+    fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let item = read::single(py, &slf.get().var)?;
+        py.get_type::<pyo3::types::PyInt>().call1((item,))
+    }
+
+    fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let meta = slf.get().var.meta(py);
+        if meta.dtype.is_float() || meta.elements() != 1 {
+            return Err(PyTypeError::new_err(
+                "only integer tensors of a single element can be converted to an index",
+            ));
+        }
+        let item = read::item(py, &slf.get().var)?;
+        py.get_type::<pyo3::types::PyInt>().call1((item,))
+    }
+
+    /// The value of a tensor of one element, as a Python number.
+    fn item(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let meta = slf.get().var.meta(py);
+        if meta.elements() != 1 {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Shape,
+                format!("a Tensor with {} elements cannot be converted to Scalar", meta.elements()),
+            ));
+        }
+        read::item(py, &slf.get().var)
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        size_object(py, &self.var.meta(py).dims)
+    }
+
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyDtype>> {
+        dtype::object(py, self.var.meta(py).dtype)
+    }
+
+    #[getter]
+    fn ndim(&self, py: Python<'_>) -> usize {
+        self.var.meta(py).dims.len()
+    }
+
+    /// How many dimensions.
+    fn dim(&self, py: Python<'_>) -> usize {
+        self.var.meta(py).dims.len()
+    }
+
+    /// How many elements.
+    fn numel(&self, py: Python<'_>) -> i64 {
+        self.var.meta(py).elements()
+    }
+
+    /// Steps to the next element along each dimension, or along `dim`, in elements.
+    #[pyo3(signature = (dim=None, *, axis=None))]
+    fn stride<'py>(
+        &self,
+        py: Python<'py>,
+        dim: Option<i64>,
+        axis: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let strides = self.var.strides(py);
+        match dim.or(axis) {
+            None => Ok(PyTuple::new(py, strides.as_slice())?.into_any()),
+            Some(dim) => {
+                let rank = i64::try_from(strides.len()).unwrap_or(0);
+                let place = usize::try_from(if dim < 0 { dim + rank } else { dim });
+                match place.ok().and_then(|place| strides.get(place)) {
+                    Some(stride) => Ok(stride.into_pyobject(py)?.into_any()),
+                    None => Err(errors::mistake(
+                        py,
+                        ErrorClass::Index,
+                        format!(
+                            "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
+                            -rank,
+                            rank - 1
+                        ),
+                    )),
+                }
+            }
+        }
+    }
+
+    /// Whether the elements lie row after row without gaps.
+    fn is_contiguous(&self, py: Python<'_>) -> bool {
+        let dims = self.var.meta(py).dims;
+        let wanted = crate::client::value::variable::contiguous(&dims);
+        let strides = self.var.strides(py);
+        dims.contains(&0)
+            || dims
+                .iter()
+                .zip(strides.iter().zip(wanted.iter()))
+                .all(|(&size, (a, b))| size == 1 || a == b)
+    }
+
+    /// A copy with a value of its own; differentiable.
+    #[pyo3(signature = (*, memory_format=None))]
+    fn clone<'py>(
+        &self,
+        py: Python<'py>,
+        memory_format: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let _ = memory_format;
+        // The value is immutable, so a copy is another variable that names it.
+        Self::wrap(py, self.var.copied(py)?)
+    }
+
+    #[classmethod]
+    fn __class_getitem__(cls: &Bound<'_, PyType>, _item: &Bound<'_, PyAny>) -> Py<PyType> {
+        cls.clone().unbind()
+    }
+}

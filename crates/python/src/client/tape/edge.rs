@@ -1,0 +1,175 @@
+//! Where a variable's gradient goes: leaves, recorded operators, and views whose memory was written since.
+
+use crate::client::session::errors;
+use crate::client::tape::{self, Edge};
+use crate::client::value::variable::{Origin, Var};
+use gt_protocol::rules::ErrorClass;
+use pyo3::prelude::*;
+
+impl Var {
+    pub(crate) fn requires_grad(&self, py: Python<'_>) -> bool {
+        let state = self.0.get(py);
+        if state.leaf || state.edge.is_some() {
+            return true;
+        }
+        let root =
+            state.alias.as_ref().and_then(|alias| alias.view.as_ref()).map(|view| &view.root);
+        root.is_some_and(|root| root.requires_grad(py))
+    }
+
+    /// Whether a gradient may have to go on from here: by its own state alone, so a view may.
+    #[inline]
+    pub(crate) fn may_require_grad(&self, py: Python<'_>) -> bool {
+        let state = self.0.get(py);
+        state.leaf || state.edge.is_some() || state.alias.is_some()
+    }
+
+    /// Whether no recorded operator is known to have made it; a stale view is not asked to look again.
+    pub(crate) fn is_plain(&self, py: Python<'_>) -> bool {
+        self.0.get(py).edge.is_none()
+    }
+
+    /// Whether no recorded operator made it.
+    pub(crate) fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(!matches!(self.edge(py)?, Some(Edge::Node(..))))
+    }
+
+    /// Marks a leaf as one that accumulates gradients (or not).
+    pub(crate) fn set_requires_grad(&self, py: Python<'_>, requires: bool) -> PyResult<()> {
+        let mistake = |text: &str| Err(errors::mistake(py, ErrorClass::Runtime, text));
+        if !self.is_plain(py) {
+            if requires {
+                return Ok(());
+            }
+            return mistake(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable \
+                 in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
+            );
+        }
+        if requires && !self.meta(py).dtype.is_float() {
+            return mistake("only Tensors of floating point dtype can require gradients");
+        }
+        self.0.get_mut(py).leaf = requires;
+        Ok(())
+    }
+
+    /// Where the gradient goes; a view whose memory was written asks its root again.
+    pub(crate) fn edge(&self, py: Python<'_>) -> PyResult<Option<Edge>> {
+        let stale = {
+            let state = self.0.get(py);
+            if state.alias.is_none() {
+                return Ok(match &state.edge {
+                    None if state.leaf => Some(Edge::Leaf(self.clone())),
+                    edge => edge.clone(),
+                });
+            }
+            let alias = state.alias.as_ref();
+            alias.and_then(|alias| {
+                alias.view.as_ref().map(|view| view.version != alias.counter.now())
+            })
+        };
+        if stale == Some(true) {
+            self.refresh(py)?;
+        }
+        let edge = self.0.get(py).edge.clone();
+        if edge.is_some() || !self.requires_grad(py) {
+            return Ok(edge);
+        }
+        Ok(Some(if self.0.get(py).leaf { Edge::Leaf(self.clone()) } else { Edge::Nowhere }))
+    }
+
+    /// Makes the edge of a view anew: from its root's, by the operators between them.
+    #[cold]
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        let (root, steps, origin, now) = {
+            let state = self.0.get(py);
+            let Some(alias) = &state.alias else { return Ok(()) };
+            let Some(view) = &alias.view else { return Ok(()) };
+            if state.edge.is_none() && !view.root.requires_grad(py) {
+                return Ok(());
+            }
+            (view.root.clone(), view.steps(), view.origin, alias.counter.now())
+        };
+        if origin != Origin::Recorded {
+            return Err(self.forbidden(py, origin, true));
+        }
+        let edge = tape::link_views(py, root.edge(py)?, root.meta(py), &steps);
+        self.set_edge(py, edge);
+        let mut state = self.0.get_mut(py);
+        if let Some(view) = state.alias.as_mut().and_then(|alias| alias.view.as_mut()) {
+            view.version = now;
+        }
+        Ok(())
+    }
+
+    /// Another operator made the current value; a kept gradient moves along.
+    pub(crate) fn set_edge(&self, py: Python<'_>, edge: Option<Edge>) {
+        let (old, retains) = {
+            let mut state = self.0.get_mut(py);
+            (std::mem::replace(&mut state.edge, edge.clone()), state.retains)
+        };
+        drop(old);
+        if let (true, Some(Edge::Node(node, output))) = (retains, edge) {
+            node.retained.get_mut(py).push((output, self.downgrade(py)));
+        }
+    }
+
+    /// `retain_grad()`: the gradient of the current value is kept, and of those that replace it.
+    pub(crate) fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.requires_grad(py) {
+            let text = "can't retain_grad on Tensor that has requires_grad=False";
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        }
+        if !self.is_plain(py)
+            && let Some(edge @ Edge::Node(..)) = self.edge(py)?
+        {
+            let again = std::mem::replace(&mut self.0.get_mut(py).retains, true);
+            if !again {
+                self.set_edge(py, Some(edge));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `edge` still is where this variable's gradient goes.
+    pub(crate) fn comes_from(&self, py: Python<'_>, node: &tape::SharedNode, output: u32) -> bool {
+        matches!(&self.0.get(py).edge, Some(Edge::Node(mine, place)) if mine.is(node) && *place == output)
+    }
+
+    /// Why a view of this origin may not be written (or, `indirect`, used after its root was).
+    pub(crate) fn forbidden(&self, py: Python<'_>, origin: Origin, indirect: bool) -> PyErr {
+        let name = match &self.0.get(py).edge {
+            Some(Edge::Node(node, _)) => Some(tape::function_name(node.op)),
+            Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
+        };
+        let what =
+            if indirect { "its base or another view of its base has been" } else { "is being" };
+        let what = match (origin, name) {
+            (Origin::Several(place, function), Some(name)) => {
+                let (place, name) =
+                    function.map_or((0, name.as_str()), |function| (place, function));
+                format!("Output {place} of {name} is a view and {what} modified inplace.")
+            }
+            (_, Some(name)) => format!(
+                "Output 0 of {name} is a view of a view which was created in no_grad mode and {what} modified \
+                 inplace with grad mode enabled."
+            ),
+            (_, None) => format!(
+                "A view was created in no_grad mode and {what} modified inplace with grad mode enabled."
+            ),
+        };
+        let why = match origin {
+            Origin::Several(..) => {
+                "This view is the output of a function that returns multiple views. Such functions do not allow the \
+                 output views to be modified inplace. You should replace the inplace operation by an out-of-place \
+                 one."
+            }
+            Origin::NoGrad | Origin::Recorded => {
+                "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code \
+                 by moving both the view and the inplace either both inside the no_grad block (if you don't want the \
+                 inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+            }
+        };
+        errors::mistake(py, ErrorClass::Runtime, format!("{what} {why}"))
+    }
+}

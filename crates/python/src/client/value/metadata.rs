@@ -1,0 +1,77 @@
+//! Metadata of values, shared: many values have the same dtype and shape, and most results have their operand's.
+
+use super::pool::{Pool, Pooled, Resident};
+use crate::client::gil_cell::GilCell;
+use gt_protocol::Meta;
+use pyo3::Python;
+use std::fmt;
+use std::ops::Deref;
+
+/// Places of the table that finds metadata again. Which hash to the same place push each other out: equal metadata may
+/// then lie in memory twice, so references to it are equal where they are one *or* name equal metadata.
+const PLACES: usize = 256;
+
+/// Dtype and shape, and what follows from them.
+pub(crate) struct Metadata {
+    meta: Meta,
+    pub bytes: u64,
+}
+
+/// What many values share.
+pub(crate) type SharedMeta = Pooled<Metadata>;
+
+static POOL: GilCell<Pool<Metadata>> = GilCell::new(Pool::new());
+static TABLE: GilCell<[Option<SharedMeta>; PLACES]> = GilCell::new([const { None }; PLACES]);
+
+impl Resident for Metadata {
+    fn pool() -> &'static GilCell<Pool<Self>> {
+        &POOL
+    }
+
+    #[inline]
+    fn end(self, _py: Python<'_>) {}
+}
+
+impl Deref for Metadata {
+    type Target = Meta;
+
+    #[inline]
+    fn deref(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl SharedMeta {
+    /// A reference to metadata, which is shared with whoever had the same lately.
+    pub(crate) fn of(py: Python<'_>, meta: &Meta) -> Self {
+        let mut table = TABLE.get_mut(py);
+        let place = &mut table[place_of(meta)];
+        if let Some(known) = place
+            && known.meta == *meta
+        {
+            return known.clone_ref(py);
+        }
+        let shared = Self::new(py, Metadata { meta: *meta, bytes: meta.bytes() });
+        *place = Some(shared.clone_ref(py));
+        shared
+    }
+
+    #[inline]
+    pub(crate) fn equals(&self, other: &Self) -> bool {
+        self.is(other) || self.meta == other.meta
+    }
+}
+
+impl fmt::Display for SharedMeta {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.meta.fmt(out)
+    }
+}
+
+fn place_of(meta: &Meta) -> usize {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix =
+        |hash: u64, size: &i64| (hash.rotate_left(5) ^ size.cast_unsigned()).wrapping_mul(FACTOR);
+    let hash = meta.dims.iter().fold(u64::from(meta.dtype.code()).wrapping_mul(FACTOR), mix);
+    usize::try_from(hash >> 56).unwrap_or(0)
+}

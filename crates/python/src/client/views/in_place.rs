@@ -1,0 +1,142 @@
+//! Results that are written into a tensor: what fits, and PyTorch's checks in its order.
+
+use crate::client::emission::convert::OperandArg;
+use crate::client::emission::emit::{self, Arg, cast};
+use crate::client::session::errors;
+use crate::client::tape;
+use crate::client::value::variable::{Tensor, Var};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dtype, DtypeRule, Meta, Op};
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
+use pyo3::prelude::*;
+use smallvec::{SmallVec, smallvec};
+
+/// Emits `op(x, rest…)` and writes the result into x, as PyTorch's in-place operators do.
+pub(crate) fn write_result(
+    target: &Tensor,
+    py: Python<'_>,
+    op: Op,
+    rest: &[Arg<'_>],
+    attrs: SmallVec<[Attr; 2]>,
+) -> PyResult<()> {
+    let var = &target.var;
+    let others = rest.iter().any(|arg| matches!(arg, Arg::Var(other) if other.requires_grad(py)));
+    var.check_writable(py, others)?;
+    var.check_overlap(py, rest)?;
+    let before;
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(var)];
+    args.extend_from_slice(rest);
+    // Before the operator is sent: the old value may go with it.
+    let metas = match emit::results_of(py, op, &args, &attrs) {
+        // That a result would not fit is said before that there is no kernel, but after what is wrong with shapes.
+        Err(mistake)
+            if op.info().dtype == DtypeRule::Promote
+                && mistake.is_instance_of::<PyNotImplementedError>(py) =>
+        {
+            check_kind(py, var.meta(py).dtype, emit::promoted(py, &args))?;
+            return Err(mistake);
+        }
+        metas => metas?,
+    };
+    if let Some(result) = metas.first() {
+        check_result(py, &var.meta(py), result)?;
+    }
+    let mut consumes = 0;
+    if let Some(value) = before_write(py, var, others)? {
+        before = value;
+        if let Some(first) = args.first_mut() {
+            *first = Arg::Var(&before);
+        }
+    } else {
+        let shared = |arg: &Arg<'_>| matches!(arg, Arg::Var(other) if other.is(var));
+        consumes = u16::from(!rest.iter().any(shared) && var.sole_owner(py));
+    }
+    let result = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
+    assign(py, var, result, true)
+}
+
+/// The old value under a name of its own, where the operator that computes the new one is recorded (`others`: because of
+/// another operand): the write that follows is no change of what the tape saves of it.
+pub(crate) fn before_write(py: Python<'_>, var: &Var, others: bool) -> PyResult<Option<Var>> {
+    if !tape::grad_enabled() || !(others || var.requires_grad(py)) {
+        return Ok(None);
+    }
+    let resolved = var.resolve(py)?;
+    Ok(Some(Var::new(py, resolved.value, resolved.edge)))
+}
+
+/// Whether a result of `new` may be written where something of `old` is.
+fn check_result(py: Python<'_>, old: &Meta, new: &Meta) -> PyResult<()> {
+    if old.dims != new.dims {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Shape,
+            format!(
+                "output with shape {} doesn't match the broadcast shape {}",
+                old.dims, new.dims
+            ),
+        ));
+    }
+    check_kind(py, old.dtype, new.dtype)
+}
+
+/// Whether values of `new` stay what they are where `old` is.
+fn check_kind(py: Python<'_>, old: Dtype, new: Dtype) -> PyResult<()> {
+    if can_cast(new, old) {
+        return Ok(());
+    }
+    Err(errors::mistake(
+        py,
+        ErrorClass::Dtype,
+        format!(
+            "result type {} can't be cast to the desired output type {}",
+            new.scalar_type_name(),
+            old.scalar_type_name()
+        ),
+    ))
+}
+
+/// Writes `result` into `var` after the checks of shape and dtype. `computed`: from the old value.
+pub(crate) fn assign(py: Python<'_>, var: &Var, result: Var, computed: bool) -> PyResult<()> {
+    let (old, new) = (var.meta(py), result.meta(py));
+    check_result(py, &old, &new)?;
+    let result = if old.dtype == new.dtype { result } else { cast(py, &result, old.dtype)? };
+    var.write(py, &result, computed)
+}
+
+/// Every element of `var` becomes the number (also where elements share memory) or the 0-d tensor.
+pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResult<()> {
+    let meta = var.meta(py);
+    let piece = match value {
+        OperandArg::Tensor(value) => {
+            let value = &value.get().var;
+            var.check_writable(py, value.requires_grad(py))?;
+            var.check_overlap(py, &[])?;
+            let value = if value.meta(py).dtype == meta.dtype {
+                value.clone()
+            } else {
+                cast(py, value, meta.dtype)?
+            };
+            emit::only(emit::emit(
+                py,
+                Op::Expand,
+                &[Arg::Var(&value)],
+                smallvec![Attr::Ints(meta.dims)],
+            )?)?
+        }
+        OperandArg::Scalar(scalar) => {
+            var.check_writable(py, false)?;
+            let attrs = [Attr::Ints(meta.dims), Attr::Scalar(*scalar), Attr::Dtype(meta.dtype)];
+            emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
+        }
+        OperandArg::Absent => {
+            return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
+        }
+    };
+    var.write(py, &piece, false)
+}
+
+/// `PyTorch`'s rule for what an in-place result may become.
+pub(crate) fn can_cast(from: Dtype, to: Dtype) -> bool {
+    from.category() <= to.category()
+}

@@ -1,0 +1,399 @@
+//! `x[...]` and `x[...] = y`: integers, slices, None and Ellipsis are views; tensors, lists and masks are look-ups.
+
+use super::in_place::{assign, fill};
+use crate::client::emission::convert::{OperandArg, integer};
+use crate::client::emission::emit::{self, Arg, cast};
+use crate::client::emission::{read, upload};
+use crate::client::session::errors;
+use crate::client::value::variable::{Tensor, Var};
+use crate::client::views;
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dims, Dtype, Meta, Op};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
+use smallvec::{SmallVec, smallvec};
+
+pub(crate) fn get_item<'py>(
+    tensor: &Bound<'py, Tensor>,
+    index: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = tensor.py();
+    let picked = pick(py, &tensor.get().var, index)?;
+    if !picked.is_lookup() {
+        // `x[...]` is a view of its own, not x itself.
+        let var = if picked.view.is(&tensor.get().var) {
+            views::alias(py, &picked.view)?
+        } else {
+            picked.view
+        };
+        return Tensor::wrap(py, var);
+    }
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(&picked.view)];
+    args.extend(picked.lookups());
+    emit::tensor(py, Op::Index, &args, SmallVec::from(NO_PIECE.as_slice()))
+}
+
+/// What a look-up says last: its operand is no piece of anything.
+pub(crate) const NO_PIECE: [Attr; 3] = [Attr::Absent, Attr::Absent, Attr::Absent];
+
+pub(crate) fn set_item(
+    tensor: &Bound<'_, Tensor>,
+    index: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = tensor.py();
+    let picked = pick(py, &tensor.get().var, index)?;
+    let value = OperandArg::required(value, "__setitem__")?;
+    if picked.is_lookup() {
+        return put_at_lookups(py, &picked, &value);
+    }
+    let dims = picked.view.meta(py).dims;
+    match &value {
+        OperandArg::Tensor(value)
+            if value.get().var.meta(py).dims == dims
+                || !value.get().var.meta(py).dims.is_empty() =>
+        {
+            put(py, &picked.view, &value.get().var)
+        }
+        value => fill(py, &picked.view, value),
+    }
+}
+
+/// Puts `value` where tensors look up.
+fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> PyResult<()> {
+    let (view, target) = (&picked.view, picked.view.meta(py));
+    let value = match value {
+        OperandArg::Tensor(value) => {
+            view.check_writable(py, value.get().var.requires_grad(py))?;
+            without_leading_ones(py, value.get().var.clone())?
+        }
+        OperandArg::Scalar(scalar) => {
+            view.check_writable(py, false)?;
+            let attrs = [Attr::Ints(Dims::EMPTY), Attr::Scalar(*scalar), Attr::Dtype(target.dtype)];
+            emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
+        }
+        OperandArg::Absent => {
+            return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
+        }
+    };
+    view.check_apart(py, &value)?;
+    let given = value.meta(py);
+    let value = if given.dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(view), Arg::Var(&value)];
+    args.extend(picked.lookups());
+    let attrs: SmallVec<[Attr; 2]> = std::iter::once(Attr::Bool(false)).chain(NO_PIECE).collect();
+    // Shapes first, then dtypes, and both before the old value may go with the instruction.
+    emit::results_of(py, Op::IndexPut, &args, &attrs)?;
+    same_dtype(py, &target, &given)?;
+    let consumes = u16::from(view.sole_owner(py));
+    let written = emit::only(emit::emit_consuming(py, Op::IndexPut, &args, attrs, consumes)?)?;
+    assign(py, view, written, true)
+}
+
+/// `PyTorch` casts what is copied into a view, but not what is put at looked-up places.
+fn same_dtype(py: Python<'_>, target: &Meta, value: &Meta) -> PyResult<()> {
+    if target.dtype == value.dtype {
+        return Ok(());
+    }
+    Err(errors::mistake(
+        py,
+        ErrorClass::Dtype,
+        format!(
+            "Index put requires the source and destination dtypes match, got {} for the destination and {} for the \
+             source.",
+            target.dtype.scalar_type_name(),
+            value.dtype.scalar_type_name()
+        ),
+    ))
+}
+
+/// Copies `value` into a view, broadcast.
+fn put(py: Python<'_>, view: &Var, value: &Var) -> PyResult<()> {
+    let target = view.meta(py);
+    let fitted = fit(py, value.clone(), &target.dims)?;
+    view.check_writable(py, value.requires_grad(py))?;
+    if !view.is_same_data(py, &fitted) {
+        view.check_overlap(py, &[Arg::Var(&fitted)])?;
+    }
+    let same = fitted.meta(py).dtype == target.dtype;
+    let fitted = if same { fitted } else { cast(py, &fitted, target.dtype)? };
+    assign(py, view, fitted, false)
+}
+
+/// `value` in the target's shape: leading dimensions of size 1 are dropped, the rest broadcasts.
+fn fit(py: Python<'_>, value: Var, dims: &Dims) -> PyResult<Var> {
+    let mut value = value;
+    let given = value.meta(py).dims;
+    if given == *dims {
+        return Ok(value);
+    }
+    value = without_leading_ones(py, value)?;
+    if value.meta(py).dims == *dims {
+        return Ok(value);
+    }
+    views::take(py, &value, Op::Expand, smallvec![Attr::Ints(*dims)])
+}
+
+/// PyTorch drops them from what is assigned.
+fn without_leading_ones(py: Python<'_>, value: Var) -> PyResult<Var> {
+    let given = value.meta(py).dims;
+    let rest: SmallVec<[i64; 8]> = given.iter().copied().skip_while(|&size| size == 1).collect();
+    if rest.len() == given.len() {
+        return Ok(value);
+    }
+    views::reshape(py, &value, Dims::new(&rest).unwrap_or(Dims::EMPTY))
+}
+
+/// The basic part of an index, taken as views, and the tensors that look up in its dimensions.
+struct Picked {
+    view: Var,
+    tensors: SmallVec<[Option<Var>; 4]>,
+}
+
+impl Picked {
+    fn is_lookup(&self) -> bool {
+        self.tensors.iter().any(Option::is_some)
+    }
+
+    fn lookups(&self) -> impl Iterator<Item = Arg<'_>> {
+        self.tensors.iter().map(|tensor| tensor.as_ref().map_or(Arg::Absent, Arg::Var))
+    }
+}
+
+fn pick(py: Python<'_>, var: &Var, index: &Bound<'_, PyAny>) -> PyResult<Picked> {
+    let items: Vec<Bound<'_, PyAny>> = match index.cast::<PyTuple>() {
+        Ok(tuple) => tuple.iter().collect(),
+        Err(_) => vec![index.clone()],
+    };
+    let rank = var.meta(py).dims.len();
+    let mut used = 0;
+    for item in &items {
+        used += consumed(item)?;
+    }
+    if used > rank {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Index,
+            format!("too many indices for tensor of dimension {rank}"),
+        ));
+    }
+    let mut picked = Picked { view: var.clone(), tensors: SmallVec::new() };
+    let mut dim = 0_usize;
+    for (place, item) in items.iter().enumerate() {
+        step(py, &mut picked, &mut dim, item, (rank - used, place))?;
+    }
+    // Trailing dimensions without an index are whole.
+    while picked.tensors.last().is_some_and(Option::is_none) {
+        picked.tensors.pop();
+    }
+    Ok(picked)
+}
+
+/// How many dimensions an index item takes.
+fn consumed(item: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if item.is_none() || item.is_instance_of::<PyEllipsis>() || item.is_instance_of::<PyBool>() {
+        return Ok(0);
+    }
+    if item.is_instance_of::<PyInt>() || item.is_instance_of::<PySlice>() {
+        return Ok(1);
+    }
+    if let Ok(tensor) = item.cast::<Tensor>() {
+        let meta = tensor.get().var.meta(item.py());
+        return Ok(if matches!(meta.dtype, Dtype::Bool) { meta.dims.len() } else { 1 });
+    }
+    if item.hasattr("dtype")? && item.getattr("dtype")?.str()? == "bool" {
+        return item.getattr("ndim")?.extract();
+    }
+    Ok(1)
+}
+
+fn step(
+    py: Python<'_>,
+    picked: &mut Picked,
+    dim: &mut usize,
+    item: &Bound<'_, PyAny>,
+    (whole, place): (usize, usize),
+) -> PyResult<()> {
+    let signed = i64::try_from(*dim).unwrap_or(0);
+    if item.is_none() {
+        picked.view = views::unsqueeze(py, &picked.view, signed)?;
+        picked.tensors.push(None);
+        *dim += 1;
+    } else if item.is_instance_of::<PyEllipsis>() {
+        for _ in 0..whole {
+            picked.tensors.push(None);
+            *dim += 1;
+        }
+    } else if item.is_instance_of::<PyBool>() {
+        single(py, picked, dim, item.extract()?)?;
+    } else if let Ok(slice) = item.cast::<PySlice>() {
+        take_slice(py, picked, signed, slice)?;
+        picked.tensors.push(None);
+        *dim += 1;
+    } else if let Some(index) = whole_number(item)? {
+        picked.view = views::select(py, &picked.view, signed, index)
+            .map_err(|error| out_of_range(py, picked, (*dim, place), index, error))?;
+    } else {
+        let tensor = index_tensor(item)?;
+        let meta = tensor.meta(py);
+        if meta.dtype == Dtype::Bool {
+            mask(py, picked, dim, &tensor)?;
+        } else {
+            picked.tensors.push(Some(tensor));
+            *dim += 1;
+        }
+    }
+    Ok(())
+}
+
+fn out_of_range(
+    py: Python<'_>,
+    picked: &Picked,
+    (dim, place): (usize, usize),
+    index: i64,
+    error: PyErr,
+) -> PyErr {
+    let dims = picked.view.meta(py).dims;
+    match dims.get(dim) {
+        Some(&size) if index >= size || index < -size => errors::mistake(
+            py,
+            ErrorClass::Index,
+            format!("index {index} is out of bounds for dimension {place} with size {size}"),
+        ),
+        _ => error,
+    }
+}
+
+fn take_slice(
+    py: Python<'_>,
+    picked: &mut Picked,
+    dim: i64,
+    slice: &Bound<'_, PySlice>,
+) -> PyResult<()> {
+    let bound = |name: &str| -> PyResult<Option<i64>> {
+        let value = slice.getattr(name)?;
+        if value.is_none() { Ok(None) } else { integer(&value).map(Some) }
+    };
+    let (start, stop, step) = (bound("start")?, bound("stop")?, bound("step")?.unwrap_or(1));
+    if step <= 0 {
+        return Err(PyValueError::new_err("step must be greater than zero"));
+    }
+    let span = (dim, start.unwrap_or(0), stop.unwrap_or(i64::MAX), step);
+    let dims = picked.view.meta(py).dims;
+    let size = usize::try_from(dim).ok().and_then(|dim| dims.get(dim).copied());
+    if span.1 == 0 && size.is_some_and(|size| size <= span.2) && step == 1 {
+        return Ok(());
+    }
+    picked.view = views::slice(py, &picked.view, span)?;
+    Ok(())
+}
+
+/// A Python or numpy integer, or a tensor of one integer (which is read, as PyTorch does).
+fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    if item.is_instance_of::<PyInt>() {
+        return item.extract().map(Some);
+    }
+    if item.cast::<Tensor>().is_ok()
+        || item.cast::<PyList>().is_ok()
+        || item.cast::<PyTuple>().is_ok()
+    {
+        return Ok(None);
+    }
+    if item.hasattr("__index__")? && !item.hasattr("__array_interface__")? {
+        return integer(item).map(Some);
+    }
+    if item.hasattr("ndim")? && item.getattr("ndim")?.extract::<usize>()? == 0 {
+        return item.call_method0("item")?.extract().map(Some);
+    }
+    Ok(None)
+}
+
+fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
+    let py = item.py();
+    if let Ok(tensor) = item.cast::<Tensor>() {
+        let var = tensor.get().var.clone();
+        if var.meta(py).dtype.is_float() {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Index,
+                "tensors used as indices must be long, int, byte or bool tensors",
+            ));
+        }
+        return Ok(var);
+    }
+    let array = py.import("numpy")?.call_method1("asarray", (item,))?;
+    if array.getattr("size")?.extract::<usize>()? == 0 {
+        let array = array.call_method1("astype", ("int64",))?;
+        return Ok(upload::from_array(&array)?.get().var.clone());
+    }
+    let kind = array.getattr("dtype")?.getattr("kind")?.to_string();
+    if kind == "U" || kind == "S" {
+        return Err(PyTypeError::new_err("new(): invalid data type 'str'"));
+    }
+    let given = item.get_type().name()?;
+    if array.getattr("ndim")?.extract::<usize>()? == 0 && !matches!(kind.as_str(), "i" | "u" | "b")
+    {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Index,
+            format!(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices \
+                 (got {given})"
+            ),
+        ));
+    }
+    if !matches!(kind.as_str(), "i" | "u" | "b") {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Index,
+            "tensors used as indices must be long, int, byte or bool tensors",
+        ));
+    }
+    let array = if kind == "b" { array } else { array.call_method1("astype", ("int64",))? };
+    Ok(upload::from_array(&array)?.get().var.clone())
+}
+
+/// A single bool: a dimension of size 1 in front, picked or not.
+fn single(py: Python<'_>, picked: &mut Picked, dim: &mut usize, chosen: bool) -> PyResult<()> {
+    picked.view = views::unsqueeze(py, &picked.view, i64::try_from(*dim).unwrap_or(0))?;
+    let positions = py.import("numpy")?.call_method1("zeros", (usize::from(chosen), "int64"))?;
+    picked.tensors.push(Some(upload::from_array(&positions)?.get().var.clone()));
+    *dim += 1;
+    Ok(())
+}
+
+/// A bool mask becomes one index tensor a dimension. How many elements it picks only its data know: it is read.
+fn mask(py: Python<'_>, picked: &mut Picked, dim: &mut usize, mask: &Var) -> PyResult<()> {
+    let meta = mask.meta(py);
+    if meta.dims.is_empty() {
+        let chosen = read::item(py, mask)?.bind(py).is_truthy()?;
+        return single(py, picked, dim, chosen);
+    }
+    let dims = picked.view.meta(py).dims;
+    for (place, &size) in meta.dims.iter().enumerate() {
+        if dims.get(*dim + place) != Some(&size) {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Index,
+                format!(
+                    "The shape of the mask {} at index {place} does not match the shape of the indexed tensor {} at \
+                     index {}",
+                    meta.dims,
+                    dims,
+                    *dim + place
+                ),
+            ));
+        }
+    }
+    let bytes = read::bytes(py, mask)?;
+    let numpy = py.import("numpy")?;
+    let array = numpy.call_method1("frombuffer", (bytes, "bool"))?;
+    let array = array.call_method1("reshape", (PyTuple::new(py, meta.dims.as_slice())?,))?;
+    let found = numpy.call_method1("nonzero", (array,))?;
+    for positions in found.try_iter()? {
+        picked.tensors.push(Some(upload::from_array(&positions?)?.get().var.clone()));
+        *dim += 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! How variables come to share memory: views, `detach()`, `.data`; and copies, which share a value only.
+
+use crate::client::emission::emit::{self, Arg};
+use crate::client::tape;
+use crate::client::value::steps::{Attrs, Path, Step};
+use crate::client::value::variable::{Alias, Counter, Origin, Storage, Var, View, contiguous};
+use gt_protocol::{Attr, Dims, Op};
+use pyo3::prelude::*;
+use smallvec::smallvec;
+use std::sync::Arc;
+
+impl Var {
+    /// Lets others share the memory.
+    fn share(&self, py: Python<'_>) {
+        let mut state = self.0.get_mut(py);
+        if state.alias.is_some() {
+            return;
+        }
+        let Some(value) = state.value.take() else { return };
+        let meta = value.meta.clone_ref(py);
+        state.alias = Some(Box::new(Alias {
+            storage: Storage::new(value),
+            path: None,
+            strides: contiguous(&meta.dims),
+            meta,
+            offset: 0,
+            counter: Counter::starting(state.version),
+            view: None,
+        }));
+    }
+
+    /// A view of `self` by a view operator. Where `lies` is `None` the result is no view but a copy.
+    pub(crate) fn view(
+        &self,
+        py: Python<'_>,
+        op: Op,
+        attrs: Attrs,
+        lies: Option<(Dims, i64)>,
+    ) -> PyResult<Self> {
+        let taken = emit::only(emit::emit(py, op, &[Arg::Var(self)], attrs.clone())?)?;
+        if let Some((strides, offset)) = lies {
+            self.share(py);
+            let mut alias = self.alias_of(py);
+            let (root, skip, from) = match &alias.view {
+                Some(view) => (view.root.clone(), view.skip, view.origin),
+                None => (self.clone(), Path::length(alias.path.as_ref()), Origin::Recorded),
+            };
+            let origin = match from {
+                _ if !tape::grad_enabled() => Origin::NoGrad,
+                Origin::Several(place, _) => Origin::Several(place, None),
+                from => from,
+            };
+            let version = alias.counter.now();
+            let step = Step { op, attrs };
+            let path = Path::extend(alias.path.as_ref(), step.clone(), alias.view.is_some());
+            // Two paths only after `x.data = y` of a view x.
+            let from_root = match alias.view.as_ref().map(|view| &view.path) {
+                Some(viewed) if !same_path(viewed.as_ref(), alias.path.as_ref()) => {
+                    Path::extend(viewed.as_ref(), step, true)
+                }
+                Some(_) | None => Arc::clone(&path),
+            };
+            alias.path = Some(path);
+            alias.meta = taken.shared_meta(py);
+            (alias.strides, alias.offset) = (strides, alias.offset + offset);
+            alias.view = Some(View { root, path: Some(from_root), skip, origin, version });
+            taken.0.get_mut(py).alias = Some(Box::new(alias));
+            taken.register(py);
+        }
+        Ok(taken)
+    }
+
+    /// A copy of what this variable shares; empty places where it shares nothing.
+    fn alias_of(&self, py: Python<'_>) -> Alias {
+        let state = self.0.get(py);
+        let Some(alias) = &state.alias else { unreachable!("share() made one") };
+        Alias {
+            storage: Arc::clone(&alias.storage),
+            path: alias.path.clone(),
+            meta: alias.meta.clone_ref(py),
+            strides: alias.strides,
+            offset: alias.offset,
+            counter: Arc::clone(&alias.counter),
+            view: alias.view.as_ref().map(View::again),
+        }
+    }
+
+    /// Enters a view into its storage's list.
+    fn register(&self, py: Python<'_>) {
+        let storage = {
+            let state = self.0.get(py);
+            state
+                .alias
+                .as_ref()
+                .filter(|alias| alias.path.is_some())
+                .map(|alias| Arc::clone(&alias.storage))
+        };
+        if let Some(storage) = storage {
+            storage.register(py, self);
+        }
+    }
+
+    /// Says that this view is one of several results of `function`.
+    pub(crate) fn mark_piece(&self, py: Python<'_>, place: u16, function: &'static str) {
+        if let Some(view) = self.0.get_mut(py).alias.as_mut().and_then(|alias| alias.view.as_mut())
+            && view.origin != Origin::NoGrad
+        {
+            view.origin = Origin::Several(place, Some(function));
+        }
+    }
+
+    /// `detach()` or `.data`: the same memory, no gradient.
+    pub(crate) fn detached(&self, py: Python<'_>, data: bool) -> PyResult<Self> {
+        self.share(py);
+        let mut alias = self.alias_of(py);
+        alias.view = None;
+        if data {
+            alias.counter = Counter::starting(0);
+        }
+        let twin = Self::new(py, self.value(py)?, None);
+        {
+            let mut state = twin.0.get_mut(py);
+            if alias.path.is_none() {
+                state.value = None;
+            }
+            state.alias = Some(Box::new(alias));
+        }
+        twin.register(py);
+        Ok(twin)
+    }
+
+    /// A variable of its own with the same value, through which the gradient flows.
+    pub(crate) fn copied(&self, py: Python<'_>) -> PyResult<Self> {
+        let resolved = self.resolve(py)?;
+        let meta = **resolved.value.meta;
+        let edge = match resolved.edge {
+            Some(edge) if tape::grad_enabled() => Some(tape::link(
+                py,
+                Op::Reshape,
+                smallvec![Attr::Ints(meta.dims)],
+                vec![(Some(edge), meta)],
+                meta,
+            )),
+            Some(_) | None => None,
+        };
+        Ok(Self::new(py, resolved.value, edge))
+    }
+
+    /// `x.data = other`: names the other's memory from here on. Views of what it named before keep that.
+    pub(crate) fn rename(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        let value = other.value(py)?;
+        other.share(py);
+        let mut alias = other.alias_of(py);
+        let old = {
+            let mut state = self.0.get_mut(py);
+            alias.view = state.alias.as_ref().and_then(|old| old.view.as_ref().map(View::again));
+            alias.counter = match &state.alias {
+                Some(old) => Arc::clone(&old.counter),
+                None => Counter::starting(state.version),
+            };
+            let value = alias.path.is_some().then_some(value);
+            (std::mem::replace(&mut state.value, value), state.alias.replace(Box::new(alias)))
+        };
+        drop(old);
+        self.register(py);
+        Ok(())
+    }
+}
+
+fn same_path(one: Option<&Arc<Path>>, other: Option<&Arc<Path>>) -> bool {
+    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
+}

@@ -1,0 +1,425 @@
+//! Writes in place: through a view into its storage, with PyTorch's checks before and autograd's records after.
+
+use super::indexing::NO_PIECE;
+use crate::client::emission::emit::{self, Arg};
+use crate::client::session::errors;
+use crate::client::tape::{self, Edge};
+use crate::client::value::SharedValue;
+use crate::client::value::steps::{self, Back, Path, Step};
+use crate::client::value::variable::{Origin, Storage, Var};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dims, Dtype, Meta, Op, Scalar};
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+impl Var {
+    /// Autograd's checks before a write, where this variable or (`others`) an operand requires grad.
+    pub(crate) fn check_writable(&self, py: Python<'_>, others: bool) -> PyResult<()> {
+        if !tape::grad_enabled() {
+            return Ok(());
+        }
+        let requires = self.requires_grad(py);
+        let differentiable = others && self.meta(py).dtype.is_float();
+        if !requires && !differentiable {
+            return Ok(());
+        }
+        let view = {
+            let state = self.0.get(py);
+            let view = state.alias.as_ref().and_then(|alias| alias.view.as_ref());
+            view.map(|view| (view.root.clone(), view.origin))
+        };
+        if let Some((root, origin)) = view {
+            if origin != Origin::Recorded {
+                return Err(self.forbidden(py, origin, false));
+            }
+            if requires && root.is_plain(py) {
+                return Err(errors::mistake(
+                    py,
+                    ErrorClass::Runtime,
+                    "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+                ));
+            }
+        }
+        if requires && self.is_plain(py) {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                "a leaf Variable that requires grad is being used in an in-place operation. \
+                 Write it as `with gt.no_grad():` around the update",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses a write where one element would be written twice, or read after it was written.
+    pub(crate) fn check_overlap(&self, py: Python<'_>, others: &[Arg<'_>]) -> PyResult<()> {
+        if self.storage(py).is_none() {
+            return Ok(());
+        }
+        let layout = self.layout(py);
+        if layout.elements() == 0 {
+            return Ok(());
+        }
+        if layout
+            .dims
+            .iter()
+            .zip(layout.strides.iter())
+            .any(|(&size, &stride)| size > 1 && stride == 0)
+        {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory \
+                 location. Please clone() the tensor before performing the operation.",
+            ));
+        }
+        for other in others {
+            if let Arg::Var(other) = other
+                && !self.is(other)
+                && self.meets(py, other) == Meeting::Partly
+            {
+                return Err(overlap(py));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to write `value` into parts of this variable where it shares its memory.
+    pub(crate) fn check_apart(&self, py: Python<'_>, value: &Self) -> PyResult<()> {
+        match self.meets(py, value) {
+            Meeting::Not => Ok(()),
+            Meeting::Partly | Meeting::Wholly => Err(overlap(py)),
+        }
+    }
+
+    /// Whether both name the same elements in the same order.
+    pub(crate) fn is_same_data(&self, py: Python<'_>, other: &Self) -> bool {
+        let storages = self.storage(py).zip(other.storage(py));
+        storages.is_some_and(|(mine, its)| Arc::ptr_eq(&mine, &its))
+            && self.layout(py) == other.layout(py)
+    }
+
+    fn layout(&self, py: Python<'_>) -> Layout {
+        Layout { dims: self.meta(py).dims, strides: self.strides(py), offset: self.offset(py) }
+    }
+
+    /// `PyTorch`'s rule (`at::get_overlap_status`): dense ranges of one storage.
+    fn meets(&self, py: Python<'_>, other: &Self) -> Meeting {
+        if self.is(other) {
+            return if self.layout(py).elements() == 0 { Meeting::Not } else { Meeting::Wholly };
+        }
+        match (self.storage(py), other.storage(py)) {
+            (Some(mine), Some(its)) if Arc::ptr_eq(&mine, &its) => {
+                self.layout(py).meets(&other.layout(py))
+            }
+            (_, _) => Meeting::Not,
+        }
+    }
+
+    /// Whether the value's buffer may be given to the operator that replaces it. Views forget what they have taken:
+    /// they would have to take it again anyway.
+    pub(crate) fn sole_owner(&self, py: Python<'_>) -> bool {
+        let storage = {
+            let state = self.0.get(py);
+            match (&state.alias, &state.value) {
+                (None, Some(value)) => return value.count(py) == 1,
+                (Some(alias), _) if alias.path.is_none() => Arc::clone(&alias.storage),
+                (Some(_), _) | (None, None) => return false,
+            }
+        };
+        storage.forget_views(py);
+        storage.is_alone(py)
+    }
+
+    /// Puts another value in place without a record: optimizers, accumulated gradients.
+    pub(crate) fn overwrite(&self, py: Python<'_>, value: SharedValue) -> PyResult<()> {
+        self.store(py, value)?;
+        self.count(py);
+        Ok(())
+    }
+
+    /// Writes `new` (of this variable's shape and dtype), whose gradient goes where its edge says. `keeps` where `new`
+    /// was computed from the old value, so that its edge leads there.
+    pub(crate) fn write(&self, py: Python<'_>, new: &Self, keeps: bool) -> PyResult<()> {
+        let resolved = new.resolve(py)?;
+        let recorded = tape::grad_enabled() && (resolved.edge.is_some() || self.requires_grad(py));
+        if !recorded {
+            return self.overwrite(py, resolved.value);
+        }
+        let (old, edge) = (self.edge(py)?, resolved.edge);
+        let (before, made) = (self.watched(py), if keeps { edge.clone() } else { None });
+        let value_of_piece = resolved.value.clone();
+        self.store(py, resolved.value)?;
+        let view = {
+            let state = self.0.get(py);
+            state.alias.as_ref().and_then(|alias| {
+                let view = alias.view.as_ref()?;
+                Some((view.root.clone(), view.steps()))
+            })
+        };
+        match view {
+            None => {
+                let edge = if keeps && edge.is_some() {
+                    edge
+                } else {
+                    overwritten(py, old, edge, self.meta(py))
+                };
+                self.set_edge(py, edge);
+                self.count(py);
+            }
+            Some((root, steps)) => {
+                let edge = if repeats_within(&steps) {
+                    let (value, root_edge) = (root.value(py)?, root.edge(py)?);
+                    let piece = Self::new(py, value_of_piece.clone(), edge);
+                    put_at_places(py, &Self::new(py, value, root_edge), &steps, &piece)?.edge(py)?
+                } else {
+                    written_through(py, &root, &steps, edge, keeps)?
+                };
+                root.set_edge(py, edge);
+                self.count(py);
+                self.edge(py)?;
+            }
+        }
+        if let Some(Edge::Node(node, _)) = made {
+            node.written_over(py, &before, || self.watched(py));
+        }
+        Ok(())
+    }
+
+    /// Autograd's count of writes goes up.
+    fn count(&self, py: Python<'_>) {
+        let mut state = self.0.get_mut(py);
+        match &state.alias {
+            Some(alias) => alias.counter.raise(),
+            None => state.version = state.version.wrapping_add(1),
+        }
+    }
+
+    /// Puts the value in place, through the path into the storage.
+    fn store(&self, py: Python<'_>, value: SharedValue) -> PyResult<()> {
+        let place = {
+            let state = self.0.get(py);
+            state
+                .alias
+                .as_ref()
+                .map(|alias| (Arc::clone(&alias.storage), Path::steps(alias.path.as_ref())))
+        };
+        let Some((storage, steps)) = place else {
+            let old = self.0.get_mut(py).value.replace(value);
+            drop(old);
+            return Ok(());
+        };
+        // A view of everything is the same buffer as the whole, so it need not be taken again.
+        let whole_view = !steps.is_empty()
+            && steps.iter().all(|step| matches!(step.op, Op::Reshape | Op::Permute));
+        let kept = whole_view.then(|| value.clone());
+        let before = tape::set_grad_enabled(false);
+        let whole = if repeats_within(&steps) {
+            let whole = Self::new(py, storage.value(py), None);
+            let piece = Self::new(py, value, None);
+            put_at_places(py, &whole, &steps, &piece).and_then(|whole| whole.value(py))
+        } else {
+            scatter(py, &storage, &steps, value)
+        };
+        tape::set_grad_enabled(before);
+        let whole = whole?;
+        storage.forget_views(py);
+        storage.replace(py, whole);
+        if kept.is_some() {
+            self.0.get_mut(py).value = kept;
+        }
+        Ok(())
+    }
+}
+
+/// The storage's value with `piece` where `steps` lead.
+fn scatter(
+    py: Python<'_>,
+    storage: &Arc<Storage>,
+    steps: &[Step],
+    piece: SharedValue,
+) -> PyResult<SharedValue> {
+    let metas = metas(**storage.value(py).meta, steps);
+    let mut piece = piece;
+    for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
+        match steps::back(step, meta) {
+            Back::Whole(turns) => piece = emit::take(py, piece, &turns)?,
+            Back::Part(over) => {
+                let inner =
+                    emit::take(py, storage.value(py), steps.get(..level).unwrap_or_default())?;
+                storage.forget_views(py);
+                // The storage and `inner` hold it: then nobody else reads the old elements.
+                let alone = level == 0 && inner.count(py) == 2;
+                let (inner, part) = (Var::new(py, inner, None), Var::new(py, piece, None));
+                let args = [Arg::Var(&inner), Arg::Var(&part)];
+                piece = emit::only(emit::emit_consuming(
+                    py,
+                    over.op,
+                    &args,
+                    over.attrs,
+                    u16::from(alone),
+                )?)?
+                .value(py)?;
+            }
+        }
+    }
+    Ok(piece)
+}
+
+/// Whether a part of repeated elements is written: then a copy of each is as good as the others only where it was
+/// written, and places are counted instead.
+fn repeats_within(steps: &[Step]) -> bool {
+    let repeated = steps.iter().position(|step| step.op == Op::Expand);
+    repeated.is_some_and(|at| {
+        let after = steps.get(at + 1..).unwrap_or_default();
+        after.iter().any(|step| matches!(step.op, Op::Slice | Op::Select | Op::Diagonal))
+    })
+}
+
+/// `whole` with `piece` at the places that `steps` lead to, as numbers of its elements.
+fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], piece: &Var) -> PyResult<Var> {
+    let run =
+        |op, args: &[Arg<'_>], attrs: steps::Attrs| emit::only(emit::emit(py, op, args, attrs)?);
+    let shaped = |var: &Var, dims: Dims| {
+        run(Op::Reshape, &[Arg::Var(var)], SmallVec::from_elem(Attr::Ints(dims), 1))
+    };
+    let flat = |var: &Var| shaped(var, Dims::new(&[-1]).unwrap_or(Dims::EMPTY));
+    let dims = whole.meta(py).dims;
+    let count = dims.elements().unwrap_or(0);
+    let range = [Scalar::Int(0), Scalar::Int(count), Scalar::Int(1)].map(Attr::Scalar);
+    let attrs = range.into_iter().chain([Attr::Dtype(Dtype::I64)]).collect();
+    let numbers = shaped(&run(Op::Arange, &[], attrs)?, dims)?;
+    let places = flat(&Var::new(py, emit::take(py, numbers.value(py)?, steps)?, None))?;
+    let (whole, piece) = (flat(whole)?, flat(piece)?);
+    let args = [Arg::Var(&whole), Arg::Var(&piece), Arg::Var(&places)];
+    let attrs = std::iter::once(Attr::Bool(false)).chain(NO_PIECE).collect();
+    shaped(&run(Op::IndexPut, &args, attrs)?, dims)
+}
+
+/// What each step is taken from.
+fn metas(whole: Meta, steps: &[Step]) -> Vec<Meta> {
+    let mut metas = Vec::with_capacity(steps.len());
+    let mut meta = whole;
+    for step in steps {
+        metas.push(meta);
+        meta = steps::result_of(step, meta);
+    }
+    metas
+}
+
+/// The root's edge after a write through a view: the old one outside of it, `piece` inside.
+fn written_through(
+    py: Python<'_>,
+    root: &Var,
+    steps: &[Step],
+    piece: Option<Edge>,
+    keeps: bool,
+) -> PyResult<Option<Edge>> {
+    let metas = metas(root.meta(py), steps);
+    let old = root.edge(py)?;
+    let mut piece = piece;
+    for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
+        let taken = steps::result_of(step, *meta);
+        match steps::back(step, meta) {
+            Back::Whole(turns) => {
+                piece = piece.and_then(|edge| tape::link_views(py, Some(edge), taken, &turns));
+            }
+            Back::Part(over) => {
+                let above = steps.get(..level).unwrap_or_default();
+                let outside = old
+                    .clone()
+                    .and_then(|edge| tape::link_views(py, Some(edge), root.meta(py), above));
+                if outside.is_some() || piece.is_some() {
+                    let inputs = vec![(outside, *meta), (piece, taken)];
+                    piece = Some(tape::link(py, over.op, over.attrs, inputs, *meta));
+                }
+            }
+        }
+    }
+    let part = steps
+        .iter()
+        .zip(&metas)
+        .any(|(step, meta)| matches!(steps::back(step, meta), Back::Part(_)));
+    if part || (keeps && piece.is_some()) {
+        return Ok(piece);
+    }
+    // A view of everything: the old value takes part too, with a gradient of zero.
+    Ok(overwritten(py, old, piece, root.meta(py)))
+}
+
+/// The edge of a variable whose value was replaced as a whole: its old one gets zeros.
+fn overwritten(py: Python<'_>, old: Option<Edge>, new: Option<Edge>, meta: Meta) -> Option<Edge> {
+    let old = old.map(|old| zeroed(py, old, meta));
+    let inputs: Vec<_> = [old, new].into_iter().flatten().map(|edge| (Some(edge), meta)).collect();
+    match inputs.len() {
+        0 => None,
+        1 => {
+            let attrs = SmallVec::from_elem(Attr::Ints(meta.dims), 1);
+            Some(tape::link(py, Op::Reshape, attrs, inputs, meta))
+        }
+        _ => Some(tape::link(py, Op::Add, SmallVec::new(), inputs, meta)),
+    }
+}
+
+/// An edge that passes zeros on: `floor` is an operator with that gradient.
+fn zeroed(py: Python<'_>, edge: Edge, meta: Meta) -> Edge {
+    tape::link(py, Op::Floor, SmallVec::new(), vec![(Some(edge), meta)], meta)
+}
+
+fn overlap(py: Python<'_>) -> PyErr {
+    errors::mistake(
+        py,
+        ErrorClass::Runtime,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory \
+         location. Please clone() the tensor before performing the operation.",
+    )
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    Not,
+    /// Some elements are the same memory, or all in another order.
+    Partly,
+    Wholly,
+}
+
+/// Where elements lie in a storage.
+#[derive(PartialEq, Eq)]
+struct Layout {
+    dims: Dims,
+    strides: Dims,
+    offset: i64,
+}
+
+impl Layout {
+    fn meets(&self, other: &Self) -> Meeting {
+        let (mine, its) = (self.elements(), other.elements());
+        if mine == 0 || its == 0 || !self.is_dense() || !other.is_dense() {
+            return Meeting::Not;
+        }
+        let (end, other_end) = (self.offset + mine, other.offset + its);
+        if (self.offset, end) == (other.offset, other_end) {
+            return if self.strides == other.strides { Meeting::Wholly } else { Meeting::Partly };
+        }
+        if self.offset < other_end && other.offset < end { Meeting::Partly } else { Meeting::Not }
+    }
+
+    fn elements(&self) -> i64 {
+        self.dims.elements().unwrap_or(0)
+    }
+
+    /// Whether the elements fill a range of memory, in any order.
+    fn is_dense(&self) -> bool {
+        let walked = self.dims.iter().zip(self.strides.iter()).filter(|(size, _)| **size > 1);
+        let mut places: SmallVec<[(i64, i64); 8]> =
+            walked.map(|(&size, &stride)| (stride, size)).collect();
+        places.sort_unstable();
+        let mut expected = 1;
+        places.iter().all(|&(stride, size)| {
+            let dense = stride == expected;
+            expected *= size;
+            dense
+        })
+    }
+}

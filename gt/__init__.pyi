@@ -142,6 +142,7 @@ argmax = Tensor.argmax
 argmin = Tensor.argmin
 argsort = Tensor.argsort
 argwhere = Tensor.argwhere
+asinh = Tensor.asinh
 atan = Tensor.atan
 atan2 = Tensor.atan2
 from gt.composite.joining import atleast_1d as atleast_1d
@@ -261,6 +262,7 @@ multinomial = Tensor.multinomial
 multiply = Tensor.multiply
 mv = Tensor.mv
 nan_to_num = Tensor.nan_to_num
+nansum = Tensor.nansum
 narrow = Tensor.narrow
 ne = Tensor.ne
 neg = Tensor.neg
@@ -332,6 +334,7 @@ true_divide = Tensor.true_divide
 trunc = Tensor.trunc
 unbind = Tensor.unbind
 unflatten = Tensor.unflatten
+unfold = Tensor.unfold
 unsqueeze = Tensor.unsqueeze
 var = Tensor.var
 from gt.composite.reductions import var_mean as var_mean

@@ -454,6 +454,8 @@ class Tensor:
         """self with `value` where `mask`."""
     def lerp(self, end: Tensor | _Number, weight: Tensor | _Number) -> Tensor:
         """self + weight * (end - self)."""
+    def asinh(self) -> Tensor:
+        """Inverse hyperbolic sine."""
     def matmul(self, other: Tensor | _Number) -> Tensor:
         """Matrix product over the last two dimensions, batched over the others."""
     def sum(self, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
@@ -478,6 +480,8 @@ class Tensor:
         """log(sum(exp(self))) over `dim`, computed stably."""
     def cumsum(self, dim: _int, *, dtype: _DtypeArg | None = None, axis: _int | None = None) -> Tensor:
         """Running sum along `dim`."""
+    def nansum(self, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
+        """Sum over `dim` of what is a number."""
     def softmax(self, dim: _int, dtype: _DtypeArg | None = None, *, axis: _int | None = None) -> Tensor:
         """exp(self) / sum(exp(self)) along `dim`."""
     def log_softmax(self, dim: _int, dtype: _DtypeArg | None = None, *, axis: _int | None = None) -> Tensor:
@@ -502,6 +506,8 @@ class Tensor:
         """Order reversed along `dims`."""
     def repeat(self, *repeats: _Dims, **named: _Dims) -> Tensor:
         """Copies along each dimension."""
+    def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
+        """Windows of `size` elements every `step` along `dimension`; the elements of a window are the last dimension."""
     def gather(self, dim: _int, index: Tensor | _Number, *, axis: _int | None = None) -> Tensor:
         """Values picked along `dim` by `index`."""
     def scatter_add(self, dim: _int, index: Tensor | _Number, src: Tensor | _Number, *, axis: _int | None = None) -> Tensor:

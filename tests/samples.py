@@ -109,7 +109,7 @@ _SPECIAL = exact([0.0, -0.0, math.inf, -math.inf, math.nan, 1.0], "float32")
 def _elementwise() -> dict[str, list[Sample]]:
     table = {
         **_unary("neg abs sign square relu floor ceil round trunc", (*FLOATS, "int64"), -3, 3),
-        **_unary("exp expm1 sin cos tan tanh sigmoid erf", (*FLOATS, "int64"), -1.4, 1.4),
+        **_unary("exp expm1 sin cos tan tanh sigmoid erf asinh", (*FLOATS, "int64"), -1.4, 1.4),
         **_unary("log log1p log2 log10 sqrt rsqrt reciprocal", (*FLOATS, "int32"), 1, 9),
         **_unary("logical_not", ("float32", *_WHOLE), -1, 2),
         **_unary("bitwise_not", _WHOLE, 0, 3),
@@ -292,6 +292,13 @@ def _reductions() -> dict[str, list[Sample]]:
             Sample((x,), ((1,), False, "float64")),
             Sample((given(0, 3),), ((0,), False, None)),
         ],
+        "nansum": [
+            *sums,
+            Sample(
+                (exact([[math.nan, 1.0], [math.nan, math.nan]], "float32"),), ((1,), False, None)
+            ),
+            Sample((x,), ((1,), False, "float64")),
+        ],
         "mean": [*means, Sample((given(3, dtype="int64"),), (None, False, "float32"))],
         "prod": [
             Sample((one,), (dim, keep, None))
@@ -387,6 +394,12 @@ def _views() -> dict[str, list[Sample]]:
             for one in (x, half)
             for attrs in ((0, 0, 1), (1, 1, 2), (-1, -1, 0))
         ],
+        "unfold": [
+            Sample((one,), attrs)
+            for one in (x, half)
+            for attrs in ((2, 3, 1), (-2, 2, 2), (0, 0, 1))
+        ]
+        + [Sample((given(),), (0, 1, 1))],
         "slice_scatter": [
             Sample((given(2, 3, 4, dtype=d), given(2, 2, 4, dtype=d, seed=1)), parts)
             for d in FLOATS

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import view_language
+
 Row = dict[str, Any]
 
 # What a row may say -> the variant of Rust's enum.
@@ -43,6 +45,10 @@ def with_defaults(row: Row) -> Row:
     names = operand_names(row)
     if row["family"] == "contract":
         return {"linear": names[:2], **row}
+    if row["family"] == "reduce" and "reduce" in row:
+        return {"combines": row["reduce"], **row}
+    if "view" in row and "strided" not in row:
+        _wrong(row, "a view says what its strides are: strided.strides")
     if row["family"] == "view":
         return {"selects": [" + ".join(names)], **row}
     return row
@@ -105,6 +111,19 @@ def _refuses(row: Row, column: str) -> str:
     return f'Some(Refusal {{ dtypes: &[{listed}], text: "{row[column]["text"]}" }})'
 
 
+def _like(row: Row, column: str) -> str:
+    if row[column] in attr_names(row):
+        return f"Some(Like::Named({attr_names(row).index(row[column])}))"
+    camel = "".join(part.capitalize() for part in row[column].split("_"))
+    return f"Some(Like::Always(Op::{camel}))"
+
+
+def _strided(row: Row, column: str) -> str:
+    if "view" not in row:
+        _wrong(row, "strided is for views")
+    return view_language.strided(row, column)
+
+
 def _terms(row: Row, column: str) -> str:
     return f"&[{', '.join(_term(row, column, text) for text in row[column])}]"
 
@@ -139,11 +158,16 @@ WRITERS: dict[str, Callable[[Row, str], str]] = {
     "refuses": _refuses,
     "nonempty": _bool,
     "running": _bool,
+    "strided": _strided,
     "view": _optional(_variant("View", VIEWS)),
     "weight": _weight,
+    "commutes": _bool,
+    "payload": _bool,
+    "like": _like,
     "linear": _terms,
     "monotone": _terms,
     "selects": _terms,
     "fills": _fills,
     "reduce": _optional(_variant("ReduceOp", REDUCTIONS)),
+    "combines": _optional(_variant("ReduceOp", REDUCTIONS)),
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import columns
-from formula_language import ACCEPTED, ATTRIBUTES, INFIX, SHAPES, constant, parse
+from formula_language import ACCEPTED, ATTRIBUTES, DTYPES, INFIX, SHAPES, constant, parse
 
 Row = dict[str, Any]
 Scope = dict[str, int] | None
@@ -175,6 +175,8 @@ class Compiler:
         name = tree.id
         if scope is not None and name in scope:
             return scope[name]
+        if name in DTYPES:
+            return self._add(f"Expr::Dtype(Dtype::{DTYPES[name]})", kind="dtype")
         if scope is not None and name not in {"g", "create_graph"}:
             self._fail(f"{name!r} is no parameter of the definition that it stands in")
         if name in self.names:

@@ -3,7 +3,8 @@
 A formula is an expression in Python's syntax, one a differentiable operand:
 
 - names: operands, attributes, `out` and `out1`, `g` and `g1` (the gradients of the results), for an
-  item of a list `position`, and `create_graph`; `not_implemented` is PyTorch's error;
+  item of a list `position`, and `create_graph`; `not_implemented` is PyTorch's error; the dtype
+  `int64`;
 - `+ - * / // % ** @`, comparisons, `a if test else b`, `and`, `or`, `not`, `x is None`,
   `[*shape(x), 1]`, `shape(x)[:-1]`;
 - calls: operators of the table (operands, then attributes, in the row's order or by name),
@@ -72,6 +73,7 @@ INFIX: dict[type[ast.AST], str] = {
     ast.Gt: "Gt",
     ast.GtE: "Ge",
 }
+DTYPES = {"int64": "I64"}
 CONSTANTS = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
 OF_CONSTANTS: dict[str, Callable[[float], float]] = {"sqrt": math.sqrt, "log": math.log}
 

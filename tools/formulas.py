@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from formula_compiler import Compiler, Formula, Row, Table, variant
-from formula_language import SHAPES, parse
+from formula_language import INFIX, SHAPES, parse
 
 FUNCTIONS = Path(__file__).resolve().parent.parent / "gt/gradients.py"
 NODES_MAX = 256  # places are u8
@@ -68,11 +68,21 @@ def rust_file(header: str, rows: Sequence[Row]) -> str:
             arms.append(f"        Op::{variant(row)} => &{_rust(row['formulas'])},\n")
         else:
             plain.append(f"Op::{variant(row)}")
+    names = sorted(INFIX.values())
+    infix = "".join(f"            Self::{name} => Op::{name},\n" for name in names)
     return f"""//! {header}
 #![allow(clippy::all, clippy::pedantic, reason = "generated")]
 
 use super::formula::{{Expr, Formula, Formulas, Function, Infix}};
-use gt_protocol::Op;
+use gt_protocol::{{Dtype, Op}};
+
+impl Infix {{
+    /// The operator of the table.
+    pub(crate) fn op(self) -> Op {{
+        match self {{
+{infix}        }}
+    }}
+}}
 
 /// The gradient formulas of an operator.
 pub(crate) fn of(op: Op) -> &'static Formulas {{

@@ -1,11 +1,11 @@
-"""Scaffold an elementwise operator: its row with the gradients, its kernel and reference.
+"""Scaffold an operator of the families elementwise, reduce or view: row, kernel, reference, sample.
 
     python tools/new_op.py hypot self other --dtype float \
         --gradient self='g * self / out' --gradient other='g * other / out' \
         --doc 'The square root of the sum of the squares.'
 
-docs/adding_an_op.md explains what each line is. `--dry-run` prints the lines and changes nothing.
-Only the elementwise family: other families need thought, not a template. Standard library only.
+docs/adding_an_op.md explains what each line is, and has an example of each family. `--dry-run`
+prints the lines and changes nothing. Standard library only.
 """
 
 import argparse
@@ -19,10 +19,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = "ops.toml"
-KERNELS = "gt/worker/torch_elementwise.py"
-REFERENCE = "gt/worker/reference_elementwise.py"
+SAMPLES = "tests/samples.py"
 SECTION = re.compile(r"^# ---- (\w+)", re.MULTILINE)
-PAGE = 0x0300  # codes of the elementwise family: the high byte
+
+
+@dataclass(frozen=True)
+class Family:
+    """Where a family's codes, kernels, references and samples stand."""
+
+    page: int  # the high byte of its codes
+    files: str  # gt/worker/torch_….py and reference_….py
+    samples: str  # the function of tests/samples.py
+
+
+FAMILIES = {
+    "elementwise": Family(0x0300, "elementwise", "_elementwise"),
+    "reduce": Family(0x0500, "reductions", "_reductions"),
+    "view": Family(0x0700, "indexing", "_views"),
+}
 
 
 @dataclass(frozen=True)
@@ -30,11 +44,16 @@ class Operator:
     """What the command line says about the new operator."""
 
     name: str
+    family: str
     operands: tuple[str, ...]
+    attrs: tuple[str, ...]
     aten: str
     torch: str
     numpy: str
     dtype: str
+    columns: tuple[str, ...]
+    python: str
+    samples: tuple[str, ...]
     gradients: dict[str, str]
     doc: str
 
@@ -47,15 +66,16 @@ def main(arguments: list[str] | None = None) -> int:
     if any(row["name"] == operator.name for row in rows):
         print(f"{TABLE} has a row {operator.name!r} already", file=sys.stderr)
         return 1
-    code = 1 + max(row["code"] for row in rows if row["code"] & 0xFF00 == PAGE)
-    if code & 0xFF00 != PAGE:
-        print("the page of the elementwise family is full: give it a second one", file=sys.stderr)
+    page = FAMILIES[operator.family].page
+    code = 1 + max(row["code"] for row in rows if row["code"] & 0xFF00 == page)
+    if code & 0xFF00 != page:
+        print(f"the page of the family {operator.family} is full", file=sys.stderr)
         return 1
     for path, lines in edits(operator, code).items():
         print(f"---- {path}\n{lines}", end="")
         if not options.dry_run:
-            write(ROOT / path, lines)
-    print("Next: just gen, then just test")
+            write(ROOT / path, lines, FAMILIES[operator.family])
+    print("Next: just gen, then build and test: docs/adding_an_op.md")
     return 0
 
 
@@ -66,16 +86,24 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("name", help="PyTorch's name of the operator")
     made.add_argument("operands", nargs="+", help="their names in PyTorch's order")
+    made.add_argument("--family", choices=list(FAMILIES), default="elementwise")
     made.add_argument("--aten", help="the ATen overload; default: the name")
-    made.add_argument("--torch", help="the kernel; default: torch.NAME")
-    made.add_argument("--numpy", help="the reference; default: np.NAME")
-    made.add_argument("--dtype", choices=["promote", "float", "bool", "first"], default="promote")
-    made.add_argument(
-        "--gradient", action="append", default=[], metavar="OPERAND=FORMULA", help="once an operand"
-    )
+    made.add_argument("--torch", help="the kernel's expression; default: torch.NAME")
+    made.add_argument("--numpy", help="the reference's; default: np.NAME, of an elementwise one")
+    made.add_argument("--dtype", default="promote", help="of the result, see ops.toml")
+    _several(made, "--attr", "NAME:KIND", "an attribute")
+    _several(made, "--column", "NAME=TOML", "a further column")
+    _several(made, "--sample", "ATTRS", "its attributes, a tuple")
+    _several(made, "--gradient", "OPERAND=FORMULA", "once an operand")
+    made.add_argument("--python", help="the method's signature; default: operands and attributes")
     made.add_argument("--doc", required=True, help="one sentence with a full stop")
     made.add_argument("--dry-run", action="store_true", help="print only")
     return made
+
+
+def _several(made: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
+    """An option that may be given again and again."""
+    made.add_argument(flag, metavar=metavar, help=text, action="append", default=[])
 
 
 def parsed(options: argparse.Namespace) -> Operator:
@@ -86,13 +114,21 @@ def parsed(options: argparse.Namespace) -> Operator:
             sys.exit(f"not a name: {word!r}")
     if len(gradients) != len(options.gradient) or not set(gradients) <= set(options.operands):
         sys.exit(f"--gradient takes OPERAND=FORMULA, once an operand; got {options.gradient}")
+    if options.family != "elementwise" and not (options.numpy and options.sample):
+        sys.exit(f"the family {options.family} needs --numpy and --sample")
+    words = [*options.operands[1:], *(attr.split(":")[0] for attr in options.attr)]
     return Operator(
         name=options.name,
+        family=options.family,
         operands=tuple(options.operands),
+        attrs=tuple(options.attr),
         aten=options.aten or options.name,
         torch=options.torch or f"torch.{options.name}",
         numpy=options.numpy or f"np.{options.name}",
         dtype=options.dtype,
+        columns=tuple(options.column),
+        python=", ".join(words) if options.python is None else options.python,
+        samples=tuple(options.sample),
         gradients=gradients,
         doc=options.doc,
     )
@@ -100,14 +136,28 @@ def parsed(options: argparse.Namespace) -> Operator:
 
 def edits(operator: Operator, code: int) -> dict[str, str]:
     """Path -> lines to add there."""
-    binary = len(operator.operands) == 2
-    kernel = f"_of_tensors({operator.torch})" if binary else operator.torch  # numbers too
-    reference = f'{operator.numpy}, "{operator.dtype}", {len(operator.operands)}'
+    kernel, reference, files = operator.torch, operator.numpy, FAMILIES[operator.family].files
+    if operator.family == "elementwise":
+        if len(operator.operands) == 2:
+            kernel = f"_of_tensors({kernel})"  # numbers too
+        reference = f'_kernel({reference}, "{operator.dtype}", {len(operator.operands)})'
     return {
         TABLE: row(operator, code),
-        KERNELS: f'"{operator.name}": {kernel},\n',
-        REFERENCE: f'"{operator.name}": _kernel({reference}),\n',
+        f"gt/worker/torch_{files}.py": f'"{operator.name}": {kernel},\n',
+        f"gt/worker/reference_{files}.py": f'"{operator.name}": {reference},\n',
+        SAMPLES: f'"{operator.name}": [{samples(operator)}],\n',
     }
+
+
+def samples(operator: Operator) -> str:
+    """Some operands, in each dtype or with each of the attributes."""
+    seeds = range(len(operator.operands))
+    if operator.samples:
+        given = "".join(f"given(2, 3, 4, seed={seed}), " for seed in seeds)
+        listed = "".join(f"{sample}, " for sample in operator.samples)
+        return f"Sample(({given.strip()}), attrs) for attrs in ({listed.strip()})"
+    given = "".join(f"given(3, 4, dtype=d, seed={seed}), " for seed in seeds)
+    return f"Sample(({given.strip()})) for d in FLOATS"
 
 
 def row(operator: Operator, code: int) -> str:
@@ -117,10 +167,17 @@ def row(operator: Operator, code: int) -> str:
         f'name = "{operator.name}"',
         f"code = {code:#06x}",
         f'aten = "{operator.aten}"',
-        'family = "elementwise"',
+        f'family = "{operator.family}"',
         f"inputs = {listed(operator.operands)}",
-        f'dtype = "{operator.dtype}"',
     ]
+    if operator.attrs:
+        lines.append(f"attrs = {listed(operator.attrs)}")
+    if operator.family != "view":
+        lines.append(f'dtype = "{operator.dtype}"')
+    for column in operator.columns:
+        name, _, value = column.partition("=")
+        lines.append(f"{name.strip()} = {value.strip()}")
+    lines.append(f'python = "{operator.python}"')
     for operand in operator.operands:  # without a formula PyTorch's error
         formula = operator.gradients.get(operand, "not_implemented")
         lines.append(f'gradient.{operand} = "{formula}"')
@@ -132,29 +189,31 @@ def listed(names: tuple[str, ...]) -> str:
     return "[" + ", ".join(f'"{name}"' for name in names) + "]"
 
 
-def write(path: Path, lines: str) -> None:
-    """Put the lines where the file has its like: section, dictionary or end."""
+def write(path: Path, lines: str, family: Family) -> None:
+    """Put the lines where the file has its like: section or dictionary."""
     text = path.read_text(encoding="utf-8")
     if path.name == TABLE:
-        place = end_of_section(text, "elementwise")
+        names = {entry: name for name, entry in FAMILIES.items()}
+        place = end_of_section(text, names[family])
         before, after = text[:place].rstrip("\n"), text[place:]
         text = f"{before}\n\n{lines}\n\n{after}"
     else:
-        text = with_entry(path, text, lines)
+        function = family.samples if path.name == Path(SAMPLES).name else "kernels"
+        text = with_entry(path, text, lines, function)
     path.write_text(text, encoding="utf-8")
 
 
-def with_entry(path: Path, text: str, entry: str) -> str:
-    """The module with one more entry in the dictionary that its function `kernels` returns."""
+def with_entry(path: Path, text: str, entry: str, function: str) -> str:
+    """The module with one more entry in the last dictionary of a function."""
     tables = [
         node
-        for function in ast.parse(text).body
-        if isinstance(function, ast.FunctionDef) and function.name == "kernels"
-        for node in ast.walk(function)
+        for found in ast.parse(text).body
+        if isinstance(found, ast.FunctionDef) and found.name == function
+        for node in ast.walk(found)
         if isinstance(node, ast.Dict) and node.values
     ]
     if not tables:
-        sys.exit(f"{path}: no function `kernels` with a dictionary in it")
+        sys.exit(f"{path}: no function `{function}` with a dictionary in it")
     last = max(tables, key=lambda node: node.lineno)
     lines = text.splitlines(keepends=True)
     beside = lines[last.values[-1].lineno - 1]

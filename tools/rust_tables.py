@@ -35,8 +35,10 @@ def rules(header: str, rows: list[Row]) -> str:
     named = []
     for row in rows:
         family = FAMILIES[row["family"]]
-        named.append(_path(family.rules, row.get("rule") or family.rule or row["name"]))
-    return _table(header, "The rule of each operator.", "super::Rule", named)
+        strided = "strided" if "sizes" in row.get("strided", {}) else None
+        name = row.get("rule") or strided or family.rule or row["name"]
+        named.append(_path(family.rules, name))
+    return _table(header, "The rule of each operator.", "super::call::Rule", named)
 
 
 def strategies(header: str, rows: list[Row]) -> str:
@@ -45,8 +47,8 @@ def strategies(header: str, rows: list[Row]) -> str:
     for row in rows:
         family = FAMILIES[row["family"]]
         name = row.get("strategy", family.strategy)
-        named.append(_path(family.strategies, name) if family.strategies else "super::gathered")
-    return _table(header, "How each operator follows a cut operand.", "super::Follow", named)
+        named.append(_path(family.strategies, name) if family.strategies else "super::spec::gathered")
+    return _table(header, "How each operator follows a cut operand.", "super::spec::Follow", named)
 
 
 def _path(file: str, name: str) -> str:

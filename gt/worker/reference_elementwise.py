@@ -212,4 +212,5 @@ def kernels() -> dict[str, Kernel]:
         "cast": cast,
         "where": _where,
         "masked_fill": _masked_fill,
+        "asinh": _kernel(np.arcsinh, "float", 1),
     }

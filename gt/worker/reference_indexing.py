@@ -58,6 +58,13 @@ def _diagonal(self: Array, offset: int, dim1: int, dim2: int) -> Array:
     return marked(np.diagonal(self, offset, dim1, dim2), self)
 
 
+def _unfold(self: Array, dimension: int, size: int, step: int) -> Array:
+    if self.ndim == 0:
+        return marked(np.reshape(self, (1,))[:size], self)
+    windows = np.lib.stride_tricks.sliding_window_view(self, size, dimension)
+    return marked(windows[_along(windows.ndim - 1, dimension, slice(None, None, step))], self)
+
+
 def _written(self: Array, index: Places, src: Array | Number) -> Array:
     out = np.array(self)
     out[index] = cast(src, dtype_name(self))
@@ -348,10 +355,33 @@ def allocate(size: tuple[int, ...], name: object) -> Array:
 
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
-    rows = (
-        _reshape, _permute, _expand, _slice, _select, _diagonal, _slice_scatter, _select_scatter,
-        _diagonal_scatter, _flip, _pad, _repeat, _cat, _stack, _embedding, _embedding_backward,
-        _gather, _scatter, _scatter_add, _index_select, _index_add, _index, _index_put, _tril,
-        _triu, _sort, _topk,
-    )  # fmt: skip
-    return {row.__name__.removeprefix("_"): row for row in rows}
+    return {
+        "reshape": _reshape,
+        "permute": _permute,
+        "expand": _expand,
+        "slice": _slice,
+        "select": _select,
+        "diagonal": _diagonal,
+        "unfold": _unfold,
+        "slice_scatter": _slice_scatter,
+        "select_scatter": _select_scatter,
+        "diagonal_scatter": _diagonal_scatter,
+        "flip": _flip,
+        "pad": _pad,
+        "repeat": _repeat,
+        "cat": _cat,
+        "stack": _stack,
+        "embedding": _embedding,
+        "embedding_backward": _embedding_backward,
+        "gather": _gather,
+        "scatter": _scatter,
+        "scatter_add": _scatter_add,
+        "index_select": _index_select,
+        "index_add": _index_add,
+        "index": _index,
+        "index_put": _index_put,
+        "tril": _tril,
+        "triu": _triu,
+        "sort": _sort,
+        "topk": _topk,
+    }

@@ -214,6 +214,7 @@ def kernels() -> dict[str, Kernel]:
         "var": _var,
         "logsumexp": _logsumexp,
         "cumsum": _cumsum,
+        "nansum": _folded(np.nansum),
         "softmax": _softmax,
         "log_softmax": _log_softmax,
         "softmax_backward": _softmax_backward,

@@ -213,6 +213,7 @@ def kernels() -> dict[str, Kernel]:
         "leaky_relu_backward": _leaky_relu_backward,
         "elu_backward": _elu_backward,
         "softplus_backward": _aten.softplus_backward.default,
+        "asinh": torch.asinh,
     }
 
 

@@ -255,6 +255,7 @@ def kernels() -> dict[str, Kernel]:
         "slice": _slice,
         "select": Tensor.select,
         "diagonal": Tensor.diagonal,
+        "unfold": Tensor.unfold,
         "slice_scatter": _slice_scatter,
         "select_scatter": _select_scatter,
         "diagonal_scatter": _diagonal_scatter,

@@ -47,6 +47,10 @@ def _cumsum(self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     return self.cumsum(dim, dtype=dtype)
 
 
+def _nansum(self: Tensor, dim: Dims, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    return self.nansum(dim, keepdim, dtype=dtype)
+
+
 def _softmax(self: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     return self.softmax(dim, dtype=dtype)
 
@@ -106,6 +110,7 @@ def kernels() -> dict[str, Kernel]:
         "var": _var,
         "logsumexp": Tensor.logsumexp,
         "cumsum": _cumsum,
+        "nansum": _nansum,
         "softmax": _softmax,
         "log_softmax": _log_softmax,
         "softmax_backward": _softmax_backward,

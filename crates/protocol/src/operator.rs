@@ -3,6 +3,8 @@
 mod generated_op;
 mod generated_rows;
 mod row;
+mod strided;
 
 pub use generated_op::Op;
 pub use row::*;
+pub use strided::{List, Number, Strided, ViewError};

@@ -117,8 +117,8 @@ pub enum WireReason {
 }
 
 /// Whether instructions of this operator carry tensor bytes.
-pub const fn has_payload(op: Op) -> bool {
-    matches!(op, Op::Upload | Op::Chunk)
+pub fn has_payload(op: Op) -> bool {
+    op.info().payload
 }
 
 /// The mask of consumable positions among `values`, whose item k says whether operand k is a value.

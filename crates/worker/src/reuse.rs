@@ -13,7 +13,7 @@ const FREE_SLOTS_SEARCHED_MAX: usize = 8;
 
 /// Whether the result of `op` may be another view of operand 0's memory.
 pub fn aliases(op: Op) -> bool {
-    matches!(op, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Select | Op::Diagonal)
+    op.info().view.is_some()
 }
 
 /// Operands, of those the engine can write to, whose buffer a result may take: nobody reads them again, nothing else

@@ -15,10 +15,11 @@ use crate::session::scopes::PlacingScope;
 use crate::session::uploads::{UploadKind, UploadUse};
 use crate::session::value::{Deferred, Pending, Shards, State, slot_at};
 use crate::strategy::choose::Choice;
+use gt_protocol::operator::Like;
 use gt_protocol::placement::{Intervals, Layout, Placement, ShardRanges};
 use gt_protocol::rules::RuleError;
 use gt_protocol::rules::spread::{OpSpec, made};
-use gt_protocol::{Attr, Dims, Family, Instruction, Meta, Op, Scalar};
+use gt_protocol::{Attr, AttrKind, Dims, Family, Instruction, Meta, Op, Scalar};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
@@ -42,12 +43,9 @@ impl<'i> Creation<'i> {
         let Some(like) = slots(instruction).next() else {
             return Some(Self { instruction: Cow::Borrowed(instruction), like: None });
         };
-        let (op, attrs) = if instruction.op == Op::FullLike {
-            (Op::Full, instruction.attrs.clone())
-        } else if instruction.op == Op::RandomLike {
-            drawn(&instruction.attrs)?
-        } else {
-            return None;
+        let (op, attrs) = match instruction.op.info().like? {
+            Like::Always(op) => (op, instruction.attrs.clone()),
+            Like::Named(place) => drawn(instruction, place)?,
         };
         let operands = SmallVec::new();
         let plain = Instruction { op, attrs, operands, consumes: 0, ..instruction.clone() };
@@ -74,7 +72,7 @@ impl Planner<'_> {
             let values = smallvec![(*meta, state)];
             return Ok(Results { values, decider, pending, before });
         }
-        if instruction.op == Op::Upload {
+        if instruction.op.info().payload {
             let (shards, target) = self.upload(instruction, *meta, &layout);
             let pending = target.map_or(pending, Pending::Target);
             let decider = decider.filter(|_| layout.mesh().len() > 1);
@@ -98,7 +96,7 @@ impl Planner<'_> {
         let pending = Pending::Nothing;
         let follows = |like: u32| {
             // What is drawn like something that is whole may be cut as the scope says.
-            let is_drawn = creation.instruction.op != Op::Full;
+            let is_drawn = creation.instruction.op.info().family == Family::Random;
             !is_drawn || scope.is_none() || !self.value(like).target().is_whole()
         };
         if let Some(like) = creation.like.filter(|&like| follows(like)) {
@@ -125,7 +123,7 @@ impl Planner<'_> {
     fn upload_use(&mut self, instruction: &Instruction<'_>, meta: &Meta) -> Option<UploadUse> {
         let alive = self.core.workers.alive();
         let matters = meta.bytes() >= self.core.config.defer_bytes_min && alive.len() > 1;
-        if instruction.op != Op::Upload || !matters || instruction.tag == 0 {
+        if !instruction.op.info().payload || !matters || instruction.tag == 0 {
             return None;
         }
         let kind = UploadKind { site: instruction.tag, meta: *meta };
@@ -157,7 +155,7 @@ impl Planner<'_> {
             return self.value(like).deferred().is_some();
         }
         matches!(instruction.op.info().family, Family::Create | Family::Random)
-            && instruction.op != Op::Upload
+            && !instruction.op.info().payload
             && instruction.operands.is_empty()
             && meta.bytes() >= self.core.config.defer_bytes_min
     }
@@ -212,28 +210,28 @@ impl Planner<'_> {
     }
 }
 
-/// What `random_like` draws, without an operand.
-fn drawn(attrs: &[Attr]) -> Option<(Op, SmallVec<[Attr; 2]>)> {
-    let [size, dtype, Attr::Choice(kind), Attr::Scalar(first), Attr::Scalar(second), rest @ ..] =
-        attrs
+/// The operator that the attribute at `place` names, with the parameters after it as that one has them.
+fn drawn(instruction: &Instruction<'_>, place: usize) -> Option<(Op, SmallVec<[Attr; 2]>)> {
+    let kind = instruction.op.info().attrs.get(place)?.kind;
+    let (AttrKind::Choice(words), Attr::Choice(word)) = (kind, instruction.attrs.get(place)?)
     else {
         return None;
     };
-    let parameters = [first, second].map(|parameter| Attr::Float(parameter.as_f64()));
-    let (op, parameters) = match kind {
-        0 => (Op::Uniform, SmallVec::<[Attr; 2]>::from(parameters)),
-        1 => (Op::Normal, SmallVec::from(parameters)),
-        2 => match (first, second) {
-            (Scalar::Int(low), Scalar::Int(high)) => {
-                (Op::Randint, SmallVec::from([Attr::Int(*low), Attr::Int(*high)]))
-            }
-            _ => return None,
-        },
-        _ => (Op::Bernoulli, parameters.into_iter().take(1).collect()),
-    };
-    let shape = [size.clone(), dtype.clone()];
-    let attrs = shape.into_iter().chain(parameters).chain(rest.iter().cloned()).collect();
-    Some((op, attrs))
+    let op = Op::from_name(words.get(usize::from(*word))?)?;
+    let (shape, parameters) = instruction.attrs.split_at_checked(place)?;
+    let (scalars, rest): (Vec<&Attr>, Vec<&Attr>) =
+        parameters.iter().skip(1).partition(|attr| matches!(attr, Attr::Scalar(_)));
+    let mut attrs: SmallVec<[Attr; 2]> = shape.iter().cloned().collect();
+    let own = op.info().attrs.len().checked_sub(place + rest.len())?;
+    for (info, attr) in op.info().attrs.iter().skip(place).take(own).zip(scalars) {
+        match (info.kind, attr) {
+            (AttrKind::Float, Attr::Scalar(value)) => attrs.push(Attr::Float(value.as_f64())),
+            (AttrKind::Int, Attr::Scalar(Scalar::Int(value))) => attrs.push(Attr::Int(*value)),
+            (_, _) => break,
+        }
+    }
+    attrs.extend(rest.into_iter().cloned());
+    (attrs.len() == op.info().attrs.len()).then_some((op, attrs))
 }
 
 /// What each member makes, where one instruction makes all of its shard.

@@ -45,7 +45,6 @@ impl Scopes {
 
     /// Gives a signal its meaning, or takes it back by an empty text.
     fn set(&mut self, signal: u16, text: &str) -> Result<(), Fault> {
-        let fault = |name| Fault::Attribute { op: Op::Configure, name };
         let place = usize::from(signal);
         if let Some(old) = self.entries.get_mut(place).and_then(Option::take) {
             self.text_bytes -= old.text_bytes;
@@ -117,7 +116,6 @@ impl Scopes {
 
     /// The instruction `configure`.
     pub fn configure(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
-        let fault = |name| Fault::Attribute { op: Op::Configure, name };
         let (Attr::Int(signal), Attr::Text(text)) =
             (instruction.attr("signal"), instruction.attr("text"))
         else {
@@ -127,6 +125,11 @@ impl Scopes {
         let signal = u16::try_from(*signal).map_err(|_| fault("signal"))?;
         self.set(signal, text)
     }
+}
+
+/// What is wrong with an attribute of the instruction `configure`.
+fn fault(name: &'static str) -> Fault {
+    Fault::Attribute { op: Op::Configure, name }
 }
 
 /// The scope's workers that live, in its arrangement; all that live where it names none of them.
@@ -145,7 +148,7 @@ fn mesh_of(scope: &Scope, alive: &[u32]) -> Option<Mesh> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Scopes, TEXT_BYTES_MAX};
+    use super::{Scopes, TEXT_BYTES_MAX, fault};
     use crate::event::Fault;
     use gt_protocol::{Attr, Instruction, Op};
     use smallvec::smallvec;
@@ -179,8 +182,7 @@ mod tests {
             (-1, "axis=1", "signal"),
             (1 << 16, "axis=1", "signal"),
         ] {
-            let expected = Fault::Attribute { op: Op::Configure, name };
-            assert_eq!(configure(&mut scopes, signal, text), Err(expected), "{text}");
+            assert_eq!(configure(&mut scopes, signal, text), Err(fault(name)), "{text}");
         }
     }
 

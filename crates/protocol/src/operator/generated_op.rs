@@ -174,6 +174,8 @@ pub enum Op {
     EluBackward,
     /// Gradient of softplus.
     SoftplusBackward,
+    /// Inverse hyperbolic sine.
+    Asinh,
     /// Matrix product over the last two dimensions, batched over the others.
     Matmul,
     /// input @ weight.T + bias.
@@ -206,6 +208,8 @@ pub enum Op {
     Logsumexp,
     /// Running sum along `dim`.
     Cumsum,
+    /// Sum over `dim` of what is a number.
+    Nansum,
     /// exp(self) / sum(exp(self)) along `dim`.
     Softmax,
     /// log(softmax(self)) along `dim`, computed stably.
@@ -246,6 +250,8 @@ pub enum Op {
     Cat,
     /// Tensors along a new dimension.
     Stack,
+    /// Windows of `size` elements every `step` along `dimension`; the elements of a window are the last dimension.
+    Unfold,
     /// Rows of `weight`.
     Embedding,
     /// Gradient of embedding for its weight.
@@ -416,6 +422,7 @@ impl Op {
             0x0344 => Op::LeakyReluBackward,
             0x0345 => Op::EluBackward,
             0x0346 => Op::SoftplusBackward,
+            0x0347 => Op::Asinh,
             0x0401 => Op::Matmul,
             0x0402 => Op::Linear,
             0x0501 => Op::Sum,
@@ -432,6 +439,7 @@ impl Op {
             0x050c => Op::Var,
             0x050d => Op::Logsumexp,
             0x050e => Op::Cumsum,
+            0x050f => Op::Nansum,
             0x0601 => Op::Softmax,
             0x0602 => Op::LogSoftmax,
             0x0603 => Op::SoftmaxBackward,
@@ -452,6 +460,7 @@ impl Op {
             0x070c => Op::Repeat,
             0x070d => Op::Cat,
             0x070e => Op::Stack,
+            0x070f => Op::Unfold,
             0x0801 => Op::Embedding,
             0x0802 => Op::EmbeddingBackward,
             0x0803 => Op::Gather,
@@ -582,6 +591,7 @@ impl Op {
             "leaky_relu_backward" => Op::LeakyReluBackward,
             "elu_backward" => Op::EluBackward,
             "softplus_backward" => Op::SoftplusBackward,
+            "asinh" => Op::Asinh,
             "matmul" => Op::Matmul,
             "linear" => Op::Linear,
             "sum" => Op::Sum,
@@ -598,6 +608,7 @@ impl Op {
             "var" => Op::Var,
             "logsumexp" => Op::Logsumexp,
             "cumsum" => Op::Cumsum,
+            "nansum" => Op::Nansum,
             "softmax" => Op::Softmax,
             "log_softmax" => Op::LogSoftmax,
             "softmax_backward" => Op::SoftmaxBackward,
@@ -618,6 +629,7 @@ impl Op {
             "repeat" => Op::Repeat,
             "cat" => Op::Cat,
             "stack" => Op::Stack,
+            "unfold" => Op::Unfold,
             "embedding" => Op::Embedding,
             "embedding_backward" => Op::EmbeddingBackward,
             "gather" => Op::Gather,

@@ -1,6 +1,7 @@
 //! The shape of a row of `ops.toml` as Rust sees it; the rows themselves are in `generated_rows.rs`.
 
 use super::generated_op::Op;
+use super::strided::Strided;
 use crate::placement::ReduceOp;
 use crate::value::dtype::Category;
 
@@ -180,8 +181,17 @@ pub struct WeightInfo {
     pub out_dim: usize,
 }
 
+/// Which operator makes the same as one that makes something like its operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Like {
+    Always(Op),
+    /// The one that this attribute names.
+    Named(usize),
+}
+
 /// One row of `ops.toml`.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a column of its own")]
 pub struct OpInfo {
     pub op: Op,
     pub name: &'static str,
@@ -201,7 +211,15 @@ pub struct OpInfo {
     /// A reduction that keeps the operand's shape: what has been reduced so far at each place.
     pub running: bool,
     pub view: Option<View>,
+    /// How it is taken and written through; every view has it.
+    pub strided: Option<Strided>,
     pub weight: Option<WeightInfo>,
+    /// The operands may be exchanged.
+    pub commutes: bool,
+    /// Instructions carry tensor bytes.
+    pub payload: bool,
+    /// The operator that makes the same of no operand.
+    pub like: Option<Like>,
     /// f(a + b) = f(a) + f(b) in these operands.
     pub linear: &'static [Term],
     /// The result rises or falls with these operands.
@@ -211,6 +229,8 @@ pub struct OpInfo {
     pub fills: Fill,
     /// How operands or elements are combined, and so are the results of parts.
     pub reduce: Option<ReduceOp>,
+    /// How the results of parts are combined, of a reduction.
+    pub combines: Option<ReduceOp>,
 }
 
 impl OpInfo {
@@ -235,12 +255,17 @@ impl OpInfo {
         nonempty: false,
         running: false,
         view: None,
+        strided: None,
         weight: None,
+        commutes: false,
+        payload: false,
+        like: None,
         linear: &[],
         monotone: &[],
         selects: &[],
         fills: Fill::Nothing,
         reduce: None,
+        combines: None,
     };
 
     /// Position of the attribute `name`.

@@ -1,9 +1,13 @@
 //! What a rule is asked: an operator with its operands and attributes, read by position with their kinds checked.
 
-use super::{Arg, RuleError};
+use super::error::RuleError;
+use super::outputs::{Arg, Inferred};
 use crate::operator::{OpInfo, OperandKind};
 use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
 use std::fmt::Write;
+
+/// What checks the operands of an operator and infers its results; the row names it.
+pub(super) type Rule = fn(&Call<'_>) -> Inferred;
 
 pub(super) struct Call<'a> {
     pub op: Op,
@@ -40,6 +44,12 @@ impl<'a> Call<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The row names no rule: our mistake, which a client's text says too.
+    #[cold]
+    pub fn no_rule(&self) -> RuleError {
+        RuleError::runtime(format!("{}: no rule", self.info.name))
     }
 
     #[cold]

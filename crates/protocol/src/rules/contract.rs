@@ -3,7 +3,9 @@
 
 use super::call::Call;
 use super::equation::Equation;
-use super::{Inferred, RuleError, one, shape};
+use super::error::RuleError;
+use super::outputs::{Inferred, one};
+use super::shape;
 use crate::{Dims, Dtype, Meta};
 
 /// Why two operands do not contract.

@@ -2,8 +2,9 @@
 //! their attributes.
 
 use super::call::Call;
+use super::error::RuleError;
+use super::outputs::{Inferred, Outputs, one};
 use super::shape::{with_size, wrap_dim};
-use super::{Inferred, Outputs, RuleError, one};
 use crate::placement::Layout;
 use crate::{Attr, Meta};
 

@@ -1,7 +1,9 @@
 //! New tensors from attributes alone. Sizes are checked for all families in one place, `shape::check_size`.
 
 use super::call::Call;
-use super::{Inferred, RuleError, one, shape};
+use super::error::RuleError;
+use super::outputs::{Inferred, one};
+use super::shape;
 use crate::dtype::int_to_f64;
 use crate::{Dtype, Meta, Scalar};
 

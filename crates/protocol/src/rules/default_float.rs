@@ -1,7 +1,7 @@
 //! Which operands would become floats by nothing but the default dtype. The rules, as the wire, know float32 only: a
 //! client with another default casts these operands itself, so that an instruction means the same to everybody.
 
-use super::Arg;
+use super::outputs::Arg;
 use crate::operator::Family;
 use crate::{DtypeRule, Op, Scalar};
 

@@ -2,7 +2,9 @@
 //! of their own.
 
 use super::call::Call;
-use super::{Arg, Inferred, RuleError, check_refused, one, promote, shape};
+use super::error::RuleError;
+use super::outputs::{Arg, Inferred, check_refused, one, promote};
+use super::shape;
 use crate::dtype::Promotion;
 use crate::{Dims, Dtype, DtypeRule, Meta, Scalar};
 

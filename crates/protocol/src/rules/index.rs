@@ -1,8 +1,10 @@
 //! Reads by index tensors, triangles and sorting. Writes by index tensors are in `scatter`.
 
 use super::call::Call;
+use super::error::RuleError;
+use super::outputs::{Arg, Inferred, one, several};
+use super::shape;
 use super::shape::{size, with_size, wrap_dim};
-use super::{Arg, Inferred, RuleError, one, several, shape};
 use crate::{Attr, Dims, Dtype, Meta};
 
 /// Index tensors are int32 or int64.

@@ -1,10 +1,12 @@
 //! Losses and their gradients.
 
 use super::call::Call;
+use super::error::RuleError;
 use super::index::{check_piece, is_piece};
 use super::normalize::check_dim;
+use super::outputs::{Inferred, one, promote, several};
+use super::shape;
 use super::shape::{product, size};
-use super::{Inferred, RuleError, one, promote, several, shape};
 use crate::{Dims, Dtype, Meta};
 
 /// Whether the attribute `reduction`, the first one, is its word `none`.

@@ -1,8 +1,10 @@
 //! Softmax and layer norm with their gradients: the operand's shape, and statistics beside it.
 
 use super::call::Call;
+use super::error::RuleError;
+use super::outputs::{Inferred, one, several};
+use super::shape;
 use super::shape::wrap_dim;
-use super::{Inferred, RuleError, one, several, shape};
 use crate::{Dims, Dtype, Meta};
 
 pub(super) fn softmax(call: &Call<'_>) -> Inferred {

@@ -2,7 +2,9 @@
 
 use super::call::Call;
 use super::create::plain;
-use super::{Inferred, Outputs, RuleError, one, several, shape};
+use super::error::RuleError;
+use super::outputs::{Inferred, Outputs, one, several};
+use super::shape;
 use crate::{Attr, Dims, Dtype, Meta, Scalar};
 
 /// The values drawn are all of a tensor, or the box of it that `global` and `start`, the last attributes, tell.

@@ -2,8 +2,10 @@
 
 use super::call::Call;
 use super::elementwise::floating;
+use super::error::RuleError;
+use super::outputs::{Inferred, check_refused, one, several};
+use super::shape;
 use super::shape::{DimSet, wrap_dim};
-use super::{Inferred, RuleError, check_refused, one, several, shape};
 use crate::operator::OpInfo;
 use crate::{Attr, Dims, Dtype, DtypeRule, Meta};
 

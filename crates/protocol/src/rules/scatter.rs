@@ -1,9 +1,11 @@
 //! Writes by index tensors: part of the index family, whose other rules are in `index`.
 
 use super::call::Call;
+use super::error::RuleError;
 use super::index::{check_piece, indexed, is_index};
+use super::outputs::{Arg, Inferred, one};
+use super::shape;
 use super::shape::{size, wrap_dim};
-use super::{Arg, Inferred, RuleError, one, shape};
 use crate::{Dims, Meta};
 
 /// `scatter` and `scatter_add`; only the former takes a number as its source.

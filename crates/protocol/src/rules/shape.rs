@@ -1,6 +1,6 @@
 //! Arithmetic of shapes that the families share, with `PyTorch`'s messages.
 
-use super::RuleError;
+use super::error::RuleError;
 use crate::meta::DIMS_MAX;
 use crate::{Dims, Dtype, Scalar};
 

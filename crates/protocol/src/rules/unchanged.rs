@@ -1,6 +1,7 @@
 //! Which elementwise operators leave metadata as it is: a client that knows need not ask the rule at every instruction.
 
-use super::{Arg, infer};
+use super::infer::infer;
+use super::outputs::Arg;
 use crate::operator::{Family, OpInfo};
 use crate::{Dims, Dtype, Meta, Op};
 use std::sync::OnceLock;

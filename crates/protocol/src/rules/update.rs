@@ -1,7 +1,8 @@
 //! Optimizer steps: one instruction gives a parameter and its state anew, all of the parameter's metadata.
 
 use super::call::Call;
-use super::{Inferred, RuleError, check_refused, several};
+use super::error::RuleError;
+use super::outputs::{Inferred, check_refused, several};
 
 pub(super) fn infer(call: &Call<'_>) -> Inferred {
     let param = call.tensor(0)?;

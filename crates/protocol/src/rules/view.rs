@@ -1,9 +1,27 @@
 //! The same elements in another order or shape, parts of them, and several tensors put together.
 
 use super::call::Call;
+use super::error::RuleError;
+use super::outputs::{Inferred, one, promote};
+use super::shape;
 use super::shape::{DimSet, length, size, with_size, without, wrap_dim};
-use super::{Inferred, RuleError, one, promote, shape};
-use crate::{Dims, Meta, Scalar};
+use crate::{Attr, Dims, Meta, Scalar};
+
+/// What the columns `strided.*` say.
+pub(super) fn strided(call: &Call<'_>) -> Inferred {
+    let operand = call.tensor(0)?;
+    let Some(strided) = &call.info.strided else { return Err(call.no_rule()) };
+    for (place, attr) in call.attrs.iter().enumerate() {
+        let listed: &[i64] = match (attr, strided.dims >> place & 1 != 0) {
+            (Attr::Int(dim), true) => std::slice::from_ref(dim),
+            (Attr::Ints(dims), true) => dims,
+            (_, _) => continue,
+        };
+        DimSet::of(listed, operand.dims.len())?;
+    }
+    let sizes = strided.check(call.attrs, &operand.dims).map_err(RuleError::shape)?;
+    one(Meta::new(operand.dtype, sizes.ok_or_else(shape::too_many_dims)?))
+}
 
 pub(super) fn reshape(call: &Call<'_>) -> Inferred {
     let (operand, target) = (call.tensor(0)?, call.dims(0)?);

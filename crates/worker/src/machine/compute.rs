@@ -6,7 +6,7 @@ use crate::state::State;
 use crate::table::{Held, NoValue};
 use crate::{reuse, work};
 use gt_protocol::message::FailureClass;
-use gt_protocol::{Family, Id, Instruction, Meta, Op, Operand};
+use gt_protocol::{Family, Id, Instruction, Meta, Operand, View};
 use smallvec::SmallVec;
 
 impl<E: Engine> State<E> {
@@ -111,11 +111,11 @@ impl<E: Engine> State<E> {
             return Ok(None);
         };
         let held = self.table.held(id)?;
-        let is_reshape = instruction.op == Op::Reshape;
-        if is_reshape && !self.engine.is_view(result, &held.value)? {
+        let may_be_copy = instruction.op.info().view == Some(View::Possible);
+        if may_be_copy && !self.engine.is_view(result, &held.value)? {
             return Ok(None);
         }
-        Ok(Some((held.storage, held.contiguous && is_reshape)))
+        Ok(Some((held.storage, held.contiguous && may_be_copy)))
     }
 }
 

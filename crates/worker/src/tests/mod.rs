@@ -15,6 +15,7 @@ mod negotiation;
 mod random;
 mod reduce_op;
 mod stream;
+mod work;
 
 use crate::{
     Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream, DirectReads, Engine,

@@ -2,7 +2,7 @@
 
 use crate::operator::OpInfo;
 use crate::placement::{Placement, ShardRanges};
-use crate::rules::spread::OpSpec;
+use crate::rules::spread::spec::OpSpec;
 use crate::{Attr, AttrKind, Dims, Dtype, Meta, Scalar};
 use smallvec::SmallVec;
 

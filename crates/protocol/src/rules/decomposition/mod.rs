@@ -8,7 +8,7 @@ mod expression;
 mod tests;
 
 use crate::placement::{Placement, ShardRanges};
-use crate::rules::spread::{LocalAttr, OpSpec, Strategy};
+use crate::rules::spread::spec::{LocalAttr, OpSpec, Strategy};
 use crate::{Attr, Meta, Op, Scalar};
 use definition::{Definition, Instruction, Operand, Place, Placed, definitions};
 use expression::Expression;

@@ -1,8 +1,8 @@
 //! By the letter of the index equation that is cut: where the result does not have it, the result is a partial sum.
 
-use super::super::equation::Equation;
-use super::{Driving, LocalAttr, OpSpec, Strategy, cut};
+use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::{Placement, ReduceOp};
+use crate::rules::equation::Equation;
 use smallvec::SmallVec;
 
 /// Operands before this one are multiplied, the others are added.

@@ -1,6 +1,6 @@
 //! Tensors of attributes alone, in shards.
 
-use super::{LocalAttr, OpSpec, Strategy, cut};
+use super::spec::{LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::ShardRanges;
 use crate::{Attr, Dtype, Scalar};
 use smallvec::smallvec;

@@ -1,7 +1,7 @@
 //! Views that take from a cut dimension, write into it or add to it: each member does so with what it holds, and what
 //! comes of it stays where it is. Nothing moves; the shards may be uneven then.
 
-use super::{Driving, LocalAttr, OpSpec, Strategy, cut};
+use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::{Interval, Intervals, ShardRanges};
 
 /// A dimension that is put together may be held in this many intervals; more of them cost more than they save.

@@ -1,6 +1,6 @@
 //! Position by position: operands are cut where they are aligned with the result's cut dimension.
 
-use super::{Driving, OpSpec, Strategy, cut};
+use super::spec::{Driving, OpSpec, Strategy, cut};
 
 pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let from_end = spec.rank(driving.position)? - driving.dim;

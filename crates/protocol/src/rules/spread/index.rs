@@ -1,6 +1,6 @@
 //! Look-ups: local along the dimensions that are not indexed, and along those of the indices.
 
-use super::{Driving, LocalAttr, OpSpec, Strategy, cut};
+use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::Attr;
 use crate::placement::{Placement, ReduceOp};
 use smallvec::SmallVec;

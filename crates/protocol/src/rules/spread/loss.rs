@@ -2,7 +2,7 @@
 //! Over cut classes each member has the targets in its shard.
 
 use super::index::masked;
-use super::{Driving, OpSpec, Strategy, cut};
+use super::spec::{Driving, OpSpec, Strategy, cut};
 use crate::Attr;
 use crate::placement::{Placement, ReduceOp};
 

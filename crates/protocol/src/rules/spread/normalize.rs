@@ -1,6 +1,6 @@
 //! Local unless a normalised dimension is cut (see `decomposition`); the weights' gradients are partial sums.
 
-use super::{Driving, InputSpec, OpSpec, Strategy, cut};
+use super::spec::{Driving, InputSpec, OpSpec, Strategy, cut};
 use crate::Meta;
 use crate::placement::{Placement, ReduceOp};
 

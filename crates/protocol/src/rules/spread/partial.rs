@@ -1,7 +1,8 @@
 //! Operands that are contributions: what the row says of sums, order and selection decides whether the result is made of
 //! contributions too. An operator of which it says nothing gets whole operands.
 
-use super::{OpSpec, Strategy, contract};
+use super::contract;
+use super::spec::{OpSpec, Strategy};
 use crate::operator::{AttrTest, Condition, Family, Fill, Term};
 use crate::placement::{Placement, ReduceOp};
 use crate::{Attr, Dtype};

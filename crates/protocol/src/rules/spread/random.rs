@@ -1,6 +1,6 @@
 //! A number depends on its place in the whole tensor: each member draws its own box of it.
 
-use super::{Driving, LocalAttr, OpSpec, Strategy, cut};
+use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut};
 use crate::placement::ShardRanges;
 use smallvec::smallvec;
 

@@ -1,6 +1,6 @@
 //! A reduction over other dimensions is local; over the cut one it is a partial result where the reduction is known.
 
-use super::{Driving, OpSpec, Strategy, cut, normal};
+use super::spec::{Driving, OpSpec, Strategy, cut, normal};
 use crate::Attr;
 use crate::placement::Placement;
 use smallvec::{SmallVec, smallvec};
@@ -29,6 +29,6 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     let info = spec.op.info();
     // A member without an element has no maximum.
     let fits = !info.nonempty || driving.ranges.sizes().all(|size| size > 0);
-    let combined = info.reduce.filter(|_| fits)?;
+    let combined = info.combines.filter(|_| fits)?;
     Some(spec.strategy([cut(driving.dim, driving.ranges)], [Placement::Partial(combined)]))
 }

@@ -1,10 +1,42 @@
 //! Views keep what can be kept: a cut dimension that stays, is merged with those after it, or is split.
 
 use super::edges::INTERVALS_MAX;
-use super::{Driving, LocalAttr, OpSpec, Strategy, cut};
-use crate::Dims;
+use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut, normal};
+use crate::meta::DIMS_MAX;
 use crate::placement::{Interval, Intervals, Placement, ShardRanges};
+use crate::rules::infer::infer;
+use crate::rules::outputs::Arg;
+use crate::rules::strided::ViewCall;
+use crate::{Dims, Meta};
 use smallvec::SmallVec;
+
+/// A dimension that a view hands on as it is, whatever its size: the strides of the result say which.
+pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let view = spec.op.info().strided.as_ref()?;
+    let (from, result) = (spec.meta(0)?, spec.outputs.first()?.dims);
+    // One step along the driving dimension, none along the others.
+    let mut strides = Dims::new([0; DIMS_MAX].get(..from.dims.len())?)?;
+    *strides.as_mut_slice().get_mut(driving.dim)? = 1;
+    let call =
+        ViewCall { attrs: spec.attrs, sizes: &from.dims, strides: &strides, result: &result };
+    let (steps, offset) = view.place(&call)?;
+    let to = steps.iter().position(|&step| step == 1)?;
+    let once = offset == 0 && steps.iter().map(|step| step.abs()).sum::<i64>() == 1;
+    let resized = |size| {
+        let part = Meta::new(from.dtype, with_size(from.dims, driving.dim, size)?);
+        let outputs = infer(spec.op, &[Arg::Value(&part)], spec.attrs).ok()?;
+        (outputs.first()?.dims == with_size(result, to, size)?).then_some(())
+    };
+    // Of any size: a part of it, and none, too.
+    resized(driving.size + 1)?;
+    resized(0)?;
+    if once { spec.alike(driving, to) } else { None }
+}
+
+fn with_size(mut dims: Dims, dim: usize, size: i64) -> Option<Dims> {
+    *dims.as_mut_slice().get_mut(dim)? = size;
+    Some(dims)
+}
 
 pub(super) fn reshape(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let to = spec.outputs.first()?.dims;
@@ -20,24 +52,11 @@ pub(super) fn expand(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     stays.then(|| resized(spec, driving, dim, driving.ranges.clone()))
 }
 
-pub(super) fn permute(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
-    let rank = spec.rank(0)?;
-    let dims = spec.ints("dims")?;
-    let place = dims.iter().position(|&dim| super::normal(dim, rank) == Some(driving.dim))?;
-    spec.alike(driving, place)
-}
-
 pub(super) fn cat(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     if spec.dim("dim", spec.rank(0)?)? == driving.dim {
         return joined(spec, driving);
     }
     spec.alike(driving, driving.dim)
-}
-
-pub(super) fn select(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
-    let dim = spec.dim("dim", spec.rank(0)?)?;
-    let to = driving.dim.checked_sub(usize::from(dim < driving.dim))?;
-    if dim == driving.dim { None } else { spec.alike(driving, to) }
 }
 
 pub(super) fn stack(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
@@ -48,7 +67,7 @@ pub(super) fn stack(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy>
 pub(super) fn flip(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let rank = spec.rank(0)?;
     let dims = spec.ints("dims")?;
-    let flipped = dims.iter().any(|&dim| super::normal(dim, rank) == Some(driving.dim));
+    let flipped = dims.iter().any(|&dim| normal(dim, rank) == Some(driving.dim));
     if flipped { Some(mirrored(spec, driving)) } else { spec.alike(driving, driving.dim) }
 }
 

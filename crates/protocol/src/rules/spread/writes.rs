@@ -2,7 +2,7 @@
 //! what it has to its share of the target.
 
 use super::index::{Picks, along, masked};
-use super::{Driving, OpSpec, Strategy, cut};
+use super::spec::{Driving, OpSpec, Strategy, cut};
 use crate::Dtype;
 use crate::placement::{Placement, ReduceOp};
 

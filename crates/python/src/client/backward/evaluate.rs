@@ -78,6 +78,7 @@ impl<'a> Evaluation<'a> {
             Expr::Int(value) => Term::Number(Scalar::Int(*value)),
             Expr::Float(value) => Term::Number(Scalar::Float(*value)),
             Expr::Word(word) => Term::Word(word),
+            Expr::Dtype(dtype) => Term::Dtype(*dtype),
             Expr::Shared(inner) => return self.shared(*inner),
             Expr::If(test, yes, no) => {
                 let chosen = if self.term(*test)?.truth() { *yes } else { *no };
@@ -146,7 +147,7 @@ impl<'a> Evaluation<'a> {
     fn infix(&mut self, infix: Infix, left: u8, right: u8) -> PyResult<Term> {
         let (left, right) = (self.term(left)?, self.term(right)?);
         // PyTorch's order, in which a tensor stands before a number.
-        let turned = matches!(infix, Infix::Add | Infix::Mul) && matches!(left, Term::Number(_));
+        let turned = infix.op().info().commutes && matches!(left, Term::Number(_));
         match (&left, &right) {
             (Term::Tensor(_), _) | (_, Term::Tensor(_)) if turned => {
                 self.emit_one(infix.op(), &[arg(&right), arg(&left)])
@@ -322,7 +323,9 @@ fn arg(term: &Term) -> Arg<'_> {
 fn changes_nothing(op: Op, attrs: &[Attr], meta: &Meta) -> bool {
     match (op, attrs) {
         (Op::Cast, [Attr::Dtype(dtype)]) => *dtype == meta.dtype,
-        (Op::Reshape | Op::Expand, [Attr::Ints(dims)]) => *dims == meta.dims,
+        (_, [Attr::Ints(dims)]) => {
+            op.info().strided.is_some_and(|strided| strided.sized) && *dims == meta.dims
+        }
         (_, _) => false,
     }
 }

@@ -398,6 +398,11 @@ impl Tensor {
             smallvec![],
         )
     }
+    /// Inverse hyperbolic sine.
+    #[pyo3(signature = ())]
+    fn asinh<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Asinh, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
     /// Matrix product over the last two dimensions, batched over the others.
     #[pyo3(signature = (other))]
     fn matmul<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -601,6 +606,23 @@ impl Tensor {
             smallvec![required(dim.or(axis), "cumsum", "dim")?.attr(), dtype.attr()],
         )
     }
+    /// Sum over `dim` of what is a number.
+    #[pyo3(signature = (dim=None, keepdim=false, *, dtype=None, axis=None, keepdims=None))]
+    fn nansum<'py>(
+        slf: &Bound<'py, Self>,
+        dim: Option<DimsArg>,
+        keepdim: bool,
+        dtype: Option<DtypeArg>,
+        axis: Option<DimsArg>,
+        keepdims: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        run(
+            slf.py(),
+            Op::Nansum,
+            &[Arg::Var(&slf.get().var)],
+            smallvec![dim.or(axis).attr(), keepdims.unwrap_or(keepdim).attr(), dtype.attr()],
+        )
+    }
     /// exp(self) / sum(exp(self)) along `dim`.
     #[pyo3(signature = (dim=None, dtype=None, *, axis=None), text_signature = "($self, dim, dtype=None, *, axis=None)")]
     fn softmax<'py>(
@@ -777,6 +799,16 @@ impl Tensor {
             &[Arg::Var(&slf.get().var)],
             smallvec![DimsArg::of_arguments(repeats, named, &["repeats"])?.attr()],
         )
+    }
+    /// Windows of `size` elements every `step` along `dimension`; the elements of a window are the last dimension.
+    #[pyo3(signature = (dimension, size, step))]
+    fn unfold<'py>(
+        slf: &Bound<'py, Self>,
+        dimension: i64,
+        size: i64,
+        step: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        take_view(slf, Op::Unfold, smallvec![dimension.attr(), size.attr(), step.attr()])
     }
     /// Values picked along `dim` by `index`.
     #[pyo3(signature = (dim=None, index=None, *, axis=None), text_signature = "($self, dim, index, *, axis=None)")]

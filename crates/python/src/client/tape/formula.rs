@@ -1,6 +1,6 @@
 //! Gradient formulas as data: what tools/formulas.py compiles the text in ops.toml to. Nothing here knows an operator.
 
-use gt_protocol::Op;
+use gt_protocol::{Dtype, Op};
 
 /// The gradient formulas of one operator.
 pub(crate) struct Formulas {
@@ -42,6 +42,7 @@ pub(crate) enum Expr {
     Int(i64),
     Float(f64),
     Word(&'static str),
+    Dtype(Dtype),
     /// An expression that several others use: its value is kept.
     Shared(u8),
     /// Test, value where it holds, value where it does not: only one of the two is evaluated.
@@ -82,28 +83,6 @@ pub(crate) enum Infix {
     Le,
     Gt,
     Ge,
-}
-
-impl Infix {
-    /// The operator of the table.
-    pub(crate) fn op(self) -> Op {
-        match self {
-            Self::Add => Op::Add,
-            Self::Sub => Op::Sub,
-            Self::Mul => Op::Mul,
-            Self::Div => Op::Div,
-            Self::FloorDivide => Op::FloorDivide,
-            Self::Remainder => Op::Remainder,
-            Self::Pow => Op::Pow,
-            Self::Matmul => Op::Matmul,
-            Self::Eq => Op::Eq,
-            Self::Ne => Op::Ne,
-            Self::Lt => Op::Lt,
-            Self::Le => Op::Le,
-            Self::Gt => Op::Gt,
-            Self::Ge => Op::Ge,
-        }
-    }
 }
 
 /// Functions of shapes and numbers, and of tensors where no operator of the table is one.

@@ -1,7 +1,8 @@
 //! View operators as data: what leads from a whole value to a part of it, and how a part that was written goes back.
 
+use gt_protocol::operator::Strided;
 use gt_protocol::rules::{Arg as RuleArg, infer};
-use gt_protocol::{Attr, Dims, Meta, Op};
+use gt_protocol::{Attr, Meta, Op};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -63,21 +64,16 @@ impl Drop for Path {
 }
 
 fn merged(first: &Step, second: &Step) -> Option<Step> {
-    match (first.op, second.op) {
-        (Op::Reshape, Op::Reshape) | (Op::Expand, Op::Expand) => Some(second.clone()),
-        (Op::Permute, Op::Permute) => {
-            let (Some(Attr::Ints(inner)), Some(Attr::Ints(outer))) =
-                (first.attrs.first(), second.attrs.first())
-            else {
-                return None;
-            };
-            let mut order = Dims::EMPTY;
-            for &dim in outer.iter() {
-                let _ = order.push(*inner.get(wrapped(dim, inner.len())?)?);
-            }
-            Some(Step { op: Op::Permute, attrs: smallvec![Attr::Ints(order)] })
-        }
-        _ => None,
+    let strided = strided(second.op);
+    let dims = (first.op == second.op).then(|| strided.merged(&first.attrs, &second.attrs));
+    Some(Step { op: second.op, attrs: smallvec![Attr::Ints(dims??)] })
+}
+
+/// What the table says of a view operator.
+pub(crate) fn strided(op: Op) -> &'static Strided {
+    match &op.info().strided {
+        Some(strided) => strided,
+        None => panic!("{} is no view operator", op.info().name),
     }
 }
 
@@ -87,64 +83,35 @@ pub(crate) fn result_of(step: &Step, meta: Meta) -> Meta {
     result.ok().and_then(|metas| metas.first().copied()).unwrap_or(meta)
 }
 
-/// A dimension counted from the front.
-pub(crate) fn wrapped(dim: i64, rank: usize) -> Option<usize> {
-    let rank = i64::try_from(rank).ok()?;
-    usize::try_from(if dim < 0 { dim + rank } else { dim }).ok()
-}
-
 /// How a piece that a view operator has taken goes back.
 pub(crate) enum Back {
-    /// The piece is the whole: these operators turn it round.
-    Whole(SmallVec<[Step; 2]>),
+    /// The piece is the whole: this operator turns it round.
+    Whole(Step),
     /// The piece is a part: this operator writes it over the whole.
     Part(Step),
+    /// Elements are written by their numbers.
+    ByNumber,
 }
 
 /// How to write what `step` has taken from a value of `meta`.
 pub(crate) fn back(step: &Step, meta: &Meta) -> Back {
-    let part = |op| Back::Part(Step { op, attrs: step.attrs.clone() });
-    let reshape = Step { op: Op::Reshape, attrs: smallvec![Attr::Ints(meta.dims)] };
-    match step.op {
-        Op::Slice => part(Op::SliceScatter),
-        Op::Select => part(Op::SelectScatter),
-        Op::Diagonal => part(Op::DiagonalScatter),
-        Op::Permute => {
-            let attrs = smallvec![Attr::Ints(inverse(&step.attrs, meta.dims.len()))];
-            Back::Whole(smallvec![Step { op: Op::Permute, attrs }])
-        }
-        Op::Expand => {
-            let mut steps = first_of_expanded(step, &meta.dims);
-            steps.push(reshape);
-            Back::Whole(steps)
-        }
-        // Of the view operators only reshape is left.
-        _ => Back::Whole(smallvec![reshape]),
+    let strided = strided(step.op);
+    if let Some(op) = strided.scatter {
+        return Back::Part(Step { op, attrs: step.attrs.clone() });
     }
+    strided.undone(&step.attrs, &meta.dims).map_or(Back::ByNumber, |dims| {
+        Back::Whole(Step { op: step.op, attrs: smallvec![Attr::Ints(dims)] })
+    })
 }
 
-/// One element of each repeated dimension: all are the same (nothing else is written through an expanded view).
-fn first_of_expanded(step: &Step, old: &Dims) -> SmallVec<[Step; 2]> {
-    let mut steps = SmallVec::new();
-    let Some(Attr::Ints(new)) = step.attrs.first() else { return steps };
-    let added = new.len().saturating_sub(old.len());
-    for (place, &size) in new.iter().enumerate() {
-        let before = place.checked_sub(added).and_then(|place| old.get(place)).copied();
-        if size != before.unwrap_or(1) {
-            let place = i64::try_from(place).unwrap_or(0);
-            let attrs = [place, 0, 1, 1].into_iter().map(Attr::Int).collect();
-            steps.push(Step { op: Op::Slice, attrs });
-        }
-    }
-    steps
+/// Whether the view is of everything.
+pub(crate) fn is_whole(step: &Step) -> bool {
+    strided(step.op).undo.is_some()
 }
 
-fn inverse(attrs: &[Attr], rank: usize) -> Dims {
-    let mut inverse = Dims::EMPTY;
-    let Some(Attr::Ints(dims)) = attrs.first() else { return inverse };
-    for place in 0..rank {
-        let found = dims.iter().position(|&dim| wrapped(dim, rank) == Some(place));
-        let _ = inverse.push(found.and_then(|found| i64::try_from(found).ok()).unwrap_or(0));
-    }
-    inverse
+/// Whether what is written through the view is written by the numbers of its elements: they may be one element, so that a
+/// copy of each is as good as the others only where it was written.
+pub(crate) fn is_by_number(step: &Step) -> bool {
+    let strided = strided(step.op);
+    strided.undo.is_none() && strided.scatter.is_none()
 }

@@ -6,10 +6,11 @@ pub(crate) mod sharing;
 pub(crate) mod write;
 
 use crate::client::session::errors;
-use crate::client::value::steps::wrapped;
-use crate::client::value::variable::{Var, contiguous};
+use crate::client::value::steps;
+use crate::client::value::variable::Var;
+use gt_protocol::rules::strided::{ViewCall, regrouped};
 use gt_protocol::rules::{Arg as RuleArg, ErrorClass, infer};
-use gt_protocol::{Attr, Dims, Meta, Op};
+use gt_protocol::{Attr, Dims, Op};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
 
@@ -26,15 +27,14 @@ pub(crate) fn take(py: Python<'_>, var: &Var, op: Op, attrs: SmallVec<[Attr; 2]>
         .first()
         .copied()
         .unwrap_or(meta);
-    let lies = strides_of(op, &meta, &var.strides(py), &attrs, &result)
-        .map(|strides| (strides, offset_of(op, &meta, &var.strides(py), &attrs)));
+    let strided = steps::strided(op);
+    let strides = var.strides(py);
+    let call =
+        ViewCall { attrs: &attrs, sizes: &meta.dims, strides: &strides, result: &result.dims };
+    let place = strided.place(&call);
     // A resolved size, so that taking the view again needs no guess.
-    let attrs = if matches!(op, Op::Reshape | Op::Expand) {
-        smallvec![Attr::Ints(result.dims)]
-    } else {
-        attrs
-    };
-    var.view(py, op, attrs, lies)
+    let attrs = if strided.sized { smallvec![Attr::Ints(result.dims)] } else { attrs };
+    var.view(py, op, attrs, place)
 }
 
 pub(crate) fn reshape(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
@@ -159,129 +159,4 @@ pub(crate) fn dim_of(py: Python<'_>, dim: i64, rank: usize) -> PyResult<usize> {
             )
         },
     )
-}
-
-fn strides_of(op: Op, meta: &Meta, strides: &Dims, attrs: &[Attr], result: &Meta) -> Option<Dims> {
-    let rank = meta.dims.len();
-    let int = |place: usize| match attrs.get(place) {
-        Some(Attr::Int(value)) => Some(*value),
-        _ => None,
-    };
-    let dim = |place: usize| {
-        let dim = int(place)?;
-        usize::try_from(if dim < 0 { dim + i64::try_from(rank).ok()? } else { dim }).ok()
-    };
-    let mut kept: SmallVec<[i64; 8]> = strides.iter().copied().collect();
-    match op {
-        Op::Reshape => return regrouped(&meta.dims, strides, &result.dims),
-        Op::Permute => {
-            let Some(Attr::Ints(order)) = attrs.first() else { return None };
-            let signed = i64::try_from(rank).ok()?;
-            kept = order
-                .iter()
-                .map(|&dim| {
-                    let dim = usize::try_from(if dim < 0 { dim + signed } else { dim }).ok()?;
-                    strides.get(dim).copied()
-                })
-                .collect::<Option<_>>()?;
-        }
-        Op::Expand => {
-            kept = expanded(&meta.dims, strides, &result.dims)?;
-        }
-        Op::Slice => *kept.get_mut(dim(0)?)? *= int(3)?,
-        Op::Select => {
-            kept.remove(dim(0).filter(|&dim| dim < rank)?);
-        }
-        Op::Diagonal => {
-            let (first, second) = (dim(1)?, dim(2)?);
-            let step = strides.get(first)? + strides.get(second)?;
-            kept = (0..rank)
-                .filter(|&place| place != first && place != second)
-                .filter_map(|place| strides.get(place).copied())
-                .collect();
-            kept.push(step);
-        }
-        _ => return None,
-    }
-    Dims::new(&kept)
-}
-
-/// Strides after `expand`: repeated dimensions do not move, new ones of size 1 stand before the next.
-fn expanded(old: &Dims, strides: &Dims, new: &Dims) -> Option<SmallVec<[i64; 8]>> {
-    let added = new.len().checked_sub(old.len())?;
-    let mut kept: SmallVec<[i64; 8]> = SmallVec::from_elem(0, new.len());
-    for place in (0..new.len()).rev() {
-        let size = *new.get(place)?;
-        let stride = match place.checked_sub(added) {
-            Some(before) if *old.get(before)? == size => *strides.get(before)?,
-            None if size == 1 && !old.is_empty() => new.get(place + 1)? * kept.get(place + 1)?,
-            Some(_) | None => 0,
-        };
-        *kept.get_mut(place)? = stride;
-    }
-    Some(kept)
-}
-
-/// How many elements of the storage lie before a view's first one, counted from its operand's first.
-fn offset_of(op: Op, meta: &Meta, strides: &Dims, attrs: &[Attr]) -> i64 {
-    let int = |place: usize| match attrs.get(place) {
-        Some(Attr::Int(value)) => *value,
-        _ => 0,
-    };
-    let at = |place: usize| {
-        let dim = wrapped(int(place), meta.dims.len());
-        dim.and_then(|dim| Some((*meta.dims.get(dim)?, *strides.get(dim)?))).unwrap_or((0, 0))
-    };
-    match op {
-        Op::Slice => {
-            let (size, stride) = at(0);
-            let start = if int(1) < 0 { int(1) + size } else { int(1) };
-            start.clamp(0, size) * stride
-        }
-        Op::Select => {
-            let (size, stride) = at(0);
-            (if int(1) < 0 { int(1) + size } else { int(1) }) * stride
-        }
-        Op::Diagonal if int(0) >= 0 => int(0) * at(2).1,
-        Op::Diagonal => -int(0) * at(1).1,
-        _ => 0,
-    }
-}
-
-/// Strides of a view in other sizes, where the groups of dimensions that are merged are contiguous; `None` where a copy
-/// is needed. (The rule of `at::detail::computeStride`: walk both shapes from the end, chunk by chunk.)
-fn regrouped(old: &Dims, strides: &Dims, new: &Dims) -> Option<Dims> {
-    if old.contains(&0) || new.contains(&0) {
-        return Some(if old == new { *strides } else { contiguous(new) });
-    }
-    let mut result: SmallVec<[i64; 8]> = SmallVec::from_elem(0, new.len());
-    let mut place = new.len();
-    let mut chunk_stride = strides.last().copied().unwrap_or(1);
-    let mut chunk_size = 1_i64;
-    for dim in (0..old.len()).rev() {
-        chunk_size *= old.get(dim)?;
-        let ends = dim == 0
-            || (*old.get(dim - 1)? != 1 && *strides.get(dim - 1)? != chunk_size * chunk_stride);
-        if !ends {
-            continue;
-        }
-        let mut viewed = 1_i64;
-        while place > 0 && (viewed < chunk_size || *new.get(place - 1)? == 1) {
-            place -= 1;
-            *result.get_mut(place)? = viewed * chunk_stride;
-            viewed *= new.get(place)?;
-        }
-        if viewed != chunk_size {
-            return None;
-        }
-        if dim > 0 {
-            chunk_stride = *strides.get(dim - 1)?;
-            chunk_size = 1;
-        }
-    }
-    // Only size-1 dimensions can be left, of a scalar.
-    for entry in result.iter_mut().take(place) {
-        *entry = 1;
-    }
-    Dims::new(&result)
 }

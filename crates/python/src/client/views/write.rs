@@ -169,7 +169,7 @@ impl Var {
                 self.count(py);
             }
             Some((root, steps)) => {
-                let edge = if repeats_within(&steps) {
+                let edge = if steps.iter().any(steps::is_by_number) {
                     let (value, root_edge) = (root.value(py)?, root.edge(py)?);
                     let piece = Self::new(py, value_of_piece.clone(), edge);
                     put_at_places(py, &Self::new(py, value, root_edge), &steps, &piece)?.edge(py)?
@@ -211,11 +211,10 @@ impl Var {
             return Ok(());
         };
         // A view of everything is the same buffer as the whole, so it need not be taken again.
-        let whole_view = !steps.is_empty()
-            && steps.iter().all(|step| matches!(step.op, Op::Reshape | Op::Permute));
+        let whole_view = !steps.is_empty() && steps.iter().all(steps::is_whole);
         let kept = whole_view.then(|| value.clone());
         let before = tape::set_grad_enabled(false);
-        let whole = if repeats_within(&steps) {
+        let whole = if steps.iter().any(steps::is_by_number) {
             let whole = Self::new(py, storage.value(py), None);
             let piece = Self::new(py, value, None);
             put_at_places(py, &whole, &steps, &piece).and_then(|whole| whole.value(py))
@@ -244,7 +243,8 @@ fn scatter(
     let mut piece = piece;
     for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
         match steps::back(step, meta) {
-            Back::Whole(turns) => piece = emit::take(py, piece, &turns)?,
+            Back::Whole(turn) => piece = emit::take(py, piece, &[turn])?,
+            Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
             Back::Part(over) => {
                 let inner =
                     emit::take(py, storage.value(py), steps.get(..level).unwrap_or_default())?;
@@ -265,16 +265,6 @@ fn scatter(
         }
     }
     Ok(piece)
-}
-
-/// Whether a part of repeated elements is written: then a copy of each is as good as the others only where it was
-/// written, and places are counted instead.
-fn repeats_within(steps: &[Step]) -> bool {
-    let repeated = steps.iter().position(|step| step.op == Op::Expand);
-    repeated.is_some_and(|at| {
-        let after = steps.get(at + 1..).unwrap_or_default();
-        after.iter().any(|step| matches!(step.op, Op::Slice | Op::Select | Op::Diagonal))
-    })
 }
 
 /// `whole` with `piece` at the places that `steps` lead to, as numbers of its elements.
@@ -322,9 +312,10 @@ fn written_through(
     for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
         let taken = steps::result_of(step, *meta);
         match steps::back(step, meta) {
-            Back::Whole(turns) => {
-                piece = piece.and_then(|edge| tape::link_views(py, Some(edge), taken, &turns));
+            Back::Whole(turn) => {
+                piece = piece.and_then(|edge| tape::link_views(py, Some(edge), taken, &[turn]));
             }
+            Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
             Back::Part(over) => {
                 let above = steps.get(..level).unwrap_or_default();
                 let outside = old

@@ -1,0 +1,64 @@
+//! What every rule reads and ends with: operands, dtypes that are refused, the metadata of results.
+
+use super::error::RuleError;
+use super::shape;
+use crate::dtype::Promotion;
+use crate::operator::{OpInfo, Refusal};
+use crate::{Dtype, Meta, Scalar};
+use smallvec::SmallVec;
+
+/// What a rule knows of an operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arg<'a> {
+    Absent,
+    Value(&'a Meta),
+    Scalar(Scalar),
+}
+
+/// Metadata of an instruction's results.
+pub type Outputs = SmallVec<[Meta; 2]>;
+
+pub(super) type Inferred = Result<Outputs, RuleError>;
+
+/// The dtype that `PyTorch` computes in for these operands.
+pub fn promote(operands: &[Arg<'_>]) -> Dtype {
+    let mut promotion = Promotion::default();
+    for operand in operands {
+        match operand {
+            Arg::Absent => {}
+            Arg::Value(meta) => promotion.tensor(meta.dtype, meta.dims.is_empty()),
+            Arg::Scalar(scalar) => promotion.scalar(*scalar),
+        }
+    }
+    promotion.dtype()
+}
+
+/// The dtypes that the row refuses, with `PyTorch`'s text.
+pub(super) fn check_refused(info: &OpInfo, dtype: Dtype) -> Result<(), RuleError> {
+    match info.refuses {
+        Some(Refusal { dtypes, text }) if dtypes.contains(&dtype.category()) => {
+            Err(if text.contains(' ') {
+                RuleError::unsupported_dtype(text)
+            } else {
+                RuleError::kernel(text, dtype)
+            })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// One result. Every rule ends here or in [`several`], so that no shape leaves unchecked.
+#[inline]
+pub(super) fn one(output: Meta) -> Inferred {
+    shape::check_size(&output.dims)?;
+    let mut outputs = Outputs::new();
+    outputs.push(output);
+    Ok(outputs)
+}
+
+pub(super) fn several(results: &[Meta]) -> Inferred {
+    for result in results {
+        shape::check_size(&result.dims)?;
+    }
+    Ok(Outputs::from_slice(results))
+}

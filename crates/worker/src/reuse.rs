@@ -75,7 +75,7 @@ fn inferred<V>(table: &Table<V>, instruction: &Instruction<'_>) -> Option<SmallV
 fn unchanged<'a, V>(table: &'a Table<V>, instruction: &Instruction<'_>) -> Option<&'a Meta> {
     let info = instruction.op.info();
     // What a condition is says nothing of what is chosen.
-    if info.family != Family::Elementwise || !info.attrs.is_empty() || instruction.op == Op::Where {
+    if info.family != Family::Elementwise || !info.attrs.is_empty() || info.first_selected() > 0 {
         return None;
     }
     let mut found: Option<&Meta> = None;

@@ -278,6 +278,12 @@ impl OpInfo {
         self.operands.last().is_some_and(|operand| operand.kind == OperandKind::List)
     }
 
+    /// The first operand of which a result's elements are; 0 where the operator does not select. A condition stands before.
+    pub fn first_selected(&self) -> usize {
+        let term = self.selects.first();
+        term.map_or(0, |term| (0..16).take_while(|place| term.operands >> place & 1 == 0).count())
+    }
+
     /// Number of operand positions before the list.
     pub fn fixed_operands(&self) -> usize {
         self.operands.len() - usize::from(self.has_list())

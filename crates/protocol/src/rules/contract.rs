@@ -124,8 +124,7 @@ impl Kernel {
                 "{product}: mat1 and mat2 shapes cannot be multiplied ({rows}x{columns} and {inner}x{outer})"
             ),
             Self::Batched => {
-                let [a, b] =
-                    [a, b].map(|dims| Dims::new(before_end(dims, 2)).unwrap_or(Dims::EMPTY));
+                let [a, b] = [a, b].map(|dims| shape::part(before_end(dims, 2)));
                 let batch = shape::broadcast(&a, &b).map_or(0, |dims| shape::product(&dims));
                 format!(
                     "Expected size for first two dimensions of batch2 tensor to be: [{batch}, {columns}] but got: \

@@ -11,8 +11,7 @@ use crate::{DtypeRule, Op, Scalar};
 pub fn floats_by_default(op: Op, operands: &[Arg<'_>]) -> u16 {
     let info = op.info();
     // What only selects has no say in the dtype.
-    let first = info.selects.first().map_or(0, |term| term.operands.trailing_zeros());
-    let first = usize::try_from(first).unwrap_or(usize::MAX);
+    let first = info.first_selected();
     let made = match (info.family, info.dtype) {
         (Family::Elementwise, DtypeRule::Float) => true,
         (Family::Elementwise, DtypeRule::Promote | DtypeRule::Bool) => {

@@ -1,6 +1,7 @@
 //! Index equations of contractions: `...mk,...kn->...mn`. The first two terms are factors, those after them are added to
 //! the product. Letters stand for an operand's last dimensions, `...` for those before them, which broadcast.
 
+use super::shape::part;
 use crate::Dims;
 use smallvec::SmallVec;
 
@@ -68,7 +69,7 @@ impl<'a> Term<'a> {
     }
 
     pub fn batch(&self) -> Dims {
-        self.dims.get(..self.batch_rank()).and_then(Dims::new).unwrap_or(Dims::EMPTY)
+        part(self.dims.split_at(self.batch_rank()).0)
     }
 
     /// The letter of a dimension; `None` for one of the batch.

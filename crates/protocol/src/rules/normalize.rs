@@ -128,7 +128,7 @@ pub(super) fn layer_norm_backward(call: &Call<'_>) -> Inferred {
     if grad.dtype != input.dtype {
         return Err(RuleError::mixed(input.dtype, grad.dtype));
     }
-    let rows = shape::product(input.dims.get(..kept).unwrap_or_default());
+    let rows = shape::product(input.dims.split_at(kept).0);
     let counted = [mean, rstd].iter().all(|meta| shape::product(&meta.dims) == rows);
     if grad.dims != input.dims || !counted {
         return Err(RuleError::shape(format!(

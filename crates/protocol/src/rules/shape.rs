@@ -58,7 +58,18 @@ pub(super) fn wrap_dim(dim: i64, rank: usize) -> Result<usize, RuleError> {
 
 /// A length as a size.
 pub(super) fn length(length: usize) -> i64 {
-    i64::try_from(length).unwrap_or(i64::MAX)
+    match i64::try_from(length) {
+        Ok(length) => length,
+        Err(_) => unreachable!("nothing in memory has {length} elements"),
+    }
+}
+
+/// A part of a shape as a shape.
+pub(super) fn part(sizes: &[i64]) -> Dims {
+    match Dims::new(sizes) {
+        Some(dims) => dims,
+        None => unreachable!("{sizes:?} is no part of a shape"),
+    }
 }
 
 /// A shape from its sizes.

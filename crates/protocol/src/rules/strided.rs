@@ -1,6 +1,7 @@
 //! What the columns `strided.*` of a view say of a call. The attributes may be a peer's: nothing overflows or panics, and
 //! `None` is what an expression does not fit.
 
+use super::shape::length;
 use crate::operator::{List, Number, Strided, ViewError};
 use crate::{Attr, Dims};
 
@@ -164,10 +165,6 @@ fn collected(numbers: impl Iterator<Item = Option<i64>>) -> Option<Dims> {
         list.push(number?).then_some(())?;
     }
     Some(list)
-}
-
-fn length(length: usize) -> i64 {
-    i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 /// Repeated dimensions do not move, new ones of size 1 stand before the next.

@@ -11,25 +11,14 @@ use std::sync::OnceLock;
 #[inline]
 pub fn keeps_metadata(op: Op) -> bool {
     static KEEPS: OnceLock<Vec<bool>> = OnceLock::new();
-    let keeps = KEEPS.get_or_init(by_code);
-    keeps.get(usize::from(op.info().code)).copied().unwrap_or(false)
-}
-
-fn by_code() -> Vec<bool> {
-    let mut keeps = Vec::new();
-    for info in Op::table() {
-        let place = usize::from(info.code);
-        if keeps.len() <= place {
-            keeps.resize(place + 1, false);
-        }
-        if let Some(entry) = keeps.get_mut(place) {
-            *entry = asked(info);
-        }
+    let keeps = KEEPS.get_or_init(|| Op::table().iter().map(keeps_sample_metadata).collect());
+    match keeps.get(op.place()) {
+        Some(keeps) => *keeps,
+        None => unreachable!("{op:?} stands outside of the table of {}", keeps.len()),
     }
-    keeps
 }
 
-fn asked(info: &OpInfo) -> bool {
+fn keeps_sample_metadata(info: &OpInfo) -> bool {
     if info.family != Family::Elementwise || !info.attrs.is_empty() || info.has_list() {
         return false;
     }

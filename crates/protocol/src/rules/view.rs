@@ -57,8 +57,8 @@ fn reshaped(operand: &Meta, target: &Dims) -> Result<Dims, RuleError> {
              any value and is ambiguous"
         )));
     }
-    match elements.checked_rem(known) {
-        Some(0) => Ok(with_size(target, dim, elements.checked_div(known).unwrap_or(0))),
+    match elements.checked_rem(known).zip(elements.checked_div(known)) {
+        Some((0, size)) => Ok(with_size(target, dim, size)),
         Some(_) | None => Err(invalid()),
     }
 }
@@ -124,8 +124,8 @@ fn sliced(call: &Call<'_>, dims: &Dims) -> Result<Dims, RuleError> {
     let from_front = |bound: i64| if bound < 0 { bound.saturating_add(size) } else { bound };
     let start = from_front(start).clamp(0, size);
     let end = from_front(end).clamp(start, size);
-    let whole = (end - start).checked_div(step).unwrap_or(0);
-    let rest = (end - start).checked_rem(step).unwrap_or(0);
+    // Rounded up; `step` is positive.
+    let (whole, rest) = ((end - start) / step, (end - start) % step);
     Ok(with_size(dims, dim, whole + i64::from(rest > 0)))
 }
 
@@ -309,7 +309,9 @@ pub(super) fn stack(call: &Call<'_>) -> Inferred {
             )));
         }
     }
-    let (before, after) = first.split_at_checked(dim).unwrap_or_default();
+    let Some((before, after)) = first.split_at_checked(dim) else {
+        unreachable!("dimension {dim} of {first} has been checked")
+    };
     let count = length(call.operands.len());
     let dims = shape::dims(before.iter().copied().chain([count]).chain(after.iter().copied()))?;
     one(Meta::new(promote(call.operands), dims))

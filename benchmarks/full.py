@@ -1,7 +1,7 @@
 """What the project claims, at the size it claims it, part by part; `just full` runs this.
 
 `python benchmarks/full.py [PART ...]` runs those parts (all without one) and keeps what came of
-each under target/full/. `--report` writes what lies there as benchmarks/full/DATE.md, with the
+each under target/full/. `--report` writes what is there as benchmarks/full/DATE.md, with the
 picture of the loss curves beside it: every part with the commit that it ran on. The parts are slow
 tests, which write their figures into pytest's XML, and commands; how it is written down is in
 full_report.py.

@@ -46,13 +46,13 @@ def both(count: int, words: list[str]) -> Iterator[TorchProcesses]:
         yield gloo
 
 
-def sums(x: gt.Tensor, repeats: int, fold: bool) -> float:
-    """Seconds for one sum of the pieces of x, folded or left as a contribution on each worker."""
+def sums(x: gt.Tensor, repeats: int, reduce: bool) -> float:
+    """Seconds for one sum of the shards of x, reduced or left as a contribution on each worker."""
     gt.synchronize()
     start = time.perf_counter()
     for _ in range(repeats):
         total = x.sum(0)
-        if fold:
+        if reduce:
             gt.distributed.all_reduce(total)
     gt.synchronize()
     return (time.perf_counter() - start) / repeats
@@ -62,12 +62,12 @@ def compare(gloo: TorchProcesses, size: int, rounds: int) -> list[str]:
     """One line of the table."""
     repeats = max(2, min(100, 32_000_000 // size))
     x = gt.distribute(gt.ones(gloo.count, size // 4), dim=0)
-    sums(x, 2, fold=True)
+    sums(x, 2, reduce=True)
     pairs = []
     for _ in range(rounds):
-        alone = sums(x, repeats, fold=False)
-        folded = sums(x, repeats, fold=True)
-        pairs.append((folded - alone, gloo.round("all_reduce", size, repeats)))
+        alone = sums(x, repeats, reduce=False)
+        reduced = sums(x, repeats, reduce=True)
+        pairs.append((reduced - alone, gloo.round("all_reduce", size, repeats)))
     ours, theirs = (statistics.median(side) * 1e6 for side in zip(*pairs, strict=True))
     ratio = f"{ours / theirs:.3g} {TIMES}"
     return [f"{gloo.count} processes", f"{size:,}", f"{ours:.4g}", f"{theirs:.4g}", ratio]

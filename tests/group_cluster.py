@@ -94,13 +94,13 @@ class Cluster:
             member.end()
 
 
-def tensor(told):
-    dtype, shape, text = told
+def tensor(description):
+    dtype, shape, text = description
     data = torch.frombuffer(bytearray.fromhex(text) or bytearray(1), dtype=torch.uint8)
     return data[: len(text) // 2].view(getattr(torch, dtype)).view(shape)
 
 
-def told(value):
+def described(value):
     data = value.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
     return [name(value), list(value.shape), data.hex()]
 

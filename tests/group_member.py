@@ -22,13 +22,13 @@ from gt.worker import torch_collectives
 from gt.worker.torch_groups import Call, Gloo, GroupError, Groups, Nccl
 
 
-def value(told):
-    dtype, shape, text = told
+def value(description):
+    dtype, shape, text = description
     data = torch.frombuffer(bytearray.fromhex(text) or bytearray(1), dtype=torch.uint8)
     return data[: len(text) // 2].view(getattr(torch, dtype)).view(shape).clone()
 
 
-def told(tensor):
+def described(tensor):
     name = str(tensor.dtype).removeprefix("torch.")
     data = tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
     return [name, list(tensor.shape), data.hex()]
@@ -62,7 +62,7 @@ class Member:
         while not made.is_over():
             time.sleep(0.0002)
         made.finish()
-        return {"result": None if result is None else told(result)}
+        return {"result": None if result is None else described(result)}
 
     def cancel(self, call):
         self.calls.pop(call)[0].cancel()

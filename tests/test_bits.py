@@ -1,7 +1,7 @@
-"""No bit depends on time: on how far a worker looks ahead, on pauses, or on where memory lies.
+"""No bit depends on time: on how far a worker looks ahead, on pauses, or on addresses.
 
 Kernels round by how their operands lie in memory, so what a worker does when it sees that an
-operand dies must not show in how a result lies. `GT_LOOK_AHEAD` and words in pieces take the sight
+operand dies must not show in a result's strides. `GT_LOOK_AHEAD` and words in pieces take the sight
 away that a worker has in a hurry; SIGSTOP gives it more than it has at leisure.
 """
 

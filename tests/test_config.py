@@ -1,4 +1,4 @@
-"""What users write to lay out tensors: YAML, register_config, and what the dispatcher gets."""
+"""What users write to distribute tensors: YAML, register_config, and what the dispatcher gets."""
 
 import io
 import json
@@ -66,7 +66,7 @@ def run(code, log_file=None, check=True, **settings):
 CONFIGURE = re.compile(r'configure signal=(\d+) text="(.*?)"')
 
 
-def told(file):
+def scopes_sent(file):
     """(name, text) of each scope that a log says was configured, in order."""
     text = Path(file).read_text(encoding="utf-8")
     return [match.groups() for match in CONFIGURE.finditer(text)]
@@ -274,7 +274,7 @@ def test_whatever_a_file_has_its_mistakes_have_places():
     draw = random.Random(0)
     words = "{ } [ ] : , - ? & * ! ' | > % @ ~ # << --- !!int \t \n \0 axis shard 0"
     text = "a: &a\n  shard: {axis: 1, workers: [0]}\nb: {<<: *a}\nc.*: {style: colpar}\n"
-    told = 0
+    refused = 0
     for _ in range(1_000):
         content = bytearray(text.encode())
         for _ in range(draw.randint(1, 5)):
@@ -282,12 +282,12 @@ def test_whatever_a_file_has_its_mistakes_have_places():
             end = place + draw.choice((0, 0, 1, 3))
             content[place:end] = draw.choice([*words.encode().split(b" "), b"\xff"])
         found = document.read_from(io.BytesIO(content), "file")
-        told += bool(found.mistakes)
+        refused += bool(found.mistakes)
         for mistake in found.mistakes:
             assert mistake.line, mistake
             assert mistake.column, mistake
             assert mistake.remedy, mistake
-    assert 500 < told < 1_000
+    assert 500 < refused < 1_000
 
 
 @pytest.mark.fast
@@ -414,7 +414,7 @@ def test_g8d_gt_config_is_read_at_the_first_operation(tmp_path):
     file = tmp_path / "trace.txt"
     done = run(f"import os; os.chdir({str(tmp_path)!r})\n{PROGRAM}", file)
     assert done.stdout == "16.0\n"
-    assert told(file) == [
+    assert scopes_sent(file) == [
         ("2", "workers=[0]"),  # back, the scope of the gradients of ...
         ("1", "workers=[0] backward=2"),  # ... outer
         ("4", "workers=[0] axis=1"),  # inner inside of back
@@ -482,7 +482,7 @@ with gt.signal.context("outer"):
                 f"ADDRESS = {cluster.address!r}\n{code}", GT_CONFIG=file, GT_NO_RING=ring
             )
             assert printed == "4.0\n4.0\n2.0\n2.0\n2.0\n"
-    said = [text for _, text in told(trace)]
+    said = [text for _, text in scopes_sent(trace)]
     once = ["workers=[0]", "workers=[0] backward=2", "axis=0", "", "workers=[0]",
             "workers=[0] backward=2"]  # fmt: skip
     assert said == once * 2
@@ -503,12 +503,12 @@ print(gt._core.layout(batch))
 """
     expected = "72.0 15 5.0\n"
     assert run(code, trace, GT_AUTO_SHARD="1").stdout == f"{expected}shard(0)@[0,1]\n"
-    assert [text for _, text in told(trace)] == ["axis=0"]
+    assert [text for _, text in scopes_sent(trace)] == ["axis=0"]
     entries = map(log.entry, trace.read_text(encoding="utf-8").splitlines())
     uploads = [one.signal for one in entries if one and one.operator == "upload"]
     assert uploads == ["auto_shard", "auto_shard", "auto_shard", "layer"]
     assert run(code, trace).stdout == f"{expected}replicate@[0]\n"
-    assert told(trace) == []
+    assert scopes_sent(trace) == []
 
 
 # ---- a signal is a decorator, and gradients have scopes ----

@@ -30,7 +30,7 @@ def four_workers() -> Iterator[None]:
         yield
 
 
-def laid(placements) -> gt.Tensor:
+def with_layout(placements) -> gt.Tensor:
     return gt.distribute(gt.tensor(VALUES), Layout(MESH, VALUES.shape, placements=placements))
 
 
@@ -38,12 +38,12 @@ def laid(placements) -> gt.Tensor:
 @pytest.mark.parametrize("placements", PLACEMENTS, ids=str)
 def test_no_collective_changes_a_value(placements, group):
     op = "max" if Partial("max") in placements else "sum"
-    x = laid(placements)
+    x = with_layout(placements)
     for result in (
-        dist.all_reduce(laid(placements), op, group),
-        dist.all_reduce(dist.all_reduce(laid(placements), op, group), op, group),
+        dist.all_reduce(with_layout(placements), op, group),
+        dist.all_reduce(dist.all_reduce(with_layout(placements), op, group), op, group),
         dist.all_gather(x, group),
-        dist.reduce_scatter(laid([Partial(op)]), 0, op, MESH["dp"]),
+        dist.reduce_scatter(with_layout([Partial(op)]), 0, op, MESH["dp"]),
         dist.broadcast(x, 0, group),
         dist.send(x, 2),
         x,
@@ -52,25 +52,27 @@ def test_no_collective_changes_a_value(placements, group):
 
 
 def test_all_reduce_makes_what_is_partial_whole():
-    x = laid([Partial(), Shard(1)])
+    x = with_layout([Partial(), Shard(1)])
     assert repr(dist.all_reduce(x, group=MESH["tp"]).layout) == repr(x.layout)
     assert repr(dist.all_reduce(x).layout) == "replicate,shard(1)@[[0,1],[2,3]]"
-    assert repr(x.layout) == "replicate,shard(1)@[[0,1],[2,3]]"  # and nobody folds it again
+    assert repr(x.layout) == "replicate,shard(1)@[[0,1],[2,3]]"  # and nobody reduces it again
     before = gt.debug.stats()["all_reduces"]
     assert x.all_reduce() is x
     assert gt.debug.stats()["all_reduces"] == before
 
 
 def test_asynchronous_collectives_have_wait():
-    x = laid([Partial(), Partial()])
+    x = with_layout([Partial(), Partial()])
     work = dist.all_reduce(x, op="sum", async_op=True)
     assert work.wait().layout.is_replicated
     group = MESH.get_process_group("tp")
-    np.testing.assert_array_equal(group.all_reduce_async(laid([Partial()])).wait().numpy(), VALUES)
+    np.testing.assert_array_equal(
+        group.all_reduce_async(with_layout([Partial()])).wait().numpy(), VALUES
+    )
     for work in (
-        group.all_gather_async(laid([Shard(0), Shard(1)])),
-        group.reduce_scatter_async(laid([Shard(1), Partial()]), 0),
-        group.all_to_all_async(laid([Replicate(), Shard(1)]), 0),
+        group.all_gather_async(with_layout([Shard(0), Shard(1)])),
+        group.reduce_scatter_async(with_layout([Shard(1), Partial()]), 0),
+        group.all_to_all_async(with_layout([Replicate(), Shard(1)]), 0),
         group.broadcast_async(gt.tensor(VALUES)),
     ):
         np.testing.assert_array_equal(work.wait().numpy(), VALUES)
@@ -88,13 +90,13 @@ def test_asynchronous_collectives_have_wait():
     ],
 )
 def test_where_a_collective_leaves_its_result(placements, collective, layout):
-    result = collective(laid(placements))
+    result = collective(with_layout(placements))
     assert repr(result.layout) == f"{layout}@[[0,1],[2,3]]"
     np.testing.assert_array_equal(result.numpy(), VALUES)
 
 
 def test_send_brings_a_tensor_to_a_worker():
-    x = laid([Shard(0), Shard(1)])
+    x = with_layout([Shard(0), Shard(1)])
     assert repr(dist.send(x, 3).layout) == "replicate@[3]"
     assert repr(dist.gather(x).layout) == "replicate@[0]"
     assert repr(dist.broadcast(gt.ones(3)).layout) == "replicate@[0,1,2,3]"
@@ -148,10 +150,10 @@ def test_a_gradient_that_is_clipped_is_folded_once():
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (lambda: dist.all_reduce(laid([Partial()]), "max"), "is the sum of its parts"),
-        (lambda: dist.reduce_scatter(laid([Partial("max")])), "is the max of its parts"),
+        (lambda: dist.all_reduce(with_layout([Partial()]), "max"), "is the sum of its parts"),
+        (lambda: dist.reduce_scatter(with_layout([Partial("max")])), "is the max of its parts"),
         (lambda: dist.all_reduce(gt.ones(3), "avg"), "for a mean divide by get_world_size"),
-        (lambda: dist.all_reduce(laid([Partial()]), group=LINE[0]), "does not lie on"),
+        (lambda: dist.all_reduce(with_layout([Partial()]), group=LINE[0]), "does not lie on"),
     ],
 )
 def test_mistakes(wrong, text):
@@ -169,8 +171,8 @@ def test_meshes_and_groups_by_the_names_that_pytorch_gives_them():
     mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     assert repr(mesh) == repr(MESH)
     x = gt.distribute(gt.tensor(VALUES), Layout(mesh, VALUES.shape, placements=[Partial()]))
-    folded = dist.all_reduce(x, group=mesh.get_group("dp"))
-    assert repr(folded.layout) == "replicate,replicate@[[0,1],[2,3]]"
+    reduced = dist.all_reduce(x, group=mesh.get_group("dp"))
+    assert repr(reduced.layout) == "replicate,replicate@[[0,1],[2,3]]"
     pair = dist.new_group([3, 1])
     assert (dist.get_world_size(pair), dist.get_world_size(dist.new_group())) == (2, 4)
     assert repr(dist.broadcast(gt.ones(3), group=pair).layout) == "replicate@[3,1]"

@@ -225,30 +225,30 @@ def test_explain_says_where_why_and_what_moved():
     assert gt.explain(x).layout == "replicate@[0]"
     assert "where its operands are" in gt.explain(x).why
     y = gt.distribute(x, dim=0)
-    told = gt.explain(y)
-    assert told.layout == "shard(0)@[0,1,2,3]"
-    assert told.why == "this layout was asked for"
-    assert told.moved_bytes == 256 * 256 * 4 * 3 // 4
-    assert "test_layouts.py" in told.line
+    explanation = gt.explain(y)
+    assert explanation.layout == "shard(0)@[0,1,2,3]"
+    assert explanation.why == "this layout was asked for"
+    assert explanation.moved_bytes == 256 * 256 * 4 * 3 // 4
+    assert "test_layouts.py" in explanation.line
     total = y.sum()  # partial: nothing moves yet
-    told = gt.explain(total)
-    assert told.layout == "partial(sum)@[0,1,2,3]"
-    assert told.why.startswith("sum follows its operands: %")
-    assert told.moved_bytes == 0
+    explanation = gt.explain(total)
+    assert explanation.layout == "partial(sum)@[0,1,2,3]"
+    assert explanation.why.startswith("sum follows its operands: %")
+    assert explanation.moved_bytes == 0
     assert total.item() == 256 * 256
     assert gt.explain(total).why == "it was made whole to be read"
     assert "layout:  replicate@[0,1,2,3]\n" in str(gt.explain(total))
 
 
-def test_explain_names_what_had_to_be_brought():
+def test_explain_names_what_had_to_be_resharded():
     whole = gt.ones(256, 256)
     product = gt.distribute(gt.ones(256, 256), dim=0) @ whole
     assert repr(product.layout) == "shard(0)@[0,1,2,3]"
-    told = gt.explain(product)
-    assert told.moved_bytes == 256 * 256 * 4 * 3
-    (brought,) = told.brought
-    assert brought.endswith("from replicate@[0] to replicate@[0,1,2,3]")
-    assert gt.explain(whole).why == f"{told.value.split()[0]} needed it so"
+    explanation = gt.explain(product)
+    assert explanation.moved_bytes == 256 * 256 * 4 * 3
+    (reshard,) = explanation.reshards
+    assert reshard.endswith("from replicate@[0] to replicate@[0,1,2,3]")
+    assert gt.explain(whole).why == f"{explanation.value.split()[0]} needed it so"
 
 
 def test_explain_of_what_cannot_be_placed_raises_why():
@@ -294,14 +294,14 @@ def test_what_is_no_number_is_not_lost_in_a_maximum():
     np.testing.assert_array_equal(most.sign().numpy(), gt.tensor(values).amax(0).sign().numpy())
 
 
-@pytest.mark.parametrize("fold", ["amax", "amin"])
-def test_bounds_with_contributions_of_their_own(fold):
+@pytest.mark.parametrize("reduction", ["amax", "amin"])
+def test_bounds_with_contributions_of_their_own(reduction):
     """The least of two contributions is nothing that a maximum of contributions passes."""
     values = np.random.default_rng(0).uniform(-2, 2, (3, 400, 50))
     x, least, most = (
-        getattr(gt.distribute(gt.tensor(one), LINE, dim=0), fold)(0) for one in values
+        getattr(gt.distribute(gt.tensor(one), LINE, dim=0), reduction)(0) for one in values
     )
-    a, low, high = getattr(values, fold[1:])(1)
+    a, low, high = getattr(values, reduction[1:])(1)
     np.testing.assert_array_equal(gt.clamp(x, least), np.maximum(a, low))
     np.testing.assert_array_equal(gt.clamp(x, max=most), np.minimum(a, high))
     np.testing.assert_array_equal(gt.clamp(x, least, most), np.minimum(np.maximum(a, low), high))

@@ -76,7 +76,7 @@ def indexes(*shape: int, first: int = 0) -> tuple[np.ndarray, Cut]:
 
 
 def moved(act: Callable[[], gt.Tensor]) -> tuple[gt.Tensor, int]:
-    """What `act` makes, folded where it is partial, and the bytes that this moved."""
+    """What `act` makes, reduced where it is partial, and the bytes that this moved."""
     before = gt.debug.stats()["moved_bytes"]
     made = act()
     if made.layout.is_partial:
@@ -332,7 +332,7 @@ def test_a_case_moves_what_it_may(workers, family, name):
 HEADS = ((5, 3 * H * D), 1)  # a fused projection: query, key, value
 
 
-def laid(x: gt.Tensor, placements: str, mesh: object) -> gt.Tensor:
+def with_layout(x: gt.Tensor, placements: str, mesh: object) -> gt.Tensor:
     """`x` over a mesh of workers, as the text says."""
     return _core.distribute(x, layout=f"{placements}@{mesh}".replace(" ", ""))
 
@@ -341,8 +341,8 @@ def test_contributions_are_cut_before_they_are_folded(workers):
     if workers < 4:
         pytest.skip("two by two workers")
     mesh = [[0, 1], [2, 3]]
-    x = laid(values((T, D), 0), "shard(0),replicate", mesh)
-    total, bytes_moved = moved(lambda: laid(x.sum(0), "replicate,shard(0)", mesh))
+    x = with_layout(values((T, D), 0), "shard(0),replicate", mesh)
+    total, bytes_moved = moved(lambda: with_layout(x.sum(0), "replicate,shard(0)", mesh))
     assert bytes_moved <= 2 * reduced(D // 2)(2)  # two lines, of each half the columns
     np.testing.assert_allclose(total.numpy(), x.numpy().sum(0))
 
@@ -354,16 +354,16 @@ def test_blocks_are_exchanged(workers, to, back):
     ways = ["shard(1,blocks=3)", to]
     start, end = reversed(ways) if back else ways
     x = values(shape, 0)
-    placed = laid(x, start, mesh)
-    made, bytes_moved = moved(lambda: laid(placed, end, mesh))
+    placed = with_layout(x, start, mesh)
+    made, bytes_moved = moved(lambda: with_layout(placed, end, mesh))
     assert bytes_moved <= WIDTH * x.numel()  # to gather moves this to each of the others
     np.testing.assert_array_equal(made.numpy(), x.numpy())
 
 
 def test_contributions_are_folded_into_blocks(workers):
     (_, width), mesh = HEADS[0], list(range(workers))
-    x = laid(values((T, width), 0), "shard(0)", mesh)
-    made, bytes_moved = moved(lambda: laid(x.sum(0), "shard(0,blocks=3)", mesh))
+    x = with_layout(values((T, width), 0), "shard(0)", mesh)
+    made, bytes_moved = moved(lambda: with_layout(x.sum(0), "shard(0,blocks=3)", mesh))
     assert bytes_moved <= (workers - 1) * WIDTH * width
     np.testing.assert_allclose(made.numpy(), x.numpy().sum(0))
 
@@ -382,12 +382,12 @@ def test_the_gradients_of_blocks_lie_as_the_blocks(workers, taken):
     given, start = values((rows, D), 0), values((width, D), 1)
 
     def gradient(weight: gt.Tensor) -> gt.Tensor:
-        query, key, value = QKV[taken](F.linear(laid(given, "replicate", mesh), weight))
+        query, key, value = QKV[taken](F.linear(with_layout(given, "replicate", mesh), weight))
         (query * key.tanh() + value.square()).sum().backward()
         assert weight.grad is not None
         return weight.grad
 
-    weight = laid(start, "shard(0,blocks=3)", mesh).requires_grad_()
+    weight = with_layout(start, "shard(0,blocks=3)", mesh).requires_grad_()
     found, bytes_moved = moved(lambda: gradient(weight))
     assert found.layout == weight.layout
     assert bytes_moved <= (workers - 1) * WIDTH * rows * D  # the input comes to all
@@ -399,7 +399,7 @@ def test_the_gradients_of_blocks_lie_as_the_blocks(workers, taken):
 )
 def test_blocks_are_drawn_where_they_lie(workers, draw):
     (shape, _), mesh = HEADS, list(range(workers))
-    like = laid(values(shape, 0), "shard(1,blocks=3)", mesh)
+    like = with_layout(values(shape, 0), "shard(1,blocks=3)", mesh)
     gt.manual_seed(5)
     drawn, bytes_moved = moved(lambda: draw(like))
     assert bytes_moved == 0
@@ -421,7 +421,7 @@ def test_large_blocks_are_made_where_they_lie(workers, make, along):
     if workers == 4:
         mesh, placements = [[0, 1], [2, 3]], f"{placements},{along}"
     gt.manual_seed(5)
-    made, bytes_moved = moved(lambda: laid(make(), placements, mesh))
+    made, bytes_moved = moved(lambda: with_layout(make(), placements, mesh))
     assert bytes_moved == 0
     gt.manual_seed(5)
     np.testing.assert_array_equal(made.numpy(), make().numpy())

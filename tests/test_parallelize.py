@@ -1,4 +1,4 @@
-"""Rules by parameter path: what they mean, how parameters are laid out, the same numbers."""
+"""Rules by parameter path: what they mean, how parameters are distributed, the same numbers."""
 
 import os
 import subprocess
@@ -271,13 +271,13 @@ def test_a_cut_model_stays_cut_when_a_checkpoint_is_loaded():
         model, optimizer = made()
         gt.parallelize(model, {"**": "shard(0)"})
         step(model, optimizer)
-        lies = model.weight.layout
-        assert str(lies) == "shard(0)@[0,1]"
+        layout = model.weight.layout
+        assert str(layout) == "shard(0)@[0,1]"
         for one, state in zip((model, optimizer), saved, strict=True):
             one.load_state_dict(_tensors(state))
         moments = optimizer.state[model.weight]
-        assert model.weight.layout == moments["exp_avg"].layout == lies
-        assert moments["exp_avg_sq"].layout == lies
+        assert model.weight.layout == moments["exp_avg"].layout == layout
+        assert moments["exp_avg_sq"].layout == layout
         assert [step(model, optimizer) for _ in range(3)] == pytest.approx(expected, rel=1e-5)
 
 

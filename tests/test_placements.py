@@ -1,4 +1,4 @@
-"""Any layout, the same numbers: every operator with its operands laid out over 2, 3 and 4 workers.
+"""Any layout, the same numbers: every operator with its operands cut over 2, 3 and 4 workers.
 
 tests/harness/placements.py says what is compared; tests/layout_programs.py writes random programs.
 A failure names the case, and how to run it again. `--slow` runs every sample, and more programs.

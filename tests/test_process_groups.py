@@ -8,12 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from group_cluster import Cluster, tensor, told  # noqa: E402
+from group_cluster import Cluster, described, tensor  # noqa: E402
 
 from gt.worker.reference_values import DTYPES  # noqa: E402
 
 MEMBERS = 3
-FOLDS = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
+REDUCE_OPS = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +47,17 @@ def values(seed, dtype, *shape, count=MEMBERS):
     ]
 
 
-def folded(parts, fold):
+def reduced(parts, reduce_op):
     """By numpy; halves in single and rounded once."""
     dtype = parts[0].dtype
     if dtype == torch.bool:
-        return torch.stack(parts).any(0) if fold in {"sum", "max"} else torch.stack(parts).all(0)
+        return (
+            torch.stack(parts).any(0) if reduce_op in {"sum", "max"} else torch.stack(parts).all(0)
+        )
     if dtype in {torch.float16, torch.bfloat16}:
         parts = [part.float() for part in parts]
     with np.errstate(over="ignore"):
-        result = FOLDS[fold].reduce([part.numpy() for part in parts])
+        result = REDUCE_OPS[reduce_op].reduce([part.numpy() for part in parts])
     return torch.from_numpy(np.asarray(result)).to(dtype)
 
 
@@ -73,17 +75,17 @@ def cut(value, sizes, dim):
     return list(torch.split(value, sizes, dim))
 
 
-@pytest.mark.parametrize("fold", FOLDS)
+@pytest.mark.parametrize("reduce_op", REDUCE_OPS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_all_reduce_of_every_dtype(shared: Cluster, dtype: str, fold: str) -> None:
+def test_all_reduce_of_every_dtype(shared: Cluster, dtype: str, reduce_op: str) -> None:
     operands = values(1, dtype, 7, 5)
     parts = [
-        {"operand": told(one), "result": [dtype, [7, 5]], "arguments": {"fold": fold}}
+        {"operand": described(one), "result": [dtype, [7, 5]], "arguments": {"fold": reduce_op}}
         for one in operands
     ]
     results = shared.run([0, 1, 2], "all_reduce", parts)
     for result in results:
-        agree(result, folded(operands, fold))
+        agree(result, reduced(operands, reduce_op))
         assert result.view(torch.uint8).equal(results[0].view(torch.uint8))
 
 
@@ -91,25 +93,27 @@ def test_all_reduce_of_every_dtype(shared: Cluster, dtype: str, fold: str) -> No
 def test_all_reduce_over_its_operand(shared: Cluster, shape: list[int]) -> None:
     operands = values(2, "float32", *shape)
     parts = [
-        {"operand": told(one), "result": "operand", "arguments": {"fold": "sum"}}
+        {"operand": described(one), "result": "operand", "arguments": {"fold": "sum"}}
         for one in operands
     ]
     for result in shared.run([0, 1, 2], "all_reduce", parts):
-        agree(result, folded(operands, "sum"))
+        agree(result, reduced(operands, "sum"))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("fold", ["max", "min"])
-def test_a_nan_stays_and_infinities_are_ordered(shared: Cluster, dtype: str, fold: str) -> None:
+@pytest.mark.parametrize("reduce_op", ["max", "min"])
+def test_a_nan_stays_and_infinities_are_ordered(
+    shared: Cluster, dtype: str, reduce_op: str
+) -> None:
     nan, inf = math.nan, math.inf
     rows = [[nan, 1, -inf, inf, -0.5, 3], [2, nan, 5, -2, -1.5, -inf], [0, 7, nan, 1, -2.5, inf]]
     operands = [torch.tensor(row, dtype=getattr(torch, dtype)) for row in rows]
     parts = [
-        {"operand": told(one), "result": [dtype, [6]], "arguments": {"fold": fold}}
+        {"operand": described(one), "result": [dtype, [6]], "arguments": {"fold": reduce_op}}
         for one in operands
     ]
     for result in shared.run([0, 1, 2], "all_reduce", parts):
-        agree(result, folded(operands, fold))
+        agree(result, reduced(operands, reduce_op))
 
 
 CUTS = {
@@ -133,7 +137,7 @@ def test_gathered_and_reduced_pieces(shared: Cluster, cut_name: str, dim: int) -
         arguments = {"dim": dim, "sizes": sizes}
         parts = [
             {
-                "operand": told(piece),
+                "operand": described(piece),
                 "result": [dtype, shape],
                 "arguments": {**arguments, "me": place},
             }
@@ -141,13 +145,13 @@ def test_gathered_and_reduced_pieces(shared: Cluster, cut_name: str, dim: int) -
         ]
         for result in shared.run([0, 1, 2], "all_gather", parts):
             assert torch.equal(result, whole[0])
-        for fold in ("sum", "max"):
-            expected = cut(folded(whole, fold), sizes, dim)
+        for reduce_op in ("sum", "max"):
+            expected = cut(reduced(whole, reduce_op), sizes, dim)
             parts = [
                 {
-                    "operand": told(one),
+                    "operand": described(one),
                     "result": [dtype, list(expected[place].shape)],
-                    "arguments": {**arguments, "me": place, "fold": fold},
+                    "arguments": {**arguments, "me": place, "fold": reduce_op},
                 }
                 for place, one in enumerate(whole)
             ]
@@ -174,7 +178,7 @@ def test_all_to_all(shared: Cluster, before: list[int], from_dim: int, to_dim: i
         }
         parts = [
             {
-                "operand": told(piece),
+                "operand": described(piece),
                 "result": [dtype, list(expected[place].shape)],
                 "arguments": {**arguments, "me": place},
             }
@@ -190,11 +194,11 @@ def test_broadcast_and_send(shared: Cluster, dtype: str) -> None:
     (value,) = values(5, dtype, 3, 7, count=1)
     kept = [dtype, [3, 7]]
     parts = [{"result": kept, "arguments": {"root": 1, "operand": None}} for _ in range(3)]
-    parts[1] = {"operand": told(value), "result": kept, "arguments": {"root": 1}}
+    parts[1] = {"operand": described(value), "result": kept, "arguments": {"root": 1}}
     for result in shared.run([0, 1, 2], "broadcast", parts):
         assert torch.equal(result, value)
     parts = [
-        {"operand": told(value), "arguments": {"root": 0}},
+        {"operand": described(value), "arguments": {"root": 0}},
         {"result": kept, "arguments": {"root": 0}},
     ]
     sent, received = shared.run([2, 0], "broadcast", parts)
@@ -204,7 +208,7 @@ def test_broadcast_and_send(shared: Cluster, dtype: str) -> None:
 
 def sums(operands, size):
     return [
-        {"operand": told(one), "result": ["float32", [size]], "arguments": {"fold": "sum"}}
+        {"operand": described(one), "result": ["float32", [size]], "arguments": {"fold": "sum"}}
         for one in operands
     ]
 
@@ -236,7 +240,7 @@ def test_calls_go_out_in_the_order_of_the_offers(shared: Cluster) -> None:
                 shared.begin([worker], call, offers)
     for group, one, call, _ in calls:
         for result in shared.finish(group, call):
-            agree(tensor(result), folded([one[worker] for worker in group], "sum"))
+            agree(tensor(result), reduced([one[worker] for worker in group], "sum"))
 
 
 def test_a_call_that_one_member_refuses(shared: Cluster) -> None:
@@ -246,7 +250,7 @@ def test_a_call_that_one_member_refuses(shared: Cluster) -> None:
         for worker in (0, 2):
             shared.members[worker].ask("cancel", call=call)
         for result in shared.run([0, 1, 2], "all_reduce", sums(operands, 10)):
-            agree(result, folded(operands, "sum"))
+            agree(result, reduced(operands, "sum"))
 
 
 def test_a_killed_member_ends_its_groups_and_no_other(cluster: Cluster) -> None:
@@ -263,7 +267,7 @@ def test_a_killed_member_ends_its_groups_and_no_other(cluster: Cluster) -> None:
     assert told_of_it == "worker 2 is gone"
     assert "reset" in met_it or "closed" in met_it or "Connection" in met_it
     for result in cluster.run([0, 1], "all_reduce", pair):
-        agree(result, folded(operands[:2], "sum"))
+        agree(result, reduced(operands[:2], "sum"))
 
 
 def test_a_member_that_begins_anew_is_noticed_by_all(shared: Cluster) -> None:
@@ -274,7 +278,7 @@ def test_a_member_that_begins_anew_is_noticed_by_all(shared: Cluster) -> None:
     begun = [member.ask("begin", call=call, offers=offers)["begun"] for member in shared.members]
     assert begun == [False, False, False]
     for result in shared.run([0, 1, 2], "all_reduce", sums(operands, 10)):
-        agree(result, folded(operands, "sum"))
+        agree(result, reduced(operands, "sum"))
 
 
 def test_the_end_leaves_no_thread(cluster: Cluster) -> None:

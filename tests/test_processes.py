@@ -72,7 +72,7 @@ def alive(pid: int) -> bool:
 
 
 def shared_memory() -> set[str]:
-    """What of this user's lies in shared memory."""
+    """What this user has in shared memory."""
     uid = os.getuid()
     return {one.name for one in os.scandir(SHARED_MEMORY) if one.stat().st_uid == uid}
 

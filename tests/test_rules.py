@@ -43,8 +43,8 @@ def written(name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("row", rules.rows())
 def test_the_committed_rules_are_the_codes(row):
-    said = {case.title: rules.line(case) for case in rules.cases(row)}
-    assert written("rules.json").get(row) == said, AGAIN
+    plan = {case.title: rules.line(case) for case in rules.cases(row)}
+    assert written("rules.json").get(row) == plan, AGAIN
 
 
 def test_no_row_is_left_over():
@@ -113,8 +113,8 @@ def test_trying_out_finds_what_is_right(case, how, expected):
     ids=_id,
 )
 def test_the_planner_is_read_rightly(case, how, way, gives):
-    said = rules.told(case, how)
-    assert (said.way, said.gives[0]) == (way, gives)
+    plan = rules.planned(case, how)
+    assert (plan.way, plan.gives[0]) == (way, gives)
 
 
 # ---- what samples do not show ----

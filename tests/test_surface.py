@@ -192,9 +192,9 @@ def test_stubs_have_docstrings() -> None:
     properties = {
         x.name for x in functions if any("overload" not in ast.unparse(d) for d in x.decorator_list)
     }
-    told = {x.name for x in functions if ast.get_docstring(x)}
+    documented = {x.name for x in functions if ast.get_docstring(x)}
     names = {x.name for x in functions if not x.name.startswith("_")} - properties
-    assert names <= told, names - told
+    assert names <= documented, names - documented
 
 
 @pytest.mark.parametrize("title", MODULES)

@@ -46,8 +46,8 @@ def draw() -> "torch.Generator":
     return torch.Generator().manual_seed(0)
 
 
-def laid(x: "torch.Tensor", cut: Cut) -> gt.Tensor:
-    """A leaf with x's values that lies so."""
+def with_layout(x: "torch.Tensor", cut: Cut) -> gt.Tensor:
+    """A leaf with x's values in that layout."""
     here = gt.from_numpy(x.detach().numpy().copy())
     if cut is not None:
         here = gt.distribute(here, None if cut == "all" else cut)
@@ -76,14 +76,14 @@ def check(
 ) -> None:
     """Values and gradients of `ours` with operands that lie so are those of `theirs`."""
     tolerance = TOLERANCE[operands[0].dtype]
-    here = [laid(x, cut) for x, cut in zip(operands, cuts, strict=True)]
+    here = [with_layout(x, cut) for x, cut in zip(operands, cuts, strict=True)]
     there = [x.detach().clone().requires_grad_(x.requires_grad) for x in operands]
     out, expected = ours(*here), theirs(*there)
     close(out, expected, tolerance)
     if not expected.requires_grad:
         return
     given = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1)).to(expected)
-    out.backward(laid(given, None))
+    out.backward(with_layout(given, None))
     expected.backward(given)
     for mine, other in zip(here, there, strict=True):
         if other.requires_grad:
@@ -126,8 +126,8 @@ def test_a_table_smaller_than_the_workers(workers, draw):
 
 
 def test_embedding_moves_one_all_reduce_of_its_output(workers, draw):
-    table = laid(numbers(draw, 501, 64), 0)
-    indices = laid(classes(draw, 501, 8), "all")
+    table = with_layout(numbers(draw, 501, 64), 0)
+    indices = with_layout(classes(draw, 501, 8), "all")
     bytes_moved = moved(lambda: functional.embedding(indices, table).sum().item())
     assert bytes_moved <= 2 * (workers - 1) * 8 * 64 * 8
 
@@ -214,7 +214,7 @@ def test_writes(workers, draw, dim, cut, sources):
 
 def test_writes_into_a_cut_table_move_nothing(workers, draw):
     table, index, source = numbers(draw, 11, 4), classes(draw, 11, 6, 4), numbers(draw, 6, 4)
-    here = [laid(table, 0), laid(index, "all"), laid(source, "all")]
+    here = [with_layout(table, 0), with_layout(index, "all"), with_layout(source, "all")]
     assert moved(lambda: here[0].scatter_add(0, here[1], here[2])) == 0
     assert moved(lambda: here[0].index_add(0, here[1][:, 0], here[2])) == 0
 
@@ -241,7 +241,7 @@ def test_an_index_outside_of_the_whole_raises_what_it_does_there(workers, draw, 
     found = []
     for cut in (None, 0):
         with pytest.raises((IndexError, RuntimeError), match=OUTSIDE) as error:
-            MISTAKES[name](laid(x, cut), gt.tensor(index)).numpy()
+            MISTAKES[name](with_layout(x, cut), gt.tensor(index)).numpy()
         # What follows names the operands, with their layouts.
         found.append((type(error.value), str(error.value).partition(";")[0]))
     assert found[0] == found[1]
@@ -263,7 +263,7 @@ def test_nll_loss(workers, draw, cuts, reduction, weighted):
     x, target = scores(draw, 6, 11, dtype=torch.float64), classes(draw, 11, 6)
     target[2] = -100
     weight = torch.rand(11, generator=draw, dtype=torch.float64) + 0.5
-    ours = None if weighted is None else laid(weight, weighted)
+    ours = None if weighted is None else with_layout(weight, weighted)
     theirs = None if weighted is None else weight
     check(
         lambda x, t: functional.nll_loss(x, t, ours, reduction=reduction),
@@ -289,7 +289,7 @@ def test_cross_entropy(workers, draw, shape_and_cut, weighted, smoothing, dtype)
     if target.ndim:
         target.view(-1)[1] = 4  # ignored
     weight = torch.rand(11, generator=draw, dtype=dtype) + 0.5
-    ours = None if weighted is None else laid(weight, weighted)
+    ours = None if weighted is None else with_layout(weight, weighted)
     theirs = None if weighted is None else weight
     options = {"ignore_index": 4, "label_smoothing": smoothing}
     for reduction in REDUCTIONS:
@@ -316,28 +316,28 @@ def test_probabilities_as_targets(workers, draw):
 def test_cross_entropy_moves_three_numbers_a_token(workers, draw, smoothing):
     """The maximum, the sum of exponentials, the target's score; the sum of scores to smooth."""
     tokens, per_token = 32, 3 if smoothing == 0.0 else 4
-    x = laid(scores(draw, tokens, VOCABULARY, dtype=torch.float32), 1)
-    target = laid(classes(draw, VOCABULARY, tokens), "all")
+    x = with_layout(scores(draw, tokens, VOCABULARY, dtype=torch.float32), 1)
+    target = with_layout(classes(draw, VOCABULARY, tokens), "all")
     loss = []
     bytes_moved = moved(
         lambda: loss.append(functional.cross_entropy(x, target, label_smoothing=smoothing))
     )
     assert bytes_moved == 2 * (workers - 1) * tokens * per_token * 4
-    one = laid(torch.ones(()), "all")
+    one = with_layout(torch.ones(()), "all")
     assert moved(lambda: loss[0].backward(one)) == 0
     assert _core.layout(x.grad).startswith("shard(1)")
 
 
 def test_every_target_ignored(workers, draw):
     x, target = scores(draw, 6, 11, dtype=torch.float64), torch.full((6,), -100)
-    out = functional.cross_entropy(laid(x, 1), laid(target, None))
+    out = functional.cross_entropy(with_layout(x, 1), with_layout(target, None))
     assert torch.isnan(torch.tensor(out.item()))
 
 
 @pytest.mark.parametrize("dtype", [gt.bfloat16, gt.float16], ids=str)
 def test_half_precision_is_rounded_once(workers, draw, dtype):
-    x = laid(scores(draw, 6, 11, dtype=torch.float32), None).detach().to(dtype)
-    target = laid(classes(draw, 11, 6), None)
+    x = with_layout(scores(draw, 6, 11, dtype=torch.float32), None).detach().to(dtype)
+    target = with_layout(classes(draw, 11, 6), None)
     whole = functional.cross_entropy(x, target)
     cut = functional.cross_entropy(gt.distribute(x, 1), target)
     assert cut.dtype == whole.dtype == dtype
@@ -349,8 +349,8 @@ def train(
 ) -> Iterator[tuple[float, float]]:
     """The loss with the vocabulary cut and on one worker, from the same parameters, each step."""
     width, tokens = 16, 24
-    table = laid(torch.randn(vocabulary, width, generator=draw).requires_grad_(), 0)
-    head = laid((0.1 * torch.randn(vocabulary, width, generator=draw)).requires_grad_(), 0)
+    table = with_layout(torch.randn(vocabulary, width, generator=draw).requires_grad_(), 0)
+    head = with_layout((0.1 * torch.randn(vocabulary, width, generator=draw)).requires_grad_(), 0)
     optimizer = gt.optim.AdamW([table, head], lr=1e-2)
 
     def loss(table: gt.Tensor, head: gt.Tensor, words: gt.Tensor, following: gt.Tensor) -> object:
@@ -360,9 +360,9 @@ def train(
     for _ in range(steps):
         words, following = (classes(draw, vocabulary, tokens) for _ in range(2))
         following[0] = -100
-        cut = loss(table, head, laid(words, "all"), laid(following, "all"))
+        cut = loss(table, head, with_layout(words, "all"), with_layout(following, "all"))
         plain = [gt.tensor(x.detach().numpy()) for x in (table, head)]
-        whole = loss(*plain, laid(words, None), laid(following, None))
+        whole = loss(*plain, with_layout(words, None), with_layout(following, None))
         yield cut.item(), whole.item()
         optimizer.zero_grad()
         cut.backward()
@@ -421,7 +421,7 @@ def test_places(workers, draw, cut):
 
 
 def test_scans_move_totals_only(workers, draw):
-    x = laid(numbers(draw, 400, 3), 0)
+    x = with_layout(numbers(draw, 400, 3), 0)
     assert moved(lambda: x.cumsum(0)) <= (workers - 1) * workers * 3 * 8
     assert moved(lambda: x.flip(0)) == 0
 
@@ -475,7 +475,7 @@ def test_attention_over_cut_heads_moves_nothing(workers, draw, causal, keys):
     operands = heads(draw, 12, keys)
     form = attention(is_causal=causal, enable_gqa=keys != 12)
     check(**form, operands=operands, cuts=[1, 1, 1])
-    here = [laid(x, 1) for x in operands]
+    here = [with_layout(x, 1) for x in operands]
     assert moved(lambda: form["ours"](*here)) <= 2 * 6 * 6 * 8 * (workers - 1)  # a mask at most
 
 

@@ -367,11 +367,13 @@ def _shards(dtype: torch.dtype, members: int, size: int) -> list[torch.Tensor]:
     return [torch.randint(low, 100, (size,)).to(dtype) for _ in range(members)]
 
 
-def _folded(fold: str, shards: list[torch.Tensor]) -> torch.Tensor:
+def _reduced(reduce_op: str, shards: list[torch.Tensor]) -> torch.Tensor:
     """By torch, in order; half precision is rounded once, at the end."""
     function = {"sum": torch.add, "prod": torch.mul, "max": torch.maximum, "min": torch.minimum}
     wide = torch.float32 if shards[0].dtype in (torch.float16, torch.bfloat16) else shards[0].dtype
-    return functools.reduce(function[fold], [one.to(wide) for one in shards]).to(shards[0].dtype)
+    return functools.reduce(function[reduce_op], [one.to(wide) for one in shards]).to(
+        shards[0].dtype
+    )
 
 
 def _numbers(tensor: torch.Tensor) -> bytes:
@@ -383,21 +385,21 @@ def test_every_dtype_folds_as_torch_does(four: list[Worker]) -> None:
     tag = 0
     for (code, dtype), size in itertools.product(enumerate(kernels.DTYPES), (3, 9_001)):
         shards = _shards(dtype, len(four), size)
-        for fold in ("sum", "max", "min", "prod"):
-            if dtype is torch.bool and fold == "sum":
+        for reduce_op in ("sum", "max", "min", "prod"):
+            if dtype is torch.bool and reduce_op == "sum":
                 continue
             tag += 1
             for worker, shard in zip(four, shards, strict=True):
                 worker.write(
                     *_uploaded(0, shard, code),
-                    op("all_reduce", (1,), (0,), ((0, 1, 2, 3), fold, tag)),
+                    op("all_reduce", (1,), (0,), ((0, 1, 2, 3), reduce_op, tag)),
                     read(1, size, tag),
                     op("free", (), (0, 1)),
                 )
-            expected = _numbers(_folded(fold, shards))
+            expected = _numbers(_reduced(reduce_op, shards))
             for worker in four:
                 (answer,) = _whole(worker, {tag: len(expected)})
-                assert answer.data == expected, (dtype, size, fold)
+                assert answer.data == expected, (dtype, size, reduce_op)
 
 
 def test_pieces_change_hands(four: list[Worker]) -> None:
@@ -508,7 +510,7 @@ def test_many_collectives_under_way_give_the_same_bits_again(four: list[Worker])
                 factor = 1.0 + turn
                 scaled = [shard * factor for shard in shards]
                 two = scaled[place // 2 * 2] + scaled[place // 2 * 2 + 1]
-                expected = _folded("sum", scaled) + two - theirs * factor + own * 0.5
+                expected = _reduced("sum", scaled) + two - theirs * factor + own * 0.5
                 (answer,) = _whole(worker, {turn + 1: 4 * size})
                 assert answer.data == _numbers(expected), (run, place, turn)
                 results.append(answer.data)

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 import torch
 from cluster import Cluster
-from device_folds import check_folds
+from device_reductions import check_reductions
 from test_worker import (
     F32,
     Worker,
@@ -83,7 +83,7 @@ def _mapped(worker: Worker) -> int:
 
 def test_every_dtype_folds_the_same_to_the_last_bit(four: Group) -> None:
     """In one hop and in two, over the operand and not."""
-    check_folds(four, (3, 9_001), (float("nan"), float("inf"), -0.0, 0.0))
+    check_reductions(four, (3, 9_001), (float("nan"), float("inf"), -0.0, 0.0))
     assert all(_mapped(worker) >= 3 for worker in four), "it went by bytes"
 
 

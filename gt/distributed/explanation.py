@@ -18,7 +18,7 @@ class Explanation:
         why: Which request, signal, rule or operand it follows from.
         line: The line of the program that made it, where it is known.
         signal: The scope that it was made in, and what the scope means.
-        brought: Operands that had to lie otherwise first.
+        reshards: Operands whose layouts had to change first.
         moved_bytes: Bytes that its instruction moved between workers.
         cost: What the planner reckons that cost.
     """
@@ -28,14 +28,14 @@ class Explanation:
     why: str
     line: str
     signal: str
-    brought: tuple[str, ...]
+    reshards: tuple[str, ...]
     moved_bytes: int
     cost: str
 
     def __str__(self) -> str:
         rows = [("value", self.value), ("layout", self.layout), ("why", self.why)]
         rows += [("line", self.line), ("signal", self.signal)]
-        rows += [("brought", text) for text in self.brought]
+        rows += [("reshard", text) for text in self.reshards]
         rows += [("moved", f"{self.moved_bytes} bytes"), ("cost", self.cost)]
         return "\n".join(f"{name + ':':9}{text}" for name, text in rows if text)
 
@@ -60,7 +60,7 @@ def explain(tensor: Tensor) -> Explanation:
         why=one("why"),
         line=one("line"),
         signal=one("signal"),
-        brought=tuple(found.get("brought", ())),
+        reshards=tuple(found.get("reshard", ())),
         moved_bytes=int(one("moved").removesuffix(" bytes")),
         cost=one("cost"),
     )

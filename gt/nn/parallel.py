@@ -41,7 +41,7 @@ class _Line:
         self.group = group
 
     def redistribute(self, x: Tensor, word: str) -> Tensor:
-        """x placed by `word` along this dimension; `fold` and `keep` follow from its layout."""
+        """x placed by `word` along this dimension; `reduce` and `keep` follow from its layout."""
         words = ["keep"] * self.group.mesh.ndim
         words[self.group.axes[0]] = word
         return _core.distribute(x, None, f"{','.join(words)}@{self.group.mesh}")
@@ -118,7 +118,7 @@ class RowLinear(Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         cut = self.line.redistribute(input, f"shard({input.ndim - 1})")  # [..., f / workers]
-        return self.line.redistribute(super().forward(cut), "fold")
+        return self.line.redistribute(super().forward(cut), "reduce")
 
 
 class VocabParallelEmbedding(Embedding):
@@ -149,7 +149,7 @@ class VocabParallelEmbedding(Embedding):
 
     def forward(self, input: Tensor) -> Tensor:
         return self.line.redistribute(
-            super().forward(self.line.redistribute(input, "replicate")), "fold"
+            super().forward(self.line.redistribute(input, "replicate")), "reduce"
         )
 
 

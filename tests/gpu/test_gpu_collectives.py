@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from device_folds import check_folds  # noqa: E402
+from device_reductions import check_reductions  # noqa: E402
 from test_worker import F32, Worker, _numbers, _uploaded, _whole, full, op, read  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
@@ -36,7 +36,7 @@ def group(request):
 
 
 def test_every_dtype_folds_the_same_to_the_last_bit(group):
-    check_folds(group, (3, 90_001))
+    check_reductions(group, (3, 90_001))
 
 
 def test_pieces_change_hands(group):
@@ -105,9 +105,9 @@ def test_a_killed_worker_is_told_of_and_the_others_go_on(group):
             read(2, 1, 2),
         )
     for worker in group:
-        told = {answer.request: answer for answer in worker.answers(3) if answer.request}
-        assert "is gone" in told[1].text
-        assert told[2].floats == [float(len(group))]
+        answers = {answer.request: answer for answer in worker.answers(3) if answer.request}
+        assert "is gone" in answers[1].text
+        assert answers[2].floats == [float(len(group))]
 
 
 @pytest.mark.parametrize("layout", ["tp2", "dp2"])

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from group_cluster import Cluster  # noqa: E402
-from test_process_groups import agree, cut, folded, sums, told, values  # noqa: E402
+from test_process_groups import agree, cut, described, reduced, sums, values  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 MEMBERS = 2
@@ -26,16 +26,16 @@ def cluster() -> Iterator[Cluster]:
     cluster.end()
 
 
-@pytest.mark.parametrize("fold", ["sum", "max", "min", "prod"])
+@pytest.mark.parametrize("reduce_op", ["sum", "max", "min", "prod"])
 @pytest.mark.parametrize("dtype", ["bool", "int16", "int64", "bfloat16", "float32"])
-def test_all_reduce(cluster: Cluster, dtype: str, fold: str) -> None:
+def test_all_reduce(cluster: Cluster, dtype: str, reduce_op: str) -> None:
     operands = values(1, dtype, 7, 5, count=MEMBERS)
     parts = [
-        {"operand": told(one), "result": [dtype, [7, 5]], "arguments": {"fold": fold}}
+        {"operand": described(one), "result": [dtype, [7, 5]], "arguments": {"fold": reduce_op}}
         for one in operands
     ]
     for result in cluster.run(BOTH, "all_reduce", parts):
-        agree(result, folded(operands, fold))
+        agree(result, reduced(operands, reduce_op))
 
 
 @pytest.mark.parametrize("sizes", [[3, 3], [5, 1], [0, 6]], ids=str)
@@ -47,15 +47,19 @@ def test_pieces(cluster: Cluster, sizes: list[int], dim: int) -> None:
     arguments = {"dim": dim, "sizes": sizes}
     pieces = cut(wholes[0], sizes, dim)
     parts = [
-        {"operand": told(piece), "result": ["float32", shape], "arguments": {**arguments, "me": k}}
+        {
+            "operand": described(piece),
+            "result": ["float32", shape],
+            "arguments": {**arguments, "me": k},
+        }
         for k, piece in enumerate(pieces)
     ]
     for result in cluster.run(BOTH, "all_gather", parts):
         assert torch.equal(result, wholes[0])
-    expected = cut(folded(wholes, "sum"), sizes, dim)
+    expected = cut(reduced(wholes, "sum"), sizes, dim)
     parts = [
         {
-            "operand": told(whole),
+            "operand": described(whole),
             "result": ["float32", list(piece.shape)],
             "arguments": {**arguments, "me": k, "fold": "sum"},
         }
@@ -70,7 +74,7 @@ def test_broadcast(cluster: Cluster) -> None:
     kept = ["float16", [3, 7]]
     parts = [
         {"result": kept, "arguments": {"root": 1, "operand": None}},
-        {"operand": told(value), "result": kept, "arguments": {"root": 1}},
+        {"operand": described(value), "result": kept, "arguments": {"root": 1}},
     ]
     for result in cluster.run(BOTH, "broadcast", parts):
         assert torch.equal(result, value)

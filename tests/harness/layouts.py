@@ -18,24 +18,24 @@ from gt import _core
 from harness.convert import DIMENSIONS_MAX
 
 WHOLE = "whole"  # on one worker, as a tensor without a layout is
-FOLDS = ("sum", "sum", "sum", "max", "min", "prod")
+REDUCE_OPS = ("sum", "sum", "sum", "max", "min", "prod")
 ROWS_BYTES = 40_000
 LARGE = 1e6  # beyond it a contribution could overflow
 _OUTSIDE = re.compile(r",(?![^(\[]*[)\]])")  # commas outside of brackets
 
 
 def place(x: gt.Tensor, layout: str, which: int = 0) -> gt.Tensor:
-    """The same values laid out as the text says; the only function that knows Python's form.
+    """The same values distributed as the text says; the only function that knows Python's form.
 
     A partial value is not moved but computed: its contributions, drawn element by element, lie
-    along dims of their own and are folded. `which` operand it is goes into the draw: where two had
-    their shares on the same members, a fold of both would seem to pass what it does not.
+    along dims of their own and are reduced. `which` operand it is goes into the draw: where two had
+    their shares on the same members, a reduce_op of both would seem to pass what it does not.
     """
     if layout == WHOLE:
         return x
     axes, mesh = _parsed(layout)
-    folds = [axis[len("partial(") : -1] for axis in axes if axis.startswith("partial")]
-    if not folds or x.ndim + len(folds) >= DIMENSIONS_MAX:
+    reduce_ops = [axis[len("partial(") : -1] for axis in axes if axis.startswith("partial")]
+    if not reduce_ops or x.ndim + len(reduce_ops) >= DIMENSIONS_MAX:
         return _core.distribute(x, layout=layout)
     counts = [n for n, axis in zip(_sizes(mesh), axes, strict=True) if axis.startswith("partial")]
     leading = iter(range(len(counts)))
@@ -45,60 +45,64 @@ def place(x: gt.Tensor, layout: str, which: int = 0) -> gt.Tensor:
         else re.sub(r"\d+", lambda dim: str(int(dim[0]) + len(counts)), axis, count=1)
         for axis in axes
     ]
-    fold = {"sum": "max"}.get(folds[0], folds[0]) if x.dtype == gt.bool else folds[0]
+    reduce_op = (
+        {"sum": "max"}.get(reduce_ops[0], reduce_ops[0]) if x.dtype == gt.bool else reduce_ops[0]
+    )
     parts = _lengthened(
-        _contributions(x, counts, fold, which), x, fold
+        _contributions(x, counts, reduce_op, which), x, reduce_op
     )  # [counts..., x's shape...]
-    return _folded(_core.distribute(parts, layout=f"{','.join(cut)}@{mesh}"), len(counts), fold)
+    return _reduced(
+        _core.distribute(parts, layout=f"{','.join(cut)}@{mesh}"), len(counts), reduce_op
+    )
 
 
-def _lengthened(parts: gt.Tensor, x: gt.Tensor, fold: str) -> gt.Tensor:
-    """More rows for each member, which change nothing: folding at home is to be the cheaper way."""
+def _lengthened(parts: gt.Tensor, x: gt.Tensor, reduce_op: str) -> gt.Tensor:
+    """More rows for each member, which change nothing: reducing locally is to be cheaper."""
     rows = ROWS_BYTES // max(x.numel() * x.element_size(), 1)
     count, *rest = parts.shape
-    if fold in ("sum", "prod"):
-        make = gt.zeros if fold == "sum" else gt.ones
+    if reduce_op in ("sum", "prod"):
+        make = gt.zeros if reduce_op == "sum" else gt.ones
         more = make(count, rows, *rest, dtype=x.dtype)
     else:
         more = parts.unsqueeze(1).expand(count, rows, *rest)
     return gt.cat([parts.unsqueeze(1), more], 1).reshape(count * (rows + 1), *rest)
 
 
-def _folded(parts: gt.Tensor, count: int, fold: str) -> gt.Tensor:
+def _reduced(parts: gt.Tensor, count: int, reduce_op: str) -> gt.Tensor:
     dims = tuple(range(count))
-    if fold == "prod":
+    if reduce_op == "prod":
         return parts.prod(0, dtype=parts.dtype)
-    if fold == "sum":
+    if reduce_op == "sum":
         return parts.sum(dims, dtype=parts.dtype)
-    return parts.amin(dims) if fold == "min" else parts.amax(dims)
+    return parts.amin(dims) if reduce_op == "min" else parts.amax(dims)
 
 
-def _contributions(x: gt.Tensor, counts: Sequence[int], fold: str, which: int) -> gt.Tensor:
-    """Of each element two members have something that folds to it exactly, the others nothing."""
+def _contributions(x: gt.Tensor, counts: Sequence[int], reduce_op: str, which: int) -> gt.Tensor:
+    """Of each element two members have something that reduces to it exactly, the others nothing."""
     shape = (math.prod(counts), *x.shape)
     generator = np.random.Generator(np.random.PCG64([math.prod(shape), which]))
     order = generator.permuted(np.arange(shape[0] * math.prod(x.shape)).reshape(shape), axis=0)
     rank = order.argsort(axis=0)  # 0: the owner, 1: who has the other share, if there is one
-    shares, neutral = _shares(rank, fold, shape[0])
+    shares, neutral = _shares(rank, reduce_op, shape[0])
     wide = gt.tensor(shares, dtype=x.dtype)
     if x.dtype == gt.bool:
         less = gt.tensor(rank == 1)  # of two members at the least
-        made = x | less if fold in ("min", "prod") else x & ~less
-    elif fold == "sum":
+        made = x | less if reduce_op in ("min", "prod") else x & ~less
+    elif reduce_op == "sum":
         made = gt.where(x.abs() < LARGE, x * wide, gt.where(gt.tensor(rank == 0), x, neutral))
-    elif fold == "prod":
+    elif reduce_op == "prod":
         made = gt.where(gt.tensor(rank == 0), x * wide, wide)
     else:
-        made = gt.minimum(x, x - wide) if fold == "max" else gt.maximum(x, x + wide)
+        made = gt.minimum(x, x - wide) if reduce_op == "max" else gt.maximum(x, x + wide)
     return made.reshape(*counts, *x.shape)
 
 
-def _shares(rank: np.ndarray, fold: str, members: int) -> tuple[np.ndarray, int]:
+def _shares(rank: np.ndarray, reduce_op: str, members: int) -> tuple[np.ndarray, int]:
     """What each member's contribution is made with, and what changes nothing."""
     alone = members == 1
-    if fold == "sum":
+    if reduce_op == "sum":
         return np.where(rank == 0, 1 if alone else 2, np.where(rank == 1, -1, 0)), 0
-    if fold == "prod":
+    if reduce_op == "prod":
         return np.where(rank == 0, 1 if alone else -1, np.where(rank == 1, -1, 1)), 1
     return np.where(rank == 0, 0, 3 * rank), 0
 
@@ -176,7 +180,7 @@ def drawn(shape: Sequence[int], workers: int, draw: random.Random, dim: int | No
     sizes = _sizes(mesh)
     free = [other for other in range(len(shape)) if other != dim]
     draw.shuffle(free)
-    fold = draw.choice(FOLDS if sizes.count(1) >= len(sizes) - 1 else FOLDS[:-1])
+    reduce_op = draw.choice(REDUCE_OPS if sizes.count(1) >= len(sizes) - 1 else REDUCE_OPS[:-1])
     place_of_dim = draw.choice([at for at, n in enumerate(sizes) if n > 1] or [0])
     axes = []
     for at, size in enumerate(sizes):
@@ -185,10 +189,10 @@ def drawn(shape: Sequence[int], workers: int, draw: random.Random, dim: int | No
         elif (chance := draw.random()) < 0.5 and free:
             other = free.pop()
             axes.append(_cut(other, shape[other], size, draw))
-        elif chance < 0.75 or (fold == "prod" and "partial(prod)" in axes):
+        elif chance < 0.75 or (reduce_op == "prod" and "partial(prod)" in axes):
             axes.append("replicate")
         else:
-            axes.append(f"partial({fold})")
+            axes.append(f"partial({reduce_op})")
     return f"{','.join(axes)}@{mesh}"
 
 

@@ -1,4 +1,4 @@
-"""Samples with operands laid out over workers, against the same samples unplaced.
+"""Samples with operands distributed over workers, against the same samples unplaced.
 
 The oracle is GT's own result with every operand whole on one worker, which tests/test_op_db.py
 holds against PyTorch's: no rule of placement takes part in it. As a program it runs one case again:
@@ -52,7 +52,7 @@ class Case(Protocol):
     looser: float
     weights: list[str]
 
-    def lay(self, placements: Sequence[str]) -> list[gt.Tensor]: ...
+    def distribute(self, placements: Sequence[str]) -> list[gt.Tensor]: ...
 
     def compute(self, placed: list[gt.Tensor], placements: Sequence[str]) -> object: ...
 
@@ -145,10 +145,12 @@ def combinations(shapes: Shapes, workers: int, draw: random.Random) -> list[tupl
                 for shape, dim in turns
             )
         )
-    if len(shapes) > 1:  # where a fold of one operand passes, one of all may not
+    if len(shapes) > 1:  # where a reduce_op of one operand passes, one of all may not
         line = list(range(workers))
-        folds = [f"partial({fold})@{line}".replace(" ", "") for fold in ("sum", "max", "min")]
-        found += [(fold,) * len(shapes) for fold in folds]
+        partials = [
+            f"partial({reduce_op})@{line}".replace(" ", "") for reduce_op in ("sum", "max", "min")
+        ]
+        found += [(partial,) * len(shapes) for partial in partials]
     draws = range(4 * COMBINATIONS_MAX)  # most are new ones; a scalar has few
     found += [tuple(layouts.drawn(shape, workers, draw) for shape in shapes) for _ in draws]
     spread = [one for one in dict.fromkeys(found) if set(one) != {WHOLE}]
@@ -190,7 +192,7 @@ class Driver:
         """One run under `placements`, counted."""
         before = gt.debug.stats()["moved_bytes"]
         try:
-            placed = case.lay(placements)
+            placed = case.distribute(placements)
             before = gt.debug.stats()["moved_bytes"]  # laying out is not what is counted
             made = case.compute(placed, placements)
             what = expected.difference(made, case, layouts.share_max(placements))
@@ -200,8 +202,10 @@ class Driver:
         self.tally.add(placements, kind, gt.debug.stats()["moved_bytes"] - before)
         if what:
             listed = " ".join(f"'{one}'" for one in placements)
-            laid = f" (weights {' '.join(case.weights)})" if case.weights else ""
-            self.tally.findings.append(f"{kind}: {self.workers} {name} {listed}\n    {what}{laid}")
+            weights = f" (weights {' '.join(case.weights)})" if case.weights else ""
+            self.tally.findings.append(
+                f"{kind}: {self.workers} {name} {listed}\n    {what}{weights}"
+            )
 
     def _unplaced(self, case: Case, row: str | None) -> Expected | None:
         try:
@@ -233,7 +237,7 @@ def expected(case: Case, row: str | None) -> Expected:
 def unplaced(case: Case) -> object:
     """The results with every tensor whole on one worker, read."""
     nowhere = [WHOLE] * len(case.shapes)
-    return read(case.compute(case.lay(nowhere), nowhere))
+    return read(case.compute(case.distribute(nowhere), nowhere))
 
 
 def read(value: object) -> object:
@@ -268,7 +272,7 @@ class Sampled:
         dtypes = {x.dtype for x in self.tensors}
         self.looser = max((TOLERANCES.get((op.name, dtype), 1.0) for dtype in dtypes), default=1.0)
 
-    def lay(self, placements: Sequence[str]) -> list[gt.Tensor]:
+    def distribute(self, placements: Sequence[str]) -> list[gt.Tensor]:
         pairs = enumerate(zip(self.tensors, placements, strict=True))
         return [
             place(to_gt(x.detach()), how, at).requires_grad_(x.requires_grad and self.gradients)
@@ -363,7 +367,7 @@ class RowSample:
         self.scale = self.terms = scale_of([torch.from_numpy(x) for x in given])
         self.looser = 1.0
 
-    def lay(self, placements: Sequence[str]) -> list[gt.Tensor]:
+    def distribute(self, placements: Sequence[str]) -> list[gt.Tensor]:
         given = [x for x in self.operands if isinstance(x, Given)]
         pairs = enumerate(zip(given, placements, strict=True))
         return [place(self._tensor(x), how, at) for at, (x, how) in pairs]

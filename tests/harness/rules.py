@@ -26,7 +26,7 @@ from harness.entries import ROWS
 MEMBERS = 2
 MESH = "@[0,1]"
 WHOLE = "replicate"
-FOLDS = ("sum", "max", "min")
+REDUCE_OPS = ("sum", "max", "min")
 # Work costs so much that no rule is passed over for a gather that moves fewer bytes; then bytes.
 PRICES = "message = 0\nkernel = 0\nbyte = 1\nflop = 1e9\ntouch = 1e9\n"
 WIDEST = 8  # bytes of an element, at the most
@@ -98,8 +98,8 @@ def rows() -> list[str]:
 def placements(x: Given) -> list[str]:
     """Ways in which a tensor may lie over two members, beside whole."""
     cuts = [f"shard({dim})" for dim, size in enumerate(x.values.shape) if size >= MEMBERS]
-    folds = FOLDS if x.dtype != "bool" else FOLDS[1:]
-    return cuts + [f"partial({fold})" for fold in folds]
+    reduce_ops = REDUCE_OPS if x.dtype != "bool" else REDUCE_OPS[1:]
+    return cuts + [f"partial({reduce_op})" for reduce_op in reduce_ops]
 
 
 def alone(case: Case) -> Iterator[tuple[int, Placements]]:
@@ -141,11 +141,11 @@ def short(placement: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class Planned:
     """What became of an instruction."""
 
     way: str  # kept, reduced, gathered
-    gives: tuple[str, ...]  # how each result lies
+    gives: tuple[str, ...]  # the placement of each result
     moved_bytes: int
 
     def __str__(self) -> str:
@@ -170,7 +170,7 @@ def session() -> Iterator[None]:
             gt.gpu_workers(1)
 
 
-def told(case: Case, how: Placements) -> Told:
+def planned(case: Case, how: Placements) -> Planned:
     """What the planner does where the case's tensors lie so; nothing is computed with."""
     placed = [
         _core.distribute(_tensor(x), layout=one + MESH)
@@ -188,8 +188,8 @@ def told(case: Case, how: Placements) -> Told:
     explained = [gt.explain(x) for x in results]
     gives = tuple(one.layout.removesuffix(MESH) for one in explained)
     moved = {name: after[name] - before[name] for name in after}
-    brought = " ".join(explained[0].brought)
-    return Told(_way(case, how, gives, moved, brought), gives, moved["moved_bytes"])
+    resharded = " ".join(explained[0].reshards)
+    return Planned(_way(case, how, gives, moved, resharded), gives, moved["moved_bytes"])
 
 
 def line(case: Case) -> str:
@@ -197,7 +197,7 @@ def line(case: Case) -> str:
     said: dict[str, list[str]] = {}
     for position, how in alone(case):
         name = case.names[position]
-        said.setdefault(name, []).append(f"{short(how[position])} {told(case, how)}")
+        said.setdefault(name, []).append(f"{short(how[position])} {planned(case, how)}")
     return "; ".join(f"{name}: {', '.join(dict.fromkeys(all_))}" for name, all_ in said.items())
 
 
@@ -207,10 +207,10 @@ def table() -> dict[str, dict[str, str]]:
 
 
 def _way(
-    case: Case, how: Placements, gives: Sequence[str], moved: dict[str, int], brought: str
+    case: Case, how: Placements, gives: Sequence[str], moved: dict[str, int], resharded: str
 ) -> str:
-    """Gathered: a cut operand is brought, or what is exchanged is no smaller than it is."""
-    if "from shard" in brought:
+    """Gathered: a cut operand is resharded, or what is exchanged is no smaller than it is."""
+    if "from shard" in resharded:
         return "gathered"
     cuts = [
         (x, int(one[len("shard(") : -1]))

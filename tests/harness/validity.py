@@ -19,21 +19,21 @@ from harness.rules import (
     WHOLE,
     Case,
     Placements,
-    Told,
+    Planned,
     cases,
+    planned,
     rows,
     short,
     together,
-    told,
 )
 
 TOLERANCE = 1e-4  # of float32 sums in another order, relative to the largest value
 DRAWS = 12
-ORDER = ("replicate", "shard", "partial")  # of several right placements the first is told
+ORDER = ("replicate", "shard", "partial")  # of several right placements the first is planned
 
 
 def valid(case: Case, how: Placements) -> tuple[str, ...] | None:
-    """How each result lies where each member runs the kernel on its pieces; None where it does not.
+    """The placement of each result where each member runs the kernel on its shards, if any.
 
     Several sets of values, so that what is right by chance is not right each time.
     """
@@ -97,7 +97,7 @@ def _pieces(x: Array, how: str, draw: np.random.Generator) -> Sequence[Array]:
         return [x] * MEMBERS
     if how.startswith("shard"):
         return np.array_split(x, MEMBERS, int(how[len("shard(") : -1]))
-    first = draw.random(x.shape) < 0.5  # which member has what folds to the value
+    first = draw.random(x.shape) < 0.5  # which member has what reduces to the value
     if x.dtype == bool:
         own, rest = x, np.where(draw.random(x.shape) < 0.5, x, how == "partial(min)")
     elif how == "partial(sum)":
@@ -128,12 +128,12 @@ def _placements_of(parts: Sequence[Array], whole: Array) -> set[str]:
         if len(shapes) == 1 and _same(np.concatenate(parts, dim), whole):
             found.add(f"shard({dim})")
     if all(x.shape == whole.shape for x in parts):
-        folds = {"max": np.maximum, "min": np.minimum}
+        ufuncs = {"max": np.maximum, "min": np.minimum}
         if whole.dtype != bool:
-            folds |= {"sum": np.add, "prod": np.multiply}
+            ufuncs |= {"sum": np.add, "prod": np.multiply}
         with reference.quiet():
-            made = {fold: by(*parts) for fold, by in folds.items()}
-        found |= {f"partial({fold})" for fold, x in made.items() if _same(x, whole)}
+            made = {reduce_op: by(*parts) for reduce_op, by in ufuncs.items()}
+        found |= {f"partial({reduce_op})" for reduce_op, x in made.items() if _same(x, whole)}
     return found
 
 
@@ -148,7 +148,7 @@ def _same(a: Array, b: Array) -> bool:
         return np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True)
 
 
-def unruled(case: Case, ask: Callable[[Case, Placements], Told] = told) -> Iterator[str]:
+def unruled(case: Case, ask: Callable[[Case, Placements], Planned] = planned) -> Iterator[str]:
     """What is right without moving anything, but for which the planner moves something.
 
     Of two placed operands only where neither of them alone is such a one.

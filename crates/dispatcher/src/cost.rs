@@ -24,7 +24,7 @@ pub struct Prices {
     pub kernel: f64,
     /// No price but a limit: values with fewer bytes are reduced with others of their kind, up to so many bytes in one
     /// exchange.
-    pub bundle: u64,
+    pub bucket: u64,
     /// Where two workers are nearer or farther than others.
     pub links: Links,
 }
@@ -32,12 +32,12 @@ pub struct Prices {
 /// Names of the prices in a text, in order.
 const NAMES: [&str; 5] = ["message", "byte", "flop", "touch", "kernel"];
 /// The name of the limit of what is reduced together.
-const BUNDLE: &str = "bundle";
+const BUCKET: &str = "bucket";
 
 /// A text that is no list of prices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "line {line}: {text:?} is no price; a line is NAME=MICROSECONDS, with a name of {NAMES:?} (or message[A,B], byte[A,B] between workers A and B) and a number from 0 on, or {BUNDLE}=BYTES"
+    "line {line}: {text:?} is no price; a line is NAME=MICROSECONDS, with a name of {NAMES:?} (or message[A,B], byte[A,B] between workers A and B) and a number from 0 on, or {BUCKET}=BYTES"
 )]
 pub struct PricesError {
     /// Counted from 1.
@@ -63,11 +63,11 @@ impl FromStr for Prices {
 
 impl fmt::Display for Prices {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { message, byte, flop, touch, kernel, bundle, links } = self;
+        let Self { message, byte, flop, touch, kernel, bucket, links } = self;
         let mut all = NAMES.iter().zip([message, byte, flop, touch, kernel]);
         all.try_for_each(|(name, value)| writeln!(out, "{name}={value}"))?;
-        if *bundle != Self::default().bundle {
-            writeln!(out, "{BUNDLE}={bundle}")?;
+        if *bucket != Self::default().bucket {
+            writeln!(out, "{BUCKET}={bucket}")?;
         }
         write!(out, "{links}")
     }
@@ -77,8 +77,8 @@ impl Default for Prices {
     fn default() -> Self {
         // Two processes of one host: 2 GB/s, 10 us; a core of 20 GFLOP/s and 5 GB/s.
         let links = Links::default();
-        let bundle = 1 << 20;
-        Self { message: 10.0, byte: 5e-4, flop: 5e-5, touch: 2e-4, kernel: 2.0, bundle, links }
+        let bucket = 1 << 20;
+        Self { message: 10.0, byte: 5e-4, flop: 5e-5, touch: 2e-4, kernel: 2.0, bucket, links }
     }
 }
 
@@ -95,8 +95,8 @@ impl Prices {
     /// Takes one line, or nothing of it.
     fn parse_line(&mut self, line: &str) -> Option<()> {
         let (name, value) = line.split_once('=')?;
-        if name.trim() == BUNDLE {
-            self.bundle = value.trim().parse().ok()?;
+        if name.trim() == BUCKET {
+            self.bucket = value.trim().parse().ok()?;
             return Some(());
         }
         let price: f64 = value.trim().parse().ok()?;
@@ -108,7 +108,7 @@ impl Prices {
             return self.links.set_part(from, to, part, price).then_some(());
         }
         let place = NAMES.iter().position(|known| *known == name)?;
-        let Self { message, byte, flop, touch, kernel, bundle: _, links: _ } = self;
+        let Self { message, byte, flop, touch, kernel, bucket: _, links: _ } = self;
         *[message, byte, flop, touch, kernel].into_iter().nth(place)? = price;
         Some(())
     }

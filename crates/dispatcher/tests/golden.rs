@@ -11,7 +11,7 @@ use gt_protocol::{Family, Instruction, Op};
 use std::fmt::Write;
 
 /// What is reduced together at most, in bytes.
-const BUNDLE: u64 = 1 << 20;
+const BUCKET: u64 = 1 << 20;
 const PLAIN_SGD: &str = "lr=0.1 momentum=0.0 dampening=0.0 weight_decay=0.0 nesterov=false \
     maximize=false first_step=true";
 
@@ -74,20 +74,20 @@ impl Sink for Record {
 
 /// Each line's plan, the client's line first.
 fn planned(program: &str, workers: u32) -> Record {
-    planned_by_line(program, workers, BUNDLE, |_, _| {})
+    planned_by_line(program, workers, BUCKET, |_, _| {})
 }
 
 /// [`planned`], with a look at what each of the client's instructions became.
 fn planned_by_line(
     program: &str,
     workers: u32,
-    bundle: u64,
+    bucket: u64,
     mut look: impl FnMut(&Instruction<'_>, &Record),
 ) -> Record {
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(true);
     // Small shapes, so that a file can be read: messages and kernels cost nothing, bytes and work do.
-    dispatcher.set_prices(Prices { message: 0.0, kernel: 0.0, bundle, ..Prices::default() });
+    dispatcher.set_prices(Prices { message: 0.0, kernel: 0.0, bucket, ..Prices::default() });
     let mut all = Record::default();
     for index in 0..workers {
         dispatcher.handle(Event::WorkerJoined { index }, &mut all);
@@ -220,7 +220,7 @@ fn from_layout_to_layout() {
 fn a_megatron_layer_from_tokens_to_gradients() {
     let program = include_str!("golden/megatron.program");
     let mut moved = Vec::new();
-    let record = planned_by_line(program, 2, BUNDLE, |instruction, record| {
+    let record = planned_by_line(program, 2, BUCKET, |instruction, record| {
         if record.collectives + record.transfers > 0 {
             moved.push((instruction.op, record.collectives));
         }
@@ -315,9 +315,9 @@ fn three_steps() -> String {
 }
 
 /// Which instructions were preceded by collectives, and by how many.
-fn folds(program: &str, bundle: u64) -> (Vec<(Op, usize)>, String) {
+fn folds(program: &str, bucket: u64) -> (Vec<(Op, usize)>, String) {
     let mut folds = Vec::new();
-    let record = planned_by_line(program, 2, bundle, |instruction, record| {
+    let record = planned_by_line(program, 2, bucket, |instruction, record| {
         if record.collectives > 0 {
             folds.push((instruction.op, record.collectives));
         }
@@ -337,7 +337,7 @@ fn a_second_step_folds_gradients_when_they_are_made() {
 /// The same together: when there are bytes enough, and at the latest when an update needs one of them.
 #[test]
 fn gradients_are_folded_together() {
-    let (at_need, lines) = folds(&three_steps(), BUNDLE);
+    let (at_need, lines) = folds(&three_steps(), BUCKET);
     expect_file!["golden/together.txt"].assert_eq(&lines);
     let (late, once) = ([(Op::Sgd, 1); 2], [(Op::Sgd, 1)]);
     assert_eq!(at_need, [&late[..], &once, &once].concat());
@@ -364,7 +364,7 @@ fn who_needs_a_gradient_that_waits_folds_those_with_it() {
         ("free %20 %21\nsynchronize request=1", vec![]),
         ("%22 = full size=[2] value=1.0 dtype=f32\n%23 = neg %3", vec![]),
     ] {
-        let (found, lines) = folds(&program(rest), BUNDLE);
+        let (found, lines) = folds(&program(rest), BUCKET);
         assert_eq!(found[2..], expected, "{rest}");
         let together = lines.contains("all_reduce_coalesced");
         assert_eq!(together, !expected.is_empty() && !rest.contains("free"), "{rest}");
@@ -385,7 +385,7 @@ fn what_one_instruction_needs_is_folded_together() {
         %7 = maximum %2 %6
         %8 = atan2 %3 %4
     "#;
-    let (found, lines) = folds(program, BUNDLE);
+    let (found, lines) = folds(program, BUCKET);
     expect_file!["golden/operands.txt"].assert_eq(&lines);
     assert_eq!(found, [(Op::Maximum, 1), (Op::Atan2, 2)]);
 }
@@ -414,5 +414,5 @@ fn what_is_read_unfolded_is_not_folded_early() {
         }
     }
     assert_eq!(folds(&program, 0).0, [(Op::Sgd, 1), (Op::Add, 1), (Op::Add, 1)]);
-    assert_eq!(folds(&program, BUNDLE).0, [(Op::Sgd, 1); 3]);
+    assert_eq!(folds(&program, BUCKET).0, [(Op::Sgd, 1); 3]);
 }

@@ -207,13 +207,13 @@ impl World {
             random,
         };
         // So many bytes are reduced together at the most.
-        let bundle = match config.seed / 6 % 4 {
+        let bucket = match config.seed / 6 % 4 {
             0 => 0,
             1 => 64,
             2 => 4096,
-            _ => Prices::default().bundle,
+            _ => Prices::default().bucket,
         };
-        world.shell.dispatcher.set_prices(Prices { bundle, ..Prices::default() });
+        world.shell.dispatcher.set_prices(Prices { bucket, ..Prices::default() });
         // Now and then more than one collective can name.
         let many = world.random.percent(3);
         let most = if many_clients { 4 } else { 8 };

@@ -107,7 +107,7 @@ fn explanation(session: &Session, value: &Value, prices: &Prices) -> String {
             lines.push(format!("signal: {}", signal(session, provenance.signal)));
         }
         for LayoutChange { number, from, to } in &provenance.changes {
-            lines.push(format!("brought: %{number} from {from} to {to}"));
+            lines.push(format!("reshard: %{number} from {from} to {to}"));
         }
         let traffic = provenance.traffic;
         lines.push(format!("moved: {} bytes", traffic.bytes));

@@ -115,7 +115,7 @@ impl Planner<'_> {
             let layout = match Layout::parse_over(text, dims, value.layout()) {
                 Ok(layout) => layout,
                 // Right or wrong by the value's own layout.
-                Err(error) if text.contains("keep") || text.contains("fold") => {
+                Err(error) if text.contains("keep") || text.contains("reduce") => {
                     return mistake(error.to_string());
                 }
                 Err(_) => return Err(Fault::Attribute { op, name: "layout" }),

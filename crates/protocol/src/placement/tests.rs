@@ -58,7 +58,7 @@ fn what_is_no_layout_says_why() {
         ("shard(0)[0:3|4:7]@[0,1]", "each of 7 indexes once"),
         ("partial(mean)@[0]", "none of"),
         ("shard(0)@[0,x]", "no worker"),
-        ("partial(sum),partial(max)@[[0,1],[2,3]]", "one layout has one fold"),
+        ("partial(sum),partial(max)@[[0,1],[2,3]]", "one layout has one reduction"),
     ] {
         let error = Layout::parse(text, &dims).unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");

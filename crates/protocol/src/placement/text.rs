@@ -2,7 +2,7 @@
 //!
 //! Shards that are not even are written out, member by member: `shard(0)[0:3|3:7]@[0,1]`; a member's several intervals
 //! are joined by `+`. When reading, `shard(1,blocks=3)` stands for the shards of three blocks; where a text says how a
-//! value is to lie from now on, `keep` stands for how it lies already along this dimension of the same mesh, and `fold`
+//! value is to lie from now on, `keep` stands for how it lies already along this dimension of the same mesh, and `reduce`
 //! for that where it is not partial, else for `replicate`.
 
 use super::{
@@ -144,16 +144,16 @@ fn parse(text: &str, dims: &Dims, lies: Option<&Layout>) -> Result<Layout, Strin
     if let Some(first) = folds.next()
         && let Some(other) = folds.find(|&reduce_op| reduce_op != first)
     {
-        return Err(format!("partial({first}) and partial({other}): one layout has one fold"));
+        return Err(format!("partial({first}) and partial({other}): one layout has one reduction"));
     }
     Ok(Layout::new(mesh, list))
 }
 
-/// What `keep` and `fold` stand for along a dimension of `mesh`.
+/// What `keep` and `reduce` stand for along a dimension of `mesh`.
 fn kept(word: &str, lies: &Layout, mesh: &Mesh, axis: usize) -> Option<Placement> {
     let folds = match word.trim() {
         "keep" => false,
-        "fold" => true,
+        "reduce" => true,
         _ => return None,
     };
     let lies = lies.placements().get(axis).filter(|_| lies.mesh() == mesh);

@@ -1,7 +1,7 @@
-"""`python bundles.py`: a step of a small GPT, its gradients folded together and each for itself.
+"""`python buckets.py`: a step of a small GPT, its gradients reduced together and each for itself.
 
 The GPT of `tests/gpt_layouts.py` (70 parameters, most of them a few kilobytes) trains data
-parallel. Programs that differ in nothing but `bundle` of GT_PRICES (the bytes that are folded
+parallel. Programs that differ in nothing but `bucket` of GT_PRICES (the bytes that are reduced
 together at most; 0: nothing is) are held open side by side and take their steps in turn.
 `--tcp` keeps the workers on TCP, as those of several hosts are.
 """
@@ -25,17 +25,17 @@ from pairs import load, machine, threads, two_cores
 from processes import cluster
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-BUNDLES = [0, 1 << 20]
+BUCKETS = [0, 1 << 20]
 COUNTS = [2, 4]
 WIDTH = 64  # of the GPT's residual stream
 
 
-def program(count: int, tcp: bool, bundle: int, orders: Any, seconds: Any) -> None:
+def program(count: int, tcp: bool, bucket: int, orders: Any, seconds: Any) -> None:
     """Takes as many steps as it is told to, until it is told none; answers with seconds a step."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         prices = folder / "prices"
-        prices.write_text(f"bundle={bundle}\n", encoding="utf-8")
+        prices.write_text(f"bucket={bucket}\n", encoding="utf-8")
         os.environ |= {"GT_PRICES": str(prices), "GT_BACKEND": "pytorch"}
         server = cluster(count, "--tcp", prices=prices) if tcp else nullcontext(None)
         address = stack.enter_context(server)
@@ -82,11 +82,11 @@ def trainer(count: int, address: str | None) -> Any:
 
 
 @contextmanager
-def held(count: int, tcp: bool, bundle: int) -> Iterator[Any]:
+def held(count: int, tcp: bool, bucket: int) -> Iterator[Any]:
     """A program that gives seconds a step for a number of steps."""
     context = get_context("spawn")
     orders, seconds = context.SimpleQueue(), context.SimpleQueue()
-    child = context.Process(target=program, args=(count, tcp, bundle, orders, seconds))
+    child = context.Process(target=program, args=(count, tcp, bucket, orders, seconds))
     child.start()
     seconds.get()
 
@@ -105,17 +105,17 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=COUNTS)
-    parser.add_argument("--bundles", type=int, nargs="+", default=BUNDLES)
+    parser.add_argument("--buckets", type=int, nargs="+", default=BUCKETS)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--tcp", action="store_true")
     given = parser.parse_args()
     print(f"{machine()}; load {load()}; workers {'on TCP' if given.tcp else 'of one host'}")
-    head = [f"{bundle:,} B, ms" for bundle in given.bundles]
+    head = [f"{bucket:,} B, ms" for bucket in given.buckets]
     print(f"| workers | {' | '.join(head)} | last / first |\n|{'---|' * (len(head) + 2)}")
     for count in given.workers:
         with two_cores(), threads(1), ExitStack() as stack:
-            turns = [stack.enter_context(held(count, given.tcp, one)) for one in given.bundles]
+            turns = [stack.enter_context(held(count, given.tcp, one)) for one in given.buckets]
             rounds = [[turn(given.steps) for turn in turns] for _ in range(given.rounds)]
         medians = [statistics.median(side) * 1e3 for side in zip(*rounds, strict=True)]
         cells = " | ".join(f"{one:.2f}" for one in medians)

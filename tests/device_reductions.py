@@ -1,4 +1,4 @@
-"""Folds from device to device beside the same by bytes, on real devices and played ones."""
+"""Reductions from device to device beside the same by bytes, on real devices and played ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from test_worker import Worker, _numbers, _shards, _uploaded, _whole, op, read
 
 from gt.worker import kernels
 
-FOLDS = ("sum", "max", "min", "prod")
+REDUCE_OPS = ("sum", "max", "min", "prod")
 
 
 def bits(data: bytes, dtype: torch.dtype) -> bytes:
@@ -21,10 +21,10 @@ def bits(data: bytes, dtype: torch.dtype) -> bytes:
     return _numbers(numbers)
 
 
-def check_folds(
+def check_reductions(
     group: Sequence[Worker], sizes: Iterable[int], strange: Sequence[float] = ()
 ) -> None:
-    """Every dtype is folded to the same last bit by both ways.
+    """Every dtype is reduced to the same last bit by both ways.
 
     Args:
         group: workers that know each other.
@@ -37,13 +37,13 @@ def check_folds(
         if dtype.is_floating_point and strange:
             for place, shard in enumerate(shards):
                 shard[place % 3] = strange[place]
-        for fold in FOLDS:
+        for reduce_op in REDUCE_OPS:
             tag += 2
             for worker, shard in zip(group, shards, strict=True):
                 worker.write(
                     *_uploaded(0, shard, code),
-                    op("all_reduce", (1,), (0,), (everyone, fold, tag)),
-                    op("all_reduce", (2,), (0,), (everyone, fold, tag + 1, "device")),
+                    op("all_reduce", (1,), (0,), (everyone, reduce_op, tag)),
+                    op("all_reduce", (2,), (0,), (everyone, reduce_op, tag + 1, "device")),
                     op("free", (), (0,)),
                     read(1, size, tag),
                     read(2, size, tag + 1),
@@ -52,4 +52,4 @@ def check_folds(
             length = size * dtype.itemsize
             for worker in group:
                 by_bytes, by_device = _whole(worker, {tag: length, tag + 1: length})
-                assert bits(by_device.data, dtype) == bits(by_bytes.data, dtype), (dtype, fold)
+                assert bits(by_device.data, dtype) == bits(by_bytes.data, dtype), (dtype, reduce_op)

@@ -1,4 +1,4 @@
-"""Gradients are folded by few exchanges, and to the bit as each would be for itself."""
+"""Gradients are reduced by few exchanges, and to the bit as each would be for itself."""
 
 import json
 import os
@@ -12,10 +12,10 @@ PROGRAM = Path(__file__).with_name("gpt_layouts.py")
 ALONE, TOGETHER = 0, 1 << 20
 
 
-def run(folder, bundle, *command):
+def run(folder, bucket, *command):
     """What a program prints as JSON whose reductions are made together up to so many bytes."""
-    prices = folder / f"prices{bundle}"
-    prices.write_text(f"bundle={bundle}\n", encoding="utf-8")
+    prices = folder / f"prices{bucket}"
+    prices.write_text(f"bucket={bucket}\n", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, *command],
         env=os.environ | {"GT_BACKEND": "numpy", "GT_THREADS": "1", "GT_PRICES": str(prices)},
@@ -33,7 +33,7 @@ def test_a_gpt_trains_the_same_with_fewer_exchanges(layout, tmp_path):
         str(PROGRAM), layout, "--steps", "5", "--dtype", "float32",
         "--config", str(tmp_path / "layout.yaml"),
     )  # fmt: skip
-    alone, together = (run(tmp_path, bundle, *command) for bundle in (ALONE, TOGETHER))
+    alone, together = (run(tmp_path, bucket, *command) for bucket in (ALONE, TOGETHER))
     assert together["losses"] == alone["losses"]
     before, after = alone["a_step"], together["a_step"]
     assert after["moved_bytes"] == before["moved_bytes"]
@@ -49,7 +49,7 @@ gt.manual_seed(3)
 model = gt.nn.Sequential(gt.nn.Linear(5, 7), gt.nn.Tanh(), gt.nn.Linear(7, 3))
 optimizer = gt.optim.Adam(model.parameters())
 x = gt.distribute(gt.randn(4, 5), dim=0)
-folds = []
+reductions = []
 for step in range(4):
     before = gt.debug.stats()["all_reduces"]
     optimizer.zero_grad()
@@ -58,9 +58,9 @@ for step in range(4):
     if sys.argv[1] == "clipped":
         gt.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
     optimizer.step()
-    folds.append(gt.debug.stats()["all_reduces"] - before)
+    reductions.append(gt.debug.stats()["all_reduces"] - before)
 weights = [w.detach().cpu().tolist() for w in model.parameters()]
-print(json.dumps({"weights": weights, "folds": folds}))
+print(json.dumps({"weights": weights, "reductions": reductions}))
 """
 
 
@@ -68,8 +68,8 @@ print(json.dumps({"weights": weights, "folds": folds}))
 def test_gradients_that_others_read_first_are_folded_together_too(way, tmp_path):
     alone, together = (run(tmp_path, one, "-c", ACCUMULATED, way) for one in (ALONE, TOGETHER))
     assert together["weights"] == alone["weights"]
-    assert alone["folds"][1:] == [4] * 3
-    assert together["folds"][2:] == [1] * 2
+    assert alone["reductions"][1:] == [4] * 3
+    assert together["reductions"][2:] == [1] * 2
 
 
 PAIRS = """
@@ -78,7 +78,7 @@ import numpy as np
 import gt
 gt.gpu_workers(int(sys.argv[1]))
 random = np.random.default_rng(0)
-found, folds = [], set()
+found, reductions = [], set()
 for dtype in ("float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool"):
     for size in (1, 3, 7001):
         pieces = gt.distribute(gt.tensor(random.integers(-9, 9, (5, size))), dim=0)
@@ -86,15 +86,15 @@ for dtype in ("float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool
         before = gt.debug.stats()["all_reduces"]
         found.append(gt.maximum(one, two).to(gt.float64).sum().item())
         found.append((one.to(gt.float64) * 3).tolist()[:4])
-        folds.add(gt.debug.stats()["all_reduces"] - before)
-print(json.dumps([found, sorted(folds)]))
+        reductions.add(gt.debug.stats()["all_reduces"] - before)
+print(json.dumps([found, sorted(reductions)]))
 """
 
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_values_of_any_dtype_and_size_share_an_exchange(workers, tmp_path):
     (alone, two), (together, one) = (
-        run(tmp_path, bundle, "-c", PAIRS, str(workers)) for bundle in (ALONE, TOGETHER)
+        run(tmp_path, bucket, "-c", PAIRS, str(workers)) for bucket in (ALONE, TOGETHER)
     )
     assert together == alone
     assert max(two) == 2  # sums of half precision are rounded where they are made

@@ -7,7 +7,8 @@ from typing import ParamSpec, TypeVar
 
 from gt import _core
 from gt._core import Tensor
-from gt.errors import NotDifferentiable
+from gt.creation import zeros_like
+from gt.errors import InvalidValue, NotDifferentiable, NotSupported
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,7 +98,10 @@ def grad(
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    allow_unused: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of `outputs` for `inputs`; no `.grad` changes.
 
@@ -105,11 +109,24 @@ def grad(
         grad_outputs: gradients that arrive at `outputs`; ones for scalars.
         retain_graph: keep what the backward pass frees (default: `create_graph`).
         create_graph: record the backward pass itself, for higher derivatives.
+        only_inputs: accepted: no other gradients are computed.
         allow_unused: give None for an input that no output depends on.
+        is_grads_batched: not supported.
+        materialize_grads: give zeros for an input that no output depends on.
 
     Raises:
         NotDifferentiable: an input is unused and that is not allowed.
+        NotSupported: several gradients at once.
+        InvalidValue: zeros are asked for, and unused inputs refused.
     """
+    del only_inputs
+    if is_grads_batched:
+        raise NotSupported("grad: is_grads_batched is not supported; call it once for each")
+    if materialize_grads and allow_unused is False:
+        raise InvalidValue(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got: allow_unused=False."
+        )
     listed = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     seeds = (
@@ -119,6 +136,9 @@ def grad(
     )
     keep = create_graph if retain_graph is None else retain_graph
     found = _core.grad(listed, seeds, wanted, keep, create_graph)
+    if materialize_grads:
+        pairs = zip(found, wanted, strict=True)
+        found = [zeros_like(x) if item is None else item for item, x in pairs]
     if not allow_unused and any(item is None for item in found):
         raise NotDifferentiable(
             "One of the differentiated Tensors appears to not have been used in the graph. "

@@ -153,7 +153,7 @@ def test_a_gradient_that_is_clipped_is_folded_once():
         (lambda: dist.all_reduce(with_layout([Partial()]), "max"), "is the sum of its parts"),
         (lambda: dist.reduce_scatter(with_layout([Partial("max")])), "is the max of its parts"),
         (lambda: dist.all_reduce(gt.ones(3), "avg"), "for a mean divide by get_world_size"),
-        (lambda: dist.all_reduce(with_layout([Partial()]), group=LINE[0]), "does not lie on"),
+        (lambda: dist.all_reduce(with_layout([Partial()]), group=LINE[0]), "is not on"),
     ],
 )
 def test_mistakes(wrong, text):

@@ -30,6 +30,25 @@ MODULES = [
     "gt.random", "gt.signal",
 ]  # fmt: skip
 
+CLASSES = {
+    "nn": (gt.nn, torch.nn),
+    "optim": (gt.optim, torch.optim),
+    "lr_scheduler": (gt.optim.lr_scheduler, torch.optim.lr_scheduler),
+    "Generator": (gt.Generator, torch.Generator),
+}
+METHODS = {
+    **{name: (getattr(gt.nn, name), getattr(torch.nn, name)) for name in (
+        "Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict",
+        "Embedding", "MultiheadAttention", "LSTM", "TransformerEncoderLayer",
+    )},
+    "Optimizer": (gt.optim.Optimizer, torch.optim.Optimizer),
+    "LRScheduler": (gt.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.LRScheduler),
+    "init": (gt.nn.init, torch.nn.init),
+    "utils": (gt.nn.utils, torch.nn.utils),
+    "autograd": (gt.autograd, torch.autograd),
+    "random": (gt.random, torch.random),
+}  # fmt: skip
+
 # Keywords that PyTorch takes and GT does not, with the reason.
 NOT_TAKEN = {
     "out": "a result is a value of its own, D7",
@@ -124,6 +143,63 @@ def test_keywords_are_those_of_pytorch(space: str) -> None:
     assert not missing, missing
 
 
+# Of classes and their methods: deprecated names, and what PyTorch itself says not to pass.
+NOT_TAKEN_BY_CLASSES = {
+    ("nn.Hardtanh", "min_value"): "deprecated in favour of `min_val`",
+    ("nn.Hardtanh", "max_value"): "deprecated in favour of `max_val`",
+    ("nn.TripletMarginLoss", "size_average"): "deprecated in favour of `reduction`",
+    ("nn.TripletMarginLoss", "reduce"): "deprecated in favour of `reduction`",
+    ("LRScheduler.step", "epoch"): "deprecated: `step()` goes on by one",
+    ("autograd.enable_grad", "orig_func"): "of the decorator itself",
+}
+
+
+Parameters = list[inspect.Parameter]
+
+
+def signatures() -> Iterator[tuple[str, Parameters, Parameters]]:
+    """Each function, constructor and method of both libraries, with the parameters of both."""
+    for space, (ours, theirs) in (CLASSES | METHODS).items():
+        for name in dir(ours):
+            mine, other = getattr(ours, name), getattr(theirs, name, None)
+            kind = inspect.isclass if space in CLASSES else callable
+            if name.startswith("_") or not kind(mine) or not callable(other):
+                continue
+            try:
+                signatures_ = [inspect.signature(x).parameters for x in (mine, other)]
+            except (TypeError, ValueError):
+                continue
+            variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+            kinds = {x.kind for x in signatures_[0].values()}
+            own, wanted = (
+                [x for x in found.values() if x.kind not in variadic and x.name[:1] != "_"]
+                for found in signatures_
+            )
+            if inspect.Parameter.VAR_KEYWORD not in kinds:
+                yield f"{space}.{name}", own, wanted
+
+
+def test_classes_take_the_keywords_of_pytorch() -> None:
+    missing = {
+        (title, keyword.name)
+        for title, own, wanted in signatures()
+        for keyword in wanted
+        if keyword.name not in {x.name for x in own}
+    }
+    assert missing == NOT_TAKEN_BY_CLASSES.keys()
+
+
+def test_arguments_stand_in_the_order_of_pytorch() -> None:
+    odd = []
+    for title, *both in signatures():
+        own, wanted = (
+            [x.name for x in one if x.kind is not inspect.Parameter.KEYWORD_ONLY] for one in both
+        )
+        if [x for x in own if x in wanted] != [x for x in wanted if x in own]:
+            odd.append((title, own, wanted))
+    assert not odd, odd
+
+
 def test_exceptions_are_still_needed() -> None:
     pairs = {(f"{s}.{name}", x) for s in SPACES for name, _, own in shared(s) for x in own}
     assert {x for _, x in pairs} >= NOT_TAKEN.keys()
@@ -216,3 +292,36 @@ def test_hidden_modules_can_be_imported() -> None:
     assert not hidden & set(dir(gt))
     for name in hidden:
         assert importlib.import_module(f"gt.{name}") is getattr(gt, name)
+
+
+def test_grad_gives_zeros_for_what_is_not_used() -> None:
+    found = []
+    for library in (gt, torch):
+        x, unused = (library.ones(2, requires_grad=True) for _ in range(2))
+        grad = library.autograd.grad
+        found.append(
+            [one.tolist() for one in grad((x * x).sum(), [x, unused], materialize_grads=True)]
+        )
+        with pytest.raises(ValueError, match="Expected allow_unused to be True or not passed"):
+            grad(x.sum(), x, allow_unused=False, materialize_grads=True)
+    assert found[0] == found[1]
+
+
+def test_init_draws_from_a_generator_of_its_own() -> None:
+    before = gt.get_rng_state().tolist()
+    first, second = (
+        gt.nn.init.normal_(gt.empty(3, 2), generator=gt.Generator().manual_seed(5)).tolist()
+        for _ in range(2)
+    )
+    assert first == second
+    assert gt.get_rng_state().tolist() == before
+
+
+def test_state_dict_adds_to_a_destination() -> None:
+    entries = {"before": gt.ones(1)}
+    assert gt.nn.Linear(2, 3).state_dict(destination=entries, prefix="a.") is entries
+    assert list(entries) == ["before", "a.weight", "a.bias"]
+    module = gt.nn.BatchNorm1d(3)
+    assert module.get_buffer("running_mean") is module.running_mean
+    with pytest.raises(AttributeError, match="`weight` is not a buffer"):
+        module.get_buffer("weight")

@@ -1,6 +1,6 @@
 """Collectives, for one program that speaks for all workers.
 
-A tensor is its whole value, wherever its pieces are; a collective changes where they are and never
+A tensor is its whole value, wherever its shards are; a collective changes where they are and never
 what the value is. So a sum that is made twice by hand is not added twice.
 """
 
@@ -27,14 +27,14 @@ class ReduceOp:
 
 @overload
 def all_reduce(
-    x: Tensor, op: str = ..., group: ProcessGroup | None = ..., async_op: Literal[False] = ...
+    tensor: Tensor, op: str = ..., group: ProcessGroup | None = ..., async_op: Literal[False] = ...
 ) -> Tensor: ...
 @overload
 def all_reduce(
-    x: Tensor, op: str = ..., group: ProcessGroup | None = ..., *, async_op: Literal[True]
+    tensor: Tensor, op: str = ..., group: ProcessGroup | None = ..., *, async_op: Literal[True]
 ) -> Work: ...
 def all_reduce(
-    x: Tensor, op: str = "sum", group: ProcessGroup | None = None, async_op: bool = False
+    tensor: Tensor, op: str = "sum", group: ProcessGroup | None = None, async_op: bool = False
 ) -> Tensor | Work:
     """Reduce the members' contributions: a partial tensor becomes whole on each member.
 
@@ -42,14 +42,14 @@ def all_reduce(
     gradients that every worker holds need no call, and one too many adds nothing.
 
     Args:
-        x: Any tensor.
-        op: How its contributions are reduced; any other operation than x's is refused.
-        group: `mesh["tp"]` or `mesh.get_process_group("tp")`; every dimension of x's mesh if not
-            given.
+        tensor: Any tensor.
+        op: How its contributions are reduced; any other operation than `tensor`'s is refused.
+        group: `mesh["tp"]` or `mesh.get_process_group("tp")`; every dimension of the tensor's mesh
+            if not given.
         async_op: Return a `Work` whose `wait()` is the result.
 
     Raises:
-        InvalidValue: The contributions of x reduce by another operation, or x is on another mesh.
+        InvalidValue: Its contributions reduce by another operation, or it is on another mesh.
     """
     if op not in OPS:
         raise InvalidValue(
@@ -61,28 +61,30 @@ def all_reduce(
         if not isinstance(placement, Partial):
             return placement
         if placement.op != op:
-            raise InvalidValue(f"all_reduce: {x.layout} is the {placement.op} of its parts")
+            raise InvalidValue(f"all_reduce: {tensor.layout} is the {placement.op} of its parts")
         return Replicate()
 
-    return _done(_changed(x, group, whole), async_op=async_op)
+    return _done(_changed(tensor, group, whole), async_op=async_op)
 
 
 @overload
 def all_gather(
-    x: Tensor, group: ProcessGroup | None = ..., async_op: Literal[False] = ...
+    tensor: Tensor, group: ProcessGroup | None = ..., async_op: Literal[False] = ...
 ) -> Tensor: ...
 @overload
-def all_gather(x: Tensor, group: ProcessGroup | None = ..., *, async_op: Literal[True]) -> Work: ...
 def all_gather(
-    x: Tensor, group: ProcessGroup | None = None, async_op: bool = False
+    tensor: Tensor, group: ProcessGroup | None = ..., *, async_op: Literal[True]
+) -> Work: ...
+def all_gather(
+    tensor: Tensor, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Tensor | Work:
     """Make a tensor whole on every member of the group; a partial tensor is reduced too."""
-    return _done(_changed(x, group, lambda _: Replicate()), async_op=async_op)
+    return _done(_changed(tensor, group, lambda _: Replicate()), async_op=async_op)
 
 
 @overload
 def reduce_scatter(
-    x: Tensor,
+    tensor: Tensor,
     dim: int = ...,
     op: str = ...,
     group: ProcessGroup | None = ...,
@@ -90,7 +92,7 @@ def reduce_scatter(
 ) -> Tensor: ...
 @overload
 def reduce_scatter(
-    x: Tensor,
+    tensor: Tensor,
     dim: int = ...,
     op: str = ...,
     group: ProcessGroup | None = ...,
@@ -98,7 +100,7 @@ def reduce_scatter(
     async_op: Literal[True],
 ) -> Work: ...
 def reduce_scatter(
-    x: Tensor,
+    tensor: Tensor,
     dim: int = 0,
     op: str = "sum",
     group: ProcessGroup | None = None,
@@ -108,44 +110,46 @@ def reduce_scatter(
 
     What is not partial is only cut.
     """
-    for placement in x.layout.placements:
+    for placement in tensor.layout.placements:
         if isinstance(placement, Partial) and placement.op != op:
-            raise InvalidValue(f"reduce_scatter: {x.layout} is the {placement.op} of its parts")
-    return _done(_cut(x, dim, group), async_op=async_op)
+            raise InvalidValue(
+                f"reduce_scatter: {tensor.layout} is the {placement.op} of its parts"
+            )
+    return _done(_cut(tensor, dim, group), async_op=async_op)
 
 
 @overload
 def all_to_all(
-    x: Tensor, dim: int, group: ProcessGroup | None = ..., async_op: Literal[False] = ...
+    tensor: Tensor, dim: int, group: ProcessGroup | None = ..., async_op: Literal[False] = ...
 ) -> Tensor: ...
 @overload
 def all_to_all(
-    x: Tensor, dim: int, group: ProcessGroup | None = ..., *, async_op: Literal[True]
+    tensor: Tensor, dim: int, group: ProcessGroup | None = ..., *, async_op: Literal[True]
 ) -> Work: ...
 def all_to_all(
-    x: Tensor, dim: int, group: ProcessGroup | None = None, async_op: bool = False
+    tensor: Tensor, dim: int, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Tensor | Work:
     """Cut along `dim` what was cut along another dimension: from sequence to heads, say."""
-    return _done(_cut(x, dim, group), async_op=async_op)
+    return _done(_cut(tensor, dim, group), async_op=async_op)
 
 
 @overload
 def broadcast(
-    x: Tensor,
+    tensor: Tensor,
     src: int = ...,
     group: ProcessGroup | DeviceMesh | None = ...,
     async_op: Literal[False] = ...,
 ) -> Tensor: ...
 @overload
 def broadcast(
-    x: Tensor,
+    tensor: Tensor,
     src: int = ...,
     group: ProcessGroup | DeviceMesh | None = ...,
     *,
     async_op: Literal[True],
 ) -> Work: ...
 def broadcast(
-    x: Tensor,
+    tensor: Tensor,
     src: int = 0,
     group: ProcessGroup | DeviceMesh | None = None,
     async_op: bool = False,
@@ -157,76 +161,76 @@ def broadcast(
     """
     del src
     if group is None:
-        return _done(_core.distribute(x), async_op=async_op)
+        return _done(_core.distribute(tensor), async_op=async_op)
     mesh = group.mesh if isinstance(group, ProcessGroup) else group
-    return _done(_core.distribute(x, None, Layout(mesh, x.shape).text), async_op=async_op)
+    return _done(_core.distribute(tensor, None, Layout(mesh, tensor.shape).text), async_op=async_op)
 
 
 @overload
 def scatter(
-    x: Tensor, dim: int = ..., group: ProcessGroup | None = ..., async_op: Literal[False] = ...
+    tensor: Tensor, dim: int = ..., group: ProcessGroup | None = ..., async_op: Literal[False] = ...
 ) -> Tensor: ...
 @overload
 def scatter(
-    x: Tensor, dim: int = ..., group: ProcessGroup | None = ..., *, async_op: Literal[True]
+    tensor: Tensor, dim: int = ..., group: ProcessGroup | None = ..., *, async_op: Literal[True]
 ) -> Work: ...
 def scatter(
-    x: Tensor, dim: int = 0, group: ProcessGroup | None = None, async_op: bool = False
+    tensor: Tensor, dim: int = 0, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Tensor | Work:
-    """Leave each member of the group (all workers if not given) its piece of `dim`."""
-    return _done(_cut(x, dim, group), async_op=async_op)
+    """Leave each member of the group (all workers if not given) its shard of `dim`."""
+    return _done(_cut(tensor, dim, group), async_op=async_op)
 
 
 @overload
-def send(x: Tensor, dst: int, async_op: Literal[False] = ...) -> Tensor: ...
+def send(tensor: Tensor, dst: int, async_op: Literal[False] = ...) -> Tensor: ...
 @overload
-def send(x: Tensor, dst: int, *, async_op: Literal[True]) -> Work: ...
-def send(x: Tensor, dst: int, async_op: bool = False) -> Tensor | Work:
-    """Bring a tensor to worker `dst`, whole.
+def send(tensor: Tensor, dst: int, *, async_op: Literal[True]) -> Work: ...
+def send(tensor: Tensor, dst: int, async_op: bool = False) -> Tensor | Work:
+    """Move a tensor to worker `dst`, whole.
 
     The returned tensor is the one on that worker, so nobody has to receive it.
     """
-    return _done(_core.distribute(x, None, f"replicate@[{int(dst)}]"), async_op=async_op)
+    return _done(_core.distribute(tensor, None, f"replicate@[{int(dst)}]"), async_op=async_op)
 
 
 @overload
-def gather(x: Tensor, dst: int = ..., async_op: Literal[False] = ...) -> Tensor: ...
+def gather(tensor: Tensor, dst: int = ..., async_op: Literal[False] = ...) -> Tensor: ...
 @overload
-def gather(x: Tensor, dst: int = ..., *, async_op: Literal[True]) -> Work: ...
-def gather(x: Tensor, dst: int = 0, async_op: bool = False) -> Tensor | Work:
-    """Bring the pieces of a tensor together on worker `dst`; `send` under PyTorch's other name."""
-    return send(x, dst, async_op=True) if async_op else send(x, dst)
+def gather(tensor: Tensor, dst: int = ..., *, async_op: Literal[True]) -> Work: ...
+def gather(tensor: Tensor, dst: int = 0, async_op: bool = False) -> Tensor | Work:
+    """Gather the shards of a tensor on worker `dst`; `send` under PyTorch's other name."""
+    return send(tensor, dst, async_op=True) if async_op else send(tensor, dst)
 
 
 def _done(result: Tensor, *, async_op: bool) -> Tensor | Work:
     return Work(result) if async_op else result
 
 
-def _cut(x: Tensor, dim: int, group: ProcessGroup | None) -> Tensor:
-    """Along the group, or along the last dimension of the mesh of x."""
-    layout = x.layout
+def _cut(tensor: Tensor, dim: int, group: ProcessGroup | None) -> Tensor:
+    """Along the group, or along the last dimension of the mesh of tensor."""
+    layout = tensor.layout
     if group is None and layout.mesh.size() == 1:
-        return _core.distribute(x, dim)
+        return _core.distribute(tensor, dim)
     mesh = layout.mesh if group is None else group.mesh
     axes = (mesh.ndim - 1,) if group is None else group.axes
-    target = Layout(ProcessGroup(mesh, axes), x.shape, dim)
+    target = Layout(ProcessGroup(mesh, axes), tensor.shape, dim)
     if layout.mesh != mesh:
-        return _core.distribute(x, None, target.text)
+        return _core.distribute(tensor, None, target.text)
     (axis,) = axes
-    return _core.distribute(x, None, layout.replaced(axis, target.placements[axis]).text)
+    return _core.distribute(tensor, None, layout.replaced(axis, target.placements[axis]).text)
 
 
 def _changed(
-    x: Tensor, group: ProcessGroup | None, change: Callable[[Placement], Placement]
+    tensor: Tensor, group: ProcessGroup | None, change: Callable[[Placement], Placement]
 ) -> Tensor:
-    """x with other placements along the group; x itself where nothing changes."""
-    layout = x.layout
+    """tensor with other placements along the group; tensor itself where nothing changes."""
+    layout = tensor.layout
     if group is not None and layout.mesh != group.mesh:
         if all(change(placement) == placement for placement in layout.placements):
-            return x
-        raise InvalidValue(f"{layout} does not lie on {group.mesh!r}; x.redistribute(layout) first")
+            return tensor
+        raise InvalidValue(f"{layout} is not on {group.mesh!r}; tensor.redistribute(layout) first")
     axes = range(layout.mesh.ndim) if group is None else group.axes
     target = layout
     for axis in axes:
         target = target.replaced(axis, change(target.placements[axis]))
-    return x if target == layout else _core.distribute(x, None, target.text)
+    return tensor if target == layout else _core.distribute(tensor, None, target.text)

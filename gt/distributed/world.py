@@ -42,6 +42,15 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     """Accepted; the session ends with the program, or by gt.disconnect()."""
 
 
-def barrier(group: ProcessGroup | None = None) -> None:  # noqa: ARG001 - PyTorch's
-    """Wait until everything emitted so far has run; raises a failure that nobody has read."""
+def barrier(
+    group: ProcessGroup | None = None, async_op: bool = False, device_ids: object = None
+) -> None:
+    """Wait until everything emitted so far has run; raises a failure that nobody has read.
+
+    Args:
+        group: Accepted: all workers are waited for.
+        async_op: Accepted: it waits all the same.
+        device_ids: Accepted and not needed.
+    """
+    del group, async_op, device_ids
     gt.synchronize()

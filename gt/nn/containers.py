@@ -50,12 +50,6 @@ class _ModuleSequence(Module):
         self.register_module(str(len(self)), module)
         return self
 
-    def extend(self, modules: Iterable[Module]) -> _ModuleSequence:
-        """Add `modules` at the end."""
-        for module in modules:
-            self.append(module)
-        return self
-
     def insert(self, index: int, module: Module) -> _ModuleSequence:
         """Add `module` before the one at `index`."""
         children = self._items()
@@ -63,10 +57,10 @@ class _ModuleSequence(Module):
         self._renumber(children)
         return self
 
-    def pop(self, index: int = -1) -> Module:
-        """Take out the module at `index`."""
-        child = self._items()[index]
-        del self[index]
+    def pop(self, key: int = -1) -> Module:
+        """Take out the module at `key`."""
+        child = self._items()[key]
+        del self[key]
         return child
 
 
@@ -98,6 +92,12 @@ class Sequential(_ModuleSequence):
             return type(self)(OrderedDict(list(self._modules.items())[index]))  # type: ignore[arg-type]
         return self._items()[self._checked(index)]
 
+    def extend(self, sequential: Iterable[Module]) -> Sequential:
+        """Add the modules of `sequential` at the end."""
+        for module in sequential:
+            self.append(module)
+        return self
+
     def _checked(self, index: int) -> int:
         self._name_at(index)
         return index
@@ -122,6 +122,12 @@ class ModuleList(_ModuleSequence):
             return type(self)(self._items()[index])
         self._name_at(index)
         return self._items()[index]
+
+    def extend(self, modules: Iterable[Module]) -> ModuleList:
+        """Add `modules` at the end."""
+        for module in modules:
+            self.append(module)
+        return self
 
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
         self.extend(modules)
@@ -256,12 +262,12 @@ class ParameterDict(Module):
     """A dictionary of parameters that count as this module's; tensors become parameters.
 
     Args:
-        values: The first ones, by name.
+        parameters: The first ones, by name.
     """
 
-    def __init__(self, values: Mapping[str, Tensor] | None = None) -> None:
+    def __init__(self, parameters: Mapping[str, Tensor] | None = None) -> None:
         super().__init__()
-        for key, value in ({} if values is None else values).items():
+        for key, value in ({} if parameters is None else parameters).items():
             self[key] = value
 
     def __getitem__(self, key: str) -> Parameter:

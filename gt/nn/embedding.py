@@ -53,15 +53,31 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(
-        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
     ) -> Embedding:
         """An embedding of these rows, [rows, width]; not trained if `freeze`."""
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, width = embeddings.shape
-        made = cls(rows, width, padding_idx=padding_idx, dtype=embeddings.dtype)
-        made.weight = Parameter(embeddings, requires_grad=not freeze)
-        return made
+        embedding = cls(
+            rows,
+            width,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            dtype=embeddings.dtype,
+        )
+        embedding.weight = Parameter(embeddings, requires_grad=not freeze)
+        return embedding
 
     def reset_parameters(self) -> None:
         """Draw the rows from the standard normal distribution."""

@@ -7,6 +7,7 @@ import math
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.draws import Generator, next_draw
 
 __all__ = [
     "calculate_gain",
@@ -26,18 +27,27 @@ __all__ = [
 _LINEAR_LIKE = ("linear", "conv1d", "conv2d", "conv3d", "sigmoid")
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+def uniform_(
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Uniform values in [a, b)."""
-    return _random(tensor, "uniform", a, b)
+    return _random(tensor, "uniform", a, b, generator)
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+def normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Normally distributed values."""
-    return _random(tensor, "normal", mean, std)
+    return _random(tensor, "normal", mean, std, generator)
 
 
 def trunc_normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Normally distributed values within [a, b], by the inverse of the distribution's function.
 
@@ -45,7 +55,7 @@ def trunc_normal_(
     """
     low, high = (math.erf((end - mean) / (std * math.sqrt(2.0))) for end in (a, b))
     with gt.no_grad():
-        wanted = _drawn(tensor, "uniform", gt.float64, low, high)
+        wanted = _drawn(tensor, "uniform", gt.float64, low, high, generator)
         below, above = gt.full_like(wanted, -6.0), gt.full_like(wanted, 6.0)
         for _ in range(52):  # a float64's bits
             middle = (below + above) * 0.5
@@ -79,21 +89,27 @@ def eye_(tensor: Tensor) -> Tensor:
         return tensor.copy_(gt.eye(*tensor.shape, dtype=tensor.dtype))
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+def xavier_uniform_(
+    tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Uniform with variance 2 gain^2 / (fan in + fan out)."""
     fan_in, fan_out = fans(tensor)
     bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal with variance 2 gain^2 / (fan in + fan out)."""
     fan_in, fan_out = fans(tensor)
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)))
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
 
 def kaiming_uniform_(
-    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Tensor:
     """Uniform with variance gain^2 / fan.
 
@@ -102,16 +118,21 @@ def kaiming_uniform_(
         a: The negative slope of the leaky_relu that follows.
         mode: "fan_in" keeps the forward pass's variance, "fan_out" the backward pass's.
         nonlinearity: What follows; see calculate_gain.
+        generator: Whose draw it is; the default one's if not given.
     """
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(
-    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Tensor:
     """Normal with variance gain^2 / fan; arguments as in kaiming_uniform_."""
-    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity))
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
@@ -151,14 +172,23 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
     return calculate_gain(nonlinearity, a) / math.sqrt(fan) if fan else 0.0
 
 
-def _random(tensor: Tensor, kind: str, first: float, second: float) -> Tensor:
+def _random(
+    tensor: Tensor, kind: str, first: float, second: float, generator: Generator | None
+) -> Tensor:
     with gt.no_grad():
-        return tensor.copy_(_drawn(tensor, kind, tensor.dtype, first, second))
+        return tensor.copy_(_drawn(tensor, kind, tensor.dtype, first, second, generator))
 
 
-def _drawn(like: Tensor, kind: str, dtype: gt.dtype, first: float, second: float) -> Tensor:
+def _drawn(
+    like: Tensor,
+    kind: str,
+    dtype: gt.dtype,
+    first: float,
+    second: float,
+    generator: Generator | None,
+) -> Tensor:
     """The next draw of the shape of `like`, in its layout."""
-    seed, draw = _core.next_draw()
+    seed, draw = next_draw(generator)
     return _core.call(
         "random_like",
         like.detach(),

@@ -248,9 +248,9 @@ class Module:
         """(name, module) directly below, each module once."""
         return listing.named_children(self._modules)
 
-    def modules(self) -> Iterator[Module]:
-        """This module and all below, each once."""
-        return (module for _, module in self.named_modules())
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module and all below, each once if `remove_duplicate`."""
+        return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
 
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
@@ -273,6 +273,15 @@ class Module:
             module = below
         return module
 
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer with this dotted name."""
+        owner, _, name = target.rpartition(".")
+        module = self.get_submodule(owner)
+        found = module._buffers.get(name)
+        if found is None:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return found
+
     def get_parameter(self, target: str) -> Parameter:
         """The parameter with this dotted name."""
         owner, _, name = target.rpartition(".")
@@ -283,14 +292,25 @@ class Module:
 
     # ---- state ----
 
-    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+    def state_dict(
+        self,
+        *,
+        destination: dict[str, Tensor] | None = None,
+        prefix: str = "",
+        keep_vars: bool = False,
+    ) -> dict[str, Tensor]:
         """Parameters and persistent buffers by dotted name, sharing their values.
 
         Args:
+            destination: Where they are added; a new dictionary if not given.
             prefix: Stands before each name.
             keep_vars: Give the parameters themselves instead of detached aliases.
         """
-        return state.collect(self._saved(prefix), keep_vars=keep_vars)
+        found = state.collect(self._saved(prefix), keep_vars=keep_vars)
+        if destination is None:
+            return found
+        destination.update(found)
+        return destination
 
     def load_state_dict(
         self, state_dict: Mapping[str, Tensor], strict: bool = True, assign: bool = False

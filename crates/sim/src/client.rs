@@ -5,12 +5,12 @@ mod breach;
 mod script;
 
 pub use answers::Evidence;
-pub use breach::Breach;
-pub use script::{Line, Script};
+pub use breach::BreachKind;
+pub use script::{ProgramLine, Script};
 
-use crate::arithmetic::tensor::{Tensor, to_dims, wide};
-use crate::oracle::{Evaluated, Oracle, Outcome, Step, Target, Term};
-use crate::program::{Cluster, Drawn, Retry, Scene, makes, palette};
+use crate::arithmetic::tensor::{ToyTensor, to_dims, wide};
+use crate::oracle::{DistributeTarget, Evaluated, Expectation, Oracle, ProgramStep, StepOperand};
+use crate::program::{Cluster, DrawnStep, Retry, Scene, makes, palette};
 use crate::random::Random;
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::wire::{self, PAYLOAD_BYTES_MAX};
@@ -25,10 +25,10 @@ const NONSENSE_STEPS: u64 = 30;
 const REQUESTS_PER_CLIENT: u64 = 1 << 20;
 
 #[derive(Debug)]
-enum Pending {
+enum OpenRequest {
     Read {
         value: Id,
-        expected: Outcome,
+        expected: Expectation,
         start: u64,
         /// Which of the elements that were asked for have come.
         arrived: Vec<bool>,
@@ -55,7 +55,7 @@ pub struct Client {
     remaining: u64,
     /// What it does instead of drawing its steps, and what it has done.
     script: Script,
-    breach: Option<Breach>,
+    breach: Option<BreachKind>,
     /// What it emits is nonsense by now: its answers mean nothing.
     is_nonsense: bool,
     /// Slots that nonsense has defined.
@@ -65,7 +65,7 @@ pub struct Client {
     /// Metadata of every value there has been: the dispatcher may not have met its `free` yet.
     metas: BTreeMap<Id, Meta>,
     slots_free: Vec<u32>,
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, OpenRequest>,
     first_request: u64,
     next_request: u64,
     /// Failures that this client has heard of, by number.
@@ -82,7 +82,7 @@ impl Client {
         random: &mut Random,
         workers: u32,
         steps: Option<u64>,
-        breach: Option<Breach>,
+        breach: Option<BreachKind>,
     ) -> Self {
         let mut random = random.fork();
         let sizes = palette(&mut random);
@@ -157,7 +157,7 @@ impl Client {
             }
             self.remaining -= 1;
             match self.breach {
-                Some(Breach::Nonsense) if self.remaining < NONSENSE_STEPS => {
+                Some(BreachKind::Nonsense) if self.remaining < NONSENSE_STEPS => {
                     self.emit_nonsense(&mut words);
                 }
                 Some(breach) if self.remaining == 0 => self.break_rules(breach, &mut words),
@@ -171,10 +171,10 @@ impl Client {
     pub fn free_all(&mut self) -> Vec<u32> {
         let mut words = Vec::new();
         if !self.live.is_empty() {
-            let step = Step::Free(self.live.clone());
+            let step = ProgramStep::Free(self.live.clone());
             self.take((step, None), &mut words);
         }
-        self.take((Step::Synchronize, None), &mut words);
+        self.take((ProgramStep::Synchronize, None), &mut words);
         words
     }
 
@@ -201,19 +201,19 @@ impl Client {
         self.take(drawn, words);
         self.fresh = self.live.last().copied().filter(|_| makes);
         if !dying.is_empty() {
-            self.take((Step::Free(dying), None), words);
+            self.take((ProgramStep::Free(dying), None), words);
         }
     }
 
     /// Now and then operands whose last reference goes with the instruction; they are freed after it.
-    fn choose_dying(&mut self, step: &mut Step) -> Vec<Id> {
-        let Step::Compute { terms, consumes, .. } = step else { return Vec::new() };
+    fn choose_dying(&mut self, step: &mut ProgramStep) -> Vec<Id> {
+        let ProgramStep::Compute { terms, consumes, .. } = step else { return Vec::new() };
         let mut dying = Vec::new();
         if !self.random.percent(25) {
             return dying;
         }
         for (position, term) in terms.iter().take(16).enumerate() {
-            if let Term::Value(id) = term
+            if let StepOperand::Value(id) = term
                 && self.random.percent(60)
             {
                 *consumes |= 1 << position;
@@ -225,52 +225,56 @@ impl Client {
         dying
     }
 
-    fn take(&mut self, (step, evaluated): Drawn, words: &mut Vec<u32>) {
+    fn take(&mut self, (step, evaluated): DrawnStep, words: &mut Vec<u32>) {
         self.script.note(&step, self.oracle.next_number());
         match step {
-            Step::Compute { compute, terms, consumes } => {
+            ProgramStep::Compute { compute, terms, consumes } => {
                 let mut instruction = Instruction::new(compute.op);
                 instruction.attrs = compute.attrs.into_iter().collect();
                 instruction.consumes = consumes;
                 instruction.operands = terms.iter().map(|term| self.operand(*term)).collect();
                 self.define(instruction, evaluated, words);
             }
-            Step::Upload { tensor, ranges } => self.upload(&tensor, ranges, evaluated, words),
-            Step::Distribute { source, target } => {
+            ProgramStep::Upload { tensor, ranges } => {
+                self.upload(&tensor, ranges, evaluated, words)
+            }
+            ProgramStep::Distribute { source, target } => {
                 let mut instruction = Instruction::new(Op::Distribute);
-                instruction.operands.push(self.operand(Term::Value(source)));
+                instruction.operands.push(self.operand(StepOperand::Value(source)));
                 instruction.attrs.extend(match target {
-                    Target::Dim(dim) => [dim.map_or(Attr::Absent, Attr::Int), Attr::Absent],
-                    Target::Layout(text) => [Attr::Absent, Attr::Text(text.into())],
+                    DistributeTarget::Dim(dim) => {
+                        [dim.map_or(Attr::Absent, Attr::Int), Attr::Absent]
+                    }
+                    DistributeTarget::Layout(text) => [Attr::Absent, Attr::Text(text.into())],
                 });
                 self.define(instruction, evaluated, words);
             }
-            Step::Configure { signal, text } => {
+            ProgramStep::Configure { signal, text } => {
                 let mut instruction = Instruction::new(Op::Configure);
                 instruction.attrs.extend([Attr::Int(signal.into()), Attr::Text(text.into())]);
                 write(&instruction, words);
             }
-            Step::Enter(signal) => self.signal = signal,
-            Step::Free(ids) => {
+            ProgramStep::Enter(signal) => self.signal = signal,
+            ProgramStep::Free(ids) => {
                 let mut instruction = Instruction::new(Op::Free);
                 for id in ids {
-                    instruction.operands.push(self.operand(Term::Value(id)));
+                    instruction.operands.push(self.operand(StepOperand::Value(id)));
                     self.live.retain(|live| *live != id);
                     self.oracle.forget(id);
                     self.slots_free.extend(self.slots.remove(&id));
                 }
                 write(&instruction, words);
             }
-            Step::Read { value, start, count } => self.read(value, start, count, words),
-            Step::Synchronize => {
+            ProgramStep::Read { value, start, count } => self.read(value, start, count, words),
+            ProgramStep::Synchronize => {
                 let before = self.oracle.next_number();
-                let request = self.ask(Pending::Synchronize { before });
+                let request = self.ask(OpenRequest::Synchronize { before });
                 let mut instruction = Instruction::new(Op::Synchronize);
                 instruction.attrs.push(Attr::Int(request.cast_signed()));
                 write(&instruction, words);
             }
-            Step::Stats => {
-                let request = self.ask(Pending::Stats);
+            ProgramStep::Stats => {
+                let request = self.ask(OpenRequest::Stats);
                 // Short enough for every frame.
                 let _ = message::encode(&FromClient::StatsRequest { request }, words);
             }
@@ -280,15 +284,15 @@ impl Client {
     fn read(&mut self, value: Id, start: u64, count: u64, words: &mut Vec<u32>) {
         let Some(expected) = self.oracle.outcome(value).cloned() else { return };
         let arrived = vec![false; usize::try_from(count).unwrap_or(0)];
-        let request = self.ask(Pending::Read { value, expected, start, arrived });
+        let request = self.ask(OpenRequest::Read { value, expected, start, arrived });
         let mut instruction = Instruction::new(Op::Read);
-        instruction.operands.push(self.operand(Term::Value(value)));
+        instruction.operands.push(self.operand(StepOperand::Value(value)));
         let attrs = [request, start, count].map(|number| Attr::Int(number.cast_signed()));
         instruction.attrs = attrs.into_iter().collect();
         write(&instruction, words);
     }
 
-    fn ask(&mut self, pending: Pending) -> u64 {
+    fn ask(&mut self, pending: OpenRequest) -> u64 {
         let request = self.next_request;
         self.next_request += 1;
         self.pending.insert(request, pending);
@@ -297,7 +301,7 @@ impl Client {
 
     fn upload(
         &mut self,
-        tensor: &Tensor,
+        tensor: &ToyTensor,
         ranges: usize,
         evaluated: Option<Evaluated>,
         words: &mut Vec<u32>,
@@ -316,7 +320,7 @@ impl Client {
         let mut offset = first.len();
         for piece in rest.chunks(length) {
             let mut instruction = Instruction::new(Op::Chunk);
-            instruction.operands.push(self.operand(Term::Value(id)));
+            instruction.operands.push(self.operand(StepOperand::Value(id)));
             instruction.attrs.push(Attr::Int(wide(offset)));
             instruction.payload = piece;
             write(&instruction, words);
@@ -350,11 +354,11 @@ impl Client {
         ids
     }
 
-    fn operand(&self, term: Term) -> Operand {
+    fn operand(&self, term: StepOperand) -> Operand {
         match term {
-            Term::Absent => Operand::Absent,
-            Term::Scalar(scalar) => Operand::Scalar(scalar),
-            Term::Value(id) => {
+            StepOperand::Absent => Operand::Absent,
+            StepOperand::Scalar(scalar) => Operand::Scalar(scalar),
+            StepOperand::Value(id) => {
                 let slot = self.slots.get(&id).copied().unwrap_or(u32::MAX);
                 Operand::Value(Id::slot(slot))
             }

@@ -1,8 +1,8 @@
 //! What computes in a simulated worker: toy tensors, with a mark on memory that a result has taken over.
 
 use crate::arithmetic::compute::Compute;
-use crate::arithmetic::kernels::{Arg, Refusal};
-use crate::arithmetic::tensor::{PRIME, Tensor, elements, from_dims, to_bytes, to_dims};
+use crate::arithmetic::kernels::{KernelArg, KernelError};
+use crate::arithmetic::tensor::{PRIME, ToyTensor, elements, from_dims, to_bytes, to_dims};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
 use gt_worker::{
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 #[derive(Debug, Default)]
-pub struct Toy {
+pub struct ToyEngine {
     /// It says that its collectives can go another way, and then of each that it cannot: its members talk before their bytes
     /// go.
     pub talks: bool,
@@ -23,16 +23,16 @@ pub struct Toy {
 /// reads again; the toy marks that memory instead, so that a later reader is caught.
 #[derive(Debug)]
 pub struct Stored {
-    tensor: Tensor,
+    tensor: ToyTensor,
     overwritten: Rc<Cell<bool>>,
 }
 
 impl Stored {
-    fn new(tensor: Tensor) -> Self {
+    fn new(tensor: ToyTensor) -> Self {
         Self { tensor, overwritten: Rc::default() }
     }
 
-    fn read(&self) -> Result<&Tensor, Fault> {
+    fn read(&self) -> Result<&ToyTensor, Fault> {
         if self.overwritten.get() {
             return Err(Fault::new(
                 FailureClass::Internal,
@@ -45,7 +45,7 @@ impl Stored {
 
 /// Bytes of tensors on loan: copies, for a tensor here is no bytes.
 #[derive(Debug, Default)]
-pub struct Lent {
+pub struct BorrowedTensors {
     /// The mark on the operand's memory: what is sent from there is nonsense once a result has taken it over.
     overwritten: Rc<Cell<bool>>,
     operand: Vec<u8>,
@@ -53,7 +53,7 @@ pub struct Lent {
     is_one: bool,
 }
 
-impl BorrowedBuffers for Lent {
+impl BorrowedBuffers for BorrowedTensors {
     fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>)) {
         if self.overwritten.get() {
             self.operand.fill(0xa5);
@@ -66,10 +66,10 @@ impl BorrowedBuffers for Lent {
     }
 }
 
-impl Engine for Toy {
+impl Engine for ToyEngine {
     type Value = Stored;
-    type Borrowed = Lent;
-    type Rendezvous = Lent;
+    type Borrowed = BorrowedTensors;
+    type Rendezvous = BorrowedTensors;
 
     fn execute(
         &mut self,
@@ -83,18 +83,18 @@ impl Engine for Toy {
         let mut args = Vec::with_capacity(operands.len());
         for operand in operands {
             args.push(match operand {
-                Input::Absent => Arg::Absent,
-                Input::Scalar(scalar) => Arg::Scalar(*scalar),
-                Input::Value(value) => Arg::Tensor(value.read()?),
+                Input::Absent => KernelArg::Absent,
+                Input::Scalar(scalar) => KernelArg::Scalar(*scalar),
+                Input::Value(value) => KernelArg::ToyTensor(value.read()?),
             });
         }
         let results = compute.run(&args).map_err(|refusal| match refusal {
-            Refusal::Data(text) => Fault::new(FailureClass::Index, text),
-            Refusal::Unknown => {
+            KernelError::Data(text) => Fault::new(FailureClass::Index, text),
+            KernelError::Unknown => {
                 let text = format!("{name}: no toy for {:?}", instruction.attrs);
                 Fault::new(FailureClass::NotImplemented, text)
             }
-            Refusal::Form(text) => internal(format!("{name}: {text}")),
+            KernelError::Form(text) => internal(format!("{name}: {text}")),
         })?;
         for (position, operand) in operands.iter().take(16).enumerate() {
             if let Input::Value(value) = operand
@@ -147,7 +147,7 @@ impl Engine for Toy {
 
     fn allocate(&mut self, meta: &Meta) -> Result<Stored, Fault> {
         let dims = from_dims(&meta.dims);
-        Ok(Stored::new(Tensor::from_fn(&dims, meta.dtype, |_| 0)))
+        Ok(Stored::new(ToyTensor::from_fn(&dims, meta.dtype, |_| 0)))
     }
 
     fn write(&mut self, value: &mut Stored, byte_offset: u64, bytes: &[u8]) -> Result<(), Fault> {
@@ -172,24 +172,36 @@ impl Engine for Toy {
         Ok(())
     }
 
-    fn borrow_buffers(&mut self, places: Places<'_, Stored>) -> Result<Lent, Fault> {
-        let bytes = |value: &Stored| value.read().map(Tensor::to_bytes);
-        let of_operand = |value: &Stored| -> Result<Lent, Fault> {
+    fn borrow_buffers(&mut self, places: Places<'_, Stored>) -> Result<BorrowedTensors, Fault> {
+        let bytes = |value: &Stored| value.read().map(ToyTensor::to_bytes);
+        let of_operand = |value: &Stored| -> Result<BorrowedTensors, Fault> {
             let overwritten = Rc::clone(&value.overwritten);
-            Ok(Lent { overwritten, operand: bytes(value)?, ..Lent::default() })
+            Ok(BorrowedTensors {
+                overwritten,
+                operand: bytes(value)?,
+                ..BorrowedTensors::default()
+            })
         };
         Ok(match places {
             Places::Operand(operand) => of_operand(operand)?,
-            Places::Result(result) => Lent { result: bytes(result)?, ..Lent::default() },
-            Places::Both(operand, result) => {
-                Lent { result: bytes(result)?, ..of_operand(operand)? }
+            Places::Result(result) => {
+                BorrowedTensors { result: bytes(result)?, ..BorrowedTensors::default() }
             }
-            Places::One(both) => Lent { result: bytes(both)?, is_one: true, ..Lent::default() },
+            Places::Both(operand, result) => {
+                BorrowedTensors { result: bytes(result)?, ..of_operand(operand)? }
+            }
+            Places::One(both) => {
+                BorrowedTensors { result: bytes(both)?, is_one: true, ..BorrowedTensors::default() }
+            }
         })
     }
 
-    fn return_buffers(&mut self, lent: Lent, written: Option<&mut Stored>) -> Result<(), Fault> {
-        written.map_or(Ok(()), |value| self.write(value, 0, &lent.result))
+    fn return_buffers(
+        &mut self,
+        borrowed: BorrowedTensors,
+        written: Option<&mut Stored>,
+    ) -> Result<(), Fault> {
+        written.map_or(Ok(()), |value| self.write(value, 0, &borrowed.result))
     }
 
     fn domains(&self) -> [&str; 2] {
@@ -200,27 +212,35 @@ impl Engine for Toy {
         &mut self,
         _meeting: &Collective<'_>,
         places: Places<'_, Stored>,
-    ) -> Result<(Lent, Vec<u8>), Fault> {
+    ) -> Result<(BorrowedTensors, Vec<u8>), Fault> {
         Ok((self.borrow_buffers(places)?, Vec::new()))
     }
 
     fn negotiate(
         &mut self,
-        _lent: &mut Lent,
+        _lent: &mut BorrowedTensors,
         _words: &[&[u8]],
         _work: Option<&DirectReads>,
     ) -> Result<Turn, Fault> {
         Ok(Turn::FallBack)
     }
 
-    fn finish(&mut self, _lent: &mut Lent, _result: Option<&mut Stored>) -> Result<(), Fault> {
+    fn finish(
+        &mut self,
+        _lent: &mut BorrowedTensors,
+        _result: Option<&mut Stored>,
+    ) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn end(&mut self, _lent: Lent, _words: &[Option<Vec<u8>>]) {}
+    fn end(&mut self, _lent: BorrowedTensors, _words: &[Option<Vec<u8>>]) {}
 
-    fn fall_back(&mut self, lent: Lent, _result: Option<&mut Stored>) -> Result<Lent, Fault> {
-        Ok(lent)
+    fn fall_back(
+        &mut self,
+        borrowed: BorrowedTensors,
+        _result: Option<&mut Stored>,
+    ) -> Result<BorrowedTensors, Fault> {
+        Ok(borrowed)
     }
 
     fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {

@@ -7,20 +7,20 @@ use gt_protocol::link::{Keep, Link, LinkError};
 const KEPT_BYTES_MAX: usize = 384 * 1024;
 
 #[derive(Debug)]
-pub struct Framed {
+pub struct FramedEnd {
     link: Link,
     /// Bytes of a frame that is not all there.
     unread: Vec<u8>,
 }
 
-impl Default for Framed {
+impl Default for FramedEnd {
     fn default() -> Self {
         let link = Link::new(Keep::Unacknowledged { bytes_max: KEPT_BYTES_MAX });
         Self { link, unread: Vec::new() }
     }
 }
 
-impl Framed {
+impl FramedEnd {
     /// Whether the other side has acknowledged enough for more to be sent.
     pub fn may_send(&self) -> bool {
         self.link.may_send()

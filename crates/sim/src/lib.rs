@@ -25,7 +25,7 @@ mod shell;
 mod worker;
 mod world;
 
-pub use client::Line;
+pub use client::ProgramLine;
 pub use mistake::Mistake;
 pub use shell::Detail;
-pub use world::{Config, Outcome, Scenario, Summary, Violation, shrink, simulate};
+pub use world::{Scenario, Simulation, SimulationResult, Summary, Violation, shrink, simulate};

@@ -3,7 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "what a command prints is what it is for")]
 
-use gt_sim::{Config, Detail, Mistake, Outcome, Scenario, Summary, shrink, simulate};
+use gt_sim::{Detail, Mistake, Scenario, Simulation, SimulationResult, Summary, shrink, simulate};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -22,16 +22,16 @@ gt-sim --programs A..B [--steps N]
 
 /// Which simulations.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Mode {
     Single,
     Range,
     Programs,
 }
 
 /// What the command line asks for.
-struct Arguments {
+struct CommandLine {
     seeds: Range<u64>,
-    kind: Kind,
+    mode: Mode,
     steps: Option<u64>,
     faults: bool,
     mistake: Option<(&'static str, Mistake)>,
@@ -41,8 +41,8 @@ struct Arguments {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match parse(&words) {
-        Ok(arguments) if arguments.kind == Kind::Single => one(&arguments),
-        Ok(arguments) => range(&arguments),
+        Ok(command) if command.mode == Mode::Single => one(&command),
+        Ok(command) => range(&command),
         Err(text) => {
             eprint!("gt-sim: {text}\n{USAGE}");
             ExitCode::from(2)
@@ -50,10 +50,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(words: &[String]) -> Result<Arguments, String> {
-    let mut arguments = Arguments {
+fn parse(words: &[String]) -> Result<CommandLine, String> {
+    let mut command = CommandLine {
         seeds: 0..0,
-        kind: Kind::Single,
+        mode: Mode::Single,
         steps: None,
         faults: true,
         mistake: None,
@@ -67,39 +67,38 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
             "--range" | "--programs" => {
                 let text = value()?;
                 let (from, to) = text.split_once("..").ok_or(format!("{text} is no range"))?;
-                arguments.seeds = number(from)?..number(to)?;
-                arguments.kind =
-                    if argument == "--programs" { Kind::Programs } else { Kind::Range };
+                command.seeds = number(from)?..number(to)?;
+                command.mode = if argument == "--programs" { Mode::Programs } else { Mode::Range };
                 has_seed = true;
             }
-            "--steps" => arguments.steps = Some(number(value()?)?),
-            "--faults" => arguments.faults = value()? != "none",
+            "--steps" => command.steps = Some(number(value()?)?),
+            "--faults" => command.faults = value()? != "none",
             "--mistake" => {
                 let name = value()?;
                 let named = Mistake::ALL.into_iter().find(|(other, _)| other == name);
-                arguments.mistake = Some(named.ok_or(format!("{name} is no mistake"))?);
+                command.mistake = Some(named.ok_or(format!("{name} is no mistake"))?);
             }
-            "--trace" => arguments.trace = true,
+            "--trace" => command.trace = true,
             text => {
                 let seed = number(text)?;
-                arguments.seeds = seed..seed.saturating_add(1);
+                command.seeds = seed..seed.saturating_add(1);
                 has_seed = true;
             }
         }
     }
-    if has_seed { Ok(arguments) } else { Err("no seed".to_owned()) }
+    if has_seed { Ok(command) } else { Err("no seed".to_owned()) }
 }
 
 fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text} is no number"))
 }
 
-impl Arguments {
-    fn config(&self, seed: u64, detail: Detail) -> Config<'_> {
+impl CommandLine {
+    fn config(&self, seed: u64, detail: Detail) -> Simulation<'_> {
         let scenario =
-            if self.kind == Kind::Programs { Scenario::OneClient } else { Scenario::ManyClients };
+            if self.mode == Mode::Programs { Scenario::OneClient } else { Scenario::ManyClients };
         let mistake = self.mistake.map(|(_, mistake)| mistake);
-        Config { seed, steps: self.steps, faults: self.faults, detail, mistake, scenario }
+        Simulation { seed, steps: self.steps, faults: self.faults, detail, mistake, scenario }
     }
 
     /// The options that a seed was run with, for the line that repeats it.
@@ -112,10 +111,10 @@ impl Arguments {
     }
 }
 
-fn one(arguments: &Arguments) -> ExitCode {
-    let seed = arguments.seeds.start;
-    let detail = if arguments.trace { Detail::Everything } else { Detail::Clients };
-    let Outcome { result, trace, .. } = simulate(&arguments.config(seed, detail));
+fn one(command: &CommandLine) -> ExitCode {
+    let seed = command.seeds.start;
+    let detail = if command.trace { Detail::Everything } else { Detail::Clients };
+    let SimulationResult { result, trace, .. } = simulate(&command.config(seed, detail));
     for line in trace {
         println!("{line}");
     }
@@ -131,19 +130,19 @@ fn one(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn range(arguments: &Arguments) -> ExitCode {
+fn range(command: &CommandLine) -> ExitCode {
     let start = Instant::now();
     let mut total = Summary::default();
-    for seed in arguments.seeds.clone() {
-        let config = arguments.config(seed, Detail::Nothing);
+    for seed in command.seeds.clone() {
+        let config = command.config(seed, Detail::Nothing);
         let outcome = simulate(&config);
         match outcome.result {
             Ok(summary) => total.add(&summary),
-            Err(violation) if arguments.kind == Kind::Programs => {
+            Err(violation) if command.mode == Mode::Programs => {
                 println!("program {seed}: WRONG at {violation}");
                 let program = shrink(&config, outcome.program);
                 let scenario = Scenario::Program(&program);
-                let shown = simulate(&Config { scenario, detail: Detail::Clients, ..config });
+                let shown = simulate(&Simulation { scenario, detail: Detail::Clients, ..config });
                 for line in shown.trace {
                     println!("{line}");
                 }
@@ -156,19 +155,19 @@ fn range(arguments: &Arguments) -> ExitCode {
                 println!("seed {seed}: WRONG at {violation}");
                 println!(
                     "again: cargo run --release -p gt-sim -- {seed}{} --trace",
-                    arguments.options()
+                    command.options()
                 );
                 return ExitCode::FAILURE;
             }
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    let seeds = arguments.seeds.end.saturating_sub(arguments.seeds.start);
+    let seeds = command.seeds.end.saturating_sub(command.seeds.start);
     let rate = f64::from(u32::try_from(seeds).unwrap_or(u32::MAX)) / seconds;
     println!("{total:?}");
     println!(
         "seeds {}..{}: right, in {seconds:.1} s, {rate:.0} seeds/s",
-        arguments.seeds.start, arguments.seeds.end
+        command.seeds.start, command.seeds.end
     );
     ExitCode::SUCCESS
 }

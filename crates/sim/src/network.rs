@@ -36,7 +36,7 @@ pub enum Packet {
 }
 
 #[derive(Debug)]
-pub enum Event {
+pub enum NetworkEvent {
     Arrive {
         route: Route,
         packet: Packet,
@@ -49,7 +49,7 @@ pub enum Event {
 }
 
 #[derive(Debug)]
-struct Link {
+struct LinkState {
     latency: u64,
     /// When the last thing on it arrives.
     last: u64,
@@ -63,8 +63,8 @@ pub struct Network {
     random: Random,
     now: u64,
     sequence: u64,
-    queue: BTreeMap<(u64, u64), (Event, u32)>,
-    links: BTreeMap<Route, Link>,
+    queue: BTreeMap<(u64, u64), (NetworkEvent, u32)>,
+    links: BTreeMap<Route, LinkState>,
 }
 
 impl Network {
@@ -97,13 +97,13 @@ impl Network {
     fn transmit(&mut self, route: Route, packet: Packet) {
         let hiccup = if self.random.percent(2) { self.random.below(HICCUP_MAX) } else { 0 };
         let latency = self.random.between(1, LATENCY_MAX);
-        let fresh = Link { latency, last: 0, words: 0, cuts: 0 };
+        let fresh = LinkState { latency, last: 0, words: 0, cuts: 0 };
         let link = self.links.entry(route).or_insert(fresh);
         let delay = self.random.between(1, link.latency) + hiccup;
         link.last = link.last.max(self.now + delay);
         link.words += length(&packet);
         let (at, cuts) = (link.last, link.cuts);
-        self.schedule(at, Event::Arrive { route, packet }, cuts);
+        self.schedule(at, NetworkEvent::Arrive { route, packet }, cuts);
     }
 
     /// What is on its way there does not arrive.
@@ -119,20 +119,20 @@ impl Network {
         self.links.get(&route).map_or(0, |link| link.words)
     }
 
-    pub fn after(&mut self, ticks: u64, event: Event) {
+    pub fn after(&mut self, ticks: u64, event: NetworkEvent) {
         self.schedule(self.now + ticks, event, 0);
     }
 
-    fn schedule(&mut self, at: u64, event: Event, cuts: u32) {
+    fn schedule(&mut self, at: u64, event: NetworkEvent, cuts: u32) {
         self.sequence += 1;
         self.queue.insert((at, self.sequence), (event, cuts));
     }
 
     /// The next thing that happens; time moves on to it.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn next(&mut self) -> Option<NetworkEvent> {
         while let Some(((at, _), (event, cuts))) = self.queue.pop_first() {
             self.now = at;
-            if let Event::Arrive { route, packet } = &event
+            if let NetworkEvent::Arrive { route, packet } = &event
                 && let Some(link) = self.links.get_mut(route)
             {
                 if link.cuts != cuts {

@@ -3,15 +3,15 @@
 //! Nothing here knows of workers, placements or slots, and nothing of the rules or the planner may be used.
 
 use crate::arithmetic::compute::Compute;
-use crate::arithmetic::kernels::{Arg, Refusal};
-use crate::arithmetic::tensor::{Tensor, wide};
+use crate::arithmetic::kernels::{KernelArg, KernelError};
+use crate::arithmetic::tensor::{ToyTensor, wide};
 use gt_protocol::{Id, Op, Scalar};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// An operand of a step; values are named by number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Term {
+pub enum StepOperand {
     Absent,
     Value(Id),
     Scalar(Scalar),
@@ -19,19 +19,19 @@ pub enum Term {
 
 /// One line of a client's program.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum ProgramStep {
     Compute {
         compute: Compute,
-        terms: Vec<Term>,
+        terms: Vec<StepOperand>,
         consumes: u16,
     },
     Upload {
-        tensor: Tensor,
+        tensor: ToyTensor,
         ranges: usize,
     },
     Distribute {
         source: Id,
-        target: Target,
+        target: DistributeTarget,
     },
     /// A signal gets a meaning.
     Configure {
@@ -52,7 +52,7 @@ pub enum Step {
 
 /// The layout that a value is to have.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum DistributeTarget {
     /// Cut along this dimension over all workers, or whole on each.
     Dim(Option<i64>),
     /// As this text says.
@@ -61,12 +61,12 @@ pub enum Target {
 
 /// What a number stands for.
 #[derive(Clone, Debug)]
-pub enum Outcome {
-    Value(Rc<Tensor>),
+pub enum Expectation {
+    Value(Rc<ToyTensor>),
     /// Numbers of the instructions that may be its first cause, and a tensor of its shape where that is known.
     Failed {
         causes: BTreeSet<u64>,
-        shape: Option<Rc<Tensor>>,
+        shape: Option<Rc<ToyTensor>>,
         /// Not if it does without the operands that failed, and the planner computes it apart.
         certain: bool,
     },
@@ -83,14 +83,14 @@ pub enum Root {
 
 /// What a step would do, before anybody has decided to take it.
 pub struct Evaluated {
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<Expectation>,
     pub root: Option<Root>,
 }
 
 #[derive(Debug, Default)]
 pub struct Oracle {
     next_number: u64,
-    values: BTreeMap<Id, Outcome>,
+    values: BTreeMap<Id, Expectation>,
     roots: BTreeMap<u64, Root>,
 }
 
@@ -104,15 +104,15 @@ impl Oracle {
         &self.roots
     }
 
-    pub fn outcome(&self, id: Id) -> Option<&Outcome> {
+    pub fn outcome(&self, id: Id) -> Option<&Expectation> {
         self.values.get(&id)
     }
 
     /// A tensor of the value's shape; the value itself where it has not failed.
-    pub fn shape(&self, id: Id) -> Option<&Rc<Tensor>> {
+    pub fn shape(&self, id: Id) -> Option<&Rc<ToyTensor>> {
         match self.values.get(&id)? {
-            Outcome::Value(tensor) => Some(tensor),
-            Outcome::Failed { shape, .. } => shape.as_ref(),
+            Expectation::Value(tensor) => Some(tensor),
+            Expectation::Failed { shape, .. } => shape.as_ref(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Oracle {
             self.roots.insert(number, root);
         }
         let ids = (0..).map(|output| Id::number(number, output));
-        let named: Vec<(Id, Outcome)> = ids.zip(evaluated.outcomes).collect();
+        let named: Vec<(Id, Expectation)> = ids.zip(evaluated.outcomes).collect();
         let ids = named.iter().map(|(id, _)| *id).collect();
         self.values.extend(named);
         ids
@@ -140,33 +140,34 @@ impl Oracle {
         Evaluated { outcomes, root: None }
     }
 
-    pub fn value(tensor: Tensor) -> Evaluated {
-        Evaluated { outcomes: vec![Outcome::Value(Rc::new(tensor))], root: None }
+    pub fn value(tensor: ToyTensor) -> Evaluated {
+        Evaluated { outcomes: vec![Expectation::Value(Rc::new(tensor))], root: None }
     }
 
-    pub fn evaluate(&self, compute: &Compute, terms: &[Term]) -> Evaluated {
+    pub fn evaluate(&self, compute: &Compute, terms: &[StepOperand]) -> Evaluated {
         let own = self.next_number;
         let outputs = usize::from(compute.op.info().outputs);
         let mut causes = BTreeSet::new();
         let mut known = true;
         for term in terms {
-            if let Term::Value(id) = term
-                && let Some(Outcome::Failed { causes: earlier, shape, .. }) = self.values.get(id)
+            if let StepOperand::Value(id) = term
+                && let Some(Expectation::Failed { causes: earlier, shape, .. }) =
+                    self.values.get(id)
             {
                 causes.extend(earlier);
                 known &= shape.is_some();
             }
         }
-        let failed = |causes: &BTreeSet<u64>, shapes: Vec<Tensor>| {
+        let failed = |causes: &BTreeSet<u64>, shapes: Vec<ToyTensor>| {
             let mut shapes = shapes.into_iter().map(Rc::new);
             let failed = |output| {
                 let shape = shapes.next();
                 // Nothing of a failed shard is in a result without elements.
                 let empty =
-                    shape.as_ref().is_some_and(|tensor: &Rc<Tensor>| tensor.data.is_empty());
+                    shape.as_ref().is_some_and(|tensor: &Rc<ToyTensor>| tensor.data.is_empty());
                 let needs = !empty && self.needs_failed(compute, terms, output);
                 let certain = causes.contains(&own) || needs;
-                Outcome::Failed { causes: causes.clone(), shape, certain }
+                Expectation::Failed { causes: causes.clone(), shape, certain }
             };
             (0..outputs).map(failed).collect()
         };
@@ -177,16 +178,17 @@ impl Oracle {
         let args = self.args(terms);
         match compute.run(&args) {
             Ok(tensors) if !inherited => {
-                let outcomes = tensors.into_iter().map(|tensor| Outcome::Value(Rc::new(tensor)));
+                let outcomes =
+                    tensors.into_iter().map(|tensor| Expectation::Value(Rc::new(tensor)));
                 Evaluated { outcomes: outcomes.collect(), root: None }
             }
             Ok(tensors) => Evaluated { outcomes: failed(&causes, tensors), root: None },
-            Err(Refusal::Form(_) | Refusal::Unknown) => {
+            Err(KernelError::Form(_) | KernelError::Unknown) => {
                 causes.insert(own);
                 let root = if inherited { Root::Perhaps } else { Root::Dispatcher };
                 Evaluated { outcomes: failed(&causes, Vec::new()), root: Some(root) }
             }
-            Err(Refusal::Data(_)) => {
+            Err(KernelError::Data(_)) => {
                 causes.insert(own);
                 let shapes = shapes_with_good_indices(compute, &args);
                 let root = if inherited { Root::Perhaps } else { Root::Worker };
@@ -196,7 +198,7 @@ impl Oracle {
     }
 
     /// Whether this output cannot be without the operands that have failed.
-    fn needs_failed(&self, compute: &Compute, terms: &[Term], output: usize) -> bool {
+    fn needs_failed(&self, compute: &Compute, terms: &[StepOperand], output: usize) -> bool {
         let needed = match (compute.op, output) {
             // Mean and deviation, and the gradients of weight and bias.
             (Op::LayerNorm, 1 | 2) | (Op::LayerNormBackward, 2) => 1,
@@ -206,32 +208,34 @@ impl Oracle {
             _ => terms.len(),
         };
         terms.iter().take(needed).any(|term| {
-            let Term::Value(id) = term else { return false };
-            matches!(self.values.get(id), Some(Outcome::Failed { certain: true, .. }))
+            let StepOperand::Value(id) = term else { return false };
+            matches!(self.values.get(id), Some(Expectation::Failed { certain: true, .. }))
         })
     }
 
-    fn args(&self, terms: &[Term]) -> Vec<Arg<'_>> {
-        let arg = |term: &Term| match term {
-            Term::Absent => Arg::Absent,
-            Term::Scalar(scalar) => Arg::Scalar(*scalar),
-            Term::Value(id) => self.shape(*id).map_or(Arg::Absent, |tensor| Arg::Tensor(tensor)),
+    fn args(&self, terms: &[StepOperand]) -> Vec<KernelArg<'_>> {
+        let arg = |term: &StepOperand| match term {
+            StepOperand::Absent => KernelArg::Absent,
+            StepOperand::Scalar(scalar) => KernelArg::Scalar(*scalar),
+            StepOperand::Value(id) => {
+                self.shape(*id).map_or(KernelArg::Absent, |tensor| KernelArg::ToyTensor(tensor))
+            }
         };
         terms.iter().map(arg).collect()
     }
 }
 
 /// The results' shapes do not hang on the indices, which are the operand of whole numbers.
-fn shapes_with_good_indices(compute: &Compute, args: &[Arg<'_>]) -> Vec<Tensor> {
+fn shapes_with_good_indices(compute: &Compute, args: &[KernelArg<'_>]) -> Vec<ToyTensor> {
     let place = if compute.op == Op::NllLossBackward { 2 } else { 1 };
     let Some(indices) = args.get(place).and_then(|arg| arg.optional()) else { return Vec::new() };
-    let zeros = Tensor::from_fn(&indices.dims, indices.dtype, |_| 0);
+    let zeros = ToyTensor::from_fn(&indices.dims, indices.dtype, |_| 0);
     let mut args = args.to_vec();
-    args[place] = Arg::Tensor(&zeros);
+    args[place] = KernelArg::ToyTensor(&zeros);
     compute.run(&args).unwrap_or_default()
 }
 
 /// Elements of a value, as a read counts them.
-pub fn count(tensor: &Tensor) -> u64 {
+pub fn count(tensor: &ToyTensor) -> u64 {
     wide(tensor.data.len()).cast_unsigned()
 }

@@ -7,9 +7,11 @@ mod operators;
 mod views;
 
 use crate::arithmetic::compute::Compute;
-use crate::arithmetic::kernels::{Arg, DTYPES, is_float};
-use crate::arithmetic::tensor::{PRIME, Tensor, narrow, to_dims, wide};
-use crate::oracle::{Evaluated, Oracle, Outcome, Step, Target, Term, count};
+use crate::arithmetic::kernels::{DTYPES, KernelArg, is_float};
+use crate::arithmetic::tensor::{PRIME, ToyTensor, narrow, to_dims, wide};
+use crate::oracle::{
+    DistributeTarget, Evaluated, Expectation, Oracle, ProgramStep, StepOperand, count,
+};
 use crate::random::Random;
 use gt_protocol::{Attr, Dims, Dtype, Id, Op, Scalar};
 
@@ -54,10 +56,10 @@ pub struct Retry {
 }
 
 /// A step, or another that makes an operand for it.
-type StepOrOperand = Result<Drawn, Drawn>;
+type StepOrOperand = Result<DrawnStep, DrawnStep>;
 
 /// A step with what it does, where it defines something.
-pub type Drawn = (Step, Option<Evaluated>);
+pub type DrawnStep = (ProgramStep, Option<Evaluated>);
 
 /// Sizes for one program: mostly small, sometimes with one that makes reductions larger than one message.
 pub fn palette(random: &mut Random) -> Vec<usize> {
@@ -75,7 +77,7 @@ pub fn palette(random: &mut Random) -> Vec<usize> {
 }
 
 impl Scene<'_> {
-    pub fn step(&mut self) -> Drawn {
+    pub fn step(&mut self) -> DrawnStep {
         if let Some(drawn) = self.distribute_fresh() {
             return drawn;
         }
@@ -87,8 +89,8 @@ impl Scene<'_> {
                 0..12 => Some(self.create()),
                 12..26 => self.distribute(),
                 26..34 => self.read(),
-                34..36 => Some((Step::Synchronize, None)),
-                36..37 => Some((Step::Stats, None)),
+                34..36 => Some((ProgramStep::Synchronize, None)),
+                36..37 => Some((ProgramStep::Stats, None)),
                 37..40 => self.scope(),
                 40..90 => self.compute(),
                 _ => self.free(),
@@ -102,66 +104,66 @@ impl Scene<'_> {
         self.create()
     }
 
-    fn free(&mut self) -> Option<Drawn> {
+    fn free(&mut self) -> Option<DrawnStep> {
         let count = 1 + self.random.index(4);
         let mut ids: Vec<Id> = (0..count).filter_map(|_| self.any()).collect();
         ids.sort_unstable();
         ids.dedup();
-        if ids.is_empty() { None } else { Some((Step::Free(ids), None)) }
+        if ids.is_empty() { None } else { Some((ProgramStep::Free(ids), None)) }
     }
 
-    fn read(&mut self) -> Option<Drawn> {
+    fn read(&mut self) -> Option<DrawnStep> {
         let value = self.any()?;
         let elements = self.oracle.shape(value).map_or(0, |tensor| count(tensor));
         let start = if self.random.percent(70) { 0 } else { self.random.between(0, elements) };
         let rest = elements - start;
         let count = if self.random.percent(70) { rest } else { self.random.between(0, rest) };
-        Some((Step::Read { value, start, count }, None))
+        Some((ProgramStep::Read { value, start, count }, None))
     }
 
     /// As the client's layouts say, or along the first dimension, as a batch is.
-    fn distribute_fresh(&mut self) -> Option<Drawn> {
+    fn distribute_fresh(&mut self) -> Option<DrawnStep> {
         let source = self.fresh.filter(|_| self.random.percent(self.spread))?;
         let shape = self.oracle.shape(source)?.clone();
         let target = if self.random.percent(self.cluster.layouts) {
-            Target::Layout(self.cluster.layout(self.random, &shape.dims))
+            DistributeTarget::Layout(self.cluster.layout(self.random, &shape.dims))
         } else {
-            Target::Dim(if shape.rank() == 0 { None } else { Some(0) })
+            DistributeTarget::Dim(if shape.rank() == 0 { None } else { Some(0) })
         };
         Some(self.distributed(source, target))
     }
 
-    fn distribute(&mut self) -> Option<Drawn> {
+    fn distribute(&mut self) -> Option<DrawnStep> {
         let source = self.any()?;
         let shape = self.oracle.shape(source)?.clone();
         let rank = shape.rank();
         let target = if self.random.percent(self.cluster.layouts) {
-            Target::Layout(self.cluster.layout(self.random, &shape.dims))
+            DistributeTarget::Layout(self.cluster.layout(self.random, &shape.dims))
         } else {
             let whole = rank == 0 || self.random.percent(20);
-            Target::Dim(if whole { None } else { Some(self.dim(rank)) })
+            DistributeTarget::Dim(if whole { None } else { Some(self.dim(rank)) })
         };
         Some(self.distributed(source, target))
     }
 
-    fn distributed(&self, source: Id, target: Target) -> Drawn {
-        (Step::Distribute { source, target }, Some(self.oracle.copy_of(source)))
+    fn distributed(&self, source: Id, target: DistributeTarget) -> DrawnStep {
+        (ProgramStep::Distribute { source, target }, Some(self.oracle.copy_of(source)))
     }
 
     /// A signal gets a meaning, or what follows carries another signal.
-    fn scope(&mut self) -> Option<Drawn> {
+    fn scope(&mut self) -> Option<DrawnStep> {
         if !self.random.percent(self.cluster.layouts) {
             return None;
         }
         let signal = u16::try_from(self.random.below(SIGNALS)).unwrap_or(0);
         if self.random.percent(70) {
-            return Some((Step::Enter(signal), None));
+            return Some((ProgramStep::Enter(signal), None));
         }
         let text = self.cluster.scope(self.random);
-        Some((Step::Configure { signal, text }, None))
+        Some((ProgramStep::Configure { signal, text }, None))
     }
 
-    fn create(&mut self) -> Drawn {
+    fn create(&mut self) -> DrawnStep {
         let rank = self.random.index(4);
         let dims: Vec<usize> = (0..rank).map(|_| self.size()).collect();
         let dtype = self.dtype();
@@ -169,7 +171,7 @@ impl Scene<'_> {
     }
 
     /// A new value of this shape.
-    fn make(&mut self, dims: &[usize], dtype: Dtype) -> Drawn {
+    fn make(&mut self, dims: &[usize], dtype: Dtype) -> DrawnStep {
         match self.random.below(4) {
             0 if is_float(dtype) && self.random.percent(50) => {
                 let bounds = [Attr::Float(0.0), Attr::Float(1.0)];
@@ -193,7 +195,7 @@ impl Scene<'_> {
                 let small = self.random.percent(50);
                 let limit = if small { 6 } else { PRIME };
                 let limit = if dtype == Dtype::Bool { 2 } else { limit };
-                let tensor = Tensor::from_fn(dims, dtype, |_| self.random.below(limit));
+                let tensor = ToyTensor::from_fn(dims, dtype, |_| self.random.below(limit));
                 upload(tensor, 1 + self.random.index(3))
             }
         }
@@ -205,14 +207,14 @@ impl Scene<'_> {
         op: Op,
         attrs: impl IntoIterator<Item = Attr>,
         values: impl IntoIterator<Item = Id>,
-    ) -> Drawn {
-        self.computed(op, attrs, values.into_iter().map(Term::Value).collect())
+    ) -> DrawnStep {
+        self.computed(op, attrs, values.into_iter().map(StepOperand::Value).collect())
     }
 
     /// The shape of what an operator yields.
     fn shape_of(&self, op: Op, attrs: &[Attr], value: Id) -> Option<Vec<usize>> {
         let compute = Compute::new(op, attrs.iter().cloned());
-        let results = compute.run(&[Arg::Tensor(self.oracle.shape(value)?)]).ok()?;
+        let results = compute.run(&[KernelArg::ToyTensor(self.oracle.shape(value)?)]).ok()?;
         results.into_iter().next().map(|tensor| tensor.dims)
     }
 
@@ -221,13 +223,18 @@ impl Scene<'_> {
         wide(self.random.index(1 << 16))
     }
 
-    fn computed(&self, op: Op, attrs: impl IntoIterator<Item = Attr>, terms: Vec<Term>) -> Drawn {
+    fn computed(
+        &self,
+        op: Op,
+        attrs: impl IntoIterator<Item = Attr>,
+        terms: Vec<StepOperand>,
+    ) -> DrawnStep {
         let compute = Compute::new(op, attrs);
         let evaluated = self.oracle.evaluate(&compute, &terms);
-        (Step::Compute { compute, terms, consumes: 0 }, Some(evaluated))
+        (ProgramStep::Compute { compute, terms, consumes: 0 }, Some(evaluated))
     }
 
-    fn compute(&mut self) -> Option<Drawn> {
+    fn compute(&mut self) -> Option<DrawnStep> {
         let (mut rolls, focus) = match self.retry.take() {
             Some(Retry { rolls, first }) if self.live.contains(&first) => (rolls, Some(first)),
             Some(_) | None => (self.random.fork(), None),
@@ -243,7 +250,7 @@ impl Scene<'_> {
         drawn
     }
 
-    fn compute_by_rolls(&mut self) -> Option<Drawn> {
+    fn compute_by_rolls(&mut self) -> Option<DrawnStep> {
         if self.random.percent(self.mistakes) {
             return self.mistake();
         }
@@ -267,14 +274,14 @@ impl Scene<'_> {
     }
 
     /// A step on a value that the dispatcher knows to have failed.
-    fn inherit(&mut self) -> Option<Drawn> {
+    fn inherit(&mut self) -> Option<DrawnStep> {
         let failed: Vec<Id> =
             self.live.iter().copied().filter(|&id| self.oracle.shape(id).is_none()).collect();
         let a = *self.random.pick(&failed)?;
         let b = self.any()?;
         let pair = if self.random.percent(50) { [a, b] } else { [b, a] };
         Some(match self.random.below(4) {
-            0 => self.distributed(a, Target::Dim(None)),
+            0 => self.distributed(a, DistributeTarget::Dim(None)),
             1 => self.call(Op::Neg, [], [a]),
             2 => self.call(Op::Matmul, [], pair),
             _ => self.call(Op::MaxDim, [Attr::Int(0), Attr::Bool(false)], [a]),
@@ -282,7 +289,7 @@ impl Scene<'_> {
     }
 
     /// A step that fails: at the dispatcher by its shapes, or on a worker by an index.
-    fn mistake(&mut self) -> Option<Drawn> {
+    fn mistake(&mut self) -> Option<DrawnStep> {
         let a = self.any()?;
         let shape = self.oracle.shape(a)?.clone();
         if self.random.percent(40) {
@@ -292,7 +299,7 @@ impl Scene<'_> {
         let bad: Vec<Id> = self.live.iter().copied().filter(|&id| self.is_bad_index(id)).collect();
         let Some(&indices) = self.random.pick(&bad) else {
             let rows = 1 + self.random.index(6);
-            let mut tensor = Tensor::from_fn(&[rows], Dtype::I64, |_| 0);
+            let mut tensor = ToyTensor::from_fn(&[rows], Dtype::I64, |_| 0);
             let place = self.random.index(rows);
             tensor.data[place] = self.random.between(1000, 2000);
             return Some(upload(tensor, 1));
@@ -309,7 +316,7 @@ impl Scene<'_> {
     }
 
     fn is_bad_index(&self, id: Id) -> bool {
-        matches!(self.oracle.outcome(id), Some(Outcome::Value(tensor))
+        matches!(self.oracle.outcome(id), Some(Expectation::Value(tensor))
             if tensor.dtype == Dtype::I64 && tensor.rank() == 1 && tensor.data.iter().any(|&element| element >= 1000))
     }
 
@@ -323,7 +330,7 @@ impl Scene<'_> {
     }
 
     /// A value of this shape and dtype, or a step that makes one.
-    fn like(&mut self, dims: &[usize], dtype: Dtype) -> Result<Id, Drawn> {
+    fn like(&mut self, dims: &[usize], dtype: Dtype) -> Result<Id, DrawnStep> {
         let fits = |id: &&Id| {
             self.oracle
                 .shape(**id)
@@ -354,7 +361,7 @@ impl Scene<'_> {
 }
 
 /// The step that was wanted, or one that makes what it lacks.
-fn either(choice: StepOrOperand) -> Drawn {
+fn either(choice: StepOrOperand) -> DrawnStep {
     choice.unwrap_or_else(|makes| makes)
 }
 
@@ -366,23 +373,25 @@ fn sizes(values: &[usize]) -> Attr {
     Attr::Ints(to_dims(values))
 }
 
-fn upload(tensor: Tensor, ranges: usize) -> Drawn {
+fn upload(tensor: ToyTensor, ranges: usize) -> DrawnStep {
     let evaluated = Oracle::value(tensor.clone());
-    (Step::Upload { tensor, ranges }, Some(evaluated))
+    (ProgramStep::Upload { tensor, ranges }, Some(evaluated))
 }
 
 /// Whether the step only makes a value for others.
-pub fn makes(step: &Step) -> bool {
+pub fn makes(step: &ProgramStep) -> bool {
     let creates = |op| matches!(op, Op::Full | Op::Arange | Op::Uniform);
-    matches!(step, Step::Upload { .. })
-        || matches!(step, Step::Compute { compute, .. } if creates(compute.op))
+    matches!(step, ProgramStep::Upload { .. })
+        || matches!(step, ProgramStep::Compute { compute, .. } if creates(compute.op))
 }
 
 /// Whether results are small enough, and of a rank that leaves room for another dimension.
-fn fits((_, evaluated): &Drawn) -> bool {
+fn fits((_, evaluated): &DrawnStep) -> bool {
     let Some(evaluated) = evaluated else { return true };
     evaluated.outcomes.iter().all(|outcome| {
-        let (Outcome::Value(tensor) | Outcome::Failed { shape: Some(tensor), .. }) = outcome else {
+        let (Expectation::Value(tensor) | Expectation::Failed { shape: Some(tensor), .. }) =
+            outcome
+        else {
             return true;
         };
         tensor.data.len() <= ELEMENTS_MAX && tensor.rank() <= 5

@@ -6,7 +6,7 @@ use gt_protocol::{Attr, Id, Instruction, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
-struct Entry {
+struct SlotEntry {
     id: Id,
     /// Workers that hold a shard, by layout: the value's own and those of its copies; none where it has failed.
     holdings: Vec<Holding>,
@@ -34,7 +34,7 @@ impl Holding {
     }
 }
 
-impl Entry {
+impl SlotEntry {
     fn members(&self) -> impl Iterator<Item = u32> + '_ {
         self.holdings.iter().flat_map(|holding| holding.members.iter().copied())
     }
@@ -42,7 +42,7 @@ impl Entry {
 
 /// Where a number's value and its operands have been.
 #[derive(Clone, Debug, Default)]
-struct Origin {
+struct NumberHistory {
     holders: BTreeSet<u32>,
     /// Nobody was there to make it.
     homeless: bool,
@@ -50,8 +50,8 @@ struct Origin {
 
 #[derive(Debug, Default)]
 struct Account {
-    slots: BTreeMap<u32, Entry>,
-    origins: Vec<Origin>,
+    slots: BTreeMap<u32, SlotEntry>,
+    origins: Vec<NumberHistory>,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +122,7 @@ impl ShadowAccounts {
     pub fn worker_left(&mut self, index: u32, dispatcher: &Dispatcher) -> Result<(), String> {
         self.alive.remove(&index);
         for (&session, account) in &mut self.accounts {
-            let copied = |entry: &Entry| {
+            let copied = |entry: &SlotEntry| {
                 entry.live && entry.holdings.iter().any(|holding| holding.survives(index))
             };
             let slots: Vec<(u32, bool)> =
@@ -180,7 +180,7 @@ impl ShadowAccounts {
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
-    fn origin(&self, session: SessionId, number: u64) -> Option<&Origin> {
+    fn origin(&self, session: SessionId, number: u64) -> Option<&NumberHistory> {
         self.accounts.get(&session)?.origins.get(usize::try_from(number).ok()?)
     }
 }
@@ -188,7 +188,7 @@ impl ShadowAccounts {
 impl Account {
     fn define(&mut self, instruction: &Instruction<'_>, operands: &[u32], homeless: bool) {
         let number = u64::try_from(self.origins.len()).unwrap_or(u64::MAX);
-        let mut origin = Origin { homeless, ..Origin::default() };
+        let mut origin = NumberHistory { homeless, ..NumberHistory::default() };
         for slot in operands {
             let Some(entry) = self.slots.get(slot) else { continue };
             let place = usize::try_from(entry.id.parts().0).unwrap_or(usize::MAX);
@@ -200,7 +200,7 @@ impl Account {
         self.origins.push(origin);
         for (output, id) in (0..).zip(&instruction.outputs) {
             let named = Id::number(number, output);
-            let entry = Entry { id: named, holdings: Vec::new(), live: false };
+            let entry = SlotEntry { id: named, holdings: Vec::new(), live: false };
             self.slots.insert(id.as_slot().unwrap_or(u32::MAX), entry);
         }
     }

@@ -22,7 +22,7 @@ pub enum Detail {
 pub struct Shell {
     pub dispatcher: Dispatcher,
     pub accounts: ShadowAccounts,
-    pub outputs: Outputs,
+    pub outputs: CoreOutputs,
     planted: Option<Planted>,
     connections: BTreeMap<SessionId, Connection>,
     pub instructions: u64,
@@ -38,7 +38,7 @@ struct Connection {
 }
 
 /// What an embedded client knows of a result before it emits; nothing where it would have raised an error.
-pub type Inferred<'a> = &'a dyn Fn(Id) -> Option<Meta>;
+pub type InferredMeta<'a> = &'a dyn Fn(Id) -> Option<Meta>;
 
 /// What came of a client's words.
 pub enum Intake {
@@ -53,7 +53,7 @@ pub enum Intake {
 }
 
 /// The core's outputs in order, and the trace.
-pub struct Outputs {
+pub struct CoreOutputs {
     pub to_workers: Vec<(WorkerIndex, Vec<u32>)>,
     pub to_sessions: Vec<(SessionId, Vec<u32>)>,
     pub detail: Detail,
@@ -67,7 +67,7 @@ impl Shell {
     pub fn new(detail: Detail, config: gt_dispatcher::Config, mistake: Option<Mistake>) -> Self {
         let mut dispatcher = Dispatcher::with(config);
         dispatcher.set_tracing(detail > Detail::Nothing);
-        let outputs = Outputs {
+        let outputs = CoreOutputs {
             to_workers: Vec::new(),
             to_sessions: Vec::new(),
             detail,
@@ -115,7 +115,7 @@ impl Shell {
     }
 
     /// Takes the next frame of a session.
-    pub fn take_frame(&mut self, session: SessionId, inferred: Inferred<'_>) -> Intake {
+    pub fn take_frame(&mut self, session: SessionId, inferred: InferredMeta<'_>) -> Intake {
         let Some(connection) = self.connections.get_mut(&session) else { return Intake::Drained };
         let length = match cut::first(&connection.inbox) {
             Ok(Some(frame)) => frame.len(),
@@ -143,7 +143,7 @@ impl Shell {
         &mut self,
         session: SessionId,
         frame: &[u32],
-        inferred: Inferred<'_>,
+        inferred: InferredMeta<'_>,
     ) -> Result<(), String> {
         let (code, _) = wire::halves(frame.first().copied().unwrap_or(0));
         if code >= MESSAGE_CODE_FIRST {
@@ -171,7 +171,7 @@ impl Shell {
         &mut self,
         session: SessionId,
         (instruction, words): (&Instruction<'_>, &[u32]),
-        inferred: Inferred<'_>,
+        inferred: InferredMeta<'_>,
     ) -> Result<(), Fault> {
         let embedded = self.connections.get(&session).is_some_and(|connection| connection.embedded);
         if embedded && instruction.op == Op::Free {
@@ -222,13 +222,13 @@ impl Shell {
     fn plant(&mut self, occasion: Occasion) {
         let oldest = self.connections.keys().next().copied();
         if let Some(planted) = &mut self.planted {
-            let Outputs { to_workers, to_sessions, .. } = &mut self.outputs;
+            let CoreOutputs { to_workers, to_sessions, .. } = &mut self.outputs;
             planted.spoil(occasion, to_workers, to_sessions, oldest);
         }
     }
 }
 
-impl Outputs {
+impl CoreOutputs {
     pub fn note(&mut self, text: impl FnOnce() -> String) {
         if self.detail > Detail::Nothing {
             self.lines.push(text());
@@ -242,7 +242,7 @@ impl Outputs {
     }
 }
 
-impl Sink for Outputs {
+impl Sink for CoreOutputs {
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
         self.note_all(|| {
             let line = text::format(instruction, &NoNames, PayloadText::Reference);

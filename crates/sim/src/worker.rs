@@ -2,7 +2,7 @@
 //! time. There are no threads here: the stream moves on between instructions, or only when nothing else is left to do, as
 //! the dice have it. A machine that waits for a collective leaves its instruction for a later turn.
 
-use crate::engine::{Lent, Toy};
+use crate::engine::{BorrowedTensors, ToyEngine};
 use gt_protocol::message::{self, Failure, FromWorker, Peer};
 use gt_protocol::wire;
 use gt_worker::{
@@ -53,7 +53,7 @@ pub struct Effects {
 
 pub struct SimWorker {
     pub index: u32,
-    machine: Machine<Toy>,
+    machine: Machine<ToyEngine>,
     stream: SimStream,
     /// Words that the dispatcher has sent.
     inbox: Vec<u32>,
@@ -67,7 +67,7 @@ type PeerMessages = BTreeMap<(u32, MessageId), VecDeque<Result<Vec<u8>, Cause>>>
 
 impl SimWorker {
     pub fn new(index: u32, ticks: u64, talks: bool) -> Self {
-        let mut machine = Machine::new(Toy { talks });
+        let mut machine = Machine::new(ToyEngine { talks });
         machine.set_index(index);
         let stream =
             SimStream { stream: CommunicationStream::new(SimPeers::default()), lags: false };
@@ -114,7 +114,7 @@ impl SimWorker {
     /// there are none.
     pub fn turn(&mut self, frames_max: usize, lags: bool) -> Effects {
         let mut effects = Effects::default();
-        let mut outbox = Outbox::default();
+        let mut outbox = WorkerOutbox::default();
         if std::mem::take(&mut self.is_new) {
             self.machine.announce(false, &mut outbox);
         }
@@ -158,7 +158,7 @@ impl SimWorker {
 
 /// A stream without a thread.
 struct SimStream {
-    stream: CommunicationStream<SimPeers, Lent>,
+    stream: CommunicationStream<SimPeers, BorrowedTensors>,
     lags: bool,
 }
 
@@ -173,10 +173,10 @@ impl SimStream {
     }
 }
 
-impl Driver<Lent> for SimStream {
+impl Driver<BorrowedTensors> for SimStream {
     fn introduce(&mut self, _peer: &Peer<'_>) {}
 
-    fn submit(&mut self, job: Job<Lent>) -> Option<Ended<Lent>> {
+    fn submit(&mut self, job: Job<BorrowedTensors>) -> Option<Ended<BorrowedTensors>> {
         self.stream.submit(job)
     }
 
@@ -184,7 +184,7 @@ impl Driver<Lent> for SimStream {
         self.stream.abort(abort);
     }
 
-    fn ended(&mut self) -> Option<Ended<Lent>> {
+    fn ended(&mut self) -> Option<Ended<BorrowedTensors>> {
         if !self.lags {
             self.stream.pass();
         }
@@ -205,9 +205,9 @@ impl Driver<Lent> for SimStream {
 }
 
 #[derive(Default)]
-struct Outbox(Vec<u32>);
+struct WorkerOutbox(Vec<u32>);
 
-impl Replies for Outbox {
+impl Replies for WorkerOutbox {
     fn send(&mut self, message: &FromWorker<'_>) {
         if let Err(error) = message::encode(message, &mut self.0) {
             unreachable!("a worker's message has no binary form: {error}");

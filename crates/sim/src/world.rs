@@ -4,10 +4,10 @@ mod faults;
 mod rest;
 mod shrink;
 
-use crate::client::{Client, Evidence, Line};
-use crate::framed::Framed;
+use crate::client::{Client, Evidence, ProgramLine};
+use crate::framed::FramedEnd;
 use crate::mistake::Mistake;
-use crate::network::{Event, Network, Packet, Route};
+use crate::network::{Network, NetworkEvent, Packet, Route};
 use crate::random::Random;
 use crate::shell::{Detail, Intake, Shell};
 use crate::worker::{SimWorker, is_our_mistake};
@@ -35,12 +35,12 @@ pub enum Scenario<'a> {
     /// One client with layouts on workers that stay. It reads everything at its end.
     OneClient,
     /// The same with this program.
-    Program(&'a [Line]),
+    Program(&'a [ProgramLine]),
 }
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
-pub struct Config<'a> {
+pub struct Simulation<'a> {
     pub seed: u64,
     /// Steps of each client; drawn where not given.
     pub steps: Option<u64>,
@@ -91,15 +91,15 @@ pub struct Violation {
     pub text: String,
 }
 
-pub struct Outcome {
+pub struct SimulationResult {
     pub result: Result<Summary, Violation>,
     pub trace: Vec<String>,
     /// The program of a client that was alone.
-    pub program: Vec<Line>,
+    pub program: Vec<ProgramLine>,
 }
 
 /// Runs one seed to its end.
-pub fn simulate(config: &Config<'_>) -> Outcome {
+pub fn simulate(config: &Simulation<'_>) -> SimulationResult {
     let mut world = World::new(config);
     let result = world.run();
     let (step, tick) = (world.step, world.network.now());
@@ -109,7 +109,7 @@ pub fn simulate(config: &Config<'_>) -> Outcome {
     };
     let program = world.clients.first().map(|connection| connection.client.lines().to_vec());
     let trace = std::mem::take(&mut world.shell.outputs.lines);
-    Outcome { result, trace, program: program.unwrap_or_default() }
+    SimulationResult { result, trace, program: program.unwrap_or_default() }
 }
 
 /// A client and its connection.
@@ -119,8 +119,8 @@ struct ClientConnection {
     /// Words of the dispatcher.
     inbox: Vec<u32>,
     /// The connection's two ends, and whether it is broken at present.
-    near: Framed,
-    far: Framed,
+    near: FramedEnd,
+    far: FramedEnd,
     is_broken: bool,
     turn_due: bool,
 }
@@ -172,7 +172,7 @@ impl Evidence for SessionEvidence<'_> {
 type Checked = Result<(), String>;
 
 impl World {
-    fn new(config: &Config<'_>) -> Self {
+    fn new(config: &Simulation<'_>) -> Self {
         let mut random = Random::new(config.seed);
         let network = Network::new(random.fork());
         let many_clients = matches!(config.scenario, Scenario::ManyClients);
@@ -260,28 +260,28 @@ impl World {
         Ok(())
     }
 
-    fn handle(&mut self, event: Event) -> Checked {
+    fn handle(&mut self, event: NetworkEvent) -> Checked {
         match event {
-            Event::Connect(client) => self.connect(client),
-            Event::ClientTurn(client) => self.client_turn(client),
-            Event::WorkerTurn(index) => return self.worker_turn(index),
-            Event::Resume(client) => return self.resume_client(client),
-            Event::Arrive { route: Route::FromClient(client), packet } => {
+            NetworkEvent::Connect(client) => self.connect(client),
+            NetworkEvent::ClientTurn(client) => self.client_turn(client),
+            NetworkEvent::WorkerTurn(index) => return self.worker_turn(index),
+            NetworkEvent::Resume(client) => return self.resume_client(client),
+            NetworkEvent::Arrive { route: Route::FromClient(client), packet } => {
                 return self.receive_from_client(client, packet);
             }
-            Event::Arrive { route: Route::ToClient(client), packet } => {
+            NetworkEvent::Arrive { route: Route::ToClient(client), packet } => {
                 return self.receive_at_client(client, packet);
             }
-            Event::Arrive { route: Route::FromWorker(index), packet } => {
+            NetworkEvent::Arrive { route: Route::FromWorker(index), packet } => {
                 return self.receive_from_worker(index, packet);
             }
-            Event::Arrive { route: Route::ToWorker(index), packet } => {
+            NetworkEvent::Arrive { route: Route::ToWorker(index), packet } => {
                 if let (Some(host), Packet::Words(words)) = (self.workers.get_mut(&index), packet) {
                     host.worker.receive(&words);
                 }
                 self.wake_worker(index);
             }
-            Event::Arrive { route: Route::Peer(from, to), packet } => {
+            NetworkEvent::Arrive { route: Route::Peer(from, to), packet } => {
                 if let Some(host) = self.workers.get_mut(&to) {
                     match packet {
                         Packet::PeerMessage { message, payload } => {
@@ -336,7 +336,7 @@ impl World {
         if !connection.turn_due && !connection.client.finished() {
             connection.turn_due = true;
             let ticks = self.random.between(1, 15);
-            self.network.after(ticks, Event::ClientTurn(client));
+            self.network.after(ticks, NetworkEvent::ClientTurn(client));
         }
     }
 
@@ -346,7 +346,7 @@ impl World {
         if !host.turn_due && !host.worker.is_idle() {
             host.turn_due = true;
             let wait = host.busy_until.saturating_sub(now);
-            self.network.after(host.worker.ticks + wait, Event::WorkerTurn(index));
+            self.network.after(host.worker.ticks + wait, NetworkEvent::WorkerTurn(index));
         }
     }
 

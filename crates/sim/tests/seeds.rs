@@ -1,14 +1,14 @@
 //! Ranges of seeds: right, and wrong somewhere with each mistake that can be planted in what the core puts out.
 
 use gt_protocol::text::{self, NoNames, PayloadText};
-use gt_sim::{Config, Detail, Mistake, Scenario, simulate};
+use gt_sim::{Detail, Mistake, Scenario, Simulation, simulate};
 use std::ops::Range;
 
 /// A planted mistake has to be found in these seeds.
 const PLANTED_SEEDS: Range<u64> = 0..200;
 
-fn config(seed: u64, faults: bool) -> Config<'static> {
-    Config {
+fn config(seed: u64, faults: bool) -> Simulation<'static> {
+    Simulation {
         seed,
         steps: None,
         faults,
@@ -31,7 +31,7 @@ fn check(seeds: Range<u64>, faults: bool) {
 fn every_planted_mistake_is_found() {
     for (name, mistake) in Mistake::ALL {
         let violation = PLANTED_SEEDS.into_iter().find_map(|seed| {
-            let planted = Config { mistake: Some(mistake), ..config(seed, true) };
+            let planted = Simulation { mistake: Some(mistake), ..config(seed, true) };
             Some((seed, simulate(&planted).result.err()?))
         });
         let Some((seed, violation)) = violation else {
@@ -66,7 +66,7 @@ fn seeds_without_faults_are_right() {
 #[test]
 fn programs_with_layouts_are_right() {
     for seed in 0..60 {
-        let config = Config { scenario: Scenario::OneClient, ..config(seed, false) };
+        let config = Simulation { scenario: Scenario::OneClient, ..config(seed, false) };
         let result = simulate(&config).result;
         assert!(result.is_ok(), "program {seed}: {result:?}");
     }
@@ -75,9 +75,9 @@ fn programs_with_layouts_are_right() {
 #[test]
 fn a_program_runs_again_from_its_lines() {
     let scenario = Scenario::OneClient;
-    let config = Config { detail: Detail::Clients, scenario, ..config(5, false) };
+    let config = Simulation { detail: Detail::Clients, scenario, ..config(5, false) };
     let drawn = simulate(&config);
-    let again = simulate(&Config { scenario: Scenario::Program(&drawn.program), ..config });
+    let again = simulate(&Simulation { scenario: Scenario::Program(&drawn.program), ..config });
     let written = |trace: &[String]| {
         trace.iter().filter(|line| line.starts_with('%')).cloned().collect::<Vec<_>>()
     };
@@ -87,14 +87,15 @@ fn a_program_runs_again_from_its_lines() {
 
 #[test]
 fn a_seed_repeats_itself_to_the_letter() {
-    let trace = |seed| simulate(&Config { detail: Detail::Everything, ..config(seed, true) }).trace;
+    let trace =
+        |seed| simulate(&Simulation { detail: Detail::Everything, ..config(seed, true) }).trace;
     assert!(trace(7) == trace(7));
     assert!(trace(7) != trace(8));
 }
 
 #[test]
 fn a_trace_is_text_that_parses_back() {
-    let config = Config { detail: Detail::Clients, ..config(3, true) };
+    let config = Simulation { detail: Detail::Clients, ..config(3, true) };
     let mut lines = 0;
     for line in simulate(&config).trace {
         let (code, _) = line.split_once('#').unwrap();

@@ -5,13 +5,13 @@
 mod call;
 mod piece;
 
-use crate::arithmetic::kernels::elementwise::{self, Binary, Unary};
-use crate::arithmetic::kernels::index::{self, Reduction};
+use crate::arithmetic::kernels::elementwise::{self, BinaryKernel, UnaryKernel};
+use crate::arithmetic::kernels::index::{self, LossReduction};
 use crate::arithmetic::kernels::reduce::{self, Reducer};
 use crate::arithmetic::kernels::scatter::{self, Write};
-use crate::arithmetic::kernels::{Arg, Refusal, draw, normalize, product, view};
-use crate::arithmetic::tensor::{Tensor, element_of, narrow, wide};
-use call::Call;
+use crate::arithmetic::kernels::{KernelArg, KernelError, draw, normalize, product, view};
+use crate::arithmetic::tensor::{ToyTensor, element_of, narrow, wide};
+use call::KernelCall;
 use gt_protocol::{Attr, Dtype, Instruction, Op, Scalar};
 
 /// An operator and its attributes.
@@ -33,24 +33,24 @@ impl Compute {
     }
 
     /// The results, from tensors that are whole or pieces alike.
-    pub fn run(&self, args: &[Arg<'_>]) -> Result<Vec<Tensor>, Refusal> {
+    pub fn run(&self, args: &[KernelArg<'_>]) -> Result<Vec<ToyTensor>, KernelError> {
         if let Some(results) = self.run_on_piece(args) {
             return results;
         }
-        let call = Call { op: self.op, attrs: &self.attrs, args };
+        let call = KernelCall { op: self.op, attrs: &self.attrs, args };
         let toy = TOYS.iter().find(|(op, _)| *op == self.op);
-        toy.map_or(Err(Refusal::Unknown), |(_, toy)| toy(&call))
+        toy.map_or(Err(KernelError::Unknown), |(_, toy)| toy(&call))
     }
 }
 
-type Results = Result<Vec<Tensor>, Refusal>;
+type KernelResults = Result<Vec<ToyTensor>, KernelError>;
 
-type Toy = fn(&Call<'_>) -> Results;
+type KernelFn = fn(&KernelCall<'_>) -> KernelResults;
 
-static TOYS: &[(Op, Toy)] = &[
+static TOYS: &[(Op, KernelFn)] = &[
     (Op::Full, |call| {
         let element = element_of(call.scalar(1)?);
-        one(Ok(Tensor::from_fn(&call.sizes(0)?, call.dtype(2)?, |_| element)))
+        one(Ok(ToyTensor::from_fn(&call.sizes(0)?, call.dtype(2)?, |_| element)))
     }),
     (Op::Arange, |call| one(arange(call))),
     (Op::Uniform, |call| {
@@ -59,24 +59,24 @@ static TOYS: &[(Op, Toy)] = &[
     (Op::Dropout, |call| {
         draw::dropout(call.tensor(0)?, &call.drawn_box()?, call.named_int("draw")?)
     }),
-    (Op::Neg, |call| unary(call, Unary::Neg)),
-    (Op::Exp, |call| unary(call, Unary::Exp)),
-    (Op::Log, |call| unary(call, Unary::Log)),
-    (Op::Sqrt, |call| unary(call, Unary::Sqrt)),
-    (Op::Rsqrt, |call| unary(call, Unary::Rsqrt)),
-    (Op::Square, |call| unary(call, Unary::Square)),
-    (Op::Isnan, |call| unary(call, Unary::Isnan)),
-    (Op::Isinf, |call| unary(call, Unary::Isinf)),
+    (Op::Neg, |call| unary(call, UnaryKernel::Neg)),
+    (Op::Exp, |call| unary(call, UnaryKernel::Exp)),
+    (Op::Log, |call| unary(call, UnaryKernel::Log)),
+    (Op::Sqrt, |call| unary(call, UnaryKernel::Sqrt)),
+    (Op::Rsqrt, |call| unary(call, UnaryKernel::Rsqrt)),
+    (Op::Square, |call| unary(call, UnaryKernel::Square)),
+    (Op::Isnan, |call| unary(call, UnaryKernel::Isnan)),
+    (Op::Isinf, |call| unary(call, UnaryKernel::Isinf)),
     (Op::Cast, |call| one(elementwise::scenario(call.args, call.dtype(0)?))),
-    (Op::Add, |call| binary(call, Binary::Add)),
-    (Op::Sub, |call| binary(call, Binary::Sub)),
-    (Op::Mul, |call| binary(call, Binary::Mul)),
-    (Op::Div, |call| binary(call, Binary::Div)),
-    (Op::Lt, |call| binary(call, Binary::Lt)),
-    (Op::Eq, |call| binary(call, Binary::Eq)),
-    (Op::Maximum, |call| binary(call, Binary::Maximum)),
-    (Op::Minimum, |call| binary(call, Binary::Minimum)),
-    (Op::LogicalOr, |call| binary(call, Binary::LogicalOr)),
+    (Op::Add, |call| binary(call, BinaryKernel::Add)),
+    (Op::Sub, |call| binary(call, BinaryKernel::Sub)),
+    (Op::Mul, |call| binary(call, BinaryKernel::Mul)),
+    (Op::Div, |call| binary(call, BinaryKernel::Div)),
+    (Op::Lt, |call| binary(call, BinaryKernel::Lt)),
+    (Op::Eq, |call| binary(call, BinaryKernel::Eq)),
+    (Op::Maximum, |call| binary(call, BinaryKernel::Maximum)),
+    (Op::Minimum, |call| binary(call, BinaryKernel::Minimum)),
+    (Op::LogicalOr, |call| binary(call, BinaryKernel::LogicalOr)),
     (Op::Where, |call| one(elementwise::select(call.args))),
     (Op::MaskedFill, |call| one(elementwise::masked_fill(call.args))),
     (Op::Sgd, |call| elementwise::sgd(call.args)),
@@ -152,52 +152,52 @@ static TOYS: &[(Op, Toy)] = &[
     (Op::MseLoss, |call| one(mse_loss(call.args, call.reduction()?))),
     (Op::MseLossBackward, |call| {
         let count = u64::try_from(call.tensor(1)?.data.len()).unwrap_or(0);
-        let mean = call.reduction()? == Reduction::Mean;
+        let mean = call.reduction()? == LossReduction::Mean;
         one(elementwise::mse_backward(call.args, if mean { count } else { 1 }))
     }),
 ];
 
-fn one(tensor: Result<Tensor, Refusal>) -> Results {
+fn one(tensor: Result<ToyTensor, KernelError>) -> KernelResults {
     Ok(vec![tensor?])
 }
 
-fn unary(call: &Call<'_>, kind: Unary) -> Results {
+fn unary(call: &KernelCall<'_>, kind: UnaryKernel) -> KernelResults {
     one(elementwise::unary(kind, call.args))
 }
 
-fn binary(call: &Call<'_>, kind: Binary) -> Results {
+fn binary(call: &KernelCall<'_>, kind: BinaryKernel) -> KernelResults {
     one(elementwise::binary(kind, call.args))
 }
 
-fn reduce(call: &Call<'_>, kind: Reducer) -> Results {
+fn reduce(call: &KernelCall<'_>, kind: Reducer) -> KernelResults {
     let dims = call.optional_ints(0)?;
     one(reduce::reduce(call.tensor(0)?, kind, dims.as_deref(), call.flag(1)?))
 }
 
-fn softmax_backward(call: &Call<'_>, log: bool) -> Results {
+fn softmax_backward(call: &KernelCall<'_>, log: bool) -> KernelResults {
     one(normalize::softmax_backward(call.tensor(0)?, call.tensor(1)?, call.int(0)?, log))
 }
 
-fn arange(call: &Call<'_>) -> Result<Tensor, Refusal> {
+fn arange(call: &KernelCall<'_>) -> Result<ToyTensor, KernelError> {
     let whole = |place: usize| match call.scalar(place)? {
         Scalar::Int(value) => Ok(value),
-        Scalar::Bool(_) | Scalar::Float(_) => Err(Refusal::Unknown),
+        Scalar::Bool(_) | Scalar::Float(_) => Err(KernelError::Unknown),
     };
     let [start, end, step] = [whole(0)?, whole(1)?, whole(2)?];
     let dtype: Dtype = call.dtype(3)?;
     if step < 1 || end < start {
-        return Err(Refusal::Form("a range that does not end"));
+        return Err(KernelError::Form("a range that does not end"));
     }
     let count = narrow((end - start + step - 1) / step);
     let element = |index: &[usize]| element_of(Scalar::Int(start + wide(index[0]) * step));
-    Ok(Tensor::from_fn(&[count], dtype, element))
+    Ok(ToyTensor::from_fn(&[count], dtype, element))
 }
 
-fn mse_loss(args: &[Arg<'_>], reduction: Reduction) -> Result<Tensor, Refusal> {
+fn mse_loss(args: &[KernelArg<'_>], reduction: LossReduction) -> Result<ToyTensor, KernelError> {
     let each = elementwise::mse(args)?;
     match reduction {
-        Reduction::None => Ok(each),
-        Reduction::Mean => reduce::reduce(&each, Reducer::Mean, None, false),
-        Reduction::Sum => reduce::reduce(&each, Reducer::Sum, None, false),
+        LossReduction::None => Ok(each),
+        LossReduction::Mean => reduce::reduce(&each, Reducer::Mean, None, false),
+        LossReduction::Sum => reduce::reduce(&each, Reducer::Sum, None, false),
     }
 }

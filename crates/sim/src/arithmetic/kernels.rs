@@ -13,12 +13,12 @@ pub mod reduce;
 pub mod scatter;
 pub mod view;
 
-use crate::arithmetic::tensor::{Tensor, wide};
+use crate::arithmetic::tensor::{ToyTensor, wide};
 use gt_protocol::{Dtype, Scalar};
 
 /// Why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum KernelError {
     /// Shapes or dtypes do not fit: known before anything runs.
     Form(&'static str),
     /// The elements do not fit: known only where it runs.
@@ -29,40 +29,40 @@ pub enum Refusal {
 
 /// An operand.
 #[derive(Clone, Copy, Debug)]
-pub enum Arg<'a> {
+pub enum KernelArg<'a> {
     Absent,
     Scalar(Scalar),
-    Tensor(&'a Tensor),
+    ToyTensor(&'a ToyTensor),
 }
 
-impl<'a> Arg<'a> {
-    pub fn tensor(self) -> Result<&'a Tensor, Refusal> {
+impl<'a> KernelArg<'a> {
+    pub fn tensor(self) -> Result<&'a ToyTensor, KernelError> {
         match self {
-            Self::Tensor(tensor) => Ok(tensor),
-            Self::Absent | Self::Scalar(_) => Err(Refusal::Form("a tensor is missing")),
+            Self::ToyTensor(tensor) => Ok(tensor),
+            Self::Absent | Self::Scalar(_) => Err(KernelError::Form("a tensor is missing")),
         }
     }
 
-    pub fn optional(self) -> Option<&'a Tensor> {
+    pub fn optional(self) -> Option<&'a ToyTensor> {
         match self {
-            Self::Tensor(tensor) => Some(tensor),
+            Self::ToyTensor(tensor) => Some(tensor),
             Self::Absent | Self::Scalar(_) => None,
         }
     }
 }
 
 /// A dimension counted from the front; a scalar has one.
-pub fn wrap(dim: i64, rank: usize) -> Result<usize, Refusal> {
+pub fn wrap(dim: i64, rank: usize) -> Result<usize, KernelError> {
     let range = wide(rank.max(1));
     let wrapped = if dim < 0 { dim + range } else { dim };
     match usize::try_from(wrapped) {
         Ok(place) if wrapped < range => Ok(place),
-        Ok(_) | Err(_) => Err(Refusal::Form("no such dimension")),
+        Ok(_) | Err(_) => Err(KernelError::Form("no such dimension")),
     }
 }
 
 /// The shape that all of these stretch to.
-pub fn broadcast(shapes: &[&[usize]]) -> Result<Vec<usize>, Refusal> {
+pub fn broadcast(shapes: &[&[usize]]) -> Result<Vec<usize>, KernelError> {
     let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
     let mut result = vec![1; rank];
     for shape in shapes {
@@ -71,7 +71,7 @@ pub fn broadcast(shapes: &[&[usize]]) -> Result<Vec<usize>, Refusal> {
                 (_, 1) => {}
                 (1, _) => *place = size,
                 (a, b) if a == b => {}
-                (_, _) => return Err(Refusal::Form("shapes do not stretch to each other")),
+                (_, _) => return Err(KernelError::Form("shapes do not stretch to each other")),
             }
         }
     }
@@ -83,15 +83,15 @@ pub fn is_float(dtype: Dtype) -> bool {
 }
 
 /// The dtype of a result: among tensors with dimensions the widest; others count where their kind is higher.
-pub fn promoted(args: &[Arg<'_>]) -> Dtype {
+pub fn promoted(args: &[KernelArg<'_>]) -> Dtype {
     let mut classes: [Option<Dtype>; 3] = [None; 3];
     for arg in args {
         let (class, dtype) = match arg {
-            Arg::Absent => continue,
-            Arg::Tensor(tensor) => (usize::from(tensor.rank() == 0), tensor.dtype),
-            Arg::Scalar(Scalar::Bool(_)) => (2, Dtype::Bool),
-            Arg::Scalar(Scalar::Int(_)) => (2, Dtype::I64),
-            Arg::Scalar(Scalar::Float(_)) => (2, Dtype::F32),
+            KernelArg::Absent => continue,
+            KernelArg::ToyTensor(tensor) => (usize::from(tensor.rank() == 0), tensor.dtype),
+            KernelArg::Scalar(Scalar::Bool(_)) => (2, Dtype::Bool),
+            KernelArg::Scalar(Scalar::Int(_)) => (2, Dtype::I64),
+            KernelArg::Scalar(Scalar::Float(_)) => (2, Dtype::F32),
         };
         classes[class] = Some(classes[class].map_or(dtype, |before| before.max(dtype)));
     }

@@ -8,14 +8,14 @@ use gt_protocol::{Dims, Dtype, Scalar};
 pub const PRIME: u64 = (1 << 31) - 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tensor {
+pub struct ToyTensor {
     pub dims: Vec<usize>,
     pub dtype: Dtype,
     /// Row-major.
     pub data: Vec<u64>,
 }
 
-impl Tensor {
+impl ToyTensor {
     /// Each element from its index.
     pub fn from_fn(dims: &[usize], dtype: Dtype, mut element: impl FnMut(&[usize]) -> u64) -> Self {
         let count = dims.iter().product();

@@ -1,8 +1,8 @@
 //! What a client hears, held against what its program means.
 
-use super::{Client, Pending, REQUESTS_PER_CLIENT, site_of};
+use super::{Client, OpenRequest, REQUESTS_PER_CLIENT, site_of};
 use crate::arithmetic::tensor::{elements, narrow, to_dims};
-use crate::oracle::{Outcome, Root};
+use crate::oracle::{Expectation, Root};
 use gt_protocol::message::{Failure, FailureClass, Reply, SpacedReply, ToClient};
 
 /// What the world knows of faults that a client cannot know.
@@ -38,7 +38,7 @@ impl Client {
                 self.receive_failed_reply(session, *request, failure, evidence)
             }
             ToClient::WorkerStats { stats, .. } => match self.pending.get(&stats.request) {
-                Some(Pending::Stats) => Ok(()),
+                Some(OpenRequest::Stats) => Ok(()),
                 other => Err(format!("stats for request {}, which is {other:?}", stats.request)),
             },
             ToClient::WorkerLeft { .. } | ToClient::WorkerJoined { .. } => Ok(()),
@@ -76,14 +76,15 @@ impl Client {
         (run, stride): (u64, u64),
     ) -> Result<(), String> {
         let request = reply.request;
-        let Some(Pending::Read { value, expected, start, arrived }) =
+        let Some(OpenRequest::Read { value, expected, start, arrived }) =
             self.pending.get_mut(&request)
         else {
             return Err(format!("a reply for request {request}, which is not open"));
         };
         // Of what has failed some shards may be there: they are sent before that is known, or are all that was asked for.
-        let is_spoiled = matches!(expected, Outcome::Failed { certain: true, .. });
-        let (Outcome::Value(tensor) | Outcome::Failed { shape: Some(tensor), .. }) = expected
+        let is_spoiled = matches!(expected, Expectation::Failed { certain: true, .. });
+        let (Expectation::Value(tensor) | Expectation::Failed { shape: Some(tensor), .. }) =
+            expected
         else {
             // Shards of what has failed on one worker only may come before word of that; never all of them.
             if reply.count < reply.total {
@@ -131,7 +132,7 @@ impl Client {
 
     fn receive_done(&mut self, request: u64, evidence: &dyn Evidence) -> Result<(), String> {
         match self.pending.remove(&request) {
-            Some(Pending::Synchronize { before }) => {
+            Some(OpenRequest::Synchronize { before }) => {
                 self.answers += 1;
                 let roots = self.oracle.roots().range(..before);
                 for (&number, &root) in roots {
@@ -144,7 +145,7 @@ impl Client {
                 }
                 Ok(())
             }
-            Some(Pending::Stats) => {
+            Some(OpenRequest::Stats) => {
                 self.answers += 1;
                 Ok(())
             }
@@ -171,13 +172,13 @@ impl Client {
         evidence: &dyn Evidence,
     ) -> Result<(), String> {
         self.failures += 1;
-        let Some(Pending::Read { value, expected, .. }) = self.pending.remove(&request) else {
+        let Some(OpenRequest::Read { value, expected, .. }) = self.pending.remove(&request) else {
             return Err(format!("a failure for request {request}, which is not open: {failure:?}"));
         };
         self.reported.insert(failure.number);
         let known = match &expected {
-            Outcome::Failed { causes, .. } => causes.contains(&failure.number),
-            Outcome::Value(_) => false,
+            Expectation::Failed { causes, .. } => causes.contains(&failure.number),
+            Expectation::Value(_) => false,
         };
         let (number, _) = value.parts();
         let lost = evidence.lost(number);

@@ -9,7 +9,7 @@ use gt_protocol::{
 
 /// A breach of the protocol, to be met with a fault of this session and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Breach {
+pub enum BreachKind {
     UnknownSlot,
     SlotInUse,
     NotForClients,
@@ -20,7 +20,7 @@ pub enum Breach {
     Nonsense,
 }
 
-impl Breach {
+impl BreachKind {
     pub const ALL: [Self; 7] = [
         Self::UnknownSlot,
         Self::SlotInUse,
@@ -33,26 +33,28 @@ impl Breach {
 }
 
 impl Client {
-    pub(super) fn break_rules(&mut self, breach: Breach, words: &mut Vec<u32>) {
+    pub(super) fn break_rules(&mut self, breach: BreachKind, words: &mut Vec<u32>) {
         let free = u32::try_from(self.slots.len() + self.slots_free.len()).unwrap_or(0) + 7;
         let held = self.slots.values().next().copied();
         let mut instruction = Instruction::new(Op::Neg);
         instruction.operands.push(Operand::Value(Id::slot(held.unwrap_or(free))));
         instruction.outputs.push(Id::slot(free));
         match breach {
-            Breach::UnknownSlot => instruction.operands[0] = Operand::Value(Id::slot(free + 1)),
-            Breach::SlotInUse => instruction.outputs[0] = Id::slot(held.unwrap_or(u32::MAX >> 1)),
-            Breach::NotForClients => {
+            BreachKind::UnknownSlot => instruction.operands[0] = Operand::Value(Id::slot(free + 1)),
+            BreachKind::SlotInUse => {
+                instruction.outputs[0] = Id::slot(held.unwrap_or(u32::MAX >> 1))
+            }
+            BreachKind::NotForClients => {
                 instruction = Instruction::new(Op::Session);
                 instruction.attrs.push(Attr::Int(1));
             }
-            Breach::TooManyValues => instruction.outputs[0] = Id::slot((1 << 24) - 1),
-            Breach::NoSuchDim => {
+            BreachKind::TooManyValues => instruction.outputs[0] = Id::slot((1 << 24) - 1),
+            BreachKind::NoSuchDim => {
                 instruction.op = Op::Distribute;
                 instruction.attrs.extend([Attr::Int(9), Attr::Absent]);
             }
-            Breach::Nonsense => return,
-            Breach::Garbage => {
+            BreachKind::Nonsense => return,
+            BreachKind::Garbage => {
                 let word = u32::try_from(self.random.below(1 << 16)).unwrap_or(0);
                 // Of an impossible length, or of a code that nobody has.
                 words.push(if word & 1 == 0 { word } else { 0x0001_ffff });

@@ -1,14 +1,14 @@
 //! A program as a list of steps, so that it can be run again without some of them.
 
 use super::Client;
-use crate::oracle::{Oracle, Step, Term, count};
+use crate::oracle::{Oracle, ProgramStep, StepOperand, count};
 use gt_protocol::Id;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A step with the number that it had when it was drawn.
 #[derive(Clone, Debug)]
-pub struct Line {
-    pub step: Step,
+pub struct ProgramLine {
+    pub step: ProgramStep,
     pub number: u64,
 }
 
@@ -16,10 +16,10 @@ pub struct Line {
 #[derive(Debug, Default)]
 pub struct Script {
     /// A program that is not to be drawn.
-    program: Option<VecDeque<Line>>,
+    program: Option<VecDeque<ProgramLine>>,
     /// Present numbers of the fixed program's values, by the ones that they were drawn with.
     numbers: BTreeMap<u64, u64>,
-    steps: Option<Vec<Line>>,
+    steps: Option<Vec<ProgramLine>>,
     /// Values that are read when the program is over; nothing before that.
     unread: Option<Vec<Id>>,
 }
@@ -34,10 +34,10 @@ impl Script {
         self.steps.is_none() || self.unread.as_ref().is_some_and(Vec::is_empty)
     }
 
-    pub(super) fn note(&mut self, step: &Step, number: u64) {
+    pub(super) fn note(&mut self, step: &ProgramStep, number: u64) {
         // What is read at the end is no part of the program.
         if let (Some(steps), None) = (&mut self.steps, &self.unread) {
-            steps.push(Line { step: step.clone(), number });
+            steps.push(ProgramLine { step: step.clone(), number });
         }
     }
 
@@ -49,7 +49,7 @@ impl Script {
 
 impl Client {
     /// Writes down what it does and reads everything at its end. With a `program` it does that instead of a drawn one.
-    pub fn keep_script(&mut self, program: Option<&[Line]>) {
+    pub fn keep_script(&mut self, program: Option<&[ProgramLine]>) {
         if let Some(lines) = program {
             self.remaining = u64::try_from(lines.len()).unwrap_or(u64::MAX);
         }
@@ -61,45 +61,47 @@ impl Client {
     }
 
     /// What it has done.
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[ProgramLine] {
         self.script.steps.as_deref().unwrap_or_default()
     }
 
     pub(super) fn step_of_script(&mut self, words: &mut Vec<u32>) {
-        let Some(Line { mut step, number }) =
+        let Some(ProgramLine { mut step, number }) =
             self.script.program.as_mut().and_then(VecDeque::pop_front)
         else {
             return;
         };
         let script = &self.script;
         match &mut step {
-            Step::Compute { terms, .. } => {
+            ProgramStep::Compute { terms, .. } => {
                 for term in terms {
-                    if let Term::Value(id) = term {
+                    if let StepOperand::Value(id) = term {
                         *id = script.renamed(*id);
                     }
                 }
             }
-            Step::Distribute { source: value, .. } | Step::Read { value, .. } => {
+            ProgramStep::Distribute { source: value, .. } | ProgramStep::Read { value, .. } => {
                 *value = script.renamed(*value);
             }
-            Step::Free(ids) => ids.iter_mut().for_each(|id| *id = script.renamed(*id)),
-            Step::Upload { .. }
-            | Step::Configure { .. }
-            | Step::Enter(_)
-            | Step::Synchronize
-            | Step::Stats => {}
+            ProgramStep::Free(ids) => ids.iter_mut().for_each(|id| *id = script.renamed(*id)),
+            ProgramStep::Upload { .. }
+            | ProgramStep::Configure { .. }
+            | ProgramStep::Enter(_)
+            | ProgramStep::Synchronize
+            | ProgramStep::Stats => {}
         }
         let evaluated = match &step {
-            Step::Compute { compute, terms, .. } => Some(self.oracle.evaluate(compute, terms)),
-            Step::Upload { tensor, .. } => Some(Oracle::value(tensor.clone())),
-            Step::Distribute { source, .. } => Some(self.oracle.copy_of(*source)),
-            Step::Free(_)
-            | Step::Read { .. }
-            | Step::Configure { .. }
-            | Step::Enter(_)
-            | Step::Synchronize
-            | Step::Stats => None,
+            ProgramStep::Compute { compute, terms, .. } => {
+                Some(self.oracle.evaluate(compute, terms))
+            }
+            ProgramStep::Upload { tensor, .. } => Some(Oracle::value(tensor.clone())),
+            ProgramStep::Distribute { source, .. } => Some(self.oracle.copy_of(*source)),
+            ProgramStep::Free(_)
+            | ProgramStep::Read { .. }
+            | ProgramStep::Configure { .. }
+            | ProgramStep::Enter(_)
+            | ProgramStep::Synchronize
+            | ProgramStep::Stats => None,
         };
         if evaluated.is_some() {
             self.script.numbers.insert(number, self.oracle.next_number());
@@ -116,6 +118,6 @@ impl Client {
         let Some(value) = unread.pop() else { return };
         // A part of what has failed may be there after all, and may be empty.
         let count = self.oracle.shape(value).map_or(1, |tensor| count(tensor));
-        self.take((Step::Read { value, start: 0, count }, None), words);
+        self.take((ProgramStep::Read { value, start: 0, count }, None), words);
     }
 }

@@ -14,11 +14,11 @@ pub struct Cluster {
     /// Percent of distributions that name a layout, and of steps on scopes that are taken.
     pub layouts: u64,
     workers: u32,
-    meshes: Vec<Mesh>,
+    meshes: Vec<DrawnMesh>,
 }
 
 #[derive(Clone, Debug)]
-struct Mesh {
+struct DrawnMesh {
     shape: Vec<usize>,
     members: Vec<u32>,
 }
@@ -27,15 +27,15 @@ impl Cluster {
     /// Workers are numbered below `workers`; some of them may have left.
     pub fn new(random: &mut Random, workers: u32, layouts: u64) -> Self {
         let count = 1 + random.index(MESHES_MAX);
-        let meshes = (0..count).map(|_| Mesh::draw(random, workers)).collect();
+        let meshes = (0..count).map(|_| DrawnMesh::draw(random, workers)).collect();
         Self { layouts, workers, meshes }
     }
 
-    fn mesh(&self, random: &mut Random) -> Mesh {
+    fn mesh(&self, random: &mut Random) -> DrawnMesh {
         let usual = random.pick(&self.meshes).cloned();
         match usual {
             Some(mesh) if random.percent(85) => mesh,
-            Some(_) | None => Mesh::draw(random, self.workers),
+            Some(_) | None => DrawnMesh::draw(random, self.workers),
         }
     }
 
@@ -96,7 +96,7 @@ impl Cluster {
     }
 }
 
-impl Mesh {
+impl DrawnMesh {
     fn draw(random: &mut Random, workers: u32) -> Self {
         let rank = [1, 1, 1, 2, 2, MESH_DIMS_MAX][random.index(6)];
         let mut left = usize::try_from(workers).unwrap_or(1).max(1);

@@ -1,9 +1,9 @@
 //! Steps that compute, one function a family: operands that fit, or a step that makes the one that is missing.
 
-use super::{Drawn, Scene, StepOrOperand, either, list, sizes};
+use super::{DrawnStep, Scene, StepOrOperand, either, list, sizes};
 use crate::arithmetic::kernels::is_float;
-use crate::arithmetic::tensor::{Tensor, wide};
-use crate::oracle::Term;
+use crate::arithmetic::tensor::{ToyTensor, wide};
+use crate::oracle::StepOperand;
 use gt_protocol::{Attr, Dtype, Id, Op, Scalar};
 
 /// Attributes of the choice `none|mean|sum`.
@@ -14,7 +14,7 @@ const NONE: Attr = Attr::Choice(0);
 const IGNORED: Attr = Attr::Int(-100);
 
 impl Scene<'_> {
-    pub(super) fn elementwise(&mut self) -> Option<Drawn> {
+    pub(super) fn elementwise(&mut self) -> Option<DrawnStep> {
         let a = self.any()?;
         let shape = self.oracle.shape(a)?.clone();
         let op = match self.random.below(17) {
@@ -43,7 +43,11 @@ impl Scene<'_> {
             let scalar = float.map_or(Scalar::Int(number), Scalar::Float);
             let pair = !matches!(op, Op::Maximum | Op::Minimum);
             let op = if pair && !self.random.percent(30) { op } else { Op::Div };
-            return Some(self.computed(op, [], vec![Term::Value(a), Term::Scalar(scalar)]));
+            return Some(self.computed(
+                op,
+                [],
+                vec![StepOperand::Value(a), StepOperand::Scalar(scalar)],
+            ));
         }
         let b = if self.random.percent(15) { Some(a) } else { self.any() }?;
         let other = self.oracle.shape(b)?;
@@ -54,20 +58,20 @@ impl Scene<'_> {
         Some(self.call(op, [], if swapped { [b, a] } else { [a, b] }))
     }
 
-    fn function(&mut self, a: Id) -> Option<Drawn> {
+    fn function(&mut self, a: Id) -> Option<DrawnStep> {
         let ops = [Op::Exp, Op::Log, Op::Sqrt, Op::Rsqrt, Op::Square, Op::Isnan, Op::Isinf];
         let op = *self.random.pick(&ops)?;
         Some(self.call(op, [], [a]))
     }
 
-    fn choose(&mut self, a: Id) -> Option<Drawn> {
+    fn choose(&mut self, a: Id) -> Option<DrawnStep> {
         let shape = self.oracle.shape(a)?.clone();
         let b = self.like(&shape.dims, shape.dtype);
         let condition = self.like(&shape.dims, Dtype::Bool);
         match (condition, b) {
             (Ok(condition), Ok(_)) if self.random.percent(30) => {
-                let [a, condition] = [a, condition].map(Term::Value);
-                let zero = Term::Scalar(Scalar::Int(0));
+                let [a, condition] = [a, condition].map(StepOperand::Value);
+                let zero = StepOperand::Scalar(Scalar::Int(0));
                 Some(self.computed(Op::MaskedFill, [], vec![a, condition, zero]))
             }
             (Ok(condition), Ok(b)) => Some(self.call(Op::Where, [], [condition, a, b])),
@@ -75,7 +79,7 @@ impl Scene<'_> {
         }
     }
 
-    fn update(&mut self, param: Id) -> Option<Drawn> {
+    fn update(&mut self, param: Id) -> Option<DrawnStep> {
         let shape = self.oracle.shape(param)?.clone();
         Some(either(if self.random.percent(50) {
             self.descent(param, &shape)
@@ -84,33 +88,37 @@ impl Scene<'_> {
         }))
     }
 
-    fn descent(&mut self, param: Id, shape: &Tensor) -> StepOrOperand {
+    fn descent(&mut self, param: Id, shape: &ToyTensor) -> StepOrOperand {
         let grad = self.like(&shape.dims, shape.dtype)?;
         let buffer = self.like(&shape.dims, shape.dtype).ok().filter(|_| self.random.percent(50));
-        let buffer = buffer.map_or(Term::Absent, Term::Value);
+        let buffer = buffer.map_or(StepOperand::Absent, StepOperand::Value);
         // The toy update has its numbers built in; these only have to arrive.
         let numbers = [3.0, 2.0, 0.0, 0.0].map(Attr::Float);
         let attrs = numbers.into_iter().chain([false; 3].map(Attr::Bool));
-        Ok(self.computed(Op::Sgd, attrs, vec![Term::Value(param), Term::Value(grad), buffer]))
+        Ok(self.computed(
+            Op::Sgd,
+            attrs,
+            vec![StepOperand::Value(param), StepOperand::Value(grad), buffer],
+        ))
     }
 
-    fn moments(&mut self, param: Id, shape: &Tensor) -> StepOrOperand {
+    fn moments(&mut self, param: Id, shape: &ToyTensor) -> StepOrOperand {
         let grad = self.like(&shape.dims, shape.dtype)?;
         let first = self.like(&shape.dims, shape.dtype)?;
         let second = self.like(&shape.dims, shape.dtype)?;
         let most = if self.random.percent(40) {
-            Term::Value(self.like(&shape.dims, shape.dtype)?)
+            StepOperand::Value(self.like(&shape.dims, shape.dtype)?)
         } else {
-            Term::Absent
+            StepOperand::Absent
         };
-        let mut terms = [param, grad, first, second].map(Term::Value).to_vec();
+        let mut terms = [param, grad, first, second].map(StepOperand::Value).to_vec();
         terms.push(most);
         let numbers = [3.0, 2.0, 5.0, 0.0, 0.0].map(Attr::Float);
         let rest = [Attr::Int(1), Attr::Bool(true), Attr::Bool(false)];
         Ok(self.computed(Op::Adamw, numbers.into_iter().chain(rest), terms))
     }
 
-    pub(super) fn product(&mut self) -> Option<Drawn> {
+    pub(super) fn product(&mut self) -> Option<DrawnStep> {
         let a = self.any()?;
         let shape = self.oracle.shape(a)?.clone();
         let &k = shape.dims.last()?;
@@ -123,8 +131,9 @@ impl Scene<'_> {
                 Ok(weight) => weight,
                 Err(drawn) => return Some(drawn),
             };
-            let bias = self.like(&[n], shape.dtype).ok().map_or(Term::Absent, Term::Value);
-            let terms = vec![Term::Value(a), Term::Value(weight), bias];
+            let bias =
+                self.like(&[n], shape.dtype).ok().map_or(StepOperand::Absent, StepOperand::Value);
+            let terms = vec![StepOperand::Value(a), StepOperand::Value(weight), bias];
             return Some(self.computed(Op::Linear, [], terms));
         }
         let dims = match self.random.below(4) {
@@ -136,7 +145,7 @@ impl Scene<'_> {
         Some(either(b.map(|b| self.call(Op::Matmul, [], [a, b]))))
     }
 
-    pub(super) fn reduction(&mut self) -> Option<Drawn> {
+    pub(super) fn reduction(&mut self) -> Option<DrawnStep> {
         let a = self.any()?;
         let rank = self.oracle.shape(a)?.rank();
         let keepdim = Attr::Bool(self.random.percent(40));
@@ -177,7 +186,7 @@ impl Scene<'_> {
         Some(self.call(op, [Attr::Int(dim), keepdim], [a]))
     }
 
-    pub(super) fn normalization(&mut self) -> Option<Drawn> {
+    pub(super) fn normalization(&mut self) -> Option<DrawnStep> {
         let a = self.any()?;
         let shape = self.oracle.shape(a)?.clone();
         let rank = shape.rank();
@@ -193,7 +202,7 @@ impl Scene<'_> {
         let normalized = shape.dims[from..].to_vec();
         let mut parameter = || {
             let weight = self.like(&normalized, shape.dtype).ok();
-            weight.map_or(Term::Absent, Term::Value)
+            weight.map_or(StepOperand::Absent, StepOperand::Value)
         };
         let (weight, bias) = (parameter(), parameter());
         let attr = sizes(&normalized);
@@ -203,7 +212,7 @@ impl Scene<'_> {
             return Some(self.computed(
                 Op::LayerNorm,
                 [attr, eps],
-                vec![Term::Value(a), weight, bias],
+                vec![StepOperand::Value(a), weight, bias],
             ));
         }
         let mut dims = shape.dims.clone();
@@ -212,7 +221,7 @@ impl Scene<'_> {
         let [mean, rstd] = [self.like(&dims, shape.dtype), self.like(&dims, shape.dtype)];
         match (mean, rstd) {
             (Ok(mean), Ok(rstd)) => {
-                let mut terms = [grad, a, mean, rstd].map(Term::Value).to_vec();
+                let mut terms = [grad, a, mean, rstd].map(StepOperand::Value).to_vec();
                 terms.push(weight);
                 Some(self.computed(Op::LayerNormBackward, [attr], terms))
             }
@@ -220,7 +229,7 @@ impl Scene<'_> {
         }
     }
 
-    fn soft_maximum(&mut self, a: Id, shape: &Tensor) -> Drawn {
+    fn soft_maximum(&mut self, a: Id, shape: &ToyTensor) -> DrawnStep {
         let (dim, log) = (Attr::Int(self.dim(shape.rank())), self.random.percent(40));
         if self.random.percent(50) {
             let op = if log { Op::LogSoftmax } else { Op::Softmax };
@@ -231,7 +240,7 @@ impl Scene<'_> {
         either(grad.map(|grad| self.call(op, [dim], [grad, a])))
     }
 
-    pub(super) fn loss(&mut self) -> Option<Drawn> {
+    pub(super) fn loss(&mut self) -> Option<DrawnStep> {
         let a = self.any()?;
         let shape = self.oracle.shape(a)?.clone();
         let reduction = REDUCTIONS[self.random.index(3)].clone();
@@ -247,8 +256,8 @@ impl Scene<'_> {
             Err(drawn) => return Some(drawn),
         };
         let weight = self.like(&[classes], shape.dtype).ok().filter(|_| self.random.percent(60));
-        let weight = weight.map_or(Term::Absent, Term::Value);
-        let [a, target] = [a, target].map(Term::Value);
+        let weight = weight.map_or(StepOperand::Absent, StepOperand::Value);
+        let [a, target] = [a, target].map(StepOperand::Value);
         if self.random.percent(60) {
             return Some(self.computed(Op::NllLoss, [reduction, IGNORED], vec![a, target, weight]));
         }
@@ -256,14 +265,15 @@ impl Scene<'_> {
         let grad = self.like(&dims, shape.dtype);
         match (grad, self.like(&[], shape.dtype)) {
             (Ok(grad), Ok(total)) => {
-                let terms = vec![Term::Value(grad), a, target, weight, Term::Value(total)];
+                let terms =
+                    vec![StepOperand::Value(grad), a, target, weight, StepOperand::Value(total)];
                 Some(self.computed(Op::NllLossBackward, [reduction, IGNORED], terms))
             }
             (Err(drawn), _) | (_, Err(drawn)) => Some(drawn),
         }
     }
 
-    fn square_loss(&mut self, a: Id, shape: &Tensor, reduction: Attr) -> StepOrOperand {
+    fn square_loss(&mut self, a: Id, shape: &ToyTensor, reduction: Attr) -> StepOrOperand {
         let b = self.like(&shape.dims, shape.dtype)?;
         if self.random.percent(60) || !is_float(shape.dtype) {
             return Ok(self.call(Op::MseLoss, [reduction], [a, b]));

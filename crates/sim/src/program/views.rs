@@ -1,11 +1,11 @@
 //! Steps that move elements about: views, joins, look-ups and writes by tables.
 
-use super::{Drawn, Scene, StepOrOperand, either, list, upload};
-use crate::arithmetic::tensor::{Tensor, wide};
+use super::{DrawnStep, Scene, StepOrOperand, either, list, upload};
+use crate::arithmetic::tensor::{ToyTensor, wide};
 use gt_protocol::{Attr, Dtype, Id, Op};
 
 impl Scene<'_> {
-    pub(super) fn view(&mut self) -> Option<Drawn> {
+    pub(super) fn view(&mut self) -> Option<DrawnStep> {
         let a = self.any()?;
         let shape = self.oracle.shape(a)?.clone();
         let (rank, dim) = (shape.rank(), self.dim(shape.rank()));
@@ -58,7 +58,7 @@ impl Scene<'_> {
     }
 
     /// Something written where a slice, or an index, reads.
-    fn overwritten(&mut self, a: Id, shape: &Tensor, dim: i64) -> StepOrOperand {
+    fn overwritten(&mut self, a: Id, shape: &ToyTensor, dim: i64) -> StepOrOperand {
         let slice = self.random.percent(60);
         let (read, write, attrs) = if slice {
             (Op::Slice, Op::SliceScatter, self.bounds(dim))
@@ -123,7 +123,7 @@ impl Scene<'_> {
         target
     }
 
-    pub(super) fn look_up(&mut self) -> Option<Drawn> {
+    pub(super) fn look_up(&mut self) -> Option<DrawnStep> {
         let a = self.any()?;
         let shape = self.oracle.shape(a)?.clone();
         let rank = shape.rank();
@@ -165,7 +165,7 @@ impl Scene<'_> {
     }
 
     /// Places along one dimension, for each element of a shape that differs there only.
-    fn table(&mut self, shape: &Tensor, place: usize) -> Result<Id, Drawn> {
+    fn table(&mut self, shape: &ToyTensor, place: usize) -> Result<Id, DrawnStep> {
         let mut dims = shape.dims.clone();
         if self.random.percent(50) {
             dims[place] = self.size();
@@ -173,14 +173,14 @@ impl Scene<'_> {
         self.indices(shape.dims[place], &dims)
     }
 
-    fn scattered(&mut self, op: Op, a: Id, shape: &Tensor, place: usize) -> StepOrOperand {
+    fn scattered(&mut self, op: Op, a: Id, shape: &ToyTensor, place: usize) -> StepOrOperand {
         let index = self.table(shape, place)?;
         let dims = self.oracle.shape(index).map(|index| index.dims.clone()).unwrap_or_default();
         let source = self.like(&dims, shape.dtype)?;
         Ok(self.call(op, [Attr::Int(wide(place))], [a, index, source]))
     }
 
-    fn added(&mut self, a: Id, shape: &Tensor, place: usize) -> StepOrOperand {
+    fn added(&mut self, a: Id, shape: &ToyTensor, place: usize) -> StepOrOperand {
         let count = self.size();
         let index = self.indices(shape.dims[place], &[count])?;
         let mut dims = shape.dims.clone();
@@ -190,8 +190,8 @@ impl Scene<'_> {
     }
 
     /// A value of whole numbers below `limit`.
-    pub(super) fn indices(&mut self, limit: usize, dims: &[usize]) -> Result<Id, Drawn> {
-        let good = |tensor: &Tensor| {
+    pub(super) fn indices(&mut self, limit: usize, dims: &[usize]) -> Result<Id, DrawnStep> {
+        let good = |tensor: &ToyTensor| {
             tensor
                 .data
                 .iter()
@@ -211,7 +211,7 @@ impl Scene<'_> {
             return Ok(id);
         }
         let limit = u64::try_from(limit).unwrap_or(0);
-        let tensor = Tensor::from_fn(dims, Dtype::I64, |_| self.random.below(limit));
+        let tensor = ToyTensor::from_fn(dims, Dtype::I64, |_| self.random.below(limit));
         Err(upload(tensor, 1))
     }
 }

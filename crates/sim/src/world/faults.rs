@@ -1,9 +1,9 @@
 //! What goes wrong, and who comes and goes.
 
 use super::{Checked, ClientConnection, WorkerHost, World};
-use crate::client::{Breach, Client};
-use crate::framed::Framed;
-use crate::network::{Event, Packet, Route};
+use crate::client::{BreachKind, Client};
+use crate::framed::FramedEnd;
+use crate::network::{NetworkEvent, Packet, Route};
 use crate::random::Random;
 use crate::worker::SimWorker;
 
@@ -12,7 +12,7 @@ const WORKERS_MAX: u32 = 12;
 const CLIENTS_MAX: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum FaultKind {
     WorkerCrash,
     WorkerJoin,
     WorkerStall,
@@ -25,7 +25,7 @@ enum Fault {
 /// What may still go wrong in this simulation: not every seed has every kind.
 #[derive(Debug)]
 pub struct Faults {
-    left: Vec<Fault>,
+    left: Vec<FaultKind>,
     /// One step in so many.
     rarity: u64,
 }
@@ -34,13 +34,13 @@ impl Faults {
     pub fn draw(random: &mut Random, faults: bool) -> Self {
         let mut left = Vec::new();
         let kinds = [
-            (Fault::WorkerCrash, 50, 2),
-            (Fault::WorkerJoin, 50, 2),
-            (Fault::WorkerStall, 40, 3),
-            (Fault::ClientCrash, 40, 2),
-            (Fault::ConnectionBreak, 60, 6),
-            (Fault::Newcomer, 40, 2),
-            (Fault::Hostile, 30, 2),
+            (FaultKind::WorkerCrash, 50, 2),
+            (FaultKind::WorkerJoin, 50, 2),
+            (FaultKind::WorkerStall, 40, 3),
+            (FaultKind::ClientCrash, 40, 2),
+            (FaultKind::ConnectionBreak, 60, 6),
+            (FaultKind::Newcomer, 40, 2),
+            (FaultKind::Hostile, 30, 2),
         ];
         for (kind, chance, most) in kinds {
             if random.percent(chance) && faults {
@@ -60,16 +60,16 @@ impl World {
         }
         let Some(fault) = self.faults.left.pop() else { return Ok(()) };
         match fault {
-            Fault::WorkerCrash => self.crash_worker(),
-            Fault::WorkerJoin => {
+            FaultKind::WorkerCrash => self.crash_worker(),
+            FaultKind::WorkerJoin => {
                 self.join_worker();
                 return self.flush();
             }
-            Fault::WorkerStall => self.stall_worker(),
-            Fault::ClientCrash => self.crash_client(),
-            Fault::ConnectionBreak => self.break_connection(),
-            Fault::Newcomer => self.add_client(false),
-            Fault::Hostile => self.add_client(true),
+            FaultKind::WorkerStall => self.stall_worker(),
+            FaultKind::ClientCrash => self.crash_client(),
+            FaultKind::ConnectionBreak => self.break_connection(),
+            FaultKind::Newcomer => self.add_client(false),
+            FaultKind::Hostile => self.add_client(true),
         }
         Ok(())
     }
@@ -98,8 +98,8 @@ impl World {
             return;
         }
         let nonsense = self.random.percent(30);
-        let breach = Breach::ALL[self.random.index(Breach::ALL.len())];
-        let breach = if nonsense { Breach::Nonsense } else { breach };
+        let breach = BreachKind::ALL[self.random.index(BreachKind::ALL.len())];
+        let breach = if nonsense { BreachKind::Nonsense } else { breach };
         let steps = self.steps_per_client;
         let client = Client::new(
             index,
@@ -112,13 +112,13 @@ impl World {
             client,
             session: None,
             inbox: Vec::new(),
-            near: Framed::default(),
-            far: Framed::default(),
+            near: FramedEnd::default(),
+            far: FramedEnd::default(),
             is_broken: false,
             turn_due: false,
         });
         let ticks = self.random.below(200);
-        self.network.after(ticks, Event::Connect(index));
+        self.network.after(ticks, NetworkEvent::Connect(index));
     }
 
     /// The worker is gone at once; what it has sent may still arrive, or not. Everybody hears of it in his own time.
@@ -173,7 +173,7 @@ impl World {
         self.network.cut(Route::FromClient(client));
         self.network.cut(Route::ToClient(client));
         let ticks = self.random.between(1, 400);
-        self.network.after(ticks, Event::Resume(client));
+        self.network.after(ticks, NetworkEvent::Resume(client));
     }
 
     fn crash_client(&mut self) {

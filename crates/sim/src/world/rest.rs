@@ -3,7 +3,7 @@
 use super::{Checked, SessionEvidence, Summary, World};
 use crate::client::Evidence;
 use crate::network::{Packet, Route};
-use crate::oracle::Outcome;
+use crate::oracle::Expectation;
 use gt_dispatcher::SessionId;
 use gt_protocol::Id;
 use std::collections::BTreeSet;
@@ -93,7 +93,7 @@ impl World {
             let (number, _) = id.parts();
             let excused = evidence.lost(number) || evidence.homeless(number);
             let refused =
-                matches!(client.oracle.outcome(id), Some(Outcome::Failed { shape: None, .. }));
+                matches!(client.oracle.outcome(id), Some(Expectation::Failed { shape: None, .. }));
             if !live && !excused && !refused {
                 return Err(format!("%{number} of session {} is lost without a reason", session.0));
             }

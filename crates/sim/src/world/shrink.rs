@@ -1,13 +1,13 @@
 //! A failing program made short: what can go without the failure going too.
 
-use super::{Config, Scenario, simulate};
-use crate::client::Line;
-use crate::oracle::{Step, Term};
+use super::{Scenario, Simulation, simulate};
+use crate::client::ProgramLine;
+use crate::oracle::{ProgramStep, StepOperand};
 use gt_protocol::Id;
 use std::collections::BTreeSet;
 
 /// The shortest program found that still breaks a rule. No line of it can go alone.
-pub fn shrink(config: &Config<'_>, program: Vec<Line>) -> Vec<Line> {
+pub fn shrink(config: &Simulation<'_>, program: Vec<ProgramLine>) -> Vec<ProgramLine> {
     let mut program = program;
     let mut length = program.len().div_ceil(2).max(1);
     loop {
@@ -30,33 +30,32 @@ pub fn shrink(config: &Config<'_>, program: Vec<Line>) -> Vec<Line> {
     }
 }
 
-fn fails(config: &Config<'_>, program: &[Line]) -> bool {
-    simulate(&Config { scenario: Scenario::Program(program), ..*config }).result.is_err()
+fn fails(config: &Simulation<'_>, program: &[ProgramLine]) -> bool {
+    simulate(&Simulation { scenario: Scenario::Program(program), ..*config }).result.is_err()
 }
 
 /// The program without these lines and what hangs on them.
-fn without(program: &[Line], gone: std::ops::Range<usize>) -> Vec<Line> {
+fn without(program: &[ProgramLine], gone: std::ops::Range<usize>) -> Vec<ProgramLine> {
     let mut missing = BTreeSet::new();
-    let mut kept: Vec<Line> = Vec::new();
+    let mut kept: Vec<ProgramLine> = Vec::new();
     for (place, line) in program.iter().enumerate() {
         let mut line = line.clone();
         let lacks = match &mut line.step {
-            Step::Compute { terms, .. } => {
-                let lacks =
-                    |term: &Term| matches!(term, Term::Value(id) if missing.contains(&number(*id)));
+            ProgramStep::Compute { terms, .. } => {
+                let lacks = |term: &StepOperand| matches!(term, StepOperand::Value(id) if missing.contains(&number(*id)));
                 terms.iter().any(lacks)
             }
-            Step::Distribute { source, .. } => missing.contains(&number(*source)),
-            Step::Read { value, .. } => missing.contains(&number(*value)),
-            Step::Free(ids) => {
+            ProgramStep::Distribute { source, .. } => missing.contains(&number(*source)),
+            ProgramStep::Read { value, .. } => missing.contains(&number(*value)),
+            ProgramStep::Free(ids) => {
                 ids.retain(|id| !missing.contains(&number(*id)));
                 ids.is_empty()
             }
-            Step::Upload { .. }
-            | Step::Configure { .. }
-            | Step::Enter(_)
-            | Step::Synchronize
-            | Step::Stats => false,
+            ProgramStep::Upload { .. }
+            | ProgramStep::Configure { .. }
+            | ProgramStep::Enter(_)
+            | ProgramStep::Synchronize
+            | ProgramStep::Stats => false,
         };
         if !lacks && !gone.contains(&place) {
             kept.push(line);
@@ -69,15 +68,15 @@ fn without(program: &[Line], gone: std::ops::Range<usize>) -> Vec<Line> {
 }
 
 /// An operand is consumed only where the next line frees it.
-fn forget_deaths(program: &mut [Line]) {
+fn forget_deaths(program: &mut [ProgramLine]) {
     for place in 0..program.len() {
         let freed: Vec<Id> = match program.get(place + 1).map(|line| &line.step) {
-            Some(Step::Free(ids)) => ids.clone(),
+            Some(ProgramStep::Free(ids)) => ids.clone(),
             _ => Vec::new(),
         };
-        if let Step::Compute { terms, consumes, .. } = &mut program[place].step {
+        if let ProgramStep::Compute { terms, consumes, .. } = &mut program[place].step {
             for (position, term) in terms.iter().take(16).enumerate() {
-                if !matches!(term, Term::Value(id) if freed.contains(id)) {
+                if !matches!(term, StepOperand::Value(id) if freed.contains(id)) {
                     *consumes &= !(1 << position);
                 }
             }
@@ -89,6 +88,9 @@ fn number(id: Id) -> u64 {
     id.parts().0
 }
 
-fn defines(step: &Step) -> bool {
-    matches!(step, Step::Compute { .. } | Step::Upload { .. } | Step::Distribute { .. })
+fn defines(step: &ProgramStep) -> bool {
+    matches!(
+        step,
+        ProgramStep::Compute { .. } | ProgramStep::Upload { .. } | ProgramStep::Distribute { .. }
+    )
 }

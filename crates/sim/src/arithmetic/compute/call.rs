@@ -1,24 +1,24 @@
 //! Attributes and operands of one call, by their place.
 
 use crate::arithmetic::kernels::draw::DrawnBox;
-use crate::arithmetic::kernels::index::Reduction;
-use crate::arithmetic::kernels::{Arg, Refusal};
-use crate::arithmetic::tensor::{Tensor, from_dims};
+use crate::arithmetic::kernels::index::LossReduction;
+use crate::arithmetic::kernels::{KernelArg, KernelError};
+use crate::arithmetic::tensor::{ToyTensor, from_dims};
 use gt_protocol::{Attr, Dtype, Op, Scalar};
 
-pub struct Call<'a> {
+pub struct KernelCall<'a> {
     pub op: Op,
     pub attrs: &'a [Attr],
-    pub args: &'a [Arg<'a>],
+    pub args: &'a [KernelArg<'a>],
 }
 
 #[allow(
     clippy::wildcard_enum_match_arm,
     reason = "an attribute is of the kind that is asked for or no toy knows it"
 )]
-impl<'a> Call<'a> {
-    pub fn tensor(&self, place: usize) -> Result<&'a Tensor, Refusal> {
-        self.args.get(place).copied().unwrap_or(Arg::Absent).tensor()
+impl<'a> KernelCall<'a> {
+    pub fn tensor(&self, place: usize) -> Result<&'a ToyTensor, KernelError> {
+        self.args.get(place).copied().unwrap_or(KernelArg::Absent).tensor()
     }
 
     fn attr(&self, place: usize) -> &'a Attr {
@@ -29,40 +29,40 @@ impl<'a> Call<'a> {
         self.op.info().attr_index(name).map_or(&Attr::Absent, |place| self.attr(place))
     }
 
-    pub fn int(&self, place: usize) -> Result<i64, Refusal> {
-        self.optional_int(place)?.ok_or(Refusal::Unknown)
+    pub fn int(&self, place: usize) -> Result<i64, KernelError> {
+        self.optional_int(place)?.ok_or(KernelError::Unknown)
     }
 
-    pub fn optional_int(&self, place: usize) -> Result<Option<i64>, Refusal> {
+    pub fn optional_int(&self, place: usize) -> Result<Option<i64>, KernelError> {
         match self.attr(place) {
             Attr::Int(value) => Ok(Some(*value)),
             Attr::Absent => Ok(None),
-            _ => Err(Refusal::Unknown),
+            _ => Err(KernelError::Unknown),
         }
     }
 
-    pub fn named_int(&self, name: &str) -> Result<i64, Refusal> {
+    pub fn named_int(&self, name: &str) -> Result<i64, KernelError> {
         match self.named(name) {
             Attr::Int(value) => Ok(*value),
-            _ => Err(Refusal::Unknown),
+            _ => Err(KernelError::Unknown),
         }
     }
 
-    pub fn four(&self) -> Result<[i64; 4], Refusal> {
+    pub fn four(&self) -> Result<[i64; 4], KernelError> {
         Ok([self.int(0)?, self.int(1)?, self.int(2)?, self.int(3)?])
     }
 
-    pub fn flag(&self, place: usize) -> Result<bool, Refusal> {
+    pub fn flag(&self, place: usize) -> Result<bool, KernelError> {
         match self.attr(place) {
             Attr::Bool(value) => Ok(*value),
-            _ => Err(Refusal::Unknown),
+            _ => Err(KernelError::Unknown),
         }
     }
 
-    pub fn float(&self, place: usize) -> Result<f64, Refusal> {
+    pub fn float(&self, place: usize) -> Result<f64, KernelError> {
         match self.attr(place) {
             Attr::Float(value) => Ok(*value),
-            _ => Err(Refusal::Unknown),
+            _ => Err(KernelError::Unknown),
         }
     }
 
@@ -72,50 +72,52 @@ impl<'a> Call<'a> {
         clippy::cast_possible_truncation,
         reason = "a small whole number"
     )]
-    pub fn whole(&self, place: usize) -> Result<i64, Refusal> {
+    pub fn whole(&self, place: usize) -> Result<i64, KernelError> {
         Ok(self.float(place)? as i64)
     }
 
-    pub fn scalar(&self, place: usize) -> Result<Scalar, Refusal> {
+    pub fn scalar(&self, place: usize) -> Result<Scalar, KernelError> {
         match self.attr(place) {
             Attr::Scalar(value) => Ok(*value),
-            _ => Err(Refusal::Unknown),
+            _ => Err(KernelError::Unknown),
         }
     }
 
-    pub fn dtype(&self, place: usize) -> Result<Dtype, Refusal> {
+    pub fn dtype(&self, place: usize) -> Result<Dtype, KernelError> {
         match self.attr(place) {
             Attr::Dtype(value) => Ok(*value),
-            _ => Err(Refusal::Unknown),
+            _ => Err(KernelError::Unknown),
         }
     }
 
-    pub fn ints(&self, place: usize) -> Result<Vec<i64>, Refusal> {
-        self.optional_ints(place)?.ok_or(Refusal::Unknown)
+    pub fn ints(&self, place: usize) -> Result<Vec<i64>, KernelError> {
+        self.optional_ints(place)?.ok_or(KernelError::Unknown)
     }
 
-    pub fn optional_ints(&self, place: usize) -> Result<Option<Vec<i64>>, Refusal> {
+    pub fn optional_ints(&self, place: usize) -> Result<Option<Vec<i64>>, KernelError> {
         match self.attr(place) {
             Attr::Ints(values) => Ok(Some(values.to_vec())),
             Attr::Absent => Ok(None),
-            _ => Err(Refusal::Unknown),
+            _ => Err(KernelError::Unknown),
         }
     }
 
-    pub fn sizes(&self, place: usize) -> Result<Vec<usize>, Refusal> {
+    pub fn sizes(&self, place: usize) -> Result<Vec<usize>, KernelError> {
         Ok(from_dims(&self.ints(place)?))
     }
 
-    pub fn reduction(&self) -> Result<Reduction, Refusal> {
-        let words = [Reduction::None, Reduction::Mean, Reduction::Sum];
+    pub fn reduction(&self) -> Result<LossReduction, KernelError> {
+        let words = [LossReduction::None, LossReduction::Mean, LossReduction::Sum];
         match self.attr(0) {
-            Attr::Choice(word) => words.get(usize::from(*word)).copied().ok_or(Refusal::Unknown),
-            _ => Err(Refusal::Unknown),
+            Attr::Choice(word) => {
+                words.get(usize::from(*word)).copied().ok_or(KernelError::Unknown)
+            }
+            _ => Err(KernelError::Unknown),
         }
     }
 
     /// What is drawn: all of `size` (of the operand), or the box of it that `global` and `start` name.
-    pub fn drawn_box(&self) -> Result<DrawnBox, Refusal> {
+    pub fn drawn_box(&self) -> Result<DrawnBox, KernelError> {
         let dims = match self.named("size") {
             Attr::Ints(sizes) => from_dims(sizes),
             _ => self.tensor(0)?.dims.clone(),
@@ -123,11 +125,11 @@ impl<'a> Call<'a> {
         let (whole, start) = match (self.named("global"), self.named("start")) {
             (Attr::Ints(whole), Attr::Ints(start)) => (from_dims(whole), from_dims(start)),
             (Attr::Absent, Attr::Absent) => (dims.clone(), vec![0; dims.len()]),
-            _ => return Err(Refusal::Unknown),
+            _ => return Err(KernelError::Unknown),
         };
         let inside = |dim: usize| start[dim] + dims[dim] <= whole[dim];
         if whole.len() != dims.len() || start.len() != dims.len() || !(0..dims.len()).all(inside) {
-            return Err(Refusal::Form("a box outside of its tensor"));
+            return Err(KernelError::Form("a box outside of its tensor"));
         }
         Ok(DrawnBox { dims, whole, start })
     }

@@ -1,28 +1,28 @@
 //! Look-ups and writes where a worker holds only a shard of what is indexed: the shard is put into a whole of zeros, and
 //! what is asked for is done on that.
 
-use super::{Compute, Refusal, Results};
-use crate::arithmetic::kernels::{Arg, wrap};
-use crate::arithmetic::tensor::{Tensor, narrow, wide};
+use super::{Compute, KernelError, KernelResults};
+use crate::arithmetic::kernels::{KernelArg, wrap};
+use crate::arithmetic::tensor::{ToyTensor, narrow, wide};
 use gt_protocol::{Attr, Op};
 
 /// Where a shard begins in a dimension, and how long that is.
 #[derive(Clone, Copy)]
-struct Range {
+struct ShardRange {
     start: usize,
     total: usize,
 }
 
 impl Compute {
     /// The results on a shard, where the attributes say that this is one.
-    pub(super) fn run_on_piece(&self, args: &[Arg<'_>]) -> Option<Results> {
+    pub(super) fn run_on_piece(&self, args: &[KernelArg<'_>]) -> Option<KernelResults> {
         let info = self.op.info();
         let [start, total] = ["start", "total"].map(|name| info.attr_index(name));
         let at = |place: Option<usize>| {
             let Attr::Int(value) = self.attrs.get(place?)? else { return None };
             Some(narrow(*value))
         };
-        let range = Range { start: at(start)?, total: at(total)? };
+        let range = ShardRange { start: at(start)?, total: at(total)? };
         let mut whole = self.clone();
         for place in [start, total].into_iter().flatten() {
             whole.attrs[place] = Attr::Absent;
@@ -30,10 +30,10 @@ impl Compute {
         Some(whole.on_the_whole(args, range))
     }
 
-    fn on_the_whole(mut self, args: &[Arg<'_>], range: Range) -> Results {
+    fn on_the_whole(mut self, args: &[KernelArg<'_>], range: ShardRange) -> KernelResults {
         if self.op == Op::EmbeddingBackward {
             let Some(Attr::Int(rows)) = self.attrs.first().cloned() else {
-                return Err(Refusal::Unknown);
+                return Err(KernelError::Unknown);
             };
             self.attrs[0] = Attr::Int(wide(range.total));
             let results = self.run(args)?;
@@ -47,20 +47,20 @@ impl Compute {
             (Some(position), _) => (position, 1),
             (None, _) if self.op == Op::Embedding => (0, 0),
             (None, Some(Attr::Int(dim))) => (0, wrap(*dim, args[0].tensor()?.rank())?),
-            (None, _) => return Err(Refusal::Unknown),
+            (None, _) => return Err(KernelError::Unknown),
         };
         let piece = args[position].tensor()?;
         // A client may write the attributes of a shard beside what has no dimension.
-        let Some(&size) = piece.dims.get(dim) else { return Err(Refusal::Unknown) };
+        let Some(&size) = piece.dims.get(dim) else { return Err(KernelError::Unknown) };
         let padded = put(piece, dim, range);
         // Classes that others hold weigh nothing here.
-        let ones = Tensor::from_fn(&[size], piece.dtype, |_| 1);
-        let weights = |arg: &Arg<'_>| put(arg.optional().unwrap_or(&ones), 0, range);
+        let ones = ToyTensor::from_fn(&[size], piece.dtype, |_| 1);
+        let weights = |arg: &KernelArg<'_>| put(arg.optional().unwrap_or(&ones), 0, range);
         let weight = scores.map(|place| (place + 2, weights(&args[place + 2])));
         let mut args = args.to_vec();
-        args[position] = Arg::Tensor(&padded);
+        args[position] = KernelArg::ToyTensor(&padded);
         if let Some((place, weight)) = &weight {
-            args[*place] = Arg::Tensor(weight);
+            args[*place] = KernelArg::ToyTensor(weight);
         }
         let results = self.run(&args)?;
         let looked_up =
@@ -73,11 +73,11 @@ impl Compute {
 }
 
 /// Zeros of the whole with the shard in its place. A tensor that is whole already keeps the shard only.
-fn put(tensor: &Tensor, dim: usize, range: Range) -> Tensor {
+fn put(tensor: &ToyTensor, dim: usize, range: ShardRange) -> ToyTensor {
     let mut dims = tensor.dims.clone();
     let held = dims[dim];
     dims[dim] = range.total;
-    Tensor::from_fn(&dims, tensor.dtype, |index| {
+    ToyTensor::from_fn(&dims, tensor.dtype, |index| {
         let place = index[dim].wrapping_sub(range.start);
         if place >= held {
             return 0;
@@ -88,10 +88,10 @@ fn put(tensor: &Tensor, dim: usize, range: Range) -> Tensor {
     })
 }
 
-fn part(tensor: &Tensor, dim: usize, range: Range, size: usize) -> Tensor {
+fn part(tensor: &ToyTensor, dim: usize, range: ShardRange, size: usize) -> ToyTensor {
     let mut dims = tensor.dims.clone();
     dims[dim] = size;
-    Tensor::from_fn(&dims, tensor.dtype, |index| {
+    ToyTensor::from_fn(&dims, tensor.dtype, |index| {
         let mut source = index.to_vec();
         source[dim] += range.start;
         tensor.at(&source)

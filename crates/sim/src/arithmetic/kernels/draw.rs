@@ -1,7 +1,7 @@
 //! Numbers that hang on their place in the whole tensor, and on nothing else.
 
-use super::{Refusal, is_float};
-use crate::arithmetic::tensor::{PRIME, Tensor};
+use super::{KernelError, is_float};
+use crate::arithmetic::tensor::{PRIME, ToyTensor};
 use crate::random::Random;
 use gt_protocol::Dtype;
 
@@ -13,21 +13,25 @@ pub struct DrawnBox {
     pub start: Vec<usize>,
 }
 
-pub fn drawn(drawn_box: &DrawnBox, dtype: Dtype, draw: i64) -> Result<Tensor, Refusal> {
+pub fn drawn(drawn_box: &DrawnBox, dtype: Dtype, draw: i64) -> Result<ToyTensor, KernelError> {
     if !is_float(dtype) {
-        return Err(Refusal::Form("uniform whole numbers"));
+        return Err(KernelError::Form("uniform whole numbers"));
     }
-    Ok(Tensor::from_fn(&drawn_box.dims, dtype, |index| number(drawn_box, index, draw)))
+    Ok(ToyTensor::from_fn(&drawn_box.dims, dtype, |index| number(drawn_box, index, draw)))
 }
 
 /// Twice the elements that stay, zeros for the others; and which ones stay.
-pub fn dropout(operand: &Tensor, drawn_box: &DrawnBox, draw: i64) -> Result<Vec<Tensor>, Refusal> {
+pub fn dropout(
+    operand: &ToyTensor,
+    drawn_box: &DrawnBox,
+    draw: i64,
+) -> Result<Vec<ToyTensor>, KernelError> {
     if !is_float(operand.dtype) {
-        return Err(Refusal::Form("whole numbers dropped out"));
+        return Err(KernelError::Form("whole numbers dropped out"));
     }
     let mask =
-        Tensor::from_fn(&operand.dims, Dtype::Bool, |index| number(drawn_box, index, draw) & 1);
-    let kept = Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+        ToyTensor::from_fn(&operand.dims, Dtype::Bool, |index| number(drawn_box, index, draw) & 1);
+    let kept = ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         2 * operand.at(index) * mask.at(index)
     });
     Ok(vec![kept, mask])

@@ -2,15 +2,15 @@
 
 use super::functions::{exponential, inverse_root, logarithm};
 use super::reduce::folded;
-use super::{Arg, Refusal, is_float, wrap};
-use crate::arithmetic::tensor::{PRIME, Tensor, element_of, inverse};
+use super::{KernelArg, KernelError, is_float, wrap};
+use crate::arithmetic::tensor::{PRIME, ToyTensor, element_of, inverse};
 use gt_protocol::Scalar;
 
 /// `exp(x - most) / sum`, or with `log` its logarithm: `x - most - log(sum)`.
-pub fn softmax(operand: &Tensor, dim: i64, log: bool) -> Result<Tensor, Refusal> {
+pub fn softmax(operand: &ToyTensor, dim: i64, log: bool) -> Result<ToyTensor, KernelError> {
     let dim = wrap(dim, operand.rank())?;
     if !is_float(operand.dtype) {
-        return Err(Refusal::Form("a softmax of whole numbers"));
+        return Err(KernelError::Form("a softmax of whole numbers"));
     }
     let most = folded(operand, &[dim], |inner| inner.max().unwrap_or(0));
     let away = each(operand, |index| operand.at(index) + PRIME - most.at(index));
@@ -25,14 +25,14 @@ pub fn softmax(operand: &Tensor, dim: i64, log: bool) -> Result<Tensor, Refusal>
 
 /// `out * (grad - sum(grad * out))`, or with `log` `grad - exp(out) * sum(grad)`.
 pub fn softmax_backward(
-    grad: &Tensor,
-    out: &Tensor,
+    grad: &ToyTensor,
+    out: &ToyTensor,
     dim: i64,
     log: bool,
-) -> Result<Tensor, Refusal> {
+) -> Result<ToyTensor, KernelError> {
     let dim = wrap(dim, out.rank())?;
     if grad.dims != out.dims || grad.dtype != out.dtype || !is_float(out.dtype) {
-        return Err(Refusal::Form("a gradient of another shape"));
+        return Err(KernelError::Form("a gradient of another shape"));
     }
     if log {
         let sums = sum_over(grad, &[dim]);
@@ -50,16 +50,16 @@ pub fn softmax_backward(
 
 /// `(x - mean) * rstd * weight + bias`; mean and rstd are results too.
 pub fn layer_norm(
-    args: &[Arg<'_>],
+    args: &[KernelArg<'_>],
     normalized: &[usize],
     eps: f64,
-) -> Result<Vec<Tensor>, Refusal> {
+) -> Result<Vec<ToyTensor>, KernelError> {
     let input = args[0].tensor()?;
     let (weight, bias) = (args[1].optional(), args[2].optional());
     let dims = normalized_dims(input, normalized)?;
     for parameter in [weight, bias].into_iter().flatten() {
         if parameter.dims != normalized || parameter.dtype != input.dtype {
-            return Err(Refusal::Form("a parameter of another shape"));
+            return Err(KernelError::Form("a parameter of another shape"));
         }
     }
     let mean = mean_over(input, &dims);
@@ -75,13 +75,16 @@ pub fn layer_norm(
 }
 
 /// Gradients for the input and for both parameters; those are sums over the rows.
-pub fn layer_norm_backward(args: &[Arg<'_>], normalized: &[usize]) -> Result<Vec<Tensor>, Refusal> {
+pub fn layer_norm_backward(
+    args: &[KernelArg<'_>],
+    normalized: &[usize],
+) -> Result<Vec<ToyTensor>, KernelError> {
     let [grad, input, mean, rstd] =
         [args[0].tensor()?, args[1].tensor()?, args[2].tensor()?, args[3].tensor()?];
     let weight = args[4].optional();
     let dims = normalized_dims(input, normalized)?;
     if grad.dims != input.dims || grad.dtype != input.dtype {
-        return Err(Refusal::Form("a gradient of another shape"));
+        return Err(KernelError::Form("a gradient of another shape"));
     }
     let rows: Vec<usize> = (0..input.rank() - dims.len()).collect();
     let normal =
@@ -103,18 +106,18 @@ pub fn layer_norm_backward(args: &[Arg<'_>], normalized: &[usize]) -> Result<Vec
     Ok(vec![for_input, for_weight, for_bias])
 }
 
-fn normalized_dims(input: &Tensor, normalized: &[usize]) -> Result<Vec<usize>, Refusal> {
+fn normalized_dims(input: &ToyTensor, normalized: &[usize]) -> Result<Vec<usize>, KernelError> {
     if !is_float(input.dtype) || normalized.is_empty() || !input.dims.ends_with(normalized) {
-        return Err(Refusal::Form("a shape that the input does not end with"));
+        return Err(KernelError::Form("a shape that the input does not end with"));
     }
     Ok((input.rank() - normalized.len()..input.rank()).collect())
 }
 
-fn sum_over(operand: &Tensor, dims: &[usize]) -> Tensor {
+fn sum_over(operand: &ToyTensor, dims: &[usize]) -> ToyTensor {
     folded(operand, dims, |inner| inner.fold(0, |sum, element| (sum + element) % PRIME))
 }
 
-fn mean_over(operand: &Tensor, dims: &[usize]) -> Tensor {
+fn mean_over(operand: &ToyTensor, dims: &[usize]) -> ToyTensor {
     let count: usize = dims.iter().filter_map(|&dim| operand.dims.get(dim)).product();
     let share = inverse(u64::try_from(count).unwrap_or(0));
     let sums = sum_over(operand, dims);
@@ -122,6 +125,6 @@ fn mean_over(operand: &Tensor, dims: &[usize]) -> Tensor {
 }
 
 /// A tensor like `operand`, each element from its index.
-fn each(operand: &Tensor, element: impl FnMut(&[usize]) -> u64) -> Tensor {
-    Tensor::from_fn(&operand.dims, operand.dtype, element)
+fn each(operand: &ToyTensor, element: impl FnMut(&[usize]) -> u64) -> ToyTensor {
+    ToyTensor::from_fn(&operand.dims, operand.dtype, element)
 }

@@ -1,29 +1,29 @@
 //! Products summed over an index.
 
-use super::{Arg, Refusal, broadcast};
-use crate::arithmetic::tensor::{PRIME, Tensor};
+use super::{KernelArg, KernelError, broadcast};
+use crate::arithmetic::tensor::{PRIME, ToyTensor};
 use gt_protocol::Dtype;
 
 /// `a @ b` over the last two dimensions; a vector gets a dimension that is taken away again.
-pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, Refusal> {
+pub fn matmul(a: &ToyTensor, b: &ToyTensor) -> Result<ToyTensor, KernelError> {
     if a.rank() == 0 || b.rank() == 0 {
-        return Err(Refusal::Form("a product with a scalar"));
+        return Err(KernelError::Form("a product with a scalar"));
     }
     if a.dtype != b.dtype || a.dtype == Dtype::Bool {
-        return Err(Refusal::Form("a product of unlike dtypes"));
+        return Err(KernelError::Form("a product of unlike dtypes"));
     }
     let row = if a.rank() == 1 { [&[1], a.dims.as_slice()].concat() } else { a.dims.clone() };
     let column = if b.rank() == 1 { [b.dims.as_slice(), &[1]].concat() } else { b.dims.clone() };
     let (lead_a, lead_b) = (row.len() - 2, column.len() - 2);
     let summed = row[lead_a + 1];
     if column[lead_b] != summed {
-        return Err(Refusal::Form("the sizes of the summed index differ"));
+        return Err(KernelError::Form("the sizes of the summed index differ"));
     }
     let batch = broadcast(&[&row[..lead_a], &column[..lead_b]])?;
     let dims = [batch.as_slice(), &[row[lead_a], column[lead_b + 1]]].concat();
-    let whole_a = Tensor { dims: row, ..a.clone() };
-    let whole_b = Tensor { dims: column, ..b.clone() };
-    let mut product = Tensor::from_fn(&dims, a.dtype, |index| {
+    let whole_a = ToyTensor { dims: row, ..a.clone() };
+    let whole_b = ToyTensor { dims: column, ..b.clone() };
+    let mut product = ToyTensor::from_fn(&dims, a.dtype, |index| {
         let (mut left, mut right) = (index.to_vec(), index.to_vec());
         let last = index.len() - 1;
         (0..summed).fold(0, |sum, place| {
@@ -42,16 +42,17 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, Refusal> {
 }
 
 /// `input @ weight.T + bias`
-pub fn linear(args: &[Arg<'_>]) -> Result<Tensor, Refusal> {
+pub fn linear(args: &[KernelArg<'_>]) -> Result<ToyTensor, KernelError> {
     let (input, weight, bias) = (args[0].tensor()?, args[1].tensor()?, args[2].optional());
     let [n, k] = *weight.dims.as_slice() else {
-        return Err(Refusal::Form("a weight of two dimensions"));
+        return Err(KernelError::Form("a weight of two dimensions"));
     };
-    let turned = Tensor::from_fn(&[k, n], weight.dtype, |index| weight.at(&[index[1], index[0]]));
+    let turned =
+        ToyTensor::from_fn(&[k, n], weight.dtype, |index| weight.at(&[index[1], index[0]]));
     let product = matmul(input, &turned)?;
     let Some(bias) = bias else { return Ok(product) };
     if bias.dims != [n] || bias.dtype != input.dtype {
-        return Err(Refusal::Form("a bias of another shape"));
+        return Err(KernelError::Form("a bias of another shape"));
     }
-    Ok(Tensor::from_fn(&product.dims, product.dtype, |index| product.at(index) + bias.at(index)))
+    Ok(ToyTensor::from_fn(&product.dims, product.dtype, |index| product.at(index) + bias.at(index)))
 }

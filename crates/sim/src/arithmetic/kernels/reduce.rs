@@ -1,8 +1,8 @@
 //! Reductions over dimensions.
 
 use super::functions::{exponential, logarithm};
-use super::{Refusal, is_float, wrap};
-use crate::arithmetic::tensor::{PRIME, Tensor, inverse, wide};
+use super::{KernelError, is_float, wrap};
+use crate::arithmetic::tensor::{PRIME, ToyTensor, inverse, wide};
 use gt_protocol::Dtype;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +17,16 @@ pub enum Reducer {
 }
 
 pub fn reduce(
-    operand: &Tensor,
+    operand: &ToyTensor,
     reduction: Reducer,
     dims: Option<&[i64]>,
     keepdim: bool,
-) -> Result<Tensor, Refusal> {
+) -> Result<ToyTensor, KernelError> {
     let reduced = reduced(operand, dims)?;
     let dtype = match reduction {
         Reducer::Sum | Reducer::Prod if !is_float(operand.dtype) => Dtype::I64,
         Reducer::Mean if !is_float(operand.dtype) => {
-            return Err(Refusal::Form("the mean of whole numbers"));
+            return Err(KernelError::Form("the mean of whole numbers"));
         }
         Reducer::Any | Reducer::All => Dtype::Bool,
         Reducer::Sum | Reducer::Mean | Reducer::Prod | Reducer::Amax | Reducer::Amin => {
@@ -38,7 +38,7 @@ pub fn reduce(
     let nothing = reduced.iter().any(|&dim| empty(dim));
     // Without a list even a dimension that is not there would have to be named.
     if extremum && (nothing || dims.is_none_or(<[i64]>::is_empty) && operand.dims.contains(&0)) {
-        return Err(Refusal::Form("the extremum of nothing"));
+        return Err(KernelError::Form("the extremum of nothing"));
     }
     let count: usize = reduced.iter().filter_map(|&dim| operand.dims.get(dim)).product();
     let scale =
@@ -63,14 +63,14 @@ pub fn reduce(
 
 /// The largest (or the smallest) along `dim` and the place of the first one.
 pub fn extremum(
-    operand: &Tensor,
+    operand: &ToyTensor,
     dim: i64,
     keepdim: bool,
     most: bool,
-) -> Result<Vec<Tensor>, Refusal> {
+) -> Result<Vec<ToyTensor>, KernelError> {
     let dim = wrap(dim, operand.rank())?;
     if operand.dims.get(dim) == Some(&0) {
-        return Err(Refusal::Form("the extremum of nothing"));
+        return Err(KernelError::Form("the extremum of nothing"));
     }
     let values = folded(operand, &[dim], |inner| first_extremum(inner, most).0);
     let places = folded(operand, &[dim], |inner| first_extremum(inner, most).1);
@@ -82,18 +82,18 @@ pub fn extremum(
 
 /// The place of the first largest (or smallest): along `dim`, or among all elements.
 pub fn place(
-    operand: &Tensor,
+    operand: &ToyTensor,
     dim: Option<i64>,
     keepdim: bool,
     most: bool,
-) -> Result<Tensor, Refusal> {
+) -> Result<ToyTensor, KernelError> {
     let dims = match dim {
         Some(dim) => vec![wrap(dim, operand.rank())?],
         None => (0..operand.rank()).collect(),
     };
     let empty = |&dim: &usize| operand.dims.get(dim) == Some(&0);
     if dims.iter().any(empty) || operand.dtype == Dtype::Bool {
-        return Err(Refusal::Form("the extremum of nothing"));
+        return Err(KernelError::Form("the extremum of nothing"));
     }
     let places = folded(operand, &dims, |inner| first_extremum(inner, most).1);
     Ok(shaped(places, Dtype::I64, &dims, keepdim))
@@ -111,20 +111,20 @@ fn first_extremum(inner: &mut dyn Iterator<Item = u64>, most: bool) -> (u64, u64
 
 /// The sum of squares about the mean over the count less `correction`.
 pub fn variance(
-    operand: &Tensor,
+    operand: &ToyTensor,
     dims: Option<&[i64]>,
     correction: i64,
     keepdim: bool,
-) -> Result<Tensor, Refusal> {
+) -> Result<ToyTensor, KernelError> {
     if !is_float(operand.dtype) {
-        return Err(Refusal::Form("the variance of whole numbers"));
+        return Err(KernelError::Form("the variance of whole numbers"));
     }
     let reduced = reduced(operand, dims)?;
     let count: usize = reduced.iter().filter_map(|&dim| operand.dims.get(dim)).product();
     let divisor = (wide(count) - correction).max(0);
     let mean = folded(operand, &reduced, sum);
     let share = inverse(u64::try_from(count).unwrap_or(0));
-    let squares = Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+    let squares = ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         let away = (operand.at(index) + PRIME - mean.at(index) * share % PRIME) % PRIME;
         away * away
     });
@@ -134,17 +134,21 @@ pub fn variance(
 }
 
 /// `log(sum(exp(x - most))) + most`
-pub fn log_sum_exp(operand: &Tensor, dims: &[i64], keepdim: bool) -> Result<Tensor, Refusal> {
+pub fn log_sum_exp(
+    operand: &ToyTensor,
+    dims: &[i64],
+    keepdim: bool,
+) -> Result<ToyTensor, KernelError> {
     let reduced = reduced(operand, Some(dims))?;
     if !is_float(operand.dtype) {
-        return Err(Refusal::Form("no sum of exponentials"));
+        return Err(KernelError::Form("no sum of exponentials"));
     }
     let most = folded(operand, &reduced, |inner| inner.max().unwrap_or(0));
-    let powers = Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+    let powers = ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         exponential(operand.at(index) + PRIME - most.at(index))
     });
     let sums = folded(&powers, &reduced, sum);
-    let kept = Tensor::from_fn(&sums.dims, operand.dtype, |index| {
+    let kept = ToyTensor::from_fn(&sums.dims, operand.dtype, |index| {
         logarithm(sums.at(index)) + most.at(index)
     });
     Ok(shaped(kept, operand.dtype, &reduced, keepdim))
@@ -154,10 +158,10 @@ fn sum(inner: &mut dyn Iterator<Item = u64>) -> u64 {
     inner.fold(0, |sum, element| (sum + element) % PRIME)
 }
 
-pub fn cumsum(operand: &Tensor, dim: i64) -> Result<Tensor, Refusal> {
+pub fn cumsum(operand: &ToyTensor, dim: i64) -> Result<ToyTensor, KernelError> {
     let dim = wrap(dim, operand.rank())?;
     let dtype = if is_float(operand.dtype) { operand.dtype } else { Dtype::I64 };
-    Ok(Tensor::from_fn(&operand.dims, dtype, |index| {
+    Ok(ToyTensor::from_fn(&operand.dims, dtype, |index| {
         let mut index = index.to_vec();
         let Some(&last) = index.get(dim) else { return operand.at(&index) };
         (0..=last).fold(0, |sum, place| {
@@ -167,7 +171,7 @@ pub fn cumsum(operand: &Tensor, dim: i64) -> Result<Tensor, Refusal> {
     }))
 }
 
-fn reduced(operand: &Tensor, dims: Option<&[i64]>) -> Result<Vec<usize>, Refusal> {
+fn reduced(operand: &ToyTensor, dims: Option<&[i64]>) -> Result<Vec<usize>, KernelError> {
     match dims {
         None | Some([]) => Ok((0..operand.rank()).collect()),
         Some(dims) => dims.iter().map(|&dim| wrap(dim, operand.rank())).collect(),
@@ -176,10 +180,10 @@ fn reduced(operand: &Tensor, dims: Option<&[i64]>) -> Result<Vec<usize>, Refusal
 
 /// Reduced with the reduced dimensions kept at size 1. The elements of one reduction come in row-major order.
 pub fn folded(
-    operand: &Tensor,
+    operand: &ToyTensor,
     reduced: &[usize],
     fold: impl Fn(&mut dyn Iterator<Item = u64>) -> u64,
-) -> Tensor {
+) -> ToyTensor {
     let inner: Vec<usize> =
         reduced.iter().filter_map(|&dim| operand.dims.get(dim)).copied().collect();
     let count: usize = inner.iter().product();
@@ -189,7 +193,7 @@ pub fn folded(
             *size = 1;
         }
     }
-    Tensor::from_fn(&dims, operand.dtype, |index| {
+    ToyTensor::from_fn(&dims, operand.dtype, |index| {
         let mut index = index.to_vec();
         fold(&mut (0..count).map(|step| {
             let mut rest = step;
@@ -202,7 +206,7 @@ pub fn folded(
     })
 }
 
-fn shaped(mut kept: Tensor, dtype: Dtype, reduced: &[usize], keepdim: bool) -> Tensor {
+fn shaped(mut kept: ToyTensor, dtype: Dtype, reduced: &[usize], keepdim: bool) -> ToyTensor {
     kept.dtype = dtype;
     if !keepdim {
         let mut dim = 0;

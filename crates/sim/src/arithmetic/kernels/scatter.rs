@@ -1,8 +1,8 @@
 //! Elements by tables of places, and triangles.
 
 use super::index::{check_indices, places};
-use super::{Arg, Refusal, wrap};
-use crate::arithmetic::tensor::{PRIME, Tensor, wide};
+use super::{KernelArg, KernelError, wrap};
+use crate::arithmetic::tensor::{PRIME, ToyTensor, wide};
 
 /// What a place holds where several elements are written to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +14,10 @@ pub enum Write {
 }
 
 /// `operand[.., index[..], ..]` along `dim`.
-pub fn gather(operand: &Tensor, index: &Tensor, dim: i64) -> Result<Tensor, Refusal> {
+pub fn gather(operand: &ToyTensor, index: &ToyTensor, dim: i64) -> Result<ToyTensor, KernelError> {
     let dim = wrap(dim, operand.rank())?;
     let places = fitting(operand, index, dim)?;
-    Ok(Tensor::from_fn(&index.dims, operand.dtype, |at| {
+    Ok(ToyTensor::from_fn(&index.dims, operand.dtype, |at| {
         let mut source = at.to_vec();
         source[dim] = places[flat(index, at)];
         operand.at(&source)
@@ -25,12 +25,12 @@ pub fn gather(operand: &Tensor, index: &Tensor, dim: i64) -> Result<Tensor, Refu
 }
 
 /// Operands: target, index, source.
-pub fn scatter(args: &[Arg<'_>], dim: i64, write: Write) -> Result<Tensor, Refusal> {
+pub fn scatter(args: &[KernelArg<'_>], dim: i64, write: Write) -> Result<ToyTensor, KernelError> {
     let [target, index, source] = [args[0].tensor()?, args[1].tensor()?, args[2].tensor()?];
     let dim = wrap(dim, target.rank())?;
     let places = fitting(target, index, dim)?;
     if source.dims != index.dims || source.dtype != target.dtype {
-        return Err(Refusal::Form("a source of another shape"));
+        return Err(KernelError::Form("a source of another shape"));
     }
     let mut written = target.clone();
     for (number, &place) in places.iter().enumerate() {
@@ -44,17 +44,17 @@ pub fn scatter(args: &[Arg<'_>], dim: i64, write: Write) -> Result<Tensor, Refus
 }
 
 /// Operands: target, a vector of places along `dim`, a slice for each.
-pub fn index_add(args: &[Arg<'_>], dim: i64) -> Result<Tensor, Refusal> {
+pub fn index_add(args: &[KernelArg<'_>], dim: i64) -> Result<ToyTensor, KernelError> {
     let [target, index, source] = [args[0].tensor()?, args[1].tensor()?, args[2].tensor()?];
     let dim = wrap(dim, target.rank())?;
     check_indices(index)?;
     let mut expected = target.dims.clone();
     if target.rank() == 0 || index.rank() != 1 {
-        return Err(Refusal::Form("a vector of indices"));
+        return Err(KernelError::Form("a vector of indices"));
     }
     expected[dim] = index.data.len();
     if source.dims != expected || source.dtype != target.dtype {
-        return Err(Refusal::Form("a slice for each index"));
+        return Err(KernelError::Form("a slice for each index"));
     }
     let places = places(index, target.dims[dim])?;
     let mut sums = target.clone();
@@ -68,11 +68,11 @@ pub fn index_add(args: &[Arg<'_>], dim: i64) -> Result<Tensor, Refusal> {
 }
 
 /// What is not above (`lower`) or not below the diagonal; zeros elsewhere.
-pub fn triangle(operand: &Tensor, diagonal: i64, lower: bool) -> Result<Tensor, Refusal> {
+pub fn triangle(operand: &ToyTensor, diagonal: i64, lower: bool) -> Result<ToyTensor, KernelError> {
     if operand.rank() < 2 {
-        return Err(Refusal::Form("a triangle of a vector"));
+        return Err(KernelError::Form("a triangle of a vector"));
     }
-    Ok(Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         let [.., row, column] = index else { return 0 };
         let right = wide(*column) - wide(*row);
         let stays = if lower { right <= diagonal } else { right >= diagonal };
@@ -81,23 +81,23 @@ pub fn triangle(operand: &Tensor, diagonal: i64, lower: bool) -> Result<Tensor, 
 }
 
 /// The places that `index` names, which is as large as the operand but along `dim`.
-fn fitting(operand: &Tensor, index: &Tensor, dim: usize) -> Result<Vec<usize>, Refusal> {
+fn fitting(operand: &ToyTensor, index: &ToyTensor, dim: usize) -> Result<Vec<usize>, KernelError> {
     check_indices(index)?;
     let mut expected = operand.dims.clone();
     if let (Some(size), Some(&own)) = (expected.get_mut(dim), index.dims.get(dim)) {
         *size = own;
     }
     if operand.rank() == 0 || index.dims != expected {
-        return Err(Refusal::Form("a table of another shape"));
+        return Err(KernelError::Form("a table of another shape"));
     }
     places(index, operand.dims[dim])
 }
 
-fn flat(tensor: &Tensor, at: &[usize]) -> usize {
+fn flat(tensor: &ToyTensor, at: &[usize]) -> usize {
     tensor.dims.iter().zip(at).fold(0, |flat, (size, place)| flat * size + place)
 }
 
-fn unflat(tensor: &Tensor, mut number: usize) -> Vec<usize> {
+fn unflat(tensor: &ToyTensor, mut number: usize) -> Vec<usize> {
     let mut at = vec![0; tensor.rank()];
     for (place, &size) in at.iter_mut().zip(&tensor.dims).rev() {
         *place = number % size.max(1);

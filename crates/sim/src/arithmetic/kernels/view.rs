@@ -1,34 +1,34 @@
 //! The same elements in another order or shape, and tensors put together.
 
-use super::{Refusal, promoted, wrap};
-use crate::arithmetic::kernels::Arg;
-use crate::arithmetic::tensor::{Tensor, from_dims, narrow, residue, wide};
+use super::{KernelError, promoted, wrap};
+use crate::arithmetic::kernels::KernelArg;
+use crate::arithmetic::tensor::{ToyTensor, from_dims, narrow, residue, wide};
 
-pub fn reshape(operand: &Tensor, sizes: &[i64]) -> Result<Tensor, Refusal> {
+pub fn reshape(operand: &ToyTensor, sizes: &[i64]) -> Result<ToyTensor, KernelError> {
     let known: i64 = sizes.iter().filter(|&&size| size != -1).product();
     let count = wide(operand.data.len());
     if known == 0 && sizes.contains(&-1) {
-        return Err(Refusal::Form("a size that any number would be"));
+        return Err(KernelError::Form("a size that any number would be"));
     }
     let missing = count.checked_div(known).unwrap_or(0);
     let sizes: Vec<i64> =
         sizes.iter().map(|&size| if size == -1 { missing } else { size }).collect();
     if sizes.iter().product::<i64>() != count {
-        return Err(Refusal::Form("a shape of another number of elements"));
+        return Err(KernelError::Form("a shape of another number of elements"));
     }
-    Ok(Tensor { dims: from_dims(&sizes), ..operand.clone() })
+    Ok(ToyTensor { dims: from_dims(&sizes), ..operand.clone() })
 }
 
-pub fn permute(operand: &Tensor, dims: &[i64]) -> Result<Tensor, Refusal> {
+pub fn permute(operand: &ToyTensor, dims: &[i64]) -> Result<ToyTensor, KernelError> {
     let dims: Vec<usize> =
         dims.iter().map(|&dim| wrap(dim, operand.rank())).collect::<Result<_, _>>()?;
     let mut sorted = dims.clone();
     sorted.sort_unstable();
     if !sorted.iter().copied().eq(0..operand.rank()) {
-        return Err(Refusal::Form("not an order of the dimensions"));
+        return Err(KernelError::Form("not an order of the dimensions"));
     }
     let sizes: Vec<usize> = dims.iter().map(|&dim| operand.dims[dim]).collect();
-    Ok(Tensor::from_fn(&sizes, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&sizes, operand.dtype, |index| {
         let mut source = vec![0; index.len()];
         for (&dim, &place) in dims.iter().zip(index) {
             source[dim] = place;
@@ -37,19 +37,19 @@ pub fn permute(operand: &Tensor, dims: &[i64]) -> Result<Tensor, Refusal> {
     }))
 }
 
-pub fn expand(operand: &Tensor, sizes: &[i64]) -> Result<Tensor, Refusal> {
+pub fn expand(operand: &ToyTensor, sizes: &[i64]) -> Result<ToyTensor, KernelError> {
     let Some(lead) = sizes.len().checked_sub(operand.rank()) else {
-        return Err(Refusal::Form("too few sizes"));
+        return Err(KernelError::Form("too few sizes"));
     };
     let mut dims = from_dims(sizes);
     for (place, &own) in operand.dims.iter().enumerate() {
         if sizes[lead + place] == -1 {
             dims[lead + place] = own;
         } else if own != 1 && own != dims[lead + place] {
-            return Err(Refusal::Form("only a size of 1 stretches"));
+            return Err(KernelError::Form("only a size of 1 stretches"));
         }
     }
-    Ok(Tensor::from_fn(&dims, operand.dtype, |index| operand.at(index)))
+    Ok(ToyTensor::from_fn(&dims, operand.dtype, |index| operand.at(index)))
 }
 
 /// Where a slice begins, how many elements it has, how far apart they are.
@@ -60,9 +60,9 @@ struct Steps {
     step: usize,
 }
 
-fn steps(operand: &Tensor, [dim, start, end, step]: [i64; 4]) -> Result<Steps, Refusal> {
+fn steps(operand: &ToyTensor, [dim, start, end, step]: [i64; 4]) -> Result<Steps, KernelError> {
     if operand.rank() == 0 || step < 1 {
-        return Err(Refusal::Form("no slice"));
+        return Err(KernelError::Form("no slice"));
     }
     let dim = wrap(dim, operand.rank())?;
     let size = wide(operand.dims[dim]);
@@ -73,11 +73,11 @@ fn steps(operand: &Tensor, [dim, start, end, step]: [i64; 4]) -> Result<Steps, R
     Ok(Steps { dim, start: narrow(start), count, step: narrow(step) })
 }
 
-pub fn slice(operand: &Tensor, attrs: [i64; 4]) -> Result<Tensor, Refusal> {
+pub fn slice(operand: &ToyTensor, attrs: [i64; 4]) -> Result<ToyTensor, KernelError> {
     let Steps { dim, start, count, step } = steps(operand, attrs)?;
     let mut dims = operand.dims.clone();
     dims[dim] = count;
-    Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&dims, operand.dtype, |index| {
         let mut source = index.to_vec();
         source[dim] = start + source[dim] * step;
         operand.at(&source)
@@ -86,17 +86,17 @@ pub fn slice(operand: &Tensor, attrs: [i64; 4]) -> Result<Tensor, Refusal> {
 
 /// The operand with `source` where `slice` reads.
 pub fn slice_scatter(
-    operand: &Tensor,
-    source: &Tensor,
+    operand: &ToyTensor,
+    source: &ToyTensor,
     attrs: [i64; 4],
-) -> Result<Tensor, Refusal> {
+) -> Result<ToyTensor, KernelError> {
     let Steps { dim, start, count, step } = steps(operand, attrs)?;
     let mut dims = operand.dims.clone();
     dims[dim] = count;
     if source.dims != dims || source.dtype != operand.dtype {
-        return Err(Refusal::Form("a source of another shape"));
+        return Err(KernelError::Form("a source of another shape"));
     }
-    Ok(Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         let away = index[dim].checked_sub(start).filter(|away| away % step == 0);
         match away.map(|away| away / step).filter(|&place| place < count) {
             Some(place) => {
@@ -111,18 +111,18 @@ pub fn slice_scatter(
 
 /// The operand with `source` where `select` reads.
 pub fn select_scatter(
-    operand: &Tensor,
-    source: &Tensor,
+    operand: &ToyTensor,
+    source: &ToyTensor,
     dim: i64,
     index: i64,
-) -> Result<Tensor, Refusal> {
+) -> Result<ToyTensor, KernelError> {
     let read = select(operand, dim, index)?;
     if source.dims != read.dims || source.dtype != operand.dtype {
-        return Err(Refusal::Form("a source of another shape"));
+        return Err(KernelError::Form("a source of another shape"));
     }
     let dim = wrap(dim, operand.rank())?;
     let place = narrow(if index < 0 { index + wide(operand.dims[dim]) } else { index });
-    Ok(Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         if index[dim] != place {
             return operand.at(index);
         }
@@ -133,10 +133,14 @@ pub fn select_scatter(
 }
 
 /// The diagonal of two dimensions, as the last one.
-pub fn diagonal(operand: &Tensor, offset: i64, dims: [i64; 2]) -> Result<Tensor, Refusal> {
+pub fn diagonal(
+    operand: &ToyTensor,
+    offset: i64,
+    dims: [i64; 2],
+) -> Result<ToyTensor, KernelError> {
     let [row, column] = [wrap(dims[0], operand.rank())?, wrap(dims[1], operand.rank())?];
     if row == column {
-        return Err(Refusal::Form("the diagonal of one dimension"));
+        return Err(KernelError::Form("the diagonal of one dimension"));
     }
     let down = narrow((-offset).max(0));
     let right = narrow(offset.max(0));
@@ -146,7 +150,7 @@ pub fn diagonal(operand: &Tensor, offset: i64, dims: [i64; 2]) -> Result<Tensor,
         (0..operand.rank()).filter(|&dim| dim != row && dim != column).collect();
     let mut sizes: Vec<usize> = others.iter().map(|&dim| operand.dims[dim]).collect();
     sizes.push(rows.min(columns));
-    Ok(Tensor::from_fn(&sizes, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&sizes, operand.dtype, |index| {
         let mut source = vec![0; operand.rank()];
         for (&dim, &place) in others.iter().zip(index) {
             source[dim] = place;
@@ -159,10 +163,10 @@ pub fn diagonal(operand: &Tensor, offset: i64, dims: [i64; 2]) -> Result<Tensor,
 
 /// Pairs of what is put before and behind, from the last dimension backwards.
 /// Pairs from the last dimension on; negative ones cut off.
-pub fn pad(operand: &Tensor, pairs: &[i64], value: i64) -> Result<Tensor, Refusal> {
+pub fn pad(operand: &ToyTensor, pairs: &[i64], value: i64) -> Result<ToyTensor, KernelError> {
     let rank = operand.rank();
     if pairs.len() % 2 == 1 || pairs.len() / 2 > rank {
-        return Err(Refusal::Form("no padding"));
+        return Err(KernelError::Form("no padding"));
     }
     let mut dims = operand.dims.clone();
     let mut before = vec![0; rank];
@@ -171,9 +175,9 @@ pub fn pad(operand: &Tensor, pairs: &[i64], value: i64) -> Result<Tensor, Refusa
         let size = wide(dims[dim]) + pair[0] + pair[1];
         before[dim] = pair[0];
         dims[dim] =
-            usize::try_from(size).map_err(|_| Refusal::Form("more cut off than there is"))?;
+            usize::try_from(size).map_err(|_| KernelError::Form("more cut off than there is"))?;
     }
-    Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&dims, operand.dtype, |index| {
         let places = index.iter().zip(&before).zip(&operand.dims);
         let inside = places.map(|((&place, &before), &size)| {
             usize::try_from(wide(place) - before).ok().filter(|&place| place < size)
@@ -183,44 +187,44 @@ pub fn pad(operand: &Tensor, pairs: &[i64], value: i64) -> Result<Tensor, Refusa
     }))
 }
 
-pub fn repeat(operand: &Tensor, repeats: &[usize]) -> Result<Tensor, Refusal> {
+pub fn repeat(operand: &ToyTensor, repeats: &[usize]) -> Result<ToyTensor, KernelError> {
     let Some(lead) = repeats.len().checked_sub(operand.rank()) else {
-        return Err(Refusal::Form("too few repeats"));
+        return Err(KernelError::Form("too few repeats"));
     };
     let mut dims = repeats.to_vec();
     for (size, own) in dims[lead..].iter_mut().zip(&operand.dims) {
         *size *= own;
     }
-    Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&dims, operand.dtype, |index| {
         let places = index[lead..].iter().zip(&operand.dims);
         let source: Vec<usize> = places.map(|(&place, &size)| place % size).collect();
         operand.at(&source)
     }))
 }
 
-pub fn select(operand: &Tensor, dim: i64, index: i64) -> Result<Tensor, Refusal> {
+pub fn select(operand: &ToyTensor, dim: i64, index: i64) -> Result<ToyTensor, KernelError> {
     if operand.rank() == 0 {
-        return Err(Refusal::Form("nothing to select from"));
+        return Err(KernelError::Form("nothing to select from"));
     }
     let dim = wrap(dim, operand.rank())?;
     let size = wide(operand.dims[dim]);
     if index >= size || index < -size {
-        return Err(Refusal::Form("no such index"));
+        return Err(KernelError::Form("no such index"));
     }
     let place = narrow(if index < 0 { index + size } else { index });
     let mut dims = operand.dims.clone();
     dims.remove(dim);
-    Ok(Tensor::from_fn(&dims, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&dims, operand.dtype, |index| {
         let mut source = index.to_vec();
         source.insert(dim, place);
         operand.at(&source)
     }))
 }
 
-pub fn flip(operand: &Tensor, dims: &[i64]) -> Result<Tensor, Refusal> {
+pub fn flip(operand: &ToyTensor, dims: &[i64]) -> Result<ToyTensor, KernelError> {
     let dims: Vec<usize> =
         dims.iter().map(|&dim| wrap(dim, operand.rank())).collect::<Result<_, _>>()?;
-    Ok(Tensor::from_fn(&operand.dims, operand.dtype, |index| {
+    Ok(ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         let mut source = index.to_vec();
         for &dim in &dims {
             if let Some(place) = source.get_mut(dim) {
@@ -232,23 +236,23 @@ pub fn flip(operand: &Tensor, dims: &[i64]) -> Result<Tensor, Refusal> {
 }
 
 /// Operands of one rank; empty vectors, which join anything, are not used.
-pub fn cat(args: &[Arg<'_>], dim: i64) -> Result<Tensor, Refusal> {
-    let parts: Vec<&Tensor> = args.iter().map(|arg| arg.tensor()).collect::<Result<_, _>>()?;
-    let [first, ..] = parts.as_slice() else { return Err(Refusal::Form("nothing to join")) };
+pub fn cat(args: &[KernelArg<'_>], dim: i64) -> Result<ToyTensor, KernelError> {
+    let parts: Vec<&ToyTensor> = args.iter().map(|arg| arg.tensor()).collect::<Result<_, _>>()?;
+    let [first, ..] = parts.as_slice() else { return Err(KernelError::Form("nothing to join")) };
     if parts.iter().any(|part| part.rank() == 0 || part.rank() != first.rank()) {
-        return Err(Refusal::Form("parts of another rank"));
+        return Err(KernelError::Form("parts of another rank"));
     }
     let dim = wrap(dim, first.rank())?;
     for part in &parts {
         let mut sizes = part.dims.clone();
         sizes[dim] = first.dims[dim];
         if sizes != first.dims {
-            return Err(Refusal::Form("parts of other sizes"));
+            return Err(KernelError::Form("parts of other sizes"));
         }
     }
     let mut dims = first.dims.clone();
     dims[dim] = parts.iter().map(|part| part.dims[dim]).sum();
-    Ok(Tensor::from_fn(&dims, promoted(args), |index| {
+    Ok(ToyTensor::from_fn(&dims, promoted(args), |index| {
         let mut source = index.to_vec();
         for part in &parts {
             match source[dim].checked_sub(part.dims[dim]) {
@@ -260,16 +264,16 @@ pub fn cat(args: &[Arg<'_>], dim: i64) -> Result<Tensor, Refusal> {
     }))
 }
 
-pub fn stack(args: &[Arg<'_>], dim: i64) -> Result<Tensor, Refusal> {
-    let parts: Vec<&Tensor> = args.iter().map(|arg| arg.tensor()).collect::<Result<_, _>>()?;
-    let [first, ..] = parts.as_slice() else { return Err(Refusal::Form("nothing to join")) };
+pub fn stack(args: &[KernelArg<'_>], dim: i64) -> Result<ToyTensor, KernelError> {
+    let parts: Vec<&ToyTensor> = args.iter().map(|arg| arg.tensor()).collect::<Result<_, _>>()?;
+    let [first, ..] = parts.as_slice() else { return Err(KernelError::Form("nothing to join")) };
     if parts.iter().any(|part| part.dims != first.dims) {
-        return Err(Refusal::Form("parts of other sizes"));
+        return Err(KernelError::Form("parts of other sizes"));
     }
     let dim = wrap(dim, first.rank() + 1)?;
     let mut dims = first.dims.clone();
     dims.insert(dim, parts.len());
-    Ok(Tensor::from_fn(&dims, promoted(args), |index| {
+    Ok(ToyTensor::from_fn(&dims, promoted(args), |index| {
         let mut source = index.to_vec();
         let part = source.remove(dim);
         parts[part].at(&source)

@@ -2,7 +2,7 @@
 
 mod links;
 
-pub use links::{Link, Links};
+pub use links::{LinkPrices, Links};
 
 use gt_protocol::placement::{Mesh, ONE_HOP_BYTES_MAX, Placement};
 use gt_protocol::{Family, Meta, Op};
@@ -114,12 +114,12 @@ impl Prices {
     }
 
     /// Between two workers of which nothing else is known.
-    pub fn general(&self) -> Link {
-        Link { message: self.message, byte: self.byte }
+    pub fn general(&self) -> LinkPrices {
+        LinkPrices { message: self.message, byte: self.byte }
     }
 
     /// What the members of every line along a mesh dimension do together is as fast as their slowest link.
-    pub fn along(&self, mesh: &Mesh, axis: usize) -> Link {
+    pub fn along(&self, mesh: &Mesh, axis: usize) -> LinkPrices {
         if self.links.is_empty() {
             return self.general();
         }
@@ -130,14 +130,14 @@ impl Prices {
     }
 
     /// Among all members of a mesh.
-    pub fn among(&self, mesh: &Mesh) -> Link {
+    pub fn among(&self, mesh: &Mesh) -> LinkPrices {
         if self.links.is_empty() {
             return self.general();
         }
         self.slowest(None, mesh.members()).unwrap_or_else(|| self.general())
     }
 
-    fn slowest(&self, known: Option<Link>, workers: &[u32]) -> Option<Link> {
+    fn slowest(&self, known: Option<LinkPrices>, workers: &[u32]) -> Option<LinkPrices> {
         let pairs = workers.iter().flat_map(|&from| workers.iter().map(move |&to| (from, to)));
         pairs.filter(|(from, to)| from != to).fold(known, |known, (from, to)| {
             let link = self.links.link(from, to, self.general());
@@ -146,7 +146,7 @@ impl Prices {
     }
 
     /// From the members of one mesh to those of another at their places, round and round.
-    pub fn between(&self, from: &Mesh, to: &Mesh) -> Link {
+    pub fn between(&self, from: &Mesh, to: &Mesh) -> LinkPrices {
         if self.links.is_empty() {
             return self.general();
         }
@@ -154,7 +154,7 @@ impl Prices {
         let pairs = sources.zip(to.members()).filter(|(source, target)| source != target);
         pairs
             .map(|(&source, &target)| self.links.link(source, target, self.general()))
-            .reduce(Link::slower)
+            .reduce(LinkPrices::slower)
             .unwrap_or_else(|| self.general())
     }
 
@@ -165,7 +165,7 @@ impl Prices {
         (have, want): (&Placement, &Placement),
         bytes: u64,
         members: usize,
-        link: Link,
+        link: LinkPrices,
     ) -> f64 {
         if have == want || members < 2 {
             return 0.0;
@@ -189,7 +189,7 @@ impl Prices {
     }
 
     /// An operand comes from another mesh.
-    pub fn fetch(&self, want: &Placement, bytes: u64, members: usize, link: Link) -> f64 {
+    pub fn fetch(&self, want: &Placement, bytes: u64, members: usize, link: LinkPrices) -> f64 {
         let members = real(u64::try_from(members).unwrap_or(1));
         let copies = if want.cut().is_some() { 1.0 } else { members };
         members * link.message + copies * real(bytes) * link.byte
@@ -213,13 +213,13 @@ impl Prices {
 
 #[cfg(test)]
 mod tests {
-    use super::{Link, Prices};
+    use super::{LinkPrices, Prices};
     use gt_protocol::placement::Mesh;
 
     #[test]
     fn prices_are_read_as_they_are_written() {
         let mut prices = Prices { message: 3.5, byte: 0.0, ..Prices::default() };
-        prices.links.set(2, 0, Link { message: 40.0, byte: 1e-3 });
+        prices.links.set(2, 0, LinkPrices { message: 40.0, byte: 1e-3 });
         assert_eq!(prices.to_string().parse(), Ok(prices.clone()));
         let text = "# of a fast network\n message = 0.5 # us\n\nbyte=1e-5";
         let read: Prices = text.parse().unwrap();
@@ -243,7 +243,7 @@ mod tests {
         let text = "byte=0.5\nmessage[0,2]=7\nmessage[1,0]=3\nmessage[0,1]=4\nbyte[1,0]=0.1";
         let prices: Prices = text.parse().unwrap();
         let link = |from, to| {
-            let Link { message, byte } = prices.links.link(from, to, prices.general());
+            let LinkPrices { message, byte } = prices.links.link(from, to, prices.general());
             (message, byte)
         };
         assert_eq!(link(0, 2), (7.0, 0.5));
@@ -259,7 +259,7 @@ mod tests {
         let text = "message=1\nbyte=1\nmessage[0,2]=9\nmessage[2,3]=4\nbyte[1,3]=5";
         let prices: Prices = text.parse().unwrap();
         let mesh = Mesh::new(&[2, 2], &[0, 1, 2, 3]).unwrap();
-        let parts = |link: Link| (link.message, link.byte);
+        let parts = |link: LinkPrices| (link.message, link.byte);
         assert_eq!(parts(prices.along(&mesh, 0)), (9.0, 5.0));
         assert_eq!(parts(prices.along(&mesh, 1)), (4.0, 1.0));
         assert_eq!(parts(prices.among(&mesh)), (9.0, 5.0));

@@ -109,8 +109,8 @@ pub enum Fault {
     UnknownSlot { op: Op, slot: u64 },
     #[error("{op:?} defines slot {slot}, which still holds a value")]
     SlotInUse { op: Op, slot: u64 },
-    #[error("{op:?} defines {given} values instead of {expected}")]
-    Outputs { op: Op, given: usize, expected: usize },
+    #[error("{op:?} defines {count} values instead of {expected}")]
+    Outputs { op: Op, count: usize, expected: usize },
     #[error("slot {slot} is over the limit of {limit} live values of a session")]
     TooManyValues { slot: u64, limit: u32 },
     #[error("broken stream: {0}")]

@@ -23,7 +23,7 @@ mod session;
 mod strategy;
 mod workers;
 
-pub use cost::{Link, Links, Prices, PricesError};
+pub use cost::{LinkPrices, Links, Prices, PricesError};
 pub use dispatcher::Dispatcher;
 pub use dispatcher::probe::{Measured, Probe};
 pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};

@@ -20,13 +20,13 @@ mod results;
 mod run;
 mod upload;
 
-pub(crate) use operands::Keep;
+pub(crate) use operands::KeepCopy;
 pub(crate) use results::Results;
 
 use crate::event::Fault;
 use crate::planner::Planner;
 use crate::session::Session;
-use crate::session::failure::Failure;
+use crate::session::failure::ValueFailure;
 use crate::session::provenance::Decider;
 use crate::session::value::Handle;
 use create::Creation;
@@ -36,14 +36,14 @@ use run::Run;
 use smallvec::SmallVec;
 
 /// Why an instruction has no results.
-pub(crate) enum Stop {
+pub(crate) enum PlanStop {
     /// It cannot run.
     Error(RuleError),
     /// An operand has failed.
-    Operand(Failure),
+    Operand(ValueFailure),
 }
 
-impl From<RuleError> for Stop {
+impl From<RuleError> for PlanStop {
     fn from(error: RuleError) -> Self {
         Self::Error(error)
     }
@@ -62,7 +62,7 @@ impl Planner<'_> {
         self.number = self.session.number(instruction.tag);
         let moved_before = self.core.moved_bytes;
         let planned = match failed {
-            Some(failure) => Err(Stop::Operand(failure)),
+            Some(failure) => Err(PlanStop::Operand(failure)),
             None => self.plan(instruction, known),
         };
         self.finish(instruction, planned);
@@ -75,7 +75,7 @@ impl Planner<'_> {
         &mut self,
         instruction: &Instruction<'_>,
         known: Option<&[Meta]>,
-    ) -> Result<Results, Stop> {
+    ) -> Result<Results, PlanStop> {
         let inferred;
         let outputs = if let Some(known) = known {
             known
@@ -110,9 +110,9 @@ impl Planner<'_> {
 
 fn check_outputs(session: &Session, instruction: &Instruction<'_>) -> Result<(), Fault> {
     let expected = usize::from(instruction.op.info().outputs);
-    let given = instruction.outputs.len();
-    if given != expected {
-        return Err(Fault::Outputs { op: instruction.op, given, expected });
+    let count = instruction.outputs.len();
+    if count != expected {
+        return Err(Fault::Outputs { op: instruction.op, count, expected });
     }
     for (position, id) in instruction.outputs.iter().enumerate() {
         let slot = session.check_definable(instruction.op, *id)?;
@@ -127,7 +127,7 @@ fn check_outputs(session: &Session, instruction: &Instruction<'_>) -> Result<(),
 fn check_operands(
     session: &Session,
     instruction: &Instruction<'_>,
-) -> Result<Option<Failure>, Fault> {
+) -> Result<Option<ValueFailure>, Fault> {
     for id in instruction.values() {
         let slot = id.as_slot().unwrap_or(u32::MAX);
         match session.handle(slot) {

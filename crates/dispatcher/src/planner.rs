@@ -5,7 +5,7 @@
 use crate::cost::Prices;
 use crate::event::{SessionId, Sink, low_half};
 use crate::session::Session;
-use crate::session::failure::{Cause, Failure};
+use crate::session::failure::{RootCause, ValueFailure};
 use crate::session::provenance::{LayoutCause, LayoutChange, LayoutChanges, Traffic};
 use crate::session::requests::Requests;
 use crate::session::value::{Handle, Shards, Value};
@@ -203,7 +203,7 @@ impl<'p> Planner<'p> {
 
     /// Marks an instruction's results as failed, with itself as the root cause, and says so to the client.
     pub fn fail(&mut self, instruction: &Instruction<'_>, error: &RuleError) {
-        let failure = self.report(Cause {
+        let failure = self.report(RootCause {
             number: self.number,
             class: error.class.into(),
             op: instruction.op,
@@ -214,7 +214,7 @@ impl<'p> Planner<'p> {
     }
 
     /// Marks an instruction's results as failed, as its operand has.
-    pub fn inherit(&mut self, instruction: &Instruction<'_>, failure: &Failure) {
+    pub fn inherit(&mut self, instruction: &Instruction<'_>, failure: &ValueFailure) {
         for output in &instruction.outputs {
             self.session.define_failed(*output, failure.clone());
         }
@@ -223,18 +223,18 @@ impl<'p> Planner<'p> {
     /// Marks a value as failed that was still to be made.
     pub fn fail_value(&mut self, slot: u32, op: Op, class: FailureClass, text: String) {
         let Value { number, site, .. } = *self.value(slot);
-        let failure = self.report(Cause { number, class, op, site, text });
+        let failure = self.report(RootCause { number, class, op, site, text });
         self.session.define_failed(Id::slot(slot), failure);
     }
 
-    fn report(&mut self, cause: Cause) -> Failure {
-        let failure = self.session.remember(Failure::new(cause));
+    fn report(&mut self, cause: RootCause) -> ValueFailure {
+        let failure = self.session.remember(ValueFailure::new(cause));
         self.sink.session(self.id, &ToClient::Failure(failure.message(self.id)));
         failure
     }
 
     /// What the first operand that has failed has failed with.
-    pub fn failed_operand(&self, instruction: &Instruction<'_>) -> Option<Failure> {
+    pub fn failed_operand(&self, instruction: &Instruction<'_>) -> Option<ValueFailure> {
         let mut slots = instruction.values().filter_map(Id::as_slot);
         slots.find_map(|slot| match self.session.handle(slot) {
             Handle::Failed(failure) => Some(failure.clone()),

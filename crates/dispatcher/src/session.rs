@@ -10,7 +10,7 @@ pub(crate) mod uploads;
 pub(crate) mod value;
 
 use crate::event::Fault;
-use failure::{Cause, ClientOperand, Failure, Operands};
+use failure::{ClientOperand, OperandHistory, RootCause, ValueFailure};
 use gt_protocol::{Id, Instruction, Op, Operand};
 use provenance::TrafficStats;
 use reductions::Reductions;
@@ -38,8 +38,8 @@ pub(crate) struct Session {
     next_number: u64,
     /// Call site of number n at n modulo [`SITES_KEPT`].
     sites: Vec<u32>,
-    failures: VecDeque<Failure>,
-    pub operands: Operands,
+    failures: VecDeque<ValueFailure>,
+    pub operands: OperandHistory,
     pub home: Option<u32>,
     pub signals: BTreeMap<u32, Box<str>>,
     pub site_names: BTreeMap<u32, Box<str>>,
@@ -58,7 +58,7 @@ impl Session {
             next_number: 0,
             sites: Vec::new(),
             failures: VecDeque::new(),
-            operands: Operands::default(),
+            operands: OperandHistory::default(),
             home: None,
             signals: BTreeMap::new(),
             site_names: BTreeMap::new(),
@@ -195,7 +195,7 @@ impl Session {
         }
     }
 
-    pub fn define_failed(&mut self, id: Id, failure: Failure) {
+    pub fn define_failed(&mut self, id: Id, failure: ValueFailure) {
         let Some(slot) = id.as_slot() else { return };
         self.clear(slot);
         if let Some(handle) = self.place(slot) {
@@ -215,7 +215,7 @@ impl Session {
     }
 
     /// Keeps a root cause for reads that come later.
-    pub fn remember(&mut self, failure: Failure) -> Failure {
+    pub fn remember(&mut self, failure: ValueFailure) -> ValueFailure {
         if self.failures.len() == FAILURES_KEPT {
             self.failures.pop_front();
         }
@@ -224,12 +224,12 @@ impl Session {
     }
 
     /// The root cause with this number, if it is still kept.
-    pub fn cause(&self, number: u64) -> Option<&Cause> {
-        self.causes().map(Failure::cause).find(|cause| cause.number == number)
+    pub fn cause(&self, number: u64) -> Option<&RootCause> {
+        self.causes().map(ValueFailure::cause).find(|cause| cause.number == number)
     }
 
     /// Root causes that are still kept, the latest first.
-    pub fn causes(&self) -> impl Iterator<Item = &Failure> {
+    pub fn causes(&self) -> impl Iterator<Item = &ValueFailure> {
         self.failures.iter().rev()
     }
 

@@ -1,4 +1,4 @@
-//! What the dispatcher knows of its workers: which live, which of their slots are taken, how they exchange.
+//! What the dispatcher knows of its workers: which live, which of their slots are assigned, how they exchange.
 
 use crate::event::{SessionId, Sink, WorkerIndex};
 use gt_protocol::message::Ways;
@@ -6,7 +6,7 @@ use gt_protocol::{Attr, Instruction, Op};
 use smallvec::SmallVec;
 
 #[derive(Debug, Default)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerSlots {
     pub alive: bool,
     free: Vec<u32>,
     next: u32,
@@ -20,8 +20,8 @@ pub(crate) struct Worker {
     is_far: bool,
 }
 
-impl Worker {
-    /// A slot for a new value. A freed slot is taken again at once: the stream is ordered, in one queue.
+impl WorkerSlots {
+    /// A slot for a new value. A freed slot is assigned again at once: the stream is ordered, in one queue.
     #[inline]
     pub fn take_slot(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
@@ -32,16 +32,16 @@ impl Worker {
     }
 
     fn used_slots(&self) -> usize {
-        let taken = usize::try_from(self.next).unwrap_or(usize::MAX);
-        assert!(self.free.len() <= taken, "{} slots are free of {taken}", self.free.len());
-        taken - self.free.len()
+        let assigned = usize::try_from(self.next).unwrap_or(usize::MAX);
+        assert!(self.free.len() <= assigned, "{} slots are free of {assigned}", self.free.len());
+        assigned - self.free.len()
     }
 }
 
 /// All workers that ever joined, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    all: Vec<Worker>,
+    all: Vec<WorkerSlots>,
     /// Indexes of those that live, in order.
     alive: Vec<WorkerIndex>,
     /// Counts the times that one has joined or left.
@@ -50,12 +50,12 @@ pub(crate) struct Workers {
 
 impl Workers {
     #[inline]
-    pub fn get(&self, index: WorkerIndex) -> Option<&Worker> {
+    pub fn get(&self, index: WorkerIndex) -> Option<&WorkerSlots> {
         self.all.get(usize::try_from(index).ok()?)
     }
 
     #[inline]
-    pub fn get_mut(&mut self, index: WorkerIndex) -> Option<&mut Worker> {
+    pub fn get_mut(&mut self, index: WorkerIndex) -> Option<&mut WorkerSlots> {
         self.all.get_mut(usize::try_from(index).ok()?)
     }
 
@@ -75,7 +75,7 @@ impl Workers {
 
     fn replace(&mut self, index: WorkerIndex, alive: bool) {
         if let Some(worker) = self.get_mut(index) {
-            *worker = Worker { alive, homes: worker.homes, ..Worker::default() };
+            *worker = WorkerSlots { alive, homes: worker.homes, ..WorkerSlots::default() };
         }
         self.epoch += 1;
         let indexed = (0..).zip(&self.all).filter(|(_, worker)| worker.alive);
@@ -85,7 +85,7 @@ impl Workers {
     pub fn join(&mut self, index: WorkerIndex) {
         let count = usize::try_from(index).map_or(usize::MAX, |place| place + 1);
         if count > self.all.len() {
-            self.all.resize_with(count, Worker::default);
+            self.all.resize_with(count, WorkerSlots::default);
         }
         self.replace(index, true);
     }
@@ -149,7 +149,7 @@ impl Workers {
     }
 
     pub fn used_slots(&self) -> usize {
-        self.all.iter().map(Worker::used_slots).sum()
+        self.all.iter().map(WorkerSlots::used_slots).sum()
     }
 
     /// Tells a worker whose instructions follow, where that changed; false if it is gone.
@@ -190,4 +190,4 @@ impl Workers {
 }
 
 /// Workers of a line of a mesh with their slots, in the line's order.
-pub(crate) type Line = SmallVec<[(u32, u32); 8]>;
+pub(crate) type MeshLine = SmallVec<[(u32, u32); 8]>;

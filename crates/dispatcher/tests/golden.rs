@@ -6,7 +6,7 @@
 use expect_test::{ExpectFile, expect_file};
 use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{Message, ToClient, ToWorker};
-use gt_protocol::text::{Line, Names, PayloadText, parse};
+use gt_protocol::text::{Names, PayloadText, TextLine, parse};
 use gt_protocol::{Family, Instruction, Op};
 use std::fmt::Write;
 
@@ -47,7 +47,8 @@ impl Sink for Record {
             && !matches!(shown.op, Op::Send | Op::Receive);
         self.collectives += usize::from(of_group && worker == 0);
         self.transfers += usize::from(shown.op == Op::Send);
-        let line = Line { instruction: &shown, names: &Numbers, payload: PayloadText::Reference };
+        let line =
+            TextLine { instruction: &shown, names: &Numbers, payload: PayloadText::Reference };
         writeln!(self.lines, "    {worker}: {line}").unwrap();
     }
 
@@ -60,7 +61,7 @@ impl Sink for Record {
     }
 
     fn trace(&mut self, _: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
-        let line = Line { instruction, names: &Numbers, payload: PayloadText::Reference };
+        let line = TextLine { instruction, names: &Numbers, payload: PayloadText::Reference };
         let error =
             notes.error.as_deref().map(|error| format!(" ERROR {error}")).unwrap_or_default();
         let moved = match notes.moved_bytes {

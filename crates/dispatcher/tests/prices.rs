@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
 
 use gt_dispatcher::{
-    Dispatcher, Event, Link, Measured, Prices, Probe, SessionId, Sink, TraceNotes, WorkerIndex,
+    Dispatcher, Event, LinkPrices, Measured, Prices, Probe, SessionId, Sink, TraceNotes,
+    WorkerIndex,
 };
 use gt_protocol::message::{FromWorker, Reply, ToClient, ToWorker};
 use gt_protocol::text::{Names, parse};
@@ -101,7 +102,7 @@ fn a_probe_finds_out_what_links_cost() {
     }
     assert!(probe.take_measured().is_empty());
     while cluster.turn(&mut core, &mut probe) {}
-    let link = |message, byte| Link { message, byte };
+    let link = |message, byte| LinkPrices { message, byte };
     assert_eq!(
         probe.take_measured(),
         [

@@ -19,7 +19,7 @@ pub use reply::{Reply, SpacedReply};
 
 use crate::handshake::Secret;
 use crate::wire::{
-    self, EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_bytes, push_u64,
+    self, EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_bytes, push_u64,
 };
 
 /// Bytes of one shard of an answer: large enough that 100 MB are 1,600 shards, small enough that a light user's answer
@@ -121,7 +121,7 @@ pub fn decode_with<'a, M: Message<'a>>(
             return Err(WireError { word: words.len().min(length), reason: WireReason::Truncated });
         }
     };
-    let mut reader = Reader::new(frame, 1);
+    let mut reader = WordReader::new(frame, 1);
     let message = M::read(code, &mut reader, beside)?;
     reader.finish()?;
     Ok((message, length))
@@ -147,7 +147,7 @@ fn append_stats(stats: Stats, out: &mut Vec<u32>) {
     }
 }
 
-fn stats(reader: &mut Reader<'_>) -> Result<Stats, WireError> {
+fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
     Ok(Stats {
         request: reader.u64()?,
         values: reader.u64()?,
@@ -164,7 +164,7 @@ fn append_peer(peer: &Peer<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
     append_text("peer", peer.address, TEXT_BYTES_MAX, out)
 }
 
-fn peer<'a>(reader: &mut Reader<'a>) -> Result<Peer<'a>, WireError> {
+fn peer<'a>(reader: &mut WordReader<'a>) -> Result<Peer<'a>, WireError> {
     let index = reader.word()?;
     let mut secret = Secret([0; 16]);
     for place in secret.0.as_chunks_mut::<4>().0 {
@@ -180,7 +180,7 @@ fn append_ways(ways: &Ways<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
     Ok(())
 }
 
-fn ways<'a>(reader: &mut Reader<'a>) -> Result<Ways<'a>, WireError> {
+fn ways<'a>(reader: &mut WordReader<'a>) -> Result<Ways<'a>, WireError> {
     Ok(Ways {
         device: reader.text(TEXT_BYTES_MAX)?,
         group: reader.text(TEXT_BYTES_MAX)?,

@@ -31,7 +31,7 @@ pub struct Scope {
     pub replicated: bool,
     /// Names and sizes of the dimensions in which the workers are arranged.
     pub mesh: Box<[MeshDim]>,
-    /// One wish a dimension of the mesh (of the plain row of workers where there is no mesh).
+    /// One placement a dimension of the mesh (of the plain row of workers where there is no mesh).
     pub placements: Box<[PlacementWish]>,
     /// The cut dimension consists of this many parts, each of which is cut.
     pub blocks: Option<u32>,
@@ -138,7 +138,8 @@ impl Scope {
             "replicated" => self.replicated = value == "true",
             "mesh" => self.mesh = mesh(value)?,
             "placements" => {
-                self.placements = limited(value, MESH_DIMS_MAX, |wish| wish.parse().ok())?;
+                self.placements =
+                    limited(value, MESH_DIMS_MAX, |placement| placement.parse().ok())?;
             }
             "blocks" => {
                 let blocks = value.parse().ok()?;
@@ -155,7 +156,10 @@ impl Scope {
 
     /// The word that does not go with the others.
     fn contradiction(&self) -> Option<&'static str> {
-        let cuts = self.placements.iter().any(|wish| matches!(wish, PlacementWish::Shard { .. }));
+        let cuts = self
+            .placements
+            .iter()
+            .any(|placement| matches!(placement, PlacementWish::Shard { .. }));
         let size =
             self.mesh.iter().fold(1_u64, |size, (_, dim)| size.saturating_mul(u64::from(*dim)));
         let workers = self.workers.as_ref().and_then(|workers| u64::try_from(workers.len()).ok());

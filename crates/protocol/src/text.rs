@@ -20,7 +20,7 @@ mod tests;
 
 pub use hash::fnv128;
 pub use parse::parse;
-pub use print::Line;
+pub use print::TextLine;
 
 use crate::instruction::Instruction;
 use crate::message::Failure;
@@ -60,7 +60,7 @@ pub const PAYLOAD_INLINE_BYTES: usize = 64;
 
 /// The line of an instruction, without a line break.
 pub fn format(instruction: &Instruction<'_>, names: &dyn Names, payload: PayloadText) -> String {
-    Line { instruction, names, payload }.to_string()
+    TextLine { instruction, names, payload }.to_string()
 }
 
 /// The comment that a log gets when a worker reports a failure: the instruction's own line was written before it ran.
@@ -72,10 +72,10 @@ pub fn failure(failure: &Failure<'_>, time: &str) -> String {
 
 /// A line that is no instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("column {column}: expected {expected}, found {found}")]
+#[error("column {column}: expected {expected}, found {actual}")]
 pub struct ParseError {
     /// In characters, from 1.
     pub column: usize,
     pub expected: String,
-    pub found: String,
+    pub actual: String,
 }

@@ -1,6 +1,6 @@
 //! A client's stream on its way into the core: a quantum at a time.
 
-use crate::link::{Inbound, Lent};
+use crate::link::{Inbound, SlabPayloads};
 use crate::outbox::{Load, Outbox};
 use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, WorkerIndex};
 use gt_protocol::message::{self, FromClient};
@@ -16,7 +16,7 @@ const QUANTUM_WORDS: usize = 8 * 1024;
 const ACTIVE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ServedClient {
     pub session: SessionId,
     pub name: String,
     pub inbound: Inbound,
@@ -46,7 +46,7 @@ pub(crate) enum Breach {
     Goodbye(String),
 }
 
-impl Client {
+impl ServedClient {
     pub fn new(session: SessionId, name: String, inbound: Inbound, now: Instant) -> Self {
         Self {
             session,
@@ -85,62 +85,62 @@ impl Client {
         if self.held_back {
             return Ok(false);
         }
-        let (words, lent) = self.inbound.unread_and_lent();
-        if names_lent(words) && !outbox.can_lend(&self.workers) {
+        let (words, slab) = self.inbound.unread_and_slab();
+        if names_slab(words) && !outbox.has_free_slot(&self.workers) {
             self.held_back = true;
             return Ok(false);
         }
-        let Ran { words: used, asked, outcome } =
-            run(words, lent, self.session, dispatcher, outbox);
-        if asked {
+        let Quantum { words: words_run, has_question, outcome } =
+            run(words, slab, self.session, dispatcher, outbox);
+        if has_question {
             self.asked_at = now;
         }
-        self.inbound.consume(used);
+        self.inbound.consume(words_run);
         outbox.swap_touched(&mut self.workers);
         outcome.map(|()| true)
     }
 }
 
 /// What became of a quantum.
-struct Ran {
+struct Quantum {
     /// Of the frames that were run.
     words: usize,
     /// Somebody waits for an answer to one of them.
-    asked: bool,
+    has_question: bool,
     outcome: Result<(), Breach>,
 }
 
 /// Runs the instructions and messages at the front of `words`, up to a quantum.
 fn run(
     words: &mut [u32],
-    mut lent: Option<&mut Lent>,
+    mut slab: Option<&mut SlabPayloads>,
     session: SessionId,
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
-) -> Ran {
-    let mut ran = Ran { words: 0, asked: false, outcome: Ok(()) };
+) -> Quantum {
+    let mut quantum = Quantum { words: 0, has_question: false, outcome: Ok(()) };
     for _ in 0..QUANTUM_INSTRUCTIONS {
-        let unread = words.get_mut(ran.words..).unwrap_or_default();
+        let unread = words.get_mut(quantum.words..).unwrap_or_default();
         let length = match cut::first(unread) {
             Ok(Some(frame)) => frame.len(),
             Ok(None) => break,
-            Err(error) => return Ran { outcome: Err(error.into()), ..ran },
+            Err(error) => return Quantum { outcome: Err(error.into()), ..quantum },
         };
         let frame = unread.get_mut(..length).unwrap_or_default();
-        ran.words += length;
-        ran.asked |= asks(frame);
-        ran.outcome = if frame.first().is_some_and(|&first| cut::is_message(first)) {
-            said(frame, session, dispatcher, outbox)
-        } else if let Some(lent) = lent.as_deref_mut().filter(|_| names_lent(frame)) {
-            chunk(frame, lent, session, dispatcher, outbox)
+        quantum.words += length;
+        quantum.has_question |= asks(frame);
+        quantum.outcome = if frame.first().is_some_and(|&first| cut::is_message(first)) {
+            run_message(frame, session, dispatcher, outbox)
+        } else if let Some(slab) = slab.as_deref_mut().filter(|_| names_slab(frame)) {
+            chunk(frame, slab, session, dispatcher, outbox)
         } else {
             dispatcher.instruction_words(session, frame, outbox).map_err(Breach::from)
         };
-        if ran.outcome.is_err() || ran.words >= QUANTUM_WORDS || outbox.is_tight() {
+        if quantum.outcome.is_err() || quantum.words >= QUANTUM_WORDS || outbox.is_tight() {
             break;
         }
     }
-    ran
+    quantum
 }
 
 /// Whether somebody waits for an answer to this.
@@ -154,20 +154,20 @@ fn asks(frame: &[u32]) -> bool {
 #[cold]
 fn chunk(
     frame: &[u32],
-    lent: &mut Lent,
+    slab: &mut SlabPayloads,
     session: SessionId,
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
 ) -> Result<(), Breach> {
     let (mut instruction, _) = wire::decode(frame)?;
     if instruction.payload.is_empty() {
-        instruction.payload = its_own(&instruction, lent.take())?;
+        instruction.payload = its_own(&instruction, slab.take())?;
     }
     Ok(dispatcher.instruction(session, &instruction, outbox)?)
 }
 
 /// Whether the first frame is a chunk that may be without bytes: its last word, else their count, is zero.
-fn names_lent(words: &[u32]) -> bool {
+fn names_slab(words: &[u32]) -> bool {
     let Some(&first) = words.first() else { return false };
     let (code, length) = (first & 0xffff, usize::try_from(first >> 16).unwrap_or(0));
     code == u32::from(Op::Chunk.info().code)
@@ -177,16 +177,16 @@ fn names_lent(words: &[u32]) -> bool {
 /// The payload, if it is what the instruction asks for.
 fn its_own<'l>(
     instruction: &Instruction<'_>,
-    lent: Option<(u64, &'l [u8])>,
+    slab: Option<(u64, &'l [u8])>,
 ) -> Result<&'l [u8], Breach> {
-    let (sent_for, bytes) = lent.ok_or(Breach::Payload)?;
+    let (sent_for, bytes) = slab.ok_or(Breach::Payload)?;
     let is_it = matches!(instruction.attr("offset"),
         Attr::Int(offset) if u64::try_from(*offset) == Ok(sent_for));
     if is_it { Ok(bytes) } else { Err(Breach::Payload) }
 }
 
 #[cold]
-fn said(
+fn run_message(
     frame: &[u32],
     session: SessionId,
     dispatcher: &mut Dispatcher,

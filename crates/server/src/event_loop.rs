@@ -3,12 +3,12 @@
 //! **Architecture invariant:** no socket is touched here; the sockets' thread hands over links, and takes them back
 //! when their cancel token is dropped. Nothing here blocks but [`EventLoop::sleep`].
 
-use crate::client::{Breach, Client};
-use crate::link::{Inbound, Lent, Link, Outbound};
+use crate::client::{Breach, ServedClient};
+use crate::link::{Inbound, Outbound, PeerLink, SlabPayloads};
 use crate::net_event::{Introduction, NetEvent};
-use crate::outbox::{Load, Lost, Outbox};
+use crate::outbox::{Load, LostPeer, Outbox};
 use crate::probing::Probing;
-use crate::sleep::{self, Doze, SleepError, Sleeper};
+use crate::sleep::{self, Doze, EpollSleeper, SleepError};
 use crate::waker::Waker;
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{self, FromWorker, ToClient, ToWorker};
@@ -31,11 +31,11 @@ pub(crate) struct EventLoop {
     dispatcher: Dispatcher,
     outbox: Outbox,
     /// In the order of their turns.
-    clients: Vec<Client>,
+    clients: Vec<ServedClient>,
     workers: BTreeMap<WorkerIndex, Inbound>,
     events: mpsc::UnboundedReceiver<NetEvent>,
     waker: Arc<Waker>,
-    sleeper: Sleeper,
+    sleeper: EpollSleeper,
     probing: Option<Probing>,
     /// Whose turn is first.
     turn: usize,
@@ -49,7 +49,7 @@ impl EventLoop {
         events: mpsc::UnboundedReceiver<NetEvent>,
         waker: Arc<Waker>,
     ) -> Result<Self, SleepError> {
-        let sleeper = Sleeper::new(&*waker)?;
+        let sleeper = EpollSleeper::new(&*waker)?;
         let (clients, workers) = (Vec::new(), BTreeMap::new());
         let turn = 0;
         Ok(Self { dispatcher, outbox, clients, workers, events, waker, sleeper, probing, turn })
@@ -63,7 +63,7 @@ impl EventLoop {
         let mut busy_at = Instant::now();
         loop {
             let now = Instant::now();
-            let Some(mut progress) = self.hear() else { break };
+            let Some(mut progress) = self.receive_events() else { break };
             progress |= self.serve_workers();
             progress |= self.outbox.flush();
             progress |= self.serve_clients(now);
@@ -90,11 +90,11 @@ impl EventLoop {
     }
 
     /// Takes what the sockets' thread tells; `None` to stop.
-    fn hear(&mut self) -> Option<bool> {
-        let mut heard = false;
+    fn receive_events(&mut self) -> Option<bool> {
+        let mut progress = false;
         // Ends: every round takes one of a finite number of events, and there are few.
         while let Ok(event) = self.events.try_recv() {
-            heard = true;
+            progress = true;
             match event {
                 NetEvent::OpenSession { answer } => {
                     let session = self.dispatcher.open_session();
@@ -111,13 +111,13 @@ impl EventLoop {
                 NetEvent::Stop => return None,
             }
         }
-        Some(heard)
+        Some(progress)
     }
 
-    fn add_client(&mut self, session: SessionId, name: String, link: Link) {
-        self.outbox.add_session(session, Outbound::new(link.target, link.cancel, link.lends));
-        let inbound = Inbound::new(link.source, link.lent);
-        let mut client = Client::new(session, name, inbound, Instant::now());
+    fn add_client(&mut self, session: SessionId, name: String, link: PeerLink) {
+        self.outbox.add_session(session, Outbound::new(link.target, link.cancel, link.slab_down));
+        let inbound = Inbound::new(link.source, link.slab);
+        let mut client = ServedClient::new(session, name, inbound, Instant::now());
         client.waits_for_worker = self.workers.is_empty();
         for &index in self.workers.keys() {
             self.outbox.session(session, &ToClient::WorkerJoined { index });
@@ -126,9 +126,9 @@ impl EventLoop {
         self.clients.push(client);
     }
 
-    fn add_worker(&mut self, index: WorkerIndex, link: Link, introductions: &[Introduction]) {
-        self.outbox.add_worker(index, Outbound::new(link.target, link.cancel, link.lends));
-        let inbound = Inbound::new(link.source, link.lent);
+    fn add_worker(&mut self, index: WorkerIndex, link: PeerLink, introductions: &[Introduction]) {
+        self.outbox.add_worker(index, Outbound::new(link.target, link.cancel, link.slab_down));
+        let inbound = Inbound::new(link.source, link.slab);
         self.sleeper.watch(&inbound);
         self.workers.insert(index, inbound);
         for Introduction { to, peer, secret, address } in introductions {
@@ -233,13 +233,13 @@ impl EventLoop {
     fn drop_lost(&mut self) -> bool {
         let lost = self.outbox.take_lost();
         // A socket's task says why its peer is gone before it lets go of the way there: that reason is the better one.
-        if !lost.is_empty() && self.hear().is_none() {
+        if !lost.is_empty() && self.receive_events().is_none() {
             return false;
         }
         for lost in lost {
             match lost {
-                Lost::Worker(index, why) => self.drop_worker(index, why),
-                Lost::Session(session, why) => {
+                LostPeer::Worker(index, why) => self.drop_worker(index, why),
+                LostPeer::Session(session, why) => {
                     if self.clients.iter().any(|client| client.session == session) {
                         tracing::warn!("session {} closed: {why}", session.0);
                         self.close_session(session);
@@ -309,9 +309,9 @@ fn answers(
         if taken >= QUANTUM_WORDS || !inbound.fill()? {
             break;
         }
-        let (unread, lent) = inbound.unread_and_lent();
+        let (unread, slab) = inbound.unread_and_slab();
         let Some(frame) = cut::first(unread)? else { break };
-        let beside = || lent.and_then(Lent::take).map(|(_, bytes)| bytes);
+        let beside = || slab.and_then(SlabPayloads::take).map(|(_, bytes)| bytes);
         let (message, words) = message::decode_with(frame, beside)?;
         if let FromWorker::Goodbye { reason } = message {
             return Err(Breach::Goodbye(reason.to_owned()));

@@ -1,7 +1,7 @@
 //! The dispatcher as a process: everything around the core that touches sockets, threads, clocks and files.
 //!
 //! The map:
-//! - [`Options`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
+//! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
 //! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
 //! - `probing`: `--probe`, which that thread drives while no client is at work.
 //! - `net`: the other thread, where tokio serves sockets: handshakes, tokens, frames over TCP, life lines.
@@ -25,7 +25,7 @@ pub mod trace;
 mod waker;
 
 pub use net::ListenError;
-pub use options::{Command, HELP, Options, UsageError};
+pub use options::{Command, HELP, ServerOptions, UsageError};
 pub use sleep::SleepError;
 pub use tokens::TokenFileError;
 
@@ -39,7 +39,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokens::Tokens;
+use tokens::TokenList;
 use tokio::sync::{mpsc, oneshot};
 use trace::Trace;
 use waker::Waker;
@@ -49,7 +49,7 @@ use waker::Waker;
 #[non_exhaustive]
 pub enum ServeError {
     #[error(transparent)]
-    Tokens(#[from] TokenFileError),
+    TokenList(#[from] TokenFileError),
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error("cannot write the instruction log {}: {source}", path.display())]
@@ -87,8 +87,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 ///
 /// # Errors
 /// [`ServeError`]: it could not start, or a thread of it failed.
-pub fn run(options: &Options) -> Result<(), ServeError> {
-    let tokens = options.token_file.as_deref().map(Tokens::read).transpose()?;
+pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
+    let tokens = options.token_file.as_deref().map(TokenList::read).transpose()?;
     let listeners = net::bind(options, tokens.as_ref())?;
     let trace = open_trace(options)?;
     raise_descriptor_limit();
@@ -126,13 +126,13 @@ fn read_prices(path: &Path, may_be_absent: bool) -> Result<Prices, ServeError> {
     text.parse().map_err(|error: PricesError| failed(error.to_string()))
 }
 
-fn open_trace(options: &Options) -> Result<Option<Trace>, ServeError> {
+fn open_trace(options: &ServerOptions) -> Result<Option<Trace>, ServeError> {
     let Some(path) = &options.instruction_log else { return Ok(None) };
     let wrong = |source| ServeError::Trace { path: path.clone(), source };
     Trace::create(path, options.log_payloads).map(Some).map_err(wrong)
 }
 
-fn start_log(options: &Options) {
+fn start_log(options: &ServerOptions) {
     let log = tracing_subscriber::fmt()
         .with_max_level(options.log_level)
         .with_target(false)

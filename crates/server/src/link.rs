@@ -22,26 +22,26 @@ const DRAIN_WINDOW: Duration = Duration::from_millis(1);
 
 /// A connection that the sockets' thread hands to the core's thread.
 #[derive(Debug)]
-pub(crate) struct Link {
-    pub source: Source,
-    pub target: Target,
+pub(crate) struct PeerLink {
+    pub source: WordSource,
+    pub target: WordTarget,
     /// Dropped with the link: the sockets' thread then closes the connection.
     pub cancel: oneshot::Sender<()>,
     /// What the peer lays beside its words, and where we do.
-    pub lent: Option<Lent>,
-    pub lends: Option<SlabWriter>,
+    pub slab: Option<SlabPayloads>,
+    pub slab_down: Option<SlabWriter>,
 }
 
 /// Payloads and pieces of answers that a peer lays into a slab. Each is copied out before anybody looks at it.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct SlabPayloads {
     slab: SlabReader,
     bytes: Vec<u8>,
     /// Bytes that have come in all.
     arrived: u64,
 }
 
-impl Lent {
+impl SlabPayloads {
     pub fn new(slab: SlabReader) -> Self {
         Self { slab, bytes: Vec::new(), arrived: 0 }
     }
@@ -56,7 +56,7 @@ impl Lent {
 
 /// Where words come from.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum WordSource {
     /// The peer writes to the waker when it writes words while the core's thread sleeps. One waker a peer: a shared one could be
     /// silenced or filled by any of them.
     Ring {
@@ -68,7 +68,7 @@ pub(crate) enum Source {
 
 /// Where words go.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum WordTarget {
     Ring(Producer),
     Socket(mpsc::Sender<Vec<u32>>),
 }
@@ -76,22 +76,22 @@ pub(crate) enum Target {
 /// Words from a peer, copied out of its ring once.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    source: Source,
+    source: WordSource,
     words: Vec<u32>,
     start: usize,
     /// Words that the peer has sent in all.
     arrived: u64,
-    lent: Option<Lent>,
+    slab: Option<SlabPayloads>,
 }
 
 impl Inbound {
-    pub fn new(source: Source, lent: Option<Lent>) -> Self {
-        Self { source, words: Vec::new(), start: 0, arrived: 0, lent }
+    pub fn new(source: WordSource, slab: Option<SlabPayloads>) -> Self {
+        Self { source, words: Vec::new(), start: 0, arrived: 0, slab }
     }
 
     /// What has arrived and was not consumed, and what was laid beside it.
-    pub fn unread_and_lent(&mut self) -> (&mut [u32], Option<&mut Lent>) {
-        (self.words.get_mut(self.start..).unwrap_or_default(), self.lent.as_mut())
+    pub fn unread_and_slab(&mut self) -> (&mut [u32], Option<&mut SlabPayloads>) {
+        (self.words.get_mut(self.start..).unwrap_or_default(), self.slab.as_mut())
     }
 
     /// What has arrived and was not consumed.
@@ -101,7 +101,7 @@ impl Inbound {
 
     /// Bytes that the peer has sent in all. Between workers no payload passes here: of a worker's, only answers do.
     pub fn arrived_bytes(&self) -> u64 {
-        self.arrived * 4 + self.lent.as_ref().map_or(0, |lent| lent.arrived)
+        self.arrived * 4 + self.slab.as_ref().map_or(0, |slab| slab.arrived)
     }
 
     pub fn consume(&mut self, words: usize) {
@@ -139,8 +139,8 @@ impl Inbound {
 
     fn take(&mut self) -> bool {
         match &mut self.source {
-            Source::Ring { consumer, .. } => consumer.read(&mut self.words, REFILL_WORDS) > 0,
-            Source::Socket(receiver) => match receiver.try_recv() {
+            WordSource::Ring { consumer, .. } => consumer.read(&mut self.words, REFILL_WORDS) > 0,
+            WordSource::Socket(receiver) => match receiver.try_recv() {
                 Ok(words) if self.words.is_empty() => {
                     self.words = words;
                     true
@@ -157,30 +157,30 @@ impl Inbound {
     /// The peer's ring claims the impossible.
     pub fn is_corrupt(&self) -> bool {
         match &self.source {
-            Source::Ring { consumer, .. } => consumer.is_corrupt(),
-            Source::Socket(_) => false,
+            WordSource::Ring { consumer, .. } => consumer.is_corrupt(),
+            WordSource::Socket(_) => false,
         }
     }
 
     pub fn waker(&self) -> Option<BorrowedFd<'_>> {
         match &self.source {
-            Source::Ring { waker, .. } => Some(waker.as_fd()),
-            Source::Socket(_) => None,
+            WordSource::Ring { waker, .. } => Some(waker.as_fd()),
+            WordSource::Socket(_) => None,
         }
     }
 
     /// Before a sleep: false if words are there already.
     pub fn sleep_begin(&mut self) -> bool {
         match &mut self.source {
-            Source::Ring { consumer, .. } => consumer.park_begin(),
-            Source::Socket(receiver) => receiver.is_empty(),
+            WordSource::Ring { consumer, .. } => consumer.park_begin(),
+            WordSource::Socket(receiver) => receiver.is_empty(),
         }
     }
 
     pub fn sleep_end(&mut self) {
         match &mut self.source {
-            Source::Ring { consumer, .. } => consumer.park_end(),
-            Source::Socket(_) => {}
+            WordSource::Ring { consumer, .. } => consumer.park_end(),
+            WordSource::Socket(_) => {}
         }
     }
 }
@@ -188,7 +188,7 @@ impl Inbound {
 /// Words to a peer: a buffer, emptied into the ring or channel as far as that has room.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    target: Target,
+    target: WordTarget,
     words: Vec<u32>,
     start: usize,
     /// Words that may still be sent before the sender should look again. See `Outbox`.
@@ -198,7 +198,7 @@ pub(crate) struct Outbound {
     /// Words that were sent in all, the buffer's not counted.
     sent: u64,
     drain: Drain,
-    lends: Option<SlabWriter>,
+    slab_down: Option<SlabWriter>,
     _cancel: oneshot::Sender<()>,
 }
 
@@ -227,15 +227,20 @@ impl Drain {
 }
 
 impl Outbound {
-    pub fn new(target: Target, cancel: oneshot::Sender<()>, lends: Option<SlabWriter>) -> Self {
+    pub fn new(
+        target: WordTarget,
+        cancel: oneshot::Sender<()>,
+        slab_down: Option<SlabWriter>,
+    ) -> Self {
         let (words, drain) = (Vec::new(), Drain::default());
         let (start, credit, listed, sent) = (0, 0, false, 0);
-        Self { target, words, start, credit, listed, sent, drain, lends, _cancel: cancel }
+        Self { target, words, start, credit, listed, sent, drain, slab_down, _cancel: cancel }
     }
 
     /// Lays bytes beside the words, if they are many and there is room: what names them is to be sent next.
     pub fn lend(&mut self, offset: u64, bytes: &[u8]) -> bool {
-        let Some(slab) = self.lends.as_mut().filter(|_| bytes.len() >= PAYLOAD_BYTES_MIN) else {
+        let Some(slab) = self.slab_down.as_mut().filter(|_| bytes.len() >= PAYLOAD_BYTES_MIN)
+        else {
             return false;
         };
         let slot = slab.slot().and_then(|slot| slot.get_mut(..bytes.len()));
@@ -251,7 +256,7 @@ impl Outbound {
 
     /// Whether bytes beside the words would have to wait.
     pub fn is_full(&mut self) -> bool {
-        self.lends.as_mut().is_some_and(|slab| slab.slot().is_none() && !slab.is_corrupt())
+        self.slab_down.as_mut().is_some_and(|slab| slab.slot().is_none() && !slab.is_corrupt())
     }
 
     /// The buffer to append whole frames to.
@@ -267,8 +272,8 @@ impl Outbound {
     /// Words that the ring or channel can take beside those in the buffer.
     pub fn room(&mut self) -> usize {
         let space = match &mut self.target {
-            Target::Ring(producer) => producer.space(),
-            Target::Socket(sender) => sender.capacity() * KEPT_WORDS,
+            WordTarget::Ring(producer) => producer.space(),
+            WordTarget::Socket(sender) => sender.capacity() * KEPT_WORDS,
         };
         space.saturating_sub(self.waiting())
     }
@@ -281,8 +286,8 @@ impl Outbound {
     /// Of those, the words in the ring. What a socket's task has taken in, nobody here knows.
     fn inside(&mut self) -> usize {
         match &mut self.target {
-            Target::Ring(producer) => producer.capacity() - producer.space(),
-            Target::Socket(_) => 0,
+            WordTarget::Ring(producer) => producer.capacity() - producer.space(),
+            WordTarget::Socket(_) => 0,
         }
     }
 
@@ -296,8 +301,8 @@ impl Outbound {
     /// The peer's ring claims the impossible, or its socket's task is gone.
     pub fn is_broken(&self) -> bool {
         match &self.target {
-            Target::Ring(producer) => producer.is_corrupt(),
-            Target::Socket(sender) => sender.is_closed(),
+            WordTarget::Ring(producer) => producer.is_corrupt(),
+            WordTarget::Socket(sender) => sender.is_closed(),
         }
     }
 
@@ -324,13 +329,13 @@ impl Outbound {
             return false;
         }
         let moved = match &mut self.target {
-            Target::Ring(producer) => {
+            WordTarget::Ring(producer) => {
                 let all = producer.has_space(waiting.len());
                 let words = if all { waiting.len() } else { cut::whole(waiting, producer.space()) };
                 let part = waiting.get(..words).unwrap_or_default();
                 if producer.write(&[part]) { words } else { 0 }
             }
-            Target::Socket(sender) => match sender.try_reserve() {
+            WordTarget::Socket(sender) => match sender.try_reserve() {
                 Ok(permit) => {
                     let words = cut::whole(waiting, FRAME_WORDS);
                     permit.send(waiting.get(..words).unwrap_or_default().to_vec());

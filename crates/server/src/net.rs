@@ -20,8 +20,8 @@ pub use listeners::ListenError;
 pub(crate) use listeners::{Listeners, bind};
 
 use crate::net_event::NetEvent;
-use crate::options::Options;
-use crate::tokens::Tokens;
+use crate::options::ServerOptions;
+use crate::tokens::TokenList;
 use crate::waker::Waker;
 use registry::Registry;
 use std::cell::RefCell;
@@ -39,7 +39,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 pub(crate) struct Net {
     events: mpsc::UnboundedSender<NetEvent>,
     waker: Arc<Waker>,
-    tokens: Option<Tokens>,
+    tokens: Option<TokenList>,
     registry: RefCell<Registry>,
     /// The abstract address of the local socket.
     local_socket: Vec<u8>,
@@ -59,7 +59,7 @@ impl Net {
 /// What the sockets' thread starts with.
 pub(crate) struct Start {
     pub listeners: Listeners,
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<TokenList>,
     pub events: mpsc::UnboundedSender<NetEvent>,
     pub waker: Arc<Waker>,
     /// Ends when the core's thread ends.
@@ -67,7 +67,7 @@ pub(crate) struct Start {
 }
 
 /// Serves until a signal comes or the core's thread ends.
-pub(crate) fn serve(start: Start, options: &Options) -> std::io::Result<()> {
+pub(crate) fn serve(start: Start, options: &ServerOptions) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
     let served = local.block_on(&runtime, serve_all(start, options));
@@ -76,7 +76,7 @@ pub(crate) fn serve(start: Start, options: &Options) -> std::io::Result<()> {
     served
 }
 
-async fn serve_all(start: Start, options: &Options) -> std::io::Result<()> {
+async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()> {
     let Start { listeners, tokens, events, waker, mut core_ended } = start;
     let (open, mut all_closed) = mpsc::channel(1);
     let registry = RefCell::new(Registry::default());

@@ -1,6 +1,6 @@
 //! What the sockets' thread tells the core's thread.
 
-use crate::link::Link;
+use crate::link::PeerLink;
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::handshake::Secret;
 use tokio::sync::oneshot;
@@ -16,14 +16,14 @@ pub(crate) enum NetEvent {
     Client {
         session: SessionId,
         name: String,
-        link: Link,
+        link: PeerLink,
     },
     ClientGone {
         session: SessionId,
     },
     Worker {
         index: WorkerIndex,
-        link: Link,
+        link: PeerLink,
         /// Of it and to it, before any work.
         introductions: Vec<Introduction>,
     },

@@ -29,7 +29,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
 
 /// Configuration, made once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ServerOptions {
     /// `HOST:PORT`; `None` for no TCP.
     pub listen: Option<String>,
     pub unix: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct Options {
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    Serve(Options),
+    Serve(ServerOptions),
     Help,
     Version,
 }
@@ -74,7 +74,7 @@ impl Command {
         use lexopt::prelude::{Long, Short, ValueExt};
         let mut parser = lexopt::Parser::from_args(arguments);
         let (mut listen, mut host, mut port) = (None, None, None);
-        let mut options = Options {
+        let mut options = ServerOptions {
             listen: None,
             unix: None,
             token_file: None,
@@ -146,12 +146,12 @@ mod tests {
     /// The address of a command line, or the error.
     fn check(line: &str, expected: &str) {
         let arguments = line.split_whitespace().map(Into::into);
-        let found = match Command::parse(arguments) {
+        let command = match Command::parse(arguments) {
             Ok(Command::Serve(options)) => format!("{:?} {:?}", options.listen, options.unix),
             Ok(other) => format!("{other:?}"),
             Err(error) => error.to_string(),
         };
-        assert_eq!(found, expected, "of {line:?}");
+        assert_eq!(command, expected, "of {line:?}");
     }
 
     #[test]

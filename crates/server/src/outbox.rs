@@ -41,7 +41,7 @@ pub(crate) enum Load {
 
 /// Who has to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum LostPeer {
     Worker(WorkerIndex, &'static str),
     Session(SessionId, &'static str),
 }
@@ -57,7 +57,7 @@ pub(crate) struct Outbox {
     touched: Vec<WorkerIndex>,
     /// One of them has used up its credit.
     tight: bool,
-    lost: Vec<Lost>,
+    lost: Vec<LostPeer>,
     trace: Option<Trace>,
     /// A session of the dispatcher's own, and whether its last answer was a failure.
     listened: Option<SessionId>,
@@ -128,7 +128,7 @@ impl Outbox {
     }
 
     /// Whether these workers have room for payloads beside their words.
-    pub fn can_lend(&mut self, workers: &[WorkerIndex]) -> bool {
+    pub fn has_free_slot(&mut self, workers: &[WorkerIndex]) -> bool {
         workers.iter().all(|&index| {
             let worker = self.workers.get_mut(place(index)).and_then(Option::as_mut);
             worker.is_none_or(|worker| !worker.is_full())
@@ -155,7 +155,7 @@ impl Outbox {
             };
             moved |= worker.flush();
             if let Some(why) = why_lost(worker, WORKER_WAITING_WORDS_MAX) {
-                lost.push(Lost::Worker(index, why));
+                lost.push(LostPeer::Worker(index, why));
             }
             worker.listed = worker.waiting() > 0;
             worker.listed
@@ -164,7 +164,7 @@ impl Outbox {
             let Some(session) = sessions.get_mut(&id) else { return false };
             moved |= session.flush();
             if let Some(why) = why_lost(session, SESSION_WAITING_WORDS_MAX) {
-                lost.push(Lost::Session(id, why));
+                lost.push(LostPeer::Session(id, why));
             }
             session.listed = session.waiting() > 0;
             session.listed
@@ -173,7 +173,7 @@ impl Outbox {
     }
 
     /// Peers that broke or fell behind too far; asked after [`Self::flush`].
-    pub fn take_lost(&mut self) -> Vec<Lost> {
+    pub fn take_lost(&mut self) -> Vec<LostPeer> {
         std::mem::take(&mut self.lost)
     }
 
@@ -219,7 +219,7 @@ impl Outbox {
     }
 
     #[cold]
-    fn hear(&mut self, message: &ToClient<'_>) {
+    fn note_answer(&mut self, message: &ToClient<'_>) {
         match message {
             ToClient::Reply(_) | ToClient::SpacedReply(_) => self.answer = Some(false),
             ToClient::FailedReply { .. } => self.answer = Some(true),
@@ -302,7 +302,7 @@ impl Sink for Outbox {
             self.end_trace(&error);
         }
         if self.listened == Some(id) {
-            return self.hear(message);
+            return self.note_answer(message);
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let encoded = if let ToClient::Reply(reply) = message
@@ -352,7 +352,7 @@ fn place(index: WorkerIndex) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::{RING_WORDS, Target};
+    use crate::link::{RING_WORDS, WordTarget};
     use gt_transport::{Consumer, Producer};
     use tokio::sync::oneshot;
 
@@ -363,7 +363,7 @@ mod tests {
         let ring = gt_transport::create(RING_WORDS).unwrap();
         let consumer = Consumer::new(ring.try_clone().unwrap()).unwrap();
         let mut outbox = Outbox::default();
-        let target = Target::Ring(Producer::new(ring).unwrap());
+        let target = WordTarget::Ring(Producer::new(ring).unwrap());
         outbox.add_worker(0, Outbound::new(target, oneshot::channel().0, None));
         (outbox, consumer)
     }

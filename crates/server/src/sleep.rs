@@ -39,11 +39,11 @@ pub struct SleepError(#[from] rustix::io::Errno);
 
 /// The epoll instance. Eventfds are watched by their edges, so nobody has to empty them.
 #[derive(Debug)]
-pub(crate) struct Sleeper {
+pub(crate) struct EpollSleeper {
     epoll: OwnedFd,
 }
 
-impl Sleeper {
+impl EpollSleeper {
     pub fn new(waker: impl AsFd) -> Result<Self, SleepError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let sleeper = Self { epoll };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The users and their tokens.
 #[derive(Debug)]
-pub(crate) struct Tokens(Vec<(String, Token)>);
+pub(crate) struct TokenList(Vec<(String, Token)>);
 
 /// What is wrong with a token file.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum TokenFileError {
     Empty { path: PathBuf },
 }
 
-impl Tokens {
+impl TokenList {
     /// One `name token` a line; empty lines and lines that begin with `#` are skipped.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
         let text = std::fs::read_to_string(path)
@@ -49,12 +49,12 @@ impl Tokens {
 
     /// The name that goes with a token. Looks at every entry, so that the time tells nothing of which one it is.
     pub fn user(&self, token: &Token) -> Option<&str> {
-        let mut found = None;
-        for (name, known) in &self.0 {
-            if known == token {
-                found = Some(name.as_str());
+        let mut owner = None;
+        for (name, own) in &self.0 {
+            if own == token {
+                owner = Some(name.as_str());
             }
         }
-        found
+        owner
     }
 }

@@ -3,7 +3,7 @@
 use gt_dispatcher::TraceNotes;
 use gt_protocol::Instruction;
 use gt_protocol::message::Failure;
-use gt_protocol::text::{self, Line, Names, PAYLOAD_INLINE_BYTES, PayloadText};
+use gt_protocol::text::{self, Names, PAYLOAD_INLINE_BYTES, PayloadText, TextLine};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Trace {
         notes: &TraceNotes<'_>,
     ) -> io::Result<()> {
         let names = OneName(notes.signal);
-        let line = Line { instruction, names: &names, payload: PayloadText::Reference };
+        let line = TextLine { instruction, names: &names, payload: PayloadText::Reference };
         write!(self.file, "{line}   # {}", notes.results)?;
         let gap = if notes.results.is_empty() { "" } else { " " };
         write!(self.file, "{gap}{} s{session}", clock(SystemTime::now()))?;

@@ -236,7 +236,7 @@ impl Client {
                 self.define(instruction, evaluated, words);
             }
             ProgramStep::Upload { tensor, ranges } => {
-                self.upload(&tensor, ranges, evaluated, words)
+                self.upload(&tensor, ranges, evaluated, words);
             }
             ProgramStep::Distribute { source, target } => {
                 let mut instruction = Instruction::new(Op::Distribute);

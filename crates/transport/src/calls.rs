@@ -23,9 +23,9 @@ const CALL_BYTES: usize = MAGIC.len() + size_of::<u32>() + SECRET_BYTES;
 pub fn call(address: &str, index: u32, secret: &[u8; SECRET_BYTES]) -> io::Result<TcpStream> {
     let address: SocketAddr = address.parse().map_err(io::Error::other)?;
     let mut stream = TcpStream::connect_timeout(&address, CONNECT_PATIENCE)?;
-    let said = [&MAGIC[..], &index.to_le_bytes(), secret].concat();
-    debug_assert_eq!(said.len(), CALL_BYTES);
-    stream.write_all(&said)?;
+    let greeting = [&MAGIC[..], &index.to_le_bytes(), secret].concat();
+    debug_assert_eq!(greeting.len(), CALL_BYTES);
+    stream.write_all(&greeting)?;
     Ok(stream)
 }
 
@@ -43,7 +43,7 @@ pub struct Callers<Secret> {
 #[derive(Debug)]
 struct Stranger {
     stream: TcpStream,
-    said: [u8; CALL_BYTES],
+    greeting: [u8; CALL_BYTES],
     length: usize,
 }
 
@@ -75,7 +75,7 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
             match stranger.listen() {
                 Ok(false) => self.strangers.push(stranger),
                 Ok(true) => {
-                    let Some((peer, secret)) = caller(&stranger.said) else { continue };
+                    let Some((peer, secret)) = caller(&stranger.greeting) else { continue };
                     let secret = Secret::from(secret);
                     match self.expected.get(&peer) {
                         Some(expected) if *expected == secret => {
@@ -103,15 +103,16 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
             if self.strangers.len() == STRANGERS_MAX {
                 self.strangers.remove(0);
             }
-            self.strangers.push(Stranger { stream, said: [0; CALL_BYTES], length: 0 });
+            self.strangers.push(Stranger { stream, greeting: [0; CALL_BYTES], length: 0 });
         }
     }
 }
 
 impl Stranger {
-    /// Reads what is here; true once it has said all.
+    /// Reads what is here; true once all of it is here.
     fn listen(&mut self) -> io::Result<bool> {
-        while let Some(rest) = self.said.get_mut(self.length..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = self.greeting.get_mut(self.length..).filter(|rest| !rest.is_empty())
+        {
             match self.stream.read(rest) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(read) => self.length += read,
@@ -125,8 +126,8 @@ impl Stranger {
 }
 
 /// Who calls, and the secret that it shows.
-fn caller(said: &[u8; CALL_BYTES]) -> Option<(u32, [u8; SECRET_BYTES])> {
-    let (magic, rest) = said.split_first_chunk::<4>()?;
+fn caller(greeting: &[u8; CALL_BYTES]) -> Option<(u32, [u8; SECRET_BYTES])> {
+    let (magic, rest) = greeting.split_first_chunk::<4>()?;
     let (index, secret) = rest.split_first_chunk::<4>()?;
     let secret = secret.try_into().ok()?;
     (*magic == MAGIC).then(|| (u32::from_le_bytes(*index), secret))

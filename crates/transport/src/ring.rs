@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 pub use consumer::Consumer;
-pub(crate) use mapping::{Line, check_seals, to_usize};
+pub(crate) use mapping::{CacheLine, check_seals, to_usize};
 pub use producer::Producer;
 
 /// The smallest ring: one page of words, so that hysteresis of a quarter still means many groups.

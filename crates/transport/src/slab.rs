@@ -17,7 +17,7 @@ use crate::ring::{RingError, sealed_memfd};
 use crate::scheduling::poll_until;
 use crate::sleep::park::{self, PARKED_ON_FUTEX, RUNNING};
 use crate::sleep::{Parked, WAIT_MAX};
-use mapping::Mapping;
+use mapping::SlabMapping;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub fn create() -> Result<OwnedFd, RingError> {
 /// The writing side; one a slab, used by one thread at a time.
 #[derive(Debug)]
 pub struct SlabWriter {
-    mapping: Mapping,
+    mapping: SlabMapping,
     tail: u32,
     /// As last read and found plausible; the true one is at least this far.
     head: u32,
@@ -61,7 +61,7 @@ pub struct SlabWriter {
 /// The reading side; one a slab, used by one thread at a time.
 #[derive(Debug)]
 pub struct SlabReader {
-    mapping: Mapping,
+    mapping: SlabMapping,
     head: u32,
     tail: u32,
     corrupt: bool,
@@ -83,7 +83,7 @@ impl SlabWriter {
     /// [`RingError`] when the descriptor is not a sealed slab, or its counters contradict each other.
     #[allow(clippy::needless_pass_by_value, reason = "a slab's descriptor is used up by attaching")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
-        let mapping = Mapping::new(fd.as_fd())?;
+        let mapping = SlabMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
         Ok(Self { mapping, tail, head, corrupt: false })
     }
@@ -143,14 +143,14 @@ impl SlabWriter {
     }
 
     fn sleep(&mut self, deadline: Instant) {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let remaining = deadline.saturating_duration_since(Instant::now());
         let parked = &self.mapping.header().writer_parked.word;
         parked.store(RESUME_SLOTS, Ordering::Relaxed);
         // Pairs with the fence in SlabReader::release.
         fence(Ordering::SeqCst);
         let head = self.mapping.header().head.word.load(Ordering::Acquire);
-        if !left.is_zero() && self.tail.wrapping_sub(head) >= SLOTS {
-            let _ = park::sleep_on(parked, RESUME_SLOTS, left);
+        if !remaining.is_zero() && self.tail.wrapping_sub(head) >= SLOTS {
+            let _ = park::sleep_on(parked, RESUME_SLOTS, remaining);
         }
         parked.store(RUNNING, Ordering::Relaxed);
     }
@@ -203,7 +203,7 @@ impl SlabReader {
     /// [`RingError`] when the descriptor is not a sealed slab, or its counters contradict each other.
     #[allow(clippy::needless_pass_by_value, reason = "a slab's descriptor is used up by attaching")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
-        let mapping = Mapping::new(fd.as_fd())?;
+        let mapping = SlabMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
         Ok(Self { mapping, head, tail, corrupt: false })
     }
@@ -260,11 +260,12 @@ impl SlabReader {
         // Pairs with the fence in SlabWriter::sleep.
         fence(Ordering::SeqCst);
         let parked = &self.mapping.header().writer_parked.word;
-        let wanted = parked.load(Ordering::Relaxed);
-        if wanted != RUNNING {
+        let threshold = parked.load(Ordering::Relaxed);
+        if threshold != RUNNING {
             self.refresh();
             let free = SLOTS - self.tail.wrapping_sub(self.head);
-            if free >= wanted.min(SLOTS) && park::claim_wake(parked_of(&self.mapping), wanted) {
+            if free >= threshold.min(SLOTS) && park::claim_wake(parked_of(&self.mapping), threshold)
+            {
                 park::wake(parked_of(&self.mapping));
             }
         }
@@ -276,14 +277,14 @@ impl SlabReader {
         let deadline = Instant::now() + timeout.min(WAIT_MAX);
         let ready = || self.refresh() || self.corrupt;
         if !poll_until(spin.min(timeout), ready) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let remaining = deadline.saturating_duration_since(Instant::now());
             self.mapping.header().reader_parked.word.store(PARKED_ON_FUTEX, Ordering::Relaxed);
             // Pairs with the fence in SlabWriter::publish: either it sees us parked, or we its tail.
             fence(Ordering::SeqCst);
             let idle = !self.refresh() && !self.corrupt;
             let parked = &self.mapping.header().reader_parked.word;
-            if idle && !left.is_zero() {
-                let _ = park::sleep_on(parked, PARKED_ON_FUTEX, left);
+            if idle && !remaining.is_zero() {
+                let _ = park::sleep_on(parked, PARKED_ON_FUTEX, remaining);
             }
             parked.store(RUNNING, Ordering::Relaxed);
         }
@@ -294,12 +295,12 @@ impl SlabReader {
     /// [`parked`](Self::parked). False when there is more than the last [`refresh`](Self::refresh) saw: do not sleep.
     /// After the sleep call [`unpark`](Self::unpark).
     pub fn park(&mut self) -> bool {
-        let seen = self.tail;
+        let last_tail = self.tail;
         self.mapping.header().reader_parked.word.store(PARKED_ON_FUTEX, Ordering::Relaxed);
         // Pairs with the fence in SlabWriter::publish: either it sees us parked, or we its tail.
         fence(Ordering::SeqCst);
         self.refresh();
-        let sleeps = self.tail == seen && !self.corrupt;
+        let sleeps = self.tail == last_tail && !self.corrupt;
         if !sleeps {
             self.unpark();
         }
@@ -322,6 +323,6 @@ impl SlabReader {
     }
 }
 
-fn parked_of(mapping: &Mapping) -> &std::sync::atomic::AtomicU32 {
+fn parked_of(mapping: &SlabMapping) -> &std::sync::atomic::AtomicU32 {
     &mapping.header().writer_parked.word
 }

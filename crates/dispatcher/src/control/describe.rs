@@ -7,7 +7,7 @@ use crate::planner::Planner;
 use crate::session::Session;
 use crate::session::provenance::{Decider, LayoutCause, LayoutChange};
 use crate::session::requests::{answer_failed, request_number};
-use crate::session::value::{Handle, Pending, Value};
+use crate::session::value::{Handle, PendingLayout, Value};
 use gt_protocol::message::{DESCRIPTION_BYTES_MAX, Failure, FailureClass, ToClient};
 use gt_protocol::{Attr, Instruction, Operand};
 use smallvec::SmallVec;
@@ -19,11 +19,11 @@ impl Planner<'_> {
         let op = instruction.op;
         let request = request_number(instruction)?;
         let session = &*self.session;
-        let asked = [What::Layout, What::Explanation, What::Counters, What::Workers];
-        let asked = asked.into_iter().zip(0..);
-        let mut asked =
-            asked.filter(|(_, choice)| *instruction.attr("what") == Attr::Choice(*choice));
-        let (what, _) = asked.next().ok_or(Fault::Attribute { op, name: "what" })?;
+        let questions = [What::Layout, What::Explanation, What::Counters, What::Workers];
+        let questions = questions.into_iter().zip(0..);
+        let mut questions =
+            questions.filter(|(_, choice)| *instruction.attr("what") == Attr::Choice(*choice));
+        let (what, _) = questions.next().ok_or(Fault::Attribute { op, name: "what" })?;
         let slot = match instruction.operands.first() {
             Some(Operand::Value(id)) => id.as_slot(),
             Some(Operand::Absent | Operand::Scalar(_)) | None => None,
@@ -147,7 +147,7 @@ fn why(session: &Session, value: &Value) -> String {
         }
         LayoutCause::AsMade => {}
     }
-    if matches!(value.pending(), Pending::Target(_)) {
+    if matches!(value.pending(), PendingLayout::Target(_)) {
         return "the signal that it was created in lays it out at its first use".to_owned();
     }
     if value.deferred().is_some() && value.provenance().is_none() {

@@ -2,7 +2,7 @@
 
 use super::first_slot;
 use crate::event::Fault;
-use crate::plan::{Keep, Results, Stop};
+use crate::plan::{KeepCopy, PlanStop, Results};
 use crate::planner::Planner;
 use crate::session::provenance::Decider;
 use crate::session::value::{Handle, Shards, Value, slot_at};
@@ -13,14 +13,14 @@ use smallvec::smallvec;
 
 /// What a client asks for.
 #[derive(Clone, Copy)]
-enum Request {
+enum LayoutRequest {
     Value,
     Shard(usize),
 }
 
 impl Planner<'_> {
     pub(super) fn distribute(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
-        self.redistributed(instruction, Request::Value)
+        self.redistributed(instruction, LayoutRequest::Value)
     }
 
     /// One member's shard of a value, as a value on that worker alone.
@@ -28,17 +28,17 @@ impl Planner<'_> {
         let fault = Fault::Attribute { op: instruction.op, name: "member" };
         let Attr::Int(member) = *instruction.attr("member") else { return Err(fault) };
         let member = usize::try_from(member).map_err(|_| fault)?;
-        self.redistributed(instruction, Request::Shard(member))
+        self.redistributed(instruction, LayoutRequest::Shard(member))
     }
 
     fn redistributed(
         &mut self,
         instruction: &Instruction<'_>,
-        request: Request,
+        request: LayoutRequest,
     ) -> Result<(), Fault> {
         let (op, slot) = (instruction.op, first_slot(instruction));
         let output = instruction.outputs.first();
-        let output = output.ok_or(Fault::Outputs { op, given: 0, expected: 1 })?;
+        let output = output.ok_or(Fault::Outputs { op, count: 0, expected: 1 })?;
         self.session.check_definable(op, *output)?;
         let failed = match self.session.handle(slot) {
             Handle::Free => return Err(Fault::UnknownSlot { op, slot: u64::from(slot) }),
@@ -53,7 +53,7 @@ impl Planner<'_> {
         let moved_before = self.core.moved_bytes;
         let planned = match self.requested_layout(instruction, self.value(slot))? {
             Ok(layout) => self.fulfil(slot, &layout, request, instruction)?,
-            Err(error) => Err(Stop::Error(error)),
+            Err(error) => Err(PlanStop::Error(error)),
         };
         self.finish(instruction, planned);
         self.trace_line(instruction, moved_before);
@@ -64,16 +64,16 @@ impl Planner<'_> {
         &mut self,
         slot: u32,
         layout: &Layout,
-        request: Request,
+        request: LayoutRequest,
         instruction: &Instruction<'_>,
-    ) -> Result<Result<Results, Stop>, Fault> {
+    ) -> Result<Result<Results, PlanStop>, Fault> {
         let fault = Fault::Attribute { op: instruction.op, name: "member" };
         let member = match request {
-            Request::Shard(member) => {
+            LayoutRequest::Shard(member) => {
                 let worker = layout.mesh().members().get(member).ok_or(fault)?;
                 Some((member, *worker))
             }
-            Request::Value => {
+            LayoutRequest::Value => {
                 self.record_upload_use(slot, layout);
                 None
             }
@@ -81,17 +81,17 @@ impl Planner<'_> {
         self.take_pending(slot);
         self.materialize(slot, Some(layout));
         if let Some(failure) = self.failed_operand(instruction) {
-            return Ok(Err(Stop::Operand(failure)));
+            return Ok(Err(PlanStop::Operand(failure)));
         }
         let (meta, before) = (self.value(slot).meta, self.session.traffic);
         let taken = if let Some((member, worker)) = member {
-            let resharded = self.reshard(slot, layout, Keep::Never);
+            let resharded = self.reshard(slot, layout, KeepCopy::Never);
             let meta = Meta::new(meta.dtype, layout.local_dims(&meta.dims, member));
             let own = self.alias(worker, slot_at(&resharded.slots, member), meta);
             self.discard(layout, &resharded);
             (meta, Shards::new(Layout::on(worker), smallvec![own]))
         } else {
-            let resharded = self.reshard(slot, layout, Keep::Reduced);
+            let resharded = self.reshard(slot, layout, KeepCopy::Reduced);
             (meta, Shards::new(layout.clone(), self.own(meta, layout, resharded)))
         };
         let decider = Some(Decider::Request);

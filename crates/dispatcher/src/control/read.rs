@@ -2,9 +2,9 @@
 //! to the client as they come; it puts them where they belong, so that no worker ever holds more than its share.
 
 use crate::event::Fault;
-use crate::plan::Keep;
+use crate::plan::KeepCopy;
 use crate::planner::Planner;
-use crate::session::requests::{Part, Request, RequestKind, answer_failed, request_number};
+use crate::session::requests::{ReadPart, Request, RequestKind, answer_failed, request_number};
 use crate::session::value::{Handle, Shards, Value};
 use gt_protocol::placement::{Footprint, Layout};
 use gt_protocol::{Attr, Id, Instruction, Op, Operand};
@@ -48,7 +48,7 @@ impl Planner<'_> {
         let kind = RequestKind::Read { value: value.number };
         let layout = value.layout();
         let target = read_layout(layout).unwrap_or_else(|| layout.clone());
-        let resharded = self.reshard(slot, &target, Keep::Reduced);
+        let resharded = self.reshard(slot, &target, KeepCopy::Reduced);
         let (Some(&worker), Some(&held)) =
             (target.mesh().members().first(), resharded.slots.first())
         else {
@@ -79,7 +79,7 @@ impl Planner<'_> {
         let (dims, kind) = (value.meta.dims, RequestKind::Read { value: value.number });
         let total = parts.iter().map(|part| part.to - part.from).sum();
         for ShardRead { worker, slot, footprint, from, to } in parts {
-            let part = Part { footprint, dims, total, last: None };
+            let part = ReadPart { footprint, dims, total, last: None };
             let request = self.core.requests.open(Request {
                 session: self.id,
                 number,

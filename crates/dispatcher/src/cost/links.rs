@@ -4,14 +4,14 @@ use std::fmt;
 
 /// A link's price in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Link {
+pub struct LinkPrices {
     /// One message.
     pub message: f64,
     /// One byte.
     pub byte: f64,
 }
 
-impl Link {
+impl LinkPrices {
     /// As slow as the slower of two, in each respect.
     #[must_use]
     pub fn slower(self, other: Self) -> Self {
@@ -22,100 +22,100 @@ impl Link {
 /// Workers whose links can have prices of their own: the table is a square.
 const WORKERS_MAX: u32 = 256;
 
-/// What has been said of one direction.
+/// The prices of one direction, where they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Said {
+struct PairPrices {
     message: Option<f64>,
     byte: Option<f64>,
 }
 
 /// Which of a link's two prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PriceKind {
     Message,
     Byte,
 }
 
-/// Prices by pair of workers. What is said of one direction holds for the other too, unless that has its own.
+/// Prices by pair of workers. Those of one direction hold for the other too, unless that has its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Links {
-    /// Rows and columns of `said`.
+    /// Rows and columns of `prices`.
     workers: usize,
-    said: Vec<Said>,
+    prices: Vec<PairPrices>,
 }
 
 impl Links {
     pub fn is_empty(&self) -> bool {
-        self.said.is_empty()
+        self.prices.is_empty()
     }
 
-    /// Whether anything is said of a pair, in either direction.
+    /// Whether a pair has a price, in either direction.
     pub fn knows(&self, from: u32, to: u32) -> bool {
-        let nothing = Said::default();
+        let nothing = PairPrices::default();
         self.at(from, to) != nothing || self.at(to, from) != nothing
     }
 
     /// Sets both prices of a pair; nothing for workers beyond the table's limit.
-    pub fn set(&mut self, from: u32, to: u32, link: Link) {
-        self.set_part(from, to, Part::Message, link.message);
-        self.set_part(from, to, Part::Byte, link.byte);
+    pub fn set(&mut self, from: u32, to: u32, link: LinkPrices) {
+        self.set_part(from, to, PriceKind::Message, link.message);
+        self.set_part(from, to, PriceKind::Byte, link.byte);
     }
 
     /// Says whether it is a pair that can have prices.
-    pub(super) fn set_part(&mut self, from: u32, to: u32, part: Part, price: f64) -> bool {
+    pub(super) fn set_part(&mut self, from: u32, to: u32, part: PriceKind, price: f64) -> bool {
         if from == to || from.max(to) >= WORKERS_MAX {
             return false;
         }
         let [from, to] = [from, to].map(place);
         self.grow(from.max(to) + 1);
-        if let Some(said) = self.said.get_mut(from * self.workers + to) {
+        if let Some(prices) = self.prices.get_mut(from * self.workers + to) {
             *match part {
-                Part::Message => &mut said.message,
-                Part::Byte => &mut said.byte,
+                PriceKind::Message => &mut prices.message,
+                PriceKind::Byte => &mut prices.byte,
             } = Some(price);
         }
         true
     }
 
-    /// The price from one worker to another, with `general` for what nobody has said.
-    pub fn link(&self, from: u32, to: u32, general: Link) -> Link {
+    /// The price from one worker to another, with `general` for what is not known.
+    pub fn link(&self, from: u32, to: u32, general: LinkPrices) -> LinkPrices {
         let (forth, back) = (self.at(from, to), self.at(to, from));
-        Link {
+        LinkPrices {
             message: forth.message.or(back.message).unwrap_or(general.message),
             byte: forth.byte.or(back.byte).unwrap_or(general.byte),
         }
     }
 
-    fn at(&self, from: u32, to: u32) -> Said {
+    fn at(&self, from: u32, to: u32) -> PairPrices {
         let [from, to] = [from, to].map(place);
         if from.max(to) >= self.workers {
-            return Said::default();
+            return PairPrices::default();
         }
-        self.said.get(from * self.workers + to).copied().unwrap_or_default()
+        self.prices.get(from * self.workers + to).copied().unwrap_or_default()
     }
 
     fn grow(&mut self, workers: usize) {
         if workers <= self.workers {
             return;
         }
-        let mut said = vec![Said::default(); workers * workers];
+        let mut prices = vec![PairPrices::default(); workers * workers];
         if self.workers > 0 {
-            for (wide, narrow) in said.chunks_mut(workers).zip(self.said.chunks(self.workers)) {
+            for (wide, narrow) in prices.chunks_mut(workers).zip(self.prices.chunks(self.workers)) {
                 for (new, old) in wide.iter_mut().zip(narrow) {
                     *new = *old;
                 }
             }
         }
-        (self.workers, self.said) = (workers, said);
+        (self.workers, self.prices) = (workers, prices);
     }
 }
 
 /// `message[0,1]=3` and `byte[0,1]=0.0001`, a line each.
 impl fmt::Display for Links {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, said) in self.said.iter().enumerate() {
+        for (place, prices) in self.prices.iter().enumerate() {
             let (from, to) = (place / self.workers, place % self.workers);
-            for (name, price) in [("message", said.message), ("byte", said.byte)] {
+            for (name, price) in [("message", prices.message), ("byte", prices.byte)] {
                 if let Some(price) = price {
                     writeln!(out, "{name}[{from},{to}]={price}")?;
                 }
@@ -126,11 +126,11 @@ impl fmt::Display for Links {
 }
 
 /// Reads `message[0,1]`.
-pub(super) fn pair(name: &str) -> Option<(Part, u32, u32)> {
+pub(super) fn pair(name: &str) -> Option<(PriceKind, u32, u32)> {
     let (name, pair) = name.strip_suffix(']')?.split_once('[')?;
     let part = match name.trim() {
-        "message" => Part::Message,
-        "byte" => Part::Byte,
+        "message" => PriceKind::Message,
+        "byte" => PriceKind::Byte,
         _ => return None,
     };
     let (from, to) = pair.split_once(',')?;

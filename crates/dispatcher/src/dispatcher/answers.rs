@@ -2,7 +2,7 @@
 
 use super::Dispatcher;
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
-use crate::session::failure::{Cause, Failure, of_users};
+use crate::session::failure::{RootCause, ValueFailure, of_users};
 use crate::session::requests::{Request, RequestKind};
 use gt_protocol::Op;
 use gt_protocol::message::{self, FromWorker, Reply, Stats, ToClient};
@@ -118,8 +118,13 @@ impl Dispatcher {
         let op = failure.op.unwrap_or(Op::Synchronize);
         let site = state.site_of(number);
         let text = state.operands.in_text(number, failure);
-        let cause =
-            state.remember(Failure::new(Cause { number, class: failure.class, op, site, text }));
+        let cause = state.remember(ValueFailure::new(RootCause {
+            number,
+            class: failure.class,
+            op,
+            site,
+            text,
+        }));
         sink.session(session, &ToClient::Failure(cause.message(session)));
     }
 
@@ -132,7 +137,7 @@ impl Dispatcher {
         let number = number_of(state.next_number(), failure.number);
         // One instruction may fail for two reasons: an index here, and a worker that was to send it an operand. Who reads that
         // operand is told of the worker.
-        let is_it = |cause: &Cause| cause.number == number && cause.class == failure.class;
+        let is_it = |cause: &RootCause| cause.number == number && cause.class == failure.class;
         let known = state.causes().find(|known| is_it(known.cause()));
         let failure = match known {
             Some(cause) => cause.message(open.session),

@@ -3,9 +3,9 @@
 use super::Dispatcher;
 use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::session::Session;
-use crate::session::failure::{Cause, Failure};
+use crate::session::failure::{RootCause, ValueFailure};
 use crate::session::requests::RequestKind;
-use crate::session::value::{Pending, Shards, State, Value};
+use crate::session::value::{PendingLayout, Shards, Value, ValueState};
 use gt_protocol::message::{self, FailureClass, ToClient};
 use gt_protocol::placement::{Layout, Mesh};
 use gt_protocol::{Id, Op};
@@ -83,7 +83,7 @@ fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(
             value.take_pending();
         }
         orphans.extend(forget_copies(value, index));
-        let State::Ready(shards) = value.state() else { continue };
+        let ValueState::Ready(shards) = value.state() else { continue };
         if shards.on(index).is_none() {
             continue;
         }
@@ -100,14 +100,14 @@ fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(
             }
             continue;
         }
-        let cause = Cause {
+        let cause = RootCause {
             number: value.number,
             class: FailureClass::WorkerLost,
             op: Op::Receive,
             site: value.site,
             text: text.to_owned(),
         };
-        session.define_failed(Id::slot(slot), Failure::new(cause));
+        session.define_failed(Id::slot(slot), ValueFailure::new(cause));
     }
     orphans
 }
@@ -115,9 +115,9 @@ fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(
 /// Whether the value is to take a layout on that worker at its first use.
 fn is_target_on(value: &Value, index: WorkerIndex) -> bool {
     let target = match value.pending() {
-        Pending::Target(target) => Some(target),
-        Pending::Record => Some(value.layout()),
-        Pending::Nothing => None,
+        PendingLayout::Target(target) => Some(target),
+        PendingLayout::Record => Some(value.layout()),
+        PendingLayout::Nothing => None,
     };
     target.is_some_and(|target| target.mesh().place(index).is_some())
 }

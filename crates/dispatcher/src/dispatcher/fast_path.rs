@@ -7,7 +7,7 @@ use crate::event::{Fault, SessionId, Sink, low_half};
 use crate::plan::infer_outputs;
 use crate::planner::Core;
 use crate::session::Session;
-use crate::session::value::{Shards, State, Value};
+use crate::session::value::{Shards, Value, ValueState};
 use gt_protocol::placement::Layout;
 use gt_protocol::{Family, Id, Instruction, Meta, Op, wire};
 use smallvec::{SmallVec, smallvec};
@@ -173,7 +173,7 @@ impl Plain {
         (meta, number, output): (Meta, u64, u8),
     ) {
         let shards = Shards { layout: self.layout.clone(), slots: smallvec![held] };
-        session.define(slot, Value::new(meta, number, output, State::Ready(shards)));
+        session.define(slot, Value::new(meta, number, output, ValueState::Ready(shards)));
     }
 }
 

@@ -5,7 +5,7 @@
 //! session. One request is on its way at a time, so that links do not disturb each other.
 
 use super::Dispatcher;
-use crate::cost::Link;
+use crate::cost::LinkPrices;
 use crate::event::{Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, Operand, Scalar};
 use smallvec::smallvec;
@@ -44,7 +44,7 @@ impl Leg {
 pub struct Measured {
     pub from: WorkerIndex,
     pub to: WorkerIndex,
-    pub link: Link,
+    pub link: LinkPrices,
 }
 
 /// One pair under measurement.
@@ -56,7 +56,7 @@ struct Course {
     best: [Duration; LEGS.len()],
 }
 
-enum State {
+enum ProbeState {
     Idle,
     /// Made before the clock is asked.
     Ready(Vec<Instruction<'static>>),
@@ -69,7 +69,7 @@ enum State {
 pub struct Probe {
     waiting: VecDeque<(WorkerIndex, WorkerIndex)>,
     course: Option<Course>,
-    state: State,
+    state: ProbeState,
     session: Option<SessionId>,
     measured: Vec<Measured>,
 }
@@ -77,7 +77,7 @@ pub struct Probe {
 impl Default for Probe {
     fn default() -> Self {
         let (waiting, measured) = (VecDeque::new(), Vec::new());
-        Self { waiting, course: None, state: State::Idle, session: None, measured }
+        Self { waiting, course: None, state: ProbeState::Idle, session: None, measured }
     }
 }
 
@@ -109,14 +109,14 @@ impl Probe {
 
     /// Goes on where nothing is waited for; says whether it did. `now` is the time since any moment.
     pub fn step(&mut self, now: Duration, core: &mut Dispatcher, sink: &mut dyn Sink) -> bool {
-        match std::mem::replace(&mut self.state, State::Idle) {
-            State::Running { began } => {
-                self.state = State::Running { began };
+        match std::mem::replace(&mut self.state, ProbeState::Idle) {
+            ProbeState::Running { began } => {
+                self.state = ProbeState::Running { began };
                 false
             }
-            State::Ready(lap) => {
+            ProbeState::Ready(lap) => {
                 let Some(session) = self.session else { return false };
-                self.state = State::Running { began: now };
+                self.state = ProbeState::Running { began: now };
                 for instruction in &lap {
                     if core.instruction(session, instruction, sink).is_err() {
                         self.give_up(core, sink);
@@ -125,7 +125,7 @@ impl Probe {
                 }
                 true
             }
-            State::Idle => self.prepare(core, sink),
+            ProbeState::Idle => self.prepare(core, sink),
         }
     }
 
@@ -137,7 +137,7 @@ impl Probe {
             self.course = next.map(|(from, to)| Course { from, to, lap: 0, best });
         }
         if let Some(course) = &self.course {
-            self.state = State::Ready(course.instructions());
+            self.state = ProbeState::Ready(course.instructions());
             // Before its first instruction, so that whoever owns the core knows whose answers come.
             self.session.get_or_insert_with(|| core.open_session());
             return true;
@@ -153,11 +153,11 @@ impl Probe {
         core: &mut Dispatcher,
         sink: &mut dyn Sink,
     ) {
-        let State::Running { began } = self.state else { return };
+        let ProbeState::Running { began } = self.state else { return };
         if failed {
             return self.give_up(core, sink);
         }
-        self.state = State::Idle;
+        self.state = ProbeState::Idle;
         let Some(course) = &mut self.course else { return };
         let hops = course.leg().hops;
         if let Some(best) = course.best.get_mut(course.lap % LEGS.len()) {
@@ -177,7 +177,7 @@ impl Probe {
 
     /// Leaves a pair unmeasured. What its lap has made goes with the session.
     fn give_up(&mut self, core: &mut Dispatcher, sink: &mut dyn Sink) {
-        (self.course, self.state) = (None, State::Idle);
+        (self.course, self.state) = (None, ProbeState::Idle);
         self.close(core, sink);
     }
 
@@ -237,7 +237,7 @@ impl Course {
         let message = ((small - none) / f64::from(short.hops)).max(MESSAGE_MIN);
         let hop = ((large - none) / f64::from(long.hops)).max(MESSAGE_MIN);
         let byte = ((hop - message) / long.bytes()).max(BYTE_MIN);
-        let link = Link { message: rounded(message), byte: rounded(byte) };
+        let link = LinkPrices { message: rounded(message), byte: rounded(byte) };
         Measured { from: self.from, to: self.to, link }
     }
 }

@@ -8,12 +8,12 @@ use super::inputs;
 use super::place::created_layout;
 use super::results::{Made, Results};
 use super::run::Run;
-use super::{Stop, slots};
+use super::{PlanStop, slots};
 use crate::planner::{Planner, no_worker};
 use crate::session::provenance::Decider;
 use crate::session::scopes::PlacingScope;
 use crate::session::uploads::{UploadKind, UploadUse};
-use crate::session::value::{Deferred, Pending, Shards, State, slot_at};
+use crate::session::value::{Deferred, PendingLayout, Shards, ValueState, slot_at};
 use crate::strategy::choose::Choice;
 use gt_protocol::operator::Like;
 use gt_protocol::placement::{Intervals, Layout, Placement, ShardRanges};
@@ -35,7 +35,7 @@ pub(super) struct Creation<'i> {
 struct CreatedLayout {
     layout: Layout,
     decider: Option<Decider>,
-    pending: Pending,
+    pending: PendingLayout,
 }
 
 impl<'i> Creation<'i> {
@@ -60,7 +60,7 @@ impl Planner<'_> {
         creation: &Creation<'_>,
         outputs: &[Meta],
         scope: Option<PlacingScope>,
-    ) -> Result<Results, Stop> {
+    ) -> Result<Results, PlanStop> {
         let Some(meta) = outputs.first() else { unreachable!("a creation has a result") };
         let instruction = &*creation.instruction;
         let before = self.session.traffic;
@@ -68,13 +68,13 @@ impl Planner<'_> {
             self.layout_of_creation(creation, meta, scope)?;
         if self.is_deferred(creation, outputs, decider) {
             let (op, attrs) = (instruction.op, instruction.attrs.clone());
-            let state = State::Deferred(Box::new(Deferred { op, attrs, layout }));
+            let state = ValueState::Deferred(Box::new(Deferred { op, attrs, layout }));
             let values = smallvec![(*meta, state)];
             return Ok(Results { values, decider, pending, before });
         }
         if instruction.op.info().payload {
             let (shards, target) = self.upload(instruction, *meta, &layout);
-            let pending = target.map_or(pending, Pending::Target);
+            let pending = target.map_or(pending, PendingLayout::Target);
             let decider = decider.filter(|_| layout.mesh().len() > 1);
             return Ok(Results {
                 decider,
@@ -92,8 +92,8 @@ impl Planner<'_> {
         creation: &Creation<'_>,
         meta: &Meta,
         scope: Option<PlacingScope>,
-    ) -> Result<CreatedLayout, Stop> {
-        let pending = Pending::Nothing;
+    ) -> Result<CreatedLayout, PlanStop> {
+        let pending = PendingLayout::Nothing;
         let follows = |like: u32| {
             // What is drawn like something that is whole may be cut as the scope says.
             let is_drawn = creation.instruction.op.info().family == Family::Random;
@@ -112,7 +112,7 @@ impl Planner<'_> {
                 let decider = Some(Decider::UploadHistory);
                 return Ok(CreatedLayout { layout, decider, pending });
             }
-            Some(UploadUse::Unknown) => Pending::Record,
+            Some(UploadUse::Unknown) => PendingLayout::Record,
             Some(UploadUse::Always(_) | UploadUse::Differs) | None => pending,
         };
         let home = self.home().ok_or_else(no_worker)?;

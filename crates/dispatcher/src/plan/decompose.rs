@@ -1,6 +1,6 @@
 //! Operators that reduce what is cut: the steps of a decomposition, each planned for itself, and what they yield.
 
-use super::inputs::{self, Input};
+use super::inputs::{self, PlanOperand};
 use super::results::Made;
 use super::run::Run;
 use crate::planner::{Planner, no_worker};
@@ -17,19 +17,19 @@ impl Planner<'_> {
         &mut self,
         run: Run<'_>,
         (axis, decomposition): (usize, &Decomposition),
-        inputs: &[Input],
+        inputs: &[PlanOperand],
         mesh: &Mesh,
     ) -> Result<Made, RuleError> {
-        let mut made: Vec<Made> = Vec::new();
-        let mut taken: SmallVec<[Source; 2]> = SmallVec::new();
+        let mut values: Vec<Made> = Vec::new();
+        let mut consumed_sources: SmallVec<[Source; 2]> = SmallVec::new();
         let steps = decomposition.steps.iter();
-        let ran = steps.map(|step| self.run_step(step, axis, inputs, mesh, &mut made));
-        let results = ran.collect::<Result<(), RuleError>>().and_then(|()| {
-            self.step_results(run, decomposition, inputs, mesh, (&made, &mut taken))
+        let outcome = steps.map(|step| self.run_step(step, axis, inputs, mesh, &mut values));
+        let results = outcome.collect::<Result<(), RuleError>>().and_then(|()| {
+            self.step_results(run, decomposition, inputs, mesh, (&values, &mut consumed_sources))
         });
-        for (step, values) in made.into_iter().enumerate() {
+        for (step, values) in values.into_iter().enumerate() {
             for (output, (_, shards)) in values.into_iter().enumerate() {
-                if !taken.contains(&Source::Step(step, output)) {
+                if !consumed_sources.contains(&Source::Step(step, output)) {
                     self.free_shards(&shards);
                 }
             }
@@ -37,17 +37,17 @@ impl Planner<'_> {
         results
     }
 
-    /// Runs one step and adds what it yields to `made`.
+    /// Runs one step and adds what it yields to `values`.
     fn run_step(
         &mut self,
         step: &Step,
         axis: usize,
-        inputs: &[Input],
+        inputs: &[PlanOperand],
         mesh: &Mesh,
-        made: &mut Vec<Made>,
+        values: &mut Vec<Made>,
     ) -> Result<(), RuleError> {
-        let sources: SmallVec<[Input; 4]> =
-            step.operands.iter().map(|source| resolve(*source, inputs, made)).collect();
+        let sources: SmallVec<[PlanOperand; 4]> =
+            step.operands.iter().map(|source| resolve(*source, inputs, values)).collect();
         let outputs = match &step.forced {
             Some(forced) => forced.outputs.clone(),
             None => infer(step.op, &inputs::args(self.session, &sources), &step.attrs)?,
@@ -55,7 +55,7 @@ impl Planner<'_> {
         let operands = sources.iter().map(placeholder).collect();
         let instruction = Run::step(step.op, step.attrs.clone(), operands, outputs.len());
         let run = Run { instruction: &instruction, outputs: &outputs };
-        made.push(match &step.forced {
+        values.push(match &step.forced {
             Some(forced) => {
                 let specs = inputs::specs(self.session, &sources, mesh);
                 let choice = self.choose(run, &specs, mesh, Some((axis, &forced.strategy)));
@@ -66,26 +66,28 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What the steps yield: results that are handed on as they are stand in `taken`.
+    /// What the steps yield: results that are handed on as they are stand in `consumed_sources`.
     fn step_results(
         &mut self,
         run: Run<'_>,
         decomposition: &Decomposition,
-        inputs: &[Input],
+        inputs: &[PlanOperand],
         mesh: &Mesh,
-        (made, taken): (&[Made], &mut SmallVec<[Source; 2]>),
+        (values, consumed_sources): (&[Made], &mut SmallVec<[Source; 2]>),
     ) -> Result<Made, RuleError> {
         let mut results = Made::new();
         for (source, wanted) in decomposition.results.iter().zip(run.outputs) {
-            match resolve(*source, inputs, made) {
-                Input::Made(made) if made.0 == *wanted && !taken.contains(source) => {
-                    taken.push(*source);
-                    results.push(*made);
+            match resolve(*source, inputs, values) {
+                PlanOperand::Made(values)
+                    if values.0 == *wanted && !consumed_sources.contains(source) =>
+                {
+                    consumed_sources.push(*source);
+                    results.push(*values);
                 }
-                input @ (Input::Made(..) | Input::Value(_)) => {
+                input @ (PlanOperand::Made(..) | PlanOperand::Value(_)) => {
                     results.push(self.finished(input, *wanted, mesh)?);
                 }
-                Input::Absent | Input::Scalar(_) => {}
+                PlanOperand::Absent | PlanOperand::Scalar(_) => {}
             }
         }
         Ok(results)
@@ -94,7 +96,7 @@ impl Planner<'_> {
     /// A result in slots of its own, in the dtype and shape that the instruction promised.
     fn finished(
         &mut self,
-        input: Input,
+        input: PlanOperand,
         wanted: Meta,
         mesh: &Mesh,
     ) -> Result<(Meta, Shards), RuleError> {
@@ -108,7 +110,7 @@ impl Planner<'_> {
         if meta == wanted {
             return Ok((meta, shards));
         }
-        let input = Input::Made(Box::new((meta, shards.clone())));
+        let input = PlanOperand::Made(Box::new((meta, shards.clone())));
         let reshaped = self.changed(input, wanted, Op::Reshape, Attr::Ints(wanted.dims), mesh);
         self.free_shards(&shards);
         reshaped
@@ -117,7 +119,7 @@ impl Planner<'_> {
     /// One step that changes the metadata of a value.
     fn changed(
         &mut self,
-        input: Input,
+        input: PlanOperand,
         to: Meta,
         op: Op,
         attr: Attr,
@@ -126,30 +128,30 @@ impl Planner<'_> {
         let operands = smallvec![placeholder(&input)];
         let instruction = Run::step(op, smallvec![attr], operands, 1);
         let run = Run { instruction: &instruction, outputs: &[to] };
-        let mut made = self.run(run, &[input], mesh)?;
-        made.pop().ok_or_else(no_worker)
+        let mut values = self.run(run, &[input], mesh)?;
+        values.pop().ok_or_else(no_worker)
     }
 }
 
-/// An operand of a step: the instruction's own, or what an earlier step has made.
-fn resolve(source: Source, inputs: &[Input], made: &[Made]) -> Input {
+/// An operand of a step: the instruction's own, or what an earlier step has yielded.
+fn resolve(source: Source, inputs: &[PlanOperand], values: &[Made]) -> PlanOperand {
     match source {
-        Source::Absent => Input::Absent,
-        Source::Scalar(scalar) => Input::Scalar(scalar),
-        Source::Operand(position) => inputs.get(position).cloned().unwrap_or(Input::Absent),
+        Source::Absent => PlanOperand::Absent,
+        Source::Scalar(scalar) => PlanOperand::Scalar(scalar),
+        Source::Operand(position) => inputs.get(position).cloned().unwrap_or(PlanOperand::Absent),
         Source::Step(step, output) => {
-            let made = made.get(step).and_then(|values| values.get(output));
-            let Some(made) = made else { unreachable!("step {step} has no {output}") };
-            Input::Made(Box::new(made.clone()))
+            let values = values.get(step).and_then(|values| values.get(output));
+            let Some(values) = values else { unreachable!("step {step} has no {output}") };
+            PlanOperand::Made(Box::new(values.clone()))
         }
     }
 }
 
 /// An operand in an instruction of the plan's own.
-fn placeholder(input: &Input) -> Operand {
+fn placeholder(input: &PlanOperand) -> Operand {
     match input {
-        Input::Absent => Operand::Absent,
-        Input::Scalar(scalar) => Operand::Scalar(*scalar),
-        Input::Value(_) | Input::Made(..) => Operand::Value(Id::slot(0)),
+        PlanOperand::Absent => Operand::Absent,
+        PlanOperand::Scalar(scalar) => Operand::Scalar(*scalar),
+        PlanOperand::Value(_) | PlanOperand::Made(..) => Operand::Value(Id::slot(0)),
     }
 }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 /// An operand of a plan.
 #[derive(Clone, Debug)]
-pub(crate) enum Input {
+pub(crate) enum PlanOperand {
     Absent,
     Scalar(Scalar),
     /// The session's value in this slot.
@@ -20,7 +20,7 @@ pub(crate) enum Input {
     Made(Box<(Meta, Shards)>),
 }
 
-impl Input {
+impl PlanOperand {
     /// The session's slot for it, where it has one.
     pub fn slot(&self) -> Option<u32> {
         match self {
@@ -31,11 +31,11 @@ impl Input {
 }
 
 /// The operands of a client's instruction.
-pub(super) fn of(instruction: &Instruction<'_>) -> SmallVec<[Input; 4]> {
+pub(super) fn of(instruction: &Instruction<'_>) -> SmallVec<[PlanOperand; 4]> {
     let input = |operand: &Operand| match operand {
-        Operand::Absent => Input::Absent,
-        Operand::Scalar(scalar) => Input::Scalar(*scalar),
-        Operand::Value(id) => id.as_slot().map_or(Input::Absent, Input::Value),
+        Operand::Absent => PlanOperand::Absent,
+        Operand::Scalar(scalar) => PlanOperand::Scalar(*scalar),
+        Operand::Value(id) => id.as_slot().map_or(PlanOperand::Absent, PlanOperand::Value),
     };
     instruction.operands.iter().map(input).collect()
 }
@@ -44,7 +44,7 @@ pub(super) fn of(instruction: &Instruction<'_>) -> SmallVec<[Input; 4]> {
 pub(super) fn needs_one_layout(
     slot: u32,
     need: &Layout,
-    inputs: &[Input],
+    inputs: &[PlanOperand],
     needs: &[Layout],
 ) -> bool {
     let mut all = inputs.iter().zip(needs);
@@ -52,28 +52,32 @@ pub(super) fn needs_one_layout(
 }
 
 /// Where an earlier operand is the same value, its position.
-fn twin(inputs: &[Input], position: usize) -> Option<usize> {
+fn twin(inputs: &[PlanOperand], position: usize) -> Option<usize> {
     let slot = inputs.get(position)?.slot()?;
     inputs.iter().take(position).position(|earlier| earlier.slot() == Some(slot))
 }
 
 /// Metadata and shards of an operand that is a value.
-fn operand<'a>(session: &'a Session, input: &'a Input) -> Option<(&'a Meta, &'a Shards)> {
+fn operand<'a>(session: &'a Session, input: &'a PlanOperand) -> Option<(&'a Meta, &'a Shards)> {
     match input {
-        Input::Absent | Input::Scalar(_) => None,
-        Input::Value(slot) => session.value(*slot).map(|value| (&value.meta, value.shards())),
-        Input::Made(made) => Some((&made.0, &made.1)),
+        PlanOperand::Absent | PlanOperand::Scalar(_) => None,
+        PlanOperand::Value(slot) => session.value(*slot).map(|value| (&value.meta, value.shards())),
+        PlanOperand::Made(made) => Some((&made.0, &made.1)),
     }
 }
 
 /// Metadata of an operand that is a value.
-pub(super) fn meta(session: &Session, input: &Input) -> Meta {
+pub(super) fn meta(session: &Session, input: &PlanOperand) -> Meta {
     let Some((meta, _)) = operand(session, input) else { unreachable!("{input:?} is no value") };
     *meta
 }
 
 /// Adds the operands to what a plan is looked up by.
-pub(super) fn add_operands<'a>(query: &mut Query<'a>, session: &'a Session, inputs: &'a [Input]) {
+pub(super) fn add_operands<'a>(
+    query: &mut Query<'a>,
+    session: &'a Session,
+    inputs: &'a [PlanOperand],
+) {
     for (position, input) in inputs.iter().enumerate() {
         let operand = operand(session, input);
         query.operands.push(operand.map(|(meta, shards)| (meta, &shards.layout)));
@@ -86,7 +90,7 @@ pub(super) fn add_operands<'a>(query: &mut Query<'a>, session: &'a Session, inpu
 /// The operands as the choice sees them, from `mesh`.
 pub(super) fn specs(
     session: &Session,
-    inputs: &[Input],
+    inputs: &[PlanOperand],
     mesh: &Mesh,
 ) -> SmallVec<[OperandSpec; 4]> {
     let spec = |(position, input)| {
@@ -111,13 +115,13 @@ pub(super) fn specs(
 }
 
 /// Metadata of the operands, as rules of shapes ask for them.
-pub(super) fn args<'a>(session: &'a Session, inputs: &'a [Input]) -> SmallVec<[Arg<'a>; 4]> {
+pub(super) fn args<'a>(session: &'a Session, inputs: &'a [PlanOperand]) -> SmallVec<[Arg<'a>; 4]> {
     inputs
         .iter()
         .map(|input| match input {
-            Input::Absent => Arg::Absent,
-            Input::Scalar(scalar) => Arg::Scalar(*scalar),
-            Input::Value(_) | Input::Made(..) => {
+            PlanOperand::Absent => Arg::Absent,
+            PlanOperand::Scalar(scalar) => Arg::Scalar(*scalar),
+            PlanOperand::Value(_) | PlanOperand::Made(..) => {
                 operand(session, input).map_or(Arg::Absent, |(meta, _)| Arg::Value(meta))
             }
         })

@@ -1,15 +1,15 @@
 //! Resharding a value of the session: the one operation by which values move, and what it remembers.
 
-use super::inputs::{Input, needs_one_layout};
+use super::inputs::{PlanOperand, needs_one_layout};
 use super::run::Run;
-use super::{Stop, slots};
+use super::{PlanStop, slots};
 use crate::planner::Planner;
 use crate::reshard::Resharded;
 use crate::session::provenance::LayoutCause;
-use crate::session::reductions::{Kind, Reader};
+use crate::session::reductions::{ValueKind, ValueReader};
 use crate::session::scopes::PlacingScope;
 use crate::session::uploads::UploadKind;
-use crate::session::value::{Pending, Shards, Slots};
+use crate::session::value::{PendingLayout, Shards, Slots};
 use crate::strategy::choose::Choice;
 use gt_protocol::message::FailureClass;
 use gt_protocol::placement::Layout;
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 /// What the value is resharded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum KeepCopy {
     /// It has this layout from now on.
     Always,
     /// An instruction needs it so, and the next one may again.
@@ -42,23 +42,25 @@ enum Memory {
 }
 
 impl Memory {
-    fn of(from: &Layout, to: &Layout, keep: Keep) -> Self {
+    fn of(from: &Layout, to: &Layout, keep: KeepCopy) -> Self {
         let is_reduced = from.is_partial() && from.mesh() == to.mesh();
         let grows = from.is_whole() && to.is_whole() && to.mesh().contains(from.mesh());
         match keep {
-            Keep::Always | Keep::Useful if grows => Self::Grow,
-            Keep::Always => Self::Replace,
-            Keep::Useful | Keep::Reduced if is_reduced => Self::Replace,
-            Keep::Useful if to.is_whole() && (from.is_whole() || from.is_partial()) => Self::Copy,
-            Keep::Useful | Keep::Reduced | Keep::Never => Self::Nothing,
+            KeepCopy::Always | KeepCopy::Useful if grows => Self::Grow,
+            KeepCopy::Always => Self::Replace,
+            KeepCopy::Useful | KeepCopy::Reduced if is_reduced => Self::Replace,
+            KeepCopy::Useful if to.is_whole() && (from.is_whole() || from.is_partial()) => {
+                Self::Copy
+            }
+            KeepCopy::Useful | KeepCopy::Reduced | KeepCopy::Never => Self::Nothing,
         }
     }
 }
 
 impl Planner<'_> {
     /// The session's value in the layout `to`.
-    pub(crate) fn reshard(&mut self, slot: u32, to: &Layout, keep: Keep) -> Resharded {
-        if keep == Keep::Always {
+    pub(crate) fn reshard(&mut self, slot: u32, to: &Layout, keep: KeepCopy) -> Resharded {
+        if keep == KeepCopy::Always {
             self.materialize(slot, Some(to));
         }
         let Some(value) = self.session.value(slot) else {
@@ -70,7 +72,7 @@ impl Planner<'_> {
             return Resharded::borrowed(&shards.slots);
         }
         let copy = value.copies().iter().find(|copy| copy.layout == *to);
-        if let Some(copy) = copy.filter(|_| keep == Keep::Useful) {
+        if let Some(copy) = copy.filter(|_| keep == KeepCopy::Useful) {
             return Resharded::borrowed(&copy.slots);
         }
         let from = shards.clone();
@@ -151,7 +153,7 @@ impl Planner<'_> {
         &mut self,
         instruction: &Instruction<'_>,
         scope: Option<&PlacingScope>,
-    ) -> Result<SmallVec<[u32; 2]>, Stop> {
+    ) -> Result<SmallVec<[u32; 2]>, PlanStop> {
         let mut first_uses = SmallVec::new();
         for slot in slots(instruction) {
             if self.value(slot).plain().is_none() {
@@ -168,7 +170,7 @@ impl Planner<'_> {
             self.materialize(slot, None);
         }
         match self.failed_operand(instruction) {
-            Some(failure) => Err(Stop::Operand(failure)),
+            Some(failure) => Err(PlanStop::Operand(failure)),
             None => Ok(first_uses),
         }
     }
@@ -176,10 +178,10 @@ impl Planner<'_> {
     /// What is pending for a value happens; whether its first use is to be recorded.
     pub(crate) fn take_pending(&mut self, slot: u32) -> bool {
         match self.value_mut(slot).take_pending() {
-            Pending::Nothing => false,
-            Pending::Record => true,
-            Pending::Target(target) => {
-                self.reshard(slot, &target, Keep::Always);
+            PendingLayout::Nothing => false,
+            PendingLayout::Record => true,
+            PendingLayout::Target(target) => {
+                self.reshard(slot, &target, KeepCopy::Always);
                 self.note_cause(slot, LayoutCause::Scope(None));
                 false
             }
@@ -190,22 +192,24 @@ impl Planner<'_> {
     pub(super) fn reshard_inputs(
         &mut self,
         run: Run<'_>,
-        inputs: &[Input],
+        inputs: &[PlanOperand],
         choice: &Choice,
     ) -> SmallVec<[Option<Resharded>; 4]> {
         self.reduce_inputs(run, inputs, choice);
         let mut operands = SmallVec::new();
         for (input, need) in inputs.iter().zip(&choice.inputs) {
             operands.push(match input {
-                Input::Absent | Input::Scalar(_) => None,
-                Input::Made(made) => Some(self.redistribute(made.0, &made.1, need)),
-                Input::Value(slot) if needs_one_layout(*slot, need, inputs, &choice.inputs) => {
+                PlanOperand::Absent | PlanOperand::Scalar(_) => None,
+                PlanOperand::Made(made) => Some(self.redistribute(made.0, &made.1, need)),
+                PlanOperand::Value(slot)
+                    if needs_one_layout(*slot, need, inputs, &choice.inputs) =>
+                {
                     self.note_change(*slot, need);
                     self.record_use(*slot, run.instruction.op, need);
-                    Some(self.reshard(*slot, need, Keep::Useful))
+                    Some(self.reshard(*slot, need, KeepCopy::Useful))
                 }
                 // Another operand is the same value and needs it in another layout.
-                Input::Value(slot) => Some(self.reshard(*slot, need, Keep::Never)),
+                PlanOperand::Value(slot) => Some(self.reshard(*slot, need, KeepCopy::Never)),
             });
         }
         operands
@@ -237,7 +241,7 @@ impl Planner<'_> {
     fn record_reader(&mut self, slot: u32, op: Op, need: &Layout) {
         let value = self.value(slot);
         let layout = value.layout();
-        let Some(kind) = Some(value).filter(|_| layout.is_partial()).and_then(Kind::of) else {
+        let Some(kind) = Some(value).filter(|_| layout.is_partial()).and_then(ValueKind::of) else {
             return;
         };
         let reduces = layout.mesh() == need.mesh() && !need.is_partial();
@@ -245,6 +249,6 @@ impl Planner<'_> {
             // Who has passed it on unreduced may be all that needed it.
             self.session.reductions.forget(slot);
         }
-        self.session.reductions.record(kind, Reader::from(op), reduces.then_some(need));
+        self.session.reductions.record(kind, ValueReader::from(op), reduces.then_some(need));
     }
 }

@@ -1,6 +1,6 @@
 //! Where an instruction runs, and the layouts that scopes ask for.
 
-use super::operands::Keep;
+use super::operands::KeepCopy;
 use super::slots;
 use crate::planner::Planner;
 use crate::session::provenance::LayoutCause;
@@ -69,7 +69,7 @@ impl Planner<'_> {
         let cuts = cuts(scope, mesh, 2).map(|cut| cut.map(stored));
         let layout = layout_of_cuts(scope, mesh, &dims, cuts);
         if !layout.is_whole() || elsewhere {
-            self.reshard(slot, &layout, Keep::Always);
+            self.reshard(slot, &layout, KeepCopy::Always);
             self.note_cause(slot, LayoutCause::Scope(Some(instruction.signal)));
         }
     }
@@ -119,8 +119,8 @@ fn layout_of_cuts(
     let blocks = scope.blocks.map_or(1, i64::from);
     let mut placements = Placements::new();
     for (axis, cut) in cuts.enumerate() {
-        let taken = |dim: usize| placements.iter().any(|placement| placement.cut() == Some(dim));
-        let dim = cut.filter(|&dim| !taken(dim));
+        let is_cut = |dim: usize| placements.iter().any(|placement| placement.cut() == Some(dim));
+        let dim = cut.filter(|&dim| !is_cut(dim));
         placements.push(match dim.and_then(|dim| Some((dim, *dims.get(dim)?))) {
             Some((dim, size)) => Placement::Shard {
                 dim,

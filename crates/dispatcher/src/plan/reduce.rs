@@ -1,14 +1,14 @@
 //! Reductions that are made together: those that one instruction needs, and those that the session's history expects,
 //! which wait in buckets for each other until there are enough of them or one is needed.
 
-use super::inputs::{Input, needs_one_layout};
-use super::operands::Keep;
+use super::inputs::{PlanOperand, needs_one_layout};
+use super::operands::KeepCopy;
 use super::run::Run;
 use super::slots;
 use crate::planner::Planner;
 use crate::reshard::without_partial;
 use crate::session::provenance::LayoutCause;
-use crate::session::reductions::{Bucket, Expected, Kind, Launch, Reader, Reduction};
+use crate::session::reductions::{Bucket, Expected, Launch, Reduction, ValueKind, ValueReader};
 use crate::session::value::{Shards, Value};
 use crate::strategy::choose::Choice;
 use gt_protocol::placement::Layout;
@@ -48,7 +48,7 @@ impl Planner<'_> {
         if self.core.config.reduce_early {
             return Some(Expected { launch: Launch::Full, to: without_partial(value.layout()) });
         }
-        self.session.reductions.expected(&Kind::of(value)?)
+        self.session.reductions.expected(&ValueKind::of(value)?)
     }
 
     fn expect_reduction(&mut self, slot: u32, Expected { launch, to }: Expected) {
@@ -67,7 +67,7 @@ impl Planner<'_> {
             }
             // Nothing is gained by waiting for others.
             Some(_) | None if launch == Launch::Full => {
-                self.reshard(slot, &to, Keep::Reduced);
+                self.reshard(slot, &to, KeepCopy::Reduced);
             }
             Some(_) | None => {}
         }
@@ -108,9 +108,10 @@ impl Planner<'_> {
 
     /// Before an instruction's operands are resharded one by one: those that need the same reduction are reduced together,
     /// with others of which one is expected now.
-    pub(super) fn reduce_inputs(&mut self, run: Run<'_>, inputs: &[Input], choice: &Choice) {
-        let is_partial =
-            |input: &Input| input.slot().is_some_and(|slot| self.value(slot).layout().is_partial());
+    pub(super) fn reduce_inputs(&mut self, run: Run<'_>, inputs: &[PlanOperand], choice: &Choice) {
+        let is_partial = |input: &PlanOperand| {
+            input.slot().is_some_and(|slot| self.value(slot).layout().is_partial())
+        };
         if self.bucket_bytes() == 0 || !inputs.iter().any(is_partial) {
             return;
         }
@@ -127,7 +128,7 @@ impl Planner<'_> {
                 None => groups.push((reduction, SmallVec::from_iter([slot]))),
             }
         }
-        let reader = Reader::from(run.instruction.op);
+        let reader = ValueReader::from(run.instruction.op);
         for (reduction, mut slots) in groups {
             let mut others = self.session.reductions.take_with(reader, &reduction);
             // An operand that passes as it is was found so, and must not be reduced meanwhile.
@@ -141,7 +142,13 @@ impl Planner<'_> {
     }
 
     /// What is otherwise recorded where an operand is resharded.
-    fn record_uses(&mut self, run: Run<'_>, inputs: &[Input], choice: &Choice, slots: &[u32]) {
+    fn record_uses(
+        &mut self,
+        run: Run<'_>,
+        inputs: &[PlanOperand],
+        choice: &Choice,
+        slots: &[u32],
+    ) {
         for (input, need) in inputs.iter().zip(&choice.inputs) {
             if let Some(slot) = input.slot().filter(|slot| slots.contains(slot)) {
                 self.note_change(slot, need);
@@ -180,7 +187,7 @@ impl Planner<'_> {
         };
         if let [slot] = *slots {
             let to = reduction.reduced(self.value(slot).layout());
-            self.reshard(slot, &to, Keep::Reduced);
+            self.reshard(slot, &to, KeepCopy::Reduced);
             return;
         }
         let values: Vec<(Meta, Shards)> = slots.iter().map(shards).collect();

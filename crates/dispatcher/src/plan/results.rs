@@ -1,11 +1,11 @@
 //! The end of a plan: its results enter the session's table, with what an explanation needs, and the trace gets its line.
 
-use super::{Stop, slots};
+use super::{PlanStop, slots};
 use crate::event::TraceNotes;
 use crate::planner::{CHANGES_MAX, Planner};
 use crate::session::Session;
 use crate::session::provenance::{Decider, LayoutCause, Provenance, TrafficStats};
-use crate::session::value::{Handle, Pending, Shards, State, Value};
+use crate::session::value::{Handle, PendingLayout, Shards, Value, ValueState};
 use gt_protocol::{Id, Instruction, Meta, Operand};
 use smallvec::SmallVec;
 use std::fmt::Write;
@@ -16,11 +16,11 @@ pub(crate) type Made = SmallVec<[(Meta, Shards); 1]>;
 
 /// What an instruction yields.
 pub(crate) struct Results {
-    pub values: SmallVec<[(Meta, State); 1]>,
+    pub values: SmallVec<[(Meta, ValueState); 1]>,
     /// What decided on the layouts; nothing where they are on the one worker that holds the operands.
     pub decider: Option<Decider>,
     /// What happens at the first use.
-    pub pending: Pending,
+    pub pending: PendingLayout,
     /// What the session had moved before.
     pub before: TrafficStats,
 }
@@ -28,18 +28,22 @@ pub(crate) struct Results {
 impl Results {
     /// Values that are there once their workers get there.
     pub fn ready(values: Made, before: TrafficStats) -> Self {
-        let values = values.into_iter().map(|(meta, shards)| (meta, State::Ready(shards)));
-        Self { values: values.collect(), decider: None, pending: Pending::Nothing, before }
+        let values = values.into_iter().map(|(meta, shards)| (meta, ValueState::Ready(shards)));
+        Self { values: values.collect(), decider: None, pending: PendingLayout::Nothing, before }
     }
 }
 
 impl Planner<'_> {
     /// Ends an instruction: enters its results, or its failure.
-    pub(crate) fn finish(&mut self, instruction: &Instruction<'_>, planned: Result<Results, Stop>) {
+    pub(crate) fn finish(
+        &mut self,
+        instruction: &Instruction<'_>,
+        planned: Result<Results, PlanStop>,
+    ) {
         match planned {
             Ok(results) => self.define_results(instruction, results),
-            Err(Stop::Operand(failure)) => self.inherit(instruction, &failure),
-            Err(Stop::Error(error)) => self.fail(instruction, &error),
+            Err(PlanStop::Operand(failure)) => self.inherit(instruction, &failure),
+            Err(PlanStop::Error(error)) => self.fail(instruction, &error),
         }
     }
 
@@ -49,7 +53,7 @@ impl Planner<'_> {
         let outputs = instruction.outputs.iter().filter_map(|id| id.as_slot());
         for (output, (slot, (meta, state))) in (0..).zip(outputs.zip(values)) {
             let mut value = Value::new(meta, self.number, output, state);
-            if pending == Pending::Record {
+            if pending == PendingLayout::Record {
                 value.set_cause(LayoutCause::Unknown);
             }
             value.set_pending(std::mem::take(&mut pending));

@@ -1,6 +1,6 @@
 //! Running an operator on a mesh: the plan is looked up or made, operands are resharded, each member gets its words.
 
-use super::inputs::{self, Input};
+use super::inputs::{self, PlanOperand};
 use super::results::Made;
 use crate::event::low_half;
 use crate::planner::Planner;
@@ -46,7 +46,7 @@ impl Planner<'_> {
     pub(super) fn run(
         &mut self,
         run: Run<'_>,
-        inputs: &[Input],
+        inputs: &[PlanOperand],
         mesh: &Mesh,
     ) -> Result<Made, RuleError> {
         match self.plan_of(run, inputs, mesh) {
@@ -58,7 +58,7 @@ impl Planner<'_> {
     }
 
     /// How to run it, as it was found before or found out now.
-    fn plan_of(&mut self, run: Run<'_>, inputs: &[Input], mesh: &Mesh) -> Plan {
+    fn plan_of(&mut self, run: Run<'_>, inputs: &[PlanOperand], mesh: &Mesh) -> Plan {
         let Instruction { op, attrs, .. } = run.instruction;
         let mut query = Query::new(*op, attrs, run.outputs, mesh);
         inputs::add_operands(&mut query, self.session, inputs);
@@ -92,7 +92,7 @@ impl Planner<'_> {
     pub(super) fn run_choice(
         &mut self,
         run: Run<'_>,
-        inputs: &[Input],
+        inputs: &[PlanOperand],
         mesh: &Mesh,
         choice: &Choice,
     ) -> Result<Made, RuleError> {

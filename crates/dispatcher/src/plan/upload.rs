@@ -19,7 +19,7 @@ impl Planner<'_> {
         let members = layout.mesh().members().iter();
         let slots: Slots = members.map(|&worker| self.core.workers.take_slot(worker)).collect();
         let shards = Shards::new(layout, slots);
-        let first = Arrived { meta, shards: &shards, offset: 0, op: Op::Upload };
+        let first = UploadChunk { meta, shards: &shards, offset: 0, op: Op::Upload };
         self.send_bytes(&first, instruction.payload);
         (shards, target)
     }
@@ -60,13 +60,13 @@ impl Planner<'_> {
         }
         let (shards, number) = (value.shards().clone(), value.number);
         self.number = number;
-        self.send_bytes(&Arrived { meta, shards: &shards, offset, op }, instruction.payload);
+        self.send_bytes(&UploadChunk { meta, shards: &shards, offset, op }, instruction.payload);
         Ok(())
     }
 
     /// Gives each member its part of bytes of the whole.
-    fn send_bytes(&mut self, arrived: &Arrived<'_>, payload: &[u8]) {
-        let &Arrived { meta, shards, offset, op } = arrived;
+    fn send_bytes(&mut self, arrived: &UploadChunk<'_>, payload: &[u8]) {
+        let &UploadChunk { meta, shards, offset, op } = arrived;
         let end = offset + u64::try_from(payload.len()).unwrap_or(u64::MAX);
         let mut gathered = std::mem::take(&mut self.core.bytes);
         for (place, (worker, slot)) in shards.held().enumerate() {
@@ -95,7 +95,7 @@ impl Planner<'_> {
 
 /// Bytes of a value that come from its client.
 #[derive(Clone, Copy)]
-struct Arrived<'p> {
+struct UploadChunk<'p> {
     meta: Meta,
     shards: &'p Shards,
     /// Where they belong in the whole.

@@ -5,7 +5,7 @@ use crate::planner::Planner;
 use crate::session::provenance::Traffic;
 use crate::session::reductions::Reduction;
 use crate::session::value::{Shards, slot_at};
-use crate::workers::Line;
+use crate::workers::MeshLine;
 use gt_protocol::{Attr, Id, Meta, Op, Operand};
 
 impl Planner<'_> {
@@ -21,7 +21,7 @@ impl Planner<'_> {
             };
             let total = values.iter().map(bytes).sum::<u64>();
             let lengths = values.iter().map(|value| bytes(value).cast_signed()).collect();
-            let line: Line = workers.iter().map(|&worker| (worker, 0)).collect();
+            let line: MeshLine = workers.iter().map(|&worker| (worker, 0)).collect();
             let tag = self.take_tag();
             let attrs = [group(&line), Attr::Choice(op.choice()), Attr::List(lengths), tag];
             self.count(&line, Traffic::AllReduce, total.saturating_mul(2));

@@ -3,14 +3,14 @@
 use crate::planner::Planner;
 use crate::session::provenance::Traffic;
 use crate::session::value::Slots;
-use crate::workers::Line;
+use crate::workers::MeshLine;
 use gt_protocol::placement::{Interval, ReduceOp, ShardRanges};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};
 use smallvec::SmallVec;
 
 impl Planner<'_> {
     /// Reduces all members' values, onto each.
-    pub fn all_reduce(&mut self, line: &Line, op: ReduceOp, meta: Meta) -> Slots {
+    pub fn all_reduce(&mut self, line: &MeshLine, op: ReduceOp, meta: Meta) -> Slots {
         let tag = self.take_tag();
         let attrs = [group(line), Attr::Choice(op.choice()), tag];
         // A ring's worth: each member sends and receives twice all but its own share.
@@ -21,7 +21,7 @@ impl Planner<'_> {
     /// Reduces all members' values, one shard of dimension `dim` onto each.
     pub fn reduce_scatter(
         &mut self,
-        line: &Line,
+        line: &MeshLine,
         op: ReduceOp,
         dim: usize,
         ranges: &ShardRanges,
@@ -36,7 +36,7 @@ impl Planner<'_> {
     /// All members' shards of dimension `dim` one after the other, on each. `meta` is the result's.
     pub fn all_gather(
         &mut self,
-        line: &Line,
+        line: &MeshLine,
         dim: usize,
         ranges: &ShardRanges,
         meta: Meta,
@@ -50,7 +50,7 @@ impl Planner<'_> {
     /// Shards of dimension `from` become shards of dimension `to`. `whole` is the value's.
     pub fn all_to_all(
         &mut self,
-        line: &Line,
+        line: &MeshLine,
         (from, current): (usize, &ShardRanges),
         (to, target): (usize, &ShardRanges),
         whole: Meta,
@@ -62,7 +62,7 @@ impl Planner<'_> {
         self.exchange_on(line, Op::AllToAll, &attrs)
     }
 
-    fn exchange_on(&mut self, line: &Line, op: Op, attrs: &[Attr]) -> Slots {
+    fn exchange_on(&mut self, line: &MeshLine, op: Op, attrs: &[Attr]) -> Slots {
         let members: SmallVec<[u32; 8]> = line.iter().map(|&(worker, _)| worker).collect();
         let backend = self.core.workers.backend(&members);
         line.iter()
@@ -79,7 +79,7 @@ impl Planner<'_> {
     }
 
     /// All members of a line together move the bytes of all but one share.
-    pub(super) fn count(&mut self, line: &Line, traffic: Traffic, bytes: u64) {
+    pub(super) fn count(&mut self, line: &MeshLine, traffic: Traffic, bytes: u64) {
         let others = u64::try_from(line.len()).unwrap_or(1).saturating_sub(1);
         self.count_moved(traffic, bytes.saturating_mul(others));
     }
@@ -108,7 +108,7 @@ fn bytes_kept(
     u64::try_from(kept).unwrap_or(0).saturating_mul(whole.dtype.size())
 }
 
-pub(super) fn group(line: &Line) -> Attr {
+pub(super) fn group(line: &MeshLine) -> Attr {
     Attr::List(line.iter().map(|&(worker, _)| i64::from(worker)).collect())
 }
 

@@ -10,7 +10,7 @@ use gt_protocol::{Attr, Meta, Op};
 use smallvec::SmallVec;
 
 /// A part of a member's shard, and who sends it.
-struct Part {
+struct FetchedPart {
     place: usize,
     part: Extent,
 }
@@ -62,7 +62,7 @@ impl Planner<'_> {
         meta: Meta,
         from: &Shards,
         worker: u32,
-        parts: &[Part],
+        parts: &[FetchedPart],
         wanted: &Extent,
     ) -> u32 {
         let mut arrived: SmallVec<[u32; 4]> = SmallVec::new();
@@ -87,7 +87,7 @@ impl Planner<'_> {
     }
 
     /// One part from its holder to `worker`; a slot of its own there.
-    fn send_part(&mut self, meta: Meta, from: &Shards, worker: u32, part: &Part) -> u32 {
+    fn send_part(&mut self, meta: Meta, from: &Shards, worker: u32, part: &FetchedPart) -> u32 {
         let source = from.layout.mesh().members().get(part.place).copied().unwrap_or(worker);
         let slot = from.slots.get(part.place).copied().unwrap_or(u32::MAX);
         let have = held(&from.layout, &meta.dims, part.place);
@@ -122,11 +122,17 @@ fn cut_dim(layout: &Layout) -> Option<usize> {
 }
 
 /// Who sends what, in the order in which the parts stand in the shard.
-fn parts(meta: Meta, from: &Shards, worker: u32, place: usize, wanted: &Extent) -> Vec<Part> {
+fn parts(
+    meta: Meta,
+    from: &Shards,
+    worker: u32,
+    place: usize,
+    wanted: &Extent,
+) -> Vec<FetchedPart> {
     let mesh = from.layout.mesh();
     let own = mesh.place(worker);
     if let Some(at) = holder(meta, from, own, place, wanted) {
-        return vec![Part { place: at, part: wanted.clone() }];
+        return vec![FetchedPart { place: at, part: wanted.clone() }];
     }
     let Some(dim) = cut_dim(&from.layout) else { return Vec::new() };
     let mut parts = Vec::new();
@@ -151,7 +157,7 @@ fn parts(meta: Meta, from: &Shards, worker: u32, place: usize, wanted: &Extent) 
             if let Some(list) = part.get_mut(dim) {
                 *list = Intervals::from(interval);
             }
-            parts.push(Part { place: at, part });
+            parts.push(FetchedPart { place: at, part });
         }
     }
     parts

@@ -3,7 +3,7 @@
 use super::cut::Extent;
 use crate::planner::Planner;
 use crate::session::value::{Shards, Slots};
-use crate::workers::Line;
+use crate::workers::MeshLine;
 use gt_protocol::Meta;
 use gt_protocol::placement::{Interval, Intervals, Layout, Mesh, Placement, ReduceOp, ShardRanges};
 use smallvec::SmallVec;
@@ -24,7 +24,7 @@ impl Planner<'_> {
     /// From contributions to shards of what they reduce to.
     pub(super) fn reduce_to_shards(
         &mut self,
-        line: &Line,
+        line: &MeshLine,
         op: ReduceOp,
         (dim, ranges): (usize, &ShardRanges),
         whole: Meta,
@@ -39,7 +39,7 @@ impl Planner<'_> {
     /// From shards to the whole.
     pub(super) fn gather_shards(
         &mut self,
-        line: &Line,
+        line: &MeshLine,
         (dim, ranges): (usize, &ShardRanges),
         whole: Meta,
     ) -> Slots {
@@ -50,7 +50,7 @@ impl Planner<'_> {
     /// From shards of one dimension to shards of another, or to other shards of the same.
     pub(super) fn exchange_shards(
         &mut self,
-        line: &Line,
+        line: &MeshLine,
         (from, held): (usize, &ShardRanges),
         (to, wanted): (usize, &ShardRanges),
         whole: Meta,
@@ -68,7 +68,7 @@ impl Planner<'_> {
     /// Point to point: each member asks for its intervals where they are.
     fn exchange(
         &mut self,
-        line: &Line,
+        line: &MeshLine,
         dim: usize,
         (held, wanted): (&ShardRanges, &ShardRanges),
         whole: Meta,
@@ -84,7 +84,11 @@ impl Planner<'_> {
     }
 
     /// Each member's value with the indexes of `dim` in the order in which the shards name them; `None` where that is so.
-    fn arranged(&mut self, line: &Line, (dim, ranges): (usize, &ShardRanges)) -> Option<Line> {
+    fn arranged(
+        &mut self,
+        line: &MeshLine,
+        (dim, ranges): (usize, &ShardRanges),
+    ) -> Option<MeshLine> {
         if ranges.in_order() {
             return None;
         }
@@ -100,7 +104,7 @@ impl Planner<'_> {
     /// Gathered shards in the order of the dimension.
     fn in_order(
         &mut self,
-        line: &Line,
+        line: &MeshLine,
         slots: Slots,
         (dim, ranges): (usize, &ShardRanges),
     ) -> Slots {
@@ -124,7 +128,7 @@ impl Planner<'_> {
             .collect()
     }
 
-    fn free_line(&mut self, line: Option<Line>) {
+    fn free_line(&mut self, line: Option<MeshLine>) {
         for (worker, slot) in line.into_iter().flatten() {
             self.free(worker, slot);
         }

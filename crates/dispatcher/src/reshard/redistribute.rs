@@ -5,7 +5,7 @@ use super::cut::{Extent, dims_of};
 use super::line::are_exchanged;
 use crate::planner::Planner;
 use crate::session::value::{Shards, Slots, slot_at};
-use crate::workers::Line;
+use crate::workers::MeshLine;
 use gt_protocol::placement::{Layout, Placement, ReduceOp};
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 
@@ -59,7 +59,13 @@ impl Planner<'_> {
         let mut layout = from.layout.clone();
         let mut resharded = Resharded::borrowed(&from.slots);
         let axes = to.mesh().rank();
-        for pass in [Pass::Narrow, Pass::Reduce, Pass::Widen, Pass::Cut, Pass::Split] {
+        for pass in [
+            ReshardPass::Narrow,
+            ReshardPass::Reduce,
+            ReshardPass::Widen,
+            ReshardPass::Cut,
+            ReshardPass::Split,
+        ] {
             for axis in 0..axes {
                 let (have, want) = (placement(&layout, axis), placement(to, axis));
                 if have == want {
@@ -93,8 +99,8 @@ impl Planner<'_> {
                 .zip(mesh.workers(&places))
                 .map(|(&place, worker)| (worker, slot_at(slots, place)))
                 .collect();
-            let made = self.step_of_line(meta, layout, (&places, &line), axis, next);
-            for (place, slot) in places.iter().zip(made) {
+            let new_slots = self.step_of_line(meta, layout, (&places, &line), axis, next);
+            for (place, slot) in places.iter().zip(new_slots) {
                 if let Some(result) = results.get_mut(*place) {
                     *result = slot;
                 }
@@ -108,7 +114,7 @@ impl Planner<'_> {
         &mut self,
         meta: Meta,
         layout: &Layout,
-        (places, line): (&[usize], &Line),
+        (places, line): (&[usize], &MeshLine),
         axis: usize,
         next: &Placement,
     ) -> Slots {
@@ -201,7 +207,7 @@ fn is_matched(from: &Shards, to: &Layout) -> bool {
 
 /// The order in which mesh dimensions change their placements.
 #[derive(Clone, Copy)]
-enum Pass {
+enum ReshardPass {
     /// What is whole is cut, where nothing else cuts that dimension of the tensor.
     Narrow,
     /// What is partial is reduced: to shards where it can be, else to the whole.
@@ -214,7 +220,7 @@ enum Pass {
     Split,
 }
 
-impl Pass {
+impl ReshardPass {
     /// What the placement along `axis` becomes in this pass; `None` where this pass leaves it.
     fn step(self, layout: &Layout, to: &Layout, axis: usize) -> Option<Placement> {
         let (have, want) = (placement(layout, axis), placement(to, axis));

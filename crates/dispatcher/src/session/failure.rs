@@ -14,11 +14,11 @@ const SPREAD_KEPT: usize = 4096;
 
 /// Why a value does not exist. Dependents share the root cause.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure(Arc<Cause>);
+pub(crate) struct ValueFailure(Arc<RootCause>);
 
 /// The first instruction that failed.
 #[derive(Debug)]
-pub(crate) struct Cause {
+pub(crate) struct RootCause {
     pub number: u64,
     pub class: FailureClass,
     pub op: Op,
@@ -26,12 +26,12 @@ pub(crate) struct Cause {
     pub text: String,
 }
 
-impl Failure {
-    pub(crate) fn new(cause: Cause) -> Self {
+impl ValueFailure {
+    pub(crate) fn new(cause: RootCause) -> Self {
         Self(Arc::new(cause))
     }
 
-    pub(crate) fn cause(&self) -> &Cause {
+    pub(crate) fn cause(&self) -> &RootCause {
         &self.0
     }
 
@@ -64,9 +64,9 @@ pub(crate) enum ClientOperand {
 
 /// Operands of instructions that several workers execute: there a worker sees shards, and operators of the plan.
 #[derive(Debug, Default)]
-pub(crate) struct Operands(VecDeque<(u64, Op, SmallVec<[ClientOperand; 2]>)>);
+pub(crate) struct OperandHistory(VecDeque<(u64, Op, SmallVec<[ClientOperand; 2]>)>);
 
-impl Operands {
+impl OperandHistory {
     pub(crate) fn keep(&mut self, number: u64, op: Op, operands: SmallVec<[ClientOperand; 2]>) {
         if self.0.len() == SPREAD_KEPT {
             self.0.pop_front();

@@ -63,7 +63,7 @@ impl Reduction {
 
 /// Values that a program makes again and again: by the same operator at the same line, of the same shape and layout.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Kind {
+pub(crate) struct ValueKind {
     op: u16,
     signal: u16,
     site: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Kind {
     layout: Layout,
 }
 
-impl Kind {
+impl ValueKind {
     /// Nothing for a value that no plan over several workers has made.
     pub fn of(value: &Value) -> Option<Self> {
         let provenance = value.provenance()?;
@@ -89,12 +89,12 @@ impl Kind {
 
 /// Who reads partial values. All updates are one reader: each parameter's gradient is read by its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum ValueReader {
     Update,
     Operator(Op),
 }
 
-impl From<Op> for Reader {
+impl From<Op> for ValueReader {
     fn from(op: Op) -> Self {
         if op.info().family == Family::Update { Self::Update } else { Self::Operator(op) }
     }
@@ -107,7 +107,7 @@ struct Readers {
     only_updates: Option<Layout>,
     /// Who reduces them, and to what: an update, whatever reads them before (gradients that are added up), or else their
     /// only reader. Nothing where there is no such.
-    reducer: Option<(Reader, Layout)>,
+    reducer: Option<(ValueReader, Layout)>,
 }
 
 /// When the reductions of a bucket are launched.
@@ -116,7 +116,7 @@ pub(crate) enum Launch {
     /// When the bucket is full, or one of its values is read.
     Full,
     /// With the first one that an instruction of this reader needs.
-    With(Reader),
+    With(ValueReader),
 }
 
 /// A reduction that is expected of a value.
@@ -140,17 +140,17 @@ pub(crate) struct Bucket {
 #[derive(Default)]
 pub(crate) struct Reductions {
     #[allow(clippy::disallowed_types, reason = "looked up only: its order is never seen")]
-    history: std::collections::HashMap<Kind, Readers, BuildHasherDefault<DefaultHasher>>,
+    history: std::collections::HashMap<ValueKind, Readers, BuildHasherDefault<DefaultHasher>>,
     buckets: Vec<Bucket>,
 }
 
 impl Reductions {
     /// A value of this kind is read, in a layout that it is reduced to (`to`) or as it is.
-    pub fn record(&mut self, kind: Kind, reader: Reader, to: Option<&Layout>) {
+    pub fn record(&mut self, kind: ValueKind, reader: ValueReader, to: Option<&Layout>) {
         if self.history.len() >= KINDS_MAX {
             self.history.clear();
         }
-        let by_update = to.filter(|_| reader == Reader::Update);
+        let by_update = to.filter(|_| reader == ValueReader::Update);
         let reducer = to.map(|to| (reader, to.clone()));
         match self.history.entry(kind) {
             Entry::Vacant(entry) => {
@@ -161,7 +161,7 @@ impl Reductions {
                 if known.only_updates.as_ref() != by_update {
                     known.only_updates = None;
                 }
-                let was_update = matches!(known.reducer, Some((Reader::Update, _)));
+                let was_update = matches!(known.reducer, Some((ValueReader::Update, _)));
                 if by_update.is_some() {
                     known.reducer = reducer;
                 } else if !was_update && known.reducer != reducer {
@@ -172,7 +172,7 @@ impl Reductions {
     }
 
     /// What is expected of a value of this kind.
-    pub fn expected(&self, kind: &Kind) -> Option<Expected> {
+    pub fn expected(&self, kind: &ValueKind) -> Option<Expected> {
         let Readers { only_updates, reducer } = self.history.get(kind)?;
         if let Some(to) = only_updates {
             return Some(Expected { launch: Launch::Full, to: to.clone() });
@@ -226,7 +226,7 @@ impl Reductions {
     }
 
     /// The values that are reduced with what `reader` reduces so.
-    pub fn take_with(&mut self, reader: Reader, reduction: &Reduction) -> Vec<u32> {
+    pub fn take_with(&mut self, reader: ValueReader, reduction: &Reduction) -> Vec<u32> {
         let is_it = |bucket: &Bucket| {
             bucket.launch == Launch::With(reader) && bucket.reduction == *reduction
         };

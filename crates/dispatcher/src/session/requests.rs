@@ -1,6 +1,6 @@
 //! Requests of clients that wait for workers.
 
-use super::failure::Failure;
+use super::failure::ValueFailure;
 use crate::event::{Fault, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{Reply, SpacedReply, ToClient};
 use gt_protocol::placement::Footprint;
@@ -50,7 +50,7 @@ pub(crate) struct Request {
     /// Elements that have come so far.
     pub received: u64,
     /// The worker is asked for a shard of what the client asks for.
-    pub part: Option<Box<Part>>,
+    pub part: Option<Box<ReadPart>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) enum RequestKind {
 
 /// What a worker's answer is a part of.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ReadPart {
     pub footprint: Footprint,
     /// The whole value's shape, and how many of its elements the client asked for.
     pub dims: Dims,
@@ -74,7 +74,7 @@ pub(crate) struct Part {
     pub last: Option<(Reply<'static>, Vec<u8>)>,
 }
 
-impl Part {
+impl ReadPart {
     /// Hands a worker's answer on, in the whole value's terms.
     pub(crate) fn pass_on(
         &self,
@@ -115,7 +115,7 @@ pub(crate) fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault
 pub(crate) fn answer_failed(
     session: SessionId,
     request: u64,
-    failure: &Failure,
+    failure: &ValueFailure,
     sink: &mut dyn Sink,
 ) {
     sink.session(session, &ToClient::FailedReply { request, failure: failure.message(session) });

@@ -12,7 +12,7 @@ const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// A signal's scope.
 #[derive(Debug)]
-struct Entry {
+struct ScopeEntry {
     scope: Arc<Scope>,
     text_bytes: usize,
     /// The scope says on which workers, or how, values are placed.
@@ -32,14 +32,14 @@ pub(crate) struct PlacingScope {
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
     /// At the signal's place.
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<ScopeEntry>>,
     text_bytes: usize,
     /// The scope that the program has passed through last without an instruction.
     boundary: Option<u32>,
 }
 
 impl Scopes {
-    fn entry(&self, signal: u16) -> Option<&Entry> {
+    fn entry(&self, signal: u16) -> Option<&ScopeEntry> {
         self.entries.get(usize::from(signal))?.as_ref()
     }
 
@@ -66,7 +66,7 @@ impl Scopes {
         }
         if let Some(entry) = self.entries.get_mut(place) {
             let (scope, text_bytes) = (Arc::new(scope), text.len());
-            *entry = Some(Entry { scope, text_bytes, places, mesh: None });
+            *entry = Some(ScopeEntry { scope, text_bytes, places, mesh: None });
         }
         Ok(())
     }
@@ -96,11 +96,11 @@ impl Scopes {
     #[inline]
     pub fn stays_on(&self, signal: u16, worker: u32, epoch: u64) -> bool {
         match self.entry(signal) {
-            None | Some(Entry { places: false, .. }) => true,
-            Some(Entry { mesh: Some((made_in, mesh)), .. }) => {
+            None | Some(ScopeEntry { places: false, .. }) => true,
+            Some(ScopeEntry { mesh: Some((made_in, mesh)), .. }) => {
                 *made_in == epoch && mesh.single() == Some(worker)
             }
-            Some(Entry { mesh: None, .. }) => false,
+            Some(ScopeEntry { mesh: None, .. }) => false,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a client's slot stands for.
 
-use super::failure::Failure;
+use super::failure::ValueFailure;
 use super::provenance::{LayoutCause, Provenance};
 use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Meta, Op};
@@ -51,14 +51,14 @@ pub(crate) struct Deferred {
 
 /// Whether workers hold a value, or will once they get there.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum ValueState {
     Deferred(Box<Deferred>),
     Ready(Shards),
 }
 
 /// What happens at the next use of a value.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) enum Pending {
+pub(crate) enum PendingLayout {
     #[default]
     Nothing,
     /// It takes this layout: what a client is still sending arrives as it can.
@@ -72,7 +72,7 @@ pub(crate) enum Pending {
 struct Cold {
     /// The same value on other members or in another layout, kept for the next reader there.
     copies: Vec<Shards>,
-    pending: Pending,
+    pending: PendingLayout,
     provenance: Option<Arc<Provenance>>,
     cause: LayoutCause,
 }
@@ -87,13 +87,13 @@ pub(crate) struct Value {
     pub output: u8,
     /// The worker that holds all of it, where nobody else holds any and nothing is pending: the fast path asks this.
     plain: Option<u32>,
-    state: State,
+    state: ValueState,
     cold: Option<Box<Cold>>,
 }
 
 impl Value {
     #[inline]
-    pub fn new(meta: Meta, number: u64, output: u8, state: State) -> Self {
+    pub fn new(meta: Meta, number: u64, output: u8, state: ValueState) -> Self {
         let mut value = Self { meta, number, site: 0, output, plain: None, state, cold: None };
         value.update_plain();
         value
@@ -102,11 +102,11 @@ impl Value {
     #[inline]
     fn update_plain(&mut self) {
         self.plain = match (&self.state, &self.cold) {
-            (State::Ready(shards), None) => shards.layout.single(),
-            (State::Ready(shards), Some(cold)) if cold.pending == Pending::Nothing => {
+            (ValueState::Ready(shards), None) => shards.layout.single(),
+            (ValueState::Ready(shards), Some(cold)) if cold.pending == PendingLayout::Nothing => {
                 shards.layout.single()
             }
-            (State::Ready(_) | State::Deferred(_), _) => None,
+            (ValueState::Ready(_) | ValueState::Deferred(_), _) => None,
         };
     }
 
@@ -116,30 +116,30 @@ impl Value {
         self.plain
     }
 
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ValueState {
         &self.state
     }
 
     pub fn deferred(&self) -> Option<&Deferred> {
         match &self.state {
-            State::Deferred(deferred) => Some(deferred),
-            State::Ready(_) => None,
+            ValueState::Deferred(deferred) => Some(deferred),
+            ValueState::Ready(_) => None,
         }
     }
 
     /// Its layout, or the one that it gets at its first use.
     pub fn layout(&self) -> &Layout {
         match &self.state {
-            State::Deferred(deferred) => &deferred.layout,
-            State::Ready(shards) => &shards.layout,
+            ValueState::Deferred(deferred) => &deferred.layout,
+            ValueState::Ready(shards) => &shards.layout,
         }
     }
 
     /// The layout that it has after its next use, if that asks for none.
     pub fn target(&self) -> &Layout {
         match self.pending() {
-            Pending::Target(target) => target,
-            Pending::Nothing | Pending::Record => self.layout(),
+            PendingLayout::Target(target) => target,
+            PendingLayout::Nothing | PendingLayout::Record => self.layout(),
         }
     }
 
@@ -147,8 +147,8 @@ impl Value {
     #[inline]
     pub fn shards(&self) -> &Shards {
         match &self.state {
-            State::Ready(shards) => shards,
-            State::Deferred(deferred) => {
+            ValueState::Ready(shards) => shards,
+            ValueState::Deferred(deferred) => {
                 unreachable!("%{} is deferred: {:?}", self.number, deferred.op)
             }
         }
@@ -156,11 +156,11 @@ impl Value {
 
     /// Gives it other shards; those that it had.
     pub fn replace(&mut self, shards: Shards) -> Option<Shards> {
-        let old = std::mem::replace(&mut self.state, State::Ready(shards));
+        let old = std::mem::replace(&mut self.state, ValueState::Ready(shards));
         self.update_plain();
         match old {
-            State::Ready(shards) => Some(shards),
-            State::Deferred(_) => None,
+            ValueState::Ready(shards) => Some(shards),
+            ValueState::Deferred(_) => None,
         }
     }
 
@@ -172,19 +172,19 @@ impl Value {
         self.cold.get_or_insert_default()
     }
 
-    pub fn pending(&self) -> &Pending {
-        self.cold().map_or(&Pending::Nothing, |cold| &cold.pending)
+    pub fn pending(&self) -> &PendingLayout {
+        self.cold().map_or(&PendingLayout::Nothing, |cold| &cold.pending)
     }
 
-    pub fn set_pending(&mut self, pending: Pending) {
-        if self.cold.is_some() || pending != Pending::Nothing {
+    pub fn set_pending(&mut self, pending: PendingLayout) {
+        if self.cold.is_some() || pending != PendingLayout::Nothing {
             self.cold_mut().pending = pending;
             self.update_plain();
         }
     }
 
     /// What was pending, which is done from now on.
-    pub fn take_pending(&mut self) -> Pending {
+    pub fn take_pending(&mut self) -> PendingLayout {
         let pending = self.cold.as_mut().map(|cold| std::mem::take(&mut cold.pending));
         self.update_plain();
         pending.unwrap_or_default()
@@ -224,8 +224,8 @@ impl Value {
     /// Every worker that holds a shard, with its slot.
     pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let own = match &self.state {
-            State::Ready(shards) => Some(shards),
-            State::Deferred(_) => None,
+            ValueState::Ready(shards) => Some(shards),
+            ValueState::Deferred(_) => None,
         };
         own.into_iter().chain(self.copies()).flat_map(Shards::held)
     }
@@ -237,7 +237,7 @@ pub(crate) enum Handle {
     #[default]
     Free,
     Live(Value),
-    Failed(Failure),
+    Failed(ValueFailure),
 }
 
 #[cfg(test)]
@@ -256,17 +256,17 @@ mod tests {
     fn only_what_is_whole_on_one_worker_with_nothing_pending_is_plain() {
         let on = |worker| Shards::new(Layout::on(worker), smallvec![7]);
         let meta = Meta::new(Dtype::F32, Dims::EMPTY);
-        let mut value = Value::new(meta, 0, 0, State::Ready(on(3)));
+        let mut value = Value::new(meta, 0, 0, ValueState::Ready(on(3)));
         assert_eq!(value.plain(), Some(3));
-        value.set_pending(Pending::Record);
+        value.set_pending(PendingLayout::Record);
         assert_eq!(value.plain(), None);
-        assert_eq!(value.take_pending(), Pending::Record);
+        assert_eq!(value.take_pending(), PendingLayout::Record);
         assert_eq!(value.plain(), Some(3));
         value.add_copy(on(5));
         value.replace(on(4));
         assert_eq!((value.plain(), value.held().count()), (Some(4), 2));
         let deferred = Deferred { op: Op::Full, attrs: SmallVec::new(), layout: Layout::on(1) };
-        let value = Value::new(meta, 0, 0, State::Deferred(Box::new(deferred)));
+        let value = Value::new(meta, 0, 0, ValueState::Deferred(Box::new(deferred)));
         assert_eq!((value.plain(), value.held().count()), (None, 0));
     }
 }

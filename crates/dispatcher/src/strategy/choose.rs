@@ -1,6 +1,6 @@
 //! Which strategy an operator takes along each dimension of a mesh: the cheapest of those that its rules offer.
 
-use crate::cost::{Link, Prices};
+use crate::cost::{LinkPrices, Prices};
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
 use gt_protocol::rules::spread::{InputSpec, LocalAttr, OpSpec, Strategy, strategies};
 use gt_protocol::{Attr, Meta, Op};
@@ -139,7 +139,7 @@ fn are_apart(local_attrs: &[LocalAttr], earlier: &[(usize, LocalAttr)]) -> bool 
 struct Along<'m> {
     mesh: &'m Mesh,
     axis: usize,
-    link: Link,
+    link: LinkPrices,
 }
 
 fn price(

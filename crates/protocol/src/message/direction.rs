@@ -6,9 +6,9 @@ use super::{
     DESCRIPTION_BYTES_MAX, Peer, Stats, Ways, append_peer, append_stats, append_text, append_ways,
     code, peer, stats, ways,
 };
-use crate::wire::{EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_u64};
+use crate::wire::{EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_u64};
 
-/// The messages of one direction. Implemented here only: a [`Reader`] is nobody else's.
+/// The messages of one direction. Implemented here only: a [`WordReader`] is nobody else's.
 pub trait Message<'a>: Sized {
     /// The code in the low half of the first word.
     fn code(&self) -> u16;
@@ -26,7 +26,7 @@ pub trait Message<'a>: Sized {
     #[doc(hidden)]
     fn read(
         code: u16,
-        reader: &mut Reader<'a>,
+        reader: &mut WordReader<'a>,
         beside: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Result<Self, WireError>;
 }
@@ -160,7 +160,7 @@ impl<'a> Message<'a> for ToWorker<'a> {
 
     fn read(
         code: u16,
-        reader: &mut Reader<'a>,
+        reader: &mut WordReader<'a>,
         _beside: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Result<Self, WireError> {
         Ok(match code {
@@ -200,7 +200,7 @@ impl<'a> Message<'a> for FromWorker<'a> {
 
     fn read(
         code: u16,
-        reader: &mut Reader<'a>,
+        reader: &mut WordReader<'a>,
         beside: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Result<Self, WireError> {
         Ok(match code {
@@ -262,7 +262,7 @@ impl<'a> Message<'a> for ToClient<'a> {
 
     fn read(
         code: u16,
-        reader: &mut Reader<'a>,
+        reader: &mut WordReader<'a>,
         beside: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Result<Self, WireError> {
         Ok(match code {
@@ -309,7 +309,7 @@ impl<'a> Message<'a> for FromClient<'a> {
 
     fn read(
         code: u16,
-        reader: &mut Reader<'a>,
+        reader: &mut WordReader<'a>,
         _beside: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Result<Self, WireError> {
         Ok(match code {

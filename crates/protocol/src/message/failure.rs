@@ -3,7 +3,7 @@
 use super::append_text;
 use crate::error_class::ErrorClass;
 use crate::operator::Op;
-use crate::wire::{EncodeError, Reader, TEXT_BYTES_MAX, WireError, WireReason, push_u64};
+use crate::wire::{EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_u64};
 
 /// A failed instruction, named by session and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub(super) fn append_failure(
     append_text(op, failure.text, TEXT_BYTES_MAX, out)
 }
 
-pub(super) fn failure<'a>(reader: &mut Reader<'a>) -> Result<Failure<'a>, WireError> {
+pub(super) fn failure<'a>(reader: &mut WordReader<'a>) -> Result<Failure<'a>, WireError> {
     let session = reader.word()?;
     let number = reader.u64()?;
     let class = reader.word()?;

@@ -2,7 +2,9 @@
 
 use super::REPLY_BYTES_MAX;
 use crate::value::{Dims, Dtype};
-use crate::wire::{EncodeError, Reader, WireError, WireReason, push_bytes, push_dims, push_u64};
+use crate::wire::{
+    EncodeError, WireError, WireReason, WordReader, push_bytes, push_dims, push_u64,
+};
 
 /// Elements `start` to `start + count` (row-major) of a value of shape `dims`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,13 +46,13 @@ fn append_places(reply: &Reply<'_>, out: &mut Vec<u32>) {
     push_dims(out, &reply.dims);
 }
 
-fn elements<'a>(reader: &mut Reader<'a>) -> Result<Reply<'a>, WireError> {
+fn elements<'a>(reader: &mut WordReader<'a>) -> Result<Reply<'a>, WireError> {
     let places = places(reader)?;
     Ok(Reply { bytes: reader.bytes(REPLY_BYTES_MAX)?, ..places })
 }
 
 /// All of a reply but its bytes.
-fn places(reader: &mut Reader<'_>) -> Result<Reply<'static>, WireError> {
+fn places(reader: &mut WordReader<'_>) -> Result<Reply<'static>, WireError> {
     Ok(Reply {
         request: reader.u64()?,
         start: reader.u64()?,
@@ -75,7 +77,7 @@ impl<'a> Reply<'a> {
         Ok(())
     }
 
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, WireError> {
+    pub(super) fn read(reader: &mut WordReader<'a>) -> Result<Self, WireError> {
         let reply = elements(reader)?;
         reply.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;
         Ok(reply)
@@ -83,7 +85,7 @@ impl<'a> Reply<'a> {
 
     /// A reply whose bytes `beside` has. They are taken only where all else is right.
     pub(super) fn read_beside(
-        reader: &mut Reader<'a>,
+        reader: &mut WordReader<'a>,
         beside: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Result<Self, WireError> {
         let places = places(reader)?;
@@ -138,7 +140,7 @@ impl<'a> SpacedReply<'a> {
         append_elements(&self.reply, out)
     }
 
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, WireError> {
+    pub(super) fn read(reader: &mut WordReader<'a>) -> Result<Self, WireError> {
         let (run, stride) = (reader.u64()?, reader.u64()?);
         let spaced = Self { reply: elements(reader)?, run, stride };
         spaced.check().map_err(|what| reader.error(WireReason::Disagreement(what)))?;

@@ -69,7 +69,7 @@ impl Footprint {
         if !ascending {
             return None;
         }
-        let mut made = Self { dims: SmallVec::new(), whole: unit, piece: unit };
+        let mut footprint = Self { dims: SmallVec::new(), whole: unit, piece: unit };
         // From the innermost on: what one element takes is held whole.
         let mut inner = Cut { held: SmallVec::from_elem((0, unit), 1), stride: 1, step: 1 };
         let mut inner_size = unit;
@@ -84,17 +84,17 @@ impl Footprint {
                 inner.held = scaled.collect();
                 inner_size *= size;
             } else {
-                let (stride, step) = (made.whole, made.piece);
+                let (stride, step) = (footprint.whole, footprint.piece);
                 let outer = Cut { held, stride, step };
-                made.dims.push(std::mem::replace(&mut inner, outer));
+                footprint.dims.push(std::mem::replace(&mut inner, outer));
                 inner_size = size;
             }
-            made.whole *= size;
-            made.piece *= count;
+            footprint.whole *= size;
+            footprint.piece *= count;
         }
-        made.dims.push(inner);
-        made.dims.reverse();
-        Some(made)
+        footprint.dims.push(inner);
+        footprint.dims.reverse();
+        Some(footprint)
     }
 
     /// Positions of the shard.

@@ -2,7 +2,7 @@
 //!
 //! Shards that are not even are written out, member by member: `shard(0)[0:3|3:7]@[0,1]`; a member's several intervals
 //! are joined by `+`. When reading, `shard(1,blocks=3)` stands for the shards of three blocks; where a text says how a
-//! value is to lie from now on, `keep` stands for how it lies already along this dimension of the same mesh, and `reduce`
+//! value is to be placed from now on, `keep` stands for how it is placed already along this dimension of the same mesh, and `reduce`
 //! for that where it is not partial, else for `replicate`.
 
 use super::{
@@ -102,16 +102,16 @@ impl Layout {
         parse(text, dims, None).map_err(|what| LayoutError { text: text.to_owned(), what })
     }
 
-    /// The layout that `text` describes for a tensor of shape `dims` that lies as `lies`.
+    /// The layout that `text` describes for a tensor of shape `dims` that is laid out as `current`.
     ///
     /// # Errors
     /// As above.
-    pub fn parse_over(text: &str, dims: &Dims, lies: &Self) -> Result<Self, LayoutError> {
-        parse(text, dims, Some(lies)).map_err(|what| LayoutError { text: text.to_owned(), what })
+    pub fn parse_over(text: &str, dims: &Dims, current: &Self) -> Result<Self, LayoutError> {
+        parse(text, dims, Some(current)).map_err(|what| LayoutError { text: text.to_owned(), what })
     }
 }
 
-fn parse(text: &str, dims: &Dims, lies: Option<&Layout>) -> Result<Layout, String> {
+fn parse(text: &str, dims: &Dims, current: Option<&Layout>) -> Result<Layout, String> {
     let (placements, mesh) = text.split_once('@').ok_or("`@` and the workers are missing")?;
     let mesh = parse_mesh(mesh)?;
     let mut list = Placements::new();
@@ -119,7 +119,7 @@ fn parse(text: &str, dims: &Dims, lies: Option<&Layout>) -> Result<Layout, Strin
         if list.len() == mesh.rank() {
             return Err(format!("more placements than the {} dimensions of the mesh", mesh.rank()));
         }
-        let kept = lies.and_then(|lies| kept(word, lies, &mesh, list.len()));
+        let kept = current.and_then(|current| kept(word, current, &mesh, list.len()));
         list.push(match kept {
             Some(placement) => placement,
             None => parse_placement(word, dims, mesh.size(list.len()))?,
@@ -136,13 +136,13 @@ fn parse(text: &str, dims: &Dims, lies: Option<&Layout>) -> Result<Layout, Strin
             ));
         }
     }
-    let mut folds = list.iter().filter_map(|placement| match placement {
+    let mut reduces = list.iter().filter_map(|placement| match placement {
         Placement::Partial(reduce_op) => Some(reduce_op),
         Placement::Replicate | Placement::Shard { .. } => None,
     });
     // A sum of products is no product of sums, and no dimension of a mesh comes before another.
-    if let Some(first) = folds.next()
-        && let Some(other) = folds.find(|&reduce_op| reduce_op != first)
+    if let Some(first) = reduces.next()
+        && let Some(other) = reduces.find(|&reduce_op| reduce_op != first)
     {
         return Err(format!("partial({first}) and partial({other}): one layout has one reduction"));
     }
@@ -150,14 +150,14 @@ fn parse(text: &str, dims: &Dims, lies: Option<&Layout>) -> Result<Layout, Strin
 }
 
 /// What `keep` and `reduce` stand for along a dimension of `mesh`.
-fn kept(word: &str, lies: &Layout, mesh: &Mesh, axis: usize) -> Option<Placement> {
-    let folds = match word.trim() {
+fn kept(word: &str, current: &Layout, mesh: &Mesh, axis: usize) -> Option<Placement> {
+    let reduces = match word.trim() {
         "keep" => false,
         "reduce" => true,
         _ => return None,
     };
-    let lies = lies.placements().get(axis).filter(|_| lies.mesh() == mesh);
-    let placement = lies.filter(|placement| !(folds && placement.is_partial()));
+    let current = current.placements().get(axis).filter(|_| current.mesh() == mesh);
+    let placement = current.filter(|placement| !(reduces && placement.is_partial()));
     Some(placement.cloned().unwrap_or_default())
 }
 

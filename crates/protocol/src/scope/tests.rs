@@ -8,7 +8,7 @@ use proptest::prelude::*;
 fn scopes() -> impl Strategy<Value = Scope> {
     let name = "[A-Za-z_][A-Za-z0-9_]{0,6}";
     let mesh = prop::collection::btree_map(name, 1_u32..5, 0..=3);
-    let wish = prop_oneof![
+    let placement = prop_oneof![
         Just(PlacementWish::Replicate),
         (-8_i64..8).prop_map(|dim| PlacementWish::Shard { dim })
     ];
@@ -18,7 +18,7 @@ fn scopes() -> impl Strategy<Value = Scope> {
         prop::option::of(1_u32..1 << 16),
         any::<bool>(),
         any::<bool>(),
-        prop::collection::vec(wish, 3),
+        prop::collection::vec(placement, 3),
     );
     (mesh, dims, rest, Just((0..64_u32).collect::<Vec<_>>()).prop_shuffle()).prop_map(
         |(mesh, (named, axis, replicated), (blocks, backward, compile, wished, wishes), order)| {
@@ -28,7 +28,7 @@ fn scopes() -> impl Strategy<Value = Scope> {
             } else {
                 [].into()
             };
-            let cuts = placements.iter().any(|wish| *wish != PlacementWish::Replicate);
+            let cuts = placements.iter().any(|placement| *placement != PlacementWish::Replicate);
             let axis = axis.filter(|_| !wished);
             Scope {
                 workers: named

@@ -10,13 +10,13 @@ use std::fmt;
 
 /// An instruction that prints itself as its line.
 #[derive(Clone, Copy)]
-pub struct Line<'a> {
+pub struct TextLine<'a> {
     pub instruction: &'a Instruction<'a>,
     pub names: &'a dyn Names,
     pub payload: PayloadText,
 }
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for TextLine<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let instruction = self.instruction;
         let info = instruction.op.info();
@@ -50,7 +50,7 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-impl Line<'_> {
+impl TextLine<'_> {
     fn write_signal(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let signal = self.instruction.signal;
         if signal == 0 {

@@ -34,9 +34,9 @@ impl<'a> Scanner<'a> {
 
     /// Takes `prefix` if it is next.
     pub(super) fn take(&mut self, prefix: &str) -> bool {
-        let found = self.rest().starts_with(prefix);
-        self.position += if found { prefix.len() } else { 0 };
-        found
+        let is_next = self.rest().starts_with(prefix);
+        self.position += if is_next { prefix.len() } else { 0 };
+        is_next
     }
 
     /// The characters for which `is_part` holds, possibly none.
@@ -58,11 +58,11 @@ impl<'a> Scanner<'a> {
         let rest = self.line.get(position..).unwrap_or_default();
         let word = rest.split([' ', '\t', '\r', '\n']).next().unwrap_or_default();
         // 40 characters are enough to recognise the place.
-        let found = match word {
+        let actual = match word {
             "" => "the end of the line".to_owned(),
             word => format!("`{}`", word.chars().take(40).collect::<String>()),
         };
-        ParseError { column: before.chars().count() + 1, expected: expected.into(), found }
+        ParseError { column: before.chars().count() + 1, expected: expected.into(), actual }
     }
 
     /// A decimal number without a sign.

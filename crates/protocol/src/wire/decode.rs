@@ -3,7 +3,7 @@
 
 use super::{
     HEADER_WORDS, IMMEDIATE, NONE, PAYLOAD_BYTES_MAX, SLOT_LIMIT, TEXT_BYTES_MAX, WireError,
-    WireReason, consumable, has_payload, words::Reader,
+    WireReason, consumable, has_payload, words::WordReader,
 };
 use crate::instruction::{Attr, Id, Instruction, Operand};
 use crate::operator::{AttrInfo, AttrKind, Op, OpInfo, OperandKind};
@@ -28,7 +28,7 @@ pub fn decode_into<'a>(
 ) -> Result<usize, WireError> {
     let (op, length) = frame(words)?;
     let info = op.info();
-    let mut reader = Reader::new(words.get(..length).unwrap_or_default(), 1);
+    let mut reader = WordReader::new(words.get(..length).unwrap_or_default(), 1);
     instruction.op = op;
     instruction.tag = reader.word()?;
     (instruction.consumes, instruction.signal) = halves(reader.word()?);
@@ -51,7 +51,7 @@ pub fn decode_into<'a>(
 
 /// Reads all attributes of the row.
 pub(super) fn attrs(
-    reader: &mut Reader<'_>,
+    reader: &mut WordReader<'_>,
     info: &OpInfo,
     attrs: &mut SmallVec<[Attr; 2]>,
 ) -> Result<(), WireError> {
@@ -84,12 +84,12 @@ pub const fn halves(word: u32) -> (u16, u16) {
     (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))
 }
 
-fn slot(word: u32, reader: &Reader<'_>) -> Result<Id, WireError> {
+fn slot(word: u32, reader: &WordReader<'_>) -> Result<Id, WireError> {
     if word < SLOT_LIMIT { Ok(Id::slot(word)) } else { Err(reader.error(WireReason::Slot(word))) }
 }
 
 fn operands(
-    reader: &mut Reader<'_>,
+    reader: &mut WordReader<'_>,
     info: &OpInfo,
     operands: &mut SmallVec<[Operand; 4]>,
 ) -> Result<(), WireError> {
@@ -132,7 +132,7 @@ fn check_consumes(consumes: u16, operands: &[Operand]) -> Result<(), WireError> 
     Err(WireError { word: 2, reason: WireReason::Consumes(consumes) })
 }
 
-fn attr(reader: &mut Reader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
+fn attr(reader: &mut WordReader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
     if row.optional && !reader.bool()? {
         return Ok(Attr::Absent);
     }
@@ -150,7 +150,7 @@ fn attr(reader: &mut Reader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
 }
 
 /// An attribute that the row was released without: nothing at a frame's end says that it is absent.
-fn appended(reader: &mut Reader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
+fn appended(reader: &mut WordReader<'_>, row: &AttrInfo) -> Result<Attr, WireError> {
     if reader.finish().is_ok() {
         return Ok(Attr::Absent);
     }
@@ -161,7 +161,7 @@ fn appended(reader: &mut Reader<'_>, row: &AttrInfo) -> Result<Attr, WireError> 
     Ok(attr)
 }
 
-fn choice(reader: &mut Reader<'_>, words: &[&str]) -> Result<u8, WireError> {
+fn choice(reader: &mut WordReader<'_>, words: &[&str]) -> Result<u8, WireError> {
     let word = reader.word()?;
     match u8::try_from(word) {
         Ok(index) if usize::from(index) < words.len() => Ok(index),

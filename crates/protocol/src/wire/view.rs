@@ -3,7 +3,7 @@
 
 use super::decode::{attrs, frame, halves};
 use super::{
-    HEADER_WORDS, IMMEDIATE, SLOT_LIMIT, WireError, consumable, has_payload, words::Reader,
+    HEADER_WORDS, IMMEDIATE, SLOT_LIMIT, WireError, consumable, has_payload, words::WordReader,
 };
 use crate::instruction::Attr;
 use crate::operator::Op;
@@ -51,7 +51,7 @@ impl<'a> View<'a> {
             return Ok(None);
         }
         let (mut scalars, mut attributes) = (SmallVec::new(), SmallVec::new());
-        let mut reader = Reader::new(words, HEADER_WORDS + results + fixed);
+        let mut reader = WordReader::new(words, HEADER_WORDS + results + fixed);
         if operands.contains(&IMMEDIATE) {
             for _ in operands.iter().filter(|&&word| word == IMMEDIATE) {
                 scalars.push(reader.scalar()?);

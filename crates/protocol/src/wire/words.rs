@@ -57,12 +57,12 @@ pub(crate) fn push_bytes(out: &mut Vec<u32>, bytes: &[u8]) {
 }
 
 /// Reads the words of one frame from front to back; every method stops at the declared end.
-pub struct Reader<'a> {
+pub struct WordReader<'a> {
     words: &'a [u32],
     position: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WordReader<'a> {
     pub(crate) const fn new(words: &'a [u32], position: usize) -> Self {
         Self { words, position }
     }

@@ -4,7 +4,7 @@ use super::greeting::{self, Admitted, GreetingError, Member};
 use super::introductions;
 use super::registry::{Identity, Takeover, WorkerSocket};
 use super::ring_peer::CancelToken;
-use crate::link::{self, CHANNEL_FRAMES, Source, Target};
+use crate::link::{self, CHANNEL_FRAMES, WordSource, WordTarget};
 use crate::net_event::NetEvent;
 use crate::waker::Waker;
 use gt_dispatcher::SessionId;
@@ -33,7 +33,7 @@ const WRITE_BYTES: usize = 256 * 1024;
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Why a link is over.
-enum Ended {
+enum LinkEnd {
     /// It broke or closed; the peer may come back.
     Dropped(io::Error),
     /// The core's thread wants no more of it, and everything has been sent.
@@ -45,7 +45,7 @@ enum Ended {
 }
 
 /// The session's end of the link, which outlives its connections.
-struct Session {
+struct FramedSession {
     link: RefCell<Link>,
     /// There is something to acknowledge, or room to send again.
     stir: Notify,
@@ -68,18 +68,18 @@ pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(
     let identity = member.identity;
     let takeovers = net.registry.borrow_mut().add_resumable(identity, secret);
     let (mut channels, mut cancel) = attach(&member, name, takeovers, data);
-    let session = Session::new();
+    let session = FramedSession::new();
     let key = identity.key();
     // Ends with the session; each round is a new connection of the peer's.
     let reason = loop {
         let takeover = match run(&session, &mut channels, &mut cancel, stream).await {
-            Ended::Finished => break "the dispatcher closed it".to_owned(),
-            Ended::Breach(error) => {
+            LinkEnd::Finished => break "the dispatcher closed it".to_owned(),
+            LinkEnd::Breach(error) => {
                 tracing::warn!("session {key} closed: {error}");
                 break error.to_string();
             }
-            Ended::Resumed(takeover) => takeover,
-            Ended::Dropped(error) => {
+            LinkEnd::Resumed(takeover) => takeover,
+            LinkEnd::Dropped(error) => {
                 if identity.worker().is_some() {
                     // A worker ends with its link: to wait for it would only keep those waiting who need it.
                     break format!("its connection dropped ({error})");
@@ -123,8 +123,8 @@ fn attach(
     let (inward, source) = mpsc::channel(CHANNEL_FRAMES);
     let (target, outward) = mpsc::channel(CHANNEL_FRAMES);
     let (cancel, held) = oneshot::channel();
-    let (source, target) = (Source::Socket(source), Target::Socket(target));
-    let link = link::Link { source, target, cancel, lent: None, lends: None };
+    let (source, target) = (WordSource::Socket(source), WordTarget::Socket(target));
+    let link = link::PeerLink { source, target, cancel, slab: None, slab_down: None };
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by TCP");
@@ -153,11 +153,11 @@ async fn come_back(channels: &mut Channels, cancel: &mut CancelToken) -> Option<
 }
 
 async fn run(
-    session: &Session,
+    session: &FramedSession,
     channels: &mut Channels,
     cancel: &mut CancelToken,
     stream: TcpStream,
-) -> Ended {
+) -> LinkEnd {
     let let_go = async {
         cancel.closed().await;
         tokio::time::sleep(LAST_WORDS).await;
@@ -168,12 +168,12 @@ async fn run(
     tokio::select! {
         ended = session.write(writer, outward, waker) => ended,
         ended = session.read(reader, inward, waker) => ended,
-        Some(takeover) = takeovers.recv() => Ended::Resumed(takeover),
-        () = let_go => Ended::Finished,
+        Some(takeover) = takeovers.recv() => LinkEnd::Resumed(takeover),
+        () = let_go => LinkEnd::Finished,
     }
 }
 
-impl Session {
+impl FramedSession {
     fn new() -> Self {
         let link = Link::new(Keep::Unacknowledged { bytes_max: KEPT_BYTES_MAX });
         Self { link: RefCell::new(link), stir: Notify::new() }
@@ -184,7 +184,7 @@ impl Session {
         mut reader: BufReader<OwnedReadHalf>,
         inward: &mpsc::Sender<Vec<u32>>,
         waker: &Waker,
-    ) -> Ended {
+    ) -> LinkEnd {
         // Ends with the connection.
         loop {
             match self.read_frame(&mut reader, inward).await {
@@ -200,14 +200,14 @@ impl Session {
         &self,
         reader: &mut BufReader<OwnedReadHalf>,
         inward: &mpsc::Sender<Vec<u32>>,
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, LinkEnd> {
         let mut bytes = [0; FrameHeader::BYTES];
-        reader.read_exact(&mut bytes).await.map_err(Ended::Dropped)?;
+        reader.read_exact(&mut bytes).await.map_err(LinkEnd::Dropped)?;
         let header = self.header(&bytes)?;
         // At most FRAME_BYTES_MAX: the header has been checked.
         let mut words = vec![0_u32; usize::try_from(header.length_bytes / 4).unwrap_or(0)];
         let read = reader.read_exact(bytemuck::cast_slice_mut(&mut words)).await;
-        read.map_err(Ended::Dropped)?;
+        read.map_err(LinkEnd::Dropped)?;
         if !self.link.borrow().is_new(header)? {
             return Ok(false);
         }
@@ -238,7 +238,7 @@ impl Session {
         mut writer: OwnedWriteHalf,
         outward: &mut mpsc::Receiver<Vec<u32>>,
         waker: &Waker,
-    ) -> Ended {
+    ) -> LinkEnd {
         let mut buffer = Vec::new();
         // Ends with the connection.
         loop {
@@ -253,7 +253,7 @@ impl Session {
             }
             self.gather(outward, &mut buffer);
             if let Err(error) = writer.write_all(&buffer).await {
-                return Ended::Dropped(error);
+                return LinkEnd::Dropped(error);
             }
             buffer.clear();
             buffer.shrink_to(WRITE_BYTES);
@@ -297,13 +297,13 @@ impl Session {
     }
 }
 
-async fn finish(mut writer: OwnedWriteHalf) -> Ended {
+async fn finish(mut writer: OwnedWriteHalf) -> LinkEnd {
     // A peer that is gone needs no end of stream.
     let _ = writer.shutdown().await;
-    Ended::Finished
+    LinkEnd::Finished
 }
 
-impl From<LinkError> for Ended {
+impl From<LinkError> for LinkEnd {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Gap { .. } => Self::Dropped(io::Error::other(error)),

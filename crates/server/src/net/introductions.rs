@@ -43,7 +43,12 @@ pub(crate) fn introduce(net: &Net, index: u32, socket: &WorkerSocket) -> Vec<Int
 }
 
 /// Has `from` connect to `to`, which listens at `address`.
-fn call(from: u32, to: u32, address: SocketAddr, introductions: &mut Vec<Introduction>) -> Outcome {
+fn call(
+    from: u32,
+    to: u32,
+    address: SocketAddr,
+    introductions: &mut Vec<Introduction>,
+) -> Introduced {
     let secret = random_secret()?;
     let address = address.to_string();
     introductions.push(Introduction { to, peer: from, secret, address: String::new() });
@@ -61,14 +66,14 @@ pub(crate) fn tell_gone(net: &Net, index: u32) {
     }
 }
 
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+type Introduced = Result<(), Box<dyn std::error::Error>>;
 
-fn gone(socket: &OwnedFd, index: u32) -> Outcome {
+fn gone(socket: &OwnedFd, index: u32) -> Introduced {
     let record = ControlRecord { kind: ControlKind::PeerGone, index, value: 0 };
     Ok(send_record(socket.as_fd(), &record, &[])?)
 }
 
-fn pair(one: (u32, &OwnedFd), two: (u32, &OwnedFd)) -> Outcome {
+fn pair(one: (u32, &OwnedFd), two: (u32, &OwnedFd)) -> Introduced {
     let there = gt_transport::slab::create()?;
     let back = gt_transport::slab::create()?;
     let tell = |socket: &OwnedFd, index, write: &OwnedFd, read: &OwnedFd| {

@@ -3,8 +3,8 @@
 use super::greeting::GreetingError;
 use super::secret::random_secret;
 use super::{Net, tcp_peer};
-use crate::options::Options;
-use crate::tokens::Tokens;
+use crate::options::ServerOptions;
+use crate::tokens::TokenList;
 use std::future::Future;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener as StdTcpListener, ToSocketAddrs};
@@ -62,7 +62,10 @@ impl Drop for PathGuard {
 }
 
 /// Opens everything that the options ask for.
-pub(crate) fn bind(options: &Options, tokens: Option<&Tokens>) -> Result<Listeners, ListenError> {
+pub(crate) fn bind(
+    options: &ServerOptions,
+    tokens: Option<&TokenList>,
+) -> Result<Listeners, ListenError> {
     let tcp = options.listen.as_deref().map(|listen| bind_tcp(listen, tokens)).transpose()?;
     let unix = options.unix.as_deref().map(|path| bind_unix(path, tokens)).transpose()?;
     let (local_socket, local_address) =
@@ -70,7 +73,7 @@ pub(crate) fn bind(options: &Options, tokens: Option<&Tokens>) -> Result<Listene
     Ok(Listeners { tcp, unix, local_socket, local_address })
 }
 
-fn bind_tcp(listen: &str, tokens: Option<&Tokens>) -> Result<StdTcpListener, ListenError> {
+fn bind_tcp(listen: &str, tokens: Option<&TokenList>) -> Result<StdTcpListener, ListenError> {
     let wrong = |error| ListenError::Address(listen.to_owned(), error);
     let addresses: Vec<SocketAddr> = listen.to_socket_addrs().map_err(wrong)?.collect();
     if tokens.is_none()
@@ -86,7 +89,7 @@ fn bind_tcp(listen: &str, tokens: Option<&Tokens>) -> Result<StdTcpListener, Lis
 
 fn bind_unix(
     path: &Path,
-    tokens: Option<&Tokens>,
+    tokens: Option<&TokenList>,
 ) -> Result<(StdUnixListener, PathGuard), ListenError> {
     let cannot = |error| ListenError::Bind(path.display().to_string(), error);
     if path.exists() {
@@ -211,14 +214,18 @@ fn spawn(
 
 /// Says on stdout where the dispatcher listens and what to type elsewhere. The first line is for programs, which may
 /// well close their end behind it.
-pub(crate) fn announce(listeners: &Listeners, options: &Options) -> io::Result<()> {
+pub(crate) fn announce(listeners: &Listeners, options: &ServerOptions) -> io::Result<()> {
     match write_lines(listeners, options, &mut io::stdout().lock()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
 }
 
-fn write_lines(listeners: &Listeners, options: &Options, out: &mut impl Write) -> io::Result<()> {
+fn write_lines(
+    listeners: &Listeners,
+    options: &ServerOptions,
+    out: &mut impl Write,
+) -> io::Result<()> {
     if let Some(tcp) = &listeners.tcp {
         let address = tcp.local_addr()?;
         let token = if options.token_file.is_some() { "GT_TOKEN=… " } else { "" };

@@ -3,7 +3,7 @@
 use super::greeting::{Admitted, GreetingError, Member};
 use super::introductions::introduce;
 use super::registry::{Identity, WorkerSocket};
-use crate::link::{Lent, Link, RING_WORDS, Source, Target};
+use crate::link::{PeerLink, RING_WORDS, SlabPayloads, WordSource, WordTarget};
 use crate::net_event::NetEvent;
 use gt_dispatcher::SessionId;
 use gt_protocol::handshake::Capabilities;
@@ -45,7 +45,7 @@ fn set_up(
     member: &Member,
     socket: &UnixStream,
     slabs: bool,
-) -> Result<(Link, CancelToken), Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<(PeerLink, CancelToken), Box<dyn std::error::Error + Send + Sync>> {
     let down = gt_transport::create(RING_WORDS)?;
     let up = gt_transport::create(RING_WORDS)?;
     let waker = gt_transport::eventfd()?;
@@ -60,11 +60,11 @@ fn set_up(
     let consumer = gt_transport::Consumer::new(up)?;
     let producer = gt_transport::Producer::new(down)?;
     let (cancel, held) = oneshot::channel();
-    let source = Source::Ring { consumer, waker };
-    let target = Target::Ring(producer);
-    let lent = slab_up.map(SlabReader::new).transpose()?.map(Lent::new);
-    let lends = slab_down.map(SlabWriter::new).transpose()?;
-    Ok((Link { source, target, cancel, lent, lends }, CancelToken::new(held)))
+    let source = WordSource::Ring { consumer, waker };
+    let target = WordTarget::Ring(producer);
+    let slab = slab_up.map(SlabReader::new).transpose()?.map(SlabPayloads::new);
+    let slab_down = slab_down.map(SlabWriter::new).transpose()?;
+    Ok((PeerLink { source, target, cancel, slab, slab_down }, CancelToken::new(held)))
 }
 
 /// Tells when the core's thread has dropped a link.
@@ -88,7 +88,7 @@ impl CancelToken {
     }
 }
 
-fn attach(member: &Member, name: String, link: Link, socket: Rc<OwnedFd>) {
+fn attach(member: &Member, name: String, link: PeerLink, socket: Rc<OwnedFd>) {
     let net = member.net();
     match member.identity {
         Identity::Session(session) => {

@@ -90,39 +90,39 @@ async fn offer_local(
     let mut welcome = admitted.welcome();
     welcome.local_socket = Some(LocalSocket { address: net.local_socket.clone(), secret });
     let sent = greeting::send_welcome(&mut stream, welcome).await;
-    let way = match sent {
-        Ok(()) => which_way(&stream, opened).await,
+    let transport = match sent {
+        Ok(()) => choose_transport(&stream, opened).await,
         Err(error) => Err(error),
     };
     net.registry.borrow_mut().withdraw(identity);
-    match way? {
-        Way::Ring(mut socket) => {
+    match transport? {
+        PeerTransport::Ring(mut socket) => {
             greeting::send_welcome(&mut socket, admitted.welcome()).await?;
             ring_peer::serve(admitted, socket, Some(stream)).await
         }
-        Way::Stay => framed::serve(admitted, stream).await,
+        PeerTransport::Stay => framed::serve(admitted, stream).await,
     }
 }
 
-enum Way {
+enum PeerTransport {
     Ring(UnixStream),
     Stay,
 }
 
 /// What a peer on this host decides: the local socket, or a first frame; or nothing, and then it stays too.
-async fn which_way(
+async fn choose_transport(
     stream: &TcpStream,
     opened: oneshot::Receiver<UnixStream>,
-) -> Result<Way, GreetingError> {
+) -> Result<PeerTransport, GreetingError> {
     let mut first = [0_u8; 1];
     tokio::select! {
         biased;
-        Ok(socket) = opened => Ok(Way::Ring(socket)),
+        Ok(socket) = opened => Ok(PeerTransport::Ring(socket)),
         peeked = stream.peek(&mut first) => match peeked? {
             0 => Err(GreetingError::Closed),
-            _ => Ok(Way::Stay),
+            _ => Ok(PeerTransport::Stay),
         },
-        () = tokio::time::sleep(HELLO_PATIENCE) => Ok(Way::Stay),
+        () = tokio::time::sleep(HELLO_PATIENCE) => Ok(PeerTransport::Stay),
     }
 }
 

@@ -42,7 +42,7 @@ impl Client {
         match breach {
             BreachKind::UnknownSlot => instruction.operands[0] = Operand::Value(Id::slot(free + 1)),
             BreachKind::SlotInUse => {
-                instruction.outputs[0] = Id::slot(held.unwrap_or(u32::MAX >> 1))
+                instruction.outputs[0] = Id::slot(held.unwrap_or(u32::MAX >> 1));
             }
             BreachKind::NotForClients => {
                 instruction = Instruction::new(Op::Session);

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::RingError;
-use super::mapping::{Mapping, to_counter, to_usize};
+use super::mapping::{RingMapping, to_counter, to_usize};
 use crate::scheduling::poll_until;
 use crate::sleep::park::{self, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
 use crate::sleep::{Sleeping, WAIT_MAX};
@@ -16,7 +16,7 @@ use crate::sleep::{Sleeping, WAIT_MAX};
 /// that may be forked compare process ids first.
 #[derive(Debug)]
 pub struct Consumer {
-    mapping: Mapping,
+    mapping: RingMapping,
     /// Ours alone: what the shared head says is never read back, so no peer can move it.
     head: u32,
     /// As last read and found plausible; the true one is at least this far.
@@ -32,7 +32,7 @@ impl Consumer {
     /// contradict each other, or the kernel refuses. Safe with a descriptor from a hostile peer.
     #[allow(clippy::needless_pass_by_value, reason = "a ring's descriptor is used up by attaching")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
-        let mapping = Mapping::new(fd.as_fd())?;
+        let mapping = RingMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
         Ok(Self { mapping, head, tail, corrupt: false })
     }
@@ -52,11 +52,11 @@ impl Consumer {
 
     /// Words that can be read right now; 0 when corrupt.
     pub fn available(&mut self) -> usize {
-        let known = self.tail.wrapping_sub(self.head);
+        let unread = self.tail.wrapping_sub(self.head);
         let tail = self.mapping.header().tail.word.load(Ordering::Acquire);
         let published = tail.wrapping_sub(self.head);
         // A tail only grows, and never more than the capacity ahead; anything else is a lie.
-        self.corrupt |= published > self.mapping.capacity() || published < known;
+        self.corrupt |= published > self.mapping.capacity() || published < unread;
         if self.corrupt {
             return 0;
         }
@@ -68,8 +68,8 @@ impl Consumer {
     /// how many. One fence a call, so read in bulk; the words are copied once and then only ours,
     /// so the caller's checks on `out` hold whatever the peer does to the ring.
     pub fn read(&mut self, out: &mut Vec<u32>, words_max: usize) -> usize {
-        let known = to_usize(self.tail.wrapping_sub(self.head));
-        let words = if known < words_max { self.available() } else { known }.min(words_max);
+        let unread = to_usize(self.tail.wrapping_sub(self.head));
+        let words = if unread < words_max { self.available() } else { unread }.min(words_max);
         if words == 0 || self.corrupt {
             return 0;
         }
@@ -140,12 +140,12 @@ impl Consumer {
         // Each round sleeps, so a peer that wakes us for nothing is the only way to many rounds, and
         // the deadline is their limit.
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || !self.park(PARKED_ON_FUTEX) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() || !self.park(PARKED_ON_FUTEX) {
                 return;
             }
             let parked = &self.mapping.header().consumer_parked.word;
-            let slept = park::sleep_on(parked, PARKED_ON_FUTEX, left);
+            let slept = park::sleep_on(parked, PARKED_ON_FUTEX, remaining);
             self.park_end();
             if self.available() > 0 || self.corrupt || slept != Sleep::Woken {
                 return;
@@ -153,7 +153,7 @@ impl Consumer {
         }
     }
 
-    /// Gives the place of the next `words` words, at most the known ones, back to the producer.
+    /// Gives the place of the next `words` words, at most the unread ones, back to the producer.
     fn release(&mut self, words: usize) {
         self.head = self.head.wrapping_add(to_counter(words));
         self.mapping.header().head.word.store(self.head, Ordering::Release);
@@ -163,13 +163,13 @@ impl Consumer {
     fn wake_producer(&mut self) {
         // Pairs with the fence in Producer::park: head then parked here, parked then head there.
         fence(Ordering::SeqCst);
-        let wanted = self.mapping.header().producer_parked.word.load(Ordering::Relaxed);
-        if wanted == RUNNING {
+        let threshold = self.mapping.header().producer_parked.word.load(Ordering::Relaxed);
+        if threshold == RUNNING {
             return;
         }
         let free = self.capacity() - self.available().min(self.capacity());
         let parked = &self.mapping.header().producer_parked.word;
-        if free >= to_usize(wanted) && park::claim_wake(parked, wanted) {
+        if free >= to_usize(threshold) && park::claim_wake(parked, threshold) {
             park::wake(parked);
         }
     }

@@ -22,33 +22,33 @@ const WORD_BYTES: u32 = 4;
 /// Larger ones are for payloads and would only hold memory that is never used.
 const POPULATE_BYTES_MAX: usize = 4 << 20;
 
-const _: () = assert!(size_of::<Header>() <= to_usize(HEADER_BYTES));
+const _: () = assert!(size_of::<RingHeader>() <= to_usize(HEADER_BYTES));
 const _: () = assert!(size_of::<usize>() >= size_of::<u32>());
 
 /// 128 bytes apart: adjacent-line prefetch makes 64 bytes one false-sharing unit of two.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(crate) struct Line {
+pub(crate) struct CacheLine {
     pub(crate) word: AtomicU32,
 }
 
 /// The first bytes of the memfd. Counters only grow, wrapping; a position is a counter modulo capacity.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Header {
+pub(super) struct RingHeader {
     /// Words published. Written by the producer only.
-    pub(super) tail: Line,
+    pub(super) tail: CacheLine,
     /// Words consumed. Written by the consumer only.
-    pub(super) head: Line,
+    pub(super) head: CacheLine,
     /// How the consumer sleeps (see `park`), 0 while it runs. The producer zeroes it when it wakes.
-    pub(super) consumer_parked: Line,
+    pub(super) consumer_parked: CacheLine,
     /// Free words that a sleeping producer waits for, 0 while it runs. The consumer zeroes it.
-    pub(super) producer_parked: Line,
+    pub(super) producer_parked: CacheLine,
 }
 
 /// A mapped ring.
-pub(super) struct Mapping {
-    base: NonNull<Header>,
+pub(super) struct RingMapping {
+    base: NonNull<RingHeader>,
     words: NonNull<AtomicU32>,
     capacity: u32,
     /// The process that mapped: in a forked child the range may by now belong to something else.
@@ -57,9 +57,9 @@ pub(super) struct Mapping {
 
 // SAFETY: the memory is shared with another process anyway and only reached through atomics; which
 // thread holds the mapping makes no difference. It is not Sync: one thread is one side of the ring.
-unsafe impl Send for Mapping {}
+unsafe impl Send for RingMapping {}
 
-impl Mapping {
+impl RingMapping {
     /// Maps a ring after checking that no peer can resize it.
     pub(super) fn new(fd: BorrowedFd<'_>) -> Result<Self, RingError> {
         let capacity = checked_capacity(fd)?;
@@ -72,7 +72,7 @@ impl Mapping {
         let base =
             unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, protection, flags, fd.as_fd(), 0) }
                 .map_err(RingError::system("mmap"))?;
-        let Some(base) = NonNull::new(base.cast::<Header>()) else {
+        let Some(base) = NonNull::new(base.cast::<RingHeader>()) else {
             return Err(RingError::system("mmap")(Errno::FAULT));
         };
         // SAFETY: HEADER_BYTES is inside the mapping, which is longer than that.
@@ -88,8 +88,8 @@ impl Mapping {
         self.capacity
     }
 
-    pub(super) fn header(&self) -> &Header {
-        // SAFETY: the mapping starts with a Header, page aligned, and lives as long as self. All
+    pub(super) fn header(&self) -> &RingHeader {
+        // SAFETY: the mapping starts with a RingHeader, page aligned, and lives as long as self. All
         // fields are atomics, so writes by the other process are allowed behind a shared reference.
         unsafe { self.base.as_ref() }
     }
@@ -122,7 +122,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for RingMapping {
     fn drop(&mut self) {
         if rustix::process::getpid() != self.owner {
             return; // After fork: nothing of ours is mapped here (MADV_DONTFORK).
@@ -135,9 +135,12 @@ impl Drop for Mapping {
     }
 }
 
-impl fmt::Debug for Mapping {
+impl fmt::Debug for RingMapping {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Mapping").field("capacity", &self.capacity).finish_non_exhaustive()
+        formatter
+            .debug_struct("RingMapping")
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
     }
 }
 
@@ -163,13 +166,13 @@ fn checked_capacity(fd: BorrowedFd<'_>) -> Result<u32, RingError> {
 
 /// Whether nobody can resize the memory behind a descriptor any more.
 pub(crate) fn check_seals(fd: BorrowedFd<'_>) -> Result<(), RingError> {
-    let found = match rustix::fs::fcntl_get_seals(fd) {
-        Ok(found) => found,
+    let seals = match rustix::fs::fcntl_get_seals(fd) {
+        Ok(seals) => seals,
         Err(Errno::INVAL) => SealFlags::empty(), // Not a memfd: it cannot have seals.
         Err(errno) => return Err(RingError::system("fcntl_get_seals")(errno)),
     };
-    if !found.contains(SEALS) {
-        return Err(RingError::Seals { found: found.bits(), needed: SEALS.bits() });
+    if !seals.contains(SEALS) {
+        return Err(RingError::Seals { found: seals.bits(), needed: SEALS.bits() });
     }
     Ok(())
 }

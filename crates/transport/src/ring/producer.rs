@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::RingError;
-use super::mapping::{Mapping, to_counter, to_usize};
+use super::mapping::{RingMapping, to_counter, to_usize};
 use crate::scheduling::poll_until;
 use crate::sleep::WAIT_MAX;
 use crate::sleep::park::{self, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
@@ -25,7 +25,7 @@ const RESUME_FRACTION: u32 = 4;
 /// that may be forked compare process ids first.
 #[derive(Debug)]
 pub struct Producer {
-    mapping: Mapping,
+    mapping: RingMapping,
     /// Ours alone: what the shared tail says is never read back, so no peer can move it.
     tail: u32,
     /// As last read and found plausible; the true one is at least this far.
@@ -42,7 +42,7 @@ impl Producer {
     /// contradict each other, or the kernel refuses. Safe with a descriptor from a hostile peer.
     #[allow(clippy::needless_pass_by_value, reason = "a ring's descriptor is used up by attaching")]
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
-        let mapping = Mapping::new(fd.as_fd())?;
+        let mapping = RingMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
         Ok(Self { mapping, tail, head, waker: None, corrupt: false })
     }
@@ -102,12 +102,12 @@ impl Producer {
         }
         let timeout = timeout.min(WAIT_MAX);
         let deadline = Instant::now() + timeout;
-        let wanted = to_counter(words).max(self.mapping.capacity() / RESUME_FRACTION);
-        let ready = || self.space() >= to_usize(wanted) || self.corrupt;
+        let threshold = to_counter(words).max(self.mapping.capacity() / RESUME_FRACTION);
+        let ready = || self.space() >= to_usize(threshold) || self.corrupt;
         if poll_until(SPIN_WHEN_FULL.min(timeout), ready) {
             return !self.corrupt;
         }
-        self.park(wanted, deadline);
+        self.park(threshold, deadline);
         self.has_space(words) && !self.corrupt
     }
 
@@ -168,26 +168,26 @@ impl Producer {
         }
     }
 
-    fn park(&mut self, wanted: u32, deadline: Instant) {
+    fn park(&mut self, threshold: u32, deadline: Instant) {
         // Each round sleeps, so a peer that wakes us for nothing is the only way to many rounds, and
         // the deadline is their limit.
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return;
             }
-            self.mapping.header().producer_parked.word.store(wanted, Ordering::Relaxed);
+            self.mapping.header().producer_parked.word.store(threshold, Ordering::Relaxed);
             // Pairs with the fence in Consumer::wake_producer.
             fence(Ordering::SeqCst);
             self.refresh_head();
             let parked = &self.mapping.header().producer_parked.word;
             let mut slept = Sleep::Woken;
-            if self.free() < wanted && !self.corrupt {
-                slept = park::sleep_on(parked, wanted, left);
+            if self.free() < threshold && !self.corrupt {
+                slept = park::sleep_on(parked, threshold, remaining);
             }
             parked.store(RUNNING, Ordering::Relaxed);
             self.refresh_head();
-            if self.free() >= wanted || self.corrupt || slept != Sleep::Woken {
+            if self.free() >= threshold || self.corrupt || slept != Sleep::Woken {
                 return;
             }
         }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "memory shared with another process comes as a raw mapping")]
 
 use super::{HEAD_WORDS, SLOT_BYTES, SLOTS};
-use crate::ring::{Line, RingError, check_seals, to_usize};
+use crate::ring::{CacheLine, RingError, check_seals, to_usize};
 use crate::sleep::ParkedWord;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -24,22 +24,22 @@ const MAPPED_BYTES: usize = HEADER_BYTES + to_usize(SLOTS) * SLOT_BYTES;
 #[allow(clippy::as_conversions, reason = "usize has at most 64 bits")]
 pub(super) const FILE_BYTES: u64 = MAPPED_BYTES as u64;
 
-const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+const _: () = assert!(size_of::<SlabHeader>() <= HEADER_BYTES);
 const _: () = assert!(SLOTS.is_power_of_two(), "a slot's place is its counter's low bits");
 const _: () = assert!(size_of::<SlotHead>() <= LINE_BYTES);
 
 /// The first bytes of the memfd. Counters only grow, wrapping; a slot's place is a counter modulo [`SLOTS`].
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Header {
+pub(super) struct SlabHeader {
     /// Slots published. Written by the writer only.
-    pub(super) tail: Line,
+    pub(super) tail: CacheLine,
     /// Slots given back. Written by the reader only.
-    pub(super) head: Line,
+    pub(super) head: CacheLine,
     /// How the reader sleeps, 0 while it runs. The writer zeroes it when it wakes.
-    pub(super) reader_parked: Line,
+    pub(super) reader_parked: CacheLine,
     /// Free slots that a sleeping writer waits for, 0 while it runs. The reader zeroes it.
-    pub(super) writer_parked: Line,
+    pub(super) writer_parked: CacheLine,
 }
 
 #[derive(Debug)]
@@ -50,35 +50,35 @@ struct SlotHead {
 }
 
 /// The range that a slab is mapped to. Through a shared reference only the header's atomics are reached.
-struct Region {
+struct SlabRegion {
     base: NonNull<u8>,
     /// The process that mapped: in a forked child the range may by now belong to something else.
     owner: Pid,
 }
 
 // SAFETY: the memory is shared with another process anyway; which thread holds the region makes no difference.
-unsafe impl Send for Region {}
+unsafe impl Send for SlabRegion {}
 // SAFETY: a shared reference gives out the header, whose fields are all atomics, and the address, which is only read.
-unsafe impl Sync for Region {}
+unsafe impl Sync for SlabRegion {}
 
-impl Region {
-    fn header(&self) -> &Header {
-        // SAFETY: the mapping starts with a Header, page aligned, and lives as long as self. All fields are atomics, so
+impl SlabRegion {
+    fn header(&self) -> &SlabHeader {
+        // SAFETY: the mapping starts with a SlabHeader, page aligned, and lives as long as self. All fields are atomics, so
         // writes by the other process are allowed behind a shared reference.
-        unsafe { self.base.cast::<Header>().as_ref() }
+        unsafe { self.base.cast::<SlabHeader>().as_ref() }
     }
 }
 
 /// A mapped slab, and which side of it we are is for its owner to know. One thread at a time is that side; others may
 /// hold a [`Parked`] word of it.
-pub(super) struct Mapping {
-    region: Arc<Region>,
+pub(super) struct SlabMapping {
+    region: Arc<SlabRegion>,
     not_sync: PhantomData<Cell<()>>,
 }
 
 /// One of the words by which a side of a slab sleeps. It keeps the slab mapped.
 struct SlabWord {
-    region: Arc<Region>,
+    region: Arc<SlabRegion>,
     is_reader: bool,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Debug for SlabWord {
     }
 }
 
-impl Mapping {
+impl SlabMapping {
     /// Maps a slab after checking that no peer can resize it.
     pub(super) fn new(fd: BorrowedFd<'_>) -> Result<Self, RingError> {
         check_seals(fd)?;
@@ -116,7 +116,7 @@ impl Mapping {
         let Some(base) = NonNull::new(base.cast::<u8>()) else {
             return Err(RingError::system("mmap")(Errno::FAULT));
         };
-        let region = Arc::new(Region { base, owner: rustix::process::getpid() });
+        let region = Arc::new(SlabRegion { base, owner: rustix::process::getpid() });
         let mapping = Self { region, not_sync: PhantomData };
         // SAFETY: the range is exactly the mapping made above; DontFork changes nothing in this process.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), MAPPED_BYTES, Advice::LinuxDontFork) }
@@ -124,7 +124,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    pub(super) fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &SlabHeader {
         self.region.header()
     }
 
@@ -202,7 +202,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Region {
+impl Drop for SlabRegion {
     fn drop(&mut self) {
         if rustix::process::getpid() != self.owner {
             return; // After fork: nothing of ours is mapped here (MADV_DONTFORK).
@@ -214,8 +214,11 @@ impl Drop for Region {
     }
 }
 
-impl fmt::Debug for Mapping {
+impl fmt::Debug for SlabMapping {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Mapping").field("base", &self.region.base).finish_non_exhaustive()
+        formatter
+            .debug_struct("SlabMapping")
+            .field("base", &self.region.base)
+            .finish_non_exhaustive()
     }
 }

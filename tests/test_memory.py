@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -225,3 +226,40 @@ def test_a_training_step_needs_no_more_than_torch(model: str, optimizer: str, ba
     assert done.returncode == 0, done.stderr
     ours, theirs = map(int, done.stdout.split())
     assert ours <= 1.05 * theirs
+
+
+def test_a_dead_tensor_says_nothing_of_those_in_its_place() -> None:
+    """What was saved of a tensor that is gone is not taken for written when others are."""
+    leaf = gt.ones(3, requires_grad=True)
+    for _ in range(100):
+        kept = leaf * 2
+        loss = (kept * kept).sum()
+        del kept
+        others = [gt.zeros(3) for _ in range(8)]
+        for other in others:
+            other.add_(1)
+        loss.backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [800.0, 800.0, 800.0]
+
+
+def test_tensors_end_on_other_threads() -> None:
+    """Values, nodes of the tape and views that other threads let go are freed as everywhere."""
+
+    def work() -> None:
+        leaf = gt.ones(3, requires_grad=True)
+        held = [(leaf * k, leaf[1:].detach()) for k in range(50)]
+        held.clear()
+
+    def run() -> None:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    run()
+    before = held()
+    for _ in range(20):
+        run()
+    assert held() == before

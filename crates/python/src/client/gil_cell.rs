@@ -19,6 +19,11 @@ impl<T> GilCell<T> {
         self.0.into_inner()
     }
 
+    /// What is in a cell that nobody else can reach.
+    pub(crate) fn inner_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+
     pub(crate) fn get(&self, _py: Python<'_>) -> Ref<'_, T> {
         self.0.borrow()
     }

@@ -12,15 +12,13 @@ pub(crate) mod read;
 pub(crate) mod upload;
 
 use crate::client::gil_cell::GilCell;
-use crate::client::session::runtime::{self, Caller};
+use crate::client::session::runtime::{self, Caller, Slots};
 use crate::client::session::{caller, errors};
-use crate::client::tape::{Recording, generated_formulas, grad_enabled};
+use crate::client::tape::{self, generated_formulas, grad_enabled};
 use crate::client::value::metadata::SharedMeta;
 use crate::client::value::pool::Pooled;
-use crate::client::value::variable::{
-    Edge, Input, Inputs, Place, SavedValue, SavedValues, Var, Vars,
-};
-use crate::client::value::{Value, Values};
+use crate::client::value::variable::{Edge, Input, Place, SavedValue, Var, Vars};
+use crate::client::value::{SharedValue, Value};
 use gt_protocol::rules::{self as shape_rules, ErrorClass, Outputs, keeps_metadata};
 use gt_protocol::wire::{self, EncodeError};
 use gt_protocol::{Attr, Meta, Op, OperandKind, Scalar};
@@ -60,7 +58,8 @@ pub(crate) fn emit(
 ) -> PyResult<Emission> {
     let caller = caller::current(py);
     loop {
-        let edges = edges(py, op, args)?;
+        let mut edges = Edges::new();
+        add_edges(py, op, args, &mut edges)?;
         // Filled where it stands: it is large, and most instructions are small.
         let mut draft = Draft::new(py, op);
         if let Some(position) = draft.take_operands(py, op, args) {
@@ -93,46 +92,61 @@ pub(crate) fn emit(
         let formulas = generated_formulas::of(op);
         let recorded = formulas.any_for(needs());
         // What the backward pass needs is not given away.
-        let consumes =
-            if recorded { consumes & !formulas.saves(needs()).operands } else { consumes };
+        let consumes = match consumes {
+            0 => 0,
+            _ if recorded => consumes & !formulas.saves(needs()).operands,
+            consumes => consumes,
+        };
+        let mut slots = Slots::new();
         let sent = runtime::with(py, |runtime| {
             let ready = runtime.has_room_for(py, caller);
-            ready.then(|| runtime.publish(py, op, caller, consumes, words, metas))
+            ready.then(|| runtime.publish(py, (op, caller), consumes, words, metas, &mut slots))
         });
-        let Some(slots) = sent else {
+        let Some(sent) = sent else {
             runtime::prepare_for(py, caller)?;
             continue;
         };
-        let values = values_of(py, &slots?, kept.as_ref(), metas);
+        sent?;
+        let results = Results { slots: &slots, kept: kept.as_ref(), metas };
+        if recorded {
+            record(py, op, args, (attrs, edges), caller, &results, vars);
+        } else {
+            results.values(py, |value| vars.push(Var::new(py, value, None)));
+        }
         if let Some(meta) = kept {
             meta.release(py);
-        }
-        if recorded {
-            record(py, op, args, (attrs, edges), caller, values, vars);
-        } else {
-            for value in values {
-                vars.push(Var::new(py, value, None));
-            }
         }
         return Ok(Emission::Done);
     }
 }
 
-/// The values of an instruction's results, whose metadata may be `kept` from its operands.
-#[inline]
-fn values_of(py: Python<'_>, slots: &[u32], kept: Option<&SharedMeta>, metas: &[Meta]) -> Values {
-    let epoch = runtime::epoch();
-    let mut values = Values::new();
-    if let (Some(meta), &[slot]) = (kept, slots) {
-        let meta = meta.clone_ref(py);
-        values.push(Pooled::new(py, Value { slot, epoch, meta }));
-        return values;
+/// The results of an instruction that has been published.
+struct Results<'a> {
+    slots: &'a [u32],
+    /// The metadata of the one result, where that is the operands'.
+    kept: Option<&'a SharedMeta>,
+    metas: &'a [Meta],
+}
+
+impl Results<'_> {
+    #[inline]
+    fn metas(&self, py: Python<'_>, mut take: impl FnMut(SharedMeta)) {
+        for meta in self.metas {
+            take(match self.kept {
+                Some(kept) => kept.clone_ref(py),
+                None => SharedMeta::of(py, meta),
+            });
+        }
     }
-    for (&slot, meta) in slots.iter().zip(metas) {
-        let meta = SharedMeta::of(py, meta);
-        values.push(Pooled::new(py, Value { slot, epoch, meta }));
+
+    #[inline]
+    fn values(&self, py: Python<'_>, mut take: impl FnMut(SharedValue)) {
+        let (epoch, mut slots) = (runtime::epoch(), self.slots.iter());
+        self.metas(py, |meta| {
+            let Some(&slot) = slots.next() else { unreachable!("a result without a slot") };
+            take(Pooled::new(py, Value { slot, epoch, meta }));
+        });
     }
-    values
 }
 
 /// What an operator results in, or PyTorch's error.
@@ -180,11 +194,10 @@ pub(crate) fn of_operands<T>(
     rule(&operands)
 }
 
-fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Edges> {
-    let mut edges = Edges::new();
+fn add_edges(py: Python<'_>, op: Op, args: &[Arg<'_>], edges: &mut Edges) -> PyResult<()> {
     let may_need = |arg: &Arg<'_>| matches!(arg, Arg::Var(var) if var.may_require_grad(py));
     if !grad_enabled() || !args.iter().any(may_need) {
-        return Ok(edges);
+        return Ok(());
     }
     for arg in args {
         edges.push(match arg {
@@ -196,7 +209,7 @@ fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Edges> {
             },
         });
     }
-    Ok(edges)
+    Ok(())
 }
 
 /// An instruction whose words are being written.
@@ -338,7 +351,7 @@ fn record(
     args: &[Arg<'_>],
     (attrs, edges): (&[Attr], Edges),
     caller: Caller,
-    values: Values,
+    results: &Results<'_>,
     vars: &mut Vars,
 ) {
     let info = op.info();
@@ -349,24 +362,30 @@ fn record(
         // PyTorch keeps outputs even where the gradient gets nowhere, to see that nobody writes them.
         saves.outputs = formulas.saves(edges.iter().map(Option::is_some)).outputs;
     }
-    let mut saved = SavedValues::new();
-    let mut inputs = Inputs::new();
-    for (position, (arg, edge)) in args.iter().zip(edges).enumerate() {
-        inputs.push(match arg {
-            Arg::Absent => Input { edge, meta: None, scalar: None },
-            Arg::Scalar(scalar) => Input { edge, meta: None, scalar: Some(*scalar) },
-            Arg::Var(var) => {
-                let place = position.min(info.operands.len() - 1);
-                if saves.operands & (1_u16 << place) != 0
-                    && let Some(value) = var.with_value(py, |value| value.clone_ref(py))
-                {
-                    let watched = var.watched(py);
-                    saved.push(SavedValue { place: Place::Operand(position), value, watched });
+    let node = tape::node(py, op, attrs, caller, |node| {
+        for (position, (arg, edge)) in args.iter().zip(edges).enumerate() {
+            node.inputs.push(match arg {
+                Arg::Absent => Input { edge, meta: None, scalar: None },
+                Arg::Scalar(scalar) => Input { edge, meta: None, scalar: Some(*scalar) },
+                Arg::Var(var) => {
+                    let place = position.min(info.operands.len() - 1);
+                    if saves.operands & (1_u16 << place) != 0
+                        && let Some(value) = var.with_value(py, |value| value.clone_ref(py))
+                    {
+                        let (place, watched) = (Place::Operand(position), var.watched(py));
+                        let saved = node.saved.inner_mut().get_or_insert_default();
+                        saved.push(SavedValue { place, value, watched });
+                    }
+                    Input { edge, meta: Some(var.shared_meta(py)), scalar: None }
                 }
-                Input { edge, meta: Some(var.shared_meta(py)), scalar: None }
-            }
-        });
-    }
-    let recording = Recording { op, attrs, caller, saved, saved_outputs: saves.outputs };
-    recording.record(py, inputs, values, vars);
+            });
+        }
+        results.metas(py, |meta| node.outputs.push(meta));
+    });
+    let mut position = 0;
+    results.values(py, |value| {
+        vars.push(tape::result(py, &node, position, value, saves.outputs));
+        position += 1;
+    });
+    tape::close(py, node);
 }

@@ -170,34 +170,34 @@ impl Runtime {
         sent.map_err(PyRuntimeError::new_err)
     }
 
-    /// Sends an instruction by its words, of which site, flags and slots of results are still open. There is room.
+    /// Sends an instruction by its words, of which site, flags and slots of results are still open: those are written
+    /// into it. There is room.
     #[inline]
     pub(crate) fn publish(
         &mut self,
         py: Python<'_>,
-        op: Op,
-        caller: Caller,
+        (op, caller): (Op, Caller),
         consumes: u16,
         words: &mut [u32],
         outputs: &[Meta],
-    ) -> PyResult<Slots> {
+        slots: &mut Slots,
+    ) -> PyResult<()> {
         let Caller { site, signal } = caller;
         self.announce_signal(py, signal);
-        let mut slots = Slots::new();
-        for _ in outputs {
-            slots.push(self.take_slot());
-        }
-        assert!(slots.len() == usize::from(op.info().outputs), "{}: {slots:?}", op.info().name);
+        let count = outputs.len();
+        assert!(count == usize::from(op.info().outputs), "{}: {count} results", op.info().name);
         words[1] = site;
         words[2] = u32::from(consumes) | (u32::from(signal) << 16);
-        words[HEADER_WORDS..HEADER_WORDS + slots.len()].copy_from_slice(&slots);
+        for word in &mut words[HEADER_WORDS..HEADER_WORDS + count] {
+            *word = self.take_slot();
+            slots.push(*word);
+        }
         let Some(connection) = self.connection.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
         self.answers.number(op);
         let sent = connection.send_words(op, words, outputs, &mut self.answers);
-        sent.map_err(PyRuntimeError::new_err)?;
-        Ok(slots)
+        sent.map_err(PyRuntimeError::new_err)
     }
 
     /// [`Self::has_room`] for an instruction of this caller.

@@ -9,14 +9,14 @@ pub(crate) mod saved;
 use crate::client::gil_cell::GilCell;
 use crate::client::session::caller;
 use crate::client::session::runtime::Caller;
+use crate::client::value::SharedValue;
 use crate::client::value::metadata::SharedMeta;
 use crate::client::value::pool::{Pool, Pooled, Resident};
 use crate::client::value::steps::{Attrs, Step, result_of};
 pub(crate) use crate::client::value::variable::{
     Edge, Input, Inputs, Node, Place, SavedValue, SavedValues, SharedNode,
 };
-use crate::client::value::variable::{Var, Vars, Watched, WeakNode};
-use crate::client::value::{SharedValue, Values};
+use crate::client::value::variable::{Var, Watched, WeakNode};
 use gt_protocol::{Attr, Meta, Op};
 use pyo3::Python;
 use smallvec::SmallVec;
@@ -57,59 +57,40 @@ pub(crate) fn link(
     inputs: Vec<(Option<Edge>, Meta)>,
     output: Meta,
 ) -> Edge {
-    let inputs = inputs.into_iter().map(|(edge, meta)| Input {
-        edge,
-        meta: Some(SharedMeta::of(py, &meta)),
-        scalar: None,
-    });
     let caller = caller::current(py);
-    let saved = SavedValues::new();
-    let recording = Recording { op, attrs: &attrs, caller, saved, saved_outputs: 0 };
-    let outputs = std::iter::once(SharedMeta::of(py, &output)).collect();
-    Edge::Node(Pooled::new(py, recording.node(inputs.collect(), outputs)), 0)
+    let node = node(py, op, &attrs, caller, |node| {
+        for (edge, meta) in inputs {
+            let meta = Some(SharedMeta::of(py, &meta));
+            node.inputs.push(Input { edge, meta, scalar: None });
+        }
+        node.outputs.push(SharedMeta::of(py, &output));
+    });
+    Edge::Node(node, 0)
 }
 
-/// What is known of an instruction that goes onto the tape.
-pub(crate) struct Recording<'a> {
-    pub op: Op,
-    pub attrs: &'a [Attr],
-    pub caller: Caller,
-    /// What is saved of its operands.
-    pub saved: SavedValues,
-    /// Bit k: output k is saved.
-    pub saved_outputs: u16,
-}
-
-impl Recording<'_> {
-    #[inline]
-    fn node(&self, inputs: Inputs, outputs: SmallVec<[SharedMeta; 1]>) -> Node {
-        Node {
-            op: self.op,
-            attrs: self.attrs.to_vec(),
-            inputs,
-            outputs,
-            sequence: next_sequence(),
-            site: self.caller.site,
-            signal: self.caller.signal,
-            saved: GilCell::new(Some(SavedValues::new())),
-            retained: GilCell::new(Vec::new()),
-        }
-    }
-
-    /// Puts it onto the tape with what is saved of its operands and its results: their variables, in `vars`.
-    pub(crate) fn record(self, py: Python<'_>, inputs: Inputs, values: Values, vars: &mut Vars) {
-        let mut metas = SmallVec::new();
-        for value in &values {
-            metas.push(value.meta.clone_ref(py));
-        }
-        let node = Pooled::new(py, self.node(inputs, metas));
-        let mut saved = self.saved;
-        for (position, value) in (0..).zip(values) {
-            let keeps = self.saved_outputs & (1_u16 << position.min(15)) != 0;
-            vars.push(result(py, &node, position, value, keeps.then_some(&mut saved)));
-        }
-        close(py, node, saved);
-    }
+/// A node, to which `fill` adds where it lies what the tape keeps of operands and outputs: it is large.
+#[inline]
+pub(crate) fn node(
+    py: Python<'_>,
+    op: Op,
+    attrs: &[Attr],
+    caller: Caller,
+    fill: impl FnOnce(&mut Node),
+) -> SharedNode {
+    let empty = Node {
+        op,
+        attrs: attrs.to_vec(),
+        inputs: Inputs::new(),
+        outputs: SmallVec::new(),
+        sequence: next_sequence(),
+        site: caller.site,
+        signal: caller.signal,
+        saved: GilCell::new(Some(SavedValues::new())),
+        retained: GilCell::new(Vec::new()),
+    };
+    let mut node = Pooled::new(py, empty);
+    fill(node.alone_mut(py).expect("nobody else has a new node"));
+    node
 }
 
 /// Records view operators, the first of something of `meta` whose gradient goes to `edge`.
@@ -139,28 +120,34 @@ pub(crate) fn function_name(op: Op) -> String {
     op.info().name.split('_').map(capital).collect()
 }
 
-/// The variable of a node's result, which `saved` keeps where it is asked to.
-fn result(
+/// The variable of a node's result, which the node keeps where its bit of `saved_outputs` is set.
+#[inline]
+pub(crate) fn result(
     py: Python<'_>,
     node: &SharedNode,
     position: u32,
     value: SharedValue,
-    saved: Option<&mut SavedValues>,
+    saved_outputs: u16,
 ) -> Var {
     let float = value.meta.dtype.is_float();
     let edge = float.then(|| Edge::Node(node.clone_ref(py), position));
-    let Some(saved) = saved else { return Var::new(py, value, edge) };
+    if saved_outputs & (1_u16 << position.min(15)) == 0 {
+        return Var::new(py, value, edge);
+    }
     let var = Var::new(py, value.clone_ref(py), edge);
     let watched = var.watched(py);
-    saved.push(SavedValue { place: Place::Output(position), value, watched });
+    let mut saved = node.saved.get_mut(py);
+    saved.get_or_insert_default().push(SavedValue {
+        place: Place::Output(position),
+        value,
+        watched,
+    });
     var
 }
 
 /// Ends the recording of a node.
-fn close(py: Python<'_>, node: SharedNode, saved: SavedValues) {
-    if !saved.is_empty() {
-        *node.saved.get_mut(py) = Some(saved);
-    }
+#[inline]
+pub(crate) fn close(py: Python<'_>, node: SharedNode) {
     let before = LAST.get_mut(py).replace(node.downgrade(py));
     if let Some(before) = before {
         before.release(py);

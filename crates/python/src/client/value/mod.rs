@@ -11,7 +11,6 @@ use crate::client::session::runtime;
 use metadata::SharedMeta;
 use pool::{Pool, Pooled, Resident};
 use pyo3::Python;
-use smallvec::SmallVec;
 
 /// Names a slot of a session. Immutable: an in-place operator makes a new value.
 pub(crate) struct Value {
@@ -23,9 +22,6 @@ pub(crate) struct Value {
 
 /// A reference to a value, counted.
 pub(crate) type SharedValue = Pooled<Value>;
-
-/// Of an instruction's results.
-pub(crate) type Values = SmallVec<[SharedValue; 2]>;
 
 static POOL: GilCell<Pool<Value>> = GilCell::new(Pool::new());
 

@@ -63,7 +63,6 @@ NOT_TAKEN = {
     "pickle_protocol": "files hold no code, D13",
 }
 NOT_TAKEN_BY = {
-    ("Tensor.view", "dtype"): "the bits of an element are not read as another dtype",
     ("gt.result_type", "scalar"): "the other overloads' names of the same two places",
     ("gt.result_type", "scalar1"): "the other overloads' names of the same two places",
     ("gt.result_type", "scalar2"): "the other overloads' names of the same two places",
@@ -325,3 +324,13 @@ def test_state_dict_adds_to_a_destination() -> None:
     assert module.get_buffer("running_mean") is module.running_mean
     with pytest.raises(AttributeError, match="`weight` is not a buffer"):
         module.get_buffer("weight")
+
+
+def test_view_of_a_dtype_is_refused_in_words() -> None:
+    x = gt.ones(2, 3)
+    y = x.view(gt.float32)
+    y += 1
+    assert x.tolist() == [[2.0] * 3] * 2
+    for refused in (lambda: x.view(gt.int32), lambda: x.view(dtype=gt.float64)):
+        with pytest.raises(gt.errors.NotSupported, match=r"bits of \w+ are not read as \w+; x.to"):
+            refused()

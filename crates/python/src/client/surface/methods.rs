@@ -4,8 +4,10 @@ use super::results;
 use super::tensor::{Tensor, as_arg};
 use crate::client::emission::convert::{DimsArg, OperandArg, required};
 use crate::client::emission::emit::{self, Arg};
+use crate::client::session::errors;
+use crate::client::value::dtype::{DtypeArg, PyDtype};
 use crate::client::views;
-use gt_protocol::{Attr, Dims, Op, Scalar};
+use gt_protocol::{Attr, Dims, Dtype, Op, Scalar};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
@@ -59,18 +61,44 @@ fn times(number: Scalar, alpha: Scalar) -> Scalar {
     }
 }
 
+/// The dtype that `x.view(dtype)` or `x.view(dtype=...)` names, if it is that form.
+fn dtype_of_view(
+    size: &Bound<'_, PyTuple>,
+    named: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Option<Dtype>> {
+    let keyword = named.map(|named| named.get_item("dtype")).transpose()?.flatten();
+    if let Some(keyword) = keyword.filter(|_| size.is_empty()) {
+        return keyword.extract().map(|DtypeArg(dtype)| Some(dtype));
+    }
+    let only = if size.len() == 1 { Some(size.get_item(0)?) } else { None };
+    Ok(only.and_then(|only| Some(only.cast::<PyDtype>().ok()?.get().0)))
+}
+
 #[pymethods]
 impl Tensor {
-    /// The same elements in another shape, sharing storage; an error where it cannot.
+    /// The same elements in another shape, sharing storage; an error where it cannot. Of a dtype only the tensor's own
+    /// is taken: bits are not read as another one.
     #[pyo3(signature = (*size, **named))]
     fn view<'py>(
         slf: &Bound<'py, Self>,
         size: &Bound<'py, PyTuple>,
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, Self>> {
-        let py = slf.py();
+        let (py, var) = (slf.py(), &slf.get().var);
+        if let Some(dtype) = dtype_of_view(size, named)? {
+            let own = var.meta(py).dtype;
+            if dtype == own {
+                return Self::wrap(py, views::alias(py, var)?);
+            }
+            let text = format!(
+                "view: the bits of {} are not read as {}; x.to(dtype) converts values",
+                own.torch_name(),
+                dtype.torch_name()
+            );
+            return Err(errors::not_supported(py, text));
+        }
         let dims = DimsArg::of_arguments(size, named, &["size"])?.0;
-        Self::wrap(py, views::view(py, &slf.get().var, dims)?)
+        Self::wrap(py, views::view(py, var, dims)?)
     }
 
     /// Two dimensions swapped.

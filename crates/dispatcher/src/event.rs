@@ -130,7 +130,7 @@ pub(crate) fn number_of(next: u64, sent: u64) -> u64 {
 
 /// The part of a number that travels to a worker.
 pub(crate) fn low_half(number: u64) -> u32 {
-    u32::try_from(number & 0xffff_ffff).unwrap_or(u32::MAX)
+    u32::try_from(number & 0xffff_ffff).expect("32 bits")
 }
 
 #[cfg(test)]

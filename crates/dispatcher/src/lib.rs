@@ -16,6 +16,7 @@ mod control;
 mod cost;
 mod dispatcher;
 mod event;
+mod number;
 mod plan;
 mod planner;
 mod reshard;

@@ -164,7 +164,8 @@ impl Session {
     /// Whether `id` may be defined: within the limit and free.
     pub fn check_definable(&self, op: Op, id: Id) -> Result<u32, Fault> {
         let slot = id.as_slot().ok_or(Fault::UnknownSlot { op, slot: u64::MAX })?;
-        let held = u32::try_from(self.handles.len()).unwrap_or(u32::MAX);
+        let held =
+            u32::try_from(self.handles.len()).expect("no more values than the limit of a session");
         let limit = held.saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX);
         if slot >= limit {
             return Err(Fault::TooManyValues { slot: u64::from(slot), limit });
@@ -245,5 +246,5 @@ impl Session {
 /// Where the call site of an instruction is kept.
 fn site_place(number: u64) -> usize {
     // Below the limit, which fits.
-    usize::try_from(number % SITES_KEPT).unwrap_or(usize::MAX)
+    usize::try_from(number % SITES_KEPT).expect("below the number of sites that are kept")
 }

@@ -1,6 +1,7 @@
 //! What the dispatcher knows of its workers: which live, which of their slots are assigned, how they exchange.
 
 use crate::event::{SessionId, Sink, WorkerIndex};
+use crate::number::place;
 use gt_protocol::message::Ways;
 use gt_protocol::{Attr, Instruction, Op};
 use smallvec::SmallVec;
@@ -32,7 +33,7 @@ impl WorkerSlots {
     }
 
     fn used_slots(&self) -> usize {
-        let assigned = usize::try_from(self.next).unwrap_or(usize::MAX);
+        let assigned = place(self.next);
         assert!(self.free.len() <= assigned, "{} slots are free of {assigned}", self.free.len());
         assigned - self.free.len()
     }

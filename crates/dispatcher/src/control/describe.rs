@@ -3,6 +3,7 @@
 
 use crate::cost::Prices;
 use crate::event::Fault;
+use crate::number::wide;
 use crate::planner::Planner;
 use crate::session::Session;
 use crate::session::provenance::{Decider, LayoutCause, LayoutChange};
@@ -71,7 +72,7 @@ impl Planner<'_> {
 
     /// `name=value` for each counter, in one line.
     fn counters(&self) -> String {
-        let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+        let count = |length: usize| wide(length);
         let (workers, values) = (self.core.workers.alive().len(), self.session.live_values());
         let bytes = self.session.live_bytes();
         let held = [("workers", count(workers)), ("values", count(values)), ("bytes", bytes)];

@@ -2,6 +2,7 @@
 
 use super::first_slot;
 use crate::event::Fault;
+use crate::number::signed;
 use crate::plan::{KeepCopy, PlanStop, Results};
 use crate::planner::Planner;
 use crate::session::provenance::Decider;
@@ -132,7 +133,7 @@ impl Planner<'_> {
             return mistake("no worker is connected to the dispatcher".to_owned());
         }
         let mesh = Mesh::line(alive);
-        let rank = i64::try_from(dims.len()).unwrap_or(i64::MAX);
+        let rank = signed(dims.len());
         let Attr::Int(asked) = *instruction.attr("dim") else {
             return Ok(Ok(Layout::replicated(mesh)));
         };

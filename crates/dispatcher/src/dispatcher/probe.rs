@@ -209,7 +209,7 @@ impl Course {
         let mut full = Instruction::new(Op::Full);
         full.signal = SIGNAL;
         full.outputs.push(Id::slot(0));
-        let size = Dims::new(&[leg.elements]).unwrap_or(Dims::EMPTY);
+        let size = Dims::new(&[leg.elements]).expect("one dimension");
         full.attrs =
             smallvec![Attr::Ints(size), Attr::Scalar(Scalar::Int(0)), Attr::Dtype(Dtype::F32)];
         lap.push(full);

@@ -5,9 +5,9 @@
 use super::Dispatcher;
 use crate::event::{Fault, SessionId, Sink};
 use crate::session::Session;
+use gt_protocol::Meta;
 use gt_protocol::rules::{Arg, Outputs, infer, keeps_metadata};
 use gt_protocol::wire::{self, View};
-use gt_protocol::{Meta, Scalar};
 use smallvec::SmallVec;
 
 impl Dispatcher {
@@ -49,7 +49,9 @@ impl Dispatcher {
         let mut operands: SmallVec<[Arg<'_>; 4]> = SmallVec::new();
         for &word in view.operands {
             operands.push(if word == wire::IMMEDIATE {
-                Arg::Scalar(scalars.next().copied().unwrap_or(Scalar::Bool(false)))
+                Arg::Scalar(
+                    *scalars.next().expect("the view has a scalar for each immediate operand"),
+                )
             } else {
                 Arg::Value(&state.value(word)?.meta)
             });

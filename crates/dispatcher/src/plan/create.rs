@@ -267,7 +267,7 @@ fn in_intervals(layout: &Layout) -> Option<(usize, usize, &ShardRanges)> {
 
 /// How many intervals a member holds at the most.
 fn most(ranges: &ShardRanges) -> usize {
-    ranges.iter().map(<[_]>::len).max().unwrap_or(0)
+    ranges.iter().map(<[_]>::len).max().expect("a mesh has members")
 }
 
 /// Everybody's first interval, everybody's second one, and so on; of those who have no such one, nothing.

@@ -2,6 +2,7 @@
 
 use super::operands::KeepCopy;
 use super::slots;
+use crate::number::signed;
 use crate::planner::Planner;
 use crate::session::provenance::LayoutCause;
 use crate::session::scopes::PlacingScope;
@@ -90,7 +91,7 @@ fn cuts<'s>(
     rank: usize,
 ) -> impl Iterator<Item = Option<usize>> + 's {
     let normal = move |dim: i64| {
-        let rank = i64::try_from(rank).unwrap_or(0);
+        let rank = signed(rank);
         let dim = if dim < 0 { dim + rank } else { dim };
         usize::try_from(dim).ok().filter(|_| dim < rank)
     };

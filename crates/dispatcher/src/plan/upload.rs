@@ -2,6 +2,7 @@
 //! Nothing is whole anywhere but in the client.
 
 use crate::event::Fault;
+use crate::number::wide;
 use crate::planner::Planner;
 use crate::session::value::{Handle, Shards, Slots};
 use gt_protocol::placement::{Footprint, Layout, Placement, ShardRanges};
@@ -50,7 +51,7 @@ impl Planner<'_> {
         };
         let fault = Fault::Attribute { op, name: "offset" };
         let &Attr::Int(offset) = instruction.attr("offset") else { return Err(fault) };
-        let length = u64::try_from(instruction.payload.len()).unwrap_or(u64::MAX);
+        let length = wide(instruction.payload.len());
         let meta = value.meta;
         let fits = |offset: &u64| offset.checked_add(length).is_some_and(|end| end <= meta.bytes());
         let Some(offset) = u64::try_from(offset).ok().filter(fits) else { return Err(fault) };
@@ -67,7 +68,7 @@ impl Planner<'_> {
     /// Gives each member its part of bytes of the whole.
     fn send_bytes(&mut self, arrived: &UploadChunk<'_>, payload: &[u8]) {
         let &UploadChunk { meta, shards, offset, op } = arrived;
-        let end = offset + u64::try_from(payload.len()).unwrap_or(u64::MAX);
+        let end = offset + wide(payload.len());
         let mut gathered = std::mem::take(&mut self.core.bytes);
         for (place, (worker, slot)) in shards.held().enumerate() {
             let footprint = Footprint::new(&shards.layout, &meta.dims, place, meta.dtype.size());

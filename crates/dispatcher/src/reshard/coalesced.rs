@@ -14,7 +14,7 @@ impl Planner<'_> {
         let Reduction { mesh, axis, op } = reduction;
         for places in mesh.lines(*axis) {
             let workers = mesh.workers(&places);
-            let first = places.first().copied().unwrap_or(0);
+            let first = *places.first().expect("a line has members");
             let bytes = |(meta, shards): &(Meta, Shards)| {
                 let whole = reduction.reduced(&shards.layout);
                 Meta::new(meta.dtype, whole.local_dims(&meta.dims, first)).bytes()

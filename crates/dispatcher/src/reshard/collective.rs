@@ -1,5 +1,6 @@
 //! What the members of one line of a mesh do together.
 
+use crate::number::{signed, wide};
 use crate::planner::Planner;
 use crate::session::provenance::Traffic;
 use crate::session::value::Slots;
@@ -80,7 +81,7 @@ impl Planner<'_> {
 
     /// All members of a line together move the bytes of all but one share.
     pub(super) fn count(&mut self, line: &MeshLine, traffic: Traffic, bytes: u64) {
-        let others = u64::try_from(line.len()).unwrap_or(1).saturating_sub(1);
+        let others = wide(line.len()) - 1;
         self.count_moved(traffic, bytes.saturating_mul(others));
     }
 }
@@ -91,7 +92,7 @@ fn bytes_kept(
     (to, wanted): (usize, &ShardRanges),
     whole: Meta,
 ) -> u64 {
-    let size = |dim: usize| whole.dims.get(dim).copied().unwrap_or(0).max(1);
+    let size = |dim: usize| whole.dims[dim].max(1);
     let both = |(have, want): (&[Interval], &[Interval])| -> i64 {
         let meet = |one: &Interval| {
             want.iter().filter_map(|other| one.meet(*other)).map(Interval::len).sum::<i64>()
@@ -105,7 +106,7 @@ fn bytes_kept(
         let each = elements / size(from) / size(to);
         held.sizes().zip(wanted.sizes()).map(|(have, want)| have * want * each).sum()
     };
-    u64::try_from(kept).unwrap_or(0).saturating_mul(whole.dtype.size())
+    u64::try_from(kept).expect("a count of elements").saturating_mul(whole.dtype.size())
 }
 
 pub(super) fn group(line: &MeshLine) -> Attr {
@@ -117,5 +118,5 @@ fn sizes(ranges: &ShardRanges) -> Attr {
 }
 
 fn dim_attr(dim: usize) -> Attr {
-    Attr::Int(i64::try_from(dim).unwrap_or(0))
+    Attr::Int(signed(dim))
 }

@@ -1,5 +1,6 @@
 //! Taking a part of a shard on one worker.
 
+use crate::number::signed;
 use crate::planner::Planner;
 use gt_protocol::placement::{Interval, Intervals};
 use gt_protocol::{Attr, Dims, Meta, Op};
@@ -11,7 +12,7 @@ pub(crate) type Extent = SmallVec<[Intervals; 4]>;
 /// Shape of a shard.
 pub(crate) fn dims_of(held: &Extent) -> Dims {
     let sizes: SmallVec<[i64; 8]> = held.iter().map(length).collect();
-    Dims::new(&sizes).unwrap_or(Dims::EMPTY)
+    Dims::new(&sizes).expect("a shard has as many dimensions as its tensor")
 }
 
 fn length(intervals: &Intervals) -> i64 {
@@ -58,7 +59,7 @@ impl Planner<'_> {
 
     /// The ranges of one dimension, one after the other.
     fn take(&mut self, worker: u32, slot: u32, dim: usize, ranges: &Intervals) -> u32 {
-        let dim = i64::try_from(dim).unwrap_or(0);
+        let dim = signed(dim);
         let slice = |planner: &mut Self, Interval { start, end }: Interval| {
             planner.emit(worker, Op::Slice, &[slot], [dim, start, end, 1].map(Attr::Int))
         };

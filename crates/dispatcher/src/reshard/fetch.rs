@@ -3,6 +3,7 @@
 use super::Resharded;
 use super::cut::{Extent, dims_of};
 use super::redistribute::held;
+use crate::number::signed;
 use crate::planner::Planner;
 use crate::session::value::{Shards, Slots};
 use gt_protocol::placement::{Interval, Intervals, Layout, Placement};
@@ -80,16 +81,16 @@ impl Planner<'_> {
             }
             [only] => *only,
             several => {
-                let dim = cut_dim(&from.layout).unwrap_or(0);
-                self.join(worker, several, i64::try_from(dim).unwrap_or(0))
+                let dim = cut_dim(&from.layout).expect("several parts come from a cut value");
+                self.join(worker, several, signed(dim))
             }
         }
     }
 
     /// One part from its holder to `worker`; a slot of its own there.
     fn send_part(&mut self, meta: Meta, from: &Shards, worker: u32, part: &FetchedPart) -> u32 {
-        let source = from.layout.mesh().members().get(part.place).copied().unwrap_or(worker);
-        let slot = from.slots.get(part.place).copied().unwrap_or(u32::MAX);
+        let source = from.layout.mesh().members()[part.place];
+        let slot = from.slots[part.place];
         let have = held(&from.layout, &meta.dims, part.place);
         let shard = Meta::new(meta.dtype, dims_of(&part.part));
         let view = self.cut(source, slot, &have, &part.part);
@@ -139,7 +140,7 @@ fn parts(
     for want in wanted.get(dim).into_iter().flatten() {
         let mut along: Vec<(Interval, usize)> = Vec::new();
         for at in 0..mesh.len() {
-            let size = meta.dims.get(dim).copied().unwrap_or(0);
+            let size = meta.dims[dim];
             for have in from.layout.held(at, dim, size) {
                 let Some(both) = have.meet(*want) else { continue };
                 let known = along.iter().position(|(interval, _)| *interval == both);

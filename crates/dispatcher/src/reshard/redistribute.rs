@@ -119,7 +119,7 @@ impl Planner<'_> {
         next: &Placement,
     ) -> Slots {
         // All members of a line hold alike of the other dimensions.
-        let first = places.first().copied().unwrap_or(0);
+        let first = *places.first().expect("a line has members");
         let gathered = layout.with(axis, Placement::Replicate);
         let whole = Meta::new(meta.dtype, gathered.local_dims(&meta.dims, first));
         match (&placement(layout, axis), next) {

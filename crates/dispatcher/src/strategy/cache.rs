@@ -3,6 +3,7 @@
 //! A look-up borrows what it compares: nothing is cloned or allocated for a plan that is known.
 
 use super::choose::Choice;
+use crate::number::wide;
 use gt_protocol::placement::{Layout, Mesh};
 use gt_protocol::rules::decomposition::Decomposition;
 use gt_protocol::{Attr, Family, Meta, Op};
@@ -160,7 +161,7 @@ impl Hasher for Digest {
     }
 
     fn write_usize(&mut self, value: usize) {
-        self.write_u64(u64::try_from(value).unwrap_or(u64::MAX));
+        self.write_u64(wide(value));
     }
 
     fn finish(&self) -> u64 {

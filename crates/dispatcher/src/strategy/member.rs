@@ -116,7 +116,11 @@ fn place_box(
     if !matches!(attrs.get(start), Some(Attr::Ints(_))) {
         let zeros: SmallVec<[i64; 8]> = whole.iter().map(|_| 0).collect();
         set(attrs, global, Attr::Ints(whole));
-        set(attrs, start, Attr::Ints(Dims::new(&zeros).unwrap_or(Dims::EMPTY)));
+        set(
+            attrs,
+            start,
+            Attr::Ints(Dims::new(&zeros).expect("as many zeros as the result has dimensions")),
+        );
     }
     if let Some(Attr::Ints(dims)) = attrs.get_mut(start)
         && let Some(place) = dims.as_mut_slice().get_mut(dim)

@@ -32,9 +32,9 @@ def attributes(kind: str, count: int, elements: int) -> str:
     group = ",".join(map(str, range(count)))
     sizes = ",".join([str(elements // count)] * count)
     return {
-        "all_reduce": f"group=[{group}] fold=sum",
+        "all_reduce": f"group=[{group}] reduce=sum",
         "all_gather": f"group=[{group}] dim=0 sizes=[{sizes}]",
-        "reduce_scatter": f"group=[{group}] fold=sum dim=0 sizes=[{sizes}]",
+        "reduce_scatter": f"group=[{group}] reduce=sum dim=0 sizes=[{sizes}]",
     }[kind]
 
 
@@ -65,14 +65,14 @@ class Workers:
                 connection.introduce(other)
         self.tag = 0
 
-    def round(self, kind: str, size: int, repeats: int, way: str = "") -> float:
+    def round(self, kind: str, size: int, repeats: int, backend: str = "") -> float:
         """Seconds for one collective.
 
         Args:
             kind: one of KINDS.
             size: bytes of float32, of what is whole.
             repeats: so many in the round.
-            way: ` way=device`, or nothing: by bytes.
+            backend: ` backend=device`, or nothing: by messages.
         """
         count = len(self.connections)
         elements = whole_elements(size, count)
@@ -82,7 +82,7 @@ class Workers:
         lines: list[str] = []
         for _ in range(repeats):
             self.tag += 1
-            lines += [f"%1 = {kind} %0 {what} tag={self.tag}{way}", *behind]
+            lines += [f"%1 = {kind} %0 {what} tag={self.tag}{backend}", *behind]
         seconds = self._run(lines)
         self._run(["free %0"])
         return seconds / repeats

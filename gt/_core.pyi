@@ -26,7 +26,7 @@ from gt.data import Data
 from gt.draws import Generator
 from typing import SupportsIndex
 
-__all__ = ['Function', 'GradFn', 'LocalMachine', 'Tensor', 'WorkerConnection', '__version__', 'adamw_step', 'apply_in_place', 'assign_', 'bfloat16', 'bool', 'call', 'check_writable', 'configure', 'connect', 'describe', 'disconnect', 'distribute', 'dtype', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'manual_seed', 'mark_pieces', 'next_draw', 'op_table', 'parse_layout', 'parse_trace_line', 'piece', 'print_tape', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Function', 'GradFn', 'LocalMachine', 'Tensor', 'WorkerConnection', '__version__', 'adamw_step', 'apply_in_place', 'assign_', 'bfloat16', 'bool', 'call', 'check_writable', 'configure', 'connect', 'decode_device_event', 'decode_device_offer', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_event', 'encode_device_offer', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'manual_seed', 'mark_pieces', 'next_draw', 'op_table', 'parse_layout', 'parse_trace_line', 'piece', 'print_tape', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -1108,6 +1108,28 @@ def adamw_step(
     decoupled: _bool,
     maximize: _bool,
 ) -> None: ...
+
+# What the backends of collectives send each other: crates/protocol/src/peer.rs.
+def encode_device_offer(
+    process: bytes,
+    knows_all: _bool,
+    event: bytes,
+    operand: tuple[bytes, _int, _int] | None,
+    result: tuple[bytes, _int, _int] | None,
+) -> bytes: ...
+def decode_device_offer(
+    payload: bytes,
+) -> tuple[
+    bytes, _bool, bytes, tuple[bytes, _int, _int] | None, tuple[bytes, _int, _int] | None
+]: ...
+def encode_device_trial(is_mapped: _bool) -> bytes: ...
+def decode_device_trial(payload: bytes) -> _bool: ...
+def encode_device_event(event: bytes) -> bytes: ...
+def decode_device_event(payload: bytes) -> bytes | None: ...
+def encode_group_payload(
+    digest: bytes, nonce: bytes, entries: list[tuple[str, bytes]]
+) -> bytes: ...
+def decode_group_payload(payload: bytes) -> tuple[bytes, bytes, list[tuple[str, bytes]]]: ...
 
 # The worker's side: a backend is a gt.worker.backend.Backend.
 def run_on_descriptors(control_fd: _int, backend: object) -> None: ...

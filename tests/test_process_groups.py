@@ -80,7 +80,7 @@ def cut(value, sizes, dim):
 def test_all_reduce_of_every_dtype(shared: Cluster, dtype: str, reduce_op: str) -> None:
     operands = values(1, dtype, 7, 5)
     parts = [
-        {"operand": described(one), "result": [dtype, [7, 5]], "arguments": {"fold": reduce_op}}
+        {"operand": described(one), "result": [dtype, [7, 5]], "arguments": {"reduce": reduce_op}}
         for one in operands
     ]
     results = shared.run([0, 1, 2], "all_reduce", parts)
@@ -93,7 +93,7 @@ def test_all_reduce_of_every_dtype(shared: Cluster, dtype: str, reduce_op: str) 
 def test_all_reduce_over_its_operand(shared: Cluster, shape: list[int]) -> None:
     operands = values(2, "float32", *shape)
     parts = [
-        {"operand": described(one), "result": "operand", "arguments": {"fold": "sum"}}
+        {"operand": described(one), "result": "operand", "arguments": {"reduce": "sum"}}
         for one in operands
     ]
     for result in shared.run([0, 1, 2], "all_reduce", parts):
@@ -109,7 +109,7 @@ def test_a_nan_stays_and_infinities_are_ordered(
     rows = [[nan, 1, -inf, inf, -0.5, 3], [2, nan, 5, -2, -1.5, -inf], [0, 7, nan, 1, -2.5, inf]]
     operands = [torch.tensor(row, dtype=getattr(torch, dtype)) for row in rows]
     parts = [
-        {"operand": described(one), "result": [dtype, [6]], "arguments": {"fold": reduce_op}}
+        {"operand": described(one), "result": [dtype, [6]], "arguments": {"reduce": reduce_op}}
         for one in operands
     ]
     for result in shared.run([0, 1, 2], "all_reduce", parts):
@@ -151,7 +151,7 @@ def test_gathered_and_reduced_pieces(shared: Cluster, cut_name: str, dim: int) -
                 {
                     "operand": described(one),
                     "result": [dtype, list(expected[place].shape)],
-                    "arguments": {**arguments, "me": place, "fold": reduce_op},
+                    "arguments": {**arguments, "me": place, "reduce": reduce_op},
                 }
                 for place, one in enumerate(whole)
             ]
@@ -208,7 +208,7 @@ def test_broadcast_and_send(shared: Cluster, dtype: str) -> None:
 
 def sums(operands, size):
     return [
-        {"operand": described(one), "result": ["float32", [size]], "arguments": {"fold": "sum"}}
+        {"operand": described(one), "result": ["float32", [size]], "arguments": {"reduce": "sum"}}
         for one in operands
     ]
 

@@ -380,7 +380,7 @@ def _numbers(tensor: torch.Tensor) -> bytes:
     return tensor.flatten().contiguous().view(torch.uint8).numpy().tobytes()
 
 
-def test_every_dtype_folds_as_torch_does(four: list[Worker]) -> None:
+def test_every_dtype_is_reduced_as_torch_does(four: list[Worker]) -> None:
     """In one hop and in two, on all members alike."""
     tag = 0
     for (code, dtype), size in itertools.product(enumerate(kernels.DTYPES), (3, 9_001)):

@@ -81,7 +81,7 @@ def _mapped(worker: Worker) -> int:
     return len(found - {str(worker.process.pid)})
 
 
-def test_every_dtype_folds_the_same_to_the_last_bit(four: Group) -> None:
+def test_every_dtype_is_reduced_the_same_to_the_last_bit(four: Group) -> None:
     """In one hop and in two, over the operand and not."""
     check_reductions(four, (3, 9_001), (float("nan"), float("inf"), -0.0, 0.0))
     assert all(_mapped(worker) >= 3 for worker in four), "it went by bytes"
@@ -247,7 +247,7 @@ def test_what_others_have_stays_mapped_up_to_a_limit() -> None:
     assert not devices.opened
 
 
-def test_a_fold_in_blocks_covers_everything_once() -> None:
+def test_a_reduction_in_blocks_covers_everything_once() -> None:
     for rows, run in ((1, 10_000_000), (3, 5_000_000), (5_000_000, 3), (7, 11), (0, 4), (4, 0)):
         total = 0
         for first, count, start, length in torch_devices.blocks(rows, run):

@@ -24,7 +24,7 @@ BEGIN = "<!-- gpu collectives: gpu/collectives.py writes from here -->"
 END = "<!-- gpu collectives: to here -->"
 SIZES = [1_000, 16_000, 256_000, 1_000_000, 16_000_000, 256_000_000]
 HEAD = ["collective", "processes", "bytes", "device, µs", "bytes, µs", "NCCL, µs"]
-WAYS = {"device": " way=device", "bytes": ""}
+BACKENDS = {"device": " backend=device", "bytes": ""}
 
 
 def arguments_of(index: int) -> list[str]:
@@ -41,7 +41,10 @@ def behind(kind: str, elements: int) -> list[str]:
 def compare(workers: Workers, nccl: TorchProcesses, kind: str, size: int, rounds: int) -> list[str]:
     """One line of the table: medians in microseconds, the systems in turn."""
     repeats = max(3, min(50, 64_000_000 // size))
-    sides = {way: lambda way=way: workers.round(kind, size, repeats, WAYS[way]) for way in WAYS}
+    sides = {
+        backend: lambda backend=backend: workers.round(kind, size, repeats, BACKENDS[backend])
+        for backend in BACKENDS
+    }
     if nccl.works:
         sides["nccl"] = lambda: nccl.round(kind, size, repeats)
     seconds: dict[str, list[float]] = {side: [] for side in sides}

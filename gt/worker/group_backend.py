@@ -27,7 +27,7 @@ IFREQ_BYTES = 40
 # Operators between two workers, who both call what is a broadcast among them.
 _PAIRS = {"send", "receive"}
 # Attributes that torch_collectives takes by their names.
-_GIVEN = {"fold", "dim", "sizes", "from_dim", "from_sizes", "to_dim", "to_sizes"}
+_GIVEN = {"reduce", "dim", "sizes", "from_dim", "from_sizes", "to_dim", "to_sizes"}
 
 
 def own_address(host: str, port: int) -> str:

@@ -50,7 +50,7 @@ def _summed_dtype(self: Array, dtype: str | None) -> str:
     return dtype or (name if is_float(name) else "int64")
 
 
-def _folded(function: Callable[..., npt.ArrayLike]) -> Kernel:
+def _over_dims(function: Callable[..., npt.ArrayLike]) -> Kernel:
     def kernel(self: Array, dim: Dims | int, keepdim: bool, dtype: str | None) -> Array:
         name = _summed_dtype(self, dtype)
         out = function(_as(self, name), axis=_axis(self, dim), keepdims=keepdim)
@@ -200,9 +200,9 @@ def kernels() -> dict[str, Kernel]:
     return {
         "matmul": _matmul,
         "linear": _linear,
-        "sum": _folded(np.sum),
-        "mean": _folded(np.mean),
-        "prod": _folded(np.prod),
+        "sum": _over_dims(np.sum),
+        "mean": _over_dims(np.mean),
+        "prod": _over_dims(np.prod),
         "amax": _extreme(np.max),
         "amin": _extreme(np.min),
         "argmax": _place(np.argmax),
@@ -214,7 +214,7 @@ def kernels() -> dict[str, Kernel]:
         "var": _var,
         "logsumexp": _logsumexp,
         "cumsum": _cumsum,
-        "nansum": _folded(np.nansum),
+        "nansum": _over_dims(np.nansum),
         "softmax": _softmax,
         "log_softmax": _log_softmax,
         "softmax_backward": _softmax_backward,

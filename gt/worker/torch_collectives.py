@@ -37,7 +37,7 @@ _BOOL_OPS = {
     "min": ReduceOp.MIN,
     "prod": ReduceOp.MIN,
 }
-# What groups cannot fold, or would round more than once.
+# What groups cannot reduce, or would round more than once.
 _WIDER = {
     torch.bool: torch.uint8,
     torch.int16: torch.int32,
@@ -71,17 +71,17 @@ class Prepared:
     finish: Callable[[], object]
 
 
-def all_reduce(operand: Tensor, result: Tensor, *, fold: str) -> Prepared:
-    """The fold of all members' operands into `result`, which may be the operand itself.
+def all_reduce(operand: Tensor, result: Tensor, *, reduce: str) -> Prepared:
+    """The reduction of all members' operands into `result`, which may be the operand itself.
 
     Args:
         operand: Any shape, the same for all members.
         result: Of the operand's shape and dtype.
-        fold: `sum`, `max`, `min` or `prod`.
+        reduce: `sum`, `max`, `min` or `prod`.
     """
     if not operand.numel():
         return _NOTHING
-    packing = _Packing(operand.dtype, fold)
+    packing = _Packing(operand.dtype, reduce)
     if packing.is_plain and result.is_contiguous():
         if result is not operand:
             result.copy_(operand)
@@ -94,21 +94,21 @@ def all_reduce(operand: Tensor, result: Tensor, *, fold: str) -> Prepared:
 
 
 def reduce_scatter(
-    operand: Tensor, result: Tensor, *, me: int, fold: str, dim: int, sizes: Sequence[int]
+    operand: Tensor, result: Tensor, *, me: int, reduce: str, dim: int, sizes: Sequence[int]
 ) -> Prepared:
-    """Our piece of the fold of all members' operands.
+    """Our piece of the reduction of all members' operands.
 
     Args:
         operand: Any shape, the same for all members.
         result: As the operand, but with `sizes[me]` along `dim`.
         me: Our place among the members.
-        fold: `sum`, `max`, `min` or `prod`.
-        dim: Along which the fold is cut.
+        reduce: `sum`, `max`, `min` or `prod`.
+        dim: Along which the reduction is cut.
         sizes: One size a member; they add up to the operand's.
     """
     if not operand.numel():
         return _NOTHING
-    # Pieces to whom they are for, and folded there: no member has more to send, and the order is
+    # Pieces to whom they are for, and reduced there: no member has more to send, and the order is
     # the group's whatever the library does (Gloo itself would sum everything everywhere).
     sent = _cut(operand, sizes, dim)
     shape, count = list(sent[me].shape), len(sizes)
@@ -116,7 +116,7 @@ def reduce_scatter(
 
     def finish() -> None:
         shards = [shard.view(operand.dtype).view(shape) for shard in place.chunk(count)]
-        result.copy_(_folded(shards, fold))
+        result.copy_(_reduced(shards, reduce))
 
     return Prepared(launch=launch, finish=finish if sizes[me] else _nothing)
 
@@ -224,17 +224,17 @@ def broadcast(operand: Tensor | None, result: Tensor | None, *, root: int) -> Pr
 
 
 class _Packing:
-    """How values travel that are folded: as they are, or as what groups fold exactly.
+    """How values travel that are reduced: as they are, or as what groups reduce exactly.
 
     The largest and the least of floats are looked for among integers, because groups do not agree
     on what becomes of a NaN; here it stays, wherever it comes from.
     """
 
-    def __init__(self, dtype: torch.dtype, fold: str) -> None:
+    def __init__(self, dtype: torch.dtype, reduce: str) -> None:
         self._dtype = _WIDER.get(dtype, dtype)
-        self._bits = _BITS.get(self._dtype) if fold in {"max", "min"} else None
-        self._nan_is_largest = fold == "max"
-        self.op = (_BOOL_OPS if dtype == torch.bool else _OPS)[fold]
+        self._bits = _BITS.get(self._dtype) if reduce in {"max", "min"} else None
+        self._nan_is_largest = reduce == "max"
+        self.op = (_BOOL_OPS if dtype == torch.bool else _OPS)[reduce]
         self.is_plain = self._dtype == dtype and self._bits is None
 
     def pack(self, value: Tensor) -> Tensor:
@@ -250,7 +250,7 @@ class _Packing:
         return bits.masked_fill_(is_nan, limits.max if self._nan_is_largest else limits.min)
 
     def unpack(self, wire: Tensor, shape: Sequence[int]) -> Tensor:
-        """What `pack` has made, or what was folded of it; `wire` is used up."""
+        """What `pack` has made, or what was reduced of it; `wire` is used up."""
         if self._bits is not None:
             self._swap(wire)
             wire = wire.view(self._dtype)
@@ -287,13 +287,13 @@ def _exchange(
     return lambda group: [group.alltoall_base(place, sent, spans, lengths)], place
 
 
-def _folded(shards: Sequence[Tensor], fold: str) -> Tensor:
+def _reduced(shards: Sequence[Tensor], reduce: str) -> Tensor:
     """In their order, halves in single."""
     dtype = shards[0].dtype
     wide = torch.float32 if dtype in {torch.float16, torch.bfloat16} else dtype
     total = shards[0].to(wide)
     for shard in shards[1:]:
-        total = _STEPS[fold](total, shard.to(wide))
+        total = _STEPS[reduce](total, shard.to(wide))
     return total
 
 

@@ -13,11 +13,12 @@ import functools
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from gt import _core
 from gt.worker.collective_backend import (
     CollectiveBackend,
     DirectReads,
@@ -33,8 +34,6 @@ OPENED_MAX = 256
 REFUSED_MAX = 1024
 # Elements reduced at a time: the sums need no more memory than that.
 BLOCK = 1 << 22
-
-_OFFER, _TRIAL, _EVENT = b"O", b"T", b"E"
 
 
 class Device(Protocol):
@@ -85,8 +84,7 @@ class Device(Protocol):
         """What is queued to be computed from now on begins when the event is over."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Lent:
+class Lent(NamedTuple):
     """Where a tensor lies: the allocation's name, the tensor's first byte there, its bytes."""
 
     name: bytes
@@ -107,37 +105,17 @@ class Offer:
     result: Lent | None
 
     def encode(self) -> bytes:
-        lent = [self.operand, self.result]
-        words = [_OFFER, self.process, bytes([self.knows_all]), _framed(self.event)]
-        for one in lent:
-            name, numbers = (one.name, (one.start, one.length)) if one else (b"", (0, 0))
-            words += [_framed(name), *(number.to_bytes(8, "little") for number in numbers)]
-        return b"".join(words)
+        """As it goes to the others."""
+        return _core.encode_device_offer(
+            self.process, self.knows_all, self.event, self.operand, self.result
+        )
 
     @classmethod
-    def decode(cls, word: bytes) -> Offer:
-        if word[:1] != _OFFER:
-            raise ValueError(f"{len(word)} bytes are no offer")
-        process, knows_all = word[1:17], word[17] != 0
-        event, place = _unframed(word, 18)
-        lent: list[Lent | None] = []
-        for _ in range(2):
-            name, place = _unframed(word, place)
-            start, length = (
-                int.from_bytes(word[at : at + 8], "little") for at in (place, place + 8)
-            )
-            place += 16
-            lent.append(Lent(name, start, length) if name else None)
-        return cls(process, knows_all, event, *lent)
-
-
-def _framed(text: bytes) -> bytes:
-    return len(text).to_bytes(2, "little") + text
-
-
-def _unframed(word: bytes, place: int) -> tuple[bytes, int]:
-    end = place + 2 + int.from_bytes(word[place : place + 2], "little")
-    return word[place + 2 : end], end
+    def decode(cls, payload: bytes) -> Offer:
+        """What another member has sent; raises ValueError."""
+        process, knows_all, event, *lent = _core.decode_device_offer(payload)
+        operand, result = (one and Lent(*one) for one in lent)
+        return cls(process, knows_all, event, operand, result)
 
 
 class Devices:
@@ -253,10 +231,10 @@ class DeviceRendezvous:
                 self._open_all()
                 return self._begin()
             self.is_trial = True
-            return False, _TRIAL + bytes([self._can_open_all()])
+            return False, _core.encode_device_trial(self._can_open_all())
         if self.is_trial:
             self.is_trial = False
-            if not all(payload == _TRIAL + b"\1" for payload in payloads):
+            if not all(map(_core.decode_device_trial, payloads)):
                 self.devices.refuse(self.members)
                 return None
             for member, offer in zip(self.members, self.offers, strict=True):
@@ -276,8 +254,9 @@ class DeviceRendezvous:
         """What is computed from now on may write over what the others have read."""
         self._wait_for_own()
         for payload in payloads:
-            if payload is not None and payload[:1] == _EVENT:
-                self.devices.device.wait_to_compute(payload[1:])
+            event = payload and _core.decode_device_event(payload)
+            if event:
+                self.devices.device.wait_to_compute(event)
 
     def _wait_for_own(self) -> None:
         for event in self.queued[-1:]:
@@ -337,11 +316,14 @@ class DeviceRendezvous:
 
     def _event(self) -> bytes:
         self.queued.append(self.devices.device.done_beside())
-        return _EVENT + self.queued[-1]
+        return _core.encode_device_event(self.queued[-1])
 
     def _wait_beside(self, payloads: Sequence[bytes]) -> None:
         for payload in payloads:
-            self.devices.device.wait_beside(payload[1:])
+            event = _core.decode_device_event(payload)
+            if event is None:
+                raise ValueError(f"{len(payload)} bytes are no event")
+            self.devices.device.wait_beside(event)
 
     def _reduce(self, reduction: Reduction, opened: dict[tuple[int, bool], int]) -> None:
         name, shards, to = reduction

@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from hashlib import blake2b
 from typing import Protocol
@@ -24,6 +24,7 @@ import torch
 from torch.distributed import ProcessGroupGloo, Work
 from torch.distributed.distributed_c10d import Store
 
+from gt import _core
 from gt.worker.torch_collectives import Group, Prepared
 
 # All members have sent when the first connects; it waits for threads that do nothing else.
@@ -37,10 +38,9 @@ PAYLOAD_SECONDS = 60
 GRACE_SECONDS = 2.0
 # At the end: what closes at once does so within this, and the process ends what does not.
 CLOSE_SECONDS = 2.0
-# At the head of a payload: of whom we know, then which of our rendezvous this is.
+# In a payload: of whom we know, and which of our rendezvous this is.
 DIGEST_BYTES = 16
 NONCE_BYTES = 8
-HEAD_BYTES = DIGEST_BYTES + NONCE_BYTES
 # A group has a thread and connections; a layout with more meshes than that goes on by bytes.
 GROUPS_MAX = 64
 
@@ -164,21 +164,17 @@ class RendezvousStore(Store):
 
     # Ours.
 
-    def payload(self) -> bytes:
+    def entries(self) -> list[tuple[str, bytes]]:
         """What the other members need to know of us."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_sent or self._is_over, PAYLOAD_SECONDS):
                 raise GroupError("the group's library has not begun to connect")
-            parts = [part for key, value in self._sent.items() for part in (key.encode(), value)]
-        return b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+            return list(self._sent.items())
 
-    def receive(self, payloads: Sequence[bytes]) -> None:
+    def receive(self, entries: Iterable[tuple[str, bytes]]) -> None:
         """What members have sent."""
         with self._changed:
-            for payload in payloads:
-                parts = _parts(payload)
-                for key, value in zip(parts[::2], parts[1::2], strict=True):
-                    self._known[key.decode()] = value
+            self._known.update(entries)
             self._changed.notify_all()
 
     def end(self) -> None:
@@ -186,15 +182,6 @@ class RendezvousStore(Store):
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
-
-
-def _parts(payload: bytes) -> list[bytes]:
-    parts = []
-    while payload:
-        length = int.from_bytes(payload[:4], "little")
-        parts.append(payload[4 : 4 + length])
-        payload = payload[4 + length :]
-    return parts
 
 
 class _GroupRendezvous:
@@ -242,19 +229,23 @@ class _GroupRendezvous:
 
     def payload(self) -> bytes:
         """Which rendezvous this is, whether we know the others, and what they need to know."""
-        sent = self._store.payload() if self.is_connecting else b""
+        entries = self._store.entries() if self.is_connecting else []
         if self.error is not None:
             raise self.error
-        return self._digest + self._nonce + sent
+        try:
+            return _core.encode_group_payload(self._digest, self._nonce, entries)
+        except ValueError as error:
+            raise GroupError(str(error)) from error
 
     def receive(self, payloads: Sequence[bytes]) -> bool:
         """All members' payloads in the group's order; all come to the same verdict on them."""
-        nonces = b"".join(payload[DIGEST_BYTES:HEAD_BYTES] for payload in payloads)
+        decoded = [_core.decode_group_payload(payload) for payload in payloads]
+        nonces = b"".join(nonce for _, nonce, _ in decoded)
         digest = blake2b(nonces, digest_size=DIGEST_BYTES).digest()
-        if any(payload[:DIGEST_BYTES] not in {bytes(DIGEST_BYTES), digest} for payload in payloads):
+        if any(known not in {bytes(DIGEST_BYTES), digest} for known, _, _ in decoded):
             return False
         self._digest = digest
-        self._store.receive([payload[HEAD_BYTES:] for payload in payloads])
+        self._store.receive(entry for _, _, entries in decoded for entry in entries)
         return True
 
     def end(self, error: GroupError) -> threading.Thread:

@@ -35,7 +35,7 @@ def group(request):
             worker.end()
 
 
-def test_every_dtype_folds_the_same_to_the_last_bit(group):
+def test_every_dtype_is_reduced_the_same_to_the_last_bit(group):
     check_reductions(group, (3, 90_001))
 
 

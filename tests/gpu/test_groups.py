@@ -31,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
 def test_all_reduce(cluster: Cluster, dtype: str, reduce_op: str) -> None:
     operands = values(1, dtype, 7, 5, count=MEMBERS)
     parts = [
-        {"operand": described(one), "result": [dtype, [7, 5]], "arguments": {"fold": reduce_op}}
+        {"operand": described(one), "result": [dtype, [7, 5]], "arguments": {"reduce": reduce_op}}
         for one in operands
     ]
     for result in cluster.run(BOTH, "all_reduce", parts):
@@ -61,7 +61,7 @@ def test_pieces(cluster: Cluster, sizes: list[int], dim: int) -> None:
         {
             "operand": described(whole),
             "result": ["float32", list(piece.shape)],
-            "arguments": {**arguments, "me": k, "fold": "sum"},
+            "arguments": {**arguments, "me": k, "reduce": "sum"},
         }
         for k, (whole, piece) in enumerate(zip(wholes, expected, strict=True))
     ]

@@ -16,6 +16,7 @@ pub mod instruction;
 pub mod link;
 pub mod message;
 pub mod operator;
+pub mod peer;
 pub mod placement;
 pub mod rules;
 pub mod scope;

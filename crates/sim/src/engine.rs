@@ -246,9 +246,9 @@ impl Engine for ToyEngine {
     fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8]) {
         let shards: Vec<Vec<u64>> = shards.iter().map(|shard| elements(dtype, shard)).collect();
         let Some((first, others)) = shards.split_first() else { return };
-        let mut folded = first.clone();
+        let mut reduced = first.clone();
         for shard in others {
-            for (a, &b) in folded.iter_mut().zip(shard) {
+            for (a, &b) in reduced.iter_mut().zip(shard) {
                 *a = match reduce_op {
                     ReduceOp::Sum => (*a + b) % PRIME,
                     ReduceOp::Max => b.max(*a),
@@ -257,7 +257,7 @@ impl Engine for ToyEngine {
                 };
             }
         }
-        out.copy_from_slice(&to_bytes(dtype, &folded));
+        out.copy_from_slice(&to_bytes(dtype, &reduced));
     }
 
     fn synchronize(&mut self) -> Result<(), Fault> {

@@ -11,9 +11,6 @@ use crate::strided_range::StridedRange;
 use gt_protocol::{Attr, Dtype, Instruction};
 use smallvec::SmallVec;
 
-/// Longest payload of a round: handles, addresses, offsets.
-pub const PAYLOAD_BYTES_MAX: usize = 4096;
-
 /// Which backend, in the order of the choice of a collective's `backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -26,7 +23,7 @@ pub enum Backend {
 impl Backend {
     /// The backend that an instruction names; none where it goes by the workers' messages.
     pub fn of(instruction: &Instruction<'_>) -> Result<Option<Self>, Fault> {
-        let backend = instruction.attr("way");
+        let backend = instruction.attr("backend");
         for (index, known) in (0..).zip([Self::Device, Self::Group]) {
             if *backend == Attr::Choice(index) {
                 return Ok(Some(known));

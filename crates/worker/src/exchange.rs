@@ -13,5 +13,5 @@ mod round;
 pub use bucket::{ALIGNMENT, Bucket, Source};
 pub use group::Group;
 pub use messages::{Exchange, Step};
-pub use reads::backend_payload;
+pub use reads::first_payloads;
 pub use round::{Answer, Payloads, Round};

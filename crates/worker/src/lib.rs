@@ -28,7 +28,7 @@ mod table;
 mod tests;
 mod work;
 
-pub use backend::{Backend, Collective, DirectReads, PAYLOAD_BYTES_MAX, Pull, ReadReduction, Turn};
+pub use backend::{Backend, Collective, DirectReads, Pull, ReadReduction, Turn};
 pub use buffers::{BorrowedBuffers, Buffers};
 pub use engine::{Engine, Input, Places, Values};
 pub use failure::{Broken, Cause, Fault};

@@ -2,6 +2,7 @@
 
 use crate::failure::Fault;
 use gt_protocol::Meta;
+use gt_protocol::peer::ByteRows;
 use std::ops::Range;
 
 /// Rows of bytes at equal distances in a value's contiguous memory; read in order they are a message.
@@ -80,6 +81,25 @@ impl StridedRange {
             each(self.place(at), done, run);
             done += run;
         }
+    }
+}
+
+impl From<StridedRange> for ByteRows {
+    fn from(range: StridedRange) -> Self {
+        let number = |one: usize| u64::try_from(one).expect("usize has 64 bits");
+        let StridedRange { start, rows, run, stride } = range;
+        let [start, rows, run, stride] = [start, rows, run, stride].map(number);
+        Self { start, rows, run, stride }
+    }
+}
+
+/// As another worker says: what does not fit has more bytes than anything that is expected.
+impl From<ByteRows> for StridedRange {
+    fn from(rows: ByteRows) -> Self {
+        let number = |one: u64| usize::try_from(one).unwrap_or(usize::MAX);
+        let ByteRows { start, rows, run, stride } = rows;
+        let [start, rows, run, stride] = [start, rows, run, stride].map(number);
+        Self { start, rows, run, stride }
     }
 }
 

@@ -99,10 +99,10 @@ impl TrafficDelta {
         messages * link.message + real(self.bytes) * link.byte
     }
 
-    /// `: 1 folded, 2 sent`; nothing where nothing moved.
+    /// `: 1 reduced, 2 sent`; nothing where nothing moved.
     pub fn exchanges(self) -> String {
         let exchanges =
-            [(self.reductions, "folded"), (self.gathers, "gathered"), (self.transfers, "sent")];
+            [(self.reductions, "reduced"), (self.gathers, "gathered"), (self.transfers, "sent")];
         let words: SmallVec<[String; 3]> = exchanges
             .into_iter()
             .filter(|(count, _)| *count > 0)

@@ -133,11 +133,11 @@ fn mistakes_name_the_column() {
         "column 17: expected a list of at most 8 integers: [0,1], found `[0,x]`",
     );
     check(
-        "%3 = all_reduce %1 group=[0,x] fold=sum tag=1",
+        "%3 = all_reduce %1 group=[0,x] reduce=sum tag=1",
         "column 26: expected a list of at most 4096 integers: [0,1], found `[0,x]`",
     );
     check(
-        &format!("%3 = all_reduce %1 group=[{}0] fold=sum tag=1", "0,".repeat(4096)),
+        &format!("%3 = all_reduce %1 group=[{}0] reduce=sum tag=1", "0,".repeat(4096)),
         "column 26: expected a list of at most 4096 integers: [0,1], found \
          `[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0`",
     );

@@ -11,6 +11,7 @@ mod framed;
 mod idle;
 mod kernels;
 mod local;
+mod payloads;
 mod peers;
 mod process;
 mod stream;
@@ -23,6 +24,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<local::LocalMachine>()?;
     module.add_class::<connection::WorkerConnection>()?;
     module.add_function(wrap_pyfunction!(engine::executing_op, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::encode_device_offer, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::decode_device_offer, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::encode_device_trial, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::decode_device_trial, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::encode_device_event, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::decode_device_event, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::encode_group_payload, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::decode_group_payload, module)?)?;
     module.add_function(wrap_pyfunction!(connect::run_on_socket, module)?)?;
     module.add_function(wrap_pyfunction!(process::run_on_descriptors, module)?)
 }

@@ -13,7 +13,7 @@ use gt_transport::calls::{self, Callers};
 use gt_transport::{FutexWaker, Parked};
 use gt_worker::{Cause, Front, MessageId, PeerLost, Peers, Progress};
 use link::Link;
-use piece::Head;
+use piece::{bytes_head, failure_head, message_of};
 use slab::SlabLink;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpListener;
@@ -215,11 +215,11 @@ impl Peers for WorkerPeers {
             is_news |= link.has_room_again();
             link.refresh();
             while let Some((head, bytes)) = link.front() {
-                if self.active.contains(&head.message.tag) {
-                    self.heads.push(head.message.tag);
+                if self.active.contains(&message_of(&head).tag) {
+                    self.heads.push(message_of(&head).tag);
                     break;
                 }
-                if !self.ended.contains(&head.message.tag) {
+                if !self.ended.contains(&message_of(&head).tag) {
                     if self.kept.bytes() >= KEPT_BYTES_MAX {
                         break;
                     }
@@ -259,14 +259,14 @@ impl Peers for WorkerPeers {
     ) -> Result<Option<usize>, PeerLost> {
         let Some(link) = self.link(peer)? else { return Ok(None) };
         let total = u64::try_from(progress.total).unwrap_or(u64::MAX);
-        Ok(link.push(&Head::bytes(message, total), progress.to - progress.from, fill))
+        Ok(link.push(&bytes_head(message, total), progress.to - progress.from, fill))
     }
 
     fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
         let words = piece::failure(cause);
         let Some(link) = self.link(peer)? else { return Ok(false) };
         let mut fill = |slot: &mut [u8]| slot.copy_from_slice(&words);
-        Ok(link.push(&Head::failure(message), words.len(), &mut fill).is_some())
+        Ok(link.push(&failure_head(message), words.len(), &mut fill).is_some())
     }
 
     fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost> {
@@ -275,7 +275,7 @@ impl Peers for WorkerPeers {
         }
         let front = self.links.get(&peer).and_then(Link::current);
         match front {
-            Some((head, front)) if head.message == message => Ok(front),
+            Some((head, front)) if message_of(&head) == message => Ok(front),
             _ if self.gone.contains(&peer) => Err(PeerLost(peer)),
             _ => Ok(Front::Nothing),
         }
@@ -297,7 +297,7 @@ impl Peers for WorkerPeers {
         }
         let mut moved = false;
         while let Some((head, _)) = self.links.get(&peer).and_then(Link::front)
-            && head.message != message
+            && message_of(&head) != message
         {
             self.keep(peer);
             moved = true;

@@ -10,7 +10,7 @@
 use super::plan::{plan, receivers, senders};
 use crate::backend::{Backend, Collective, Turn};
 use crate::engine::{Engine, Places};
-use crate::exchange::{Answer, Bucket, Group, Payloads, Round, backend_payload};
+use crate::exchange::{Answer, Bucket, Group, Payloads, Round, first_payloads};
 use crate::failure::{Broken, Cause};
 use crate::replies::Replies;
 use crate::state::{InFlightOf, Negotiation, Stage, State};
@@ -169,13 +169,12 @@ impl<E: Engine> State<E> {
         let mut reads = None;
         let mut is_possible = true;
         if negotiation.round == 1 {
-            is_possible = payloads.iter().all(|payload| !backend_payload(payload).is_empty());
+            let first = first_payloads(&payloads)?;
+            is_possible = first.iter().all(|payload| !payload.of_backend.is_empty());
             if let Some(exchange) = negotiation.exchange.as_ref().filter(|_| is_possible) {
-                reads = Some(exchange.direct_reads(&negotiation.group, &payloads)?);
+                reads = Some(exchange.direct_reads(&negotiation.group, &first)?);
             }
-            for payload in &mut payloads {
-                *payload = backend_payload(payload);
-            }
+            payloads = first.iter().map(|payload| payload.of_backend).collect();
         }
         let payloads: Vec<Vec<u8>> = payloads.into_iter().map(<[u8]>::to_vec).collect();
         let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();

@@ -190,10 +190,10 @@ fn announced(instruction: &Instruction<'_>) -> Result<Meta, Fault> {
 }
 
 pub fn reduce_op_of(instruction: &Instruction<'_>) -> Result<ReduceOp, Fault> {
-    let Attr::Choice(choice) = instruction.attr("fold") else {
-        return Err(Fault::protocol("fold is missing"));
+    let Attr::Choice(choice) = instruction.attr("reduce") else {
+        return Err(Fault::protocol("reduce is missing"));
     };
-    ReduceOp::from_choice(*choice).ok_or_else(|| Fault::protocol("fold is unknown"))
+    ReduceOp::from_choice(*choice).ok_or_else(|| Fault::protocol("reduce is unknown"))
 }
 
 fn dim_of(instruction: &Instruction<'_>, name: &str) -> Result<usize, Fault> {

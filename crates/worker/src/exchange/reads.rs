@@ -7,37 +7,31 @@ use super::messages::Exchange;
 use crate::backend::{DirectReads, Pull, ReadReduction};
 use crate::failure::Broken;
 use crate::strided_range::StridedRange;
+use gt_protocol::peer::{ByteRows, FirstPayload};
 use smallvec::SmallVec;
 
-/// What another member may read in the first hop and in the second; of nothing there are no bytes.
-type Readable = [StridedRange; 2];
-
-const NUMBER_BYTES: usize = size_of::<u64>();
-/// Bytes of [`Readable`] before the backend's payload.
-const READABLE_BYTES: usize = 2 * 4 * NUMBER_BYTES;
-
-const NOTHING: StridedRange = StridedRange { start: 0, rows: 0, run: 0, stride: 0 };
-
 impl Exchange {
-    /// The first payload for another member: what of our memory is for it, and the backend's own.
+    /// The first payload for another member: what of our memory is for it, and the backend's own. One that is too long to be
+    /// sent is left out, and all go by messages.
     pub fn first_payload(&self, peer: u32, of_backend: &[u8]) -> Vec<u8> {
-        let mut readable: Readable = [NOTHING; 2];
+        let [mut operand, mut result] = [ByteRows::default(); 2];
         for outgoing in self.outgoing.iter().filter(|outgoing| outgoing.peer == peer) {
-            readable[usize::from(outgoing.source == Source::Reduced)] = outgoing.range;
-        }
-        let mut bytes = Vec::with_capacity(READABLE_BYTES + of_backend.len());
-        for StridedRange { start, rows, run, stride } in readable {
-            for number in [start, rows, run, stride] {
-                let number = u64::try_from(number).unwrap_or(u64::MAX);
-                bytes.extend_from_slice(&number.to_le_bytes());
+            match outgoing.source {
+                Source::Operand => operand = outgoing.range.into(),
+                Source::Reduced => result = outgoing.range.into(),
             }
         }
-        bytes.extend_from_slice(of_backend);
-        bytes
+        let payload = FirstPayload { operand, result, of_backend };
+        let without = || FirstPayload { of_backend: &[], ..payload }.encode();
+        payload.encode().or_else(|_| without()).expect("two ranges are short")
     }
 
     /// What we read, by the first payloads of all members at their places.
-    pub fn direct_reads(&self, group: &Group, payloads: &[&[u8]]) -> Result<DirectReads, Broken> {
+    pub fn direct_reads(
+        &self,
+        group: &Group,
+        payloads: &[FirstPayload<'_>],
+    ) -> Result<DirectReads, Broken> {
         let mut reduction = None;
         if let Some(ours) = self.reduction.as_ref().map(|reduction| reduction.range) {
             let mut shards: SmallVec<[StridedRange; 8]> = SmallVec::new();
@@ -45,7 +39,7 @@ impl Exchange {
                 shards.push(if place == group.me {
                     ours.own
                 } else {
-                    self.checked(readable(payload)?[0], ours.result)?
+                    self.checked(payload.operand, ours.result)?
                 });
             }
             reduction = Some(ReadReduction { reduce_op: ours.reduce_op, shards, to: ours.result });
@@ -54,7 +48,8 @@ impl Exchange {
         for incoming in &self.incoming {
             let place = group.place_of(incoming.peer);
             let of_result = incoming.hop > 0;
-            let readable = readable(payloads[place])?[usize::from(of_result)];
+            let payload = &payloads[place];
+            let readable = if of_result { payload.result } else { payload.operand };
             let from = self.checked(readable, incoming.range)?;
             pulls.push(Pull { place, of_result, from, to: incoming.range });
         }
@@ -67,7 +62,8 @@ impl Exchange {
         })
     }
 
-    fn checked(&self, theirs: StridedRange, ours: StridedRange) -> Result<StridedRange, Broken> {
+    fn checked(&self, theirs: ByteRows, ours: StridedRange) -> Result<StridedRange, Broken> {
+        let theirs = StridedRange::from(theirs);
         let (bytes, expected) = (theirs.bytes(), ours.bytes());
         if bytes == expected {
             return Ok(theirs);
@@ -76,22 +72,8 @@ impl Exchange {
     }
 }
 
-/// The backend's part of a first payload.
-pub fn backend_payload(payload: &[u8]) -> &[u8] {
-    payload.get(READABLE_BYTES..).unwrap_or_default()
-}
-
-fn readable(payload: &[u8]) -> Result<Readable, Broken> {
-    let mut numbers = payload.as_chunks::<NUMBER_BYTES>().0.iter().map(|bytes| {
-        // What does not fit has more bytes than anything that is expected.
-        usize::try_from(u64::from_le_bytes(*bytes)).unwrap_or(usize::MAX)
-    });
-    let mut range = || {
-        let (start, rows) = (numbers.next()?, numbers.next()?);
-        Some(StridedRange { start, rows, run: numbers.next()?, stride: numbers.next()? })
-    };
-    if let (Some(first), Some(second)) = (range(), range()) {
-        return Ok([first, second]);
-    }
-    Err(Broken::protocol(format!("a first payload of {} bytes", payload.len())))
+/// What all members have sent first, at their places.
+pub fn first_payloads<'p>(payloads: &[&'p [u8]]) -> Result<Vec<FirstPayload<'p>>, Broken> {
+    let decoded = payloads.iter().map(|payload| FirstPayload::decode(payload));
+    decoded.collect::<Result<_, _>>().map_err(|error| Broken::protocol(error.to_string()))
 }

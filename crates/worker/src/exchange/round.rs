@@ -4,9 +4,9 @@
 //! know of all that they do not read it any more.
 
 use super::messages::Step;
-use crate::backend::PAYLOAD_BYTES_MAX;
 use crate::failure::{Broken, Cause};
 use crate::peers::{Front, MessageId, PeerLost, Peers, Progress};
+use gt_protocol::peer::PAYLOAD_BYTES_MAX;
 
 /// What goes to the others.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ fn many(request: u64, number: i64, size: i64) -> Answer {
 const SIZES: [[i64; 4]; 3] = [[5, 1, 0, 3], [700, 1, 2_300, 41], [0, 0, 0, 0]];
 
 #[test]
-fn each_value_is_folded_as_it_would_be_alone() {
+fn each_value_is_reduced_as_it_would_be_alone() {
     for members in 2..=4 {
         for sizes in SIZES {
             let program = |member: i64| {
@@ -39,9 +39,9 @@ fn each_value_is_folded_as_it_would_be_alone() {
                 program
             };
             let programs: Vec<_> = (0..members).map(program).collect();
-            let folded = |slot: i64| sum((0..members).map(|member| member * 10 + slot));
+            let reduced = |slot: i64| sum((0..members).map(|member| member * 10 + slot));
             let expected: Vec<Answer> =
-                (0..).zip(sizes).map(|(slot, size)| many(9, folded(slot), size)).collect();
+                (0..).zip(sizes).map(|(slot, size)| many(9, reduced(slot), size)).collect();
             assert_eq!(together(&programs), vec![expected; programs.len()], "{sizes:?}");
         }
     }
@@ -67,13 +67,13 @@ fn a_failed_value_spoils_no_other() {
                 program
             };
             let programs: Vec<_> = (0..members).map(program).collect();
-            let folded = sum(0..members);
+            let reduced = sum(0..members);
             for (member, answers) in (0..).zip(together(&programs)) {
                 let own = member == 0 || member == last;
                 let rest = if own { &answers[1..] } else { &answers[..] };
                 assert_eq!(
                     (&rest[0], &rest[2]),
-                    (&many(9, folded, sizes[0]), &many(9, folded, sizes[2]))
+                    (&many(9, reduced, sizes[0]), &many(9, reduced, sizes[2]))
                 );
                 let Answer::FailedReply(9, cause) = &rest[1] else { panic!("{rest:?}") };
                 let first = if own { member } else { 0 };
@@ -109,7 +109,7 @@ fn a_value_without_its_announced_length_has_failed() {
 }
 
 #[test]
-fn the_fold_goes_over_the_value_unless_others_read_it() {
+fn the_reduction_goes_over_the_value_unless_others_read_it() {
     for size in [5, 3_001] {
         let mut all = workers(2);
         for worker in &mut all {

@@ -10,7 +10,7 @@ pub fn all_reduce(out: u32, from: u32, group: &[i64]) -> Instruction<'static> {
 }
 
 #[test]
-fn every_member_folds_in_the_same_order_in_one_hop_and_in_two() {
+fn every_member_reduces_in_the_same_order_in_one_hop_and_in_two() {
     // 40 bytes, and 24 kB of which no piece is even.
     for size in [5, 3_001] {
         let programs: Vec<_> = (1..=3)
@@ -140,7 +140,7 @@ fn pieces_along_one_dimension_become_pieces_along_another() {
 }
 
 #[test]
-fn each_member_gets_its_piece_of_the_fold() {
+fn each_member_gets_its_piece_of_the_reduction() {
     for (dim, sizes) in [(0, [4, 0, 3]), (1, [1, 1, 3]), (1, [5, 0, 0])] {
         let whole = [7, 5];
         let (_, numbers) = piece(whole, 0, 0, 7);

@@ -308,7 +308,7 @@ pub fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
 pub fn by_device(program: &[Instruction<'static>]) -> Vec<Instruction<'static>> {
     let mut program = program.to_vec();
     for instruction in &mut program {
-        if instruction.op.info().attr_index("way").is_some() {
+        if instruction.op.info().attr_index("backend").is_some() {
             instruction.attrs.push(Attr::Choice(0));
         }
     }

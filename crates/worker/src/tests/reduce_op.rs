@@ -3,7 +3,7 @@
 use crate::{ReduceOp, reduce};
 use gt_protocol::Dtype;
 
-const FOLDS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Max, ReduceOp::Min];
+const REDUCE_OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Max, ReduceOp::Min];
 
 /// Reduces shards of one dtype, `members` of them, by a loop over single elements.
 fn check<T: Copy, const SIZE: usize>(
@@ -18,7 +18,7 @@ fn check<T: Copy, const SIZE: usize>(
             .map(|number| (0..length).flat_map(|place| bytes(member(number, place))).collect())
             .collect();
         let shards: Vec<&[u8]> = shards.iter().map(Vec::as_slice).collect();
-        for kind in FOLDS {
+        for kind in REDUCE_OPS {
             let mut out = vec![0; length * SIZE];
             reduce(dtype, kind, &shards, &mut out);
             let one = |place| {
@@ -154,19 +154,19 @@ fn half_precision_is_rounded_once_at_the_end() {
 
 #[test]
 fn no_number_stays_no_number() {
-    let folded = |kind, left: f32, right: f32| {
+    let reduced = |kind, left: f32, right: f32| {
         let mut out = [0; 4];
         reduce(Dtype::F32, kind, &[&left.to_le_bytes(), &right.to_le_bytes()], &mut out);
         f32::from_le_bytes(out)
     };
     assert!(
-        folded(ReduceOp::Max, f32::NAN, 1.0).is_nan()
-            && folded(ReduceOp::Max, 1.0, f32::NAN).is_nan()
+        reduced(ReduceOp::Max, f32::NAN, 1.0).is_nan()
+            && reduced(ReduceOp::Max, 1.0, f32::NAN).is_nan()
     );
     assert!(
-        folded(ReduceOp::Min, f32::NAN, 1.0).is_nan()
-            && folded(ReduceOp::Min, 1.0, f32::NAN).is_nan()
+        reduced(ReduceOp::Min, f32::NAN, 1.0).is_nan()
+            && reduced(ReduceOp::Min, 1.0, f32::NAN).is_nan()
     );
-    assert_eq!(folded(ReduceOp::Max, f32::NEG_INFINITY, -3.0).to_bits(), (-3.0_f32).to_bits());
-    assert_eq!(folded(ReduceOp::Min, f32::INFINITY, 3.0).to_bits(), 3.0_f32.to_bits());
+    assert_eq!(reduced(ReduceOp::Max, f32::NEG_INFINITY, -3.0).to_bits(), (-3.0_f32).to_bits());
+    assert_eq!(reduced(ReduceOp::Min, f32::INFINITY, 3.0).to_bits(), 3.0_f32.to_bits());
 }

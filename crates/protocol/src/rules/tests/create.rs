@@ -204,7 +204,7 @@ fn control_and_collectives() {
             "distribute f32[2,3] dim=2",
             "IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 2)",
         ),
-        ("all_reduce f32[2] group=[0,1] fold=max", "f32[2]"),
+        ("all_reduce f32[2] group=[0,1] reduce=max", "f32[2]"),
         ("all_gather f32[2,3] group=[0,1] dim=0 sizes=[2,5]", "f32[7,3]"),
         (
             "all_gather f32[] group=[0,1] dim=0 sizes=[1,1]",

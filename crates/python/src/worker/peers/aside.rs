@@ -1,6 +1,7 @@
 //! Pieces that were taken off their way before anybody asked for them.
 
-use super::piece::{Head, Kept};
+use super::piece::{Kept, message_of};
+use gt_protocol::peer::PieceHead;
 use gt_worker::MessageId;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,9 +16,9 @@ impl Aside {
         self.bytes
     }
 
-    pub fn add(&mut self, peer: u32, head: &Head, bytes: &[u8]) {
+    pub fn add(&mut self, peer: u32, head: &PieceHead, bytes: &[u8]) {
         self.bytes += bytes.len();
-        self.pieces.entry((peer, head.message)).or_default().push_back(Kept::new(head, bytes));
+        self.pieces.entry((peer, message_of(head))).or_default().push_back(Kept::new(head, bytes));
     }
 
     pub fn first(&self, peer: u32, message: MessageId) -> Option<&Kept> {

@@ -1,8 +1,8 @@
 //! The way to one other worker, whichever it is.
 
-use super::piece::Head;
 use super::slab::SlabLink;
 use super::tcp::TcpLink;
+use gt_protocol::peer::PieceHead;
 use gt_transport::Parked;
 use gt_worker::Front;
 
@@ -34,12 +34,12 @@ impl Link {
     }
 
     /// The first piece, or what is left of it.
-    pub fn front(&self) -> Option<(Head, &[u8])> {
+    pub fn front(&self) -> Option<(PieceHead, &[u8])> {
         either!(self, front())
     }
 
     /// The same for who asked for it.
-    pub fn current(&self) -> Option<(Head, Front<'_>)> {
+    pub fn current(&self) -> Option<(PieceHead, Front<'_>)> {
         either!(self, current())
     }
 
@@ -55,7 +55,7 @@ impl Link {
     /// Sends a piece of at most `ready` bytes; how many, if there is room.
     pub fn push(
         &mut self,
-        head: &Head,
+        head: &PieceHead,
         ready: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {

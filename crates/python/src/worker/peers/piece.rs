@@ -1,49 +1,23 @@
 //! A piece of a message: the words before its bytes, and one that is kept until somebody asks for it.
 
 use gt_protocol::message::{self, FromWorker};
-use gt_transport::HEAD_WORDS;
+use gt_protocol::peer::{PieceHead, PieceKind};
 use gt_worker::{Cause, Front, MessageId};
 
-const KIND_BYTES: u32 = 0;
-const KIND_FAILURE: u32 = 1;
-
-/// What a piece is: its message, and how long that is.
-#[derive(Clone, Copy, Debug)]
-pub struct Head {
-    pub message: MessageId,
-    pub total: u64,
-    pub is_failure: bool,
+pub const fn bytes_head(message: MessageId, total: u64) -> PieceHead {
+    PieceHead { tag: message.tag, hop: message.hop, kind: PieceKind::Bytes, total }
 }
 
-impl Head {
-    pub const fn bytes(message: MessageId, total: u64) -> Self {
-        Self { message, total, is_failure: false }
-    }
+pub const fn failure_head(message: MessageId) -> PieceHead {
+    PieceHead { tag: message.tag, hop: message.hop, kind: PieceKind::Failure, total: 0 }
+}
 
-    pub const fn failure(message: MessageId) -> Self {
-        Self { message, total: 0, is_failure: true }
-    }
+pub const fn message_of(head: &PieceHead) -> MessageId {
+    MessageId { tag: head.tag, hop: head.hop }
+}
 
-    pub fn words(&self) -> [u32; HEAD_WORDS] {
-        let ([a, b], [c, d]) = (halves(self.message.tag), halves(self.total));
-        let kind = if self.is_failure { KIND_FAILURE } else { KIND_BYTES };
-        [a, b, self.message.hop, kind, c, d, 0, 0]
-    }
-
-    /// `None` where another version of us wrote them.
-    pub fn read(words: &[u32; HEAD_WORDS]) -> Option<Self> {
-        let &[a, b, hop, kind, c, d, 0, 0] = words else { return None };
-        let is_failure = match kind {
-            KIND_BYTES => false,
-            KIND_FAILURE => true,
-            _ => return None,
-        };
-        Some(Self {
-            message: MessageId { tag: joined(a, b), hop },
-            total: joined(c, d),
-            is_failure,
-        })
-    }
+pub fn is_failure(head: &PieceHead) -> bool {
+    head.kind == PieceKind::Failure
 }
 
 /// A piece that was taken off its link.
@@ -57,8 +31,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    pub fn new(head: &Head, bytes: &[u8]) -> Self {
-        let part = if head.is_failure { Err(cause(bytes)) } else { Ok(bytes.to_vec()) };
+    pub fn new(head: &PieceHead, bytes: &[u8]) -> Self {
+        let part = if is_failure(head) { Err(cause(bytes)) } else { Ok(bytes.to_vec()) };
         Self { total: head.total, part, read: 0, length: bytes.len() }
     }
 
@@ -101,16 +75,4 @@ pub fn cause(bytes: &[u8]) -> Cause {
     let text = "another worker's failure cannot be read";
     let fault = gt_worker::Fault::new(message::FailureClass::Protocol, text);
     Cause { session: 0, tag: 0, op: None, fault }
-}
-
-/// Low word, high word.
-fn halves(value: u64) -> [u32; 2] {
-    let bytes = value.to_le_bytes();
-    let (words, _) = bytes.as_chunks::<4>();
-    let word = |place: usize| words.get(place).map_or(0, |word| u32::from_le_bytes(*word));
-    [word(0), word(1)]
-}
-
-fn joined(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
 }

@@ -1,6 +1,7 @@
 //! The way to another worker of this host: a slab each way.
 
-use super::piece::{self, Head};
+use super::piece;
+use gt_protocol::peer::PieceHead;
 use gt_transport::{PIECE_BYTES_MAX, Parked, SlabReader, SlabWriter};
 use gt_worker::{Cause, Front};
 use std::os::fd::OwnedFd;
@@ -41,21 +42,21 @@ impl SlabLink {
 
     fn look_for_failure(&mut self) {
         self.failure = match self.front() {
-            Some((head, bytes)) if head.is_failure => Some(piece::cause(bytes)),
+            Some((head, bytes)) if piece::is_failure(&head) => Some(piece::cause(bytes)),
             Some(_) | None => None,
         };
     }
 
     /// The first piece, or what is left of it.
-    pub fn front(&self) -> Option<(Head, &[u8])> {
+    pub fn front(&self) -> Option<(PieceHead, &[u8])> {
         let piece = self.from.front()?;
-        Some((Head::read(&piece.head)?, piece.bytes.get(self.read..)?))
+        Some((PieceHead::decode(&piece.head).ok()?, piece.bytes.get(self.read..)?))
     }
 
     /// The same for who asked for it.
-    pub fn current(&self) -> Option<(Head, Front<'_>)> {
+    pub fn current(&self) -> Option<(PieceHead, Front<'_>)> {
         let (head, bytes) = self.front()?;
-        if head.is_failure {
+        if piece::is_failure(&head) {
             return Some((head, Front::Failure(self.failure.as_ref()?)));
         }
         Some((head, Front::Bytes { total: head.total, bytes }))
@@ -80,7 +81,7 @@ impl SlabLink {
     /// Sends a piece of at most `ready` bytes; how many, if there is room.
     pub fn push(
         &mut self,
-        head: &Head,
+        head: &PieceHead,
         ready: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {
@@ -88,7 +89,7 @@ impl SlabLink {
         let slot = self.to.slot();
         self.is_full |= slot.is_none();
         fill(slot?.get_mut(..length)?);
-        self.to.publish(&head.words(), length).then_some(length)
+        self.to.publish(&head.encode(), length).then_some(length)
     }
 
     pub fn has_room_again(&mut self) -> bool {

@@ -4,7 +4,8 @@
 //! A piece is the words of its head, its length and its bytes. How two workers meet stands
 //! in `gt_transport::calls`.
 
-use super::piece::{self, Head};
+use super::piece;
+use gt_protocol::peer::PieceHead;
 use gt_transport::{FutexWaker, HEAD_WORDS, PIECE_BYTES_MAX, Parked};
 use gt_worker::{Cause, Front};
 use std::io::{self, Read, Write};
@@ -26,7 +27,7 @@ const BODY_AT: usize = (HEAD_WORDS + 1) * size_of::<u32>();
 /// A piece as it came.
 #[derive(Debug)]
 struct Arrived {
-    head: Head,
+    head: PieceHead,
     /// As long as the longest piece that was ever read into it.
     buffer: Vec<u8>,
     length: usize,
@@ -113,18 +114,18 @@ impl TcpLink {
     }
 
     fn take(&mut self, arrived: Arrived) {
-        self.failure = arrived.head.is_failure.then(|| piece::cause(arrived.bytes()));
+        self.failure = piece::is_failure(&arrived.head).then(|| piece::cause(arrived.bytes()));
         self.first = Some(arrived);
     }
 
-    pub fn front(&self) -> Option<(Head, &[u8])> {
+    pub fn front(&self) -> Option<(PieceHead, &[u8])> {
         let first = self.first.as_ref()?;
         Some((first.head, first.bytes().get(self.read..)?))
     }
 
-    pub fn current(&self) -> Option<(Head, Front<'_>)> {
+    pub fn current(&self) -> Option<(PieceHead, Front<'_>)> {
         let (head, bytes) = self.front()?;
-        if head.is_failure {
+        if piece::is_failure(&head) {
             return Some((head, Front::Failure(self.failure.as_ref()?)));
         }
         Some((head, Front::Bytes { total: head.total, bytes }))
@@ -132,7 +133,7 @@ impl TcpLink {
 
     pub fn release(&mut self, bytes: usize) {
         self.read += bytes;
-        let is_read = |first: &Arrived| first.head.is_failure || first.length <= self.read;
+        let is_read = |first: &Arrived| piece::is_failure(&first.head) || first.length <= self.read;
         if self.first.as_ref().is_some_and(is_read) {
             self.release_all();
         }
@@ -150,7 +151,7 @@ impl TcpLink {
 
     pub fn push(
         &mut self,
-        head: &Head,
+        head: &PieceHead,
         ready: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {
@@ -163,7 +164,7 @@ impl TcpLink {
         piece.resize(BODY_AT + length, 0);
         let (words, body) = piece.split_at_mut(BODY_AT);
         let length_word = [u32::try_from(length).unwrap_or(0)];
-        words.copy_from_slice(bytemuck::cast_slice(&[&head.words()[..], &length_word].concat()));
+        words.copy_from_slice(bytemuck::cast_slice(&[&head.encode()[..], &length_word].concat()));
         fill(body);
         self.under_way.fetch_add(1, Ordering::AcqRel);
         // There is room, so this does not wait; a connection that is gone shows where one reads from it.
@@ -230,7 +231,7 @@ fn next(stream: &mut impl Read, again: &Receiver<Vec<u8>>) -> io::Result<Option<
     let mut words = [0; HEAD_WORDS + 1];
     stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
     let Some((&length, words)) = words.split_last() else { return Ok(None) };
-    let head = words.first_chunk::<HEAD_WORDS>().and_then(Head::read);
+    let head = words.first_chunk::<HEAD_WORDS>().and_then(|head| PieceHead::decode(head).ok());
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     let Some(head) = head.filter(|_| length <= TCP_PIECE_BYTES_MAX) else { return Ok(None) };
     let mut buffer = again.try_recv().unwrap_or_default();

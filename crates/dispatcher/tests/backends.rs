@@ -1,4 +1,4 @@
-//! Which way collectives go, by what their members have said of themselves.
+//! Which backends move collectives, by what their members have said of themselves.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
 
@@ -7,7 +7,7 @@ use gt_protocol::message::{FromWorker, ToClient, ToWorker, Ways};
 use gt_protocol::text::{NoNames, PayloadText, format, parse};
 use gt_protocol::{Family, Instruction};
 
-/// The ways of the collectives that workers were told, `send` and `receive` among them.
+/// The backends of the collectives that workers were sent, `send` and `receive` among them.
 #[derive(Default)]
 struct Told(Vec<(WorkerIndex, String)>);
 
@@ -15,8 +15,9 @@ impl Sink for Told {
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
         if instruction.op.info().family == Family::Collective {
             let line = format(instruction, &NoNames, PayloadText::Full);
-            let way = line.split(' ').find_map(|word| word.strip_prefix("way=")).unwrap_or("bytes");
-            self.0.push((worker, format!("{} {way}", instruction.op.info().name)));
+            let backend =
+                line.split(' ').find_map(|word| word.strip_prefix("backend=")).unwrap_or("bytes");
+            self.0.push((worker, format!("{} {backend}", instruction.op.info().name)));
         }
     }
 
@@ -33,11 +34,11 @@ const PROGRAM: [&str; 4] = [
     "%3 = distribute %1 layout=\"shard(0)@[0,1]\"",
 ];
 
-/// What worker 1 is told, whose neighbours 0 and 2 have said these ways, as it has itself: of values from worker 0, and of a
+/// What worker 1 is told, whose neighbours 0 and 2 have said these backends, as it has itself: of values from worker 0, and of a
 /// gather over all three.
-fn told(ways: [[&str; 2]; 3], far: u32) -> Vec<String> {
+fn told(backends: [[&str; 2]; 3], far: u32) -> Vec<String> {
     let (mut core, mut told) = (Dispatcher::new(), Told::default());
-    for (index, [device, group]) in (0..).zip(ways) {
+    for (index, [device, group]) in (0..).zip(backends) {
         core.handle(Event::WorkerJoined { index }, &mut told);
         let message = FromWorker::Ways(Ways { device, group, is_far: index == far });
         core.handle(Event::FromWorker { index, message }, &mut told);
@@ -48,16 +49,16 @@ fn told(ways: [[&str; 2]; 3], far: u32) -> Vec<String> {
         let instruction = parse(line, &mut NoNames, &mut payload).unwrap().unwrap();
         core.instruction(session, &instruction, &mut told).unwrap();
     }
-    told.0.into_iter().filter(|(worker, _)| *worker == 1).map(|(_, way)| way).collect()
+    told.0.into_iter().filter(|(worker, _)| *worker == 1).map(|(_, backend)| backend).collect()
 }
 
 #[test]
 fn members_that_say_the_same_go_that_way() {
-    let check = |ways, [between_two, between_three]: [&str; 2]| {
-        let told = told(ways, 1);
-        let of = |op: &str, way: &str| told.contains(&format!("{op} {way}"));
-        assert!(of("receive", between_two), "{ways:?}: {told:?}");
-        assert!(of("all_gather", between_three), "{ways:?}: {told:?}");
+    let check = |backends, [between_two, between_three]: [&str; 2]| {
+        let told = told(backends, 1);
+        let of = |op: &str, backend: &str| told.contains(&format!("{op} {backend}"));
+        assert!(of("receive", between_two), "{backends:?}: {told:?}");
+        assert!(of("all_gather", between_three), "{backends:?}: {told:?}");
         assert_eq!(told.iter().filter(|one| one.starts_with("all_gather")).count(), 1);
     };
     check([["", ""], ["", ""], ["", ""]], ["bytes", "bytes"]);

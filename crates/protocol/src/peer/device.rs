@@ -1,0 +1,108 @@
+//! Payloads of collectives from device to device.
+
+use super::bytes::{Cursor, push_short};
+use super::{HANDLE_BYTES_MAX, PeerError};
+
+const OFFER: u8 = b'O';
+const TRIAL: u8 = b'T';
+const EVENT: u8 = b'E';
+
+/// Where a tensor lies in memory that other processes can map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceBuffer<'a> {
+    /// The allocation's name; not empty.
+    pub name: &'a [u8],
+    /// The tensor's first byte there, and its bytes.
+    pub start: u64,
+    pub length: u64,
+}
+
+/// A member's first payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceOffer<'a> {
+    /// Of its process: a worker that comes back under the same index is another one.
+    pub process: [u8; 16],
+    /// Whether it has read memory of all other members before.
+    pub knows_all: bool,
+    /// Over when the buffers are computed.
+    pub event: &'a [u8],
+    pub operand: Option<DeviceBuffer<'a>>,
+    pub result: Option<DeviceBuffer<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DevicePayload<'a> {
+    Offer(DeviceOffer<'a>),
+    /// Whether the memory of all others could be mapped.
+    Trial(bool),
+    /// Over when the sender has reduced, or read.
+    Event(&'a [u8]),
+}
+
+impl<'a> DevicePayload<'a> {
+    /// # Errors
+    /// A name that is too long, or empty.
+    pub fn encode(&self) -> Result<Vec<u8>, PeerError> {
+        let mut out = Vec::new();
+        match self {
+            Self::Offer(offer) => {
+                out.push(OFFER);
+                out.extend_from_slice(&offer.process);
+                out.push(offer.knows_all.into());
+                push_short(&mut out, "an event", offer.event, HANDLE_BYTES_MAX)?;
+                push_buffer(&mut out, offer.operand)?;
+                push_buffer(&mut out, offer.result)?;
+            }
+            Self::Trial(is_mapped) => out.extend([TRIAL, (*is_mapped).into()]),
+            Self::Event(event) => {
+                out.push(EVENT);
+                push_short(&mut out, "an event", event, HANDLE_BYTES_MAX)?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// # Errors
+    /// Bytes that are no such payload.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, PeerError> {
+        let mut cursor = Cursor(bytes);
+        let [kind] = cursor.array("a device's payload")?;
+        let payload = match kind {
+            OFFER => Self::Offer(DeviceOffer {
+                process: cursor.array("a process")?,
+                knows_all: cursor.bool("whether all are known")?,
+                event: cursor.short("an event", HANDLE_BYTES_MAX)?,
+                operand: buffer(&mut cursor)?,
+                result: buffer(&mut cursor)?,
+            }),
+            TRIAL => Self::Trial(cursor.bool("a trial")?),
+            EVENT => Self::Event(cursor.short("an event", HANDLE_BYTES_MAX)?),
+            other => return Err(PeerError::Value("the kind of a device's payload", other.into())),
+        };
+        cursor.finish()?;
+        Ok(payload)
+    }
+}
+
+/// An empty name stands for no buffer, and nothing follows it.
+fn push_buffer(out: &mut Vec<u8>, buffer: Option<DeviceBuffer<'_>>) -> Result<(), PeerError> {
+    let Some(DeviceBuffer { name, start, length }) = buffer else {
+        return push_short(out, "an allocation", &[], 0);
+    };
+    if name.is_empty() {
+        return Err(PeerError::Value("the length of an allocation's name", 0));
+    }
+    push_short(out, "an allocation", name, HANDLE_BYTES_MAX)?;
+    out.extend_from_slice(&start.to_le_bytes());
+    out.extend_from_slice(&length.to_le_bytes());
+    Ok(())
+}
+
+fn buffer<'a>(cursor: &mut Cursor<'a>) -> Result<Option<DeviceBuffer<'a>>, PeerError> {
+    let name = cursor.short("an allocation", HANDLE_BYTES_MAX)?;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let (start, length) = (cursor.u64("a buffer's start")?, cursor.u64("a buffer's length")?);
+    Ok(Some(DeviceBuffer { name, start, length }))
+}

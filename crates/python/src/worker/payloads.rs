@@ -1,0 +1,156 @@
+//! What the backends of collectives send each other, for those that are written in Python: `gt_protocol::peer` as functions.
+
+use gt_protocol::peer::{DeviceBuffer, DeviceOffer, DevicePayload, GroupPayload, PeerError};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Name of an allocation, first byte there, bytes.
+type Buffer<'a> = (&'a [u8], u64, u64);
+type Offer<'py> = (
+    Bound<'py, PyBytes>,
+    bool,
+    Bound<'py, PyBytes>,
+    Option<(Bound<'py, PyBytes>, u64, u64)>,
+    Option<(Bound<'py, PyBytes>, u64, u64)>,
+);
+
+fn invalid(error: PeerError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn encoded<'py>(py: Python<'py>, payload: &DevicePayload<'_>) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, &payload.encode().map_err(invalid)?))
+}
+
+/// A device's first payload.
+///
+/// Args:
+///     process: 16 bytes that name ours.
+///     `knows_all`: Whether we have read memory of all other members before.
+///     event: Over when the buffers are computed.
+///     operand: Its allocation's name, its first byte there, and its bytes; None where it has no bytes.
+///     result: The same.
+///
+/// Raises:
+///     `ValueError`: A name is too long.
+#[pyfunction]
+pub fn encode_device_offer<'py>(
+    py: Python<'py>,
+    process: [u8; 16],
+    knows_all: bool,
+    event: &[u8],
+    operand: Option<Buffer<'_>>,
+    result: Option<Buffer<'_>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let buffer = |(name, start, length)| DeviceBuffer { name, start, length };
+    let (operand, result) = (operand.map(buffer), result.map(buffer));
+    let offer = DeviceOffer { process, knows_all, event, operand, result };
+    encoded(py, &DevicePayload::Offer(offer))
+}
+
+/// What `encode_device_offer` was given.
+///
+/// Args:
+///     payload: Another member's.
+///
+/// Raises:
+///     `ValueError`: It is no offer.
+#[pyfunction]
+pub fn decode_device_offer<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Offer<'py>> {
+    let DevicePayload::Offer(offer) = DevicePayload::decode(payload).map_err(invalid)? else {
+        return Err(PyValueError::new_err(format!("{} bytes are no offer", payload.len())));
+    };
+    let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+    let buffer = |one: DeviceBuffer<'_>| (bytes(one.name), one.start, one.length);
+    let DeviceOffer { process, knows_all, event, operand, result } = offer;
+    Ok((bytes(&process), knows_all, bytes(event), operand.map(buffer), result.map(buffer)))
+}
+
+/// Whether the memory of all others could be mapped, as a device's payload.
+#[pyfunction]
+pub fn encode_device_trial(py: Python<'_>, is_mapped: bool) -> PyResult<Bound<'_, PyBytes>> {
+    encoded(py, &DevicePayload::Trial(is_mapped))
+}
+
+/// Whether a payload says that the memory of all others could be mapped.
+///
+/// Args:
+///     payload: Another member's.
+///
+/// Raises:
+///     `ValueError`: It is no device's payload.
+#[pyfunction]
+pub fn decode_device_trial(payload: &[u8]) -> PyResult<bool> {
+    let payload = DevicePayload::decode(payload).map_err(invalid)?;
+    Ok(payload == DevicePayload::Trial(true))
+}
+
+/// An event's name, as a device's payload.
+///
+/// Args:
+///     event: Over when we have reduced, or read.
+///
+/// Raises:
+///     `ValueError`: The name is too long.
+#[pyfunction]
+pub fn encode_device_event<'py>(py: Python<'py>, event: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    encoded(py, &DevicePayload::Event(event))
+}
+
+/// The event that a payload names; None where it says something else.
+///
+/// Args:
+///     payload: Another member's.
+///
+/// Raises:
+///     `ValueError`: It is no device's payload.
+#[pyfunction]
+pub fn decode_device_event<'py>(
+    py: Python<'py>,
+    payload: &[u8],
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    match DevicePayload::decode(payload).map_err(invalid)? {
+        DevicePayload::Event(event) => Ok(Some(PyBytes::new(py, event))),
+        DevicePayload::Offer(_) | DevicePayload::Trial(_) => Ok(None),
+    }
+}
+
+/// A member's payload for a process group.
+///
+/// Args:
+///     digest: 16 bytes that name the rendezvous of which we know all members; zeros before.
+///     nonce: 8 bytes that name ours.
+///     entries: Of the store by which the library connects.
+///
+/// Raises:
+///     `ValueError`: There are too many of them, or they are too long.
+#[pyfunction]
+pub fn encode_group_payload(
+    py: Python<'_>,
+    digest: [u8; 16],
+    nonce: [u8; 8],
+    entries: Vec<(String, Vec<u8>)>,
+) -> PyResult<Bound<'_, PyBytes>> {
+    let entries = entries.iter().map(|(key, value)| (key.as_str(), value.as_slice())).collect();
+    let payload = GroupPayload { digest, nonce, entries };
+    Ok(PyBytes::new(py, &payload.encode().map_err(invalid)?))
+}
+
+type GroupParts<'py> =
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<(String, Bound<'py, PyBytes>)>);
+
+/// What `encode_group_payload` was given.
+///
+/// Args:
+///     payload: Another member's.
+///
+/// Raises:
+///     `ValueError`: It is no such payload.
+#[pyfunction]
+pub fn decode_group_payload<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<GroupParts<'py>> {
+    let GroupPayload { digest, nonce, entries } = GroupPayload::decode(payload).map_err(invalid)?;
+    let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+    let entries = entries.into_iter().map(|(key, value)| (key.to_owned(), bytes(value))).collect();
+    Ok((bytes(&digest), bytes(&nonce), entries))
+}

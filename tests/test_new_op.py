@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -97,6 +98,19 @@ def test_dry_run_changes_nothing(checkout):
     assert done.returncode == 0, done.stderr
     assert 'name = "hypot_probe"' in done.stdout
     assert _changed(checkout) == {}
+
+
+def test_the_commands_of_the_page_are_taken(checkout):
+    """Each under another name, for two of the operators are there by now."""
+    page = (ROOT / "docs/adding_an_op.md").read_text(encoding="utf-8")
+    commands = re.findall(r"python tools/new_op\.py (.*?)\n *```", page, re.DOTALL)
+    assert len(commands) == 3
+    for command in commands:
+        words = shlex.split(command.replace("\\\n", " ").replace(" --dry-run", ""))
+        name = f"{words[0]}_page"
+        words = [word.replace(f"{words[0]}(element", f"{name}(element") for word in words]
+        _succeeds(checkout, sys.executable, "tools/new_op.py", name, *words[1:])
+    _succeeds(checkout, sys.executable, "tools/gen.py")
 
 
 @pytest.mark.timeout(BUILD_SECONDS_MAX)

@@ -330,7 +330,8 @@ def rust_methods(rows: list[Row]) -> str:
 #![allow(clippy::all, clippy::pedantic, reason = "generated")]
 
 use super::methods::{{run, scaled, take_view}};
-use crate::client::emission::convert::{{DimsArg, IntoAttr, OperandArg, ScalarArg, choice, only_tensor, required}};
+use crate::client::emission::convert::{{DimsArg, IntoAttr, OperandArg, ScalarArg}};
+use crate::client::emission::convert::{{choice, only_tensor, required}};
 use crate::client::value::dtype::DtypeArg;
 use crate::client::emission::emit::Arg;
 use super::tensor::{{Tensor, as_arg}};
@@ -373,7 +374,9 @@ def outputs(rows: list[Row]) -> dict[str, str]:
             rust_tables.strategies(HEADER, rows)
         ),
         "crates/python/src/client/surface/generated_methods.rs": rustfmt(rust_methods(rows)),
-        "crates/python/src/client/surface/generated_operators.rs": rustfmt(operators.methods(HEADER, rows)),
+        "crates/python/src/client/surface/generated_operators.rs": rustfmt(
+            operators.methods(HEADER, rows)
+        ),
         "docs/ops.md": ops_page.page(PAGE_HEADER, rows, harness("results"), placements),
         "gt/_core.pyi": stubs.core_stub(rows),
         "gt/__init__.pyi": stubs.package_stub(rows),

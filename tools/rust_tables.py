@@ -47,7 +47,9 @@ def strategies(header: str, rows: list[Row]) -> str:
     for row in rows:
         family = FAMILIES[row["family"]]
         name = row.get("strategy", family.strategy)
-        named.append(_path(family.strategies, name) if family.strategies else "super::spec::gathered")
+        named.append(
+            _path(family.strategies, name) if family.strategies else "super::spec::gathered"
+        )
     return _table(header, "How each operator follows a cut operand.", "super::spec::Follow", named)
 
 

@@ -1,4 +1,4 @@
-//! What a rule is asked: an operator with its operands and attributes, read by position with their kinds checked.
+//! What a rule takes: an operator with its operands and attributes, read by position with their kinds checked.
 
 use super::error::RuleError;
 use super::outputs::{Arg, Inferred};

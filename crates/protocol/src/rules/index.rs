@@ -172,9 +172,9 @@ pub(super) fn indexed(
     }
     let kept = dims.iter().enumerate().filter(|(dim, _)| !picked(*dim)).map(|(_, &size)| size);
     // Where the picked dimensions are not neighbours, the indices' dimensions come first.
-    let lead = if adjacent { kept_before } else { 0 };
-    let before = kept.clone().take(lead);
-    shape::dims(before.chain(shared.iter().copied()).chain(kept.skip(lead)))
+    let leading = if adjacent { kept_before } else { 0 };
+    let before = kept.clone().take(leading);
+    shape::dims(before.chain(shared.iter().copied()).chain(kept.skip(leading)))
 }
 
 /// The broadcast shape of the index tensors.

@@ -1,4 +1,4 @@
-//! The rule of an operator, asked: the one entry point of all of them.
+//! Inference by the rule of an operator: the one entry point of all rules.
 
 use super::call::Call;
 use super::error::RuleError;

@@ -172,7 +172,7 @@ pub(super) fn cannot_expand(
     resolved: &Dims,
     target: &Dims,
 ) -> RuleError {
-    let Some(lead) = target.len().checked_sub(sizes.len()) else {
+    let Some(leading) = target.len().checked_sub(sizes.len()) else {
         return RuleError::shape(format!(
             "expand(torch.{}Tensor{{{sizes}}}, size={target}): the number of sizes provided ({}) must be greater or \
              equal to the number of dimensions in the tensor ({})",
@@ -181,11 +181,11 @@ pub(super) fn cannot_expand(
             sizes.len()
         ));
     };
-    let mut pairs = sizes.iter().zip(resolved.iter().skip(lead)).enumerate();
+    let mut pairs = sizes.iter().zip(resolved.iter().skip(leading)).enumerate();
     // PyTorch looks from the last dimension backwards.
     let wrong = pairs.rfind(|(_, (size, goal))| **size != 1 && size != goal);
     let (dim, size, goal) = wrong.map_or((0, 1, 1), |(position, (&size, &goal))| {
-        (lead.saturating_add(position), size, goal)
+        (leading.saturating_add(position), size, goal)
     });
     RuleError::shape(format!(
         "The expanded size of the tensor ({goal}) must match the existing size ({size}) at non-singleton dimension \

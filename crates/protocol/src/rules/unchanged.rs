@@ -7,7 +7,7 @@ use crate::{Dims, Dtype, Meta, Op};
 use std::sync::OnceLock;
 
 /// Whether the result of `op` has its operands' metadata wherever all of them are values of one float dtype and shape.
-/// The rule itself is asked, once and of samples: elementwise rules look at dtypes and whether shapes fit, no further.
+/// The rule itself says, once and of samples: elementwise rules look at dtypes and whether shapes fit, no further.
 #[inline]
 pub fn keeps_metadata(op: Op) -> bool {
     static KEEPS: OnceLock<Vec<bool>> = OnceLock::new();

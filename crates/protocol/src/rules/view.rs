@@ -87,10 +87,10 @@ pub(super) fn permute(call: &Call<'_>) -> Inferred {
 pub(super) fn expand(call: &Call<'_>) -> Inferred {
     let (operand, target) = (call.tensor(0)?, call.dims(0)?);
     let mut dims = *target;
-    let lead = target.len().saturating_sub(operand.dims.len());
+    let leading = target.len().saturating_sub(operand.dims.len());
     let kept = dims.as_mut_slice().iter_mut().enumerate().filter(|(_, size)| **size == -1);
     for (dim, place) in kept {
-        let Some(own) = dim.checked_sub(lead) else {
+        let Some(own) = dim.checked_sub(leading) else {
             if operand.dims.is_empty() {
                 return Err(RuleError::shape("numel: integer multiplication overflow"));
             }
@@ -234,13 +234,13 @@ pub(super) fn pad(call: &Call<'_>) -> Inferred {
 
 pub(super) fn repeat(call: &Call<'_>) -> Inferred {
     let (operand, repeats) = (call.tensor(0)?, call.dims(0)?);
-    let Some(lead) = repeats.len().checked_sub(operand.dims.len()) else {
+    let Some(leading) = repeats.len().checked_sub(operand.dims.len()) else {
         return Err(RuleError::shape(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
         ));
     };
     let mut dims = *repeats;
-    for (repeat, &size) in dims.as_mut_slice().iter_mut().skip(lead).zip(operand.dims.iter()) {
+    for (repeat, &size) in dims.as_mut_slice().iter_mut().skip(leading).zip(operand.dims.iter()) {
         *repeat = repeat.saturating_mul(size);
     }
     one(Meta::new(operand.dtype, dims))

@@ -29,7 +29,7 @@ impl Range {
     fn before(&self, index: i64) -> i64 {
         let up_to = index.clamp(self.start, self.end) - self.start;
         // Rounded up: a part of a step has begun with an index.
-        (up_to + self.step - 1) / self.step
+        up_to / self.step + i64::from(up_to % self.step > 0)
     }
 
     /// Which of the range each member holds.
@@ -102,6 +102,9 @@ fn around(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
 
 /// The shards of a dimension of `size` again and again; `None` where that makes too many intervals.
 fn tiled(ranges: &ShardRanges, size: i64, count: i64) -> Option<ShardRanges> {
+    if size == 0 {
+        return Some(ranges.clone()); // nothing, however often
+    }
     let most = ranges.iter().map(<[Interval]>::len).max()?;
     let intervals = usize::try_from(count).ok()?.checked_mul(most)?;
     (intervals <= INTERVALS_MAX).then(|| ranges.repeated(size, count))
@@ -177,7 +180,7 @@ fn along_diagonal(
     }
     let dims = spec.meta(0)?.dims;
     let offset = spec.int("offset")?;
-    let (row, column) = ((-offset).max(0), offset.max(0));
+    let (row, column) = (offset.saturating_neg().max(0), offset.max(0));
     let length = (dims.get(rows)? - row).min(dims.get(columns)? - column).max(0);
     let (start, factor) = if driving.dim == rows { (row, 1) } else { (column, -1) };
     let part = driving.ranges.window(Interval { start, end: start + length });

@@ -1,4 +1,4 @@
-//! What the rules of this folder are asked and answer.
+//! What the rules of this folder take and return.
 
 use crate::placement::{Placement, Placements, ShardRanges};
 use crate::{Attr, Dims, Meta, Op};
@@ -52,9 +52,9 @@ pub enum LocalAttr {
 /// One way to run an operator along one dimension of a mesh.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strategy {
-    /// How each operand must lie.
+    /// The placement that each operand is needed in.
     pub input_specs: SmallVec<[Placement; 4]>,
-    /// How each result then lies.
+    /// The placement of each result.
     pub output_specs: Placements,
     pub local_attrs: SmallVec<[LocalAttr; 1]>,
 }

@@ -1,6 +1,8 @@
 //! What holds for every operator and any input.
 
 use crate::operator::OperandKind;
+use crate::placement::{Placement, ShardRanges};
+use crate::rules::spread::{InputSpec, OpSpec, strategies};
 use crate::rules::{Arg, infer, keeps_metadata, promote};
 use crate::{Attr, AttrInfo, AttrKind, Dims, Dtype, Meta, Op, Scalar};
 use proptest::prelude::*;
@@ -114,9 +116,40 @@ fn check_never_panics(op: Op, held: &[Held], attrs: &[Attr]) -> Result<(), TestC
     promote(&args);
     if let Ok(outputs) = infer(op, &args, attrs) {
         prop_assert_eq!(outputs.len(), usize::from(op.info().outputs));
-        for output in outputs {
+        for output in &outputs {
             prop_assert!(output.dims.iter().all(|size| *size >= 0));
             prop_assert!(output.dims.elements().and_then(|count| count.checked_mul(8)).is_some());
+        }
+    }
+    Ok(())
+}
+
+/// Each cut of each operand has strategies, with a placement for every operand and result.
+fn check_strategies(
+    op: Op,
+    held: &[Held],
+    attrs: &[Attr],
+    outputs: &[Meta],
+) -> Result<(), TestCaseError> {
+    let whole = Placement::Replicate;
+    for (position, one) in held.iter().enumerate() {
+        let Held::Value(meta) = one else { continue };
+        for (dim, &size) in meta.dims.iter().enumerate() {
+            let cut = Placement::Shard { dim, ranges: ShardRanges::even(size, 2) };
+            let input = |(at, held): (usize, &Held)| {
+                let meta = if let Held::Value(meta) = held { Some(*meta) } else { None };
+                (meta, if at == position { &cut } else { &whole })
+            };
+            let inputs: Vec<_> = held.iter().enumerate().map(input).collect();
+            let args: Vec<_> = inputs
+                .iter()
+                .map(|(meta, placement)| InputSpec { meta: meta.as_ref(), placement })
+                .collect();
+            let found = strategies(&OpSpec { op, args: &args, attrs, outputs, members: 2 });
+            for strategy in found {
+                prop_assert_eq!(strategy.input_specs.len(), held.len());
+                prop_assert_eq!(strategy.output_specs.len(), outputs.len());
+            }
         }
     }
     Ok(())
@@ -177,5 +210,20 @@ fn every_operator_has_a_rule() {
         if let Err(error) = infer(info.op, &operands, &attrs) {
             assert!(!error.text.contains("no rule"), "{}", error.text);
         }
+    }
+}
+
+/// Numbers as large as a client likes neither hold up a strategy nor overflow in it.
+#[test]
+fn huge_attributes_have_strategies() {
+    for (op, sizes, attrs) in [
+        (Op::Repeat, &[0][..], vec![Attr::Ints(Dims::new(&[i64::MAX]).expect("one"))]),
+        (Op::Slice, &[4], [0, 1, 4, i64::MAX].map(Attr::Int).to_vec()),
+        (Op::Diagonal, &[0, 0, 0], [i64::MIN, -2, 2].map(Attr::Int).to_vec()),
+        (Op::Unfold, &[4], [0, 2, i64::MAX].map(Attr::Int).to_vec()),
+    ] {
+        let meta = Meta::new(Dtype::F32, Dims::new(sizes).expect("at most eight"));
+        let outputs = infer(op, &[Arg::Value(&meta)], &attrs).expect("a result");
+        check_strategies(op, &[Held::Value(meta)], &attrs, &outputs).expect("a strategy");
     }
 }

@@ -3,9 +3,8 @@
 
 use super::methods::{run, scaled, take_view};
 use super::tensor::{Tensor, as_arg};
-use crate::client::emission::convert::{
-    DimsArg, IntoAttr, OperandArg, ScalarArg, choice, only_tensor, required,
-};
+use crate::client::emission::convert::{DimsArg, IntoAttr, OperandArg, ScalarArg};
+use crate::client::emission::convert::{choice, only_tensor, required};
 use crate::client::emission::emit::Arg;
 use crate::client::value::dtype::DtypeArg;
 use gt_protocol::{Attr, Op};

@@ -4,7 +4,6 @@ mod links;
 
 pub use links::{LinkPrices, Links};
 
-use crate::number::wide;
 use gt_protocol::placement::{Mesh, ONE_HOP_BYTES_MAX, Placement};
 use gt_protocol::{Family, Meta, Op};
 use std::fmt;
@@ -172,7 +171,8 @@ impl Prices {
             return 0.0;
         }
         let one_hop = members == 2 || bytes <= ONE_HOP_BYTES_MAX;
-        let members = real(wide(members));
+        let members =
+            real(u64::try_from(members).unwrap_or_else(|_| unreachable!("{members} members")));
         let share = real(bytes) * (members - 1.0) / members * link.byte;
         match (have, want) {
             (Placement::Partial(_), Placement::Shard { .. }) => link.message + share,
@@ -191,7 +191,8 @@ impl Prices {
 
     /// An operand comes from another mesh.
     pub fn fetch(&self, want: &Placement, bytes: u64, members: usize, link: LinkPrices) -> f64 {
-        let members = real(wide(members));
+        let members =
+            real(u64::try_from(members).unwrap_or_else(|_| unreachable!("{members} members")));
         let copies = if want.cut().is_some() { 1.0 } else { members };
         members * link.message + copies * real(bytes) * link.byte
     }

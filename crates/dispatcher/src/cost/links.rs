@@ -1,6 +1,5 @@
 //! What traffic between two certain workers costs, where it is not what traffic costs in general.
 
-use crate::number::place;
 use std::fmt;
 
 /// A link's price in microseconds.
@@ -136,4 +135,8 @@ pub(super) fn pair(name: &str) -> Option<(PriceKind, u32, u32)> {
     };
     let (from, to) = pair.split_once(',')?;
     Some((part, from.trim().parse().ok()?, to.trim().parse().ok()?))
+}
+
+fn place(worker: u32) -> usize {
+    usize::try_from(worker).unwrap_or_else(|_| unreachable!("worker {worker}"))
 }

@@ -4,10 +4,10 @@ use super::term::{Term, int, inverse, listed, places, product, range, reduces, s
 use crate::client::emission::convert::scalar_object;
 use crate::client::emission::emit::{self, Arg};
 use crate::client::session::errors;
-use crate::client::surface::tensor::Tensor;
 use crate::client::tape::formula::{Expr, Formulas, Function, Infix};
 use crate::client::tape::{self, Node, Place, SharedNode, generated_formulas, saved};
 use crate::client::value::dtype;
+use crate::client::value::variable::Tensor;
 use crate::client::value::variable::Var;
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;

@@ -5,8 +5,8 @@ pub(crate) mod term;
 
 use crate::client::emission::emit::{self, Arg, cast};
 use crate::client::session::{errors, signal, site};
-use crate::client::surface::tensor::Tensor;
 use crate::client::tape::{self, Edge, SharedNode, saved};
+use crate::client::value::variable::Tensor;
 use crate::client::value::variable::Var;
 use evaluate::{Evaluation, sum_to};
 use gt_protocol::rules::ErrorClass;

@@ -241,11 +241,12 @@ def unplaced(case: Case) -> object:
 
 
 def read(value: object) -> object:
-    """A tree of results with its tensors read, as PyTorch's."""
+    """A tree of results with its tensors read, as PyTorch's; named tuples as tuples."""
     if isinstance(value, gt.Tensor):
         return from_gt(value)
     if isinstance(value, list | tuple):
-        return type(value)(read(one) for one in value)
+        ones = [read(one) for one in value]
+        return ones if isinstance(value, list) else tuple(ones)
     return value
 
 

@@ -34,7 +34,7 @@ class Cluster:
         self, workers: int = 1, *, backend: str = "numpy", arguments: tuple[str, ...] = ()
     ) -> None:
         server = [sys.executable, "-m", "gt.server", "-p", "0", *arguments]
-        self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - ends with us
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - ends with us
         self.server = subprocess.Popen(server, stdout=subprocess.PIPE, stderr=self._log, text=True)
         self.address = self.server.stdout.readline().removeprefix("listening on ").strip()
         host, self.port = self.address.rsplit(":", 1)
@@ -48,8 +48,9 @@ class Cluster:
     @property
     def log(self) -> str:
         """What the server has written to stderr."""
-        self._log.seek(0)
-        return self._log.read()
+        log = self._log.fileno()
+        # The server writes at the offset that it shares with us, so that must not move.
+        return os.pread(log, os.fstat(log).st_size, 0).decode("utf-8", "replace")
 
     def wait_for_workers(self, user: str | None = None, seconds: float = WAIT_SECONDS) -> None:
         """Return when all have joined; with tokens the log calls them by their user."""

@@ -3,7 +3,7 @@
 //! Every answer is held against an oracle that executes each client's program on its own, in plain arithmetic modulo a
 //! prime; what the dispatcher says it holds is held against a shadow accounting at every step.
 //!
-//! **Architecture invariant:** no thread, clock, hash map or randomness but [`random::Random`]. The oracle and the
+//! **Architecture invariant:** no thread, clock, hash map or randomness but `random::Random`. The oracle and the
 //! arithmetic know nothing of the rules, the planner or the sharding.
 
 #![allow(

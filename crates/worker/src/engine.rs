@@ -39,7 +39,7 @@ pub trait Engine {
 
     /// Computes the row's outputs. Bit k of `reuse` says that nobody reads operand k again, that it is contiguous and that
     /// a result has its shape and dtype: its buffer may become a result's. A result shares memory with an operand only
-    /// then, and for the rows that [`aliases`](crate::reuse::aliases) lists. Its bits are the same with and without.
+    /// then, and for the rows that `reuse::aliases` lists. Its bits are the same with and without.
     /// Results of creation, and of elementwise rows and updates of contiguous operands, are contiguous or stand for an
     /// absent state; those of other rows may lie as they like.
     fn execute(

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::wire::{EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_u64};
 
-/// The messages of one direction. Implemented here only: a [`WordReader`] is nobody else's.
+/// The messages of one direction. Implemented here only: a `WordReader` is nobody else's.
 pub trait Message<'a>: Sized {
     /// The code in the low half of the first word.
     fn code(&self) -> u16;

@@ -34,126 +34,127 @@ pub fn plan<V>(
         }
     }
     let id = first_value(instruction)?;
-    let operand = (id, table.held(id)?.meta);
+    let meta = table.held(id)?.meta;
+    let planned = Planned { instruction, id, meta, tag, group };
     Ok(if op == Op::Send {
-        Plan { result: None, ..to_all(operand, tag, group) }
+        Plan { result: None, ..planned.to_all() }
     } else if op == Op::Broadcast {
-        broadcast(instruction, operand, tag, group)?
+        planned.broadcast()?
     } else if op == Op::AllReduce {
-        all_reduce(instruction, operand, tag, group)?
+        planned.all_reduce()?
     } else if op == Op::AllGather {
-        all_gather(instruction, operand, tag, group)?
+        planned.all_gather()?
     } else if op == Op::ReduceScatter {
-        reduce_scatter(instruction, operand, tag, group)?
+        planned.reduce_scatter()?
+    } else if op == Op::AllToAll {
+        planned.all_to_all()?
     } else {
-        all_to_all(instruction, operand, tag, group)?
+        return Err(
+            Fault::protocol(format!("{} is no collective of one value", op.info().name)).into()
+        );
     })
 }
 
-/// An operand's slot, and what it is.
-type OperandOf = (Id, Meta);
-
-/// The root's part; the others receive.
-fn broadcast(
-    instruction: &Instruction<'_>,
-    (id, meta): OperandOf,
+/// A collective with an operand of ours.
+struct Planned<'a> {
+    instruction: &'a Instruction<'a>,
+    id: Id,
+    meta: Meta,
     tag: u64,
-    group: &Group,
-) -> Result<Plan, Fault> {
-    let announced = announced(instruction)?;
-    if meta != announced {
-        return Err(Fault::protocol(format!("a {meta} where a {announced} was announced")));
+    group: &'a Group,
+}
+
+impl Planned<'_> {
+    /// The root's part; the others receive.
+    fn broadcast(&self) -> Result<Plan, Fault> {
+        let Self { instruction, meta, .. } = self;
+        let announced = announced(instruction)?;
+        if *meta != announced {
+            return Err(Fault::protocol(format!("a {meta} where a {announced} was announced")));
+        }
+        let mut plan = self.to_all();
+        plan.exchange.keep(StridedRange::whole(meta), StridedRange::whole(meta));
+        Ok(plan)
     }
-    let mut plan = to_all((id, meta), tag, group);
-    plan.exchange.keep(StridedRange::whole(&meta), StridedRange::whole(&meta));
-    Ok(plan)
-}
 
-fn all_reduce(
-    instruction: &Instruction<'_>,
-    (id, meta): OperandOf,
-    tag: u64,
-    group: &Group,
-) -> Result<Plan, Fault> {
-    let reduce_op = reduce_op_of(instruction)?;
-    let mut exchange = exchange(tag, meta);
-    exchange.all_reduce(reduce_op, bytes_of(&meta), group);
-    Ok(Plan { exchange, operand: Some(id), result: Some(meta) })
-}
-
-fn all_gather(
-    instruction: &Instruction<'_>,
-    (id, meta): OperandOf,
-    tag: u64,
-    group: &Group,
-) -> Result<Plan, Fault> {
-    let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
-    let own = sizes[group.me];
-    if meta.dims.get(dim) != Some(&own) {
-        return Err(Fault::protocol(format!("a {meta} in place of {own} along {dim}")));
+    fn all_reduce(&self) -> Result<Plan, Fault> {
+        let reduce_op = reduce_op_of(self.instruction)?;
+        let mut exchange = self.exchange(self.meta);
+        exchange.all_reduce(reduce_op, bytes_of(&self.meta), self.group);
+        Ok(self.plan(exchange, self.meta))
     }
-    let result = resized(&meta, dim, sizes.iter().sum())?;
-    let shards = StridedRange::shards(&result, dim, sizes)?;
-    let mut plan = to_all((id, meta), tag, group);
-    gather(&mut plan.exchange, StridedRange::whole(&meta), &shards, group);
-    Ok(Plan { result: Some(result), ..plan })
-}
 
-fn reduce_scatter(
-    instruction: &Instruction<'_>,
-    (id, meta): OperandOf,
-    tag: u64,
-    group: &Group,
-) -> Result<Plan, Fault> {
-    let reduce_op = reduce_op_of(instruction)?;
-    let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
-    let shards = StridedRange::shards(&meta, dim, sizes)?;
-    let result = resized(&meta, dim, sizes[group.me])?;
-    let mut exchange = exchange(tag, result);
-    scatter(&mut exchange, &shards, group);
-    exchange.reduce(reduce_op, shards[group.me], StridedRange::whole(&result));
-    Ok(Plan { exchange, operand: Some(id), result: Some(result) })
-}
-
-fn all_to_all(
-    instruction: &Instruction<'_>,
-    (id, meta): OperandOf,
-    tag: u64,
-    group: &Group,
-) -> Result<Plan, Fault> {
-    let (from, from_sizes) =
-        (dim_of(instruction, "from_dim")?, group.sizes(instruction, "from_sizes")?);
-    let (to, to_sizes) = (dim_of(instruction, "to_dim")?, group.sizes(instruction, "to_sizes")?);
-    // Along one and the same dimension two members exchange what lies in both their intervals.
-    let (sent, arriving) = if from == to {
-        (overlaps(from_sizes, group.me, to_sizes), overlaps(to_sizes, group.me, from_sizes))
-    } else {
-        (to_sizes.to_vec(), from_sizes.to_vec())
-    };
-    let whole = resized(&meta, from, from_sizes.iter().sum())?;
-    let result = resized(&whole, to, to_sizes[group.me])?;
-    let shards = StridedRange::shards(&meta, to, &sent)?;
-    let mut exchange = exchange(tag, result);
-    scatter(&mut exchange, &shards, group);
-    let arriving = StridedRange::shards(&result, from, &arriving)?;
-    if shards[group.me].bytes() != arriving[group.me].bytes() {
-        return Err(Fault::protocol(format!("{from_sizes:?} and {to_sizes:?} of a {meta}")));
+    fn all_gather(&self) -> Result<Plan, Fault> {
+        let Self { instruction, meta, group, .. } = self;
+        let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
+        let own = sizes[group.me];
+        if meta.dims.get(dim) != Some(&own) {
+            return Err(Fault::protocol(format!("a {meta} in place of {own} along {dim}")));
+        }
+        let result = resized(meta, dim, sizes.iter().sum())?;
+        let shards = StridedRange::shards(&result, dim, sizes)?;
+        let mut plan = self.to_all();
+        gather(&mut plan.exchange, StridedRange::whole(meta), &shards, group);
+        Ok(Plan { result: Some(result), ..plan })
     }
-    gather(&mut exchange, shards[group.me], &arriving, group);
-    Ok(Plan { exchange, operand: Some(id), result: Some(result) })
+
+    fn reduce_scatter(&self) -> Result<Plan, Fault> {
+        let Self { instruction, meta, group, .. } = self;
+        let reduce_op = reduce_op_of(instruction)?;
+        let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
+        let shards = StridedRange::shards(meta, dim, sizes)?;
+        let result = resized(meta, dim, sizes[group.me])?;
+        let mut exchange = self.exchange(result);
+        scatter(&mut exchange, &shards, group);
+        exchange.reduce(reduce_op, shards[group.me], StridedRange::whole(&result));
+        Ok(self.plan(exchange, result))
+    }
+
+    fn all_to_all(&self) -> Result<Plan, Fault> {
+        let Self { instruction, meta, group, .. } = self;
+        let (from, from_sizes) =
+            (dim_of(instruction, "from_dim")?, group.sizes(instruction, "from_sizes")?);
+        let (to, to_sizes) =
+            (dim_of(instruction, "to_dim")?, group.sizes(instruction, "to_sizes")?);
+        // Along one and the same dimension two members exchange what is in both their intervals.
+        let (sent, arriving) = if from == to {
+            (overlaps(from_sizes, group.me, to_sizes), overlaps(to_sizes, group.me, from_sizes))
+        } else {
+            (to_sizes.to_vec(), from_sizes.to_vec())
+        };
+        let whole = resized(meta, from, from_sizes.iter().sum())?;
+        let result = resized(&whole, to, to_sizes[group.me])?;
+        let shards = StridedRange::shards(meta, to, &sent)?;
+        let mut exchange = self.exchange(result);
+        scatter(&mut exchange, &shards, group);
+        let arriving = StridedRange::shards(&result, from, &arriving)?;
+        if shards[group.me].bytes() != arriving[group.me].bytes() {
+            return Err(Fault::protocol(format!("{from_sizes:?} and {to_sizes:?} of a {meta}")));
+        }
+        gather(&mut exchange, shards[group.me], &arriving, group);
+        Ok(self.plan(exchange, result))
+    }
+
+    /// Our whole operand to every other member.
+    fn to_all(&self) -> Plan {
+        let mut exchange = self.exchange(self.meta);
+        for (_, peer) in self.group.others() {
+            exchange.send(peer, 0, Source::Operand, StridedRange::whole(&self.meta));
+        }
+        self.plan(exchange, self.meta)
+    }
+
+    fn exchange(&self, result: Meta) -> Exchange {
+        exchange(self.tag, result)
+    }
+
+    const fn plan(&self, exchange: Exchange, result: Meta) -> Plan {
+        Plan { exchange, operand: Some(self.id), result: Some(result) }
+    }
 }
 
 fn exchange(tag: u64, result: Meta) -> Exchange {
     Exchange::new(tag, element_bytes(&result), Some(result))
-}
-
-/// Our whole operand to every other member.
-fn to_all((id, meta): OperandOf, tag: u64, group: &Group) -> Plan {
-    let mut exchange = exchange(tag, meta);
-    for (_, peer) in group.others() {
-        exchange.send(peer, 0, Source::Operand, StridedRange::whole(&meta));
-    }
-    Plan { exchange, operand: Some(id), result: Some(meta) }
 }
 
 /// A whole value from one member.

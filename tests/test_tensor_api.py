@@ -339,6 +339,7 @@ SMALL: list[Callable[..., object]] = [
     lambda m: m.tensor(VALUES).shape[0],
     lambda m: m.tensor(VALUES).is_contiguous(),
     lambda m: m.tensor(VALUES).stride(),
+    lambda m: m.tensor(VALUES).stride(-1),
     lambda m: m.is_tensor(m.ones(1)),
     lambda m: m.is_tensor(np.ones(1)),
 ]
@@ -349,6 +350,11 @@ def test_small_methods(act: Callable[..., object]) -> None:
     ours, theirs = act(gt), act(torch)
     assert ours == theirs
     assert not isinstance(theirs, int) or type(ours) is type(theirs)
+
+
+def test_a_stride_along_no_dimension() -> None:
+    check_raises(lambda m: m.tensor(VALUES).stride(5))
+    check_raises(lambda m: m.tensor(1.0).stride(0))
 
 
 def test_detach_shares_and_clone_copies() -> None:

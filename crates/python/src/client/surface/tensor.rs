@@ -8,6 +8,7 @@ use crate::client::gil_cell::GilCell;
 use crate::client::session::errors;
 use crate::client::value::dtype::{self, PyDtype};
 pub(crate) use crate::client::value::variable::Tensor;
+use crate::client::views::dim_of;
 use crate::client::views::in_place::write_result;
 use crate::client::views::indexing;
 use gt_protocol::rules::ErrorClass;
@@ -204,25 +205,17 @@ impl Tensor {
         match dim.or(axis) {
             None => Ok(PyTuple::new(py, strides.as_slice())?.into_any()),
             Some(dim) => {
-                let rank = i64::try_from(strides.len()).unwrap_or(0);
-                let place = usize::try_from(if dim < 0 { dim + rank } else { dim });
-                match place.ok().and_then(|place| strides.get(place)) {
-                    Some(stride) => Ok(stride.into_pyobject(py)?.into_any()),
-                    None => Err(errors::mistake(
-                        py,
-                        ErrorClass::Index,
-                        format!(
-                            "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
-                            -rank,
-                            rank - 1
-                        ),
-                    )),
+                if strides.is_empty() {
+                    let text = format!("Dimension specified as {dim} but tensor has no dimensions");
+                    return Err(errors::mistake(py, ErrorClass::Index, text));
                 }
+                let stride = strides[dim_of(py, dim, strides.len())?];
+                Ok(stride.into_pyobject(py)?.into_any())
             }
         }
     }
 
-    /// Whether the elements lie row after row without gaps.
+    /// Whether the elements are row-major without gaps.
     fn is_contiguous(&self, py: Python<'_>) -> bool {
         let dims = self.var.meta(py).dims;
         let wanted = crate::client::value::variable::contiguous(&dims);

@@ -232,13 +232,13 @@ def test_what_others_have_stays_mapped_up_to_a_limit() -> None:
 
     devices = torch_devices.Devices(Opening())  # type: ignore[arg-type]
     count = torch_devices.OPENED_MAX
-    lent = [torch_devices.Lent(b"%d" % number, 0, 1) for number in range(count + 2)]
-    for one in lent[:count]:
+    buffers = [torch_devices.BorrowedBuffer(b"%d" % number, 0, 1) for number in range(count + 2)]
+    for one in buffers[:count]:
         devices.open(b"a", one, needed=4)
-    assert devices.open(b"a", lent[0], needed=4) == 0
-    devices.open(b"a", lent[count], needed=4)
+    assert devices.open(b"a", buffers[0], needed=4) == 0
+    devices.open(b"a", buffers[count], needed=4)
     assert closed == [1], "the one that was not used for longest"
-    devices.open(b"a", lent[count + 1], needed=count + 1)
+    devices.open(b"a", buffers[count + 1], needed=count + 1)
     assert closed == [1], "what is in use together stays"
     # A worker that comes back is another one.
     devices.met(5, b"a")

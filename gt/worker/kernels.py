@@ -94,7 +94,7 @@ def _on_device(backend: Backend[Tensor], devices: Devices) -> Backend[Tensor]:
     def release() -> None:
         memory.release()
         # What others have mapped must not be freed before they let it go, and nobody tells us.
-        if not devices.has_lent:
+        if not devices.has_exported:
             torch.cuda.empty_cache()
 
     return dataclasses.replace(

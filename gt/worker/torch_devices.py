@@ -84,7 +84,7 @@ class Device(Protocol):
         """What is queued to be computed from now on begins when the event is over."""
 
 
-class Lent(NamedTuple):
+class BorrowedBuffer(NamedTuple):
     """Where a tensor lies: the allocation's name, the tensor's first byte there, its bytes."""
 
     name: bytes
@@ -101,8 +101,8 @@ class Offer:
     # Whether it has read memory of all other members before.
     knows_all: bool
     event: bytes
-    operand: Lent | None
-    result: Lent | None
+    operand: BorrowedBuffer | None
+    result: BorrowedBuffer | None
 
     def encode(self) -> bytes:
         """As it goes to the others."""
@@ -113,8 +113,8 @@ class Offer:
     @classmethod
     def decode(cls, payload: bytes) -> Offer:
         """What another member has sent; raises ValueError."""
-        process, knows_all, event, *lent = _core.decode_device_offer(payload)
-        operand, result = (one and Lent(*one) for one in lent)
+        process, knows_all, event, *buffers = _core.decode_device_offer(payload)
+        operand, result = (one and BorrowedBuffer(*one) for one in buffers)
         return cls(process, knows_all, event, operand, result)
 
 
@@ -129,7 +129,7 @@ class Devices:
         self.device = device
         self.process = secrets.token_bytes(16)
         # Other processes may have memory of ours mapped.
-        self.has_lent = False
+        self.has_exported = False
         self.opened: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
         # By a member's index, the process of which we have opened memory.
         self.known: dict[int, bytes] = {}
@@ -154,36 +154,36 @@ class Devices:
         if tuple(members) in self.refused:
             return None
         rendezvous = DeviceRendezvous(self, members, me, operand, result)
-        lent: list[Lent | None] = []
+        buffers: list[BorrowedBuffer | None] = []
         for tensor in (rendezvous.operand, rendezvous.result):
             if tensor is None or not tensor.numel():
-                lent.append(None)
+                buffers.append(None)
                 continue
             exported = self.device.export(tensor)
             if exported is None:
                 return None
-            lent.append(Lent(*exported, tensor.nbytes))
+            buffers.append(BorrowedBuffer(*exported, tensor.nbytes))
         knows_all = all(member in self.known for place, member in enumerate(members) if place != me)
-        self.has_lent = True
-        offer = Offer(self.process, knows_all, self.device.computed(), lent[0], lent[1])
+        self.has_exported = True
+        offer = Offer(self.process, knows_all, self.device.computed(), buffers[0], buffers[1])
         return rendezvous, offer.encode()
 
-    def open(self, process: bytes, lent: Lent, needed: int) -> int:
+    def open(self, process: bytes, buffer: BorrowedBuffer, needed: int) -> int:
         """The mapping of another member's memory, which is kept for the next time.
 
         Args:
             process: the member's.
-            lent: what it has lent.
+            buffer: what others may read.
             needed: mappings that are in use together.
         """
-        key = (process, lent.name)
+        key = (process, buffer.name)
         if key in self.opened:
             self.opened.move_to_end(key)
             return self.opened[key]
         while len(self.opened) >= max(OPENED_MAX, needed):
             _, oldest = self.opened.popitem(last=False)
             self.device.close(oldest)
-        self.opened[key] = self.device.open(lent.name)
+        self.opened[key] = self.device.open(buffer.name)
         return self.opened[key]
 
     def refuse(self, members: list[int]) -> None:
@@ -263,13 +263,13 @@ class DeviceRendezvous:
             self.devices.device.wait_to_compute(event)
 
     def _open_all(self) -> dict[tuple[int, bool], int]:
-        """What the others have lent, by a member's place and whether it is its result."""
+        """Memory of the others, by a member's place and whether it is its result."""
         opened = {}
         for place, offer in enumerate(self.offers):
-            for is_result, lent in enumerate((offer.operand, offer.result)):
-                if lent is not None and place != self.me:
+            for is_result, buffer in enumerate((offer.operand, offer.result)):
+                if buffer is not None and place != self.me:
                     needed = 2 * len(self.offers)
-                    mapped = self.devices.open(offer.process, lent, needed)
+                    mapped = self.devices.open(offer.process, buffer, needed)
                     opened[place, bool(is_result)] = mapped
         return opened
 
@@ -299,7 +299,7 @@ class DeviceRendezvous:
         return True, self._event()
 
     def _check_all(self, reduction: Reduction | None, pulls: Sequence[Pull]) -> None:
-        """Nothing is read that is not lent; raises RuntimeError."""
+        """Nothing is read that is not offered; raises RuntimeError."""
         read = [(place, of_result, source) for place, of_result, source, _ in pulls]
         if reduction is not None:
             read += [(place, False, source) for place, source in enumerate(reduction[1])]
@@ -307,9 +307,9 @@ class DeviceRendezvous:
             tensor = self.operand if self.result is None else self.result
             if place == self.me or tensor is None or not rows * run:
                 continue
-            lent = self.offers[place].result if of_result else self.offers[place].operand
+            buffer = self.offers[place].result if of_result else self.offers[place].operand
             end = (begin + (rows - 1) * stride + run) * tensor.element_size()
-            has = 0 if lent is None else lent.length
+            has = 0 if buffer is None else buffer.length
             if end > has:
                 who = self.members[place]
                 raise RuntimeError(f"worker {who} lends {has} bytes, and {end} are to be read")
@@ -379,11 +379,11 @@ class DeviceRendezvous:
         opened: dict[tuple[int, bool], int],
     ) -> None:
         place, of_result = who
-        lent = self.offers[place].result if of_result else self.offers[place].operand
-        assert lent is not None, "checked before anything is queued"
+        buffer = self.offers[place].result if of_result else self.offers[place].operand
+        assert buffer is not None, "checked before anything is queued"
         begin, _, _, stride = source
         size = to.element_size()
-        self.devices.device.read(opened[who], lent.start + begin * size, stride * size, to)
+        self.devices.device.read(opened[who], buffer.start + begin * size, stride * size, to)
 
 
 def _copy(source: Tensor, to: Tensor) -> None:

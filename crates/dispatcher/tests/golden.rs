@@ -316,34 +316,34 @@ fn three_steps() -> String {
 }
 
 /// Which instructions were preceded by collectives, and by how many.
-fn folds(program: &str, bucket: u64) -> (Vec<(Op, usize)>, String) {
-    let mut folds = Vec::new();
+fn reductions(program: &str, bucket: u64) -> (Vec<(Op, usize)>, String) {
+    let mut reductions = Vec::new();
     let record = planned_by_line(program, 2, bucket, |instruction, record| {
         if record.collectives > 0 {
-            folds.push((instruction.op, record.collectives));
+            reductions.push((instruction.op, record.collectives));
         }
     });
-    (folds, record.lines)
+    (reductions, record.lines)
 }
 
 /// The first step reduces each gradient where its update reads it, the next ones as soon as it is there.
 #[test]
 fn a_second_step_folds_gradients_when_they_are_made() {
-    let (folds, lines) = folds(&three_steps(), 0);
+    let (reductions, lines) = reductions(&three_steps(), 0);
     expect_file!["golden/steps.txt"].assert_eq(&lines);
     let (early, late) = ([(Op::Matmul, 1); 2], [(Op::Sgd, 1); 2]);
-    assert_eq!(folds, [late, early, early].concat());
+    assert_eq!(reductions, [late, early, early].concat());
 }
 
 /// The same together: when there are bytes enough, and at the latest when an update needs one of them.
 #[test]
 fn gradients_are_folded_together() {
-    let (at_need, lines) = folds(&three_steps(), BUCKET);
+    let (at_need, lines) = reductions(&three_steps(), BUCKET);
     expect_file!["golden/together.txt"].assert_eq(&lines);
     let (late, once) = ([(Op::Sgd, 1); 2], [(Op::Sgd, 1)]);
     assert_eq!(at_need, [&late[..], &once, &once].concat());
     // Together they have 256 bytes.
-    let (when_full, _) = folds(&three_steps(), 256);
+    let (when_full, _) = reductions(&three_steps(), 256);
     let once = [(Op::Matmul, 1)];
     assert_eq!(when_full, [&late[..], &once, &once].concat());
 }
@@ -365,7 +365,7 @@ fn who_needs_a_gradient_that_waits_folds_those_with_it() {
         ("free %20 %21\nsynchronize request=1", vec![]),
         ("%22 = full size=[2] value=1.0 dtype=f32\n%23 = neg %3", vec![]),
     ] {
-        let (found, lines) = folds(&program(rest), BUCKET);
+        let (found, lines) = reductions(&program(rest), BUCKET);
         assert_eq!(found[2..], expected, "{rest}");
         let together = lines.contains("all_reduce_coalesced");
         assert_eq!(together, !expected.is_empty() && !rest.contains("free"), "{rest}");
@@ -386,7 +386,7 @@ fn what_one_instruction_needs_is_folded_together() {
         %7 = maximum %2 %6
         %8 = atan2 %3 %4
     "#;
-    let (found, lines) = folds(program, BUCKET);
+    let (found, lines) = reductions(program, BUCKET);
     expect_file!["golden/operands.txt"].assert_eq(&lines);
     assert_eq!(found, [(Op::Maximum, 1), (Op::Atan2, 2)]);
 }
@@ -414,6 +414,6 @@ fn what_is_read_unfolded_is_not_folded_early() {
             program.push('\n');
         }
     }
-    assert_eq!(folds(&program, 0).0, [(Op::Sgd, 1), (Op::Add, 1), (Op::Add, 1)]);
-    assert_eq!(folds(&program, BUCKET).0, [(Op::Sgd, 1); 3]);
+    assert_eq!(reductions(&program, 0).0, [(Op::Sgd, 1), (Op::Add, 1), (Op::Add, 1)]);
+    assert_eq!(reductions(&program, BUCKET).0, [(Op::Sgd, 1); 3]);
 }

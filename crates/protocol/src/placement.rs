@@ -34,7 +34,7 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
-    /// The place in the choice of a collective's `fold`.
+    /// The place in the choice of a collective's `reduce`.
     pub const fn choice(self) -> u8 {
         match self {
             Self::Sum => 0,

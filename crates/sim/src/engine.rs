@@ -218,7 +218,7 @@ impl Engine for ToyEngine {
 
     fn negotiate(
         &mut self,
-        _lent: &mut BorrowedTensors,
+        _buffers: &mut BorrowedTensors,
         _words: &[&[u8]],
         _work: Option<&DirectReads>,
     ) -> Result<Turn, Fault> {
@@ -227,13 +227,13 @@ impl Engine for ToyEngine {
 
     fn finish(
         &mut self,
-        _lent: &mut BorrowedTensors,
+        _buffers: &mut BorrowedTensors,
         _result: Option<&mut Stored>,
     ) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn end(&mut self, _lent: BorrowedTensors, _words: &[Option<Vec<u8>>]) {}
+    fn end(&mut self, _buffers: BorrowedTensors, _words: &[Option<Vec<u8>>]) {}
 
     fn fall_back(
         &mut self,

@@ -101,7 +101,7 @@ pub struct Rendezvous {
 
 /// What a worker with a device does other than the others.
 #[derive(Clone, Debug, Default)]
-pub struct Habit {
+pub struct DeviceConduct {
     pub device: Option<Device>,
     /// The round after which it fails, counted from 1.
     pub fails_after: Option<usize>,
@@ -117,7 +117,7 @@ fn numbers(word: &[u8]) -> Vec<u64> {
     word.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
 }
 
-impl Habit {
+impl DeviceConduct {
     pub fn rendezvous(&self, me: usize, lent: ToyBuffers) -> (Rendezvous, Vec<u8>) {
         let ToyBuffers { operand, result } = lent;
         let words = self.device.as_ref().map(|device| {

@@ -1,6 +1,6 @@
 //! Workers side by side, with ways between them that hold little and keep their order.
 
-use super::device::{Device, Habit};
+use super::device::{Device, DeviceConduct};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -253,14 +253,14 @@ impl Worker {
 }
 
 pub fn workers(count: u32) -> Vec<Worker> {
-    let habits = vec![Habit::default(); usize::try_from(count).unwrap()];
-    workers_with(&habits)
+    let conducts = vec![DeviceConduct::default(); usize::try_from(count).unwrap()];
+    workers_with(&conducts)
 }
 
-/// One worker for each of the habits.
-pub fn workers_with(habits: &[Habit]) -> Vec<Worker> {
+/// One worker for each of the conducts.
+pub fn workers_with(conducts: &[DeviceConduct]) -> Vec<Worker> {
     let between = Rc::<RefCell<Between>>::default();
-    let worker = |(index, habit): (u32, &Habit)| {
+    let worker = |(index, conduct): (u32, &DeviceConduct)| {
         let links = Links {
             index,
             between: Rc::clone(&between),
@@ -274,7 +274,7 @@ pub fn workers_with(habits: &[Habit]) -> Vec<Worker> {
         let allocations = Rc::new(Cell::new(0));
         let engine = ToyEngine {
             allocations: Rc::clone(&allocations),
-            habit: habit.clone(),
+            conduct: conduct.clone(),
             ..ToyEngine::default()
         };
         let mut machine = Machine::new(engine);
@@ -282,7 +282,7 @@ pub fn workers_with(habits: &[Habit]) -> Vec<Worker> {
         let (words, answers) = (Vec::new(), Answers::default());
         Worker { machine, stream: CommunicationStream::new(links), allocations, words, answers }
     };
-    (0..).zip(habits).map(worker).collect()
+    (0..).zip(conducts).map(worker).collect()
 }
 
 /// All go on until nobody gets any further.
@@ -293,12 +293,12 @@ pub fn settle(workers: &mut [Worker]) {
 /// Runs one program a worker to its end and returns their answers, which are the same by every way: by bytes, from device to
 /// device, and by bytes because one worker has no device.
 pub fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
-    let device = Habit { device: Some(Device::default()), ..Habit::default() };
+    let device = DeviceConduct { device: Some(Device::default()), ..DeviceConduct::default() };
     let all = vec![device; programs.len()];
     let mut some = all.clone();
-    some[programs.len() - 1] = Habit::default();
+    some[programs.len() - 1] = DeviceConduct::default();
     let device_programs: Vec<_> = programs.iter().map(|program| by_device(program)).collect();
-    let answers = to_the_end(&vec![Habit::default(); programs.len()], programs);
+    let answers = to_the_end(&vec![DeviceConduct::default(); programs.len()], programs);
     assert_eq!(to_the_end(&all, &device_programs), answers);
     assert_eq!(to_the_end(&some, &device_programs), answers);
     answers
@@ -315,8 +315,11 @@ pub fn by_device(program: &[Instruction<'static>]) -> Vec<Instruction<'static>> 
     program
 }
 
-fn to_the_end(habits: &[Habit], programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
-    let mut all = workers_with(habits);
+fn to_the_end(
+    conducts: &[DeviceConduct],
+    programs: &[Vec<Instruction<'static>>],
+) -> Vec<Vec<Answer>> {
+    let mut all = workers_with(conducts);
     for (worker, program) in all.iter_mut().zip(programs) {
         worker.is_sent(program);
     }

@@ -47,7 +47,7 @@ struct Toy {
 struct ToyEngine {
     allocations: Rc<Cell<usize>>,
     never_in_place: bool,
-    habit: device::Habit,
+    conduct: device::DeviceConduct,
 }
 
 impl ToyEngine {
@@ -248,7 +248,7 @@ impl Engine for ToyEngine {
     ) -> Result<(device::Rendezvous, Vec<u8>), Fault> {
         assert_eq!(collective.backend, Backend::Device);
         let lent = self.borrow_buffers(places)?;
-        Ok(self.habit.rendezvous(collective.me, lent))
+        Ok(self.conduct.rendezvous(collective.me, lent))
     }
 
     fn negotiate(
@@ -257,11 +257,11 @@ impl Engine for ToyEngine {
         payloads: &[&[u8]],
         reads: Option<&DirectReads>,
     ) -> Result<Turn, Fault> {
-        self.habit.negotiate(rendezvous, payloads, reads)
+        self.conduct.negotiate(rendezvous, payloads, reads)
     }
 
     fn is_over(&mut self, rendezvous: &mut device::Rendezvous) -> bool {
-        self.habit.is_over(rendezvous)
+        self.conduct.is_over(rendezvous)
     }
 
     fn lose(&mut self, rendezvous: &mut device::Rendezvous, member: u32) {
@@ -276,12 +276,12 @@ impl Engine for ToyEngine {
         if let Some(member) = rendezvous.lost() {
             return Err(PeerLost(member).into());
         }
-        self.habit.finish(rendezvous);
+        self.conduct.finish(rendezvous);
         Ok(())
     }
 
     fn end(&mut self, rendezvous: device::Rendezvous, payloads: &[Option<Vec<u8>>]) {
-        self.habit.end(&rendezvous, payloads);
+        self.conduct.end(&rendezvous, payloads);
     }
 
     fn fall_back(

@@ -1,7 +1,7 @@
 //! Collectives whose members read each other's memory: whose memory is when whose, and what becomes of failures.
 
 use super::collective::{all_reduce, list};
-use super::device::{Device, Habit};
+use super::device::{Device, DeviceConduct};
 use super::links::{Worker, by_device, settle, workers_with};
 use super::*;
 
@@ -9,8 +9,8 @@ const SIZE: i64 = 40;
 /// Of so many elements a reduction takes two hops.
 const LARGE: i64 = 3_001;
 
-fn devices(count: usize) -> Vec<Habit> {
-    vec![Habit { device: Some(Device::default()), ..Habit::default() }; count]
+fn devices(count: usize) -> Vec<DeviceConduct> {
+    vec![DeviceConduct { device: Some(Device::default()), ..DeviceConduct::default() }; count]
 }
 
 fn is_sent(worker: &mut Worker, program: &[Instruction<'static>]) {
@@ -125,9 +125,9 @@ fn what_is_lent_and_not_asked_back_has_a_limit() {
 fn a_failure_after_any_round_reaches_all_and_nobody_waits() {
     for (size, rounds) in [(SIZE, 1), (LARGE, 2)] {
         for after in 1..=rounds {
-            let mut habits = devices(3);
-            habits[1].fails_after = Some(after);
-            let mut all = workers_with(&habits);
+            let mut conducts = devices(3);
+            conducts[1].fails_after = Some(after);
+            let mut all = workers_with(&conducts);
             for worker in &mut all {
                 is_sent(worker, &[full(0, size, 1), all_reduce(1, 0, &[0, 1, 2])]);
                 is_sent(worker, &[synchronize(3), read(1, 4, size)]);
@@ -203,8 +203,8 @@ fn collectives_overtake_each_other_and_lose_nothing() {
 #[test]
 fn work_that_is_not_over_is_asked_for_until_it_is() {
     for over_when_asked in [1, 2, 50] {
-        let habit = Habit { over_when_asked, ..devices(1).remove(0) };
-        let mut all = workers_with(&vec![habit; 3]);
+        let conduct = DeviceConduct { over_when_asked, ..devices(1).remove(0) };
+        let mut all = workers_with(&vec![conduct; 3]);
         for worker in &mut all {
             let program = [full(0, LARGE, 1), all_reduce(1, 0, &[0, 1, 2]), add(2, 1, 1)];
             is_sent(worker, &program);
@@ -219,8 +219,8 @@ fn work_that_is_not_over_is_asked_for_until_it_is() {
 
 #[test]
 fn who_waits_for_work_of_a_lost_member_is_told() {
-    let habit = Habit { over_when_asked: usize::MAX, ..devices(1).remove(0) };
-    let mut all = workers_with(&vec![habit; 3]);
+    let conduct = DeviceConduct { over_when_asked: usize::MAX, ..devices(1).remove(0) };
+    let mut all = workers_with(&vec![conduct; 3]);
     for worker in &mut all {
         is_sent(worker, &[full(0, SIZE, 1), all_reduce(1, 0, &[0, 1, 2])]);
     }

@@ -1,8 +1,8 @@
 //! How a worker that was started by hand finds its dispatcher: a handshake, then rings on the dispatcher's host and
 //! frames over TCP elsewhere.
 
-use super::engine::Worker;
 use super::framed::serve_frames;
+use super::machine::Worker;
 use super::process::{connection, serve_control};
 use gt_protocol::handshake::{
     Capabilities, Handshake, Hello, LocalSocket, Resume, Role, Secret, Token, Welcome,

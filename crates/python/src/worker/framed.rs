@@ -2,7 +2,7 @@
 //!
 //! A dropped link ends the worker: its values could be kept, but nobody has asked for a resume yet.
 
-use super::engine::Worker;
+use super::machine::Worker;
 use super::peers::WorkerPeers;
 use super::process::connection;
 use super::stream::WorkerStream;

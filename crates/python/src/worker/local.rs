@@ -1,6 +1,7 @@
 //! A worker without a process, for tests: words in, words out.
 
-use super::engine::{PythonEngine, machine};
+use super::engine::PythonEngine;
+use super::machine::machine;
 use gt_protocol::message::{self, FromWorker};
 use gt_worker::{CommunicationStream, Machine, Nobody, Replies};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

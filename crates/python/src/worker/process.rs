@@ -3,7 +3,7 @@
 //! A worker lives as long as its control socket: a thread without Python blocks on it and ends the process at its end
 //! of file, whatever the loop is doing. So no wait in here needs a time limit of its own.
 
-use super::engine::Worker;
+use super::machine::Worker;
 use super::peers::{Event, WorkerPeers};
 use super::stream::WorkerStream;
 use gt_protocol::message::{self, FromWorker, REPLY_BYTES_MAX, Reply};

@@ -1,0 +1,89 @@
+//! One instruction as one call of its kernel: operands and attributes as Python's arguments.
+
+use super::attributes::scalar;
+use super::kernels::Kernel;
+use super::vectorcall::Caller;
+use gt_protocol::{Family, Instruction};
+use gt_worker::{Input, Values};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use smallvec::SmallVec;
+
+/// Calls the kernel, or the one of its kernels that writes over operands which `reuse` has.
+pub fn run(
+    py: Python<'_>,
+    caller: Caller,
+    kernel: &mut Kernel,
+    dtypes: &[Py<PyAny>],
+    instruction: &Instruction<'_>,
+    operands: &[Input<'_, Py<PyAny>>],
+    reuse: u16,
+) -> PyResult<Values<Py<PyAny>>> {
+    let info = instruction.op.info();
+    let mut arguments = Arguments::default();
+    let fixed = info.fixed_operands().min(operands.len());
+    let (single, listed) = operands.split_at(fixed);
+    for operand in single {
+        arguments.push(py, operand);
+    }
+    if info.has_list() {
+        arguments.push_made(list(py, listed)?);
+    }
+    if !info.attrs.is_empty() {
+        let objects = kernel.attributes.objects(py, info, &instruction.attrs, dtypes)?;
+        arguments.pointers.extend(objects.iter().map(Py::as_ptr));
+    }
+    let mut call = &kernel.call;
+    let number_first = matches!(operands.first(), Some(Input::Scalar(_)));
+    if let (true, Family::Elementwise, Some(other)) =
+        (number_first, info.family, &kernel.number_first)
+    {
+        call = other;
+    }
+    if reuse != 0
+        && let Some(row) = kernel.in_place.iter().find(|row| row.overwrites & !reuse == 0)
+    {
+        call = &row.call;
+        if row.swapped {
+            arguments.pointers.swap(0, 1);
+        }
+    }
+    let result = caller.call(py, call, &arguments.pointers)?;
+    if info.outputs == 1 {
+        return Ok(Values::from_iter([result]));
+    }
+    let results = result.bind(py).cast::<PyTuple>()?;
+    Ok(results.iter().map(Bound::unbind).collect())
+}
+
+/// The arguments of a call: borrowed pointers, and what was made for it.
+#[derive(Default)]
+struct Arguments {
+    pointers: SmallVec<[*mut ffi::PyObject; 8]>,
+    made: SmallVec<[Py<PyAny>; 2]>,
+}
+
+impl Arguments {
+    fn push(&mut self, py: Python<'_>, operand: &Input<'_, Py<PyAny>>) {
+        match operand {
+            Input::Absent => self.push_made(py.None()),
+            Input::Value(value) => self.pointers.push(value.as_ptr()),
+            Input::Scalar(value) => self.push_made(scalar(py, *value)),
+        }
+    }
+
+    fn push_made(&mut self, object: Py<PyAny>) {
+        self.pointers.push(object.as_ptr());
+        self.made.push(object);
+    }
+}
+
+fn list(py: Python<'_>, listed: &[Input<'_, Py<PyAny>>]) -> PyResult<Py<PyAny>> {
+    let objects = listed.iter().map(|operand| match operand {
+        Input::Absent => py.None(),
+        Input::Value(value) => value.clone_ref(py),
+        Input::Scalar(value) => scalar(py, *value),
+    });
+    Ok(PyList::new(py, objects.collect::<Vec<_>>())?.into_any().unbind())
+}

@@ -1,0 +1,276 @@
+//! Values' memory, through the functions of a `gt.worker.backend.Backend`: bytes in and out, and how a value lies.
+
+#![allow(unsafe_code, reason = "tensors' bytes")]
+
+use super::borrowed::{BorrowedMemory, Span, Written};
+use super::vectorcall::Caller;
+use gt_protocol::Meta;
+use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};
+use gt_worker::Places;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use smallvec::SmallVec;
+
+/// Bytes of which each allocation's address is a multiple: the backends' own. Matrix products take another loop, and round
+/// otherwise, where an operand's is not.
+const ALIGNMENT: usize = 64;
+
+/// What a backend has beside kernels.
+#[derive(Debug)]
+pub struct Memory {
+    caller: Caller,
+    /// (size, dtype) -> a value, its elements not yet set.
+    allocate: Py<PyAny>,
+    /// (value) -> the same elements, contiguous in the host's memory.
+    contiguous: Py<PyAny>,
+    /// (value) -> the same elements, contiguous where the value is: the same object if they are so.
+    row_major: Py<PyAny>,
+    /// (value) -> its strides in elements.
+    strides: Py<PyAny>,
+    /// (value) -> a contiguous copy where the value is.
+    copy: Py<PyAny>,
+    /// (contiguous value) -> its address.
+    address: Py<PyAny>,
+    /// (contiguous value) -> its length in bytes.
+    length: Py<PyAny>,
+    /// (value, byte offset, bytes), where values are not in the host's memory, else None.
+    write: Option<Py<PyAny>>,
+    /// (value) -> (the dtype's number, size).
+    meta: Py<PyAny>,
+    /// (value) -> bytes of its memory.
+    allocated_bytes: Py<PyAny>,
+}
+
+impl Memory {
+    pub fn new(backend: &Bound<'_, PyAny>, caller: Caller) -> PyResult<Self> {
+        let function = |name: &str| backend.getattr(name).map(Bound::unbind);
+        Ok(Self {
+            caller,
+            allocate: function("allocate")?,
+            contiguous: function("contiguous")?,
+            row_major: function("row_major")?,
+            strides: function("strides")?,
+            copy: function("copy")?,
+            address: function("address")?,
+            length: function("length")?,
+            write: backend.getattr("write")?.extract()?,
+            meta: function("meta")?,
+            allocated_bytes: function("memory_bytes")?,
+        })
+    }
+
+    /// The dtype's number, and the size.
+    pub fn meta(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<(u32, Vec<i64>)> {
+        self.caller.call(py, &self.meta, &[value.as_ptr()])?.extract(py)
+    }
+
+    pub fn memory_bytes(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<u64> {
+        self.caller.call(py, &self.allocated_bytes, &[value.as_ptr()])?.extract(py)
+    }
+
+    pub fn address(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<usize> {
+        self.caller.call(py, &self.address, &[value.as_ptr()])?.extract(py)
+    }
+
+    /// Memory for a value like this one, for which `dtype` is the backend's object.
+    pub fn allocate(&self, py: Python<'_>, meta: &Meta, dtype: &Py<PyAny>) -> PyResult<Py<PyAny>> {
+        let size = PyTuple::new(py, meta.dims.as_slice())?;
+        let value = self.allocate.call1(py, (size, dtype))?;
+        let on_host = self.write.is_none();
+        if on_host && meta.bytes() >= HUGE_BYTES_MIN {
+            let (address, length) = self.place(py, &value)?;
+            prefer_huge_pages(address, length);
+        }
+        Ok(value)
+    }
+
+    /// Puts bytes into a value that [`allocate`](Self::allocate) made.
+    ///
+    /// # Panics
+    /// They reach beyond its end.
+    pub fn write(
+        &self,
+        py: Python<'_>,
+        value: &Py<PyAny>,
+        byte_offset: u64,
+        bytes: &[u8],
+    ) -> PyResult<()> {
+        if let Some(write) = &self.write {
+            return write.call1(py, (value, byte_offset, bytes)).map(drop);
+        }
+        let (address, length) = self.place(py, value)?;
+        let start = usize::try_from(byte_offset).expect("an offset in memory");
+        assert!(
+            start.checked_add(bytes.len()).is_some_and(|end| end <= length),
+            "{} bytes at {start} into {length}",
+            bytes.len()
+        );
+        if !bytes.is_empty() {
+            // SAFETY: the backend allocated the value contiguous, with `length` bytes at `address`; it lives, because
+            // `value` holds it; the range is checked above; `bytes` is ours, so the two do not overlap; no other thread
+            // touches a value of this engine while the interpreter is attached here.
+            unsafe {
+                let target = std::ptr::with_exposed_provenance_mut::<u8>(address + start);
+                target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows a value's bytes, row-major.
+    pub fn with_bytes(
+        &self,
+        py: Python<'_>,
+        value: &Py<PyAny>,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> PyResult<()> {
+        let (address, length, contiguous) = self.span(py, value)?;
+        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the call; values
+        // are only written to by the engine, which is borrowed by who shows.
+        show(unsafe { memory(address, length) });
+        drop(contiguous);
+        Ok(())
+    }
+
+    /// A contiguous copy of a value that is not contiguous.
+    pub fn contiguous_copy(
+        &self,
+        py: Python<'_>,
+        value: &Py<PyAny>,
+        meta: &Meta,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let arguments = [value.as_ptr()];
+        // A backend takes any stride of a dimension of size 1 for contiguous. Its matrix products do not: they choose
+        // another loop, and other bits.
+        if meta.dims.contains(&1) {
+            let strides = self.caller.call(py, &self.strides, &arguments)?;
+            let strides: SmallVec<[i64; 8]> =
+                strides.bind(py).try_iter()?.map(|one| one?.extract()).collect::<PyResult<_>>()?;
+            let is_contiguous = meta.dims.contains(&0) || is_row_major(&meta.dims, &strides);
+            return if is_contiguous {
+                Ok(None)
+            } else {
+                self.caller.call(py, &self.copy, &arguments).map(Some)
+            };
+        }
+        let contiguous = self.caller.call(py, &self.row_major, &arguments)?;
+        Ok((!contiguous.is(value)).then_some(contiguous))
+    }
+
+    /// A copy of a value that does not lie as one that came from another worker: contiguous and aligned.
+    pub fn aligned_copy(
+        &self,
+        py: Python<'_>,
+        value: &Py<PyAny>,
+        meta: &Meta,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        if let Some(copy) = self.contiguous_copy(py, value, meta)? {
+            return Ok(Some(copy));
+        }
+        if self.address(py, value)?.is_multiple_of(ALIGNMENT) {
+            return Ok(None);
+        }
+        self.caller.call(py, &self.copy, &[value.as_ptr()]).map(Some)
+    }
+
+    pub fn borrow(
+        &self,
+        py: Python<'_>,
+        places: Places<'_, Py<PyAny>>,
+    ) -> PyResult<BorrowedMemory> {
+        Ok(match places {
+            Places::Operand(operand) => BorrowedMemory::operand(self.borrow_operand(py, operand)?),
+            Places::Result(result) => {
+                BorrowedMemory::result(self.borrow_result(py, result, false)?)
+            }
+            Places::Both(operand, result) => {
+                let operand = self.borrow_operand(py, operand)?;
+                BorrowedMemory::both(operand, self.borrow_result(py, result, false)?)
+            }
+            Places::One(both) => BorrowedMemory::one(self.borrow_result(py, both, true)?),
+        })
+    }
+
+    /// Writes back what was written to a copy.
+    pub fn give_back(
+        &self,
+        py: Python<'_>,
+        borrowed: &BorrowedMemory,
+        result: &Py<PyAny>,
+    ) -> PyResult<()> {
+        let (Some(copy), Some(write)) = (borrowed.copy(), &self.write) else { return Ok(()) };
+        write.call1(py, (result, 0, PyBytes::new(py, copy))).map(drop)
+    }
+
+    fn borrow_operand(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<Span> {
+        let (address, length, contiguous) = self.span(py, value)?;
+        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. While they are borrowed the machine lets
+        // nothing be written to the value's memory, or `contiguous` is a copy that only we have.
+        Ok(unsafe { Span::new(address, length, contiguous) })
+    }
+
+    /// Memory of a value to be written: its own where it is in the host's memory, after it has become contiguous, else a
+    /// copy (of its bytes, if they are to be `read` too) that [`give_back`](Self::give_back) writes back.
+    fn borrow_result(
+        &self,
+        py: Python<'_>,
+        value: &mut Py<PyAny>,
+        read: bool,
+    ) -> PyResult<Written> {
+        if self.write.is_some() {
+            return self.bytes_to_write(py, value, read).map(Written::Copy);
+        }
+        let (address, length, contiguous) = self.span(py, value)?;
+        *value = contiguous.clone_ref(py);
+        // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. The machine gives for writing what
+        // nothing else shares memory with and hands it out again only when it is back, or `contiguous` is a copy made just
+        // now.
+        Ok(Written::Place(unsafe { Span::new(address, length, contiguous) }))
+    }
+
+    /// A value's bytes, or as many zeros.
+    fn bytes_to_write(&self, py: Python<'_>, value: &Py<PyAny>, read: bool) -> PyResult<Vec<u8>> {
+        if !read {
+            let length = self.caller.call(py, &self.length, &[value.as_ptr()])?;
+            return Ok(vec![0; length.extract(py)?]);
+        }
+        let mut copy = Vec::new();
+        self.with_bytes(py, value, &mut |bytes| copy.extend_from_slice(bytes))?;
+        Ok(copy)
+    }
+
+    /// Address and length of a value's bytes, valid while the returned object lives.
+    fn span(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<(usize, usize, Py<PyAny>)> {
+        let contiguous = self.caller.call(py, &self.contiguous, &[value.as_ptr()])?;
+        let (address, length) = self.place(py, &contiguous)?;
+        Ok((address, length, contiguous))
+    }
+
+    fn place(&self, py: Python<'_>, contiguous: &Py<PyAny>) -> PyResult<(usize, usize)> {
+        let length = self.caller.call(py, &self.length, &[contiguous.as_ptr()])?;
+        Ok((self.address(py, contiguous)?, length.extract(py)?))
+    }
+}
+
+/// The bytes at an address; of none there need be no address.
+///
+/// # Safety
+/// They are there, and nobody writes to them, as long as the result is in use.
+unsafe fn memory<'a>(address: usize, length: usize) -> &'a [u8] {
+    if length == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's.
+    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length) }
+}
+
+/// Whether these are the strides of a value without gaps, row after row.
+fn is_row_major(dims: &[i64], strides: &[i64]) -> bool {
+    let mut expected = 1;
+    strides.len() == dims.len()
+        && dims.iter().zip(strides).rev().all(|(size, &stride)| {
+            let is_expected = stride == expected;
+            expected *= size;
+            is_expected
+        })
+}

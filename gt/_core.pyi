@@ -26,7 +26,7 @@ from gt.data import Data
 from gt.draws import Generator
 from typing import SupportsIndex
 
-__all__ = ['Function', 'GradFn', 'LocalMachine', 'Tensor', 'WorkerConnection', '__version__', 'adamw_step', 'apply_in_place', 'assign_', 'bfloat16', 'bool', 'call', 'check_writable', 'configure', 'connect', 'decode_device_event', 'decode_device_offer', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_event', 'encode_device_offer', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'manual_seed', 'mark_pieces', 'next_draw', 'op_table', 'parse_layout', 'parse_trace_line', 'piece', 'print_tape', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Function', 'GradFn', 'LocalMachine', 'Tensor', 'WorkerConnection', '__version__', 'adamw_step', 'apply_in_place', 'assign_', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_event', 'decode_device_offer', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_event', 'encode_device_offer', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'manual_seed', 'mark_pieces', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'piece', 'print_tape', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -996,6 +996,14 @@ def from_bytes(
     """A tensor from contiguous row-major bytes."""
 def read_bytes(tensor: Tensor) -> npt.NDArray[np.uint8]:
     """Waits for a tensor and returns its elements, contiguous and row-major, as a numpy array of bytes."""
+def parse_safetensors_header(
+    header: bytes, data_bytes: _int
+) -> tuple[list[tuple[str, dtype, list[_int], _int, _int]], dict[str, str]]:
+    """The tensors that a header describes, in its order, and its metadata; `data_bytes` follow the header in the file."""
+def build_safetensors_header(
+    tensors: Sequence[tuple[str, _DtypeArg, Sequence[_int]]], metadata: Sequence[tuple[str, str]]
+) -> tuple[bytes, list[str]]:
+    """The first bytes of a file with these tensors, and their names in the order in which their bytes follow."""
 def distribute(tensor: Tensor, dim: _int | None = None, layout: str | None = None) -> Tensor:
     """The same tensor spread over workers: as the text of a layout says, or over all of them, cut along `dim` or whole."""
 def piece(tensor: Tensor, layout: str, member: _int) -> Tensor:

@@ -101,6 +101,7 @@ def load(
     index = path.with_name(path.name + INDEX)
     if not path.exists() and index.exists():
         path = index
+    metadata: object
     try:
         if path.name.endswith(INDEX):
             tensors, metadata = _indexed(path)

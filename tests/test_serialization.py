@@ -165,17 +165,39 @@ HOSTILE = {
     "huge header": ((2**63).to_bytes(8, "little") + b"{}", "header claims 9223372036854775808"),
     "not json": (file_of(b"{..}"), "not JSON"),
     "not utf-8": (file_of(b"\xff\xfe"), "not UTF-8"),
-    "a list": (file_of([]), "not a JSON object"),
-    "nested": (file_of(b"[" * 200_000), "not JSON"),
-    "a huge number": (file_of(b'{"a":' + b"9" * 10_000 + b"}"), "not JSON"),
-    "a name twice": (file_of(b'{"a":1,"a":2}'), "twice"),
-    "no fields": (file_of({"a": {}}), "not described"),
-    "unknown dtype": (file_of({"a": entry("F8_E4M3")}, bytes(4)), "F8_E4M3"),
-    "dtype of a wrong type": (file_of({"a": entry(["F32"])}, bytes(4)), "has dtype"),
-    "negative size": (file_of({"a": entry(shape=[-1])}, bytes(4)), "has shape"),
-    "size true": (file_of({"a": entry(shape=[True])}, bytes(4)), "has shape"),
-    "wrong span": (file_of({"a": entry(shape=[2])}, bytes(4)), "takes 8 bytes"),
-    "backwards": (file_of({"a": entry(shape=[0], offsets=[4, 0])}, bytes(4)), "span -4"),
+    "a list": (file_of([]), "does not describe tensors: invalid type: sequence"),
+    "nested": (file_of(b"[" * 200_000), "does not describe tensors"),
+    "a nested entry": (file_of(b'{"a":' + b'{"x":' * 200_000), "EOF while parsing"),
+    "a huge number": (file_of(b'{"a":' + b"9" * 10_000 + b"}"), "number out of range"),
+    "a name twice": (
+        file_of(b'{"a":%s,"a":%s}' % ((json.dumps(entry()).encode(),) * 2), bytes(4)),
+        'names "a" twice',
+    ),
+    "a field twice": (file_of(b'{"a":{"shape":[],"shape":[]}}'), "duplicate field `shape`"),
+    "metadata twice": (file_of(b'{"__metadata__":{"a":"1","a":"2"}}'), 'names "a" twice'),
+    "metadata of a number": (file_of({"__metadata__": {"a": 1}}), "expected a string"),
+    "not an entry": (file_of({"a": 1}), 'tensor "a": invalid type: integer'),
+    "no fields": (file_of({"a": {}}), 'tensor "a": missing field `dtype`'),
+    "a dtype of others": (
+        file_of({"a": entry("F8_E4M3", [4])}, bytes(4)),
+        'tensor "a" has dtype F8_E4M3, which GT does not have',
+    ),
+    "unknown dtype": (file_of({"a": entry("F80")}, bytes(4)), 'tensor "a": unknown variant `F80`'),
+    "dtype of a wrong type": (
+        file_of({"a": entry(["F32"])}, bytes(4)),
+        'tensor "a": expected value',
+    ),
+    "negative size": (file_of({"a": entry(shape=[-1])}, bytes(4)), "integer `-1`, expected usize"),
+    "size true": (file_of({"a": entry(shape=[True])}, bytes(4)), "boolean `true`, expected usize"),
+    "wrong span": (
+        file_of({"a": entry(shape=[2])}, bytes(4)),
+        r'tensor "a" of dtype F32 and shape \[2\] has offsets \[0, 4\]',
+    ),
+    "wrong span of the second": (
+        file_of({"a": entry(), "b": entry(shape=[2], offsets=[4, 8])}, bytes(8)),
+        r'tensor "b" of dtype F32 and shape \[2\] has offsets \[4, 8\]',
+    ),
+    "backwards": (file_of({"a": entry(shape=[0], offsets=[4, 0])}, bytes(4)), r"offsets \[4, 0\]"),
     "overlap": (
         file_of({"a": entry(), "b": entry()}, bytes(4)),
         "overlaps",
@@ -184,9 +206,14 @@ HOSTILE = {
     "too little data": (file_of({"a": entry()}, bytes(3)), "the file has 3"),
     "too much data": (file_of({"a": entry()}, bytes(5)), "the file has 5"),
     "huge shape": (
-        file_of({"a": entry(shape=[2**40, 2**40], offsets=[0, 2**82])}, bytes(4)),
-        "the file has 4",
+        file_of({"a": entry(shape=[2**40], offsets=[0, 2**42])}, bytes(4)),
+        "take 4398046511104 bytes and the file has 4",
     ),
+    "a shape beyond 64 bits": (
+        file_of({"a": entry(shape=[2**40, 2**40])}, bytes(4)),
+        r'tensor "a" of .* shape \[1099511627776, 1099511627776\].*overflow',
+    ),
+    "offsets beyond 64 bits": (file_of({"a": entry(offsets=[0, 2**82])}, bytes(4)), 'tensor "a"'),
     "bool of 7": (file_of({"a": entry("BOOL", [1], [0, 1])}, b"\7"), "other than 0 and 1"),
     "structure not json": (structured("{"), "not JSON"),
     "structure of nothing": (structured({"what": 1}), "without meaning"),
@@ -234,6 +261,31 @@ def test_a_large_state_lies_in_several_files_with_an_index(tmp_path):
             assert value.tolist() == state[key].tolist()
     for where in ("model.safetensors", "model.safetensors.index.json"):
         assert equal(gt.load(tmp_path / where), state)
+
+
+def test_reads_the_index_and_shards_of_other_writers(tmp_path):
+    """As Hugging Face's hub has them: `model.safetensors.index.json` beside its shards."""
+    written = {
+        "embed.weight": torch.arange(12, dtype=torch.bfloat16).reshape(4, 3),
+        "layer.weight": torch.randn(3, 3, dtype=torch.float16),
+        "layer.bias": torch.randn(3),
+        "step": torch.tensor(7),
+    }
+    places = dict(zip(written, ("b", "a", "b", "a"), strict=True))
+    for shard in "ab":
+        tensors = {name: value for name, value in written.items() if places[name] == shard}
+        path = tmp_path / f"model-{shard}.safetensors"
+        safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    weight_map = {name: f"model-{shard}.safetensors" for name, shard in places.items()}
+    index = {"metadata": {"total_size": 62}, "weight_map": weight_map}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    for name in ("model.safetensors", "model.safetensors.index.json"):
+        read = gt.load(tmp_path / name)
+        assert list(read) == list(written)
+        for key, theirs in written.items():
+            assert str(read[key].dtype).split(".")[1] == str(theirs.dtype).split(".")[1]
+            assert tuple(read[key].shape) == tuple(theirs.shape)
+            assert read[key].tolist() == theirs.tolist()
 
 
 def test_a_nested_object_in_several_files(tmp_path):

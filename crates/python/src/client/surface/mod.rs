@@ -7,6 +7,7 @@ pub(crate) mod history;
 pub(crate) mod methods;
 pub(crate) mod placing;
 pub(crate) mod properties;
+mod serialization;
 pub(crate) mod tensor;
 pub(crate) mod trace;
 pub(crate) mod update;
@@ -81,6 +82,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(default_float::set_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(default_float::get_default_dtype, module)?)?;
     placing::register(module)?;
+    serialization::register(module)?;
     module.add_function(wrap_pyfunction!(op_table, module)?)?;
     module.add_function(wrap_pyfunction!(update::sgd_step, module)?)?;
     module.add_function(wrap_pyfunction!(update::adamw_step, module)?)?;

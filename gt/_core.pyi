@@ -192,7 +192,7 @@ class Tensor:
     ) -> None:
         """Adds the gradient of this tensor, weighted with `gradient`, to `grad` of every leaf that it was computed from, or of `inputs` alone, a tensor or several."""
     def view(self, *size: _Dims | _dtype, **named: _Dims | _dtype) -> Tensor:
-        """The same elements in another shape, sharing storage; an error where it cannot. Of a dtype only the tensor's own is taken: bits are not read as another one."""
+        """The same elements in another shape, sharing storage; an error where it cannot. Of a dtype: the bits as elements of it, a value of its own (storage is shared with the tensor's own dtype only)."""
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
         """Two dimensions swapped."""
     def t(self) -> Tensor:

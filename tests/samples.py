@@ -416,6 +416,13 @@ def _views() -> dict[str, list[Sample]]:
             for one in (x, half)
             for attrs in (((1, 2), 0.5), ((0, 1, 2, 0), -1.0), ((-1, 1), 0.0))
         ],
+        "bitcast": [
+            Sample((given(3, 8, dtype=x, low=0, high=2),), (y,))
+            for x, y in itertools.product(
+                (*_ANY, "bool"), ("float32", "bfloat16", "int64", "uint8")
+            )
+        ]
+        + [Sample((given(),), ("int32",))],
         "repeat": [
             Sample((one,), (repeats,)) for one in (x, half) for repeats in ((2, 1, 3), (2, 1, 1, 1))
         ],

@@ -7,7 +7,10 @@ its dispatcher, with the numpy names that its parser takes for `dim` and `keepdi
 import ast
 import importlib
 import inspect
+import itertools
+import math
 import pathlib
+import re
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -326,11 +329,50 @@ def test_state_dict_adds_to_a_destination() -> None:
         module.get_buffer("weight")
 
 
-def test_view_of_a_dtype_is_refused_in_words() -> None:
+BITS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8")
+# The shape of a tensor and what is viewed of it.
+BIT_VIEWS = [
+    ((3, 8), lambda x: x),
+    ((2, 3), lambda x: x),
+    ((), lambda x: x),
+    ((0, 8), lambda x: x),
+    ((8, 4), lambda x: x.T),
+    ((4, 16), lambda x: x[:, 1:9]),
+    ((4, 16), lambda x: x[:, 8:]),
+    ((4, 12), lambda x: x[:, ::2]),
+    ((3, 9), lambda x: x[:, :8]),
+    ((1, 8), lambda x: x.expand(3, 8)),
+]
+
+
+@pytest.mark.parametrize("source", [*BITS, "bool"])
+def test_bits_as_another_dtype(source: str) -> None:
+    """`x.view(dtype)` has PyTorch's values, shapes and errors."""
+    for target, (shape, part) in itertools.product(BITS, BIT_VIEWS):
+        values = (
+            torch.arange(math.prod(shape)).reshape(shape).remainder(2 if source == "bool" else 99)
+        )
+        theirs = part(values.to(getattr(torch, source)))
+        ours = part(gt.tensor(values.tolist(), dtype=getattr(gt, source)).reshape(shape))
+        case = f"{source} {shape} as {target}"
+        try:
+            expected = theirs.view(getattr(torch, target))
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=re.escape(str(error))):
+                ours.view(getattr(gt, target))
+            continue
+        viewed = ours.view(getattr(gt, target))
+        assert tuple(viewed.shape) == tuple(expected.shape), case
+        assert str(viewed.dtype) == f"gt.{target}", case
+        assert str(viewed.tolist()) == str(expected.tolist()), case
+
+
+def test_view_of_a_dtype() -> None:
+    """Storage is shared with the tensor's own dtype; the bits as another one are a value."""
     x = gt.ones(2, 3)
     y = x.view(gt.float32)
     y += 1
     assert x.tolist() == [[2.0] * 3] * 2
-    for refused in (lambda: x.view(gt.int32), lambda: x.view(dtype=gt.float64)):
-        with pytest.raises(gt.errors.NotSupported, match=r"bits of \w+ are not read as \w+; x.to"):
-            refused()
+    bits = x.requires_grad_().view(dtype=gt.int32)
+    assert not bits.requires_grad
+    assert bits.view(gt.float32).tolist() == x.tolist()

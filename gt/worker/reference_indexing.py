@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gt.worker.backend import Kernel
 from gt.worker.reference_values import (
     Array,
+    Bfloat16,
     Places,
     cast,
     dtype_name,
@@ -118,6 +119,11 @@ def _cat(tensors: list[Array], dim: int) -> Array:
         parts = [part for part in parts if part.shape != (0,)]
     # Row-major as PyTorch makes it, whatever the parts are.
     return marked(np.ascontiguousarray(np.concatenate(parts, dim)), narrowed(0, name))
+
+
+def _bitcast(self: Array, dtype: str) -> Array:
+    bits = np.array(self, order="C", subok=False).view(storage(dtype))
+    return bits.view(Bfloat16) if dtype == "bfloat16" else bits
 
 
 def _stack(tensors: list[Array], dim: int) -> Array:
@@ -363,6 +369,7 @@ def kernels() -> dict[str, Kernel]:
         "select": _select,
         "diagonal": _diagonal,
         "unfold": _unfold,
+        "bitcast": _bitcast,
         "slice_scatter": _slice_scatter,
         "select_scatter": _select_scatter,
         "diagonal_scatter": _diagonal_scatter,

@@ -22,6 +22,10 @@ def _slice(self: Tensor, dim: int, start: int, end: int, step: int) -> Tensor:
     return _aten.slice.Tensor(self, dim, start, end, step)
 
 
+def _bitcast(self: Tensor, dtype: torch.dtype) -> Tensor:
+    return self.clone(memory_format=torch.contiguous_format).view(dtype)
+
+
 def _cat(tensors: list[Tensor], dim: int) -> Tensor:
     return torch.cat(tensors, dim)
 
@@ -256,6 +260,7 @@ def kernels() -> dict[str, Kernel]:
         "select": Tensor.select,
         "diagonal": Tensor.diagonal,
         "unfold": Tensor.unfold,
+        "bitcast": _bitcast,
         "slice_scatter": _slice_scatter,
         "select_scatter": _select_scatter,
         "diagonal_scatter": _diagonal_scatter,

@@ -252,6 +252,8 @@ pub enum Op {
     Stack,
     /// Windows of `size` elements every `step` along `dimension`; the elements of a window are the last dimension.
     Unfold,
+    /// The bits of `self` as elements of another dtype; the last dimension is resized where elements are wider or narrower.
+    Bitcast,
     /// Rows of `weight`.
     Embedding,
     /// Gradient of embedding for its weight.
@@ -461,6 +463,7 @@ impl Op {
             0x070d => Op::Cat,
             0x070e => Op::Stack,
             0x070f => Op::Unfold,
+            0x0710 => Op::Bitcast,
             0x0801 => Op::Embedding,
             0x0802 => Op::EmbeddingBackward,
             0x0803 => Op::Gather,
@@ -630,6 +633,7 @@ impl Op {
             "cat" => Op::Cat,
             "stack" => Op::Stack,
             "unfold" => Op::Unfold,
+            "bitcast" => Op::Bitcast,
             "embedding" => Op::Embedding,
             "embedding_backward" => Op::EmbeddingBackward,
             "gather" => Op::Gather,

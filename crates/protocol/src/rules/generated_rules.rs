@@ -123,6 +123,7 @@ pub(super) static TABLE: &[super::call::Rule] = &[
     super::view::cat,
     super::view::stack,
     super::view::strided,
+    super::view::bitcast,
     super::index::embedding,
     super::index::embedding_backward,
     super::index::gather,

@@ -5,7 +5,7 @@ use super::error::RuleError;
 use super::outputs::{Inferred, one, promote};
 use super::shape;
 use super::shape::{DimSet, length, size, with_size, without, wrap_dim};
-use crate::{Attr, Dims, Meta, Scalar};
+use crate::{Attr, Dims, Dtype, Meta, Scalar};
 
 /// What the columns `strided.*` say.
 pub(super) fn strided(call: &Call<'_>) -> Inferred {
@@ -21,6 +21,36 @@ pub(super) fn strided(call: &Call<'_>) -> Inferred {
     }
     let sizes = strided.check(call.attrs, &operand.dims).map_err(RuleError::shape)?;
     one(Meta::new(operand.dtype, sizes.ok_or_else(shape::too_many_dims)?))
+}
+
+/// PyTorch's `view` with a dtype: the bytes of the last dimension are as many as before.
+pub(super) fn bitcast(call: &Call<'_>) -> Inferred {
+    let (operand, dtype) = (call.tensor(0)?, call.dtype(0)?);
+    let (before, after) = (length_of(operand.dtype), length_of(dtype));
+    if before == after {
+        return one(Meta::new(dtype, operand.dims));
+    }
+    let views = format!(
+        "to view {} as {} (different element sizes)",
+        operand.dtype.scalar_type_name(),
+        dtype.scalar_type_name()
+    );
+    let Some(last) = operand.dims.len().checked_sub(1) else {
+        return Err(RuleError::shape(format!("self.dim() cannot be 0 {views}")));
+    };
+    let elements = size(&operand.dims, last);
+    if before < after && elements % (after / before) != 0 {
+        return Err(RuleError::shape(format!(
+            "self.size(-1) must be divisible by {} {views}, but got {elements}",
+            after / before
+        )));
+    }
+    one(Meta::new(dtype, with_size(&operand.dims, last, elements.saturating_mul(before) / after)))
+}
+
+/// Bytes of an element.
+fn length_of(dtype: Dtype) -> i64 {
+    dtype.size().cast_signed()
 }
 
 pub(super) fn reshape(call: &Call<'_>) -> Inferred {

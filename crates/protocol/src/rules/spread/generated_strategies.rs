@@ -123,6 +123,7 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::view::cat,
     super::view::stack,
     super::view::follow,
+    super::view::bitcast,
     super::index::embedding,
     super::index::embedding_backward,
     super::index::gather,

@@ -59,6 +59,12 @@ pub(super) fn cat(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     spec.alike(driving, driving.dim)
 }
 
+/// Every dimension but the last keeps its size.
+pub(super) fn bitcast(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let stays = spec.meta(0)?.dims == spec.outputs.first()?.dims;
+    if stays || driving.dim + 1 < spec.rank(0)? { spec.alike(driving, driving.dim) } else { None }
+}
+
 pub(super) fn stack(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let dim = spec.dim("dim", spec.rank(0)? + 1)?;
     spec.alike(driving, driving.dim + usize::from(dim <= driving.dim))

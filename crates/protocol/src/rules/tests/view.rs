@@ -247,6 +247,27 @@ fn cat() {
 }
 
 #[test]
+fn bitcast() {
+    check_all(&[
+        ("bitcast f32[2,3] dtype=i32", "i32[2,3]"),
+        ("bitcast f32[] dtype=i32", "i32[]"),
+        ("bitcast f32[2,3] dtype=bf16", "bf16[2,6]"),
+        ("bitcast f32[2,0] dtype=u8", "u8[2,0]"),
+        ("bitcast u8[2,8] dtype=f64", "f64[2,1]"),
+        ("bitcast bool[2,8] dtype=i16", "i16[2,4]"),
+        (
+            "bitcast u8[2,6] dtype=f32",
+            "RuntimeError: self.size(-1) must be divisible by 4 to view Byte as Float (different element sizes), but \
+             got 6",
+        ),
+        (
+            "bitcast f32[] dtype=f64",
+            "RuntimeError: self.dim() cannot be 0 to view Float as Double (different element sizes)",
+        ),
+    ]);
+}
+
+#[test]
 fn stack() {
     check_all(&[
         ("stack f32[2,3] f32[2,3] dim=1", "f32[2,2,3]"),

@@ -38,11 +38,6 @@ pub(crate) fn of_rule(py: Python<'_>, error: &RuleError) -> PyErr {
     raise(py, name, error.text.clone())
 }
 
-/// What PyTorch has and GT has not.
-pub(crate) fn not_supported(py: Python<'_>, text: impl Into<String>) -> PyErr {
-    raise(py, "NotSupported", text.into())
-}
-
 /// A gradient that does not exist.
 pub(crate) fn not_differentiable(py: Python<'_>, text: impl Into<String>) -> PyErr {
     raise(py, "NotDifferentiable", text.into())

@@ -4,7 +4,6 @@ use super::results;
 use super::tensor::{Tensor, as_arg};
 use crate::client::emission::convert::{DimsArg, OperandArg, required};
 use crate::client::emission::emit::{self, Arg};
-use crate::client::session::errors;
 use crate::client::value::dtype::{DtypeArg, PyDtype};
 use crate::client::views;
 use gt_protocol::{Attr, Dims, Dtype, Op, Scalar};
@@ -76,8 +75,8 @@ fn dtype_of_view(
 
 #[pymethods]
 impl Tensor {
-    /// The same elements in another shape, sharing storage; an error where it cannot. Of a dtype only the tensor's own
-    /// is taken: bits are not read as another one.
+    /// The same elements in another shape, sharing storage; an error where it cannot. Of a dtype: the bits as elements of
+    /// it, a value of its own (storage is shared with the tensor's own dtype only).
     #[pyo3(signature = (*size, **named))]
     fn view<'py>(
         slf: &Bound<'py, Self>,
@@ -86,16 +85,7 @@ impl Tensor {
     ) -> PyResult<Bound<'py, Self>> {
         let (py, var) = (slf.py(), &slf.get().var);
         if let Some(dtype) = dtype_of_view(size, named)? {
-            let own = var.meta(py).dtype;
-            if dtype == own {
-                return Self::wrap(py, views::alias(py, var)?);
-            }
-            let text = format!(
-                "view: the bits of {} are not read as {}; x.to(dtype) converts values",
-                own.torch_name(),
-                dtype.torch_name()
-            );
-            return Err(errors::not_supported(py, text));
+            return Self::wrap(py, views::bitcast(py, var, dtype)?);
         }
         let dims = DimsArg::of_arguments(size, named, &["size"])?.0;
         Self::wrap(py, views::view(py, var, dims)?)

@@ -5,12 +5,13 @@ pub(crate) mod indexing;
 pub(crate) mod sharing;
 pub(crate) mod write;
 
+use crate::client::emission::emit::{self, Arg};
 use crate::client::session::errors;
 use crate::client::value::steps;
 use crate::client::value::variable::Var;
 use gt_protocol::rules::strided::{ViewCall, regrouped};
 use gt_protocol::rules::{Arg as RuleArg, ErrorClass, infer};
-use gt_protocol::{Attr, Dims, Op};
+use gt_protocol::{Attr, Dims, Dtype, Op};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
 
@@ -58,6 +59,48 @@ pub(crate) fn view(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
         ));
     };
     var.view(py, Op::Reshape, smallvec![Attr::Ints(result.dims)], Some((strides, 0)))
+}
+
+/// `x.view(dtype)`: the bits as another dtype, a value of its own. PyTorch's strides decide what can be read so.
+pub(crate) fn bitcast(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> {
+    let own = var.meta(py).dtype;
+    if own == dtype {
+        return alias(py, var);
+    }
+    if own.size() != dtype.size() {
+        check_dense(py, var, dtype)?;
+    }
+    emit::only(emit::emit(py, Op::Bitcast, &[Arg::Var(var)], smallvec![Attr::Dtype(dtype)])?)
+}
+
+/// Elements of another size are read where those of the last dimension lie side by side, and wider ones begin at theirs.
+fn check_dense(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<()> {
+    let (meta, strides) = (var.meta(py), var.strides(py));
+    infer(Op::Bitcast, &[RuleArg::Value(&meta)], &[Attr::Dtype(dtype)])
+        .map_err(|error| errors::of_rule(py, &error))?;
+    let wrong = |what: String, found: i64| {
+        let (own, dtype) = (meta.dtype.scalar_type_name(), dtype.scalar_type_name());
+        let text =
+            format!("{what} to view {own} as {dtype} (different element sizes), but got {found}");
+        Err(errors::mistake(py, ErrorClass::Shape, text))
+    };
+    let ratio = (dtype.size() / meta.dtype.size()).cast_signed();
+    if ratio > 1 && var.offset(py) % ratio != 0 {
+        return wrong(
+            format!("self.storage_offset() must be divisible by {ratio}"),
+            var.offset(py),
+        );
+    }
+    let Some((&last, others)) = strides.split_last() else { return Ok(()) };
+    if last != 1 {
+        return wrong("self.stride(-1) must be 1".to_owned(), last);
+    }
+    for (place, &stride) in others.iter().enumerate().filter(|_| ratio > 1) {
+        if stride % ratio != 0 {
+            return wrong(format!("self.stride({place}) must be divisible by {ratio}"), stride);
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn select(py: Python<'_>, var: &Var, dim: i64, index: i64) -> PyResult<Var> {

@@ -1,5 +1,6 @@
 //! A simulated client: draws its program, writes it as instructions, and holds every answer against the oracle.
 
+use crate::exact::exact;
 mod answers;
 mod breach;
 mod script;
@@ -90,7 +91,7 @@ impl Client {
         let spread = [0, 30, 80][random.index(3)];
         let layouts = [0, 30, 80][random.index(3)];
         let cluster = Cluster::new(&mut random, workers, layouts);
-        let first_request = u64::try_from(index).unwrap_or(0) * REQUESTS_PER_CLIENT;
+        let first_request = exact::<_, u64>(index) * REQUESTS_PER_CLIENT;
         Self {
             sizes,
             mistakes: random.below(7),
@@ -283,7 +284,7 @@ impl Client {
 
     fn read(&mut self, value: Id, start: u64, count: u64, words: &mut Vec<u32>) {
         let Some(expected) = self.oracle.outcome(value).cloned() else { return };
-        let arrived = vec![false; usize::try_from(count).unwrap_or(0)];
+        let arrived = vec![false; exact::<_, usize>(count)];
         let request = self.ask(OpenRequest::Read { value, expected, start, arrived });
         let mut instruction = Instruction::new(Op::Read);
         instruction.operands.push(self.operand(StepOperand::Value(value)));
@@ -307,7 +308,7 @@ impl Client {
         words: &mut Vec<u32>,
     ) {
         let bytes = tensor.to_bytes();
-        let element = usize::try_from(tensor.dtype.size()).unwrap_or(1);
+        let element = exact::<_, usize>(tensor.dtype.size());
         let ranges = ranges.max(bytes.len().div_ceil(PAYLOAD_BYTES_MAX / 2));
         let length = (tensor.data.len().div_ceil(ranges) * element).max(element);
         let (first, rest) = bytes.split_at(length.min(bytes.len()));
@@ -341,7 +342,7 @@ impl Client {
         let Some(evaluated) = evaluated else { return Vec::new() };
         let ids = self.oracle.commit(evaluated);
         for &id in &ids {
-            let next = u32::try_from(self.slots.len()).unwrap_or(0);
+            let next = exact::<_, u32>(self.slots.len());
             let slot = self.slots_free.pop().unwrap_or(next);
             self.slots.insert(id, slot);
             self.live.push(id);
@@ -358,10 +359,7 @@ impl Client {
         match term {
             StepOperand::Absent => Operand::Absent,
             StepOperand::Scalar(scalar) => Operand::Scalar(scalar),
-            StepOperand::Value(id) => {
-                let slot = self.slots.get(&id).copied().unwrap_or(u32::MAX);
-                Operand::Value(Id::slot(slot))
-            }
+            StepOperand::Value(id) => Operand::Value(Id::slot(self.slots[&id])),
         }
     }
 
@@ -373,7 +371,7 @@ impl Client {
 
 /// Source position of a number, as this client counts them.
 fn site_of(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(0) + 1
+    exact::<_, u32>(number) + 1
 }
 
 fn write(instruction: &Instruction<'_>, words: &mut Vec<u32>) {

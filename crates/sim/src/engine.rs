@@ -3,6 +3,7 @@
 use crate::arithmetic::compute::Compute;
 use crate::arithmetic::kernels::{KernelArg, KernelError};
 use crate::arithmetic::tensor::{PRIME, ToyTensor, elements, from_dims, to_bytes, to_dims};
+use crate::exact::exact;
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
 use gt_worker::{
@@ -153,7 +154,7 @@ impl Engine for ToyEngine {
     fn write(&mut self, value: &mut Stored, byte_offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         value.read()?;
         let dtype = value.tensor.dtype;
-        let first = usize::try_from(byte_offset / dtype.size()).unwrap_or(usize::MAX);
+        let first = exact::<_, usize>(byte_offset / dtype.size());
         let written = elements(dtype, bytes);
         match value.tensor.data.get_mut(first..first + written.len()) {
             Some(place) if byte_offset.is_multiple_of(dtype.size()) => {

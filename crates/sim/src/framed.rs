@@ -1,5 +1,6 @@
 //! One end of a client's connection over TCP: a stream of bytes, cut anywhere, with frames in it.
 
+use crate::exact::exact;
 use gt_protocol::handshake::FrameHeader;
 use gt_protocol::link::{Keep, Link, LinkError};
 
@@ -39,7 +40,7 @@ impl FramedEnd {
         let mut words = Vec::new();
         while let Some((header, rest)) = self.unread.split_first_chunk() {
             let header = self.link.header(header)?;
-            let length = usize::try_from(header.length_bytes).unwrap_or(usize::MAX);
+            let length = exact::<_, usize>(header.length_bytes);
             let Some(body) = rest.get(..length) else { break };
             if self.link.is_new(header)? {
                 let body = body.as_chunks::<4>().0;

@@ -14,6 +14,7 @@
 mod arithmetic;
 mod client;
 mod engine;
+pub mod exact;
 mod framed;
 mod mistake;
 mod network;

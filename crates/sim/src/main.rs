@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "what a command prints is what it is for")]
 
+use gt_sim::exact::exact;
 use gt_sim::{Detail, Mistake, Scenario, Simulation, SimulationResult, Summary, shrink, simulate};
 use std::ops::Range;
 use std::process::ExitCode;
@@ -163,7 +164,7 @@ fn range(command: &CommandLine) -> ExitCode {
     }
     let seconds = start.elapsed().as_secs_f64();
     let seeds = command.seeds.end.saturating_sub(command.seeds.start);
-    let rate = f64::from(u32::try_from(seeds).unwrap_or(u32::MAX)) / seconds;
+    let rate = f64::from(exact::<_, u32>(seeds)) / seconds;
     println!("{total:?}");
     println!(
         "seeds {}..{}: right, in {seconds:.1} s, {rate:.0} seeds/s",

@@ -232,7 +232,7 @@ fn shapes_with_good_indices(compute: &Compute, args: &[KernelArg<'_>]) -> Vec<To
     let zeros = ToyTensor::from_fn(&indices.dims, indices.dtype, |_| 0);
     let mut args = args.to_vec();
     args[place] = KernelArg::ToyTensor(&zeros);
-    compute.run(&args).unwrap_or_default()
+    compute.run(&args).unwrap_or_else(|error| panic!("{:?} of index 0: {error:?}", compute.op))
 }
 
 /// Elements of a value, as a read counts them.

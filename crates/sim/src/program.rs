@@ -2,6 +2,7 @@
 //!
 //! A step that does not suit (too large, no operand fits) is drawn again. Now and then one is drawn that must fail.
 
+use crate::exact::exact;
 mod layouts;
 mod operators;
 mod views;
@@ -155,7 +156,7 @@ impl Scene<'_> {
         if !self.random.percent(self.cluster.layouts) {
             return None;
         }
-        let signal = u16::try_from(self.random.below(SIGNALS)).unwrap_or(0);
+        let signal = exact::<_, u16>(self.random.below(SIGNALS));
         if self.random.percent(70) {
             return Some((ProgramStep::Enter(signal), None));
         }
@@ -344,7 +345,7 @@ impl Scene<'_> {
     }
 
     fn size(&mut self) -> usize {
-        self.random.pick(self.sizes).copied().unwrap_or(1)
+        *self.random.pick(self.sizes).expect("a program has sizes")
     }
 
     /// A dimension, counted from the front or from the end.
@@ -356,7 +357,7 @@ impl Scene<'_> {
     fn dtype(&mut self) -> Dtype {
         // Mostly one dtype, so that values fit each other.
         let usual = self.random.percent(70);
-        if usual { Dtype::F32 } else { *self.random.pick(&DTYPES).unwrap_or(&Dtype::F64) }
+        if usual { Dtype::F32 } else { *self.random.pick(&DTYPES).expect("there are dtypes") }
     }
 }
 
@@ -366,7 +367,7 @@ fn either(choice: StepOrOperand) -> DrawnStep {
 }
 
 fn list(values: &[i64]) -> Attr {
-    Attr::Ints(Dims::new(values).unwrap_or(Dims::EMPTY))
+    Attr::Ints(Dims::new(values).unwrap_or_else(|| panic!("too many: {values:?}")))
 }
 
 fn sizes(values: &[usize]) -> Attr {

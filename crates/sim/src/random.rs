@@ -1,5 +1,7 @@
 //! The one source of chance: splitmix64. Nothing else in a simulation may differ from run to run.
 
+use crate::exact::exact;
+
 /// A stream of numbers that follows from its seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -28,8 +30,8 @@ impl Random {
     }
 
     pub fn index(&mut self, length: usize) -> usize {
-        let limit = u64::try_from(length).unwrap_or(u64::MAX);
-        usize::try_from(self.below(limit)).unwrap_or(0)
+        let limit = exact::<_, u64>(length);
+        exact::<_, usize>(self.below(limit))
     }
 
     /// Both bounds included.

@@ -1,6 +1,7 @@
 //! A shadow accounting: what each session holds and where it has been, kept from the instructions that went in and
 //! compared with what the dispatcher says of itself.
 
+use crate::exact::exact;
 use gt_dispatcher::{Dispatcher, SessionId};
 use gt_protocol::{Attr, Id, Instruction, Op};
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,7 +178,7 @@ impl ShadowAccounts {
     /// The number that the session's next value gets.
     pub fn next_number(&self, session: SessionId) -> u64 {
         let count = self.accounts.get(&session).map_or(0, |account| account.origins.len());
-        u64::try_from(count).unwrap_or(u64::MAX)
+        exact::<_, u64>(count)
     }
 
     fn origin(&self, session: SessionId, number: u64) -> Option<&NumberHistory> {
@@ -187,11 +188,11 @@ impl ShadowAccounts {
 
 impl Account {
     fn define(&mut self, instruction: &Instruction<'_>, operands: &[u32], homeless: bool) {
-        let number = u64::try_from(self.origins.len()).unwrap_or(u64::MAX);
+        let number = exact::<_, u64>(self.origins.len());
         let mut origin = NumberHistory { homeless, ..NumberHistory::default() };
         for slot in operands {
             let Some(entry) = self.slots.get(slot) else { continue };
-            let place = usize::try_from(entry.id.parts().0).unwrap_or(usize::MAX);
+            let place = exact::<_, usize>(entry.id.parts().0);
             if let Some(operand) = self.origins.get(place) {
                 origin.holders.extend(&operand.holders);
                 origin.homeless |= operand.homeless;
@@ -201,7 +202,8 @@ impl Account {
         for (output, id) in (0..).zip(&instruction.outputs) {
             let named = Id::number(number, output);
             let entry = SlotEntry { id: named, holdings: Vec::new(), live: false };
-            self.slots.insert(id.as_slot().unwrap_or(u32::MAX), entry);
+            let slot = id.as_slot().expect("results are named by slots");
+            self.slots.insert(slot, entry);
         }
     }
 
@@ -212,7 +214,7 @@ impl Account {
         entry.live = layout.is_some();
         let own = layout.iter().filter(|_| !dispatcher.is_deferred(session, slot));
         entry.holdings = own.chain(&copies).map(|layout| Holding::parse(layout)).collect();
-        let place = usize::try_from(entry.id.parts().0).unwrap_or(usize::MAX);
+        let place = exact::<_, usize>(entry.id.parts().0);
         if let Some(origin) = self.origins.get_mut(place) {
             origin.holders.extend(entry.members());
             // What is not made yet is lost with the last worker, of those that it was to be made on too.
@@ -223,6 +225,7 @@ impl Account {
 
 /// The workers in `shard(0),replicate@[[0,1],[2,3]]`.
 fn members(layout: &str) -> Vec<u32> {
+    // A client may write a text that is no layout.
     let (_, mesh) = layout.split_once('@').unwrap_or_default();
     mesh.split(['[', ']', ',']).filter_map(|member| member.parse().ok()).collect()
 }

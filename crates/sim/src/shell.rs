@@ -145,7 +145,7 @@ impl Shell {
         frame: &[u32],
         inferred: InferredMeta<'_>,
     ) -> Result<(), String> {
-        let (code, _) = wire::halves(frame.first().copied().unwrap_or(0));
+        let (code, _) = wire::halves(frame[0]);
         if code >= MESSAGE_CODE_FIRST {
             let (message, _) = message::decode(frame).map_err(|error| error.to_string())?;
             let event = match message {

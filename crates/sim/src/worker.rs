@@ -3,6 +3,7 @@
 //! the dice have it. A machine that waits for a collective leaves its instruction for a later turn.
 
 use crate::engine::{BorrowedTensors, ToyEngine};
+use crate::exact::exact;
 use gt_protocol::message::{self, Failure, FromWorker, Peer};
 use gt_protocol::wire;
 use gt_worker::{
@@ -123,7 +124,7 @@ impl SimWorker {
             effects.progress |= self.stream.move_on();
         }
         let length = self.next_frames(frames_max);
-        let frames = self.inbox.get(..length).unwrap_or_default();
+        let frames = &self.inbox[..length];
         match self.machine.run(frames, &mut outbox, &mut self.stream) {
             Ok(done) => {
                 self.inbox.drain(..done);
@@ -144,7 +145,7 @@ impl SimWorker {
     fn next_frames(&self, frames_max: usize) -> usize {
         let mut length = 0;
         for _ in 0..frames_max {
-            let rest = self.inbox.get(length..).unwrap_or_default();
+            let rest = &self.inbox[length..];
             let Some(&first) = rest.first() else { break };
             let (_, words) = wire::halves(first);
             if usize::from(words) > rest.len() {
@@ -287,9 +288,9 @@ impl Peers for SimPeers {
             None => Ok(Front::Nothing),
             Some(Err(cause)) => Ok(Front::Failure(cause)),
             Some(Ok(bytes)) => {
-                let total = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                let total = exact::<_, u64>(bytes.len());
                 let read = self.read.get(&(peer, message)).copied().unwrap_or(0);
-                Ok(Front::Bytes { total, bytes: bytes.get(read..).unwrap_or_default() })
+                Ok(Front::Bytes { total, bytes: &bytes[read..] })
             }
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! A client writes an operator with its attributes, a worker reads them from the instruction; nothing else travels.
 
+use crate::exact::exact;
 mod call;
 mod piece;
 
@@ -151,7 +152,7 @@ static TOYS: &[(Op, KernelFn)] = &[
     (Op::NllLossBackward, |call| one(index::nll_loss_backward(call.args, call.reduction()?))),
     (Op::MseLoss, |call| one(mse_loss(call.args, call.reduction()?))),
     (Op::MseLossBackward, |call| {
-        let count = u64::try_from(call.tensor(1)?.data.len()).unwrap_or(0);
+        let count = exact::<_, u64>(call.tensor(1)?.data.len());
         let mean = call.reduction()? == LossReduction::Mean;
         one(elementwise::mse_backward(call.args, if mean { count } else { 1 }))
     }),

@@ -51,6 +51,12 @@ impl<'a> KernelArg<'a> {
     }
 }
 
+/// The sizes in an attribute, which a client may have made up.
+pub fn sizes_of(sizes: &[i64]) -> Result<Vec<usize>, KernelError> {
+    let sizes: Result<Vec<usize>, _> = sizes.iter().map(|&size| usize::try_from(size)).collect();
+    sizes.map_err(|_| KernelError::Form("a size below 0"))
+}
+
 /// A dimension counted from the front; a scalar has one.
 pub fn wrap(dim: i64, rank: usize) -> Result<usize, KernelError> {
     let range = wide(rank.max(1));

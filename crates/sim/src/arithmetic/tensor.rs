@@ -2,6 +2,7 @@
 //!
 //! The dtype is carried along and decides how many bytes an element has on the wire; it changes no value.
 
+use crate::exact::exact;
 use gt_protocol::{Dims, Dtype, Scalar};
 
 /// Elements are below this: the largest prime that fits the four bytes of a signed integer.
@@ -68,7 +69,7 @@ pub fn elements(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {
 }
 
 fn element_bytes(dtype: Dtype) -> usize {
-    usize::try_from(dtype.size()).unwrap_or(1)
+    exact::<_, usize>(dtype.size())
 }
 
 /// `a` with `a * inverse(a) = 1`; 0 for 0, so that a division is total.
@@ -104,17 +105,17 @@ pub fn element_of(scalar: Scalar) -> u64 {
 }
 
 pub fn wide(size: usize) -> i64 {
-    i64::try_from(size).unwrap_or(i64::MAX)
+    exact::<_, i64>(size)
 }
 
 /// A size that is known not to be negative.
 pub fn narrow(size: i64) -> usize {
-    usize::try_from(size).unwrap_or(0)
+    exact::<_, usize>(size)
 }
 
 pub fn to_dims(sizes: &[usize]) -> Dims {
     let sizes: Vec<i64> = sizes.iter().map(|&size| wide(size)).collect();
-    Dims::new(&sizes).unwrap_or(Dims::EMPTY)
+    Dims::new(&sizes).unwrap_or_else(|| panic!("too many: {sizes:?}"))
 }
 
 pub fn from_dims(dims: &[i64]) -> Vec<usize> {

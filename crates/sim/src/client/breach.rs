@@ -2,6 +2,7 @@
 
 use super::{Client, write};
 use crate::arithmetic::tensor::wide;
+use crate::exact::exact;
 use crate::random::Random;
 use gt_protocol::{
     Attr, AttrKind, Dims, Dtype, Family, Id, Instruction, Op, Operand, OperandKind, Scalar,
@@ -34,7 +35,7 @@ impl BreachKind {
 
 impl Client {
     pub(super) fn break_rules(&mut self, breach: BreachKind, words: &mut Vec<u32>) {
-        let free = u32::try_from(self.slots.len() + self.slots_free.len()).unwrap_or(0) + 7;
+        let free = exact::<_, u32>(self.slots.len() + self.slots_free.len()) + 7;
         let held = self.slots.values().next().copied();
         let mut instruction = Instruction::new(Op::Neg);
         instruction.operands.push(Operand::Value(Id::slot(held.unwrap_or(free))));
@@ -55,7 +56,7 @@ impl Client {
             }
             BreachKind::Nonsense => return,
             BreachKind::Garbage => {
-                let word = u32::try_from(self.random.below(1 << 16)).unwrap_or(0);
+                let word = exact::<_, u32>(self.random.below(1 << 16));
                 // Of an impossible length, or of a code that nobody has.
                 words.push(if word & 1 == 0 { word } else { 0x0001_ffff });
                 return;
@@ -97,9 +98,9 @@ impl Client {
             instruction.attrs[place] = Attr::Int(self.next_request.cast_signed());
             self.next_request += 1;
         }
-        let first = u32::try_from(self.slots.len() + self.slots_free.len()).unwrap_or(0);
+        let first = exact::<_, u32>(self.slots.len() + self.slots_free.len());
         for _ in 0..info.outputs {
-            let slot = first + 16 + u32::try_from(self.nonsense.len()).unwrap_or(0);
+            let slot = first + 16 + exact::<_, u32>(self.nonsense.len());
             instruction.outputs.push(Id::slot(slot));
             self.nonsense.push(slot);
         }
@@ -122,18 +123,16 @@ fn any_attr(kind: AttrKind, random: &mut Random) -> Attr {
     match kind {
         AttrKind::Bool => Attr::Bool(random.percent(50)),
         AttrKind::Int => Attr::Int(any_int(random)),
-        AttrKind::Float => Attr::Float(f64::from(u8::try_from(random.below(5)).unwrap_or(0)) / 2.0),
+        AttrKind::Float => Attr::Float(f64::from(exact::<_, u8>(random.below(5))) / 2.0),
         AttrKind::Scalar => Attr::Scalar(any_scalar(random)),
-        AttrKind::Dtype => Attr::Dtype(*random.pick(&Dtype::ALL).unwrap_or(&Dtype::F32)),
+        AttrKind::Dtype => Attr::Dtype(*random.pick(&Dtype::ALL).expect("there are dtypes")),
         AttrKind::Ints => {
             let list: Vec<i64> = (0..random.index(5)).map(|_| any_int(random)).collect();
-            Attr::Ints(Dims::new(&list).unwrap_or(Dims::EMPTY))
+            Attr::Ints(Dims::new(&list).unwrap_or_else(|| panic!("too many: {list:?}")))
         }
         AttrKind::List => Attr::List((0..random.index(12)).map(|_| any_int(random)).collect()),
         AttrKind::Text => Attr::Text("nonsense".into()),
-        AttrKind::Choice(words) => {
-            Attr::Choice(u8::try_from(random.index(words.len())).unwrap_or(0))
-        }
+        AttrKind::Choice(words) => Attr::Choice(exact::<_, u8>(random.index(words.len()))),
     }
 }
 
@@ -150,6 +149,6 @@ fn any_scalar(random: &mut Random) -> Scalar {
     match random.below(3) {
         0 => Scalar::Bool(random.percent(50)),
         1 => Scalar::Int(wide(random.index(9)) - 2),
-        _ => Scalar::Float(f64::from(u8::try_from(random.below(9)).unwrap_or(0))),
+        _ => Scalar::Float(f64::from(exact::<_, u8>(random.below(9)))),
     }
 }

@@ -1,6 +1,7 @@
 //! A program as a list of steps, so that it can be run again without some of them.
 
 use super::Client;
+use crate::exact::exact;
 use crate::oracle::{Oracle, ProgramStep, StepOperand, count};
 use gt_protocol::Id;
 use std::collections::{BTreeMap, VecDeque};
@@ -51,7 +52,7 @@ impl Client {
     /// Writes down what it does and reads everything at its end. With a `program` it does that instead of a drawn one.
     pub fn keep_script(&mut self, program: Option<&[ProgramLine]>) {
         if let Some(lines) = program {
-            self.remaining = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+            self.remaining = exact::<_, u64>(lines.len());
         }
         self.script = Script {
             program: program.map(|lines| lines.iter().cloned().collect()),

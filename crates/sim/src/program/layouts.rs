@@ -1,6 +1,7 @@
 //! Layouts and scopes as a client writes them: texts.
 
 use crate::arithmetic::tensor::wide;
+use crate::exact::exact;
 use crate::random::Random;
 
 /// Dimensions of a mesh.
@@ -99,7 +100,7 @@ impl Cluster {
 impl DrawnMesh {
     fn draw(random: &mut Random, workers: u32) -> Self {
         let rank = [1, 1, 1, 2, 2, MESH_DIMS_MAX][random.index(6)];
-        let mut left = usize::try_from(workers).unwrap_or(1).max(1);
+        let mut left = exact::<_, usize>(workers).max(1);
         let shape: Vec<usize> = (0..rank)
             .map(|_| {
                 let size = 1 + random.index(left);

@@ -3,6 +3,7 @@
 use super::{DrawnStep, Scene, StepOrOperand, either, list, sizes};
 use crate::arithmetic::kernels::is_float;
 use crate::arithmetic::tensor::{ToyTensor, wide};
+use crate::exact::exact;
 use crate::oracle::StepOperand;
 use gt_protocol::{Attr, Dtype, Id, Op, Scalar};
 
@@ -38,8 +39,7 @@ impl Scene<'_> {
         }
         if self.random.percent(20) {
             let number = wide(self.random.index(7)) + 1;
-            let float =
-                self.random.percent(50).then(|| f64::from(u8::try_from(number).unwrap_or(1)));
+            let float = self.random.percent(50).then(|| f64::from(exact::<_, u8>(number)));
             let scalar = float.map_or(Scalar::Int(number), Scalar::Float);
             let pair = !matches!(op, Op::Maximum | Op::Minimum);
             let op = if pair && !self.random.percent(30) { op } else { Op::Div };

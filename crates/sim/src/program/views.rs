@@ -2,6 +2,7 @@
 
 use super::{DrawnStep, Scene, StepOrOperand, either, list, upload};
 use crate::arithmetic::tensor::{ToyTensor, wide};
+use crate::exact::exact;
 use gt_protocol::{Attr, Dtype, Id, Op};
 
 impl Scene<'_> {
@@ -94,7 +95,7 @@ impl Scene<'_> {
             }
             2 if sizes.len() > 2 => {
                 let mut target = sizes.to_vec();
-                let last = target.pop().unwrap_or(1);
+                let last = target.pop().expect("more than two sizes");
                 if let Some(place) = target.last_mut() {
                     *place *= last;
                 }
@@ -175,7 +176,7 @@ impl Scene<'_> {
 
     fn scattered(&mut self, op: Op, a: Id, shape: &ToyTensor, place: usize) -> StepOrOperand {
         let index = self.table(shape, place)?;
-        let dims = self.oracle.shape(index).map(|index| index.dims.clone()).unwrap_or_default();
+        let dims = self.oracle.shape(index).expect("a table is live").dims.clone();
         let source = self.like(&dims, shape.dtype)?;
         Ok(self.call(op, [Attr::Int(wide(place))], [a, index, source]))
     }
@@ -210,7 +211,7 @@ impl Scene<'_> {
         if let Some(&id) = self.random.pick(&candidates) {
             return Ok(id);
         }
-        let limit = u64::try_from(limit).unwrap_or(0);
+        let limit = exact::<_, u64>(limit);
         let tensor = ToyTensor::from_fn(dims, Dtype::I64, |_| self.random.below(limit));
         Err(upload(tensor, 1))
     }

@@ -2,6 +2,7 @@
 
 use super::{Checked, SessionEvidence, Summary, World};
 use crate::client::Evidence;
+use crate::exact::exact;
 use crate::network::{Packet, Route};
 use crate::oracle::Expectation;
 use gt_dispatcher::SessionId;
@@ -171,7 +172,7 @@ impl World {
             resumed: self.resumed,
             answers: self.clients.iter().map(|connection| connection.client.answers).sum(),
             failures: self.clients.iter().map(|connection| connection.client.failures).sum(),
-            crashes: u64::try_from(self.crashed.len()).unwrap_or(0),
+            crashes: exact::<_, u64>(self.crashed.len()),
             sessions: self.clients.len(),
         }
     }

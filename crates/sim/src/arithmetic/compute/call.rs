@@ -2,8 +2,8 @@
 
 use crate::arithmetic::kernels::draw::DrawnBox;
 use crate::arithmetic::kernels::index::LossReduction;
-use crate::arithmetic::kernels::{KernelArg, KernelError};
-use crate::arithmetic::tensor::{ToyTensor, from_dims};
+use crate::arithmetic::kernels::{KernelArg, KernelError, sizes_of};
+use crate::arithmetic::tensor::ToyTensor;
 use gt_protocol::{Attr, Dtype, Op, Scalar};
 
 pub struct KernelCall<'a> {
@@ -103,7 +103,7 @@ impl<'a> KernelCall<'a> {
     }
 
     pub fn sizes(&self, place: usize) -> Result<Vec<usize>, KernelError> {
-        Ok(from_dims(&self.ints(place)?))
+        sizes_of(&self.ints(place)?)
     }
 
     pub fn reduction(&self) -> Result<LossReduction, KernelError> {
@@ -119,11 +119,11 @@ impl<'a> KernelCall<'a> {
     /// What is drawn: all of `size` (of the operand), or the box of it that `global` and `start` name.
     pub fn drawn_box(&self) -> Result<DrawnBox, KernelError> {
         let dims = match self.named("size") {
-            Attr::Ints(sizes) => from_dims(sizes),
+            Attr::Ints(sizes) => sizes_of(sizes)?,
             _ => self.tensor(0)?.dims.clone(),
         };
         let (whole, start) = match (self.named("global"), self.named("start")) {
-            (Attr::Ints(whole), Attr::Ints(start)) => (from_dims(whole), from_dims(start)),
+            (Attr::Ints(whole), Attr::Ints(start)) => (sizes_of(whole)?, sizes_of(start)?),
             (Attr::Absent, Attr::Absent) => (dims.clone(), vec![0; dims.len()]),
             _ => return Err(KernelError::Unknown),
         };

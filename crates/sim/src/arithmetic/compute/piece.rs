@@ -2,7 +2,7 @@
 //! what is asked for is done on that.
 
 use super::{Compute, KernelError, KernelResults};
-use crate::arithmetic::kernels::{KernelArg, wrap};
+use crate::arithmetic::kernels::{KernelArg, sizes_of, wrap};
 use crate::arithmetic::tensor::{ToyTensor, narrow, wide};
 use gt_protocol::{Attr, Op};
 
@@ -20,9 +20,13 @@ impl Compute {
         let [start, total] = ["start", "total"].map(|name| info.attr_index(name));
         let at = |place: Option<usize>| {
             let Attr::Int(value) = self.attrs.get(place?)? else { return None };
-            Some(narrow(*value))
+            Some(*value)
         };
-        let range = ShardRange { start: at(start)?, total: at(total)? };
+        let sizes = match sizes_of(&[at(start)?, at(total)?]) {
+            Ok(sizes) => sizes,
+            Err(error) => return Some(Err(error)),
+        };
+        let range = ShardRange { start: sizes[0], total: sizes[1] };
         let mut whole = self.clone();
         for place in [start, total].into_iter().flatten() {
             whole.attrs[place] = Attr::Absent;

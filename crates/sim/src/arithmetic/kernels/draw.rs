@@ -2,6 +2,7 @@
 
 use super::{KernelError, is_float};
 use crate::arithmetic::tensor::{PRIME, ToyTensor};
+use crate::exact::exact;
 use crate::random::Random;
 use gt_protocol::Dtype;
 
@@ -40,6 +41,6 @@ pub fn dropout(
 fn number(drawn_box: &DrawnBox, index: &[usize], draw: i64) -> u64 {
     let places = index.iter().zip(&drawn_box.start).zip(&drawn_box.whole);
     let flat = places.fold(0, |flat, ((place, start), whole)| flat * whole + start + place);
-    let flat = u64::try_from(flat).unwrap_or(u64::MAX);
+    let flat = exact::<_, u64>(flat);
     Random::new(draw.cast_unsigned() << 32 ^ flat).next() % PRIME
 }

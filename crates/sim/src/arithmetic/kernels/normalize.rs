@@ -4,6 +4,7 @@ use super::functions::{exponential, inverse_root, logarithm};
 use super::reduce::folded;
 use super::{KernelArg, KernelError, is_float, wrap};
 use crate::arithmetic::tensor::{PRIME, ToyTensor, element_of, inverse};
+use crate::exact::exact;
 use gt_protocol::Scalar;
 
 /// `exp(x - most) / sum`, or with `log` its logarithm: `x - most - log(sum)`.
@@ -119,7 +120,7 @@ fn sum_over(operand: &ToyTensor, dims: &[usize]) -> ToyTensor {
 
 fn mean_over(operand: &ToyTensor, dims: &[usize]) -> ToyTensor {
     let count: usize = dims.iter().filter_map(|&dim| operand.dims.get(dim)).product();
-    let share = inverse(u64::try_from(count).unwrap_or(0));
+    let share = inverse(exact::<_, u64>(count));
     let sums = sum_over(operand, dims);
     each(&sums, |index| sums.at(index) * share)
 }

@@ -3,6 +3,7 @@
 use super::functions::{exponential, logarithm};
 use super::{KernelError, is_float, wrap};
 use crate::arithmetic::tensor::{PRIME, ToyTensor, inverse, wide};
+use crate::exact::exact;
 use gt_protocol::Dtype;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,7 @@ pub fn reduce(
         return Err(KernelError::Form("the extremum of nothing"));
     }
     let count: usize = reduced.iter().filter_map(|&dim| operand.dims.get(dim)).product();
-    let scale =
-        if reduction == Reducer::Mean { inverse(u64::try_from(count).unwrap_or(0)) } else { 1 };
+    let scale = if reduction == Reducer::Mean { inverse(exact::<_, u64>(count)) } else { 1 };
     let start = match reduction {
         Reducer::Sum | Reducer::Mean | Reducer::Amax | Reducer::Any => 0,
         Reducer::Prod | Reducer::All => 1,
@@ -123,7 +123,7 @@ pub fn variance(
     let count: usize = reduced.iter().filter_map(|&dim| operand.dims.get(dim)).product();
     let divisor = (wide(count) - correction).max(0);
     let mean = folded(operand, &reduced, sum);
-    let share = inverse(u64::try_from(count).unwrap_or(0));
+    let share = inverse(exact::<_, u64>(count));
     let squares = ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         let away = (operand.at(index) + PRIME - mean.at(index) * share % PRIME) % PRIME;
         away * away

@@ -1,8 +1,8 @@
 //! The same elements in another order or shape, and tensors put together.
 
-use super::{KernelError, promoted, wrap};
+use super::{KernelError, promoted, sizes_of, wrap};
 use crate::arithmetic::kernels::KernelArg;
-use crate::arithmetic::tensor::{ToyTensor, from_dims, narrow, residue, wide};
+use crate::arithmetic::tensor::{ToyTensor, narrow, residue, wide};
 
 pub fn reshape(operand: &ToyTensor, sizes: &[i64]) -> Result<ToyTensor, KernelError> {
     let known: i64 = sizes.iter().filter(|&&size| size != -1).product();
@@ -16,7 +16,7 @@ pub fn reshape(operand: &ToyTensor, sizes: &[i64]) -> Result<ToyTensor, KernelEr
     if sizes.iter().product::<i64>() != count {
         return Err(KernelError::Form("a shape of another number of elements"));
     }
-    Ok(ToyTensor { dims: from_dims(&sizes), ..operand.clone() })
+    Ok(ToyTensor { dims: sizes_of(&sizes)?, ..operand.clone() })
 }
 
 pub fn permute(operand: &ToyTensor, dims: &[i64]) -> Result<ToyTensor, KernelError> {
@@ -41,14 +41,15 @@ pub fn expand(operand: &ToyTensor, sizes: &[i64]) -> Result<ToyTensor, KernelErr
     let Some(lead) = sizes.len().checked_sub(operand.rank()) else {
         return Err(KernelError::Form("too few sizes"));
     };
-    let mut dims = from_dims(sizes);
-    for (place, &own) in operand.dims.iter().enumerate() {
-        if sizes[lead + place] == -1 {
-            dims[lead + place] = own;
-        } else if own != 1 && own != dims[lead + place] {
+    let mut sizes = sizes.to_vec();
+    for (size, &own) in sizes[lead..].iter_mut().zip(&operand.dims) {
+        if *size == -1 {
+            *size = wide(own);
+        } else if own != 1 && wide(own) != *size {
             return Err(KernelError::Form("only a size of 1 stretches"));
         }
     }
+    let dims = sizes_of(&sizes)?;
     Ok(ToyTensor::from_fn(&dims, operand.dtype, |index| operand.at(index)))
 }
 

@@ -14,6 +14,7 @@
 
 mod control;
 mod cost;
+mod digest;
 mod dispatcher;
 mod event;
 mod number;

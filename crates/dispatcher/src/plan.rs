@@ -149,7 +149,7 @@ pub(crate) fn infer_outputs(
         Operand::Scalar(scalar) => Arg::Scalar(*scalar),
         Operand::Value(id) => {
             let value = id.as_slot().and_then(|slot| session.value(slot));
-            value.map_or(Arg::Absent, |value| Arg::Value(&value.meta))
+            value.map_or(Arg::Absent, |value| Arg::Value(value.meta()))
         }
         Operand::Absent => Arg::Absent,
     };

@@ -196,7 +196,7 @@ impl<'p> Planner<'p> {
     pub fn note_change(&mut self, slot: u32, to: &Layout) {
         let value = self.value(slot);
         if value.layout() != to && self.changes.len() < CHANGES_MAX {
-            let (number, from, to) = (value.number, value.layout().clone(), to.clone());
+            let (number, from, to) = (value.number(), value.layout().clone(), to.clone());
             self.changes.push(LayoutChange { number, from, to });
         }
     }
@@ -222,7 +222,8 @@ impl<'p> Planner<'p> {
 
     /// Marks a value as failed that was still to be made.
     pub fn fail_value(&mut self, slot: u32, op: Op, class: FailureClass, text: String) {
-        let Value { number, site, .. } = *self.value(slot);
+        let value = self.value(slot);
+        let (number, site) = (value.number(), value.site);
         let failure = self.report(RootCause { number, class, op, site, text });
         self.session.define_failed(Id::slot(slot), failure);
     }

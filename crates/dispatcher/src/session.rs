@@ -6,6 +6,7 @@ pub(crate) mod provenance;
 pub(crate) mod reductions;
 pub(crate) mod requests;
 pub(crate) mod scopes;
+pub(crate) mod spec;
 pub(crate) mod uploads;
 pub(crate) mod value;
 
@@ -15,7 +16,9 @@ use gt_protocol::{Id, Instruction, Op, Operand};
 use provenance::TrafficStats;
 use reductions::Reductions;
 use scopes::Scopes;
+use spec::Specs;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use uploads::UploadHistory;
 use value::{Handle, Value};
 
@@ -44,6 +47,7 @@ pub(crate) struct Session {
     pub signals: BTreeMap<u32, Box<str>>,
     pub site_names: BTreeMap<u32, Box<str>>,
     pub scopes: Scopes,
+    pub specs: Specs,
     pub uploads: UploadHistory,
     pub reductions: Reductions,
     pub traffic: TrafficStats,
@@ -63,6 +67,7 @@ impl Session {
             signals: BTreeMap::new(),
             site_names: BTreeMap::new(),
             scopes: Scopes::default(),
+            specs: Specs::default(),
             uploads: UploadHistory::default(),
             reductions: Reductions::default(),
             traffic: TrafficStats::default(),
@@ -87,9 +92,9 @@ impl Session {
         let operand = |operand: &Operand| match operand {
             Operand::Absent => ClientOperand::Absent,
             Operand::Scalar(scalar) => ClientOperand::Scalar(*scalar),
-            Operand::Value(id) => {
-                value(*id).map_or(ClientOperand::Absent, |value| ClientOperand::Value(value.meta))
-            }
+            Operand::Value(id) => value(*id).map_or(ClientOperand::Absent, |value| {
+                ClientOperand::Value(Arc::clone(value.spec()))
+            }),
         };
         let operands = instruction.operands.iter().map(operand).collect();
         self.operands.keep(self.next_number - 1, instruction.op, operands);
@@ -125,7 +130,7 @@ impl Session {
     /// The call site of the instruction that defined a value, however long ago; 0 for none.
     pub fn site_of_value(&self, number: u64) -> u32 {
         let kept = self.handles.iter().find_map(|handle| match handle {
-            Handle::Live(value) => (value.number == number).then_some(value.site),
+            Handle::Live(value) => (value.number() == number).then_some(value.site),
             Handle::Failed(failure) => {
                 (failure.cause().number == number).then_some(failure.cause().site)
             }
@@ -187,8 +192,8 @@ impl Session {
     }
 
     pub fn define(&mut self, slot: u32, mut value: Value) {
-        let bytes = value.meta.bytes();
-        value.site = self.site_of(value.number);
+        let bytes = value.spec().bytes;
+        value.site = self.site_of(value.number());
         if let Some(handle) = self.place(slot) {
             *handle = Handle::Live(value);
             self.live_values += 1;
@@ -210,7 +215,7 @@ impl Session {
         let Some(handle) = place else { return };
         if let Handle::Live(value) = handle {
             self.live_values -= 1;
-            self.live_bytes = self.live_bytes.saturating_sub(value.meta.bytes());
+            self.live_bytes = self.live_bytes.saturating_sub(value.spec().bytes);
         }
         *handle = Handle::Free;
     }

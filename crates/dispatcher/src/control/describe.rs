@@ -96,7 +96,7 @@ enum What {
 /// `name: text` a line, in the order in which a person wants to know.
 fn explanation(session: &Session, value: &Value, prices: &Prices) -> String {
     let mut lines = vec![
-        format!("value: {} {}", named(value), value.meta),
+        format!("value: {} {}", named(value), value.meta()),
         format!("layout: {}", value.target()),
         format!("why: {}", why(session, value)),
     ];
@@ -126,8 +126,8 @@ fn explanation(session: &Session, value: &Value, prices: &Prices) -> String {
 /// What the trace calls a value.
 fn named(value: &Value) -> String {
     match value.output {
-        0 => format!("%{}", value.number),
-        output => format!("%{}.{output}", value.number),
+        0 => format!("%{}", value.number()),
+        output => format!("%{}.{output}", value.number()),
     }
 }
 
@@ -139,7 +139,7 @@ fn why(session: &Session, value: &Value) -> String {
         LayoutCause::Scope(None) => {
             return "the signal that it was created in lays it out".to_owned();
         }
-        LayoutCause::Instruction(number) if number != value.number => {
+        LayoutCause::Instruction(number) if number != value.number() => {
             return format!("%{number} needed it so");
         }
         LayoutCause::Instruction(_) => return "it was made whole to be read".to_owned(),

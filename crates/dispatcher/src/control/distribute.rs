@@ -84,7 +84,7 @@ impl Planner<'_> {
         if let Some(failure) = self.failed_operand(instruction) {
             return Ok(Err(PlanStop::Operand(failure)));
         }
-        let (meta, before) = (self.value(slot).meta, self.session.traffic);
+        let (meta, before) = (*self.value(slot).meta(), self.session.traffic);
         let taken = if let Some((member, worker)) = member {
             let resharded = self.reshard(slot, layout, KeepCopy::Never);
             let meta = Meta::new(meta.dtype, layout.local_dims(&meta.dims, member));
@@ -110,7 +110,7 @@ impl Planner<'_> {
         let mistake = |text: String| {
             Ok(Err(RuleError { class: ErrorClass::Runtime, text: format!("distribute: {text}") }))
         };
-        let dims = &value.meta.dims;
+        let dims = &value.meta().dims;
         let alive = self.core.workers.alive();
         if let Attr::Text(text) = instruction.attr("layout") {
             let layout = match Layout::parse_over(text, dims, value.layout()) {

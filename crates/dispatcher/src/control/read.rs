@@ -5,7 +5,7 @@ use crate::event::Fault;
 use crate::plan::KeepCopy;
 use crate::planner::Planner;
 use crate::session::requests::{ReadPart, Request, RequestKind, answer_failed, request_number};
-use crate::session::value::{Handle, Shards, Value};
+use crate::session::value::{Handle, Value};
 use gt_protocol::placement::{Footprint, Layout};
 use gt_protocol::{Attr, Id, Instruction, Op, Operand};
 use smallvec::{SmallVec, smallvec};
@@ -32,7 +32,7 @@ impl Planner<'_> {
             }
             Handle::Live(value) => value,
         };
-        let (parts, value_number) = (parts(value, instruction), value.number);
+        let (parts, value_number) = (parts(value, instruction), value.number());
         self.trace_plain(instruction);
         self.number = value_number;
         match parts {
@@ -45,7 +45,7 @@ impl Planner<'_> {
     /// Asks one worker that has, or gets, all of it.
     fn read_whole(&mut self, instruction: &Instruction<'_>, number: u64, slot: u32) {
         let value = self.value(slot);
-        let kind = RequestKind::Read { value: value.number };
+        let kind = RequestKind::Read { value: value.number() };
         let layout = value.layout();
         let target = read_layout(layout).unwrap_or_else(|| layout.clone());
         let resharded = self.reshard(slot, &target, KeepCopy::Reduced);
@@ -76,7 +76,7 @@ impl Planner<'_> {
     /// Asks each holder for its shard.
     fn read_parts(&mut self, number: u64, slot: u32, parts: SmallVec<[ShardRead; 4]>) {
         let value = self.value(slot);
-        let (dims, kind) = (value.meta.dims, RequestKind::Read { value: value.number });
+        let (dims, kind) = (value.meta().dims, RequestKind::Read { value: value.number() });
         let total = parts.iter().map(|part| part.to - part.from).sum();
         for ShardRead { worker, slot, footprint, from, to } in parts {
             let part = ReadPart { footprint, dims, total, last: None };
@@ -100,7 +100,7 @@ impl Planner<'_> {
 
 /// The shards of a value that is cut which hold what is asked for; nothing where it has to be gathered.
 fn parts(value: &Value, instruction: &Instruction<'_>) -> Option<SmallVec<[ShardRead; 4]>> {
-    let Shards { layout, slots } = value.shards();
+    let (layout, slots) = (value.layout(), value.slots());
     let (&Attr::Int(start), &Attr::Int(count)) =
         (instruction.attr("start"), instruction.attr("count"))
     else {
@@ -108,13 +108,13 @@ fn parts(value: &Value, instruction: &Instruction<'_>) -> Option<SmallVec<[Shard
     };
     let (start, count) = (u64::try_from(start).ok()?, u64::try_from(count).ok()?);
     let end = start.checked_add(count)?;
-    let elements = u64::try_from(value.meta.elements()).ok()?;
+    let elements = u64::try_from(value.meta().elements()).ok()?;
     if layout.is_whole() || end > elements {
         return None;
     }
     let mut parts = SmallVec::new();
     for (place, (&worker, &slot)) in layout.mesh().members().iter().zip(slots).enumerate() {
-        let footprint = Footprint::new(layout, &value.meta.dims, place, 1)?;
+        let footprint = Footprint::new(layout, &value.meta().dims, place, 1)?;
         let (from, to) = (footprint.before(start), footprint.before(end));
         // Who has none of it is asked too: the value may have failed there.
         if is_first_copy(layout, place) {

@@ -5,7 +5,7 @@ use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::session::Session;
 use crate::session::failure::{RootCause, ValueFailure};
 use crate::session::requests::RequestKind;
-use crate::session::value::{PendingLayout, Shards, Value, ValueState};
+use crate::session::value::{PendingLayout, Shards, Value};
 use gt_protocol::message::{self, FailureClass, ToClient};
 use gt_protocol::placement::{Layout, Mesh};
 use gt_protocol::{Id, Op};
@@ -83,11 +83,11 @@ fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(
             value.take_pending();
         }
         orphans.extend(forget_copies(value, index));
-        let ValueState::Ready(shards) = value.state() else { continue };
+        let Some(shards) = value.ready_shards() else { continue };
         if shards.on(index).is_none() {
             continue;
         }
-        if let Some(left) = remaining(shards, index) {
+        if let Some(left) = remaining(&shards, index) {
             value.replace(left);
             continue;
         }
@@ -101,7 +101,7 @@ fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(
             continue;
         }
         let cause = RootCause {
-            number: value.number,
+            number: value.number(),
             class: FailureClass::WorkerLost,
             op: Op::Receive,
             site: value.site,

@@ -7,10 +7,10 @@ use crate::event::{Fault, SessionId, Sink, low_half};
 use crate::plan::infer_outputs;
 use crate::planner::Core;
 use crate::session::Session;
-use crate::session::value::{Shards, Value, ValueState};
-use gt_protocol::placement::Layout;
+use crate::session::value::Value;
 use gt_protocol::{Family, Id, Instruction, Meta, Op, wire};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 impl Dispatcher {
     /// [`Dispatcher::inferred`] for an instruction without a list operand, as words that may be written to.
@@ -121,10 +121,11 @@ impl Core {
     }
 }
 
-/// The one worker that holds all of an instruction's operands, and the layout there.
+/// The one worker that holds all of an instruction's operands.
 struct Plain {
     worker: u32,
-    layout: Layout,
+    /// The session's slot of the first of them: results have its layout, and often its metadata.
+    first: u32,
 }
 
 impl Plain {
@@ -138,17 +139,11 @@ impl Plain {
         operands: impl Iterator<Item = u32>,
         defined: &(impl Iterator<Item = u32> + Clone),
     ) -> Option<Self> {
-        let mut first: Option<(u32, &Value)> = None;
-        for slot in operands {
-            let value = session.value(slot)?;
-            let worker = value.plain()?;
-            match first {
-                Some((other, _)) if other != worker => return None,
-                Some(_) => {}
-                None => first = Some((worker, value)),
-            }
+        let mut operands = operands.map(|slot| Some((slot, session.value(slot)?.plain()?)));
+        let (first, worker) = operands.next()??;
+        if operands.any(|operand| operand.is_none_or(|(_, other)| other != worker)) {
+            return None;
         }
-        let (worker, value) = first?;
         if !session.scopes.stays_on(signal, worker, core.workers.epoch())
             || !core.workers.is_addressed(worker, id)
         {
@@ -160,7 +155,7 @@ impl Plain {
                 return None;
             }
         }
-        Some(Self { worker, layout: value.layout().clone() })
+        Some(Self { worker, first })
     }
 
     /// Enters a result that the worker holds in slot `held`: its metadata, number and place among the outputs.
@@ -172,15 +167,22 @@ impl Plain {
         held: u32,
         (meta, number, output): (Meta, u64, u8),
     ) {
-        let shards = Shards { layout: self.layout.clone(), slots: smallvec![held] };
-        session.define(slot, Value::new(meta, number, output, ValueState::Ready(shards)));
+        let Some(first) = session.value(self.first) else {
+            unreachable!("{} is plain", self.first)
+        };
+        let spec = if *first.meta() == meta {
+            Arc::clone(first.spec())
+        } else {
+            let layout = first.layout().clone();
+            session.specs.of(&meta, &layout)
+        };
+        session.define(slot, Value::on_one(spec, number, output, held));
     }
 }
 
 /// The worker's slot of an operand that is whole there.
 #[inline]
 fn plain_slot(session: &Session, slot: u32) -> u32 {
-    let held = session.value(slot).and_then(|value| value.shards().slots.first());
-    let Some(&held) = held else { unreachable!("slot {slot} is plain") };
-    held
+    let Some(value) = session.value(slot) else { unreachable!("slot {slot} is plain") };
+    value.plain_slot()
 }

@@ -5,6 +5,7 @@
 use super::Dispatcher;
 use crate::event::{Fault, SessionId, Sink};
 use crate::session::Session;
+use crate::session::value::Value;
 use gt_protocol::Meta;
 use gt_protocol::rules::{Arg, Outputs, infer, keeps_metadata};
 use gt_protocol::wire::{self, View};
@@ -53,7 +54,7 @@ impl Dispatcher {
                     *scalars.next().expect("the view has a scalar for each immediate operand"),
                 )
             } else {
-                Arg::Value(&state.value(word)?.meta)
+                Arg::Value(state.value(word)?.meta())
             });
         }
         infer(view.op, &operands, &view.attrs).ok()
@@ -62,7 +63,7 @@ impl Dispatcher {
 
 /// The metadata that all operands have, of a float dtype and none of them a number.
 fn common_meta<'s>(state: &'s Session, operands: &[u32]) -> Option<&'s Meta> {
-    let mut metas = operands.iter().map(|&slot| state.value(slot).map(|value| &value.meta));
+    let mut metas = operands.iter().map(|&slot| state.value(slot).map(Value::meta));
     let first = metas.next()??;
     (first.dtype.is_float() && metas.all(|meta| meta == Some(first))).then_some(first)
 }

@@ -6,7 +6,7 @@
 
 use super::inputs;
 use super::place::created_layout;
-use super::results::{Made, Results};
+use super::results::{Made, ResultValue, Results};
 use super::run::Run;
 use super::{PlanStop, slots};
 use crate::planner::{Planner, no_worker};
@@ -68,8 +68,8 @@ impl Planner<'_> {
             self.layout_of_creation(creation, meta, scope)?;
         if self.is_deferred(creation, outputs, decider) {
             let (op, attrs) = (instruction.op, instruction.attrs.clone());
-            let state = ValueState::Deferred(Box::new(Deferred { op, attrs, layout }));
-            let values = smallvec![(*meta, state)];
+            let state = ValueState::Deferred(Box::new(Deferred { op, attrs }));
+            let values = smallvec![ResultValue { meta: *meta, layout, state }];
             return Ok(Results { values, decider, pending, before });
         }
         if instruction.op.info().payload {
@@ -135,7 +135,7 @@ impl Planner<'_> {
     fn layout_like(&self, like: u32, dims: &Dims) -> Layout {
         let value = self.value(like);
         let layout = value.target();
-        if value.meta.dims == *dims && !layout.is_partial() {
+        if value.meta().dims == *dims && !layout.is_partial() {
             layout.clone()
         } else {
             Layout::replicated(layout.mesh().clone())

@@ -57,12 +57,14 @@ fn twin(inputs: &[PlanOperand], position: usize) -> Option<usize> {
     inputs.iter().take(position).position(|earlier| earlier.slot() == Some(slot))
 }
 
-/// Metadata and shards of an operand that is a value.
-fn operand<'a>(session: &'a Session, input: &'a PlanOperand) -> Option<(&'a Meta, &'a Shards)> {
+/// Metadata and layout of an operand that is a value.
+fn operand<'a>(session: &'a Session, input: &'a PlanOperand) -> Option<(&'a Meta, &'a Layout)> {
     match input {
         PlanOperand::Absent | PlanOperand::Scalar(_) => None,
-        PlanOperand::Value(slot) => session.value(*slot).map(|value| (&value.meta, value.shards())),
-        PlanOperand::Made(made) => Some((&made.0, &made.1)),
+        PlanOperand::Value(slot) => {
+            session.value(*slot).map(|value| (value.meta(), value.layout()))
+        }
+        PlanOperand::Made(made) => Some((&made.0, &made.1.layout)),
     }
 }
 
@@ -80,7 +82,7 @@ pub(super) fn add_operands<'a>(
 ) {
     for (position, input) in inputs.iter().enumerate() {
         let operand = operand(session, input);
-        query.operands.push(operand.map(|(meta, shards)| (meta, &shards.layout)));
+        query.operands.push(operand);
         if position < 16 && twin(inputs, position).is_some() {
             query.twins |= 1 << position;
         }
@@ -95,11 +97,10 @@ pub(super) fn specs(
 ) -> SmallVec<[OperandSpec; 4]> {
     let spec = |(position, input)| {
         let twin = twin(inputs, position);
-        let Some((meta, shards)) = operand(session, input) else {
+        let Some((meta, layout)) = operand(session, input) else {
             let placements = Placements::new();
             return OperandSpec { meta: None, placements, elsewhere: None, twin };
         };
-        let layout = &shards.layout;
         let here = layout.mesh() == mesh;
         let same_shape = layout.mesh().shape() == mesh.shape();
         let placements = if same_shape && (here || !layout.is_partial()) {

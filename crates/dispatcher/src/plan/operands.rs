@@ -67,15 +67,14 @@ impl Planner<'_> {
             // It was deferred, and could not be made.
             return Resharded::borrowed(&[]);
         };
-        let (meta, shards) = (value.meta, value.shards());
-        if shards.layout == *to {
-            return Resharded::borrowed(&shards.slots);
+        if value.layout() == to {
+            return Resharded::borrowed(value.slots());
         }
         let copy = value.copies().iter().find(|copy| copy.layout == *to);
         if let Some(copy) = copy.filter(|_| keep == KeepCopy::Useful) {
             return Resharded::borrowed(&copy.slots);
         }
-        let from = shards.clone();
+        let (meta, from) = (*value.meta(), value.shards());
         let memory = Memory::of(&from.layout, to, keep);
         if memory == Memory::Grow {
             return Resharded::borrowed(&self.grow(meta, &from, slot, to));
@@ -119,10 +118,10 @@ impl Planner<'_> {
     pub(crate) fn materialize(&mut self, slot: u32, asked: Option<&Layout>) {
         let Some(value) = self.session.value(slot) else { return };
         let Some(deferred) = value.deferred().cloned() else { return };
-        let (meta, number, op) = (value.meta, value.number, deferred.op);
+        let (meta, number, op) = (*value.meta(), value.number(), deferred.op);
         // A partial value is made whole first: only one member would have to contribute.
-        let layout = asked.filter(|asked| !asked.is_partial()).unwrap_or(&deferred.layout);
-        let Some(layout) = self.among_the_living(layout) else {
+        let layout = asked.filter(|asked| !asked.is_partial()).unwrap_or(value.layout()).clone();
+        let Some(layout) = self.among_the_living(&layout) else {
             let text = "every worker is gone, and this value was not made yet".to_owned();
             return self.fail_value(slot, op, FailureClass::WorkerLost, text);
         };
@@ -232,7 +231,7 @@ impl Planner<'_> {
     pub(crate) fn record_upload_use(&mut self, slot: u32, need: &Layout) {
         let value = self.value(slot);
         if value.cause() == LayoutCause::Unknown {
-            let kind = UploadKind { site: value.site, meta: value.meta };
+            let kind = UploadKind { site: value.site, meta: *value.meta() };
             self.session.uploads.record(kind, need);
         }
     }

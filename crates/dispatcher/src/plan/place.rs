@@ -30,7 +30,7 @@ impl Planner<'_> {
             if updates && chosen.is_none() && mesh.len() > 1 {
                 return mesh.clone();
             }
-            let many = value.meta.elements() > 1;
+            let many = value.meta().elements() > 1;
             if chosen.is_none_or(|(most, other)| (many, mesh.len()) > (most, other.len())) {
                 chosen = Some((many, mesh));
             }
@@ -59,10 +59,10 @@ impl Planner<'_> {
             return;
         };
         let value = self.value(slot);
-        if value.meta.dims.len() != 2 || !value.layout().is_whole() {
+        if value.meta().dims.len() != 2 || !value.layout().is_whole() {
             return;
         }
-        let dims = value.meta.dims;
+        let dims = value.meta().dims;
         let members = value.layout().mesh().members();
         let elsewhere = members.iter().all(|&worker| mesh.place(worker).is_none());
         // The scope speaks of [in, out].

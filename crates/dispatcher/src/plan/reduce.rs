@@ -55,7 +55,7 @@ impl Planner<'_> {
         let bytes_max = self.bucket_bytes();
         let value = self.value(slot);
         let reduction = self.reduction(value.layout(), &to).map(|reduction| {
-            let bytes = reduction.bytes(value.meta, value.layout());
+            let bytes = reduction.bytes(*value.meta(), value.layout());
             (reduction, bytes)
         });
         match reduction {
@@ -99,7 +99,7 @@ impl Planner<'_> {
 
     fn launch(&mut self, bucket: &Bucket) {
         let first = bucket.slots.iter().find_map(|&slot| self.session.value(slot));
-        if let Some(number) = first.map(|value| value.number) {
+        if let Some(number) = first.map(Value::number) {
             self.on_behalf_of(number, |planner| {
                 planner.reduce_together(&bucket.reduction, &bucket.slots);
             });
@@ -168,7 +168,7 @@ impl Planner<'_> {
             let Some(value) = value.filter(|value| reduction.fits(value.layout())) else {
                 continue;
             };
-            let more = reduction.bytes(value.meta, value.layout());
+            let more = reduction.bytes(*value.meta(), value.layout());
             bytes = bytes.saturating_add(more);
             if bytes > bytes_max || part.len() == VALUES_MAX {
                 self.reduce_part(reduction, &std::mem::take(&mut part));
@@ -183,7 +183,7 @@ impl Planner<'_> {
     fn reduce_part(&mut self, reduction: &Reduction, slots: &[u32]) {
         let shards = |&slot: &u32| {
             let value = self.value(slot);
-            (value.meta, value.shards().clone())
+            (*value.meta(), value.shards())
         };
         if let [slot] = *slots {
             let to = reduction.reduced(self.value(slot).layout());
@@ -198,8 +198,9 @@ impl Planner<'_> {
             value.set_cause(cause);
             value.replace(Shards::new(reduction.reduced(&shards.layout), shards.slots));
             if self.core.tracing {
-                let Value { number, output, .. } = *self.value(slot);
-                self.core.reduced_together.push(Id::number(number, output));
+                let value = self.value(slot);
+                let id = Id::number(value.number(), value.output);
+                self.core.reduced_together.push(id);
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::planner::{CHANGES_MAX, Planner};
 use crate::session::Session;
 use crate::session::provenance::{Decider, LayoutCause, Provenance, TrafficStats};
 use crate::session::value::{Handle, PendingLayout, Shards, Value, ValueState};
+use gt_protocol::placement::Layout;
 use gt_protocol::{Id, Instruction, Meta, Operand};
 use smallvec::SmallVec;
 use std::fmt::Write;
@@ -14,9 +15,16 @@ use std::sync::Arc;
 /// Values that a step of a plan has made.
 pub(crate) type Made = SmallVec<[(Meta, Shards); 1]>;
 
+/// A value that an instruction yields.
+pub(crate) struct ResultValue {
+    pub meta: Meta,
+    pub layout: Layout,
+    pub state: ValueState,
+}
+
 /// What an instruction yields.
 pub(crate) struct Results {
-    pub values: SmallVec<[(Meta, ValueState); 1]>,
+    pub values: SmallVec<[ResultValue; 1]>,
     /// What decided on the layouts; nothing where they are on the one worker that holds the operands.
     pub decider: Option<Decider>,
     /// What happens at the first use.
@@ -28,8 +36,13 @@ pub(crate) struct Results {
 impl Results {
     /// Values that are there once their workers get there.
     pub fn ready(values: Made, before: TrafficStats) -> Self {
-        let values = values.into_iter().map(|(meta, shards)| (meta, ValueState::Ready(shards)));
-        Self { values: values.collect(), decider: None, pending: PendingLayout::Nothing, before }
+        let value = |(meta, Shards { layout, slots })| ResultValue {
+            meta,
+            layout,
+            state: ValueState::Ready(slots),
+        };
+        let values = values.into_iter().map(value).collect();
+        Self { values, decider: None, pending: PendingLayout::Nothing, before }
     }
 }
 
@@ -51,8 +64,10 @@ impl Planner<'_> {
         let Results { values, decider, mut pending, before } = results;
         let provenance = decider.map(|decider| self.provenance(instruction, decider, &before));
         let outputs = instruction.outputs.iter().filter_map(|id| id.as_slot());
-        for (output, (slot, (meta, state))) in (0..).zip(outputs.zip(values)) {
-            let mut value = Value::new(meta, self.number, output, state);
+        for (output, (slot, ResultValue { meta, layout, state })) in (0..).zip(outputs.zip(values))
+        {
+            let spec = self.session.specs.of(&meta, &layout);
+            let mut value = Value::new(spec, self.number, output, state);
             if pending == PendingLayout::Record {
                 value.set_cause(LayoutCause::Unknown);
             }
@@ -78,7 +93,7 @@ impl Planner<'_> {
         self.session.traffic.classify(traffic);
         let operand = |slot| {
             let value = self.session.value(slot)?;
-            Some((value.number, value.layout().clone()))
+            Some((value.number(), value.layout().clone()))
         };
         let operands = slots(instruction).take(CHANGES_MAX).filter_map(operand).collect();
         let changes = std::mem::take(&mut self.changes);
@@ -142,7 +157,7 @@ fn in_numbers<'a>(
             Some(Handle::Live(value)) => {
                 let gap = if results.is_empty() { "" } else { " " };
                 // Writing to a string cannot fail.
-                let _ = write!(results, "{gap}{} {}", value.meta, value.layout());
+                let _ = write!(results, "{gap}{} {}", value.meta(), value.layout());
             }
             Some(Handle::Failed(failure)) => error = Some(failure.cause().text.clone()),
             Some(Handle::Free) | None => {}
@@ -155,7 +170,7 @@ fn in_numbers<'a>(
 /// What a slot is called in the trace.
 fn number_of_slot(session: &Session, id: Id) -> Id {
     match id.as_slot().map(|slot| session.handle(slot)) {
-        Some(Handle::Live(value)) => Id::number(value.number, value.output),
+        Some(Handle::Live(value)) => Id::number(value.number(), value.output),
         Some(Handle::Failed(failure)) => Id::number(failure.cause().number, 0),
         Some(Handle::Free) | None => id,
     }

@@ -52,14 +52,14 @@ impl Planner<'_> {
         let fault = Fault::Attribute { op, name: "offset" };
         let &Attr::Int(offset) = instruction.attr("offset") else { return Err(fault) };
         let length = wide(instruction.payload.len());
-        let meta = value.meta;
+        let meta = *value.meta();
         let fits = |offset: &u64| offset.checked_add(length).is_some_and(|end| end <= meta.bytes());
         let Some(offset) = u64::try_from(offset).ok().filter(fits) else { return Err(fault) };
         if value.deferred().is_some() {
             // The client's mistake: it was no upload.
             return Err(Fault::Attribute { op, name: "self" });
         }
-        let (shards, number) = (value.shards().clone(), value.number);
+        let (shards, number) = (value.shards(), value.number());
         self.number = number;
         self.send_bytes(&UploadChunk { meta, shards: &shards, offset, op }, instruction.payload);
         Ok(())

@@ -1,9 +1,10 @@
 //! Failed instructions as values: the root cause that a handle carries.
 
+use super::spec::ValueSpec;
 use crate::event::SessionId;
 use gt_protocol::message::{self, FailureClass};
 use gt_protocol::rules::{Arg, describe};
-use gt_protocol::{Family, Meta, Op, Scalar};
+use gt_protocol::{Family, Op, Scalar};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ pub(crate) fn of_users(op: Op) -> Option<Op> {
 pub(crate) enum ClientOperand {
     Absent,
     Scalar(Scalar),
-    Value(Meta),
+    Value(Arc<ValueSpec>),
 }
 
 /// Operands of instructions that several workers execute: there a worker sees shards, and operators of the plan.
@@ -87,7 +88,7 @@ impl OperandHistory {
             .map(|operand| match operand {
                 ClientOperand::Absent => Arg::Absent,
                 ClientOperand::Scalar(scalar) => Arg::Scalar(*scalar),
-                ClientOperand::Value(meta) => Arg::Value(meta),
+                ClientOperand::Value(spec) => Arg::Value(&spec.meta),
             })
             .collect();
         format!("{reason}; {}", describe(*op, &args))

@@ -81,7 +81,7 @@ impl ValueKind {
             signal: provenance.signal,
             site: value.site,
             output: value.output,
-            meta: value.meta,
+            meta: *value.meta(),
             layout: value.layout().clone(),
         })
     }

@@ -2,6 +2,8 @@
 
 use super::failure::ValueFailure;
 use super::provenance::{LayoutCause, Provenance};
+use super::spec::ValueSpec;
+use crate::event::low_half;
 use gt_protocol::placement::Layout;
 use gt_protocol::{Attr, Meta, Op};
 use smallvec::SmallVec;
@@ -40,20 +42,19 @@ impl Shards {
     }
 }
 
-/// The creation of a value that waits for its first use. Nobody holds anything of it.
+/// The creation of a value that waits for its first use, which may say its layout. Nobody holds anything of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Deferred {
     pub op: Op,
     pub attrs: SmallVec<[Attr; 2]>,
-    /// The layout that it gets if its first use asks for no other.
-    pub layout: Layout,
 }
 
 /// Whether workers hold a value, or will once they get there.
 #[derive(Debug)]
 pub(crate) enum ValueState {
     Deferred(Box<Deferred>),
-    Ready(Shards),
+    /// The slot on each member of its layout's mesh.
+    Ready(Slots),
 }
 
 /// What happens at the next use of a value.
@@ -67,9 +68,20 @@ pub(crate) enum PendingLayout {
     Record,
 }
 
+/// Where a value's slots are.
+#[derive(Debug, Default)]
+enum Storage {
+    /// In the value itself: there is one.
+    #[default]
+    Inline,
+    Spread(Slots),
+    Deferred(Box<Deferred>),
+}
+
 /// What few values have.
 #[derive(Debug, Default)]
 struct Cold {
+    storage: Storage,
     /// The same value on other members or in another layout, kept for the next reader there.
     copies: Vec<Shards>,
     pending: PendingLayout,
@@ -77,62 +89,114 @@ struct Cold {
     cause: LayoutCause,
 }
 
-/// A value that exists, or will once the workers get there.
+/// Whether the fast path may take a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    /// One worker holds all of it, nobody else holds any, and nothing is pending.
+    Fast,
+    General,
+}
+
+/// A value that exists, or will once the workers get there. A session has up to 16 million of them, and each instruction
+/// enters one: what many have in common is shared, and what few have is in a box.
 #[derive(Debug)]
 pub(crate) struct Value {
-    pub meta: Meta,
-    pub number: u64,
+    spec: Arc<ValueSpec>,
+    /// Its number in two parts: a million instructions a second fill 48 bits in nine years.
+    number_low: u32,
+    number_high: u16,
+    pub output: u8,
+    path: Path,
     /// Call site of what made it, kept with it: it may be read long after the session has forgotten its number's.
     pub site: u32,
-    pub output: u8,
-    /// The worker that holds all of it, where nobody else holds any and nothing is pending: the fast path asks this.
-    plain: Option<u32>,
-    state: ValueState,
+    /// The slot on its only worker, where there is just one.
+    slot: u32,
     cold: Option<Box<Cold>>,
 }
 
 impl Value {
     #[inline]
-    pub fn new(meta: Meta, number: u64, output: u8, state: ValueState) -> Self {
-        let mut value = Self { meta, number, site: 0, output, plain: None, state, cold: None };
-        value.update_plain();
+    pub fn new(spec: Arc<ValueSpec>, number: u64, output: u8, state: ValueState) -> Self {
+        let mut value = Self::on_one(spec, number, output, u32::MAX);
+        value.set_state(state);
         value
     }
 
+    /// A value that is whole on its layout's only worker, in this slot.
     #[inline]
-    fn update_plain(&mut self) {
-        self.plain = match (&self.state, &self.cold) {
-            (ValueState::Ready(shards), None) => shards.layout.single(),
-            (ValueState::Ready(shards), Some(cold)) if cold.pending == PendingLayout::Nothing => {
-                shards.layout.single()
-            }
-            (ValueState::Ready(_) | ValueState::Deferred(_), _) => None,
-        };
+    pub fn on_one(spec: Arc<ValueSpec>, number: u64, output: u8, slot: u32) -> Self {
+        let number_high = u16::try_from(number >> 32).expect("a session's numbers have 48 bits");
+        let number_low = low_half(number);
+        let path = Path::Fast;
+        Self { spec, number_low, number_high, output, path, site: 0, slot, cold: None }
     }
 
-    /// The only worker that holds it, where it is whole there and nothing is pending.
+    fn set_state(&mut self, state: ValueState) {
+        let storage = match state {
+            ValueState::Deferred(deferred) => Storage::Deferred(deferred),
+            ValueState::Ready(slots) => {
+                let layout = &self.spec.layout;
+                assert_eq!(layout.mesh().len(), slots.len(), "slots {slots:?} of {layout}");
+                match *slots {
+                    [only] => {
+                        self.slot = only;
+                        Storage::Inline
+                    }
+                    _ => Storage::Spread(slots),
+                }
+            }
+        };
+        if self.cold.is_some() || !matches!(storage, Storage::Inline) {
+            self.cold_mut().storage = storage;
+        }
+        self.update_path();
+    }
+
+    fn update_path(&mut self) {
+        let is_fast = self.cold().is_none_or(|cold| {
+            matches!(cold.storage, Storage::Inline) && cold.pending == PendingLayout::Nothing
+        });
+        self.path = if is_fast { Path::Fast } else { Path::General };
+    }
+
+    pub fn spec(&self) -> &Arc<ValueSpec> {
+        &self.spec
+    }
+
+    #[inline]
+    pub fn meta(&self) -> &Meta {
+        &self.spec.meta
+    }
+
+    #[inline]
+    pub fn number(&self) -> u64 {
+        u64::from(self.number_high) << 32 | u64::from(self.number_low)
+    }
+
+    /// The only worker that holds it, where it is whole there and nothing is pending: the fast path asks this.
     #[inline]
     pub fn plain(&self) -> Option<u32> {
-        self.plain
+        self.spec.single.filter(|_| self.path == Path::Fast)
     }
 
-    pub fn state(&self) -> &ValueState {
-        &self.state
+    /// The slot of a plain value on its worker.
+    #[inline]
+    pub fn plain_slot(&self) -> u32 {
+        assert_eq!(self.path, Path::Fast, "%{} is not plain", self.number());
+        self.slot
     }
 
     pub fn deferred(&self) -> Option<&Deferred> {
-        match &self.state {
-            ValueState::Deferred(deferred) => Some(deferred),
-            ValueState::Ready(_) => None,
+        match &self.cold()?.storage {
+            Storage::Deferred(deferred) => Some(deferred),
+            Storage::Inline | Storage::Spread(_) => None,
         }
     }
 
-    /// Its layout, or the one that it gets at its first use.
+    /// Its layout, or the one that it gets if its first use asks for no other.
+    #[inline]
     pub fn layout(&self) -> &Layout {
-        match &self.state {
-            ValueState::Deferred(deferred) => &deferred.layout,
-            ValueState::Ready(shards) => &shards.layout,
-        }
+        &self.spec.layout
     }
 
     /// The layout that it has after its next use, if that asks for none.
@@ -143,25 +207,44 @@ impl Value {
         }
     }
 
-    /// The shards of a value that is ready.
+    /// The slot on each member; nothing where it is deferred.
     #[inline]
-    pub fn shards(&self) -> &Shards {
-        match &self.state {
-            ValueState::Ready(shards) => shards,
-            ValueState::Deferred(deferred) => {
-                unreachable!("%{} is deferred: {:?}", self.number, deferred.op)
-            }
+    fn ready_slots(&self) -> Option<&[u32]> {
+        match self.cold().map_or(&Storage::Inline, |cold| &cold.storage) {
+            Storage::Inline => Some(std::slice::from_ref(&self.slot)),
+            Storage::Spread(slots) => Some(slots),
+            Storage::Deferred(_) => None,
         }
+    }
+
+    /// The slot on each member of a value that is ready.
+    #[inline]
+    pub fn slots(&self) -> &[u32] {
+        let Some(slots) = self.ready_slots() else {
+            unreachable!("%{} is deferred: {:?}", self.number(), self.deferred())
+        };
+        slots
+    }
+
+    /// The shards of a value, where it is ready.
+    pub fn ready_shards(&self) -> Option<Shards> {
+        let slots = self.ready_slots()?;
+        Some(Shards { layout: self.layout().clone(), slots: slots.into() })
+    }
+
+    /// The shards of a value that is ready.
+    pub fn shards(&self) -> Shards {
+        Shards { layout: self.layout().clone(), slots: self.slots().into() }
     }
 
     /// Gives it other shards; those that it had.
     pub fn replace(&mut self, shards: Shards) -> Option<Shards> {
-        let old = std::mem::replace(&mut self.state, ValueState::Ready(shards));
-        self.update_plain();
-        match old {
-            ValueState::Ready(shards) => Some(shards),
-            ValueState::Deferred(_) => None,
+        let old = self.ready_shards();
+        if self.spec.layout != shards.layout {
+            self.spec = Arc::new(ValueSpec::new(self.spec.meta, shards.layout));
         }
+        self.set_state(ValueState::Ready(shards.slots));
+        old
     }
 
     fn cold(&self) -> Option<&Cold> {
@@ -179,14 +262,14 @@ impl Value {
     pub fn set_pending(&mut self, pending: PendingLayout) {
         if self.cold.is_some() || pending != PendingLayout::Nothing {
             self.cold_mut().pending = pending;
-            self.update_plain();
+            self.update_path();
         }
     }
 
     /// What was pending, which is done from now on.
     pub fn take_pending(&mut self) -> PendingLayout {
         let pending = self.cold.as_mut().map(|cold| std::mem::take(&mut cold.pending));
-        self.update_plain();
+        self.update_path();
         pending.unwrap_or_default()
     }
 
@@ -223,11 +306,9 @@ impl Value {
 
     /// Every worker that holds a shard, with its slot.
     pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let own = match &self.state {
-            ValueState::Ready(shards) => Some(shards),
-            ValueState::Deferred(_) => None,
-        };
-        own.into_iter().chain(self.copies()).flat_map(Shards::held)
+        let own = self.layout().mesh().members().iter().copied();
+        let own = own.zip(self.ready_slots().unwrap_or_default().iter().copied());
+        own.chain(self.copies().iter().flat_map(Shards::held))
     }
 }
 
@@ -243,21 +324,22 @@ pub(crate) enum Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gt_protocol::placement::Mesh;
     use gt_protocol::{Dims, Dtype};
     use smallvec::smallvec;
 
-    /// A session has up to 16 million of them, and each instruction enters one.
     #[test]
-    fn a_value_is_small() {
-        assert!(size_of::<Value>() <= 152, "{} bytes", size_of::<Value>());
+    fn a_handle_is_small() {
+        assert_eq!(size_of::<Handle>(), 32);
     }
 
     #[test]
     fn only_what_is_whole_on_one_worker_with_nothing_pending_is_plain() {
-        let on = |worker| Shards::new(Layout::on(worker), smallvec![7]);
         let meta = Meta::new(Dtype::F32, Dims::EMPTY);
-        let mut value = Value::new(meta, 0, 0, ValueState::Ready(on(3)));
-        assert_eq!(value.plain(), Some(3));
+        let on = |worker| Shards::new(Layout::on(worker), smallvec![7]);
+        let spec = |worker| Arc::new(ValueSpec::new(meta, Layout::on(worker)));
+        let mut value = Value::new(spec(3), 1 << 40, 0, ValueState::Ready(smallvec![5]));
+        assert_eq!((value.plain(), value.plain_slot(), value.number()), (Some(3), 5, 1 << 40));
         value.set_pending(PendingLayout::Record);
         assert_eq!(value.plain(), None);
         assert_eq!(value.take_pending(), PendingLayout::Record);
@@ -265,8 +347,13 @@ mod tests {
         value.add_copy(on(5));
         value.replace(on(4));
         assert_eq!((value.plain(), value.held().count()), (Some(4), 2));
-        let deferred = Deferred { op: Op::Full, attrs: SmallVec::new(), layout: Layout::on(1) };
-        let value = Value::new(meta, 0, 0, ValueState::Deferred(Box::new(deferred)));
+        let mesh = Mesh::line(&[0, 1]);
+        value.replace(Shards::new(Layout::replicated(mesh), smallvec![8, 9]));
+        assert_eq!((value.plain(), value.slots()), (None, &[8, 9][..]));
+        value.replace(on(4));
+        assert_eq!((value.plain(), value.slots()), (Some(4), &[7][..]));
+        let deferred = Deferred { op: Op::Full, attrs: SmallVec::new() };
+        let value = Value::new(spec(1), 0, 0, ValueState::Deferred(Box::new(deferred)));
         assert_eq!((value.plain(), value.held().count()), (None, 0));
     }
 }

@@ -3,7 +3,7 @@
 //! A look-up borrows what it compares: nothing is cloned or allocated for a plan that is known.
 
 use super::choose::Choice;
-use crate::number::wide;
+use crate::digest::{Digest, Same};
 use gt_protocol::placement::{Layout, Mesh};
 use gt_protocol::rules::decomposition::Decomposition;
 use gt_protocol::{Attr, Family, Meta, Op};
@@ -77,7 +77,7 @@ impl<'q> Query<'q> {
         state.write_usize(self.mesh.len());
         for (meta, layout) in self.operands.iter().flatten() {
             meta.dtype.code().hash(&mut state);
-            hash_dims(&meta.dims, &mut state);
+            state.write_sizes(&meta.dims);
             layout.hash(&mut state);
         }
         if let Some(meta) = self.outputs.first() {
@@ -127,78 +127,11 @@ fn is_kept(one: Option<(&Meta, &Layout)>, kept: Option<&(Meta, Layout)>) -> bool
     }
 }
 
-/// Multiplies and rotates: keys come from one program, which gains nothing by making them collide but a slower plan of its
-/// own.
-#[derive(Default)]
-struct Digest(u64);
-
-impl Hasher for Digest {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u16(&mut self, value: u16) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-
-    #[inline]
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
-    }
-
-    fn write_i64(&mut self, value: i64) {
-        self.write_u64(value.cast_unsigned());
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(wide(value));
-    }
-
-    fn finish(&self) -> u64 {
-        // The table takes its place from the low bits and its tag from the high ones.
-        self.0 ^ self.0 >> 32
-    }
-}
-
-/// A digest is its own hash.
-#[derive(Default)]
-struct Same(u64);
-
-impl Hasher for Same {
-    fn write(&mut self, bytes: &[u8]) {
-        unreachable!("a digest is hashed as one number, not as {bytes:?}");
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-fn hash_dims(dims: &[i64], state: &mut Digest) {
-    for &size in dims {
-        state.write_i64(size);
-    }
-}
-
 /// Attributes that tell most instructions of one operator apart.
 fn hash_attr(attr: &Attr, state: &mut Digest) {
     match attr {
         Attr::Int(value) => state.write_i64(*value),
-        Attr::Ints(value) => hash_dims(value, state),
+        Attr::Ints(value) => state.write_sizes(value),
         Attr::Bool(value) => value.hash(state),
         Attr::Choice(value) => value.hash(state),
         // A slope that falls from step to step would fill one place of the table. Both zeros are equal, so they go alike.

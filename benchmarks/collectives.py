@@ -17,6 +17,7 @@ from pathlib import Path
 from members import KINDS, TorchProcesses, Workers
 from pairs import TIMES, load, threads, two_cores
 from results import note, write
+from worker_words import op
 
 BEGIN = "<!-- collectives: collectives.py writes from here -->"
 END = "<!-- collectives: to here -->"
@@ -30,11 +31,12 @@ def arguments_of(index: int) -> list[str]:
     return ["--threads", "1"]
 
 
-def behind(kind: str, elements: int) -> list[str]:
-    """The lines after each collective."""
+def behind(kind: str, elements: int) -> list[bytes]:
+    """The instructions after each collective."""
+    free = op("free", (), (1,))
     if kind == "all_reduce":  # as Gloo does it: the result takes the operand's place
-        return ["free %0", f"%0 = reshape %1 size=[{elements}]", "free %1"]
-    return ["free %1"]
+        return [op("free", (), (0,)), op("reshape", (0,), (1,), ((elements,),)), free]
+    return [free]
 
 
 @contextmanager

@@ -6,7 +6,6 @@ as a program, this is one process of torch.distributed, which takes commands fro
 
 from __future__ import annotations
 
-import struct
 import subprocess
 import sys
 import time
@@ -15,11 +14,13 @@ from pathlib import Path
 
 from processes import WAIT_SECONDS, environment
 
-from gt import _core
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from worker_rings import WorkerRings
+from worker_words import DONE, answers, full, op
 
 KINDS = ["all_reduce", "all_gather", "reduce_scatter"]
 READ_MS = 120_000
-DONE = 0xF002
 
 
 def whole_elements(size: int, count: int) -> int:
@@ -27,15 +28,15 @@ def whole_elements(size: int, count: int) -> int:
     return size // 4 // count * count
 
 
-def attributes(kind: str, count: int, elements: int) -> str:
-    """What a line of a trace says of a collective of `elements` elements in all."""
-    group = ",".join(map(str, range(count)))
-    sizes = ",".join([str(elements // count)] * count)
-    return {
-        "all_reduce": f"group=[{group}] reduce=sum",
-        "all_gather": f"group=[{group}] dim=0 sizes=[{sizes}]",
-        "reduce_scatter": f"group=[{group}] reduce=sum dim=0 sizes=[{sizes}]",
-    }[kind]
+def collective(kind: str, count: int, elements: int, tag: int, backend: str) -> bytes:
+    """The instruction of a collective of `elements` elements in all, from slot 0 to slot 1."""
+    group, sizes = tuple(range(count)), (elements // count,) * count
+    attributes: dict[str, tuple[object, ...]] = {
+        "all_reduce": (group, "sum", tag),
+        "all_gather": (group, 0, sizes, tag),
+        "reduce_scatter": (group, "sum", 0, sizes, tag),
+    }
+    return op(kind, (1,), (0,), attributes[kind] + ((backend,) if backend else ()))
 
 
 class Workers:
@@ -44,18 +45,18 @@ class Workers:
     Args:
         count: how many.
         arguments: what the worker of an index is started with.
-        behind: the lines that follow each collective of a kind and so many elements; its operand is
-            %0, its result %1, which they free.
+        behind: the instructions that follow each collective of a kind and so many elements; its
+            operand is slot 0, its result slot 1, which they free.
     """
 
     def __init__(
         self,
         count: int,
         arguments: Callable[[int], Sequence[str]],
-        behind: Callable[[str, int], Sequence[str]],
+        behind: Callable[[str, int], Sequence[bytes]],
     ) -> None:
         self.behind = behind
-        self.connections = [_core.WorkerConnection(index) for index in range(count)]
+        self.connections = [WorkerRings(index) for index in range(count)]
         self.processes = [
             _worker(connection, arguments(index))
             for index, connection in enumerate(self.connections)
@@ -72,52 +73,44 @@ class Workers:
             kind: one of KINDS.
             size: bytes of float32, of what is whole.
             repeats: so many in the round.
-            backend: ` backend=device`, or nothing: by messages.
+            backend: `device`, or nothing: by messages.
         """
         count = len(self.connections)
         elements = whole_elements(size, count)
         own = elements // count if kind == "all_gather" else elements
-        self._run([f"%0 = full size=[{own}] value=0.0 dtype=f32"])
-        what, behind = attributes(kind, count, elements), self.behind(kind, elements)
-        lines: list[str] = []
+        self._run([full(0, (own,), 0.0)])
+        behind = self.behind(kind, elements)
+        steps: list[bytes] = []
         for _ in range(repeats):
             self.tag += 1
-            lines += [f"%1 = {kind} %0 {what} tag={self.tag}{backend}", *behind]
-        seconds = self._run(lines)
-        self._run(["free %0"])
+            steps += [collective(kind, count, elements, self.tag, backend), *behind]
+        seconds = self._run(steps)
+        self._run([op("free", (), (0,))])
         return seconds / repeats
 
-    def _run(self, lines: list[str]) -> float:
-        text = "\n".join([*lines, "synchronize request=1"])
+    def _run(self, steps: Sequence[bytes]) -> float:
+        words = b"".join([*steps, op("synchronize", (), (), (1,))])
         start = time.perf_counter()
         for connection in self.connections:
-            connection.instruct(text)
+            connection.write(words)
         for connection in self.connections:
-            while _last_kind(connection.read(READ_MS)) != DONE:
+            while DONE not in [answer.kind for answer in answers(connection.read(READ_MS))]:
                 pass
         return time.perf_counter() - start
 
     def end(self) -> None:
-        self.connections.clear()
+        for connection in self.connections:
+            connection.close()
         for process in self.processes:
             process.wait(timeout=WAIT_SECONDS)
 
 
-def _worker(
-    connection: _core.WorkerConnection, arguments: Sequence[str]
-) -> subprocess.Popen[bytes]:
+def _worker(connection: WorkerRings, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     control = connection.worker_fd()
     command = [sys.executable, "-m", "gt.worker", *arguments, "--control-fd", str(control)]
     process = subprocess.Popen(command, pass_fds=[control], env=environment())
     connection.hand_over()
     return process
-
-
-def _last_kind(words: bytes) -> int | None:
-    """Of the last of some messages: the first ones tell the dispatcher of a worker's ways."""
-    while words and (length := 4 * (struct.unpack_from("<I", words)[0] >> 16)) < len(words):
-        words = words[length:]
-    return struct.unpack_from("<I", words)[0] & 0xFFFF if words else None
 
 
 class TorchProcesses:

@@ -30,10 +30,10 @@ from harness.entries import ROWS, call_of, entries, title  # noqa: E402
 from samples import SAMPLES, Given  # noqa: E402
 from spread_session import workers  # noqa: E402
 from test_kernels import _COMPUTED, _numpy_value, _run, _torch_attr, _torch_value  # noqa: E402
-from test_worker import F32, answers, op, read  # noqa: E402
+from worker_frames import ThreadWorker  # noqa: E402
+from worker_words import F32, answers, op, read  # noqa: E402
 
 import gt  # noqa: E402
-from gt import _core  # noqa: E402
 from gt.worker import kernels, reference  # noqa: E402
 
 SEED = int(os.environ.get("GT_TEST_SEED", "0"))
@@ -144,10 +144,10 @@ def chain(draw: random.Random) -> Stream:
 
 
 def answered(backend: object, pieces: list[bytes]) -> list[bytes]:
-    machine = _core.LocalMachine(backend)
-    found = answers(b"".join(machine.run(piece) for piece in pieces))
-    assert not any(answer.text for answer in found), found
-    return [answer.data for answer in found]
+    with ThreadWorker(backend) as worker:
+        messages = answers(b"".join(worker.run(piece) for piece in pieces))
+    assert not any(message.text for message in messages), messages
+    return [message.data for message in messages]
 
 
 def pieces(frames: list[bytes], draw: random.Random) -> list[bytes]:

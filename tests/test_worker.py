@@ -1,17 +1,12 @@
-"""A worker from outside: words in, answers out, without a process and with real ones.
-
-`gt.testing` packs no words, so a small packer stands here: the wire's form is docs/wire.md's.
-"""
+"""A worker from outside: words in, answers out, in a thread and in processes."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import os
 import pathlib
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -22,142 +17,40 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gt import _core  # noqa: E402  torch may be absent
+from worker_frames import ThreadWorker  # noqa: E402  torch may be absent
+from worker_rings import WorkerRings  # noqa: E402
+from worker_words import (  # noqa: E402
+    DONE,
+    F32,
+    FAILED_REPLY,
+    FAILURE,
+    REPLY,
+    Answer,
+    answers,
+    full,
+    op,
+    read,
+)
+
 from gt.worker import kernels, reference  # noqa: E402
 
-try:
-    import tomllib
-except ModuleNotFoundError:
-    import tomli as tomllib
-
-_TABLE = pathlib.Path(__file__).parent.parent / "ops.toml"
-_OPS = {row["name"]: row for row in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["op"]}
-_ABSENT, _NUMBER = 0xFFFF_FFFF, 0xFFFF_FFFE
-_REPLY, _DONE, _FAILURE, _FAILED_REPLY, _WAYS = 0xF001, 0xF002, 0xF003, 0xF004, 0xF00C
 _READ_MS = 30_000
-F32 = 8
-I64 = 5
-
-
-def _long(value: int) -> list[int]:
-    return list(struct.unpack("<2I", struct.pack("<Q", value % 2**64)))
-
-
-def _double(value: float) -> list[int]:
-    return list(struct.unpack("<2I", struct.pack("<d", value)))
-
-
-def _scalar(value: float) -> list[int]:
-    if isinstance(value, bool):
-        return [0, *_long(value)]
-    return [1, *_long(value)] if isinstance(value, int) else [2, *_double(value)]
-
-
-def _attr(kind: str, value: object) -> list[int]:
-    kind = kind.removesuffix("+")
-    if kind.endswith("?"):
-        return [0] if value is None else [1, *_attr(kind[:-1], value)]
-    if kind in ("ints", "list"):
-        return [len(value), *(word for one in value for word in _long(one))]
-    if kind.startswith("choice"):
-        return [kind[len("choice(") : -1].split("|").index(value)]
-    pack = {"int": _long, "float": _double, "scalar": _scalar}.get(kind, lambda value: [int(value)])
-    return pack(value)
-
-
-def op(
-    name: str,
-    out: tuple[int, ...] = (),
-    operands: tuple[object, ...] = (),
-    attrs: tuple[object, ...] = (),
-    *,
-    tag: int = 0,
-    consumes: int = 0,
-    payload: bytes = b"",
-) -> bytes:
-    """One instruction: slots as ints, numbers as one-element lists, absent operands as None."""
-    row = _OPS[name]
-    fixed = [one for one in row["inputs"] if not one.endswith("*")]
-    slots = [
-        _ABSENT if one is None else _NUMBER if isinstance(one, list) else one for one in operands
-    ]
-    if len(fixed) < len(row["inputs"]):
-        slots.insert(len(fixed), len(operands) - len(fixed))
-    numbers = [word for one in operands if isinstance(one, list) for word in _scalar(one[0])]
-    words = [row["code"], tag, consumes, *out, *slots, *numbers]
-    specs = row.get("attrs", [])
-    # What came after a row was released need not be said.
-    given = [spec for spec in specs if not spec.endswith("+")]
-    given += specs[len(given) : len(attrs)]
-    for spec, value in zip(given, attrs, strict=True):
-        words += _attr(spec.split(":", 1)[1], value)
-    if name in ("upload", "chunk"):
-        padded = payload + bytes(-len(payload) % 4)
-        words += [len(payload), *struct.unpack(f"<{len(padded) // 4}I", padded)]
-    words[0] |= len(words) << 16
-    return struct.pack(f"<{len(words)}I", *words)
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    kind: int
-    request: int
-    data: bytes = b""
-    text: str = ""
-    tag: int = 0
-
-    @property
-    def floats(self) -> list[float]:
-        return np.frombuffer(self.data, np.float32).tolist()
-
-
-def _answer(kind: int, body: bytes) -> Answer:
-    if kind == _DONE:
-        return Answer(kind, struct.unpack("<Q", body)[0])
-    if kind == _REPLY:
-        request, _start, _count, _total, _dtype, dims = struct.unpack_from("<4Q2I", body)
-        (length,) = struct.unpack_from("<I", body, 40 + 8 * dims)
-        return Answer(kind, request, body[44 + 8 * dims :][:length])
-    skip = 8 if kind == _FAILED_REPLY else 0
-    request = struct.unpack_from("<Q", body)[0] if skip else 0
-    tag, length = struct.unpack_from("<2I", body, skip + 20)
-    return Answer(kind, request, text=body[skip + 28 :][:length].decode(), tag=tag)
-
-
-def answers(data: bytes) -> list[Answer]:
-    """The messages; the pieces of one answer put together."""
-    found: list[Answer] = []
-    while data:
-        (first,) = struct.unpack_from("<I", data)
-        length = 4 * (first >> 16)
-        if first & 0xFFFF == _WAYS:  # for the dispatcher alone
-            data = data[length:]
-            continue
-        answer = _answer(first & 0xFFFF, data[4:length])
-        if found and answer.kind == _REPLY and found[-1].request == answer.request:
-            answer = dataclasses.replace(answer, data=found.pop().data + answer.data)
-        found.append(answer)
-        data = data[length:]
-    return found
-
-
-def full(slot: int, size: tuple[int, ...], value: float, dtype: int = F32) -> bytes:
-    return op("full", (slot,), (), (size, value, dtype))
-
-
-def read(slot: int, count: int, request: int = 1) -> bytes:
-    return op("read", (), (slot,), (request, 0, count))
-
-
 BACKENDS = [kernels.backend(torch.device("cpu")), reference.backend()]
 
 
 @pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
-def machine(request: pytest.FixtureRequest) -> _core.LocalMachine:
-    return _core.LocalMachine(request.param)
+def worker(request: pytest.FixtureRequest) -> Iterator[ThreadWorker]:
+    with ThreadWorker(request.param) as worker:
+        yield worker
 
 
-def test_instructions_run(machine: _core.LocalMachine) -> None:
+@pytest.fixture
+def torch_worker() -> Iterator[ThreadWorker]:
+    with ThreadWorker(BACKENDS[0]) as worker:
+        yield worker
+
+
+def test_instructions_run(worker: ThreadWorker) -> None:
     steps = [
         full(0, (2, 3), 2.0),
         full(1, (3,), 3.0),
@@ -165,11 +58,11 @@ def test_instructions_run(machine: _core.LocalMachine) -> None:
         op("sub", (3,), ([10], 2)),
     ]
     steps += [op("cat", (4,), (2, 3), (0,)), read(4, 12)]
-    (answer,) = answers(machine.run(b"".join(steps)))
+    (answer,) = answers(worker.run(b"".join(steps)))
     assert answer.floats == [-1.0] * 6 + [11.0] * 6
 
 
-def test_bytes_go_in_and_out(machine: _core.LocalMachine) -> None:
+def test_bytes_go_in_and_out(worker: ThreadWorker) -> None:
     for dtype, name in enumerate(reference.DTYPES):
         width = reference.from_bytes(b"", name, (0,)).itemsize
         data = bytes(place % 2 for place in range(50_000 * width))
@@ -178,55 +71,55 @@ def test_bytes_go_in_and_out(machine: _core.LocalMachine) -> None:
             op("chunk", (), (0,), (offset,), payload=data[offset : offset + 32_768])
             for offset in range(32_768, len(data), 32_768)
         ]
-        (answer,) = answers(machine.run(b"".join([*steps, read(0, 50_000), op("free", (), (0,))])))
+        (answer,) = answers(worker.run(b"".join([*steps, read(0, 50_000), op("free", (), (0,))])))
         assert answer.data == data
 
 
-def test_a_view_is_read_in_order(machine: _core.LocalMachine) -> None:
+def test_a_view_is_read_in_order(worker: ThreadWorker) -> None:
     steps = [op("arange", (0,), (), (0, 6, 1, F32)), op("reshape", (1,), (0,), ((2, 3),))]
     steps += [op("permute", (2,), (1,), ((1, 0),)), op("free", (), (0, 1)), read(2, 6)]
-    (answer,) = answers(machine.run(b"".join(steps)))
+    (answer,) = answers(worker.run(b"".join(steps)))
     assert answer.floats == [0, 3, 1, 4, 2, 5]
 
 
-def test_an_expanded_value_is_never_overwritten(machine: _core.LocalMachine) -> None:
+def test_an_expanded_value_is_never_overwritten(worker: ThreadWorker) -> None:
     steps = [full(0, (1,), 1.0), op("expand", (1,), (0,), ((3,),)), op("free", (), (0,))]
     steps += [op("exp", (2,), (1,)), op("free", (), (1,)), op("neg", (3,), (2,)), read(3, 3)]
-    (answer,) = answers(machine.run(b"".join(steps)))
+    (answer,) = answers(worker.run(b"".join(steps)))
     np.testing.assert_allclose(answer.floats, -np.exp([1.0] * 3), rtol=1e-6)
 
 
-def test_assignment_to_a_part_of_a_consumed_value(machine: _core.LocalMachine) -> None:
+def test_assignment_to_a_part_of_a_consumed_value(worker: ThreadWorker) -> None:
     steps = [full(0, (4,), 1.0), full(1, (2,), 5.0)]
     steps += [op("slice_scatter", (2,), (0, 1), (0, 1, 3, 1), consumes=1), read(2, 4)]
-    (answer,) = answers(machine.run(b"".join(steps)))
+    (answer,) = answers(worker.run(b"".join(steps)))
     assert answer.floats == [1.0, 5.0, 5.0, 1.0]
 
 
-def test_a_failure_has_torchs_text_and_no_more() -> None:
-    machine = _core.LocalMachine(BACKENDS[0])
+def test_a_failure_has_torchs_text_and_no_more(torch_worker: ThreadWorker) -> None:
     steps = [full(0, (2, 3), 1.0), full(1, (4,), 1.0), op("add", (2,), (0, 1), tag=41)]
-    first, second = answers(machine.run(b"".join([*steps, op("neg", (3,), (2,)), read(3, 1)])))
+    first, second = answers(torch_worker.run(b"".join([*steps, op("neg", (3,), (2,)), read(3, 1)])))
     with pytest.raises(RuntimeError) as raised:
         torch.ones(2, 3).add(torch.ones(4))
-    assert (first.kind, second.kind, first.tag) == (_FAILURE, _FAILED_REPLY, 41)
+    assert (first.kind, second.kind, first.tag) == (FAILURE, FAILED_REPLY, 41)
     assert first.text == second.text == f"{raised.value}; add f32[2,3] f32[4]"
 
 
-def test_the_same_attributes_but_for_a_sign(machine: _core.LocalMachine) -> None:
+def test_the_same_attributes_but_for_a_sign(worker: ThreadWorker) -> None:
     steps = [full(0, (1,), 0.0), full(1, (1,), -0.0), read(0, 1, 1), read(1, 1, 2)]
-    signs = [np.signbit(answer.floats[0]) for answer in answers(machine.run(b"".join(steps)))]
+    signs = [np.signbit(answer.floats[0]) for answer in answers(worker.run(b"".join(steps)))]
     assert signs == [False, True]
 
 
-def test_operands_over_which_an_optimizer_writes() -> None:
-    machine = _core.LocalMachine(BACKENDS[0])
+def test_operands_over_which_an_optimizer_writes(torch_worker: ThreadWorker) -> None:
     attrs = (0.1, 0.9, 0.0, 0.0, False, False, False)
     steps = [full(0, (3,), 1.0), full(1, (3,), 2.0), full(2, (3,), 4.0)]
     plain = op("sgd", (3, 4), (0, 1, 2), attrs)
     over = op("sgd", (5, 6), (0, 1, 2), attrs, consumes=0b101)
     reads = [read(slot, 3, slot) for slot in (3, 4, 5, 6)]
-    first, second, third, fourth = answers(machine.run(b"".join([*steps, plain, over, *reads])))
+    first, second, third, fourth = answers(
+        torch_worker.run(b"".join([*steps, plain, over, *reads]))
+    )
     assert (first.data, second.data) == (third.data, fourth.data)
 
 
@@ -236,7 +129,7 @@ class Worker:
     def __init__(
         self, index: int, *arguments: str, program: tuple[str, ...] = ("-m", "gt.worker")
     ) -> None:
-        self.connection = _core.WorkerConnection(index)
+        self.connection = WorkerRings(index)
         control = self.connection.worker_fd()
         command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", *program]
         self.process = subprocess.Popen(
@@ -258,7 +151,7 @@ class Worker:
 
     def end(self) -> int:
         """Closes the control socket; the worker has to notice."""
-        del self.connection
+        self.connection.close()
         return self.process.wait(timeout=10)
 
 
@@ -268,15 +161,14 @@ def workers() -> Iterator[list[Worker]]:
     both[0].connection.introduce(both[1].connection)
     yield both
     for worker in both:
-        if hasattr(worker, "connection"):
-            worker.end()
+        worker.end()
 
 
 def test_a_worker_ends_with_its_dispatcher() -> None:
     worker = Worker(0, "--backend", "numpy")
     worker.write(full(0, (2,), 1.5), read(0, 2), op("synchronize", (), (), (7,)))
     first, second = worker.answers(2)
-    assert (first.floats, second.kind, second.request) == ([1.5, 1.5], _DONE, 7)
+    assert (first.floats, second.kind, second.request) == ([1.5, 1.5], DONE, 7)
     assert worker.end() == 0
 
 
@@ -343,7 +235,7 @@ def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
         data += worker.connection.read(_READ_MS)
         found = {answer.request: answer for answer in answers(data)}
         for answer in found.values():
-            assert answer.kind == _REPLY, answer.text
+            assert answer.kind == REPLY, answer.text
     return [found[request] for request in sizes]
 
 
@@ -456,7 +348,7 @@ def test_a_worker_answers_while_it_sends(workers: list[Worker]) -> None:
     second.write(op("receive", (0,), (), (0, 31, (large,), f32)), op("read", (), (0,), (9, 7, 2)))
     assert second.answers(1)[0].floats == [2.0, 2.0]
     first.write(op("synchronize", (), (), (7,)))
-    assert first.answers(1)[0].kind == _DONE
+    assert first.answers(1)[0].kind == DONE
 
 
 def test_an_idle_worker_takes_in_what_is_for_nobody(workers: list[Worker]) -> None:
@@ -464,11 +356,11 @@ def test_an_idle_worker_takes_in_what_is_for_nobody(workers: list[Worker]) -> No
     large = 2_000_000
     # The second has no operand and says so; the first has sent by then, or hears of it.
     second.write(op("send", (), (8,), (0, 41)), op("all_reduce", (1,), (8,), ((0, 1), "sum", 42)))
-    assert [answer.kind for answer in second.answers(2)] == [_FAILURE, _FAILURE]
+    assert [answer.kind for answer in second.answers(2)] == [FAILURE, FAILURE]
     first.write(full(0, (large,), 2.0), op("all_reduce", (1,), (0,), ((0, 1), "sum", 42)))
     first.write(op("synchronize", (), (), (7,)), full(2, (2,), 3.0), read(2, 2, 9))
     done, answer = first.answers(2)
-    assert (done.kind, answer.floats) == (_DONE, [3.0, 3.0])
+    assert (done.kind, answer.floats) == (DONE, [3.0, 3.0])
 
 
 def test_many_collectives_under_way_give_the_same_bits_again(four: list[Worker]) -> None:
@@ -526,7 +418,7 @@ def test_failures_and_losses_reach_the_others(workers: list[Worker]) -> None:
     second.write(full(0, (2,), 1.0), op("all_reduce", (3,), (0,), ((0, 1), "sum", 5)), read(3, 1))
     (failure,) = first.answers(1)
     (inherited,) = second.answers(1)
-    assert (inherited.kind, inherited.tag, inherited.text) == (_FAILED_REPLY, 77, failure.text)
+    assert (inherited.kind, inherited.tag, inherited.text) == (FAILED_REPLY, 77, failure.text)
     second.end()
     first.connection.lost(1)
     first.write(op("all_reduce", (4,), (0,), ((0, 1), "sum", 6)), read(4, 1))

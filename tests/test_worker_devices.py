@@ -55,8 +55,7 @@ def group() -> Iterator[Callable[[list[str]], Group]]:
 
     yield start
     for worker in started:
-        if hasattr(worker, "connection"):
-            worker.end()
+        worker.end()
 
 
 @pytest.fixture

@@ -19,12 +19,13 @@ import torch
 from members import KINDS, TorchProcesses, Workers
 from pairs import load
 from results import note, write
+from worker_words import op
 
 BEGIN = "<!-- gpu collectives: gpu/collectives.py writes from here -->"
 END = "<!-- gpu collectives: to here -->"
 SIZES = [1_000, 16_000, 256_000, 1_000_000, 16_000_000, 256_000_000]
 HEAD = ["collective", "processes", "bytes", "device, µs", "bytes, µs", "NCCL, µs"]
-BACKENDS = {"device": " backend=device", "bytes": ""}
+BACKENDS = {"device": "device", "bytes": ""}
 
 
 def arguments_of(index: int) -> list[str]:
@@ -32,10 +33,11 @@ def arguments_of(index: int) -> list[str]:
     return ["--backend", "pytorch", "--id", str(index)]
 
 
-def behind(kind: str, elements: int) -> list[str]:
-    """The lines after each collective: computation that waits, as what needs the result does."""
+def behind(kind: str, elements: int) -> list[bytes]:
+    """Instructions after each collective: computation that waits, as what needs the result does."""
     del kind, elements
-    return ["%2 = slice %1 dim=0 start=0 end=1 step=1", "%3 = neg %2", "free %1 %2 %3"]
+    first = op("slice", (2,), (1,), (0, 0, 1, 1))
+    return [first, op("neg", (3,), (2,)), op("free", (), (1, 2, 3))]
 
 
 def compare(workers: Workers, nccl: TorchProcesses, kind: str, size: int, rounds: int) -> list[str]:

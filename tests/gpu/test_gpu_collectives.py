@@ -31,8 +31,7 @@ def group(request):
         one.connection.introduce(other.connection)
     yield workers
     for worker in workers:
-        if hasattr(worker, "connection"):
-            worker.end()
+        worker.end()
 
 
 def test_every_dtype_is_reduced_the_same_to_the_last_bit(group):

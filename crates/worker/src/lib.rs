@@ -34,7 +34,7 @@ pub use engine::{Engine, Input, Places, Values};
 pub use failure::{Broken, Cause, Fault};
 pub use look_ahead::LookAhead;
 pub use machine::{Machine, Stop};
-pub use peers::{Front, MessageId, Nobody, PeerLost, Peers, Progress};
+pub use peers::{Front, MessageId, PeerLost, Peers, Progress};
 pub use reduce_op::{ReduceBytes, ReduceOp, reduce};
 pub use replies::Replies;
 pub use stream::{Abort, CommunicationStream, Driver, Ended, Job};

@@ -300,8 +300,8 @@ impl Engine for PythonEngine {
 
 /// The interpreter, without asking whether this thread is attached to it.
 fn attached<'py>() -> Python<'py> {
-    // SAFETY: an engine is made and used only in `LocalMachine::run` and the loops of a worker, which hold a token of their
-    // own around everything a machine does; it is given up only while words or other workers are waited for.
+    // SAFETY: an engine is made and used only in the loops of a worker (`process::serve`, `framed::serve_frames`), which hold
+    // a token of their own around everything a machine does; it is given up only while words or other workers are waited for.
     unsafe { Python::assume_attached() }
 }
 

@@ -19,8 +19,7 @@ impl Worker {
     }
 }
 
-/// A machine over a `gt.worker.backend.Backend`, set up as that says.
-pub fn machine(backend: &Bound<'_, PyAny>) -> PyResult<Machine<PythonEngine>> {
+fn machine(backend: &Bound<'_, PyAny>) -> PyResult<Machine<PythonEngine>> {
     let mut machine = Machine::new(PythonEngine::new(backend)?);
     let look_ahead = match backend.getattr("look_ahead")?.extract::<Option<u64>>()? {
         None => LookAhead::Published,

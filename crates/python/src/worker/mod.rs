@@ -4,14 +4,12 @@ mod attributes;
 mod backends;
 mod borrowed;
 mod connect;
-mod connection;
 mod engine;
 mod faults;
 mod framed;
 mod idle;
 mod kernel_call;
 mod kernels;
-mod local;
 mod machine;
 mod memory;
 mod payloads;
@@ -24,8 +22,6 @@ use pyo3::prelude::*;
 
 /// Adds the worker's names to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<local::LocalMachine>()?;
-    module.add_class::<connection::WorkerConnection>()?;
     module.add_function(wrap_pyfunction!(engine::executing_op, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::encode_device_offer, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::decode_device_offer, module)?)?;

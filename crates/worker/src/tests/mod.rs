@@ -12,6 +12,7 @@ mod device;
 mod links;
 mod machine;
 mod negotiation;
+mod nobody;
 mod random;
 mod reduce_op;
 mod stream;
@@ -19,11 +20,12 @@ mod work;
 
 use crate::{
     Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream, DirectReads, Engine,
-    Fault, Front, Input, Machine, MessageId, Nobody, PeerLost, Peers, Places, Progress, ReduceOp,
-    Replies, Turn, Values,
+    Fault, Front, Input, Machine, MessageId, PeerLost, Peers, Places, Progress, ReduceOp, Replies,
+    Turn, Values,
 };
 use gt_protocol::message::{FailureClass, FromWorker, Message, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
+use nobody::Nobody;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;

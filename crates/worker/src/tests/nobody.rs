@@ -1,0 +1,43 @@
+use crate::{Cause, Front, MessageId, PeerLost, Peers, Progress};
+
+/// The peers of a worker that is on its own.
+#[derive(Debug)]
+pub struct Nobody;
+
+impl Peers for Nobody {
+    fn begin(&mut self, _tag: u64) {}
+    fn end(&mut self, _tag: u64, _well: bool) {}
+    fn pause(&mut self, _tag: u64) {}
+
+    fn poll(&mut self) -> bool {
+        false
+    }
+
+    fn has_come(&self, _tag: u64) -> bool {
+        false
+    }
+
+    fn push(
+        &mut self,
+        peer: u32,
+        _message: MessageId,
+        _progress: Progress,
+        _fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Option<usize>, PeerLost> {
+        Err(PeerLost(peer))
+    }
+
+    fn fail(&mut self, peer: u32, _message: MessageId, _cause: &Cause) -> Result<bool, PeerLost> {
+        Err(PeerLost(peer))
+    }
+
+    fn front(&self, peer: u32, _message: MessageId) -> Result<Front<'_>, PeerLost> {
+        Err(PeerLost(peer))
+    }
+
+    fn release(&mut self, _peer: u32, _message: MessageId, _bytes: usize) {}
+
+    fn clear(&mut self, _peer: u32, _message: MessageId) -> bool {
+        false
+    }
+}

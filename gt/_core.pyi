@@ -26,7 +26,7 @@ from gt.data import Data
 from gt.draws import Generator
 from typing import SupportsIndex
 
-__all__ = ['Function', 'GradFn', 'Tensor', '__version__', 'adamw_step', 'apply_in_place', 'assign_', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_event', 'decode_device_offer', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_event', 'encode_device_offer', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'manual_seed', 'mark_pieces', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'piece', 'print_tape', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Function', 'GradFn', 'Tensor', '__version__', 'adamw_step', 'apply_in_place', 'assign_', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'print_tape', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -980,7 +980,7 @@ def value_before(target: Tensor) -> Tensor:
     """The value of `target` under a name of its own where the tape may save it: a write that follows is no change of that."""
 def fill_(target: Tensor, value: Tensor | _Number | None) -> Tensor:
     """Every element of `target` becomes `value`, a number or a 0-d tensor."""
-def mark_pieces(pieces: Sequence[Tensor], function: str) -> None:
+def mark_multiple_views(views: Sequence[Tensor], function: str) -> None:
     """Says that these tensors, views all, are the results of one `function` ("Split", "Unbind")."""
 def apply_in_place(
     name: str, target: Tensor, *operands: Tensor | _Number | None, **attrs: object
@@ -1006,7 +1006,7 @@ def build_safetensors_header(
     """The first bytes of a file with these tensors, and their names in the order in which their bytes follow."""
 def distribute(tensor: Tensor, dim: _int | None = None, layout: str | None = None) -> Tensor:
     """The same tensor spread over workers: as the text of a layout says, or over all of them, cut along `dim` or whole."""
-def piece(tensor: Tensor, layout: str, member: _int) -> Tensor:
+def local_shard(tensor: Tensor, layout: str, member: _int) -> Tensor:
     """What a member of a layout holds of a tensor that lies so, as a tensor on that worker; nothing is recorded."""
 def layout(tensor: Tensor) -> str:
     """Where a tensor lies: `shard(0)@[0,1]`. Asks the dispatcher."""
@@ -1118,14 +1118,14 @@ def adamw_step(
 ) -> None: ...
 
 # What the backends of collectives send each other: crates/protocol/src/peer.rs.
-def encode_device_offer(
+def encode_device_buffers(
     process: bytes,
     knows_all: _bool,
     event: bytes,
     operand: tuple[bytes, _int, _int] | None,
     result: tuple[bytes, _int, _int] | None,
 ) -> bytes: ...
-def decode_device_offer(
+def decode_device_buffers(
     payload: bytes,
 ) -> tuple[
     bytes, _bool, bytes, tuple[bytes, _int, _int] | None, tuple[bytes, _int, _int] | None

@@ -134,7 +134,7 @@ def narrow(self: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
 def pieces(function: str, parts: Iterable[Tensor]) -> tuple[Tensor, ...]:
     """The results of one function: PyTorch forbids recorded writes into one."""
     found = tuple(parts)
-    _core.mark_pieces(found, function)
+    _core.mark_multiple_views(found, function)
     return found
 
 

@@ -76,7 +76,7 @@ def to_local(self: Tensor, member: int = 0) -> Tensor:
     members = layout.mesh.size()
     if not -members <= member < members:
         raise IndexOutOfRange(f"to_local: member {member} of {members}")
-    return _core.piece(self.detach(), layout.text, member % members)
+    return _core.local_shard(self.detach(), layout.text, member % members)
 
 
 def _layout(self: Tensor) -> Layout:

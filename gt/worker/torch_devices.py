@@ -106,14 +106,14 @@ class Offer:
 
     def encode(self) -> bytes:
         """As it goes to the others."""
-        return _core.encode_device_offer(
+        return _core.encode_device_buffers(
             self.process, self.knows_all, self.event, self.operand, self.result
         )
 
     @classmethod
     def decode(cls, payload: bytes) -> Offer:
         """What another member has sent; raises ValueError."""
-        process, knows_all, event, *buffers = _core.decode_device_offer(payload)
+        process, knows_all, event, *buffers = _core.decode_device_buffers(payload)
         operand, result = (one and BorrowedBuffer(*one) for one in buffers)
         return cls(process, knows_all, event, operand, result)
 

@@ -2,7 +2,7 @@
 
 use crate::event::{SessionId, Sink, WorkerIndex};
 use crate::number::place;
-use gt_protocol::message::Ways;
+use gt_protocol::message::Backends;
 use gt_protocol::{Attr, Instruction, Op};
 use smallvec::SmallVec;
 
@@ -101,10 +101,10 @@ impl Workers {
     }
 
     /// What a worker says of how it exchanges with others.
-    pub fn set_backends(&mut self, index: WorkerIndex, ways: Ways<'_>) {
+    pub fn set_backends(&mut self, index: WorkerIndex, backends: Backends<'_>) {
         if let Some(worker) = self.get_mut(index) {
-            worker.backends = [ways.device.into(), ways.group.into()];
-            worker.is_far = ways.is_far;
+            worker.backends = [backends.device.into(), backends.group.into()];
+            worker.is_far = backends.is_far;
         }
     }
 

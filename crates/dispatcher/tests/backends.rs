@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
 
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
-use gt_protocol::message::{FromWorker, ToClient, ToWorker, Ways};
+use gt_protocol::message::{Backends, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{NoNames, PayloadText, format, parse};
 use gt_protocol::{Family, Instruction};
 
@@ -40,7 +40,7 @@ fn told(backends: [[&str; 2]; 3], far: u32) -> Vec<String> {
     let (mut core, mut told) = (Dispatcher::new(), Told::default());
     for (index, [device, group]) in (0..).zip(backends) {
         core.handle(Event::WorkerJoined { index }, &mut told);
-        let message = FromWorker::Ways(Ways { device, group, is_far: index == far });
+        let message = FromWorker::Backends(Backends { device, group, is_far: index == far });
         core.handle(Event::FromWorker { index, message }, &mut told);
     }
     let session = core.open_session();

@@ -42,7 +42,7 @@ pub struct Peer<'a> {
 /// How a worker's collectives can go besides by the workers' own messages. Workers that say the same, and not nothing, can
 /// go that way with each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ways<'a> {
+pub struct Backends<'a> {
     /// Whose devices' memory it can read, and they its.
     pub device: &'a str,
     /// With whom it can be in a process group.
@@ -173,15 +173,15 @@ fn peer<'a>(reader: &mut WordReader<'a>) -> Result<Peer<'a>, WireError> {
     Ok(Peer { index, secret, address: reader.text(TEXT_BYTES_MAX)? })
 }
 
-fn append_ways(ways: &Ways<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
-    append_text("ways", ways.device, TEXT_BYTES_MAX, out)?;
-    append_text("ways", ways.group, TEXT_BYTES_MAX, out)?;
-    out.push(u32::from(ways.is_far));
+fn append_backends(backends: &Backends<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {
+    append_text("backends", backends.device, TEXT_BYTES_MAX, out)?;
+    append_text("backends", backends.group, TEXT_BYTES_MAX, out)?;
+    out.push(u32::from(backends.is_far));
     Ok(())
 }
 
-fn ways<'a>(reader: &mut WordReader<'a>) -> Result<Ways<'a>, WireError> {
-    Ok(Ways {
+fn backends<'a>(reader: &mut WordReader<'a>) -> Result<Backends<'a>, WireError> {
+    Ok(Backends {
         device: reader.text(TEXT_BYTES_MAX)?,
         group: reader.text(TEXT_BYTES_MAX)?,
         is_far: reader.bool()?,

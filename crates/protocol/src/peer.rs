@@ -13,7 +13,7 @@ mod readable;
 #[cfg(test)]
 mod tests;
 
-pub use device::{DeviceBuffer, DeviceOffer, DevicePayload};
+pub use device::{DeviceBuffer, DeviceBuffers, DevicePayload};
 pub use failures::{FAILURES_LENGTH_BYTES, Failures};
 pub use group::GroupPayload;
 pub use piece::{PIECE_HEAD_WORDS, PieceHead, PieceKind};

@@ -12,7 +12,7 @@ use crate::replies::Replies;
 use crate::state::State;
 use crate::stream::Driver;
 use crate::table::NoValue;
-use gt_protocol::message::{self, FromWorker, Stats, ToWorker, Ways};
+use gt_protocol::message::{self, Backends, FromWorker, Stats, ToWorker};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
 use gt_protocol::{Instruction, Kind, Op};
 use std::fmt;
@@ -70,7 +70,7 @@ impl<E: Engine> Machine<E> {
     pub fn announce(&self, is_far: bool, replies: &mut impl Replies) {
         let [device, group] = self.state.engine.domains().map(message::clip);
         if !device.is_empty() || !group.is_empty() {
-            replies.send(&FromWorker::Ways(Ways { device, group, is_far }));
+            replies.send(&FromWorker::Backends(Backends { device, group, is_far }));
         }
     }
 

@@ -32,7 +32,7 @@ impl Dispatcher {
             FromWorker::FailedReply { request, failure } => {
                 self.failed_reply(*request, failure, sink);
             }
-            FromWorker::Ways(ways) => self.core.workers.set_backends(index, *ways),
+            FromWorker::Backends(backends) => self.core.workers.set_backends(index, *backends),
             FromWorker::Goodbye { reason } => self.worker_left(index, reason, sink),
         }
     }

@@ -14,7 +14,7 @@ pub const WORKER_LEFT: u16 = MESSAGE_CODE_FIRST | 8;
 pub const GOODBYE: u16 = MESSAGE_CODE_FIRST | 9;
 pub const PEER: u16 = MESSAGE_CODE_FIRST | 0xa;
 pub const DESCRIPTION: u16 = MESSAGE_CODE_FIRST | 0xb;
-pub const WAYS: u16 = MESSAGE_CODE_FIRST | 0xc;
+pub const BACKENDS: u16 = MESSAGE_CODE_FIRST | 0xc;
 pub const SPACED_REPLY: u16 = MESSAGE_CODE_FIRST | 0xd;
 pub const SLAB_REPLY: u16 = MESSAGE_CODE_FIRST | 0xe;
 
@@ -31,7 +31,7 @@ const NAMES: [(u16, &str); 15] = [
     (GOODBYE, "goodbye"),
     (PEER, "peer"),
     (DESCRIPTION, "description"),
-    (WAYS, "ways"),
+    (BACKENDS, "backends"),
     (SPACED_REPLY, "spaced_reply"),
     (SLAB_REPLY, "slab_reply"),
 ];

@@ -3,8 +3,8 @@
 use super::failure::{Failure, append_failure, failure};
 use super::reply::{Reply, SpacedReply};
 use super::{
-    DESCRIPTION_BYTES_MAX, Peer, Stats, Ways, append_peer, append_stats, append_text, append_ways,
-    code, peer, stats, ways,
+    Backends, DESCRIPTION_BYTES_MAX, Peer, Stats, append_backends, append_peer, append_stats,
+    append_text, backends, code, peer, stats,
 };
 use crate::wire::{EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_u64};
 
@@ -60,7 +60,7 @@ pub enum FromWorker<'a> {
     },
     Stats(Stats),
     /// Before anything else: how its collectives can go besides by bytes.
-    Ways(Ways<'a>),
+    Backends(Backends<'a>),
     /// The worker closes the connection on purpose.
     Goodbye {
         reason: &'a str,
@@ -180,7 +180,7 @@ impl<'a> Message<'a> for FromWorker<'a> {
             Self::Failure(_) => code::FAILURE,
             Self::FailedReply { .. } => code::FAILED_REPLY,
             Self::Stats(_) => code::STATS,
-            Self::Ways(_) => code::WAYS,
+            Self::Backends(_) => code::BACKENDS,
             Self::Goodbye { .. } => code::GOODBYE,
         }
     }
@@ -192,7 +192,7 @@ impl<'a> Message<'a> for FromWorker<'a> {
             Self::Failure(failure) => append_failure("failure", failure, out)?,
             Self::FailedReply { request, failure } => append_failed(*request, failure, out)?,
             Self::Stats(stats) => append_stats(*stats, out),
-            Self::Ways(ways) => append_ways(ways, out)?,
+            Self::Backends(backends) => append_backends(backends, out)?,
             Self::Goodbye { reason } => append_reason(reason, out)?,
         }
         Ok(())
@@ -212,7 +212,7 @@ impl<'a> Message<'a> for FromWorker<'a> {
                 Self::FailedReply { request: reader.u64()?, failure: failure(reader)? }
             }
             code::STATS => Self::Stats(stats(reader)?),
-            code::WAYS => Self::Ways(ways(reader)?),
+            code::BACKENDS => Self::Backends(backends(reader)?),
             code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
             _ => return Err(unexpected(code)),
         })

@@ -96,7 +96,7 @@ fn every_frame(
     let spaced = SpacedReply { reply: spaced, run: 1, stride };
     let stats = Stats { request, values, bytes: counted, bytes_peak, executed };
     let peer = Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason };
-    let ways = Ways { device: reason, group: "", is_far: true };
+    let backends = Backends { device: reason, group: "", is_far: true };
     vec![
         (words(&ToClient::Reply(reply)), BOTH),
         (words(&ToClient::SpacedReply(spaced)), CLIENT),
@@ -113,7 +113,7 @@ fn every_frame(
         (words(&ToClient::Goodbye { reason }), ALL),
         (words(&ToWorker::Peer(peer)), DOWN),
         (words(&ToClient::Description { request, text: reason }), CLIENT),
-        (words(&FromWorker::Ways(ways)), BACK),
+        (words(&FromWorker::Backends(backends)), BACK),
     ]
 }
 

@@ -3,7 +3,7 @@
 use super::bytes::{Cursor, push_short};
 use super::{HANDLE_BYTES_MAX, PeerError};
 
-const OFFER: u8 = b'O';
+const BUFFERS: u8 = b'O';
 const TRIAL: u8 = b'T';
 const EVENT: u8 = b'E';
 
@@ -19,7 +19,7 @@ pub struct DeviceBuffer<'a> {
 
 /// A member's first payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceOffer<'a> {
+pub struct DeviceBuffers<'a> {
     /// Of its process: a worker that comes back under the same index is another one.
     pub process: [u8; 16],
     /// Whether it has read memory of all other members before.
@@ -32,7 +32,7 @@ pub struct DeviceOffer<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DevicePayload<'a> {
-    Offer(DeviceOffer<'a>),
+    Buffers(DeviceBuffers<'a>),
     /// Whether the memory of all others could be mapped.
     Trial(bool),
     /// Over when the sender has reduced, or read.
@@ -45,13 +45,13 @@ impl<'a> DevicePayload<'a> {
     pub fn encode(&self) -> Result<Vec<u8>, PeerError> {
         let mut out = Vec::new();
         match self {
-            Self::Offer(offer) => {
-                out.push(OFFER);
-                out.extend_from_slice(&offer.process);
-                out.push(offer.knows_all.into());
-                push_short(&mut out, "an event", offer.event, HANDLE_BYTES_MAX)?;
-                push_buffer(&mut out, offer.operand)?;
-                push_buffer(&mut out, offer.result)?;
+            Self::Buffers(buffers) => {
+                out.push(BUFFERS);
+                out.extend_from_slice(&buffers.process);
+                out.push(buffers.knows_all.into());
+                push_short(&mut out, "an event", buffers.event, HANDLE_BYTES_MAX)?;
+                push_buffer(&mut out, buffers.operand)?;
+                push_buffer(&mut out, buffers.result)?;
             }
             Self::Trial(is_mapped) => out.extend([TRIAL, (*is_mapped).into()]),
             Self::Event(event) => {
@@ -68,7 +68,7 @@ impl<'a> DevicePayload<'a> {
         let mut cursor = Cursor(bytes);
         let [kind] = cursor.array("a device's payload")?;
         let payload = match kind {
-            OFFER => Self::Offer(DeviceOffer {
+            BUFFERS => Self::Buffers(DeviceBuffers {
                 process: cursor.array("a process")?,
                 knows_all: cursor.bool("whether all are known")?,
                 event: cursor.short("an event", HANDLE_BYTES_MAX)?,

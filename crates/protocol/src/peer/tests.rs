@@ -45,9 +45,9 @@ proptest! {
         result in prop::option::of((handle(), any::<u64>(), any::<u64>())),
     ) {
         let (operand, result) = (buffer(operand.as_ref()), buffer(result.as_ref()));
-        let offer = DeviceOffer { process, knows_all, event: &event, operand, result };
+        let buffers = DeviceBuffers { process, knows_all, event: &event, operand, result };
         for payload in [
-            DevicePayload::Offer(offer),
+            DevicePayload::Buffers(buffers),
             DevicePayload::Trial(knows_all),
             DevicePayload::Event(&event),
         ] {

@@ -23,8 +23,8 @@ use pyo3::prelude::*;
 /// Adds the worker's names to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(engine::executing_op, module)?)?;
-    module.add_function(wrap_pyfunction!(payloads::encode_device_offer, module)?)?;
-    module.add_function(wrap_pyfunction!(payloads::decode_device_offer, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::encode_device_buffers, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads::decode_device_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::encode_device_trial, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::decode_device_trial, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::encode_device_event, module)?)?;

@@ -1,13 +1,13 @@
 //! What the backends of collectives send each other, for those that are written in Python: `gt_protocol::peer` as functions.
 
-use gt_protocol::peer::{DeviceBuffer, DeviceOffer, DevicePayload, GroupPayload, PeerError};
+use gt_protocol::peer::{DeviceBuffer, DeviceBuffers, DevicePayload, GroupPayload, PeerError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// Name of an allocation, first byte there, bytes.
 type Buffer<'a> = (&'a [u8], u64, u64);
-type Offer<'py> = (
+type Buffers<'py> = (
     Bound<'py, PyBytes>,
     bool,
     Bound<'py, PyBytes>,
@@ -35,7 +35,7 @@ fn encoded<'py>(py: Python<'py>, payload: &DevicePayload<'_>) -> PyResult<Bound<
 /// Raises:
 ///     `ValueError`: A name is too long.
 #[pyfunction]
-pub fn encode_device_offer<'py>(
+pub fn encode_device_buffers<'py>(
     py: Python<'py>,
     process: [u8; 16],
     knows_all: bool,
@@ -45,25 +45,25 @@ pub fn encode_device_offer<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let buffer = |(name, start, length)| DeviceBuffer { name, start, length };
     let (operand, result) = (operand.map(buffer), result.map(buffer));
-    let offer = DeviceOffer { process, knows_all, event, operand, result };
-    encoded(py, &DevicePayload::Offer(offer))
+    let buffers = DeviceBuffers { process, knows_all, event, operand, result };
+    encoded(py, &DevicePayload::Buffers(buffers))
 }
 
-/// What `encode_device_offer` was given.
+/// What `encode_device_buffers` was given.
 ///
 /// Args:
 ///     payload: Another member's.
 ///
 /// Raises:
-///     `ValueError`: It is no offer.
+///     `ValueError`: It names no buffers.
 #[pyfunction]
-pub fn decode_device_offer<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Offer<'py>> {
-    let DevicePayload::Offer(offer) = DevicePayload::decode(payload).map_err(invalid)? else {
-        return Err(PyValueError::new_err(format!("{} bytes are no offer", payload.len())));
+pub fn decode_device_buffers<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Buffers<'py>> {
+    let DevicePayload::Buffers(buffers) = DevicePayload::decode(payload).map_err(invalid)? else {
+        return Err(PyValueError::new_err(format!("{} bytes name no buffers", payload.len())));
     };
     let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
     let buffer = |one: DeviceBuffer<'_>| (bytes(one.name), one.start, one.length);
-    let DeviceOffer { process, knows_all, event, operand, result } = offer;
+    let DeviceBuffers { process, knows_all, event, operand, result } = buffers;
     Ok((bytes(&process), knows_all, bytes(event), operand.map(buffer), result.map(buffer)))
 }
 
@@ -112,7 +112,7 @@ pub fn decode_device_event<'py>(
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     match DevicePayload::decode(payload).map_err(invalid)? {
         DevicePayload::Event(event) => Ok(Some(PyBytes::new(py, event))),
-        DevicePayload::Offer(_) | DevicePayload::Trial(_) => Ok(None),
+        DevicePayload::Buffers(_) | DevicePayload::Trial(_) => Ok(None),
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fill_, module)?)?;
     module.add_function(wrap_pyfunction!(check_writable, module)?)?;
     module.add_function(wrap_pyfunction!(value_before, module)?)?;
-    module.add_function(wrap_pyfunction!(mark_pieces, module)?)?;
+    module.add_function(wrap_pyfunction!(mark_multiple_views, module)?)?;
     module.add_function(wrap_pyfunction!(apply_in_place, module)?)?;
     module.add_function(wrap_pyfunction!(from_numpy_copy, module)?)?;
     module.add_function(wrap_pyfunction!(from_bytes, module)?)?;
@@ -216,10 +216,10 @@ fn fill_<'py>(
 
 /// Says that these tensors, views all, are the results of one `function` ("Split", "Unbind").
 #[pyfunction]
-fn mark_pieces(py: Python<'_>, pieces: Vec<Bound<'_, Tensor>>, function: &str) {
+fn mark_multiple_views(py: Python<'_>, views: Vec<Bound<'_, Tensor>>, function: &str) {
     let function = if function == "Unbind" { "Unbind" } else { "Split" };
-    for (place, piece) in (0..).zip(&pieces) {
-        piece.get().var.mark_piece(py, place, function);
+    for (place, view) in (0..).zip(&views) {
+        view.get().var.mark_piece(py, place, function);
     }
 }
 

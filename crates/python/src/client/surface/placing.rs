@@ -17,7 +17,7 @@ use smallvec::smallvec;
 /// Adds this file's functions.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(distribute, module)?)?;
-    module.add_function(wrap_pyfunction!(piece, module)?)?;
+    module.add_function(wrap_pyfunction!(local_shard, module)?)?;
     module.add_function(wrap_pyfunction!(layout, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)?;
     module.add_function(wrap_pyfunction!(session_counters, module)?)?;
@@ -61,14 +61,14 @@ fn distribute<'py>(
 
 /// What a member of a layout holds of a tensor that lies so, as a tensor on that worker; nothing is recorded.
 #[pyfunction]
-fn piece<'py>(
+fn local_shard<'py>(
     py: Python<'py>,
     tensor: &Bound<'py, Tensor>,
     layout: &str,
     member: i64,
 ) -> PyResult<Bound<'py, Tensor>> {
     let var = &tensor.get().var;
-    let text = parsed(py, "piece", layout, &var.meta(py).dims)?.to_string();
+    let text = parsed(py, "local_shard", layout, &var.meta(py).dims)?.to_string();
     let attrs = smallvec![Attr::Text(text.into()), Attr::Int(member)];
     emit::tensor(py, Op::Piece, &[Arg::Var(var)], attrs)
 }

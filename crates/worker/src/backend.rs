@@ -3,7 +3,7 @@
 //!
 //! The members of such a collective meet in a rendezvous: round by round each sends a payload to the others, and each
 //! backend does with what it receives what it will. The machine knows when a round is over, who has failed, and whose memory
-//! is lent; the payloads are the backends'. Nothing here waits for a device.
+//! is borrowed; the payloads are the backends'. Nothing here waits for a device.
 
 use crate::failure::Fault;
 use crate::reduce_op::ReduceOp;

@@ -155,11 +155,11 @@ pub trait Engine {
 
     /// The end of a collective, well or not: nobody begins to read our memory any more. `payloads` are the last
     /// ones that were received, of a part that failed perhaps of an earlier round; none of members that have failed or are
-    /// gone. When this returns, the engine may write to the memory that it lent: it sees to it itself that what the others
+    /// gone. When this returns, the engine may write to that memory again: it sees to it itself that what the others
     /// have begun to read is not overtaken.
     fn end(&mut self, rendezvous: Self::Rendezvous, payloads: &[Option<Vec<u8>>]);
 
-    /// All go by messages after all: what [`borrow_buffers`](Self::borrow_buffers) would have lent.
+    /// All go by messages after all: what [`borrow_buffers`](Self::borrow_buffers) would have given.
     fn fall_back(
         &mut self,
         rendezvous: Self::Rendezvous,

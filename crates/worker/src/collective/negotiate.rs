@@ -4,7 +4,7 @@
 //! failed or is gone, payloads so in the next one and is through with it. So nobody waits for a payload that never comes, and who
 //! goes on although it should not (a member died before it had told all) learns of it one round later.
 //!
-//! The last round payloads that what was begun has been begun: whoever lent memory has it back then. Nobody's result waits for
+//! The last round payloads that what was begun has been begun: borrowed memory is its owner's again then. Nobody's result waits for
 //! it.
 
 use super::plan::{plan, receivers, senders};
@@ -146,7 +146,7 @@ impl<E: Engine> State<E> {
                 self.keep_in_flight(in_flight);
                 None
             }
-            // Of those who went on, some may be reading what we have lent.
+            // Of those who went on, some may be reading our memory.
             Stage::Failed => {
                 negotiation.stage = Stage::Finished(negotiation.last_payloads(answers));
                 self.end(in_flight);

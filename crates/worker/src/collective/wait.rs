@@ -19,7 +19,7 @@ const BYTES_MAX: u64 = 512 << 20;
 enum Until {
     /// Its result is there.
     Result,
-    /// Nothing of it is left: what it has lent is ours again.
+    /// Nothing of it is left: the buffers that it borrowed are ours again.
     Over,
 }
 
@@ -103,7 +103,7 @@ impl<E: Engine> State<E> {
         true
     }
 
-    /// Gives back what negotiated collectives have lent that nobody waits for any more.
+    /// Gives back the buffers of negotiated collectives that nobody waits for any more.
     fn sweep(&mut self, driver: &mut impl Driver<E::Borrowed>) {
         let mut place = 0;
         while let Some(one) = self.in_flight.get(place) {
@@ -216,7 +216,7 @@ impl<E: Engine> State<E> {
         }
     }
 
-    /// Nobody reads what a negotiated collective has lent.
+    /// Nobody reads the buffers of a negotiated collective.
     pub fn end(&mut self, in_flight: InFlightOf<E>) {
         let last = in_flight.negotiation.map(|negotiation| negotiation.into_last());
         if let Some((Some(rendezvous), payloads)) = last {

@@ -1,6 +1,6 @@
 //! One round of the negotiation between the members of a collective: a payload to each of the others, and one from each.
 //!
-//! It is over when every other member has answered, has failed or is gone, and not before: whoever has lent memory must
+//! It is over when every other member has answered, has failed or is gone, and not before: the owner of borrowed memory must
 //! know of all that they do not read it any more.
 
 use super::messages::Step;

@@ -1,7 +1,7 @@
 //! A device that is played: memory that all workers may read, and reading that happens as late as it may.
 //!
-//! What a worker has begun is done when somebody counts on it: when it uses its result, or when another one that has lent
-//! memory takes it back. So memory that is given back too early, or a result that is used too early, shows in the numbers.
+//! What a worker has begun is done when somebody counts on it: when it uses its result, or when another one whose
+//! memory is borrowed takes it back. So memory that is given back too early, or a result that is used too early, shows in the numbers.
 
 use super::*;
 use crate::{DirectReads, StridedRange, Turn};
@@ -41,7 +41,7 @@ impl Device {
         inside.next
     }
 
-    fn lend(&self, memory: &Memory) -> u64 {
+    fn export(&self, memory: &Memory) -> u64 {
         let number = self.number();
         self.0.borrow_mut().memories.insert(number, Rc::downgrade(memory));
         number
@@ -74,7 +74,7 @@ impl Device {
 
     fn read(&self, memory: u64, range: StridedRange) -> Vec<u8> {
         let memory = self.0.borrow().memories[&memory].upgrade();
-        let memory = memory.expect("memory that is lent is there");
+        let memory = memory.expect("borrowed memory is there");
         let bytes = memory.borrow();
         places(range).map(|place| bytes[place]).collect()
     }
@@ -91,10 +91,10 @@ pub struct Rendezvous {
     operand: Option<Memory>,
     result: Option<Memory>,
     me: usize,
-    /// What the members have lent: their operands, and their results.
-    lent: Vec<[u64; 2]>,
+    /// The members' borrowed memories: their operands, and their results.
+    memories: Vec<[u64; 2]>,
     pulls: Vec<crate::Pull>,
-    begun: Vec<u64>,
+    batches: Vec<u64>,
     asked: usize,
     lost: Option<u32>,
 }
@@ -118,17 +118,17 @@ fn numbers(word: &[u8]) -> Vec<u64> {
 }
 
 impl DeviceConduct {
-    pub fn rendezvous(&self, me: usize, lent: ToyBuffers) -> (Rendezvous, Vec<u8>) {
-        let ToyBuffers { operand, result } = lent;
+    pub fn rendezvous(&self, me: usize, buffers: ToyBuffers) -> (Rendezvous, Vec<u8>) {
+        let ToyBuffers { operand, result } = buffers;
         let words = self.device.as_ref().map(|device| {
             let number =
-                |memory: &Option<Memory>| memory.as_ref().map_or(0, |one| device.lend(one));
+                |memory: &Option<Memory>| memory.as_ref().map_or(0, |one| device.export(one));
             word(&[number(&operand), number(&result)])
         });
-        let (lent, pulls, begun) = (Vec::new(), Vec::new(), Vec::new());
+        let (memories, pulls, batches) = (Vec::new(), Vec::new(), Vec::new());
         let (asked, lost) = (0, None);
         (
-            Rendezvous { operand, result, me, lent, pulls, begun, asked, lost },
+            Rendezvous { operand, result, me, memories, pulls, batches, asked, lost },
             words.unwrap_or_default(),
         )
     }
@@ -139,19 +139,19 @@ impl DeviceConduct {
         payloads: &[&[u8]],
         reads: Option<&DirectReads>,
     ) -> Result<Turn, Fault> {
-        let rounds = rendezvous.begun.len() + 1;
+        let rounds = rendezvous.batches.len() + 1;
         if self.fails_after == Some(rounds) {
             return Err(Fault::new(FailureClass::OutOfMemory, "the device is full"));
         }
         let device = self.device.as_ref().unwrap();
-        let said: Vec<Vec<u64>> = payloads.iter().map(|payload| numbers(payload)).collect();
+        let members: Vec<Vec<u64>> = payloads.iter().map(|payload| numbers(payload)).collect();
         let Some(reads) = reads else {
             // What the others have reduced is there after it.
-            let after = said.iter().map(|said| said[0]).collect();
+            let after = members.iter().map(|member| member[0]).collect();
             let batch = Batch { after, work: rendezvous.pulled() };
             return Ok(Turn::Done(rendezvous.begins(device, batch)));
         };
-        rendezvous.lent = said.iter().map(|said| [said[0], said[1]]).collect();
+        rendezvous.memories = members.iter().map(|member| [member[0], member[1]]).collect();
         rendezvous.pulls = reads.pulls.to_vec();
         let mut tasks = rendezvous.reduced(reads);
         if reads.shares_result {
@@ -170,15 +170,15 @@ impl DeviceConduct {
 
     pub fn finish(&self, rendezvous: &Rendezvous) {
         let device = self.device.as_ref().unwrap();
-        rendezvous.begun.iter().for_each(|&begun| device.run(begun));
+        rendezvous.batches.iter().for_each(|&batch| device.run(batch));
     }
 
     pub fn end(&self, rendezvous: &Rendezvous, payloads: &[Option<Vec<u8>>]) {
         let Some(device) = &self.device else { return };
         self.finish(rendezvous);
         for payload in payloads.iter().flatten() {
-            for begun in numbers(payload) {
-                device.run(begun);
+            for batch in numbers(payload) {
+                device.run(batch);
             }
         }
     }
@@ -199,20 +199,20 @@ impl Rendezvous {
     }
 
     fn begins(&mut self, device: &Device, batch: Batch) -> Vec<u8> {
-        self.begun.push(device.begin(batch));
-        word(&self.begun[self.begun.len() - 1..])
+        self.batches.push(device.begin(batch));
+        word(&self.batches[self.batches.len() - 1..])
     }
 
     fn reduced(&self, reads: &DirectReads) -> Vec<Task> {
         let mut tasks = Vec::new();
         let result = || self.result.clone().unwrap();
         if let Some((from, to)) = reads.kept {
-            let from = vec![(self.lent[self.me][0], from)];
+            let from = vec![(self.memories[self.me][0], from)];
             tasks.push(Task { from, reduce_op: ReduceOp::Max, to: (result(), to) });
         }
         if let Some(reduction) = &reads.reduction {
-            let from = self.lent.iter().zip(&reduction.shards);
-            let from = from.map(|(lent, &shard)| (lent[0], shard)).collect();
+            let from = self.memories.iter().zip(&reduction.shards);
+            let from = from.map(|(memories, &shard)| (memories[0], shard)).collect();
             tasks.push(Task { from, reduce_op: reduction.reduce_op, to: (result(), reduction.to) });
         }
         tasks
@@ -220,7 +220,7 @@ impl Rendezvous {
 
     fn pulled(&self) -> Vec<Task> {
         let task = |pull: &crate::Pull| {
-            let from = vec![(self.lent[pull.place][usize::from(pull.of_result)], pull.from)];
+            let from = vec![(self.memories[pull.place][usize::from(pull.of_result)], pull.from)];
             Task { from, reduce_op: ReduceOp::Max, to: (self.result.clone().unwrap(), pull.to) }
         };
         self.pulls.iter().map(task).collect()

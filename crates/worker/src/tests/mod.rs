@@ -249,8 +249,8 @@ impl Engine for ToyEngine {
         places: Places<'_, Toy>,
     ) -> Result<(device::Rendezvous, Vec<u8>), Fault> {
         assert_eq!(collective.backend, Backend::Device);
-        let lent = self.borrow_buffers(places)?;
-        Ok(self.conduct.rendezvous(collective.me, lent))
+        let buffers = self.borrow_buffers(places)?;
+        Ok(self.conduct.rendezvous(collective.me, buffers))
     }
 
     fn negotiate(

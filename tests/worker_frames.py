@@ -61,7 +61,8 @@ class ThreadWorker:
 
     def run(self, words: bytes) -> bytes:
         """Executes the words as one frame; returns the messages that they are answered with."""
-        self._send(words)
+        if words:  # a frame without words only acknowledges
+            self._send(words)
         self._send(op("synchronize", (), (), (_LAST,)))
         done, answers = struct.pack("<Q", _LAST), b""
         while True:

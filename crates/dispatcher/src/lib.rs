@@ -14,7 +14,6 @@
 
 mod control;
 mod cost;
-mod digest;
 mod dispatcher;
 mod event;
 mod number;

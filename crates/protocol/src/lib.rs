@@ -10,6 +10,7 @@
     reason = "bytes from outside are read here, and none of them may end the process"
 )]
 
+pub mod digest;
 mod error_class;
 pub mod handshake;
 pub mod instruction;

@@ -15,9 +15,10 @@ pub use mesh::{MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh};
 pub use ranges::{Interval, Intervals, ShardRanges};
 pub use text::LayoutError;
 
+use crate::digest::Digest;
 use crate::value::Dims;
 use smallvec::SmallVec;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Up to here a reduction among three and more goes in one hop, every shard to everyone: below it the second hop's wait
@@ -117,7 +118,7 @@ impl Layout {
             }
         }
         let single = mesh.single();
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Digest::default();
         (&mesh, &placements).hash(&mut hasher);
         let digest = hasher.finish();
         Self(Arc::new(Parts { digest, mesh, placements, single }))

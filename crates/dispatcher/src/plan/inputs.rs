@@ -99,7 +99,7 @@ pub(super) fn specs(
         let twin = twin(inputs, position);
         let Some((meta, layout)) = operand(session, input) else {
             let placements = Placements::new();
-            return OperandSpec { meta: None, placements, elsewhere: None, twin };
+            return OperandSpec { meta: None, layout: None, placements, elsewhere: None, twin };
         };
         let here = layout.mesh() == mesh;
         let same_shape = layout.mesh().shape() == mesh.shape();
@@ -110,7 +110,8 @@ pub(super) fn specs(
         };
         let is_here = here || layout.is_whole() && layout.mesh().contains(mesh);
         let elsewhere = (!is_here).then(|| layout.mesh().clone());
-        OperandSpec { meta: Some(*meta), placements, elsewhere, twin }
+        let layout = here.then(|| layout.clone());
+        OperandSpec { meta: Some(*meta), layout, placements, elsewhere, twin }
     };
     inputs.iter().enumerate().map(spec).collect()
 }

@@ -1,8 +1,8 @@
 //! What many values have in common: metadata and layout. Shared, so that a value is small, and compared at once.
 
-use crate::digest::Digest;
 use crate::number::wide;
 use gt_protocol::Meta;
+use gt_protocol::digest::Digest;
 use gt_protocol::placement::Layout;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

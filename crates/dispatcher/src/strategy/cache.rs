@@ -3,7 +3,7 @@
 //! A look-up borrows what it compares: nothing is cloned or allocated for a plan that is known.
 
 use super::choose::Choice;
-use crate::digest::{Digest, Same};
+use gt_protocol::digest::{Digest, Same};
 use gt_protocol::placement::{Layout, Mesh};
 use gt_protocol::rules::decomposition::Decomposition;
 use gt_protocol::{Attr, Family, Meta, Op};

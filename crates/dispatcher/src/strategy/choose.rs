@@ -11,6 +11,8 @@ use smallvec::SmallVec;
 pub(crate) struct OperandSpec {
     /// Nothing for a scalar or an absent operand.
     pub meta: Option<Meta>,
+    /// Its layout, where that is on this mesh.
+    pub layout: Option<Layout>,
     /// One placement a mesh dimension.
     pub placements: Placements,
     /// The mesh that it comes from, point to point, where it is not here.
@@ -86,11 +88,24 @@ pub(crate) fn choose(
         }
         local_attrs.extend(strategy.local_attrs.into_iter().map(|local| (axis, local)));
     }
-    let on_mesh = |placements: Placements| Layout::new(mesh.clone(), placements);
-    Choice {
-        inputs: input_specs.into_iter().map(on_mesh).collect(),
-        outputs: output_specs.into_iter().map(on_mesh).collect(),
-        local: local_attrs,
+    let known = operands.iter().filter_map(|operand| operand.layout.as_ref());
+    let inputs = input_specs.into_iter();
+    let inputs: SmallVec<[Layout; 4]> =
+        inputs.map(|placements| layout_on(mesh, placements, known.clone())).collect();
+    let outputs = output_specs.into_iter();
+    let outputs = outputs.map(|placements| layout_on(mesh, placements, inputs.iter())).collect();
+    Choice { inputs, outputs, local: local_attrs }
+}
+
+/// The layout of these placements on the mesh: one of the known ones, where it is that, so that it compares at once.
+fn layout_on<'l>(
+    mesh: &Mesh,
+    placements: Placements,
+    mut known: impl Iterator<Item = &'l Layout>,
+) -> Layout {
+    match known.find(|known| *known.placements() == *placements && known.mesh() == mesh) {
+        Some(layout) => layout.clone(),
+        None => Layout::new(mesh.clone(), placements),
     }
 }
 

@@ -23,8 +23,9 @@ pub(super) struct Equation<'a> {
 impl<'a> Equation<'a> {
     /// An operand with too few dimensions lacks the letters that it would hand to the result (`mk` of a vector is `k`).
     pub fn new(text: &'a str, operands: impl IntoIterator<Item = Option<&'a Dims>>) -> Self {
-        let (terms, output) = text.split_once("->").unwrap_or((text, ""));
-        let output = letters(output);
+        // By one character: a search for two sets up more than it looks through.
+        let (terms, output) = text.split_once('-').unwrap_or((text, ""));
+        let output = letters(output.trim_start_matches('>'));
         let of = |(term, dims): (&'a str, Option<&'a Dims>)| {
             Some(Term::new(letters(term), output, dims?))
         };

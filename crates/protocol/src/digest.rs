@@ -1,12 +1,11 @@
 //! Digests of what a table is looked up by: cheap, and the same on every machine.
 
-use crate::number::wide;
 use std::hash::Hasher;
 
 /// Multiplies and rotates: keys come from one program, which gains nothing by making them collide but a slower plan of its
 /// own.
 #[derive(Default)]
-pub(crate) struct Digest(u64);
+pub struct Digest(u64);
 
 impl Digest {
     pub fn write_sizes(&mut self, sizes: &[i64]) {
@@ -18,8 +17,12 @@ impl Digest {
 
 impl Hasher for Digest {
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
+        for bytes in bytes.chunks(8) {
+            let mut word = [0; 8];
+            for (place, byte) in word.iter_mut().zip(bytes) {
+                *place = *byte;
+            }
+            self.write_u64(u64::from_le_bytes(word));
         }
     }
 
@@ -45,7 +48,7 @@ impl Hasher for Digest {
     }
 
     fn write_usize(&mut self, value: usize) {
-        self.write_u64(wide(value));
+        self.write(&value.to_le_bytes());
     }
 
     fn finish(&self) -> u64 {
@@ -56,7 +59,7 @@ impl Hasher for Digest {
 
 /// A digest is its own hash.
 #[derive(Default)]
-pub(crate) struct Same(u64);
+pub struct Same(u64);
 
 impl Hasher for Same {
     fn write(&mut self, bytes: &[u8]) {

@@ -54,7 +54,10 @@ impl Planner<'_> {
     /// Frees one value.
     pub fn release(&mut self, slot: u32) -> Result<(), Fault> {
         match self.session.handle(slot) {
-            Handle::Live(value) => self.core.workers.free_all(value.held(), self.sink),
+            Handle::Live(value) => match value.only() {
+                Some((worker, slot)) => self.core.workers.free(worker, &[slot], self.sink),
+                None => self.core.workers.free_all(value.held(), self.sink),
+            },
             Handle::Failed(_) => {}
             Handle::Free => return Err(Fault::UnknownSlot { op: Op::Free, slot: u64::from(slot) }),
         }

@@ -45,6 +45,7 @@ impl Dispatcher {
     pub fn set_prices(&mut self, prices: Prices) {
         self.core.prices = prices;
         self.core.plans.forget();
+        self.core.replays.forget();
     }
 
     /// What [`Self::set_prices`] has set.
@@ -76,7 +77,9 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
-        if self.fast(session, instruction, None, sink).is_some() {
+        if self.fast(session, instruction, None, sink).is_some()
+            || self.replay(session, instruction, None, sink).is_some()
+        {
             return Ok(());
         }
         self.general(session, instruction, None, sink)
@@ -94,7 +97,9 @@ impl Dispatcher {
         outputs: &[Meta],
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
-        if self.fast(session, instruction, Some(outputs), sink).is_some() {
+        if self.fast(session, instruction, Some(outputs), sink).is_some()
+            || self.replay(session, instruction, Some(outputs), sink).is_some()
+        {
             return Ok(());
         }
         self.general(session, instruction, Some(outputs), sink)

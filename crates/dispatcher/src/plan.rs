@@ -16,6 +16,7 @@ mod inputs;
 mod operands;
 mod place;
 mod reduce;
+mod replay;
 mod results;
 mod run;
 mod upload;
@@ -29,10 +30,11 @@ use crate::session::Session;
 use crate::session::failure::ValueFailure;
 use crate::session::provenance::Decider;
 use crate::session::value::Handle;
+use crate::strategy::cache::Plan;
 use create::Creation;
 use gt_protocol::rules::{Arg, Outputs, RuleError, infer};
 use gt_protocol::{Id, Instruction, Meta, Operand};
-use run::Run;
+use run::{PlanOf, Run};
 use smallvec::SmallVec;
 
 /// Why an instruction has no results.
@@ -67,7 +69,8 @@ impl Planner<'_> {
         };
         self.finish(instruction, planned);
         self.trace_line(instruction, moved_before);
-        self.session.note_operands(instruction);
+        let operands = self.session.client_operands(instruction);
+        self.session.note_operands(instruction.op, operands);
         Ok(())
     }
 
@@ -87,16 +90,25 @@ impl Planner<'_> {
         if let Some(creation) = Creation::of(instruction) {
             return self.create(&creation, outputs, scope);
         }
+        let is_settled = self.is_settled(instruction, scope.as_ref());
         let first_uses = self.prepare_operands(instruction, scope.as_ref())?;
         let inputs = inputs::of(instruction);
-        let mesh = match scope {
-            Some(scope) => scope.mesh,
+        let mesh = match &scope {
+            Some(scope) => scope.mesh.clone(),
             None => self.operand_mesh(instruction),
         };
         // Where nobody else takes part there is nothing to explain.
         let stays = self.stays_on(instruction, &mesh);
         let before = self.session.traffic;
-        let values = self.run(Run { instruction, outputs }, &inputs, &mesh)?;
+        let run = Run { instruction, outputs };
+        let PlanOf { plan, is_known } = self.plan_of(run, &inputs, &mesh);
+        if let Plan::One(choice) = &plan
+            && is_known
+            && is_settled
+        {
+            self.keep_replay(run, choice, (scope.as_ref(), &mesh));
+        }
+        let values = self.run_plan(run, &inputs, &mesh, &plan)?;
         if stays {
             for slot in first_uses {
                 let layout = self.value(slot).layout().clone();

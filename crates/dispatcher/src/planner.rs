@@ -10,6 +10,7 @@ use crate::session::provenance::{LayoutCause, LayoutChange, LayoutChanges, Traff
 use crate::session::requests::Requests;
 use crate::session::value::{Handle, Shards, Value};
 use crate::strategy::cache::PlanCache;
+use crate::strategy::replay::Replays;
 use crate::workers::Workers;
 use gt_protocol::message::{FailureClass, ToClient};
 use gt_protocol::placement::Layout;
@@ -47,6 +48,7 @@ pub(crate) struct Core {
     pub requests: Requests,
     pub prices: Prices,
     pub plans: PlanCache,
+    pub replays: Replays,
     pub tracing: bool,
     pub moved_bytes: u64,
     /// Next tag of a transfer between workers.
@@ -67,6 +69,7 @@ impl Core {
             requests: Requests::default(),
             prices: Prices::default(),
             plans: PlanCache::default(),
+            replays: Replays::default(),
             tracing: false,
             moved_bytes: 0,
             next_tag: 1,

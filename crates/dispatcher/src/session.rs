@@ -11,7 +11,7 @@ pub(crate) mod uploads;
 pub(crate) mod value;
 
 use crate::event::Fault;
-use failure::{ClientOperand, OperandHistory, RootCause, ValueFailure};
+use failure::{ClientOperand, ClientOperands, OperandHistory, RootCause, ValueFailure};
 use gt_protocol::{Id, Instruction, Op, Operand};
 use provenance::TrafficStats;
 use reductions::Reductions;
@@ -80,15 +80,9 @@ impl Session {
         self.next_number
     }
 
-    /// Keeps the operands of the instruction that was numbered last, unless one worker holds them all whole.
-    pub fn note_operands(&mut self, instruction: &Instruction<'_>) {
+    /// Operands as the text of a failure shows them.
+    pub fn client_operands(&self, instruction: &Instruction<'_>) -> ClientOperands {
         let value = |id: Id| id.as_slot().and_then(|slot| self.value(slot));
-        let mut holders =
-            instruction.values().filter_map(value).map(|value| value.layout().single());
-        let Some(first) = holders.next() else { return };
-        if first.is_some() && holders.all(|holder| holder == first) {
-            return;
-        }
         let operand = |operand: &Operand| match operand {
             Operand::Absent => ClientOperand::Absent,
             Operand::Scalar(scalar) => ClientOperand::Scalar(*scalar),
@@ -96,8 +90,20 @@ impl Session {
                 ClientOperand::Value(Arc::clone(value.spec()))
             }),
         };
-        let operands = instruction.operands.iter().map(operand).collect();
-        self.operands.keep(self.next_number - 1, instruction.op, operands);
+        instruction.operands.iter().map(operand).collect()
+    }
+
+    /// Keeps the operands of the instruction that was numbered last, unless one worker holds them all whole.
+    pub fn note_operands(&mut self, op: Op, operands: ClientOperands) {
+        let holder = |operand: &ClientOperand| match operand {
+            ClientOperand::Absent | ClientOperand::Scalar(_) => None,
+            ClientOperand::Value(spec) => Some(spec.single),
+        };
+        let mut holders = operands.iter().filter_map(holder);
+        let Some(first) = holders.next() else { return };
+        if first.is_none() || holders.any(|holder| holder != first) {
+            self.operands.keep(self.next_number - 1, op, operands);
+        }
     }
 
     pub fn live_values(&self) -> usize {

@@ -4,3 +4,4 @@
 pub(crate) mod cache;
 pub(crate) mod choose;
 pub(crate) mod member;
+pub(crate) mod replay;

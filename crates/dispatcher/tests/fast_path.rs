@@ -120,6 +120,8 @@ impl Random {
 struct Program {
     live: BTreeMap<u32, Meta>,
     next_request: u32,
+    /// What its instructions were, without their results' slots.
+    instructions: Vec<String>,
     text: String,
 }
 
@@ -133,8 +135,27 @@ impl Program {
         (after..1000).find(|slot| !self.live.contains_key(slot)).unwrap()
     }
 
-    /// The next line.
+    /// The next line: every second one does again what an earlier one did.
     fn line(&mut self, random: &mut Random) -> String {
+        if random.below(2) == 0 && !self.instructions.is_empty() {
+            let instruction = self.instructions.get(random.below(self.instructions.len())).unwrap();
+            let out = self.free_slot(0);
+            let second = self.free_slot(out + 1);
+            let second =
+                if instruction.starts_with("sgd") { format!(" %{second}") } else { String::new() };
+            return format!("%{out}{second} = {instruction}");
+        }
+        let line = self.new_line(random);
+        if let Some((_, instruction)) = line.split_once(" = ")
+            && !instruction.starts_with("distribute")
+        {
+            self.instructions.push(instruction.to_owned());
+        }
+        line
+    }
+
+    /// A line that may be like no other.
+    fn new_line(&mut self, random: &mut Random) -> String {
         let signal = match random.below(8) {
             0..4 => String::new(),
             signal => format!(" @\"{}\"", signal - 3),
@@ -144,7 +165,7 @@ impl Program {
         let (Some(a), Some(b)) = (self.slot(random), self.slot(random)) else {
             return format!("%{out} = full size=[4,4] value=1.0 dtype=f32{signal} ~5");
         };
-        match random.below(20) {
+        match random.below(22) {
             0 => format!("%{out} = full size=[4,4] value=1.0 dtype=f32{signal}"),
             1 => format!("%{out} = full size=[2] value=2.0 dtype=f32{signal}"),
             2 => {
@@ -152,7 +173,7 @@ impl Program {
                 format!("%{out} = normal size=[4,4] dtype=f32 {mean} seed=1 draw={draw}{signal}")
             }
             3 => format!("%{out} = full_like %{a} size=[4,4] value=1.0 dtype=f32{signal}"),
-            4 => {
+            4 | 20 | 21 => {
                 let layout = random.of(&["shard(0)@[0,1]", "replicate@[1]", "replicate@[0,2]"]);
                 format!("%{out} = distribute %{a} layout=\"{layout}\"")
             }

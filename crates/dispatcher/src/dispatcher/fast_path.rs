@@ -25,7 +25,9 @@ impl Dispatcher {
         outputs: &[Meta],
         sink: &mut dyn Sink,
     ) -> Result<(), Fault> {
-        if self.rewrite(session, op, words, outputs, sink).is_some() {
+        if self.rewrite(session, op, words, outputs, sink).is_some()
+            || self.replay_words(session, op, words, Some(outputs), sink).is_some()
+        {
             return Ok(());
         }
         let (instruction, _) = wire::decode(words).map_err(|_| Fault::Malformed { op })?;
@@ -65,7 +67,40 @@ impl Dispatcher {
         Some(())
     }
 
+    /// Words that several workers get, as the same ones were planned before.
+    pub(super) fn replay_words(
+        &mut self,
+        id: SessionId,
+        op: Op,
+        words: &mut [u32],
+        known: Option<&[Meta]>,
+        sink: &mut dyn Sink,
+    ) -> Option<()> {
+        let mut planner = self.planner(id, sink).filter(|planner| planner.core.is_fast(op))?;
+        planner.replay(op, words, known)
+    }
+
     /// The same for an instruction that is no words yet.
+    pub(super) fn replay(
+        &mut self,
+        id: SessionId,
+        instruction: &Instruction<'_>,
+        known: Option<&[Meta]>,
+        sink: &mut dyn Sink,
+    ) -> Option<()> {
+        if !self.core.is_fast(instruction.op) {
+            return None;
+        }
+        let mut words = std::mem::take(&mut self.core.words);
+        words.clear();
+        let encoded = wire::encode(instruction, &mut words).ok();
+        let op = instruction.op;
+        let planned = encoded.and_then(|()| self.replay_words(id, op, &mut words, known, sink));
+        self.core.words = words;
+        planned
+    }
+
+    /// [`Self::rewrite`] for an instruction that is no words yet.
     pub(super) fn fast(
         &mut self,
         id: SessionId,
@@ -111,7 +146,7 @@ impl Dispatcher {
 impl Core {
     /// Whether instructions of this operator may take the fast path. Creations follow the metadata of an operand alone.
     #[inline]
-    pub(super) fn is_fast(&self, op: Op) -> bool {
+    pub(crate) fn is_fast(&self, op: Op) -> bool {
         self.config.fast_path
             && !self.tracing
             && !matches!(

@@ -13,7 +13,7 @@ use crate::session::value::{PendingLayout, Shards, Slots};
 use crate::strategy::choose::Choice;
 use gt_protocol::message::FailureClass;
 use gt_protocol::placement::Layout;
-use gt_protocol::{Instruction, Meta, Op};
+use gt_protocol::{Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 
 /// What the value is resharded for.
@@ -144,6 +144,23 @@ impl Planner<'_> {
             return Some(layout.clone());
         }
         self.home().map(Layout::on)
+    }
+
+    /// Whether nothing is to be done to make the operands ready.
+    pub(super) fn is_settled(
+        &self,
+        instruction: &Instruction<'_>,
+        scope: Option<&PlacingScope>,
+    ) -> bool {
+        let weight = instruction.op.info().weight.filter(|_| scope.is_some());
+        let weight = weight.and_then(|weight| instruction.operands.get(weight.operand));
+        let is_placed = weight.is_none_or(|operand| match operand {
+            Operand::Value(id) => {
+                id.as_slot().is_some_and(|slot| !self.value(slot).layout().is_whole())
+            }
+            Operand::Absent | Operand::Scalar(_) => true,
+        });
+        is_placed && slots(instruction).all(|slot| self.value(slot).is_settled())
     }
 
     /// Makes an instruction's operands ready: what is pending happens, the scope's weight is placed, what is deferred is

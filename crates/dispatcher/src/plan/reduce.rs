@@ -33,8 +33,8 @@ impl Planner<'_> {
     }
 
     /// Puts those of an instruction's results into buckets of which the session's history expects a reduction.
-    pub(super) fn expect_reductions(&mut self, instruction: &Instruction<'_>) {
-        for slot in instruction.outputs.iter().copied().filter_map(Id::as_slot) {
+    pub(super) fn expect_reductions(&mut self, outputs: impl Iterator<Item = u32>) {
+        for slot in outputs {
             let value = self.value(slot);
             if value.layout().is_partial()
                 && let Some(expected) = self.expected(value)

@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::session::provenance::{Decider, LayoutCause, Provenance, TrafficStats};
 use crate::session::value::{Handle, PendingLayout, Shards, Value, ValueState};
 use gt_protocol::placement::Layout;
-use gt_protocol::{Id, Instruction, Meta, Operand};
+use gt_protocol::{Id, Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -62,7 +62,10 @@ impl Planner<'_> {
 
     fn define_results(&mut self, instruction: &Instruction<'_>, results: Results) {
         let Results { values, decider, mut pending, before } = results;
-        let provenance = decider.map(|decider| self.provenance(instruction, decider, &before));
+        let provenance = decider.map(|decider| {
+            let by = (instruction.op, instruction.signal, decider);
+            self.provenance(by, slots(instruction), &before)
+        });
         let outputs = instruction.outputs.iter().filter_map(|id| id.as_slot());
         for (output, (slot, ResultValue { meta, layout, state })) in (0..).zip(outputs.zip(values))
         {
@@ -78,15 +81,15 @@ impl Planner<'_> {
             self.session.define(slot, value);
         }
         if decider == Some(Decider::Strategy) {
-            self.expect_reductions(instruction);
+            self.expect_reductions(instruction.outputs.iter().filter_map(|id| id.as_slot()));
         }
     }
 
     /// Counts an instruction that ran on several workers, and keeps how its results got their layouts.
-    fn provenance(
+    pub(super) fn provenance(
         &mut self,
-        instruction: &Instruction<'_>,
-        decider: Decider,
+        (op, signal, decider): (Op, u16, Decider),
+        operands: impl Iterator<Item = u32>,
         before: &TrafficStats,
     ) -> Arc<Provenance> {
         let traffic = self.session.traffic.since(before);
@@ -95,9 +98,8 @@ impl Planner<'_> {
             let value = self.session.value(slot)?;
             Some((value.number(), value.layout().clone()))
         };
-        let operands = slots(instruction).take(CHANGES_MAX).filter_map(operand).collect();
+        let operands = operands.take(CHANGES_MAX).filter_map(operand).collect();
         let changes = std::mem::take(&mut self.changes);
-        let Instruction { op, signal, .. } = *instruction;
         Arc::new(Provenance { op, signal, decider, traffic, operands, changes })
     }
 

@@ -38,6 +38,13 @@ impl Run<'_> {
     }
 }
 
+/// How an operator runs.
+pub(super) struct PlanOf {
+    pub plan: Plan,
+    /// It was planned before.
+    pub is_known: bool,
+}
+
 /// Operands of a step in the layouts that it needs; nothing for what is no value.
 type Operands = SmallVec<[Option<Resharded>; 4]>;
 
@@ -49,22 +56,33 @@ impl Planner<'_> {
         inputs: &[PlanOperand],
         mesh: &Mesh,
     ) -> Result<Made, RuleError> {
-        match self.plan_of(run, inputs, mesh) {
+        let PlanOf { plan, .. } = self.plan_of(run, inputs, mesh);
+        self.run_plan(run, inputs, mesh, &plan)
+    }
+
+    pub(super) fn run_plan(
+        &mut self,
+        run: Run<'_>,
+        inputs: &[PlanOperand],
+        mesh: &Mesh,
+        plan: &Plan,
+    ) -> Result<Made, RuleError> {
+        match plan {
             Plan::Steps(axis, decomposition) => {
-                self.run_steps(run, (axis, &decomposition), inputs, mesh)
+                self.run_steps(run, (*axis, decomposition), inputs, mesh)
             }
-            Plan::One(choice) => self.run_choice(run, inputs, mesh, &choice),
+            Plan::One(choice) => self.run_choice(run, inputs, mesh, choice),
         }
     }
 
     /// How to run it, as it was found before or found out now.
-    fn plan_of(&mut self, run: Run<'_>, inputs: &[PlanOperand], mesh: &Mesh) -> Plan {
+    pub(super) fn plan_of(&mut self, run: Run<'_>, inputs: &[PlanOperand], mesh: &Mesh) -> PlanOf {
         let Instruction { op, attrs, .. } = run.instruction;
         let mut query = Query::new(*op, attrs, run.outputs, mesh);
         inputs::add_operands(&mut query, self.session, inputs);
         let digest = query.digest();
         if let Some(plan) = self.core.plans.get(digest, &query) {
-            return plan.clone();
+            return PlanOf { plan: plan.clone(), is_known: true };
         }
         let specs = inputs::specs(self.session, inputs, mesh);
         let plan = match decomposition(run, &specs, mesh) {
@@ -72,7 +90,7 @@ impl Planner<'_> {
             None => Plan::One(Arc::new(self.choose(run, &specs, mesh, None))),
         };
         self.core.plans.keep(digest, &query, plan.clone());
-        plan
+        PlanOf { plan, is_known: false }
     }
 
     /// What the prices say, or what is forced along one dimension of the mesh.

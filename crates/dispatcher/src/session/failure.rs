@@ -63,12 +63,14 @@ pub(crate) enum ClientOperand {
     Value(Arc<ValueSpec>),
 }
 
+pub(crate) type ClientOperands = SmallVec<[ClientOperand; 2]>;
+
 /// Operands of instructions that several workers execute: there a worker sees shards, and operators of the plan.
 #[derive(Debug, Default)]
-pub(crate) struct OperandHistory(VecDeque<(u64, Op, SmallVec<[ClientOperand; 2]>)>);
+pub(crate) struct OperandHistory(VecDeque<(u64, Op, ClientOperands)>);
 
 impl OperandHistory {
-    pub(crate) fn keep(&mut self, number: u64, op: Op, operands: SmallVec<[ClientOperand; 2]>) {
+    pub(crate) fn keep(&mut self, number: u64, op: Op, operands: ClientOperands) {
         if self.0.len() == SPREAD_KEPT {
             self.0.pop_front();
         }

@@ -218,6 +218,12 @@ impl Reductions {
         self.buckets.retain(|bucket| !bucket.slots.is_empty());
     }
 
+    /// Whether a bucket is launched when this value is read.
+    pub fn waits(&self, slot: u32) -> bool {
+        let holds = |bucket: &Bucket| bucket.launch == Launch::Full && bucket.slots.contains(&slot);
+        self.buckets.iter().any(holds)
+    }
+
     /// The bucket that is launched because this value is read.
     pub fn take_of(&mut self, slot: u32) -> Option<Bucket> {
         let holds = |bucket: &Bucket| bucket.launch == Launch::Full && bucket.slots.contains(&slot);

@@ -179,11 +179,27 @@ impl Value {
         self.spec.single.filter(|_| self.path == Path::Fast)
     }
 
+    /// Whether its next use finds it as it is: it is not deferred, and nothing is pending.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.path == Path::Fast
+            || self.cold().is_some_and(|cold| {
+                cold.pending == PendingLayout::Nothing
+                    && !matches!(cold.storage, Storage::Deferred(_))
+            })
+    }
+
     /// The slot of a plain value on its worker.
     #[inline]
     pub fn plain_slot(&self) -> u32 {
         assert_eq!(self.path, Path::Fast, "%{} is not plain", self.number());
         self.slot
+    }
+
+    /// The worker and slot of a value that has nothing else: the common one.
+    #[inline]
+    pub fn only(&self) -> Option<(u32, u32)> {
+        Some((self.spec.single.filter(|_| self.cold.is_none())?, self.slot))
     }
 
     pub fn deferred(&self) -> Option<&Deferred> {

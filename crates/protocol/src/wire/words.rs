@@ -32,6 +32,11 @@ pub fn scalar_words(scalar: Scalar) -> [u32; 3] {
     [tag, low(bits), low(bits >> 32)]
 }
 
+/// The scalar that three words say.
+pub fn scalar(words: &[u32; 3]) -> Result<Scalar, WireError> {
+    WordReader::new(words, 0).scalar()
+}
+
 /// Appends a count and the numbers.
 pub(crate) fn push_dims(out: &mut Vec<u32>, dims: &Dims) {
     push_list(out, dims.as_slice());

@@ -1,0 +1,176 @@
+//! An instruction on several workers that was planned before and moved nothing: the way of `plan`, specialised. The words
+//! are rewritten where they stand, once for each member; nothing is decoded, inferred or chosen. What is out of the ordinary
+//! in any respect goes the general way; a property test holds both equal.
+
+use super::run::Run;
+use crate::event::low_half;
+use crate::planner::{Core, Planner};
+use crate::session::Session;
+use crate::session::failure::{ClientOperand, ClientOperands};
+use crate::session::provenance::Decider;
+use crate::session::scopes::PlacingScope;
+use crate::session::spec::ValueSpec;
+use crate::session::value::{Slots, Value, ValueState, slot_at};
+use crate::strategy::choose::Choice;
+use crate::strategy::replay::{Parts, ReplayQuery};
+use gt_protocol::placement::{Layout, Mesh};
+use gt_protocol::wire::{self, HEADER_WORDS};
+use gt_protocol::{Id, Meta, Op, Operand};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Metadata and layouts of results.
+type Specs = SmallVec<[Arc<ValueSpec>; 1]>;
+
+/// What a replay looks up; nothing where an operand is not simply there.
+fn query<'q>(
+    session: &'q Session,
+    parts: Parts<'q>,
+    mesh: Option<&'q Mesh>,
+    known: Option<&'q [Meta]>,
+) -> Option<ReplayQuery<'q>> {
+    let mut query = ReplayQuery { parts, mesh, operands: SmallVec::new(), twins: 0, known };
+    for (position, &word) in parts.operands.iter().enumerate() {
+        if word >= wire::SLOT_LIMIT {
+            query.operands.push(None);
+            continue;
+        }
+        let value = session.value(word)?;
+        if !value.is_settled() {
+            return None;
+        }
+        query.operands.push(Some(value.spec()));
+        let earlier = parts.operands.get(..position)?;
+        query.twins |=
+            u16::from(earlier.contains(&word)).checked_shl(u32::try_from(position).ok()?)?;
+    }
+    Some(query)
+}
+
+/// All results are for slots that are free.
+fn check_outputs(session: &Session, parts: Parts<'_>) -> Option<()> {
+    for (position, &slot) in parts.outputs.iter().enumerate() {
+        session.check_definable(parts.op, Id::slot(slot)).ok()?;
+        if parts.outputs.iter().take(position).any(|&earlier| earlier == slot) {
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// The operands as the text of a failure shows them.
+fn client_operands(session: &Session, parts: Parts<'_>) -> ClientOperands {
+    let mut scalars = parts.scalars.as_chunks().0.iter();
+    let operand = |&word: &u32| match word {
+        wire::IMMEDIATE => {
+            let words = scalars.next().expect("three words for each immediate operand");
+            ClientOperand::Scalar(wire::scalar(words).expect("words that were checked"))
+        }
+        wire::NONE => ClientOperand::Absent,
+        slot => {
+            let value = session.value(slot).expect("an operand that was found");
+            ClientOperand::Value(Arc::clone(value.spec()))
+        }
+    };
+    parts.operands.iter().map(operand).collect()
+}
+
+impl Planner<'_> {
+    /// Plans words as the same ones were planned before; where it cannot, it has changed nothing. Their operator may take
+    /// the fast path. `known` as in [`Planner::define`].
+    pub fn replay(&mut self, op: Op, words: &mut [u32], known: Option<&[Meta]>) -> Option<()> {
+        let parts = Parts::of(op, words)?;
+        check_outputs(self.session, parts)?;
+        let scope = self.placing_scope(parts.signal);
+        let mesh = scope.as_ref().map(|scope| &scope.mesh);
+        let replay = self.core.replays.get(&query(self.session, parts, mesh, known)?)?;
+        if parts.slots().any(|slot| self.session.reductions.waits(slot)) {
+            return None;
+        }
+        let specs: Specs = replay.outputs.clone();
+        self.number = self.session.number(parts.tag);
+        let outputs: SmallVec<[u32; 2]> = parts.outputs.into();
+        let operands = client_operands(self.session, parts);
+        let before = self.session.traffic;
+        let by = (op, parts.signal, Decider::Strategy);
+        let provenance = self.provenance(by, parts.slots(), &before);
+        let slots = self.send_replay(op, words, &specs);
+        let results = outputs.iter().zip(specs.into_iter().zip(slots));
+        for (output, (&slot, (spec, slots))) in (0..).zip(results) {
+            let mut value = Value::new(spec, self.number, output, ValueState::Ready(slots));
+            value.set_provenance(Arc::clone(&provenance));
+            self.session.define(slot, value);
+        }
+        self.expect_reductions(outputs.iter().copied());
+        self.session.note_operands(op, operands);
+        Some(())
+    }
+
+    /// Sends the words to each member of the mesh of the results; the results' slots.
+    fn send_replay(&mut self, op: Op, words: &mut [u32], specs: &Specs) -> SmallVec<[Slots; 1]> {
+        let Self { core: Core { workers, .. }, session, sink, .. } = self;
+        let [_, tag, flags, rest @ ..] = &mut *words else { unreachable!("words have a header") };
+        (*tag, *flags) = (low_half(self.number), *flags & 0xffff);
+        let (outputs, operands_at) = (HEADER_WORDS.., HEADER_WORDS + specs.len());
+        let operands = rest.iter().skip(specs.len()).take(op.info().operands.len());
+        let operands: SmallVec<[(usize, &[u32]); 4]> = (operands_at..)
+            .zip(operands)
+            .filter_map(|(at, &slot)| Some((at, session.value(slot)?.slots())))
+            .collect();
+        let mut results: SmallVec<[Slots; 1]> = specs.iter().map(|_| Slots::new()).collect();
+        let first = specs.first().expect("a replay has a result");
+        for (place, &worker) in first.layout.mesh().members().iter().enumerate() {
+            for (at, slots) in outputs.clone().zip(&mut results) {
+                let slot = workers.take_slot(worker);
+                slots.push(slot);
+                words[at] = slot;
+            }
+            for &(at, slots) in &operands {
+                words[at] = slot_at(slots, place);
+            }
+            if workers.address(self.id, worker, *sink) {
+                sink.words(worker, words);
+            }
+        }
+        results
+    }
+
+    /// Keeps how an instruction was planned, where the same words on the same operands can only be planned so again: its
+    /// operands stay as they were before it.
+    pub(super) fn keep_replay(
+        &mut self,
+        run: Run<'_>,
+        choice: &Choice,
+        (scope, mesh): (Option<&PlacingScope>, &Mesh),
+    ) {
+        let Run { instruction, outputs } = run;
+        let op = instruction.op;
+        if !self.core.is_fast(op) || mesh.len() == 1 || !choice.local.is_empty() {
+            return;
+        }
+        let stays = |(operand, need): (&Operand, &Layout)| match operand {
+            Operand::Absent | Operand::Scalar(_) => true,
+            Operand::Value(id) => {
+                let layout =
+                    id.as_slot().and_then(|slot| self.session.value(slot)).map(Value::layout);
+                layout == Some(need) && !need.is_partial()
+            }
+        };
+        if !instruction.operands.iter().zip(&choice.inputs).all(stays) {
+            return;
+        }
+        let mut words = Vec::new();
+        if wire::encode(instruction, &mut words).is_err() {
+            return;
+        }
+        let specs = outputs.iter().zip(&choice.outputs);
+        let specs: Specs =
+            specs.map(|(meta, layout)| self.session.specs.of(meta, layout)).collect();
+        let mesh = scope.map(|scope| &scope.mesh);
+        let query =
+            Parts::of(op, &words).and_then(|parts| query(self.session, parts, mesh, Some(outputs)));
+        if let Some(query) = query {
+            self.core.replays.keep(&query, specs);
+        }
+    }
+}

@@ -14,6 +14,7 @@ pub mod digest;
 mod error_class;
 pub mod handshake;
 pub mod instruction;
+pub mod integer;
 pub mod link;
 pub mod message;
 pub mod operator;

@@ -8,7 +8,8 @@
 mod tests;
 
 use crate::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader, HandshakeError};
-use crate::wire::cut;
+use crate::integer::to_usize;
+use crate::wire::{count_word, cut};
 use std::collections::VecDeque;
 
 /// An acknowledgement of its own is due after so many bytes: far fewer than any sender keeps.
@@ -110,7 +111,7 @@ impl Link {
     fn append(&mut self, sequence: u64, words: &[u32], out: &mut Vec<u8>) {
         self.acknowledged = self.received;
         self.unacknowledged_bytes = 0;
-        let length_bytes = u32::try_from(words.len() * 4).unwrap_or(u32::MAX);
+        let length_bytes = count_word(words.len() * 4);
         let header = FrameHeader { length_bytes, sequence, acknowledged: self.received };
         let header = header.encode();
         assert!(header.is_ok(), "a frame of {} words is sent", words.len());
@@ -153,7 +154,7 @@ impl Link {
     pub fn accept(&mut self, header: FrameHeader) {
         assert!(self.is_new(header) == Ok(true), "{header:?} after {}", self.received);
         self.received = header.sequence;
-        self.unacknowledged_bytes += usize::try_from(header.length_bytes).unwrap_or(usize::MAX);
+        self.unacknowledged_bytes += to_usize(header.length_bytes);
     }
 
     /// The last frame that has arrived, for the handshake of a resumption.

@@ -65,7 +65,7 @@ pub struct Stats {
 
 /// The beginning of a text that fits a message, for senders that pass on what others wrote.
 pub fn clip(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default()
+    text.split_at(text.floor_char_boundary(TEXT_BYTES_MAX)).0
 }
 
 /// Appends the words of a message; on an error `out` is as it was.
@@ -85,7 +85,7 @@ fn framed(
 ) -> Result<(), EncodeError> {
     let start = out.len();
     out.push(code.into());
-    let name = code::name_of(code).unwrap_or_default();
+    let name = code::own_name(code);
     let result = append(out).and_then(|()| wire::close(name, out, start));
     if result.is_err() {
         out.truncate(start);

@@ -12,6 +12,7 @@ use crate::replies::Replies;
 use crate::state::State;
 use crate::stream::Driver;
 use crate::table::NoValue;
+use gt_protocol::integer::to_usize;
 use gt_protocol::message::{self, Backends, FromWorker, Stats, ToWorker};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError, WireReason};
 use gt_protocol::{Instruction, Kind, Op};
@@ -197,7 +198,7 @@ type Split<'a> = (&'a [u32], &'a [u32]);
 /// The first frame of `words` and what follows, or `None` while it is not complete.
 fn split_frame(words: &[u32]) -> Result<Option<Split<'_>>, Stop> {
     let Some(&first) = words.first() else { return Ok(None) };
-    let length = usize::try_from(first >> 16).unwrap_or(usize::MAX);
+    let length = to_usize(first >> 16);
     if length == 0 {
         return Err(Stop::Broken(WireError { word: 0, reason: WireReason::Truncated }));
     }

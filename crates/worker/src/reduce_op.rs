@@ -114,7 +114,7 @@ fn elements<const SIZE: usize>(bytes: &[u8]) -> &[[u8; SIZE]] {
 }
 
 fn part<const SIZE: usize>(bytes: &[u8], start: usize, end: usize) -> &[[u8; SIZE]] {
-    elements(bytes.get(start..end).unwrap_or_default())
+    elements(&bytes[start..end])
 }
 
 macro_rules! integer {

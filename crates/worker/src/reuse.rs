@@ -2,6 +2,7 @@
 
 use crate::table::Table;
 use gt_protocol::dtype::Category;
+use gt_protocol::integer::to_usize;
 use gt_protocol::rules::Arg;
 use gt_protocol::{Dims, Dtype, DtypeRule, Family, Id, Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
@@ -115,7 +116,7 @@ fn freed_next(instruction: &Instruction<'_>, next: &[u32]) -> u16 {
     if first & 0xffff != u32::from(Op::Free.info().code) {
         return 0;
     }
-    let length = usize::try_from(first >> 16).unwrap_or(usize::MAX);
+    let length = to_usize(first >> 16);
     let Some(freed) = next.get(FREE_WORDS_BEFORE..length) else { return 0 };
     if freed.len() > FREE_SLOTS_SEARCHED_MAX {
         return 0;

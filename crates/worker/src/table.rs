@@ -1,6 +1,7 @@
 //! The slots of a worker, and which of them share memory.
 
 use crate::failure::{Cause, Fault};
+use gt_protocol::integer::to_usize;
 use gt_protocol::{Id, Meta};
 use std::rc::Rc;
 
@@ -10,13 +11,17 @@ const SLOTS_MAX: usize = 1 << 22;
 /// wrong one can make us allocate at once.
 const SLOTS_AHEAD_MAX: usize = 1 << 16;
 
+/// Which memory a value has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorageId(usize);
+
 /// A value in a slot.
 #[derive(Debug)]
 pub struct Held<V> {
     pub value: V,
     pub meta: Meta,
     /// Values with the same one share memory.
-    pub storage: u32,
+    pub storage: StorageId,
     /// Its elements lie row after row with the strides of a fresh result, in memory that begins with them. Views of
     /// other forms do not. A result may only take memory that would not show afterwards that it was taken.
     pub contiguous: bool,
@@ -51,7 +56,7 @@ struct Storage {
 pub struct Table<V> {
     slots: Vec<Slot<V>>,
     storages: Vec<Storage>,
-    storages_free: Vec<u32>,
+    storages_free: Vec<StorageId>,
     values: u64,
     bytes: u64,
     bytes_peak: u64,
@@ -95,7 +100,7 @@ impl<V> Table<V> {
 
     /// Whether no other slot shares the memory of this value.
     pub fn is_alone(&self, held: &Held<V>) -> bool {
-        self.storage(held.storage).is_some_and(|storage| storage.holders == 1)
+        self.storages[held.storage.0].holders == 1
     }
 
     /// Whether results may go into these slots.
@@ -175,11 +180,8 @@ impl<V> Table<V> {
 
     /// One more that shares this memory, which is none of the slots: nothing is written to it meanwhile, and it stays
     /// counted until it is [`released`](Self::release).
-    pub fn hold(&mut self, storage: u32) {
-        let place = usize::try_from(storage).unwrap_or(usize::MAX);
-        if let Some(storage) = self.storages.get_mut(place) {
-            storage.holders += 1;
-        }
+    pub fn hold(&mut self, storage: StorageId) {
+        self.storages[storage.0].holders += 1;
     }
 
     /// Puts a value that shares the memory `storage` into a vacant slot.
@@ -237,9 +239,7 @@ impl<V> Table<V> {
         if place >= self.slots.len() && place < self.limit() {
             self.slots.resize_with(place + 1, || Slot::Empty);
         }
-        if let Some(slot) = self.slots.get_mut(place) {
-            *slot = new;
-        }
+        self.slots[place] = new;
     }
 
     /// Replaces what a slot holds, and gives its share of memory back.
@@ -256,28 +256,19 @@ impl<V> Table<V> {
         self.fill(id, new);
     }
 
-    fn storage(&self, storage: u32) -> Option<&Storage> {
-        self.storages.get(usize::try_from(storage).ok()?)
-    }
-
-    fn storage_new(&mut self, bytes: u64) -> u32 {
+    fn storage_new(&mut self, bytes: u64) -> StorageId {
         let new = Storage { holders: 1, bytes };
         if let Some(storage) = self.storages_free.pop() {
-            let place = usize::try_from(storage).unwrap_or(usize::MAX);
-            if let Some(slot) = self.storages.get_mut(place) {
-                *slot = new;
-            }
+            self.storages[storage.0] = new;
             return storage;
         }
         self.storages.push(new);
-        // As many as slots, which are limited.
-        u32::try_from(self.storages.len() - 1).unwrap_or(u32::MAX)
+        StorageId(self.storages.len() - 1)
     }
 
     /// One that shared this memory is gone.
-    pub fn release(&mut self, storage: u32) {
-        let place = usize::try_from(storage).unwrap_or(usize::MAX);
-        let Some(entry) = self.storages.get_mut(place) else { return };
+    pub fn release(&mut self, storage: StorageId) {
+        let entry = &mut self.storages[storage.0];
         entry.holders -= 1;
         if entry.holders == 0 {
             self.bytes = self.bytes.saturating_sub(entry.bytes);
@@ -303,9 +294,12 @@ fn no_value<V>(slot: Option<&Slot<V>>, id: Id) -> NoValue {
     }
 }
 
-/// The place of a slot; beyond every limit where the id is none, which the decoder has excluded.
+/// The place of a slot: an instruction of the wire names nothing else.
 fn index(id: Id) -> usize {
-    id.as_slot().and_then(|slot| usize::try_from(slot).ok()).unwrap_or(usize::MAX)
+    match id.as_slot() {
+        Some(slot) => to_usize(slot),
+        None => panic!("{id:?} names no slot"),
+    }
 }
 
 impl From<Fault> for NoValue {

@@ -40,3 +40,9 @@ const NAMES: [(u16, &str); 15] = [
 pub fn name_of(code: u16) -> Option<&'static str> {
     NAMES.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }
+
+/// The name of a code that we write.
+pub fn own_name(code: u16) -> &'static str {
+    let Some(name) = name_of(code) else { unreachable!("no message has the code {code:#x}") };
+    name
+}

@@ -15,7 +15,7 @@ pub trait Message<'a>: Sized {
 
     /// The name in `docs/wire.md`.
     fn name(&self) -> &'static str {
-        code::name_of(self.code()).unwrap_or_default()
+        code::own_name(self.code())
     }
 
     /// Appends the fields, which follow the first word.

@@ -4,6 +4,7 @@
 //! then the words of a failure message; zeros to the end.
 
 use super::{FAILURES_BYTES_MAX, PeerError};
+use crate::integer::to_u64;
 use crate::message::{self, Failure, FromWorker};
 
 /// The bytes that say how long the whole is.
@@ -88,9 +89,8 @@ impl Failures {
         {
             let (entry, after) =
                 tail.split_at_checked(place(*count)?).ok_or(PeerError::Truncated(field))?;
-            let (message, used) = message::decode(entry).map_err(|error| {
-                PeerError::Value(field, error.word.try_into().unwrap_or(u64::MAX))
-            })?;
+            let (message, used) = message::decode(entry)
+                .map_err(|error| PeerError::Value(field, to_u64(error.word)))?;
             let FromWorker::Failure(failure) = message else {
                 return Err(PeerError::Value(
                     "the code of a failure",

@@ -73,8 +73,7 @@ impl Footprint {
         // From the innermost on: what one element takes is held whole.
         let mut inner = Cut { held: SmallVec::from_elem((0, unit), 1), stride: 1, step: 1 };
         let mut inner_size = unit;
-        for (dim, &size) in sizes.iter().enumerate().rev() {
-            let signed = dims.get(dim).copied().unwrap_or(0);
+        for (dim, (&size, &signed)) in sizes.iter().zip(dims.iter()).enumerate().rev() {
             let held: SmallVec<[(u64, u64); 1]> =
                 layout.held(place, dim, signed).iter().filter_map(|&one| bounds(one)).collect();
             let count: u64 = held.iter().map(|(start, end)| end - start).sum();

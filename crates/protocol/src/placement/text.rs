@@ -194,7 +194,7 @@ fn parse_placement(word: &str, dims: &Dims, members: usize) -> Result<Placement,
         Some((dim, blocks)) => (dim, Some(number(blocks)?)),
         None => (inside, None),
     };
-    let rank = i64::try_from(dims.len()).unwrap_or(0);
+    let rank = dims.rank();
     let dim = number(dim)?;
     let place = usize::try_from(if dim < 0 { dim + rank } else { dim });
     let size = place.as_ref().ok().and_then(|&place| dims.get(place));

@@ -19,7 +19,7 @@ impl<'a> Scanner<'a> {
     }
 
     pub(super) fn rest(&self) -> &'a str {
-        self.line.get(self.position..).unwrap_or_default()
+        self.line.split_at(self.position).1
     }
 
     pub(super) fn skip_blanks(&mut self) {
@@ -44,7 +44,7 @@ impl<'a> Scanner<'a> {
         let rest = self.rest();
         let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         self.position += end;
-        rest.get(..end).unwrap_or_default()
+        rest.split_at(end).0
     }
 
     /// A number, name or other word.

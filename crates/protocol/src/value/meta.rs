@@ -33,13 +33,18 @@ impl Dims {
         self.length == 0
     }
 
+    /// How many dimensions, as a number that dimensions are compared with.
+    pub fn rank(&self) -> i64 {
+        self.length.into()
+    }
+
     pub fn as_slice(&self) -> &[i64] {
-        self.values.get(..self.len()).unwrap_or_default()
+        self.values.split_at(self.len()).0
     }
 
     pub fn as_mut_slice(&mut self) -> &mut [i64] {
         let length = self.len();
-        self.values.get_mut(..length).unwrap_or_default()
+        self.values.split_at_mut(length).0
     }
 
     /// Adds a value at the end; false if the list is full.

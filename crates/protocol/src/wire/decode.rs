@@ -28,7 +28,10 @@ pub fn decode_into<'a>(
 ) -> Result<usize, WireError> {
     let (op, length) = frame(words)?;
     let info = op.info();
-    let mut reader = WordReader::new(words.get(..length).unwrap_or_default(), 1);
+    let Some((words, _)) = words.split_at_checked(length) else {
+        return Err(WireError { word: words.len(), reason: WireReason::Truncated });
+    };
+    let mut reader = WordReader::new(words, 1);
     instruction.op = op;
     instruction.tag = reader.word()?;
     (instruction.consumes, instruction.signal) = halves(reader.word()?);

@@ -3,7 +3,7 @@
 use super::{
     EncodeError, FRAME_WORDS_MAX, IMMEDIATE, LIST_MAX, NONE, PAYLOAD_BYTES_MAX, SLOT_LIMIT,
     TEXT_BYTES_MAX, consumable, has_payload,
-    words::{push_bytes, push_dims, push_i64, push_list, push_scalar, push_u64},
+    words::{count_word, push_bytes, push_dims, push_i64, push_list, push_scalar, push_u64},
 };
 use crate::instruction::{Attr, Id, Instruction, Operand};
 use crate::operator::{AttrInfo, Op, OpInfo, OperandKind};
@@ -24,8 +24,8 @@ pub fn encode(instruction: &Instruction<'_>, out: &mut Vec<u32>) -> Result<(), E
 /// Appends instructions that free these slots: one, where they are no more than an instruction has room for.
 pub fn encode_free(slots: &[u32], out: &mut Vec<u32>) {
     for slots in slots.chunks(FRAME_WORDS_MAX - FREE_HEADER_WORDS) {
-        let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
-        let length = count.saturating_add(4);
+        let count = count_word(slots.len());
+        let length = count_word(FREE_HEADER_WORDS + slots.len());
         out.extend([u32::from(Op::Free.info().code) | length << 16, 0, 0, count]);
         out.extend_from_slice(slots);
     }
@@ -41,7 +41,9 @@ pub fn rebind(
     operand: impl Fn(u32) -> u32,
 ) {
     let info = instruction.op.info();
-    let [_, tag_word, flags, rest @ ..] = words else { return };
+    let [_, tag_word, flags, rest @ ..] = words else {
+        unreachable!("{} words of an instruction that was decoded", words.len())
+    };
     *tag_word = tag;
     *flags &= 0xffff;
     let (defined, rest) = rest.split_at_mut(instruction.outputs.len().min(rest.len()));
@@ -183,7 +185,7 @@ fn append_operands(
 
 fn push_count(instruction: &Instruction<'_>, fixed: usize, out: &mut Vec<u32>) {
     // Below the limit of words: checked at the beginning.
-    out.push(u32::try_from(instruction.operands.len() - fixed).unwrap_or(u32::MAX));
+    out.push(count_word(instruction.operands.len() - fixed));
 }
 
 #[inline]
@@ -202,7 +204,7 @@ fn slot(id: Id, info: &'static OpInfo) -> Result<u32, EncodeError> {
 fn written_attrs<'a>(attrs: &'a [Attr], info: &OpInfo) -> &'a [Attr] {
     let pairs = attrs.iter().zip(info.attrs).rev();
     let left_out = pairs.take_while(|(attr, row)| row.appended && **attr == Attr::Absent).count();
-    attrs.get(..attrs.len() - left_out).unwrap_or_default()
+    attrs.split_at(attrs.len() - left_out).0
 }
 
 fn append_attr(

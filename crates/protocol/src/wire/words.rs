@@ -1,6 +1,7 @@
 //! The shards that words are made of, written and read: 64-bit numbers, byte strings, scalars.
 
 use super::{LIST_MAX, WireError, WireReason, words_of};
+use crate::integer::to_usize;
 use crate::value::{DIMS_MAX, Dims, Dtype, Scalar};
 
 /// The low half of a 64-bit number.
@@ -42,9 +43,15 @@ pub(crate) fn push_dims(out: &mut Vec<u32>, dims: &Dims) {
     push_list(out, dims.as_slice());
 }
 
+/// A count as a word. The caller has checked it against a limit.
+#[allow(clippy::expect_used, reason = "a count of ours, not of a peer")]
+pub(crate) fn count_word(count: usize) -> u32 {
+    u32::try_from(count).expect("a count within its limit")
+}
+
 /// Appends a count and the numbers. The caller has checked the count against its limit.
 pub(super) fn push_list(out: &mut Vec<u32>, values: &[i64]) {
-    out.push(u32::try_from(values.len()).unwrap_or(u32::MAX));
+    out.push(count_word(values.len()));
     for &value in values {
         push_i64(out, value);
     }
@@ -52,13 +59,11 @@ pub(super) fn push_list(out: &mut Vec<u32>, values: &[i64]) {
 
 /// Appends a byte length and the bytes, padded with zeros. The caller has checked the length against its limit.
 pub(crate) fn push_bytes(out: &mut Vec<u32>, bytes: &[u8]) {
-    out.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    out.push(count_word(bytes.len()));
     let start = out.len();
     out.resize(start + words_of(bytes.len()), 0);
-    let target = out.get_mut(start..).map(bytemuck::cast_slice_mut::<u32, u8>).unwrap_or_default();
-    if let Some(target) = target.get_mut(..bytes.len()) {
-        target.copy_from_slice(bytes);
-    }
+    let target = bytemuck::cast_slice_mut::<u32, u8>(out.split_at_mut(start).1);
+    target.split_at_mut(bytes.len()).0.copy_from_slice(bytes);
 }
 
 /// Reads the words of one frame from front to back; every method stops at the declared end.
@@ -147,7 +152,7 @@ impl<'a> WordReader<'a> {
     /// A count of at most [`LIST_MAX`] and the numbers. Nothing is allocated before they are all known to be there.
     pub(crate) fn list(&mut self) -> Result<Box<[i64]>, WireError> {
         let count = self.word()?;
-        let length = usize::try_from(count).unwrap_or(usize::MAX);
+        let length = to_usize(count);
         if length > LIST_MAX {
             return Err(self.error(WireReason::Limit("length of a list", count.into())));
         }
@@ -165,7 +170,7 @@ impl<'a> WordReader<'a> {
     /// A view of a byte string of at most `bytes_max` bytes.
     pub(crate) fn bytes(&mut self, bytes_max: usize) -> Result<&'a [u8], WireError> {
         let length = self.word()?;
-        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        let bytes = to_usize(length);
         if bytes > bytes_max {
             return Err(self.error(WireReason::Limit("byte length", length.into())));
         }

@@ -36,7 +36,7 @@ impl Attributes {
             Some(place) => place,
             None => self.keep(converted(py, info, attrs, dtypes)?, attrs),
         };
-        Ok(self.kept.get(place).map(|kept| kept.objects.as_slice()).unwrap_or_default())
+        Ok(&self.kept[place].objects)
     }
 
     fn keep(&mut self, objects: Vec<Py<PyAny>>, attrs: &[Attr]) -> usize {
@@ -47,9 +47,7 @@ impl Attributes {
         }
         let place = self.oldest;
         self.oldest = (place + 1) % KEPT_MAX;
-        if let Some(kept) = self.kept.get_mut(place) {
-            *kept = new;
-        }
+        self.kept[place] = new;
         place
     }
 }
@@ -88,26 +86,13 @@ pub fn object(
         Attr::Int(value) => PyInt::new(py, *value).into_any().unbind(),
         Attr::Float(value) => scalar(py, Scalar::Float(*value)),
         Attr::Scalar(value) => scalar(py, *value),
-        Attr::Dtype(dtype) => match dtypes.get(usize::from(dtype.code())) {
-            Some(object) => object.clone_ref(py),
-            None => py.None(),
-        },
+        Attr::Dtype(dtype) => dtypes[usize::from(dtype.code())].clone_ref(py),
         Attr::Ints(dims) => PyTuple::new(py, dims.as_slice())?.into_any().unbind(),
         Attr::List(values) => PyTuple::new(py, &**values)?.into_any().unbind(),
-        Attr::Choice(index) => match kind {
-            AttrKind::Choice(words) => match words.get(usize::from(*index)) {
-                Some(word) => PyString::intern(py, word).into_any().unbind(),
-                None => py.None(),
-            },
-            AttrKind::Bool
-            | AttrKind::Int
-            | AttrKind::Float
-            | AttrKind::Scalar
-            | AttrKind::Dtype
-            | AttrKind::Ints
-            | AttrKind::List
-            | AttrKind::Text => py.None(),
-        },
+        Attr::Choice(index) => {
+            let AttrKind::Choice(words) = kind else { panic!("choice {index} for {kind:?}") };
+            PyString::intern(py, words[usize::from(*index)]).into_any().unbind()
+        }
         Attr::Text(text) => PyString::new(py, text).into_any().unbind(),
     })
 }

@@ -70,7 +70,9 @@ pub fn run_on_socket(
         std::mem::forget(stream);
         return serve_control(py, socket.into(), worker);
     }
-    serve_frames(py, stream, worker, welcome.worker.unwrap_or(0), listener)
+    let index =
+        welcome.worker.ok_or_else(|| refused("the welcome names no worker index".to_owned()))?;
+    serve_frames(py, stream, worker, index, listener)
 }
 
 /// The connection, the answer to our hello, and where workers of other hosts may call us.
@@ -132,7 +134,7 @@ fn greet(stream: &mut (impl Read + Write), hello: &Hello) -> Result<Welcome, Str
         Some(_) | None => 0,
     };
     answer.resize(length.max(LENGTH_END), 0);
-    stream.read_exact(answer.get_mut(LENGTH_END..).unwrap_or_default()).map_err(text)?;
+    stream.read_exact(&mut answer[LENGTH_END..]).map_err(text)?;
     match Handshake::decode(&answer).map_err(|error| error.to_string())? {
         Some((Handshake::Welcome(welcome), _)) => Ok(welcome),
         Some((Handshake::Refusal(refusal), _)) => Err(refusal.text),

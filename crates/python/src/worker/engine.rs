@@ -82,7 +82,9 @@ impl PythonEngine {
 
     #[cold]
     fn fault(&self, py: Python<'_>, error: &PyErr) -> Fault {
-        let out_of_memory = error.matches(py, &self.out_of_memory).unwrap_or(false);
+        let out_of_memory = error.matches(py, &self.out_of_memory);
+        let out_of_memory =
+            out_of_memory.expect("a backend's out_of_memory is a class, or a tuple");
         faults::of(py, error, out_of_memory)
     }
 }

@@ -88,7 +88,7 @@ fn receive(
         Err(error) => return Err(error),
     }
     let header = link.header(&header).map_err(io::Error::other)?;
-    let length = usize::try_from(header.length_bytes).unwrap_or(0);
+    let length = usize::try_from(header.length_bytes).expect("usize has 64 bits");
     words.clear();
     words.resize(length / size_of::<u32>(), 0);
     stream.read_exact(bytemuck::cast_slice_mut(words))?;
@@ -132,8 +132,8 @@ impl Framed {
 
 impl Replies for Framed {
     fn send(&mut self, message: &FromWorker<'_>) {
-        // What a machine says has a form: its texts are clipped and its answers cut to size.
-        let _ = message::encode(message, &mut self.words);
+        let encoded = message::encode(message, &mut self.words);
+        encoded.expect("a machine's texts are clipped and its answers cut to size");
         if self.words.len() >= FLUSH_WORDS {
             self.flush();
         }

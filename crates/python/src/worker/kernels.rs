@@ -50,9 +50,7 @@ impl Kernels {
                 in_place: in_place_kernels(in_place.get_item(info.name)?)?,
                 attributes: Attributes::default(),
             };
-            if let Some(place) = by_code.get_mut(code) {
-                *place = Some(Box::new(kernel));
-            }
+            by_code[code] = Some(Box::new(kernel));
         }
         Ok(Self { by_code })
     }

@@ -258,7 +258,7 @@ impl Peers for WorkerPeers {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Option<usize>, PeerLost> {
         let Some(link) = self.link(peer)? else { return Ok(None) };
-        let total = u64::try_from(progress.total).unwrap_or(u64::MAX);
+        let total = u64::try_from(progress.total).expect("usize has 64 bits");
         Ok(link.push(&bytes_head(message, total), progress.to - progress.from, fill))
     }
 

@@ -9,7 +9,8 @@ use crate::reduce_op::ReduceOp;
 use crate::replies::Replies;
 use crate::state::{Awaited, State};
 use crate::stream::{Abort, Driver};
-use crate::table::NoValue;
+use crate::table::{NoValue, StorageId};
+use gt_protocol::integer::to_u64;
 use gt_protocol::message::FromWorker;
 use gt_protocol::{Dtype, Id, Instruction};
 use smallvec::SmallVec;
@@ -46,7 +47,7 @@ impl<E: Engine> State<E> {
             let awaited = match self.borrow_in_slot(instruction, id, length, &mut in_flight.reads) {
                 Ok((dtype, memory, awaited)) => {
                     values.push((dtype, length, Ok(memory)));
-                    let bytes = u64::try_from(length).unwrap_or(u64::MAX).saturating_mul(2);
+                    let bytes = to_u64(length).saturating_mul(2);
                     in_flight.bytes = in_flight.bytes.saturating_add(bytes);
                     awaited
                 }
@@ -72,7 +73,7 @@ impl<E: Engine> State<E> {
         instruction: &Instruction<'_>,
         id: Id,
         length: usize,
-        reads: &mut SmallVec<[u32; 2]>,
+        reads: &mut SmallVec<[StorageId; 2]>,
     ) -> Result<Contribution<E>, NoValue> {
         let held = self.table.held(id)?;
         let meta = held.meta;

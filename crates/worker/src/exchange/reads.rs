@@ -7,6 +7,7 @@ use super::messages::Exchange;
 use crate::backend::{DirectReads, Pull, ReadReduction};
 use crate::failure::Broken;
 use crate::strided_range::StridedRange;
+use gt_protocol::integer::to_u64;
 use gt_protocol::peer::{ByteRows, FirstPayload};
 use smallvec::SmallVec;
 
@@ -68,7 +69,7 @@ impl Exchange {
         if bytes == expected {
             return Ok(theirs);
         }
-        Err(self.unexpected(u64::try_from(bytes).unwrap_or(u64::MAX), expected))
+        Err(self.unexpected(to_u64(bytes), expected))
     }
 }
 

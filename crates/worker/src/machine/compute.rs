@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Input, Values};
 use crate::failure::Fault;
 use crate::state::State;
-use crate::table::{Held, NoValue};
+use crate::table::{Held, NoValue, StorageId};
 use crate::{reuse, work};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Family, Id, Instruction, Meta, Operand, View};
@@ -106,7 +106,7 @@ impl<E: Engine> State<E> {
         &mut self,
         instruction: &Instruction<'_>,
         result: &E::Value,
-    ) -> Result<Option<(u32, bool)>, NoValue> {
+    ) -> Result<Option<(StorageId, bool)>, NoValue> {
         let (true, Some(id)) = (reuse::aliases(instruction.op), instruction.values().next()) else {
             return Ok(None);
         };

@@ -50,7 +50,7 @@ impl<E: Engine> State<E> {
         match unknown {
             None => Ok(()),
             Some(id) => {
-                let slot = id.as_slot().unwrap_or(u32::MAX);
+                let slot = id.as_slot().expect("an instruction of the wire names slots");
                 Err(Fault::protocol(format!("free of slot {slot}, which is empty")).into())
             }
         }

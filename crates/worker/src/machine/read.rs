@@ -7,6 +7,7 @@ use crate::replies::Replies;
 use crate::state::State;
 use crate::table::NoValue;
 use gt_protocol::Instruction;
+use gt_protocol::integer::to_u64;
 use gt_protocol::message::{FailureClass, FromWorker, Reply};
 
 impl<E: Engine> State<E> {
@@ -21,7 +22,7 @@ impl<E: Engine> State<E> {
         let total = unsigned(instruction, "count")?;
         let held = self.table.held(id)?;
         let meta = held.meta;
-        let elements = u64::try_from(meta.elements()).unwrap_or(0);
+        let elements = meta.bytes() / meta.dtype.size();
         if start.checked_add(total).is_none_or(|end| end > elements) {
             let text = format!("read of {total} elements from {start} on of a {meta}");
             return Err(Fault::protocol(text).into());
@@ -37,9 +38,9 @@ impl<E: Engine> State<E> {
         };
         let mut length = 0;
         self.engine.with_bytes(&held.value, &mut |bytes| {
-            length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            length = to_u64(bytes.len());
             if length == meta.bytes() {
-                answer_in_pieces(&answer, bytes, replies);
+                answer_in_chunks(&answer, bytes, replies);
             }
         })?;
         if length != meta.bytes() {
@@ -50,19 +51,18 @@ impl<E: Engine> State<E> {
     }
 }
 
-fn answer_in_pieces(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies) {
+fn answer_in_chunks(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies) {
     let size = answer.dtype.size();
-    let byte = |element: u64| usize::try_from(element.saturating_mul(size)).unwrap_or(usize::MAX);
-    let wanted = bytes.get(byte(answer.start)..byte(answer.start + answer.total));
-    let wanted = wanted.unwrap_or_default();
-    if wanted.is_empty() {
+    let byte = |element: u64| usize::try_from(element * size).expect("an offset in memory");
+    let requested = &bytes[byte(answer.start)..byte(answer.start + answer.total)];
+    if requested.is_empty() {
         replies.send(&FromWorker::Reply(*answer));
         return;
     }
     let mut start = answer.start;
-    for piece in wanted.chunks(replies.piece_bytes_max().max(1)) {
-        let count = u64::try_from(piece.len()).unwrap_or(0) / size;
-        replies.send(&FromWorker::Reply(Reply { start, count, bytes: piece, ..*answer }));
+    for chunk in requested.chunks(replies.piece_bytes_max()) {
+        let count = to_u64(chunk.len()) / size;
+        replies.send(&FromWorker::Reply(Reply { start, count, bytes: chunk, ..*answer }));
         start += count;
     }
 }

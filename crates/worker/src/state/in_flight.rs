@@ -2,7 +2,7 @@
 
 use super::negotiation::Negotiation;
 use crate::failure::Origin;
-use crate::table::Held;
+use crate::table::{Held, StorageId};
 use gt_protocol::Id;
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ pub struct InFlight<V, R> {
     /// What it leaves, of each value of its bucket.
     pub awaited: SmallVec<[Awaited<V>; 1]>,
     /// The memory that is read, by it or by others.
-    pub reads: SmallVec<[u32; 2]>,
+    pub reads: SmallVec<[StorageId; 2]>,
     pub bytes: u64,
     /// Where a backend moves it.
     pub negotiation: Option<Box<Negotiation<R>>>,

@@ -4,6 +4,7 @@
 use crate::exchange::{Exchange, Group};
 use crate::failure::Cause;
 use crate::peers::{Front, MessageId, Peers};
+use gt_protocol::integer::to_u64;
 use smallvec::SmallVec;
 
 /// A part that failed before it was known what it would be.
@@ -46,10 +47,8 @@ impl Drain {
     }
 
     pub fn of_exchange(exchange: &Exchange, group: &Group, cause: Cause) -> Self {
-        let left = |(peer, hop, taken): (u32, u32, usize)| {
-            let taken_bytes = u64::try_from(taken).unwrap_or(u64::MAX);
-            Left { peer, hop, taken_bytes }
-        };
+        let left =
+            |(peer, hop, taken): (u32, u32, usize)| Left { peer, hop, taken_bytes: to_u64(taken) };
         let left = exchange.missing(group).into_iter().map(left).collect();
         Self { tag: exchange.tag(), cause, untold_peers: exchange.unsent().collect(), left }
     }
@@ -107,8 +106,7 @@ impl Left {
             let (length, state) = match peers.front(self.peer, message) {
                 Ok(Front::Nothing) => return (State::Coming, moved),
                 Ok(Front::Bytes { total, bytes }) => {
-                    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-                    self.taken_bytes = self.taken_bytes.saturating_add(length);
+                    self.taken_bytes += to_u64(bytes.len());
                     let is_whole = self.taken_bytes >= total;
                     (bytes.len(), if is_whole { State::Whole } else { State::Coming })
                 }

@@ -43,7 +43,7 @@ impl Kept {
     pub fn front(&self) -> Front<'_> {
         match &self.part {
             Ok(bytes) => {
-                let bytes = bytes.get(self.read..).unwrap_or_default();
+                let bytes = &bytes[self.read..];
                 Front::Bytes { total: self.total, bytes }
             }
             Err(cause) => Front::Failure(cause),
@@ -60,8 +60,8 @@ impl Kept {
 /// The words of a failure's message, as bytes.
 pub fn failure(cause: &Cause) -> Vec<u8> {
     let mut words = Vec::new();
-    // A cause has a form: its text is clipped.
-    let _ = message::encode(&FromWorker::Failure(cause.message()), &mut words);
+    let encoded = message::encode(&FromWorker::Failure(cause.message()), &mut words);
+    encoded.expect("a cause's text is clipped");
     bytemuck::cast_slice(&words).to_vec()
 }
 

@@ -35,7 +35,7 @@ struct Arrived {
 
 impl Arrived {
     fn bytes(&self) -> &[u8] {
-        self.buffer.get(..self.length).unwrap_or_default()
+        &self.buffer[..self.length]
     }
 }
 
@@ -163,7 +163,7 @@ impl TcpLink {
         let mut piece = self.written.try_recv().unwrap_or_default();
         piece.resize(BODY_AT + length, 0);
         let (words, body) = piece.split_at_mut(BODY_AT);
-        let length_word = [u32::try_from(length).unwrap_or(0)];
+        let length_word = [u32::try_from(length).expect("at most TCP_PIECE_BYTES_MAX")];
         words.copy_from_slice(bytemuck::cast_slice(&[&head.encode()[..], &length_word].concat()));
         fill(body);
         self.under_way.fetch_add(1, Ordering::AcqRel);
@@ -232,12 +232,12 @@ fn next(stream: &mut impl Read, again: &Receiver<Vec<u8>>) -> io::Result<Option<
     stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
     let Some((&length, words)) = words.split_last() else { return Ok(None) };
     let head = words.first_chunk::<HEAD_WORDS>().and_then(|head| PieceHead::decode(head).ok());
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let length = usize::try_from(length).expect("usize has 64 bits");
     let Some(head) = head.filter(|_| length <= TCP_PIECE_BYTES_MAX) else { return Ok(None) };
     let mut buffer = again.try_recv().unwrap_or_default();
     if buffer.len() < length {
         buffer.resize(length, 0);
     }
-    stream.read_exact(buffer.get_mut(..length).unwrap_or_default())?;
+    stream.read_exact(&mut buffer[..length])?;
     Ok(Some(Arrived { head, buffer, length }))
 }

@@ -13,7 +13,7 @@ pub(crate) mod tests;
 pub use frame::{Arrival, FRAME_BYTES_MAX, FrameHeader};
 pub use secret::{Secret, Token};
 
-use bytes::{Cursor, push_short};
+use bytes::{HandshakeCursor, push_short};
 
 /// First bytes of every handshake message; the control bytes keep it from being taken for text or HTTP.
 pub const MAGIC: [u8; 4] = *b"GT\x01\n";
@@ -267,7 +267,7 @@ impl Handshake {
             return Err(HandshakeError::Length(length));
         }
         let Some(frame) = bytes.get(6..length) else { return Ok(None) };
-        let mut cursor = Cursor::new(frame);
+        let mut cursor = HandshakeCursor::new(frame);
         let kind = cursor.u8("kind")?;
         // Reserved: a later version may use it.
         let _ = cursor.u8("kind")?;
@@ -313,7 +313,7 @@ fn append_hello(hello: &Hello, out: &mut Vec<u8>) -> Result<(), HandshakeError> 
 }
 
 fn hello(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut HandshakeCursor<'_>,
     version: u16,
     version_oldest: u16,
 ) -> Result<Hello, HandshakeError> {
@@ -367,7 +367,7 @@ fn append_welcome(welcome: &Welcome, out: &mut Vec<u8>) -> Result<(), HandshakeE
     Ok(())
 }
 
-fn welcome(cursor: &mut Cursor<'_>, version: u16) -> Result<Welcome, HandshakeError> {
+fn welcome(cursor: &mut HandshakeCursor<'_>, version: u16) -> Result<Welcome, HandshakeError> {
     let present = cursor.present(HAS_WORKER | HAS_LOCAL_SOCKET, version)?;
     let _ = cursor.u8("reserved byte")?;
     let capabilities = Capabilities(cursor.u32("capabilities")?);
@@ -386,7 +386,7 @@ fn welcome(cursor: &mut Cursor<'_>, version: u16) -> Result<Welcome, HandshakeEr
 }
 
 fn refusal(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut HandshakeCursor<'_>,
     version: u16,
     version_oldest: u16,
 ) -> Result<Refusal, HandshakeError> {

@@ -44,6 +44,21 @@ impl ReduceOp {
             Self::Prod => 3,
         }
     }
+
+    /// What stands at a place of that choice.
+    pub fn from_choice(place: u8) -> Option<Self> {
+        [Self::Sum, Self::Max, Self::Min, Self::Prod].into_iter().find(|one| one.choice() == place)
+    }
+
+    /// Its word in that choice, and in a layout's text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Max => "max",
+            Self::Min => "min",
+            Self::Prod => "prod",
+        }
+    }
 }
 
 /// How a value lies along one dimension of a mesh.
@@ -84,7 +99,7 @@ pub type Placements = SmallVec<[Placement; 2]>;
 
 /// A mesh and the placements on it. Cheap to copy.
 #[derive(Clone, Debug, Eq)]
-pub struct Layout(Arc<Parts>);
+pub struct Layout(Arc<LayoutParts>);
 
 impl PartialEq for Layout {
     fn eq(&self, other: &Self) -> bool {
@@ -100,7 +115,7 @@ impl Hash for Layout {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Parts {
+struct LayoutParts {
     /// First, so that layouts that differ are found to differ at once.
     digest: u64,
     mesh: Mesh,
@@ -121,7 +136,7 @@ impl Layout {
         let mut hasher = Digest::default();
         (&mesh, &placements).hash(&mut hasher);
         let digest = hasher.finish();
-        Self(Arc::new(Parts { digest, mesh, placements, single }))
+        Self(Arc::new(LayoutParts { digest, mesh, placements, single }))
     }
 
     /// All of it on every member.

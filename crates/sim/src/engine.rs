@@ -7,8 +7,8 @@ use crate::exact::exact;
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
 use gt_worker::{
-    BorrowedBuffers, Buffers, Collective, DirectReads, Engine, Fault, Input, Places, ReduceOp,
-    Turn, Values,
+    BorrowedBuffers, Buffers, Collective, DirectReads, Engine, EngineOperand, Fault, Places,
+    ReduceOp, Turn, Values,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -75,7 +75,7 @@ impl Engine for ToyEngine {
     fn execute(
         &mut self,
         instruction: &Instruction<'_>,
-        operands: &[Input<'_, Stored>],
+        operands: &[EngineOperand<'_, Stored>],
         reuse: u16,
     ) -> Result<Values<Stored>, Fault> {
         let name = instruction.op.info().name;
@@ -84,9 +84,9 @@ impl Engine for ToyEngine {
         let mut args = Vec::with_capacity(operands.len());
         for operand in operands {
             args.push(match operand {
-                Input::Absent => KernelArg::Absent,
-                Input::Scalar(scalar) => KernelArg::Scalar(*scalar),
-                Input::Value(value) => KernelArg::ToyTensor(value.read()?),
+                EngineOperand::Absent => KernelArg::Absent,
+                EngineOperand::Scalar(scalar) => KernelArg::Scalar(*scalar),
+                EngineOperand::Value(value) => KernelArg::ToyTensor(value.read()?),
             });
         }
         let results = compute.run(&args).map_err(|refusal| match refusal {
@@ -98,14 +98,16 @@ impl Engine for ToyEngine {
             KernelError::Form(text) => internal(format!("{name}: {text}")),
         })?;
         for (position, operand) in operands.iter().take(16).enumerate() {
-            if let Input::Value(value) = operand
+            if let EngineOperand::Value(value) = operand
                 && reuse & (1 << position) != 0
             {
                 value.overwritten.set(true);
             }
         }
         let shared = match operands.first() {
-            Some(Input::Value(value)) if is_view(instruction.op) => Some(&value.overwritten),
+            Some(EngineOperand::Value(value)) if is_view(instruction.op) => {
+                Some(&value.overwritten)
+            }
             _ => None,
         };
         Ok(results
@@ -254,7 +256,7 @@ impl Engine for ToyEngine {
                     ReduceOp::Sum => (*a + b) % PRIME,
                     ReduceOp::Max => b.max(*a),
                     ReduceOp::Min => b.min(*a),
-                    ReduceOp::Product => *a * b % PRIME,
+                    ReduceOp::Prod => *a * b % PRIME,
                 };
             }
         }

@@ -6,8 +6,8 @@
 //! is borrowed; the payloads are the backends'. Nothing here waits for a device.
 
 use crate::failure::Fault;
-use crate::reduce_op::ReduceOp;
 use crate::strided_range::StridedRange;
+use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Attr, Dtype, Instruction};
 use smallvec::SmallVec;
 

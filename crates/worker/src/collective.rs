@@ -10,20 +10,20 @@ mod wait;
 use crate::attributes::unsigned;
 use crate::backend::Backend;
 use crate::engine::{Engine, Places};
-use crate::exchange::{Bucket, Exchange, Group};
+use crate::exchange::{BucketMemory, Exchange, Group};
 use crate::failure::Fault;
 use crate::replies::Replies;
 use crate::reuse;
-use crate::state::{Awaited, InFlightOf, State};
+use crate::state::{Awaited, InFlightOf, MachineState};
 use crate::stream::{Abort, Driver, Job};
 use crate::table::NoValue;
 use gt_protocol::{Id, Instruction, Op};
-use plan::{Plan, plan, receivers, senders};
+use plan::{CollectivePlan, plan, receivers, senders};
 
 /// An exchange with what it works on, and what it will leave.
-type Begun<E> = (Exchange, Bucket<<E as Engine>::Borrowed>, InFlightOf<E>);
+type Begun<E> = (Exchange, BucketMemory<<E as Engine>::Borrowed>, InFlightOf<E>);
 
-impl<E: Engine> State<E> {
+impl<E: Engine> MachineState<E> {
     pub fn collective(
         &mut self,
         instruction: &Instruction<'_>,
@@ -70,7 +70,7 @@ impl<E: Engine> State<E> {
         &mut self,
         in_flight: InFlightOf<E>,
         exchange: (Exchange, Group),
-        bucket: Bucket<E::Borrowed>,
+        bucket: BucketMemory<E::Borrowed>,
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Borrowed>,
     ) {
@@ -93,7 +93,7 @@ impl<E: Engine> State<E> {
         let plan = plan(&self.table, instruction, tag, group)?;
         let reused = self.reused(instruction, next);
         let (memory, in_flight) = self.prepare(instruction, &plan, reused, E::borrow_buffers)?;
-        let bucket = Bucket::of_one(plan.exchange.dtype(), memory);
+        let bucket = BucketMemory::of_one(plan.exchange.dtype(), memory);
         Ok((plan.exchange, bucket, in_flight))
     }
 
@@ -119,7 +119,7 @@ impl<E: Engine> State<E> {
     fn prepare<R>(
         &mut self,
         instruction: &Instruction<'_>,
-        plan: &Plan,
+        plan: &CollectivePlan,
         reused: Option<Id>,
         give: impl FnOnce(&mut E, Places<'_, E::Value>) -> Result<R, Fault>,
     ) -> Result<(R, InFlightOf<E>), NoValue> {

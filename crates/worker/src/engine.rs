@@ -3,7 +3,7 @@
 use crate::backend::{Collective, DirectReads, Turn};
 use crate::buffers::BorrowedBuffers;
 use crate::failure::Fault;
-use crate::reduce_op::ReduceOp;
+use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dtype, Instruction, Meta, Op, Scalar};
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ pub type Values<V> = SmallVec<[V; 2]>;
 
 /// An operand as an engine gets it.
 #[derive(Debug)]
-pub enum Input<'a, V> {
+pub enum EngineOperand<'a, V> {
     Absent,
     Value(&'a V),
     Scalar(Scalar),
@@ -45,7 +45,7 @@ pub trait Engine {
     fn execute(
         &mut self,
         instruction: &Instruction<'_>,
-        operands: &[Input<'_, Self::Value>],
+        operands: &[EngineOperand<'_, Self::Value>],
         reuse: u16,
     ) -> Result<Values<Self::Value>, Fault>;
 

@@ -10,8 +10,8 @@ mod messages;
 mod reads;
 mod round;
 
-pub use bucket::{ALIGNMENT, Bucket, Source};
+pub use bucket::{ALIGNMENT, BucketMemory, MessageBytes};
 pub use group::Group;
-pub use messages::{Exchange, Step};
+pub use messages::{Exchange, ExchangeStep};
 pub use reads::first_payloads;
-pub use round::{Answer, Payloads, Round};
+pub use round::{Round, RoundPayloads, RoundReply};

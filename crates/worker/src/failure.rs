@@ -58,13 +58,13 @@ impl From<&Failure<'_>> for Cause {
 
 /// Which instruction a collective is of, for a failure's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct FailedInstruction {
     pub session: u32,
     pub tag: u32,
     pub op: Op,
 }
 
-impl Origin {
+impl FailedInstruction {
     pub const fn cause(&self, fault: Fault) -> Cause {
         Cause { session: self.session, tag: self.tag, op: Some(self.op), fault }
     }
@@ -83,7 +83,7 @@ impl Broken {
         Self::Fault(Fault::protocol(text))
     }
 
-    pub(crate) fn cause(&self, origin: &Origin) -> Cause {
+    pub(crate) fn cause(&self, origin: &FailedInstruction) -> Cause {
         match self {
             Self::Failed(cause) => cause.clone(),
             Self::Fault(fault) => origin.cause(fault.clone()),

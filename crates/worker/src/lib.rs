@@ -30,12 +30,13 @@ mod work;
 
 pub use backend::{Backend, Collective, DirectReads, Pull, ReadReduction, Turn};
 pub use buffers::{BorrowedBuffers, Buffers};
-pub use engine::{Engine, Input, Places, Values};
+pub use engine::{Engine, EngineOperand, Places, Values};
 pub use failure::{Broken, Cause, Fault};
+pub use gt_protocol::placement::ReduceOp;
 pub use look_ahead::LookAhead;
 pub use machine::{Machine, Stop};
 pub use peers::{Front, MessageId, PeerLost, Peers, Progress};
-pub use reduce_op::{ReduceBytes, ReduceOp, reduce};
+pub use reduce_op::{ReduceBytes, reduce};
 pub use replies::Replies;
 pub use stream::{Abort, CommunicationStream, Driver, Ended, Job};
 pub use strided_range::StridedRange;

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::failure::{Cause, Fault};
 use crate::look_ahead::LookAhead;
 use crate::replies::Replies;
-use crate::state::State;
+use crate::state::MachineState;
 use crate::stream::Driver;
 use crate::table::NoValue;
 use gt_protocol::integer::to_usize;
@@ -30,7 +30,7 @@ pub enum Stop {
 
 /// A worker: its state, and how far it looks ahead in its stream.
 pub struct Machine<E: Engine> {
-    state: State<E>,
+    state: MachineState<E>,
     executed: u64,
     look_ahead: LookAhead,
 }
@@ -44,7 +44,7 @@ impl<E: Engine> fmt::Debug for Machine<E> {
 
 impl<E: Engine> Machine<E> {
     pub fn new(engine: E) -> Self {
-        Self { state: State::new(engine), executed: 0, look_ahead: LookAhead::default() }
+        Self { state: MachineState::new(engine), executed: 0, look_ahead: LookAhead::default() }
     }
 
     /// Tells the worker which member of a collective's group it is.

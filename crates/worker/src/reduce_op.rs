@@ -4,31 +4,7 @@
 //! needed. Half precision is added in single precision and rounded once, at the end, as a kernel on one device does.
 
 use gt_protocol::Dtype;
-
-/// How a collective combines the shards of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReduceOp {
-    Sum,
-    Max,
-    Min,
-    Product,
-}
-
-impl ReduceOp {
-    /// The word of this index in the attribute's list, `sum|max|min|prod`.
-    pub fn from_choice(index: u8) -> Option<Self> {
-        [Self::Sum, Self::Max, Self::Min, Self::Product].get(usize::from(index)).copied()
-    }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sum => "sum",
-            Self::Max => "max",
-            Self::Min => "min",
-            Self::Product => "prod",
-        }
-    }
-}
+use gt_protocol::placement::ReduceOp;
 
 /// How shards are reduced: [`Engine::reduce`](crate::Engine::reduce) of the engine in use.
 pub type ReduceBytes = fn(Dtype, ReduceOp, &[&[u8]], &mut [u8]);
@@ -68,7 +44,7 @@ fn by_op<T: Element<SIZE>, const SIZE: usize>(
 ) {
     match reduce_op {
         ReduceOp::Sum => all::<T, SIZE>(shards, out, T::sum),
-        ReduceOp::Product => all::<T, SIZE>(shards, out, T::product),
+        ReduceOp::Prod => all::<T, SIZE>(shards, out, T::product),
         ReduceOp::Max => all::<T, SIZE>(shards, out, T::max),
         ReduceOp::Min => all::<T, SIZE>(shards, out, T::min),
     }

@@ -1,6 +1,6 @@
 //! When a result may take an operand's buffer, and what is known of results before they are computed.
 
-use crate::table::Table;
+use crate::table::SlotTable;
 use gt_protocol::dtype::Category;
 use gt_protocol::integer::to_usize;
 use gt_protocol::rules::Arg;
@@ -21,7 +21,7 @@ pub fn aliases(op: Op) -> bool {
 /// shares their memory, and a result has their shape and dtype. They are contiguous, as every fresh result is. How far the
 /// stream can be seen depends on time; a result's bits and strides, and those of all that follows from it, do not.
 pub fn reusable<V>(
-    table: &Table<V>,
+    table: &SlotTable<V>,
     instruction: &Instruction<'_>,
     in_place: u16,
     next: &[u32],
@@ -50,7 +50,7 @@ pub fn reusable<V>(
 
 /// Metadata of the results; empty where the rules cannot tell it from the operands' metadata.
 #[inline]
-pub fn results<V>(table: &Table<V>, instruction: &Instruction<'_>) -> SmallVec<[Meta; 2]> {
+pub fn results<V>(table: &SlotTable<V>, instruction: &Instruction<'_>) -> SmallVec<[Meta; 2]> {
     let mut metas = SmallVec::new();
     match unchanged(table, instruction) {
         Some(meta) => metas.push(*meta),
@@ -59,7 +59,7 @@ pub fn results<V>(table: &Table<V>, instruction: &Instruction<'_>) -> SmallVec<[
     metas
 }
 
-fn inferred<V>(table: &Table<V>, instruction: &Instruction<'_>) -> Option<SmallVec<[Meta; 2]>> {
+fn inferred<V>(table: &SlotTable<V>, instruction: &Instruction<'_>) -> Option<SmallVec<[Meta; 2]>> {
     let mut args: SmallVec<[Arg<'_>; 4]> = SmallVec::new();
     for operand in &instruction.operands {
         args.push(match operand {
@@ -73,7 +73,7 @@ fn inferred<V>(table: &Table<V>, instruction: &Instruction<'_>) -> Option<SmallV
 
 /// The metadata of an elementwise result that is its operands', by one comparison: most of a stream, and the rules
 /// would take longer than the rest of a step.
-fn unchanged<'a, V>(table: &'a Table<V>, instruction: &Instruction<'_>) -> Option<&'a Meta> {
+fn unchanged<'a, V>(table: &'a SlotTable<V>, instruction: &Instruction<'_>) -> Option<&'a Meta> {
     let info = instruction.op.info();
     // What a condition is says nothing of what is chosen.
     if info.family != Family::Elementwise || !info.attrs.is_empty() || info.first_selected() > 0 {

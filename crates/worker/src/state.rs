@@ -7,8 +7,8 @@ pub use in_flight::{Awaited, InFlight};
 pub use negotiation::{Negotiation, Stage};
 
 use crate::engine::Engine;
-use crate::failure::{Cause, Fault, Origin};
-use crate::table::{NoValue, Table};
+use crate::failure::{Cause, FailedInstruction, Fault};
+use crate::table::{NoValue, SlotTable};
 use gt_protocol::message::FailureClass;
 use gt_protocol::rules::{Arg, describe};
 use gt_protocol::{Instruction, Kind, Meta, Operand};
@@ -16,9 +16,9 @@ use smallvec::SmallVec;
 
 pub type InFlightOf<E> = InFlight<<E as Engine>::Value, <E as Engine>::Rendezvous>;
 
-pub struct State<E: Engine> {
+pub struct MachineState<E: Engine> {
     pub engine: E,
-    pub table: Table<E::Value>,
+    pub table: SlotTable<E::Value>,
     /// This worker's index, by which collectives name it.
     pub index: u32,
     pub session: u32,
@@ -27,9 +27,9 @@ pub struct State<E: Engine> {
     tickets: u64,
 }
 
-impl<E: Engine> State<E> {
+impl<E: Engine> MachineState<E> {
     pub fn new(engine: E) -> Self {
-        let (table, in_flight) = (Table::default(), Vec::new());
+        let (table, in_flight) = (SlotTable::default(), Vec::new());
         Self { engine, table, index: 0, session: 0, in_flight, tickets: 0 }
     }
 
@@ -43,7 +43,8 @@ impl<E: Engine> State<E> {
     /// A collective that is about to begin, without results yet.
     pub fn in_flight_new(&mut self, instruction: &Instruction<'_>) -> InFlightOf<E> {
         self.tickets += 1;
-        let origin = Origin { session: self.session, tag: instruction.tag, op: instruction.op };
+        let origin =
+            FailedInstruction { session: self.session, tag: instruction.tag, op: instruction.op };
         InFlight::new(self.tickets, origin)
     }
 

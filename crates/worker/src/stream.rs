@@ -11,10 +11,10 @@ pub use drain::Abort;
 pub use job::{Ended, Job, Outcome, Then};
 
 use crate::buffers::BorrowedBuffers;
-use crate::exchange::Step;
+use crate::exchange::ExchangeStep;
 use crate::failure::Broken;
 use crate::peers::{MessageId, Peers};
-use drain::Drain;
+use drain::ExchangeDrain;
 use gt_protocol::message::Peer;
 use job::Work;
 
@@ -62,7 +62,7 @@ pub struct CommunicationStream<P, M> {
     jobs: Vec<Job<M>>,
     /// How many of the jobs were large when they began.
     large: usize,
-    drains: Vec<Drain>,
+    drains: Vec<ExchangeDrain>,
     ended: Vec<Ended<M>>,
 }
 
@@ -104,9 +104,9 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
         for _ in 0..FIRST_STEPS {
             self.peers.poll();
             match job.step(&mut self.peers) {
-                Ok(Step::Moved) => {}
-                Ok(Step::Stuck) => break,
-                Ok(Step::Done) => return Some(self.conclude(job, Ok(()))),
+                Ok(ExchangeStep::Moved) => {}
+                Ok(ExchangeStep::Stuck) => break,
+                Ok(ExchangeStep::Done) => return Some(self.conclude(job, Ok(()))),
                 Err(broken) => return Some(self.conclude(job, Err(broken))),
             }
         }
@@ -118,7 +118,7 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
 
     pub fn abort(&mut self, abort: Abort) {
         self.peers.begin(abort.tag);
-        self.drains.push(Drain::of_abort(abort));
+        self.drains.push(ExchangeDrain::of_abort(abort));
         self.finish_drains();
     }
 
@@ -144,13 +144,13 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
                 continue;
             }
             let outcome = match job.step(&mut self.peers) {
-                Ok(step @ (Step::Stuck | Step::Moved)) => {
-                    job.is_stuck = step == Step::Stuck;
-                    moved |= step == Step::Moved;
+                Ok(step @ (ExchangeStep::Stuck | ExchangeStep::Moved)) => {
+                    job.is_stuck = step == ExchangeStep::Stuck;
+                    moved |= step == ExchangeStep::Moved;
                     place += 1;
                     continue;
                 }
-                Ok(Step::Done) => Ok(()),
+                Ok(ExchangeStep::Done) => Ok(()),
                 Err(broken) => Err(broken),
             };
             moved = true;
@@ -175,7 +175,7 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
                     Ok(()) => self.peers.end(exchange.tag(), true),
                     Err(broken) => {
                         let cause = broken.cause(&origin);
-                        self.drains.push(Drain::of_exchange(&exchange, &group, cause));
+                        self.drains.push(ExchangeDrain::of_exchange(&exchange, &group, cause));
                     }
                 }
                 Outcome::Exchange { bucket, outcome }

@@ -35,7 +35,7 @@ pub enum NoValue {
 }
 
 #[derive(Debug)]
-enum Slot<V> {
+enum TableSlot<V> {
     Empty,
     Value(Held<V>),
     Failed(Rc<Cause>),
@@ -46,23 +46,23 @@ enum Slot<V> {
 }
 
 #[derive(Debug)]
-struct Storage {
+struct StorageUse {
     holders: u32,
     bytes: u64,
 }
 
 /// Slots by index.
 #[derive(Debug)]
-pub struct Table<V> {
-    slots: Vec<Slot<V>>,
-    storages: Vec<Storage>,
+pub struct SlotTable<V> {
+    slots: Vec<TableSlot<V>>,
+    storages: Vec<StorageUse>,
     storages_free: Vec<StorageId>,
     values: u64,
     bytes: u64,
     bytes_peak: u64,
 }
 
-impl<V> Default for Table<V> {
+impl<V> Default for SlotTable<V> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
@@ -75,7 +75,7 @@ impl<V> Default for Table<V> {
     }
 }
 
-impl<V> Table<V> {
+impl<V> SlotTable<V> {
     /// Live values, the bytes of their memory, and the most bytes there have been. Memory that several values share
     /// counts once and in full, as long as one of them lives: a view counts nothing of its own and keeps all of what it
     /// is a view of. What an engine holds besides values (temporaries, caches) does not count.
@@ -86,14 +86,14 @@ impl<V> Table<V> {
     #[inline]
     pub fn held(&self, id: Id) -> Result<&Held<V>, NoValue> {
         match self.slots.get(index(id)) {
-            Some(Slot::Value(held)) => Ok(held),
+            Some(TableSlot::Value(held)) => Ok(held),
             other => Err(no_value(other, id)),
         }
     }
 
     pub fn held_mut(&mut self, id: Id) -> Result<&mut Held<V>, NoValue> {
         match self.slots.get_mut(index(id)) {
-            Some(Slot::Value(held)) => Ok(held),
+            Some(TableSlot::Value(held)) => Ok(held),
             other => Err(no_value(other.as_deref(), id)),
         }
     }
@@ -107,12 +107,17 @@ impl<V> Table<V> {
     pub fn check_vacant(&self, ids: &[Id]) -> Result<(), Fault> {
         for &id in ids {
             match self.slots.get(index(id)) {
-                None | Some(Slot::Empty) if index(id) < self.limit() => {}
-                None | Some(Slot::Empty) => {
+                None | Some(TableSlot::Empty) if index(id) < self.limit() => {}
+                None | Some(TableSlot::Empty) => {
                     let text = format!("slot {}: {} is the limit", index(id), self.limit());
                     return Err(Fault::protocol(text));
                 }
-                Some(Slot::Value(_) | Slot::Failed(_) | Slot::Pending(_) | Slot::Consumed) => {
+                Some(
+                    TableSlot::Value(_)
+                    | TableSlot::Failed(_)
+                    | TableSlot::Pending(_)
+                    | TableSlot::Consumed,
+                ) => {
                     return Err(Fault::protocol(format!("slot {} is in use", index(id))));
                 }
             }
@@ -128,7 +133,7 @@ impl<V> Table<V> {
     /// Puts a value into a vacant slot that lies alone in so many bytes of memory: contiguous, unless those are too few.
     pub fn put_in(&mut self, id: Id, value: V, meta: Meta, bytes: u64) {
         let held = self.adopt(value, meta, bytes);
-        self.fill(id, Slot::Value(held));
+        self.fill(id, TableSlot::Value(held));
         self.values += 1;
     }
 
@@ -144,33 +149,39 @@ impl<V> Table<V> {
 
     /// Puts a value whose memory is counted into a slot that is vacant or waits for it.
     pub fn put_held(&mut self, id: Id, held: Held<V>) {
-        self.take(id, Slot::Value(held));
+        self.take(id, TableSlot::Value(held));
         self.values += 1;
     }
 
     /// Keeps a slot for the result of a job.
     pub fn pend(&mut self, id: Id, ticket: u64) {
-        self.fill(id, Slot::Pending(ticket));
+        self.fill(id, TableSlot::Pending(ticket));
         self.values += 1;
     }
 
     /// The job that will fill this slot.
     pub fn pending(&self, id: Id) -> Option<u64> {
         match self.slots.get(index(id)) {
-            Some(Slot::Pending(ticket)) => Some(*ticket),
-            None | Some(Slot::Empty | Slot::Value(_) | Slot::Failed(_) | Slot::Consumed) => None,
+            Some(TableSlot::Pending(ticket)) => Some(*ticket),
+            None
+            | Some(
+                TableSlot::Empty | TableSlot::Value(_) | TableSlot::Failed(_) | TableSlot::Consumed,
+            ) => None,
         }
     }
 
     /// Takes a value out of its slot, which counts as consumed; its memory stays counted.
     pub fn withdraw(&mut self, id: Id) -> Result<Held<V>, NoValue> {
         let Some(slot) = self.slots.get_mut(index(id)) else { return Err(no_value::<V>(None, id)) };
-        match std::mem::replace(slot, Slot::Consumed) {
-            Slot::Value(held) => {
+        match std::mem::replace(slot, TableSlot::Consumed) {
+            TableSlot::Value(held) => {
                 self.values -= 1;
                 Ok(held)
             }
-            other @ (Slot::Empty | Slot::Failed(_) | Slot::Pending(_) | Slot::Consumed) => {
+            other @ (TableSlot::Empty
+            | TableSlot::Failed(_)
+            | TableSlot::Pending(_)
+            | TableSlot::Consumed) => {
                 let why = no_value(Some(&other), id);
                 *slot = other;
                 Err(why)
@@ -187,31 +198,34 @@ impl<V> Table<V> {
     /// Puts a value that shares the memory `storage` into a vacant slot.
     pub fn put_alias(&mut self, id: Id, held: Held<V>) {
         self.hold(held.storage);
-        self.fill(id, Slot::Value(held));
+        self.fill(id, TableSlot::Value(held));
         self.values += 1;
     }
 
     pub fn poison(&mut self, id: Id, cause: &Rc<Cause>) {
         if index(id) < self.limit() {
-            self.take(id, Slot::Failed(Rc::clone(cause)));
+            self.take(id, TableSlot::Failed(Rc::clone(cause)));
         }
     }
 
     /// Drops a value whose buffer has become a result's.
     pub fn consume(&mut self, id: Id) {
-        self.take(id, Slot::Consumed);
+        self.take(id, TableSlot::Consumed);
     }
 
     /// Puts a value that took over the buffer of the one in `from` into a vacant slot; false if there is none.
     #[must_use]
     pub fn succeed(&mut self, from: Id, to: Id, value: V) -> bool {
         let Some(slot) = self.slots.get_mut(index(from)) else { return false };
-        match std::mem::replace(slot, Slot::Consumed) {
-            Slot::Value(held) => {
-                self.fill(to, Slot::Value(Held { value, ..held }));
+        match std::mem::replace(slot, TableSlot::Consumed) {
+            TableSlot::Value(held) => {
+                self.fill(to, TableSlot::Value(Held { value, ..held }));
                 true
             }
-            other @ (Slot::Empty | Slot::Failed(_) | Slot::Pending(_) | Slot::Consumed) => {
+            other @ (TableSlot::Empty
+            | TableSlot::Failed(_)
+            | TableSlot::Pending(_)
+            | TableSlot::Consumed) => {
                 *slot = other;
                 false
             }
@@ -222,9 +236,14 @@ impl<V> Table<V> {
     #[must_use]
     pub fn free(&mut self, id: Id) -> bool {
         match self.slots.get(index(id)) {
-            None | Some(Slot::Empty) => false,
-            Some(Slot::Value(_) | Slot::Failed(_) | Slot::Pending(_) | Slot::Consumed) => {
-                self.take(id, Slot::Empty);
+            None | Some(TableSlot::Empty) => false,
+            Some(
+                TableSlot::Value(_)
+                | TableSlot::Failed(_)
+                | TableSlot::Pending(_)
+                | TableSlot::Consumed,
+            ) => {
+                self.take(id, TableSlot::Empty);
                 true
             }
         }
@@ -234,30 +253,30 @@ impl<V> Table<V> {
         self.slots.len().saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX)
     }
 
-    fn fill(&mut self, id: Id, new: Slot<V>) {
+    fn fill(&mut self, id: Id, new: TableSlot<V>) {
         let place = index(id);
         if place >= self.slots.len() && place < self.limit() {
-            self.slots.resize_with(place + 1, || Slot::Empty);
+            self.slots.resize_with(place + 1, || TableSlot::Empty);
         }
         self.slots[place] = new;
     }
 
     /// Replaces what a slot holds, and gives its share of memory back.
-    fn take(&mut self, id: Id, new: Slot<V>) {
+    fn take(&mut self, id: Id, new: TableSlot<V>) {
         match self.slots.get(index(id)) {
-            Some(Slot::Value(held)) => {
+            Some(TableSlot::Value(held)) => {
                 let storage = held.storage;
                 self.values -= 1;
                 self.release(storage);
             }
-            Some(Slot::Pending(_)) => self.values -= 1,
-            None | Some(Slot::Empty | Slot::Failed(_) | Slot::Consumed) => {}
+            Some(TableSlot::Pending(_)) => self.values -= 1,
+            None | Some(TableSlot::Empty | TableSlot::Failed(_) | TableSlot::Consumed) => {}
         }
         self.fill(id, new);
     }
 
     fn storage_new(&mut self, bytes: u64) -> StorageId {
-        let new = Storage { holders: 1, bytes };
+        let new = StorageUse { holders: 1, bytes };
         if let Some(storage) = self.storages_free.pop() {
             self.storages[storage.0] = new;
             return storage;
@@ -278,17 +297,17 @@ impl<V> Table<V> {
 }
 
 #[cold]
-fn no_value<V>(slot: Option<&Slot<V>>, id: Id) -> NoValue {
+fn no_value<V>(slot: Option<&TableSlot<V>>, id: Id) -> NoValue {
     let place = index(id);
     match slot {
-        Some(Slot::Failed(cause)) => NoValue::Failed(Rc::clone(cause)),
-        Some(Slot::Consumed) => {
+        Some(TableSlot::Failed(cause)) => NoValue::Failed(Rc::clone(cause)),
+        Some(TableSlot::Consumed) => {
             NoValue::Fault(Fault::protocol(format!("slot {place} was consumed")))
         }
-        Some(Slot::Pending(_)) => {
+        Some(TableSlot::Pending(_)) => {
             NoValue::Fault(Fault::protocol(format!("slot {place} is still being received")))
         }
-        None | Some(Slot::Empty | Slot::Value(_)) => {
+        None | Some(TableSlot::Empty | TableSlot::Value(_)) => {
             NoValue::Fault(Fault::protocol(format!("slot {place} holds no value")))
         }
     }

@@ -1,6 +1,6 @@
 //! How much an instruction computes: whether it is worth waking several threads for.
 
-use crate::table::Table;
+use crate::table::SlotTable;
 use gt_protocol::{Family, Instruction, Meta};
 
 /// Elements of an operator of one pass from which several threads are faster than one. Threads that sleep between two
@@ -15,7 +15,7 @@ const PASSES: i64 = 4;
 /// Whether several threads are faster than one. It follows from the instruction and its operands' shapes alone, never from
 /// load: with the number of threads the bits of a result may change.
 #[inline]
-pub fn is_large<V>(table: &Table<V>, instruction: &Instruction<'_>, results: &[Meta]) -> bool {
+pub fn is_large<V>(table: &SlotTable<V>, instruction: &Instruction<'_>, results: &[Meta]) -> bool {
     let operands = || instruction.values().filter_map(|id| table.held(id).ok());
     let widest = |metas: &mut dyn Iterator<Item = i64>| metas.max().unwrap_or(0);
     let operand_elements = widest(&mut operands().map(|held| held.meta.elements()));

@@ -19,11 +19,11 @@ pub(super) fn push_short(
 }
 
 /// Reads from front to back; an error names the field that is cut off.
-pub(super) struct Cursor<'a> {
+pub(super) struct HandshakeCursor<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> HandshakeCursor<'a> {
     pub(super) const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }

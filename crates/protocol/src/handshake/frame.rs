@@ -1,6 +1,6 @@
 //! The header of a frame on a socket: how long it is, which one it is, and what has arrived from the other side.
 
-use super::{HandshakeError, bytes::Cursor};
+use super::{HandshakeError, bytes::HandshakeCursor};
 
 /// A frame's words, header not counted: several of the largest instructions, and little enough that a peer cannot make
 /// the other side reserve much by claiming it.
@@ -48,7 +48,7 @@ impl FrameHeader {
 
     /// Refuses a length over the limit, so that the caller may reserve what the header claims.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Result<Self, HandshakeError> {
-        let mut cursor = Cursor::new(bytes);
+        let mut cursor = HandshakeCursor::new(bytes);
         let header = Self {
             length_bytes: cursor.u32("frame header")?,
             sequence: cursor.u64("frame header")?,

@@ -19,9 +19,9 @@ pub fn push_short(
 }
 
 /// Reads from front to back; an error names the field that is cut off.
-pub struct Cursor<'a>(pub &'a [u8]);
+pub struct PayloadCursor<'a>(pub &'a [u8]);
 
-impl<'a> Cursor<'a> {
+impl<'a> PayloadCursor<'a> {
     pub fn take(&mut self, count: usize, field: &'static str) -> Result<&'a [u8], PeerError> {
         let (front, back) = self.0.split_at_checked(count).ok_or(PeerError::Truncated(field))?;
         self.0 = back;

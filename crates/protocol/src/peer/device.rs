@@ -1,6 +1,6 @@
 //! Payloads of collectives from device to device.
 
-use super::bytes::{Cursor, push_short};
+use super::bytes::{PayloadCursor, push_short};
 use super::{HANDLE_BYTES_MAX, PeerError};
 
 const BUFFERS: u8 = b'O';
@@ -65,7 +65,7 @@ impl<'a> DevicePayload<'a> {
     /// # Errors
     /// Bytes that are no such payload.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, PeerError> {
-        let mut cursor = Cursor(bytes);
+        let mut cursor = PayloadCursor(bytes);
         let [kind] = cursor.array("a device's payload")?;
         let payload = match kind {
             BUFFERS => Self::Buffers(DeviceBuffers {
@@ -98,7 +98,7 @@ fn push_buffer(out: &mut Vec<u8>, buffer: Option<DeviceBuffer<'_>>) -> Result<()
     Ok(())
 }
 
-fn buffer<'a>(cursor: &mut Cursor<'a>) -> Result<Option<DeviceBuffer<'a>>, PeerError> {
+fn buffer<'a>(cursor: &mut PayloadCursor<'a>) -> Result<Option<DeviceBuffer<'a>>, PeerError> {
     let name = cursor.short("an allocation", HANDLE_BYTES_MAX)?;
     if name.is_empty() {
         return Ok(None);

@@ -1,6 +1,6 @@
 //! The payload of a collective by a process group.
 
-use super::bytes::{Cursor, push_short};
+use super::bytes::{PayloadCursor, push_short};
 use super::{GROUP_ENTRIES_MAX, PAYLOAD_BYTES_MAX, PeerError};
 
 /// What a member puts into the store by which the library connects the group.
@@ -37,7 +37,7 @@ impl<'a> GroupPayload<'a> {
         if bytes.len() > PAYLOAD_BYTES_MAX {
             return Err(PeerError::Limit("a group's payload", bytes.len()));
         }
-        let mut cursor = Cursor(bytes);
+        let mut cursor = PayloadCursor(bytes);
         let (digest, nonce) = (cursor.array("a digest")?, cursor.array("a nonce")?);
         let mut entries = Vec::new();
         while !cursor.0.is_empty() {

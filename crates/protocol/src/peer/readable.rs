@@ -1,7 +1,7 @@
 //! The first payload of a collective that a backend moves: what of the sender's memory the receiver may read, and the
 //! backend's own payload.
 
-use super::bytes::Cursor;
+use super::bytes::PayloadCursor;
 use super::{PAYLOAD_BYTES_MAX, PeerError};
 
 /// Rows of bytes at equal distances.
@@ -47,7 +47,7 @@ impl<'a> FirstPayload<'a> {
         if bytes.len() > PAYLOAD_BYTES_MAX {
             return Err(PeerError::Limit("a first payload", bytes.len()));
         }
-        let mut cursor = Cursor(bytes);
+        let mut cursor = PayloadCursor(bytes);
         let mut rows = || {
             let mut number = || cursor.u64("a first payload");
             let (start, rows) = (number()?, number()?);

@@ -12,7 +12,7 @@ pub const MESH_MEMBERS_MAX: usize = 4096;
 /// Workers by index in one, two or three dimensions, the last one the fastest. Meshes of one member are where
 /// unsharded values live.
 #[derive(Clone, Debug, Eq)]
-pub struct Mesh(Arc<Parts>);
+pub struct Mesh(Arc<MeshParts>);
 
 impl PartialEq for Mesh {
     fn eq(&self, other: &Self) -> bool {
@@ -27,7 +27,7 @@ impl Hash for Mesh {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Parts {
+struct MeshParts {
     shape: SmallVec<[usize; MESH_DIMS_MAX]>,
     members: Box<[u32]>,
 }
@@ -40,13 +40,13 @@ impl Mesh {
         if !fits || shape.is_empty() || shape.len() > MESH_DIMS_MAX || has_twice(members) {
             return None;
         }
-        Some(Self(Arc::new(Parts { shape: shape.into(), members: members.into() })))
+        Some(Self(Arc::new(MeshParts { shape: shape.into(), members: members.into() })))
     }
 
     /// A mesh of one dimension; the caller sees to it that the members differ.
     pub fn line(members: &[u32]) -> Self {
         let shape = SmallVec::from_slice(&[members.len()]);
-        Self(Arc::new(Parts { shape, members: members.into() }))
+        Self(Arc::new(MeshParts { shape, members: members.into() }))
     }
 
     pub fn members(&self) -> &[u32] {

@@ -51,12 +51,7 @@ impl fmt::Display for Placement {
 
 impl fmt::Display for ReduceOp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Sum => "sum",
-            Self::Max => "max",
-            Self::Min => "min",
-            Self::Prod => "prod",
-        })
+        out.write_str(self.name())
     }
 }
 

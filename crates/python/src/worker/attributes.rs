@@ -11,7 +11,7 @@ const KEPT_MAX: usize = 16;
 
 /// The Python arguments of one list of attributes.
 #[derive(Debug)]
-struct Kept {
+struct CachedAttributes {
     attrs: SmallVec<[Attr; 2]>,
     objects: Vec<Py<PyAny>>,
 }
@@ -19,7 +19,7 @@ struct Kept {
 /// The lists of attributes that one operator has been called with.
 #[derive(Debug, Default)]
 pub struct Attributes {
-    kept: Vec<Kept>,
+    kept: Vec<CachedAttributes>,
     oldest: usize,
 }
 
@@ -40,7 +40,7 @@ impl Attributes {
     }
 
     fn keep(&mut self, objects: Vec<Py<PyAny>>, attrs: &[Attr]) -> usize {
-        let new = Kept { attrs: attrs.iter().cloned().collect(), objects };
+        let new = CachedAttributes { attrs: attrs.iter().cloned().collect(), objects };
         if self.kept.len() < KEPT_MAX {
             self.kept.push(new);
             return self.kept.len() - 1;

@@ -8,12 +8,12 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 /// Those that a worker's kernels have, in the order of [`Backend`].
 #[derive(Debug, Default)]
-pub struct Backends {
-    backends: [Option<Entry>; 2],
+pub struct CollectiveBackends {
+    backends: [Option<CollectiveBackend>; 2],
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CollectiveBackend {
     domain: String,
     rendezvous: Py<PyAny>,
 }
@@ -29,14 +29,14 @@ pub struct Rendezvous {
     pub result: Option<Py<PyAny>>,
 }
 
-impl Backends {
+impl CollectiveBackends {
     /// Fetches the table `collective_backends` of a `gt.worker.backend.Backend`.
     pub fn new(kernels: &Bound<'_, PyAny>) -> PyResult<Self> {
         let table = kernels.getattr("collective_backends")?.cast_into::<PyDict>()?;
-        let entry = |backend: Backend| -> PyResult<Option<Entry>> {
+        let entry = |backend: Backend| -> PyResult<Option<CollectiveBackend>> {
             let Some(item) = table.get_item(backend.name())? else { return Ok(None) };
             let domain = item.getattr("domain")?.extract()?;
-            Ok(Some(Entry { domain, rendezvous: item.getattr("rendezvous")?.unbind() }))
+            Ok(Some(CollectiveBackend { domain, rendezvous: item.getattr("rendezvous")?.unbind() }))
         };
         Ok(Self { backends: [entry(Backend::Device)?, entry(Backend::Group)?] })
     }

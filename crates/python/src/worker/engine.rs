@@ -2,16 +2,16 @@
 
 #![allow(unsafe_code, reason = "an attached interpreter, without asking")]
 
-use super::backends::{Backends, Rendezvous};
+use super::backends::{CollectiveBackends, Rendezvous};
 use super::borrowed::BorrowedMemory;
 use super::faults;
 use super::kernel_call;
 use super::kernels::Kernels;
-use super::memory::Memory;
-use super::vectorcall::Caller;
+use super::memory::ValueMemory;
+use super::vectorcall::Vectorcaller;
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Instruction, Meta, Op};
-use gt_worker::{Collective, DirectReads, Engine, Fault, Input, Places, Turn, Values};
+use gt_worker::{Collective, DirectReads, Engine, EngineOperand, Fault, Places, Turn, Values};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -28,16 +28,16 @@ pub fn executing_op() -> Option<&'static str> {
 #[derive(Debug)]
 pub struct PythonEngine {
     kernels: Kernels,
-    caller: Caller,
+    caller: Vectorcaller,
     /// By the wire's number.
     dtypes: Vec<Py<PyAny>>,
     /// A class, or a tuple of them.
     out_of_memory: Py<PyAny>,
-    memory: Memory,
+    memory: ValueMemory,
     threads: Threads,
     /// () -> nothing, when everything before has run.
     synchronize: Py<PyAny>,
-    backends: Backends,
+    backends: CollectiveBackends,
 }
 
 /// How many threads kernels use: one, or for a large instruction as many as the backend has.
@@ -53,10 +53,10 @@ impl PythonEngine {
     /// Fetches everything from a `gt.worker.backend.Backend`.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
         let function = |name: &str| backend.getattr(name).map(Bound::unbind);
-        let caller = Caller::new();
+        let caller = Vectorcaller::new();
         Ok(Self {
             kernels: Kernels::new(backend)?,
-            backends: Backends::new(backend)?,
+            backends: CollectiveBackends::new(backend)?,
             caller,
             dtypes: backend.getattr("dtypes")?.extract()?,
             out_of_memory: function("out_of_memory")?,
@@ -65,7 +65,7 @@ impl PythonEngine {
                 most: backend.getattr("threads")?.extract()?,
                 is_large: false,
             },
-            memory: Memory::new(backend, caller)?,
+            memory: ValueMemory::new(backend, caller)?,
             synchronize: function("synchronize")?,
         })
     }
@@ -97,7 +97,7 @@ impl Engine for PythonEngine {
     fn execute(
         &mut self,
         instruction: &Instruction<'_>,
-        operands: &[Input<'_, Self::Value>],
+        operands: &[EngineOperand<'_, Self::Value>],
         reuse: u16,
     ) -> Result<Values<Self::Value>, Fault> {
         let py = attached();

@@ -10,11 +10,11 @@ pub struct Idle {
     /// () -> nothing: gives memory back.
     release: Py<PyAny>,
     after: Duration,
-    state: State,
+    state: IdleState,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum IdleState {
     Busy,
     Since(Instant),
     Released,
@@ -24,31 +24,31 @@ impl Idle {
     /// As a `gt.worker.backend.Backend` says.
     pub fn new(backend: &Bound<'_, PyAny>) -> PyResult<Self> {
         let after = Duration::from_secs_f64(backend.getattr("idle_seconds")?.extract()?);
-        Ok(Self { release: backend.getattr("release")?.unbind(), after, state: State::Busy })
+        Ok(Self { release: backend.getattr("release")?.unbind(), after, state: IdleState::Busy })
     }
 
     /// There was something to do.
     pub const fn end(&mut self) {
-        self.state = State::Busy;
+        self.state = IdleState::Busy;
     }
 
     /// How long a wait for words may last; from the first call on the worker is idle.
     pub fn limit(&mut self) -> Duration {
-        if let State::Busy = self.state {
-            self.state = State::Since(Instant::now());
+        if let IdleState::Busy = self.state {
+            self.state = IdleState::Since(Instant::now());
         }
         match self.state {
-            State::Since(start) => self.after.saturating_sub(start.elapsed()),
-            State::Busy | State::Released => Duration::MAX,
+            IdleState::Since(start) => self.after.saturating_sub(start.elapsed()),
+            IdleState::Busy | IdleState::Released => Duration::MAX,
         }
     }
 
     /// Gives the memory back if it is time.
     pub fn look(&mut self, py: Python<'_>) -> PyResult<()> {
-        if let State::Since(start) = self.state
+        if let IdleState::Since(start) = self.state
             && start.elapsed() >= self.after
         {
-            self.state = State::Released;
+            self.state = IdleState::Released;
             self.release.call0(py)?;
         }
         Ok(())

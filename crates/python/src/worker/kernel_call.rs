@@ -1,10 +1,10 @@
 //! One instruction as one call of its kernel: operands and attributes as Python's arguments.
 
 use super::attributes::scalar;
-use super::kernels::Kernel;
-use super::vectorcall::Caller;
+use super::kernels::OperatorKernel;
+use super::vectorcall::Vectorcaller;
 use gt_protocol::{Family, Instruction};
-use gt_worker::{Input, Values};
+use gt_worker::{EngineOperand, Values};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -13,11 +13,11 @@ use smallvec::SmallVec;
 /// Calls the kernel, or the one of its kernels that writes over operands which `reuse` has.
 pub fn run(
     py: Python<'_>,
-    caller: Caller,
-    kernel: &mut Kernel,
+    caller: Vectorcaller,
+    kernel: &mut OperatorKernel,
     dtypes: &[Py<PyAny>],
     instruction: &Instruction<'_>,
-    operands: &[Input<'_, Py<PyAny>>],
+    operands: &[EngineOperand<'_, Py<PyAny>>],
     reuse: u16,
 ) -> PyResult<Values<Py<PyAny>>> {
     let info = instruction.op.info();
@@ -35,7 +35,7 @@ pub fn run(
         arguments.pointers.extend(objects.iter().map(Py::as_ptr));
     }
     let mut call = &kernel.call;
-    let number_first = matches!(operands.first(), Some(Input::Scalar(_)));
+    let number_first = matches!(operands.first(), Some(EngineOperand::Scalar(_)));
     if let (true, Family::Elementwise, Some(other)) =
         (number_first, info.family, &kernel.number_first)
     {
@@ -65,11 +65,11 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn push(&mut self, py: Python<'_>, operand: &Input<'_, Py<PyAny>>) {
+    fn push(&mut self, py: Python<'_>, operand: &EngineOperand<'_, Py<PyAny>>) {
         match operand {
-            Input::Absent => self.push_made(py.None()),
-            Input::Value(value) => self.pointers.push(value.as_ptr()),
-            Input::Scalar(value) => self.push_made(scalar(py, *value)),
+            EngineOperand::Absent => self.push_made(py.None()),
+            EngineOperand::Value(value) => self.pointers.push(value.as_ptr()),
+            EngineOperand::Scalar(value) => self.push_made(scalar(py, *value)),
         }
     }
 
@@ -79,11 +79,11 @@ impl Arguments {
     }
 }
 
-fn list(py: Python<'_>, listed: &[Input<'_, Py<PyAny>>]) -> PyResult<Py<PyAny>> {
+fn list(py: Python<'_>, listed: &[EngineOperand<'_, Py<PyAny>>]) -> PyResult<Py<PyAny>> {
     let objects = listed.iter().map(|operand| match operand {
-        Input::Absent => py.None(),
-        Input::Value(value) => value.clone_ref(py),
-        Input::Scalar(value) => scalar(py, *value),
+        EngineOperand::Absent => py.None(),
+        EngineOperand::Value(value) => value.clone_ref(py),
+        EngineOperand::Scalar(value) => scalar(py, *value),
     });
     Ok(PyList::new(py, objects.collect::<Vec<_>>())?.into_any().unbind())
 }

@@ -17,7 +17,7 @@ pub struct InPlace {
 
 /// What executes one operator.
 #[derive(Debug)]
-pub struct Kernel {
+pub struct OperatorKernel {
     pub call: Py<PyAny>,
     /// Where the first operand is a number: a tensor's method cannot take it.
     pub number_first: Option<Py<PyAny>>,
@@ -28,7 +28,7 @@ pub struct Kernel {
 /// Kernels by an operator's code: page, then place on the page.
 #[derive(Debug)]
 pub struct Kernels {
-    by_code: Vec<Option<Box<Kernel>>>,
+    by_code: Vec<Option<Box<OperatorKernel>>>,
 }
 
 impl Kernels {
@@ -44,7 +44,7 @@ impl Kernels {
             if code >= by_code.len() {
                 by_code.resize_with(code + 1, || None);
             }
-            let kernel = Kernel {
+            let kernel = OperatorKernel {
                 call: call.unbind(),
                 number_first: number_first.get_item(info.name)?.map(Bound::unbind),
                 in_place: in_place_kernels(in_place.get_item(info.name)?)?,
@@ -56,12 +56,12 @@ impl Kernels {
     }
 
     #[inline]
-    pub fn of(&self, op: Op) -> Option<&Kernel> {
+    pub fn of(&self, op: Op) -> Option<&OperatorKernel> {
         self.by_code.get(usize::from(op.info().code))?.as_deref()
     }
 
     #[inline]
-    pub fn of_mut(&mut self, op: Op) -> Option<&mut Kernel> {
+    pub fn of_mut(&mut self, op: Op) -> Option<&mut OperatorKernel> {
         self.by_code.get_mut(usize::from(op.info().code))?.as_deref_mut()
     }
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "tensors' bytes")]
 
 use super::borrowed::{BorrowedMemory, Span, Written};
-use super::vectorcall::Caller;
+use super::vectorcall::Vectorcaller;
 use gt_protocol::Meta;
 use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};
 use gt_worker::Places;
@@ -17,8 +17,8 @@ const ALIGNMENT: usize = 64;
 
 /// What a backend has beside kernels.
 #[derive(Debug)]
-pub struct Memory {
-    caller: Caller,
+pub struct ValueMemory {
+    caller: Vectorcaller,
     /// (size, dtype) -> a value, its elements not yet set.
     allocate: Py<PyAny>,
     /// (value) -> the same elements, contiguous in the host's memory.
@@ -41,8 +41,8 @@ pub struct Memory {
     allocated_bytes: Py<PyAny>,
 }
 
-impl Memory {
-    pub fn new(backend: &Bound<'_, PyAny>, caller: Caller) -> PyResult<Self> {
+impl ValueMemory {
+    pub fn new(backend: &Bound<'_, PyAny>, caller: Vectorcaller) -> PyResult<Self> {
         let function = |name: &str| backend.getattr(name).map(Bound::unbind);
         Ok(Self {
             caller,

@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 
 /// Name of an allocation, first byte there, bytes.
 type Buffer<'a> = (&'a [u8], u64, u64);
-type Buffers<'py> = (
+type DeviceParts<'py> = (
     Bound<'py, PyBytes>,
     bool,
     Bound<'py, PyBytes>,
@@ -57,7 +57,7 @@ pub fn encode_device_buffers<'py>(
 /// Raises:
 ///     `ValueError`: It names no buffers.
 #[pyfunction]
-pub fn decode_device_buffers<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<Buffers<'py>> {
+pub fn decode_device_buffers<'py>(py: Python<'py>, payload: &[u8]) -> PyResult<DeviceParts<'py>> {
     let DevicePayload::Buffers(buffers) = DevicePayload::decode(payload).map_err(invalid)? else {
         return Err(PyValueError::new_err(format!("{} bytes name no buffers", payload.len())));
     };

@@ -12,7 +12,7 @@ use gt_protocol::message::Peer;
 use gt_transport::calls::{self, Callers};
 use gt_transport::{FutexWaker, Parked};
 use gt_worker::{Cause, Front, MessageId, PeerLost, Peers, Progress};
-use link::Link;
+use link::PeerLink;
 use piece::{bytes_head, failure_head, message_of};
 use slab::SlabLink;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,7 +36,7 @@ const KEPT_BYTES_MAX: usize = 256 << 20;
 
 /// What the dispatcher says of other workers.
 #[derive(Debug)]
-pub enum Event {
+pub enum PeerEvent {
     /// The slab to write to it, and the slab to read from it.
     Joined(u32, Vec<OwnedFd>),
     Gone(u32),
@@ -45,9 +45,9 @@ pub enum Event {
 /// All other workers.
 #[derive(Debug)]
 pub struct WorkerPeers {
-    links: BTreeMap<u32, Link>,
+    links: BTreeMap<u32, PeerLink>,
     gone: BTreeSet<u32>,
-    events: Receiver<Event>,
+    events: Receiver<PeerEvent>,
     /// Pieces that came before the instruction that they are for.
     kept: Aside,
     /// The tags of the instructions that are under way.
@@ -70,7 +70,7 @@ impl WorkerPeers {
     /// wakes it.
     pub fn new(
         index: u32,
-        events: Receiver<Event>,
+        events: Receiver<PeerEvent>,
         listener: Option<TcpListener>,
         waker: FutexWaker,
     ) -> Self {
@@ -97,11 +97,11 @@ impl WorkerPeers {
         while let Ok(event) = self.events.try_recv() {
             heard = true;
             match event {
-                Event::Joined(peer, descriptors) => {
-                    self.join(peer, SlabLink::new(descriptors).map(Link::Slab));
+                PeerEvent::Joined(peer, descriptors) => {
+                    self.join(peer, SlabLink::new(descriptors).map(PeerLink::Slab));
                 }
                 // What it has sent is still read.
-                Event::Gone(peer) => {
+                PeerEvent::Gone(peer) => {
                     self.gone.insert(peer);
                 }
             }
@@ -110,7 +110,7 @@ impl WorkerPeers {
     }
 
     /// A new worker of this index; whatever is left of an earlier one is nobody's.
-    fn join(&mut self, peer: u32, link: Option<Link>) {
+    fn join(&mut self, peer: u32, link: Option<PeerLink>) {
         self.kept.forget(|from, _| from == peer);
         self.unknown.remove(&peer);
         match link {
@@ -125,7 +125,7 @@ impl WorkerPeers {
     }
 
     /// The link to a peer that lives; `None` while it is not introduced.
-    fn link(&mut self, peer: u32) -> Result<Option<&mut Link>, PeerLost> {
+    fn link(&mut self, peer: u32) -> Result<Option<&mut PeerLink>, PeerLost> {
         if self.gone.contains(&peer) {
             return Err(PeerLost(peer));
         }
@@ -157,7 +157,7 @@ impl WorkerPeers {
     /// Second half.
     pub fn unpark(&mut self) {
         self.waker.unpark();
-        self.links.values_mut().for_each(Link::unpark);
+        self.links.values_mut().for_each(PeerLink::unpark);
     }
 
     /// Puts the first piece of a link aside.
@@ -181,7 +181,7 @@ impl Peers for WorkerPeers {
         }
         let socket = calls::call(peer.address, self.index, &peer.secret.0);
         let link = socket.and_then(|socket| TcpLink::new(socket, &self.waker)).ok();
-        self.join(peer.index, link.map(Link::Tcp));
+        self.join(peer.index, link.map(PeerLink::Tcp));
     }
 
     fn begin(&mut self, tag: u64) {
@@ -207,7 +207,7 @@ impl Peers for WorkerPeers {
         let mut is_news = self.listen() | std::mem::take(&mut self.is_changed);
         for (peer, socket) in self.callers.arrived() {
             let link = TcpLink::new(socket, &self.waker).ok();
-            self.join(peer, link.map(Link::Tcp));
+            self.join(peer, link.map(PeerLink::Tcp));
             is_news = true;
         }
         self.heads.clear();
@@ -273,7 +273,7 @@ impl Peers for WorkerPeers {
         if let Some(kept) = self.kept.first(peer, message) {
             return Ok(kept.front());
         }
-        let front = self.links.get(&peer).and_then(Link::current);
+        let front = self.links.get(&peer).and_then(PeerLink::current);
         match front {
             Some((head, front)) if message_of(&head) == message => Ok(front),
             _ if self.gone.contains(&peer) => Err(PeerLost(peer)),
@@ -296,7 +296,7 @@ impl Peers for WorkerPeers {
             return false;
         }
         let mut moved = false;
-        while let Some((head, _)) = self.links.get(&peer).and_then(Link::front)
+        while let Some((head, _)) = self.links.get(&peer).and_then(PeerLink::front)
             && message_of(&head) != message
         {
             self.keep(peer);

@@ -4,7 +4,7 @@
 //! of file, whatever the loop is doing. So no wait in here needs a time limit of its own.
 
 use super::machine::Worker;
-use super::peers::{Event, WorkerPeers};
+use super::peers::{PeerEvent, WorkerPeers};
 use super::stream::WorkerStream;
 use gt_protocol::message::{self, FromWorker, REPLY_BYTES_MAX, Reply};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
@@ -75,11 +75,11 @@ struct Setup {
     index: u32,
     words: Consumer,
     answers: Producer,
-    slabs: Option<Slabs>,
+    slabs: Option<WorkerSlabs>,
 }
 
 /// What is too large for the rings goes beside them.
-struct Slabs {
+struct WorkerSlabs {
     payloads: SlabReader,
     answers: SlabWriter,
 }
@@ -106,19 +106,19 @@ fn set_up(control: &OwnedFd) -> Result<Option<Setup>, String> {
         answers.set_waker(waker);
     }
     let slabs = of_slabs.map(|[payloads, answers]| {
-        Ok(Slabs { payloads: SlabReader::new(payloads)?, answers: SlabWriter::new(answers)? })
+        Ok(WorkerSlabs { payloads: SlabReader::new(payloads)?, answers: SlabWriter::new(answers)? })
     });
     let slabs = slabs.transpose().map_err(|error: RingError| text(&error))?;
     Ok(Some(Setup { index: record.index, words, answers, slabs }))
 }
 
 /// Passes on what the dispatcher says of other workers, and ends the process with it.
-fn watch(control: &OwnedFd, events: &Sender<Event>, waker: &FutexWaker) {
+fn watch(control: &OwnedFd, events: &Sender<PeerEvent>, waker: &FutexWaker) {
     loop {
         let Ok(Some((record, descriptors))) = receive_record(control.as_fd()) else { exit() };
         let event = match record.kind {
-            ControlKind::Peer => Event::Joined(record.index, descriptors),
-            ControlKind::PeerGone => Event::Gone(record.index),
+            ControlKind::Peer => PeerEvent::Joined(record.index, descriptors),
+            ControlKind::PeerGone => PeerEvent::Gone(record.index),
             ControlKind::Setup | ControlKind::Shutdown => exit(),
         };
         if events.send(event).is_err() {
@@ -186,7 +186,7 @@ fn words_wanted(taken: &[u32]) -> usize {
 /// Answers as frames in a ring, their bytes beside them where those are many.
 struct RingReplies {
     ring: Producer,
-    slabs: Option<Slabs>,
+    slabs: Option<WorkerSlabs>,
     frame: Vec<u32>,
 }
 
@@ -215,7 +215,7 @@ impl Replies for RingReplies {
     }
 
     fn payload(&mut self, show: &mut dyn FnMut(u64, &[u8])) -> bool {
-        let Some(Slabs { payloads, .. }) = &mut self.slabs else { return false };
+        let Some(WorkerSlabs { payloads, .. }) = &mut self.slabs else { return false };
         if payloads.refresh()
             && let Some(piece) = payloads.front()
         {

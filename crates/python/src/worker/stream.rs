@@ -33,12 +33,12 @@ const DOZE: Duration = Duration::from_micros(200);
 /// The machine's side.
 #[derive(Debug)]
 pub struct WorkerStream {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedStream {
     inside: Mutex<Inside>,
     /// Wakes the thread.
     waker: FutexWaker,
@@ -94,7 +94,7 @@ impl Inside {
 
 impl WorkerStream {
     pub fn new(peers: WorkerPeers) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedStream {
             inside: Mutex::new(Inside { stream: CommunicationStream::new(peers), sleeper: None }),
             waker: FutexWaker::default(),
             is_driven: AtomicBool::new(false),
@@ -245,7 +245,7 @@ impl Driver<BorrowedMemory> for WorkerStream {
     }
 }
 
-impl Shared {
+impl SharedStream {
     /// Until a job is over, this one or another.
     fn drive_until_over(&self, ticket: u64) {
         let mut inside = self.drive();

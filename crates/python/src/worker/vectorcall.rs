@@ -19,11 +19,11 @@ type Vectorcall = unsafe extern "C" fn(
 
 /// How this interpreter is called.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller {
+pub struct Vectorcaller {
     vectorcall: Option<Vectorcall>,
 }
 
-impl Caller {
+impl Vectorcaller {
     pub fn new() -> Self {
         // SAFETY: a lookup among the loaded libraries by a NUL-terminated name; it runs no code of ours.
         let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyObject_Vectorcall".as_ptr()) };

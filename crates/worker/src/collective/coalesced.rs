@@ -3,15 +3,15 @@
 use super::plan::reduce_op_of;
 use crate::attributes::{list, unsigned};
 use crate::engine::{Engine, Places};
-use crate::exchange::{ALIGNMENT, Bucket, Exchange, Group};
+use crate::exchange::{ALIGNMENT, BucketMemory, Exchange, Group};
 use crate::failure::{Cause, Fault};
-use crate::reduce_op::ReduceOp;
 use crate::replies::Replies;
-use crate::state::{Awaited, State};
+use crate::state::{Awaited, MachineState};
 use crate::stream::{Abort, Driver};
 use crate::table::{NoValue, StorageId};
 use gt_protocol::integer::to_u64;
 use gt_protocol::message::FromWorker;
+use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dtype, Id, Instruction};
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 /// A value of which our contribution is there, as the job works on it and as it is left.
 type Contribution<E> = (Dtype, <E as Engine>::Borrowed, Awaited<<E as Engine>::Value>);
 
-impl<E: Engine> State<E> {
+impl<E: Engine> MachineState<E> {
     pub(super) fn coalesced(
         &mut self,
         instruction: &Instruction<'_>,
@@ -59,7 +59,7 @@ impl<E: Engine> State<E> {
             };
             in_flight.awaited.push(awaited);
         }
-        let bucket = Bucket::of_several(values);
+        let bucket = BucketMemory::of_several(values);
         let mut exchange = Exchange::new(tag, ALIGNMENT, None);
         exchange.all_reduce(reduce_op, bucket.length(), &group);
         exchange.add_headers(&bucket, &group);

@@ -3,12 +3,12 @@
 use crate::engine::Engine;
 use crate::failure::{Broken, Cause};
 use crate::replies::Replies;
-use crate::state::{Awaited, InFlightOf, State};
+use crate::state::{Awaited, InFlightOf, MachineState};
 use crate::stream::{Driver, Ended, Outcome};
 use gt_protocol::message::FromWorker;
 use std::rc::Rc;
 
-impl<E: Engine> State<E> {
+impl<E: Engine> MachineState<E> {
     /// Puts the results where they are looked for, and gives back what was read; a failure of all is reported once. A
     /// negotiation goes on with its next round.
     pub fn conclude(

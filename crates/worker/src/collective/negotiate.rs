@@ -10,10 +10,10 @@
 use super::plan::{plan, receivers, senders};
 use crate::backend::{Backend, Collective, Turn};
 use crate::engine::{Engine, Places};
-use crate::exchange::{Answer, Bucket, Group, Payloads, Round, first_payloads};
+use crate::exchange::{BucketMemory, Group, Round, RoundPayloads, RoundReply, first_payloads};
 use crate::failure::{Broken, Cause};
 use crate::replies::Replies;
-use crate::state::{InFlightOf, Negotiation, Stage, State};
+use crate::state::{InFlightOf, MachineState, Negotiation, Stage};
 use crate::stream::{Abort, Driver, Ended, Job, Outcome};
 use crate::table::NoValue;
 use gt_protocol::Instruction;
@@ -22,9 +22,9 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// What becomes of a negotiation after a round.
-type Next<E> = Option<(InFlightOf<E>, Payloads)>;
+type NextRound<E> = Option<(InFlightOf<E>, RoundPayloads)>;
 
-impl<E: Engine> State<E> {
+impl<E: Engine> MachineState<E> {
     pub(super) fn begin_negotiation(
         &mut self,
         instruction: &Instruction<'_>,
@@ -45,7 +45,7 @@ impl<E: Engine> State<E> {
                 let cause = self.cause(instruction, &why);
                 let mut in_flight = self.in_flight_new(instruction);
                 in_flight.negotiation = Some(Box::new(negotiation));
-                self.negotiate_on(in_flight, Payloads::Failure(cause), replies, driver);
+                self.negotiate_on(in_flight, RoundPayloads::Failure(cause), replies, driver);
                 Err(why)
             }
         }
@@ -58,7 +58,7 @@ impl<E: Engine> State<E> {
         next: &[u32],
         backend: Backend,
         negotiation: &mut Negotiation<E::Rendezvous>,
-    ) -> Result<(InFlightOf<E>, Payloads), NoValue> {
+    ) -> Result<(InFlightOf<E>, RoundPayloads), NoValue> {
         self.table.check_vacant(&instruction.outputs)?;
         self.make_as_received(instruction)?;
         let (tag, group) = (negotiation.tag, &negotiation.group);
@@ -77,14 +77,14 @@ impl<E: Engine> State<E> {
         negotiation.exchange = Some(plan.exchange);
         negotiation.rendezvous = Some(rendezvous);
         negotiation.stage = Stage::Negotiating;
-        Ok((in_flight, Payloads::Each(each)))
+        Ok((in_flight, RoundPayloads::Each(each)))
     }
 
     /// Begins the next round, and goes on from it as long as rounds are over at once.
     fn negotiate_on(
         &mut self,
         mut in_flight: InFlightOf<E>,
-        mut payloads: Payloads,
+        mut payloads: RoundPayloads,
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Borrowed>,
     ) {
@@ -108,7 +108,7 @@ impl<E: Engine> State<E> {
     pub(crate) fn resume(
         &mut self,
         in_flight: InFlightOf<E>,
-        answers: Vec<Answer>,
+        answers: Vec<RoundReply>,
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Borrowed>,
     ) {
@@ -121,10 +121,10 @@ impl<E: Engine> State<E> {
     fn after_round(
         &mut self,
         mut in_flight: InFlightOf<E>,
-        answers: Vec<Answer>,
+        answers: Vec<RoundReply>,
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Borrowed>,
-    ) -> Next<E> {
+    ) -> NextRound<E> {
         let negotiation = in_flight.negotiation.as_deref_mut()?;
         negotiation.round += 1;
         match &negotiation.stage {
@@ -134,7 +134,7 @@ impl<E: Engine> State<E> {
                     negotiation.others = living(&answers);
                     negotiation.stage = Stage::Failed;
                     let cause = self.spoil(&mut in_flight, &broken, replies);
-                    Some((in_flight, Payloads::Failure(cause)))
+                    Some((in_flight, RoundPayloads::Failure(cause)))
                 }
             },
             Stage::FallingBack => {
@@ -160,8 +160,8 @@ impl<E: Engine> State<E> {
     fn turn(
         &mut self,
         negotiation: &mut Negotiation<E::Rendezvous>,
-        answers: &[Answer],
-    ) -> Result<Payloads, Broken> {
+        answers: &[RoundReply],
+    ) -> Result<RoundPayloads, Broken> {
         if let Some(broken) = failure(answers) {
             return Err(broken);
         }
@@ -221,7 +221,7 @@ impl<E: Engine> State<E> {
     fn fall_back(
         &mut self,
         mut in_flight: InFlightOf<E>,
-        answers: &[Answer],
+        answers: &[RoundReply],
         replies: &mut impl Replies,
         driver: &mut impl Driver<E::Borrowed>,
     ) {
@@ -236,7 +236,7 @@ impl<E: Engine> State<E> {
         let memory = self.engine.fall_back(rendezvous, in_flight.result_mut());
         match failure(answers).map_or(memory.map_err(Broken::Fault), Err) {
             Ok(memory) => {
-                let bucket = Bucket::of_one(dtype, memory);
+                let bucket = BucketMemory::of_one(dtype, memory);
                 self.submit(in_flight, (exchange, group), bucket, replies, driver);
             }
             Err(broken) => {
@@ -272,11 +272,11 @@ fn negotiation_new<R>(tag: u64, group: Group, instruction: &Instruction<'_>) -> 
 }
 
 /// The first that has failed or is gone.
-fn failure(answers: &[Answer]) -> Option<Broken> {
+fn failure(answers: &[RoundReply]) -> Option<Broken> {
     answers.iter().find_map(|(_, answer)| answer.as_ref().err().cloned())
 }
 
 /// Who has sent a payload.
-fn living(answers: &[Answer]) -> Vec<u32> {
+fn living(answers: &[RoundReply]) -> Vec<u32> {
     answers.iter().filter(|(_, answer)| answer.is_ok()).map(|&(peer, _)| peer).collect()
 }

@@ -1,28 +1,28 @@
 //! What each kind of collective sends, takes in and reduces at one member.
 
 use crate::attributes::{first_value, unsigned};
-use crate::exchange::{Exchange, Group, Source};
+use crate::exchange::{Exchange, Group, MessageBytes};
 use crate::failure::Fault;
-use crate::reduce_op::ReduceOp;
 use crate::reuse::with_size;
 use crate::strided_range::{StridedRange, bytes_of, element_bytes, overlaps};
-use crate::table::{NoValue, Table};
+use crate::table::{NoValue, SlotTable};
+use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Attr, Id, Instruction, Meta, Op};
 use smallvec::SmallVec;
 
 /// What one collective is: what it does, to which operand, and what comes out.
-pub struct Plan {
+pub struct CollectivePlan {
     pub exchange: Exchange,
     pub operand: Option<Id>,
     pub result: Option<Meta>,
 }
 
 pub fn plan<V>(
-    table: &Table<V>,
+    table: &SlotTable<V>,
     instruction: &Instruction<'_>,
     tag: u64,
     group: &Group,
-) -> Result<Plan, NoValue> {
+) -> Result<CollectivePlan, NoValue> {
     let op = instruction.op;
     if op == Op::Receive {
         return Ok(receive(announced(instruction)?, 1, tag, group));
@@ -37,7 +37,7 @@ pub fn plan<V>(
     let meta = table.held(id)?.meta;
     let planned = Planned { instruction, id, meta, tag, group };
     Ok(if op == Op::Send {
-        Plan { result: None, ..planned.to_all() }
+        CollectivePlan { result: None, ..planned.to_all() }
     } else if op == Op::Broadcast {
         planned.broadcast()?
     } else if op == Op::AllReduce {
@@ -66,7 +66,7 @@ struct Planned<'a> {
 
 impl Planned<'_> {
     /// The root's part; the others receive.
-    fn broadcast(&self) -> Result<Plan, Fault> {
+    fn broadcast(&self) -> Result<CollectivePlan, Fault> {
         let Self { instruction, meta, .. } = self;
         let announced = announced(instruction)?;
         if *meta != announced {
@@ -77,14 +77,14 @@ impl Planned<'_> {
         Ok(plan)
     }
 
-    fn all_reduce(&self) -> Result<Plan, Fault> {
+    fn all_reduce(&self) -> Result<CollectivePlan, Fault> {
         let reduce_op = reduce_op_of(self.instruction)?;
         let mut exchange = self.exchange(self.meta);
         exchange.all_reduce(reduce_op, bytes_of(&self.meta), self.group);
         Ok(self.plan(exchange, self.meta))
     }
 
-    fn all_gather(&self) -> Result<Plan, Fault> {
+    fn all_gather(&self) -> Result<CollectivePlan, Fault> {
         let Self { instruction, meta, group, .. } = self;
         let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
         let own = sizes[group.me];
@@ -95,10 +95,10 @@ impl Planned<'_> {
         let shards = StridedRange::shards(&result, dim, sizes)?;
         let mut plan = self.to_all();
         gather(&mut plan.exchange, StridedRange::whole(meta), &shards, group);
-        Ok(Plan { result: Some(result), ..plan })
+        Ok(CollectivePlan { result: Some(result), ..plan })
     }
 
-    fn reduce_scatter(&self) -> Result<Plan, Fault> {
+    fn reduce_scatter(&self) -> Result<CollectivePlan, Fault> {
         let Self { instruction, meta, group, .. } = self;
         let reduce_op = reduce_op_of(instruction)?;
         let (dim, sizes) = (dim_of(instruction, "dim")?, group.sizes(instruction, "sizes")?);
@@ -110,7 +110,7 @@ impl Planned<'_> {
         Ok(self.plan(exchange, result))
     }
 
-    fn all_to_all(&self) -> Result<Plan, Fault> {
+    fn all_to_all(&self) -> Result<CollectivePlan, Fault> {
         let Self { instruction, meta, group, .. } = self;
         let (from, from_sizes) =
             (dim_of(instruction, "from_dim")?, group.sizes(instruction, "from_sizes")?);
@@ -136,10 +136,10 @@ impl Planned<'_> {
     }
 
     /// Our whole operand to every other member.
-    fn to_all(&self) -> Plan {
+    fn to_all(&self) -> CollectivePlan {
         let mut exchange = self.exchange(self.meta);
         for (_, peer) in self.group.others() {
-            exchange.send(peer, 0, Source::Operand, StridedRange::whole(&self.meta));
+            exchange.send(peer, 0, MessageBytes::Operand, StridedRange::whole(&self.meta));
         }
         self.plan(exchange, self.meta)
     }
@@ -148,8 +148,8 @@ impl Planned<'_> {
         exchange(self.tag, result)
     }
 
-    const fn plan(&self, exchange: Exchange, result: Meta) -> Plan {
-        Plan { exchange, operand: Some(self.id), result: Some(result) }
+    const fn plan(&self, exchange: Exchange, result: Meta) -> CollectivePlan {
+        CollectivePlan { exchange, operand: Some(self.id), result: Some(result) }
     }
 }
 
@@ -158,16 +158,16 @@ fn exchange(tag: u64, result: Meta) -> Exchange {
 }
 
 /// A whole value from one member.
-fn receive(meta: Meta, place: usize, tag: u64, group: &Group) -> Plan {
+fn receive(meta: Meta, place: usize, tag: u64, group: &Group) -> CollectivePlan {
     let mut exchange = exchange(tag, meta);
     exchange.receive(group.members[place], 0, StridedRange::whole(&meta));
-    Plan { exchange, operand: None, result: Some(meta) }
+    CollectivePlan { exchange, operand: None, result: Some(meta) }
 }
 
 /// Shard k of our operand to member k.
 fn scatter(exchange: &mut Exchange, shards: &[StridedRange], group: &Group) {
     for (place, peer) in group.others() {
-        exchange.send(peer, 0, Source::Operand, shards[place]);
+        exchange.send(peer, 0, MessageBytes::Operand, shards[place]);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::replies::Replies;
-use crate::state::{InFlight, InFlightOf, State};
+use crate::state::{InFlight, InFlightOf, MachineState};
 use crate::stream::Driver;
 use gt_protocol::message::FromWorker;
 use gt_protocol::{Id, Instruction, Kind, Op};
@@ -23,7 +23,7 @@ enum Until {
     Over,
 }
 
-impl<E: Engine> State<E> {
+impl<E: Engine> MachineState<E> {
     /// Whether the stream works on a collective, or has ended one that is not taken in.
     pub fn is_in_flight(&self) -> bool {
         // The newest are the likeliest.

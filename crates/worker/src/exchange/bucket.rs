@@ -3,9 +3,10 @@
 
 use crate::buffers::{BorrowedBuffers, Buffers};
 use crate::failure::{Broken, Cause};
-use crate::reduce_op::{ReduceBytes, ReduceOp};
+use crate::reduce_op::ReduceBytes;
 use crate::strided_range::StridedRange;
 use gt_protocol::Dtype;
+use gt_protocol::placement::ReduceOp;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -20,7 +21,7 @@ const COPIED_BYTES: usize = 64 * 1024;
 
 /// Which of our bytes a message is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum MessageBytes {
     Operand,
     /// What the reduction has made, as far as it is.
     Reduced,
@@ -43,7 +44,7 @@ pub struct ReturnedValue<M> {
 }
 
 #[derive(Debug)]
-pub struct Bucket<M> {
+pub struct BucketMemory<M> {
     values: SmallVec<[BucketValue<M>; 1]>,
     /// Bytes of the whole, with those between the values; unbounded where operand and result of one value differ.
     length: usize,
@@ -58,7 +59,7 @@ pub struct ReducedRange {
     pub result: StridedRange,
 }
 
-impl<M> Bucket<M> {
+impl<M> BucketMemory<M> {
     /// An operand and a result that need not be equally long, so a range says itself where it ends.
     pub fn of_one(dtype: Dtype, memory: M) -> Self {
         let places = 0..usize::MAX;
@@ -110,9 +111,15 @@ impl<M> Bucket<M> {
     }
 }
 
-impl<M: BorrowedBuffers> Bucket<M> {
+impl<M: BorrowedBuffers> BucketMemory<M> {
     /// Copies bytes of a range, from `offset` on, into a message; zeros where there are none.
-    pub fn read(&mut self, source: Source, range: &StridedRange, offset: usize, into: &mut [u8]) {
+    pub fn read(
+        &mut self,
+        source: MessageBytes,
+        range: &StridedRange,
+        offset: usize,
+        into: &mut [u8],
+    ) {
         if self.length != usize::MAX {
             into.fill(0);
         }
@@ -121,8 +128,8 @@ impl<M: BorrowedBuffers> Bucket<M> {
             let Some(memory) = memory else { continue };
             memory.show(&mut |buffers| {
                 let bytes = match source {
-                    Source::Operand => buffers.operand(),
-                    Source::Reduced => buffers.result(),
+                    MessageBytes::Operand => buffers.operand(),
+                    MessageBytes::Reduced => buffers.result(),
                 };
                 range.runs(offset, into.len(), |place, done, run| {
                     let (from, to) = (place.max(places.start), (place + run).min(places.end));
@@ -159,7 +166,7 @@ impl<M: BorrowedBuffers> Bucket<M> {
         let mut scratch = [0; BLOCK_BYTES];
         for start in (offset..end).step_by(BLOCK_BYTES) {
             let block = &mut scratch[..BLOCK_BYTES.min(end - start)];
-            self.read(Source::Operand, from, start, block);
+            self.read(MessageBytes::Operand, from, start, block);
             self.write(to, start, block);
         }
         end

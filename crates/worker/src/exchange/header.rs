@@ -1,6 +1,6 @@
 //! What stands before the bytes of several values: which of them have failed at the sender, and why.
 
-use super::bucket::Bucket;
+use super::bucket::BucketMemory;
 use super::group::Group;
 use crate::failure::{Broken, Cause};
 use crate::peers::{Front, MessageId, Peers};
@@ -12,14 +12,14 @@ use smallvec::SmallVec;
 pub struct Headers {
     ours: Vec<u8>,
     /// In the group's order.
-    of_others: SmallVec<[(u32, Header); 4]>,
+    of_others: SmallVec<[(u32, FailuresHeader); 4]>,
     /// What has failed elsewhere is entered.
     are_entered: bool,
 }
 
 impl Headers {
     pub fn new<'c>(failures: impl Iterator<Item = Option<&'c Cause>>, group: &Group) -> Self {
-        let of_others = group.others().map(|(_, peer)| (peer, Header::default())).collect();
+        let of_others = group.others().map(|(_, peer)| (peer, FailuresHeader::default())).collect();
         let failures = (0_u32..).zip(failures);
         let failures = failures.filter_map(|(index, cause)| Some((index, cause?.message())));
         let ours = Failures::encode(failures);
@@ -47,7 +47,7 @@ impl Headers {
         &mut self,
         message: MessageId,
         body_bytes: usize,
-        bucket: &mut Bucket<M>,
+        bucket: &mut BucketMemory<M>,
         peers: &mut impl Peers,
     ) -> Result<bool, Broken> {
         if self.are_entered {
@@ -92,9 +92,9 @@ impl Headers {
 
 /// A header as far as it has come.
 #[derive(Debug, Default)]
-struct Header(Vec<u8>);
+struct FailuresHeader(Vec<u8>);
 
-impl Header {
+impl FailuresHeader {
     /// Its length, once that has come.
     fn length(&self) -> Result<Option<usize>, Broken> {
         let Some(first) = self.0.first_chunk::<FAILURES_LENGTH_BYTES>() else { return Ok(None) };

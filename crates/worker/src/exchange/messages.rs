@@ -4,15 +4,16 @@
 //! Every element is reduced once, in the group's order, wherever the whole is cut among the members and whatever else is in
 //! its bucket: so all members hold the same bits, and those of a reduction of its own.
 
-use super::bucket::{Bucket, ReducedRange, Source};
+use super::bucket::{BucketMemory, MessageBytes, ReducedRange};
 use super::group::Group;
 use super::header::Headers;
 use crate::buffers::BorrowedBuffers;
 use crate::failure::Broken;
 use crate::peers::{Front, MessageId, Peers, Progress};
-use crate::reduce_op::{ReduceBytes, ReduceOp};
+use crate::reduce_op::ReduceBytes;
 use crate::strided_range::StridedRange;
 use gt_protocol::placement::ONE_HOP_BYTES_MAX;
+use gt_protocol::placement::ReduceOp;
 use gt_protocol::{Dtype, Meta};
 use smallvec::SmallVec;
 
@@ -20,7 +21,7 @@ use smallvec::SmallVec;
 pub(super) struct Outgoing {
     pub peer: u32,
     pub hop: u32,
-    pub source: Source,
+    pub source: MessageBytes,
     pub range: StridedRange,
     /// Of the message, with its header.
     sent_bytes: usize,
@@ -39,7 +40,7 @@ pub(super) struct Incoming {
 
 /// The first message from every other member, reduced with a part of our operand into a part of the result.
 #[derive(Debug)]
-pub(super) struct Reduction {
+pub(super) struct RangeReduction {
     pub range: ReducedRange,
     done_bytes: usize,
     is_done: bool,
@@ -47,7 +48,7 @@ pub(super) struct Reduction {
 
 /// From our operand to our result, without any message.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct OwnRange {
     pub from: StridedRange,
     pub to: StridedRange,
     done_bytes: usize,
@@ -55,7 +56,7 @@ pub(super) struct Kept {
 
 /// What a step has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ExchangeStep {
     Done,
     Moved,
     /// Nothing can be done until other members have sent, or taken in.
@@ -74,8 +75,8 @@ pub struct Exchange {
     pub(super) result: Option<Meta>,
     pub(super) outgoing: Vec<Outgoing>,
     pub(super) incoming: Vec<Incoming>,
-    pub(super) reduction: Option<Reduction>,
-    pub(super) kept: Option<Kept>,
+    pub(super) reduction: Option<RangeReduction>,
+    pub(super) kept: Option<OwnRange>,
     /// Of several values: which of them have failed. They stand before the operands' bytes.
     headers: Option<Headers>,
 }
@@ -100,7 +101,7 @@ impl Exchange {
         self.result.expect("several values have a dtype each").dtype
     }
 
-    pub fn send(&mut self, peer: u32, hop: u32, source: Source, range: StridedRange) {
+    pub fn send(&mut self, peer: u32, hop: u32, source: MessageBytes, range: StridedRange) {
         self.outgoing.push(Outgoing { peer, hop, source, range, sent_bytes: 0, is_done: false });
     }
 
@@ -112,7 +113,7 @@ impl Exchange {
     pub fn reduce(&mut self, reduce_op: ReduceOp, own: StridedRange, result: StridedRange) {
         assert!(result.rows == 1 && own.bytes() == result.bytes(), "{own:?} into {result:?}");
         let range = ReducedRange { reduce_op, own, result };
-        self.reduction = Some(Reduction { range, done_bytes: 0, is_done: false });
+        self.reduction = Some(RangeReduction { range, done_bytes: 0, is_done: false });
     }
 
     /// Reduces so many bytes of all members for all of them.
@@ -121,7 +122,7 @@ impl Exchange {
         let is_small = u64::try_from(bytes).is_ok_and(|bytes| bytes <= ONE_HOP_BYTES_MAX);
         if is_small || group.len() <= 2 {
             for (_, peer) in group.others() {
-                self.send(peer, 0, Source::Operand, whole);
+                self.send(peer, 0, MessageBytes::Operand, whole);
             }
             self.reduce(reduce_op, whole, whole);
             return;
@@ -136,20 +137,20 @@ impl Exchange {
             group.others().map(|(place, peer)| (peer, shard(place))).collect();
         self.reduce(reduce_op, mine, mine);
         for (peer, shard) in others {
-            self.send(peer, 0, Source::Operand, shard);
-            self.send(peer, 1, Source::Reduced, mine);
+            self.send(peer, 0, MessageBytes::Operand, shard);
+            self.send(peer, 1, MessageBytes::Reduced, mine);
             self.receive(peer, 1, shard);
         }
     }
 
     /// The values of a bucket fail each for itself: which have failed is said before their bytes.
-    pub fn add_headers<M>(&mut self, bucket: &Bucket<M>, group: &Group) {
+    pub fn add_headers<M>(&mut self, bucket: &BucketMemory<M>, group: &Group) {
         self.headers = Some(Headers::new(bucket.failures(), group));
     }
 
     pub fn keep(&mut self, from: StridedRange, to: StridedRange) {
         assert_eq!(from.bytes(), to.bytes(), "{from:?} to {to:?}");
-        self.kept = Some(Kept { from, to, done_bytes: 0 });
+        self.kept = Some(OwnRange { from, to, done_bytes: 0 });
     }
 
     pub const fn tag(&self) -> u64 {
@@ -167,7 +168,7 @@ impl Exchange {
         let out: usize = outgoing.map(|one| self.message_bytes(one) - one.sent_bytes).sum();
         let left = |one: &Incoming| one.range.bytes() - one.received_bytes;
         let incoming: usize = self.incoming.iter().map(left).sum();
-        let unreduced = |one: &Reduction| one.range.result.bytes() - one.done_bytes;
+        let unreduced = |one: &RangeReduction| one.range.result.bytes() - one.done_bytes;
         let reduced = self.reduction.as_ref().map_or(0, unreduced) * (group.len() - 1);
         out + incoming + reduced
     }
@@ -194,14 +195,14 @@ impl Exchange {
     }
 
     pub fn is_two_hops(&self) -> bool {
-        self.outgoing.iter().any(|outgoing| outgoing.source == Source::Reduced)
+        self.outgoing.iter().any(|outgoing| outgoing.source == MessageBytes::Reduced)
     }
 
     /// Our header before the bytes of a message, if it has one.
-    fn header(&self, source: Source) -> &[u8] {
+    fn header(&self, source: MessageBytes) -> &[u8] {
         match (source, &self.headers) {
-            (Source::Operand, Some(headers)) => headers.ours(),
-            (Source::Operand, None) | (Source::Reduced, _) => &[],
+            (MessageBytes::Operand, Some(headers)) => headers.ours(),
+            (MessageBytes::Operand, None) | (MessageBytes::Reduced, _) => &[],
         }
     }
 
@@ -227,24 +228,24 @@ impl Exchange {
         &mut self,
         group: &Group,
         reduce: ReduceBytes,
-        bucket: &mut Bucket<M>,
+        bucket: &mut BucketMemory<M>,
         peers: &mut impl Peers,
-    ) -> Result<Step, Broken> {
-        let mut has_moved = self.push(Source::Operand, bucket, peers)?;
+    ) -> Result<ExchangeStep, Broken> {
+        let mut has_moved = self.push(MessageBytes::Operand, bucket, peers)?;
         has_moved |= self.copy_kept(bucket);
         has_moved |= self.take_headers(bucket, peers)?;
         has_moved |= self.reduce_arrived(group, reduce, bucket, peers)?;
-        has_moved |= self.push(Source::Reduced, bucket, peers)?;
+        has_moved |= self.push(MessageBytes::Reduced, bucket, peers)?;
         has_moved |= self.pull(bucket, peers)?;
         Ok(match (self.is_done(), has_moved) {
-            (true, _) => Step::Done,
-            (false, true) => Step::Moved,
-            (false, false) => Step::Stuck,
+            (true, _) => ExchangeStep::Done,
+            (false, true) => ExchangeStep::Moved,
+            (false, false) => ExchangeStep::Stuck,
         })
     }
 
     /// Copies the next bytes of our own part; true if any were left.
-    fn copy_kept<M: BorrowedBuffers>(&mut self, bucket: &mut Bucket<M>) -> bool {
+    fn copy_kept<M: BorrowedBuffers>(&mut self, bucket: &mut BucketMemory<M>) -> bool {
         let Some(kept) = &mut self.kept else { return false };
         kept.done_bytes = bucket.copy(&kept.from, &kept.to, kept.done_bytes);
         if kept.done_bytes == kept.from.bytes() {
@@ -256,13 +257,13 @@ impl Exchange {
     /// One piece to everybody who has room; true if anything moved.
     fn push<M: BorrowedBuffers>(
         &mut self,
-        source: Source,
-        bucket: &mut Bucket<M>,
+        source: MessageBytes,
+        bucket: &mut BucketMemory<M>,
         peers: &mut impl Peers,
     ) -> Result<bool, Broken> {
         let ready = match source {
-            Source::Operand => usize::MAX,
-            Source::Reduced => self.reduction.as_ref().map_or(0, |one| one.done_bytes),
+            MessageBytes::Operand => usize::MAX,
+            MessageBytes::Reduced => self.reduction.as_ref().map_or(0, |one| one.done_bytes),
         };
         let mut outgoing = std::mem::take(&mut self.outgoing);
         let mut has_moved = false;
@@ -284,7 +285,7 @@ impl Exchange {
         &self,
         one: &mut Outgoing,
         ready: usize,
-        bucket: &mut Bucket<M>,
+        bucket: &mut BucketMemory<M>,
         peers: &mut impl Peers,
     ) -> Result<bool, Broken> {
         let (from, header, total) =
@@ -310,7 +311,7 @@ impl Exchange {
     /// Takes in what the others say of failures, until all have said it; true if anything came.
     fn take_headers<M>(
         &mut self,
-        bucket: &mut Bucket<M>,
+        bucket: &mut BucketMemory<M>,
         peers: &mut impl Peers,
     ) -> Result<bool, Broken> {
         let message = self.message(0);
@@ -325,7 +326,7 @@ impl Exchange {
         &mut self,
         group: &Group,
         reduce: ReduceBytes,
-        bucket: &mut Bucket<M>,
+        bucket: &mut BucketMemory<M>,
         peers: &mut impl Peers,
     ) -> Result<bool, Broken> {
         let Some(reduction) = self.reduction.as_ref().filter(|reduction| !reduction.is_done) else {
@@ -338,7 +339,7 @@ impl Exchange {
         let total = range.result.bytes();
         if total == 0 && self.headers.is_some() {
             // The headers were all of the messages.
-            self.reduction = Some(Reduction { range, done_bytes: 0, is_done: true });
+            self.reduction = Some(RangeReduction { range, done_bytes: 0, is_done: true });
             return Ok(true);
         }
         let mut length = (total - done).min(self.sent_to_all().saturating_sub(done));
@@ -362,7 +363,7 @@ impl Exchange {
             peers.release(member, self.message(0), length);
         }
         let is_done = done + length == total;
-        self.reduction = Some(Reduction { range, done_bytes: done + length, is_done });
+        self.reduction = Some(RangeReduction { range, done_bytes: done + length, is_done });
         Ok(true)
     }
 
@@ -372,7 +373,7 @@ impl Exchange {
         if self.is_two_hops() {
             return usize::MAX;
         }
-        let header = self.header(Source::Operand).len();
+        let header = self.header(MessageBytes::Operand).len();
         let unsent = self.outgoing.iter().filter(|one| !one.is_done);
         unsent.map(|one| one.sent_bytes.saturating_sub(header)).min().unwrap_or(usize::MAX)
     }
@@ -380,7 +381,7 @@ impl Exchange {
     /// Takes in what has come of each message that is not reduced; true if anything was.
     fn pull<M: BorrowedBuffers>(
         &mut self,
-        bucket: &mut Bucket<M>,
+        bucket: &mut BucketMemory<M>,
         peers: &mut impl Peers,
     ) -> Result<bool, Broken> {
         let mut has_moved = false;

@@ -1,7 +1,7 @@
 //! The same exchange where members read each other's memory instead of sending bytes: what each tells the others of where
 //! their shards lie, and what each then reads.
 
-use super::bucket::Source;
+use super::bucket::MessageBytes;
 use super::group::Group;
 use super::messages::Exchange;
 use crate::backend::{DirectReads, Pull, ReadReduction};
@@ -18,8 +18,8 @@ impl Exchange {
         let [mut operand, mut result] = [ByteRows::default(); 2];
         for outgoing in self.outgoing.iter().filter(|outgoing| outgoing.peer == peer) {
             match outgoing.source {
-                Source::Operand => operand = outgoing.range.into(),
-                Source::Reduced => result = outgoing.range.into(),
+                MessageBytes::Operand => operand = outgoing.range.into(),
+                MessageBytes::Reduced => result = outgoing.range.into(),
             }
         }
         let payload = FirstPayload { operand, result, of_backend };

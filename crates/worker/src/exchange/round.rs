@@ -3,14 +3,14 @@
 //! It is over when every other member has answered, has failed or is gone, and not before: the owner of borrowed memory must
 //! know of all that they do not read it any more.
 
-use super::messages::Step;
+use super::messages::ExchangeStep;
 use crate::failure::{Broken, Cause};
 use crate::peers::{Front, MessageId, PeerLost, Peers, Progress};
 use gt_protocol::peer::PAYLOAD_BYTES_MAX;
 
 /// What goes to the others.
 #[derive(Clone, Debug)]
-pub enum Payloads {
+pub enum RoundPayloads {
     /// One for each of them, in their order.
     Each(Vec<Vec<u8>>),
     /// Our part has failed.
@@ -28,17 +28,17 @@ struct Correspondent {
 }
 
 /// What a member has answered.
-pub type Answer = (u32, Result<Vec<u8>, Broken>);
+pub type RoundReply = (u32, Result<Vec<u8>, Broken>);
 
 #[derive(Debug)]
 pub struct Round {
     message: MessageId,
-    payloads: Payloads,
+    payloads: RoundPayloads,
     others: Vec<Correspondent>,
 }
 
 impl Round {
-    pub fn new(tag: u64, number: u32, payloads: Payloads, others: &[u32]) -> Self {
+    pub fn new(tag: u64, number: u32, payloads: RoundPayloads, others: &[u32]) -> Self {
         let other = |&peer: &u32| Correspondent {
             peer,
             sent_bytes: 0,
@@ -61,7 +61,7 @@ impl Round {
     }
 
     /// Of a round that is over.
-    pub fn into_answers(self) -> Vec<Answer> {
+    pub fn into_answers(self) -> Vec<RoundReply> {
         let answer = |other: Correspondent| {
             (other.peer, other.answer.expect("a round is over when all have answered"))
         };
@@ -69,14 +69,14 @@ impl Round {
     }
 
     /// Sends what there is room for, and takes in what has come.
-    pub fn step(&mut self, peers: &mut impl Peers) -> Step {
+    pub fn step(&mut self, peers: &mut impl Peers) -> ExchangeStep {
         let Self { message, payloads, others } = self;
         let mut has_moved = false;
         for (place, other) in others.iter_mut().enumerate() {
             if !other.is_sent {
                 let sent = match payloads {
-                    Payloads::Each(each) => other.send(&each[place], *message, peers),
-                    Payloads::Failure(cause) => peers.fail(other.peer, *message, cause),
+                    RoundPayloads::Each(each) => other.send(&each[place], *message, peers),
+                    RoundPayloads::Failure(cause) => peers.fail(other.peer, *message, cause),
                 };
                 // Whoever is gone need not be told; what it said before is still read.
                 other.is_sent = sent.unwrap_or(true);
@@ -87,9 +87,9 @@ impl Round {
             }
         }
         match others.iter().all(|other| other.is_sent && other.answer.is_some()) {
-            true => Step::Done,
-            false if has_moved => Step::Moved,
-            false => Step::Stuck,
+            true => ExchangeStep::Done,
+            false if has_moved => ExchangeStep::Moved,
+            false => ExchangeStep::Stuck,
         }
     }
 }

@@ -1,26 +1,26 @@
 //! Instructions that compute: operands from their slots, the engine's results into theirs.
 
-use crate::engine::{Engine, Input, Values};
+use crate::engine::{Engine, EngineOperand, Values};
 use crate::failure::Fault;
-use crate::state::State;
+use crate::state::MachineState;
 use crate::table::{Held, NoValue, StorageId};
 use crate::{reuse, work};
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Family, Id, Instruction, Meta, Operand, View};
 use smallvec::SmallVec;
 
-impl<E: Engine> State<E> {
+impl<E: Engine> MachineState<E> {
     pub fn compute(&mut self, instruction: &Instruction<'_>, next: &[u32]) -> Result<(), NoValue> {
-        let mut inputs: SmallVec<[Input<'_, E::Value>; 4]> = SmallVec::new();
+        let mut inputs: SmallVec<[EngineOperand<'_, E::Value>; 4]> = SmallVec::new();
         let mut is_contiguous = true;
         for operand in &instruction.operands {
             inputs.push(match operand {
-                Operand::Absent => Input::Absent,
-                Operand::Scalar(scalar) => Input::Scalar(*scalar),
+                Operand::Absent => EngineOperand::Absent,
+                Operand::Scalar(scalar) => EngineOperand::Scalar(*scalar),
                 Operand::Value(id) => {
                     let held = self.table.held(*id)?;
                     is_contiguous &= held.contiguous;
-                    Input::Value(&held.value)
+                    EngineOperand::Value(&held.value)
                 }
             });
         }

@@ -4,12 +4,12 @@ use crate::attributes::{first_value, unsigned};
 use crate::engine::Engine;
 use crate::failure::Fault;
 use crate::replies::Replies;
-use crate::state::State;
+use crate::state::MachineState;
 use crate::table::NoValue;
 use gt_protocol::message::FromWorker;
 use gt_protocol::{Attr, Id, Instruction, Meta, Op};
 
-impl<E: Engine> State<E> {
+impl<E: Engine> MachineState<E> {
     pub fn control(
         &mut self,
         instruction: &Instruction<'_>,

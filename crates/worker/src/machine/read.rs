@@ -4,13 +4,13 @@ use crate::attributes::{first_value, unsigned};
 use crate::engine::Engine;
 use crate::failure::Fault;
 use crate::replies::Replies;
-use crate::state::State;
+use crate::state::MachineState;
 use crate::table::NoValue;
 use gt_protocol::Instruction;
 use gt_protocol::integer::to_u64;
 use gt_protocol::message::{FailureClass, FromWorker, Reply};
 
-impl<E: Engine> State<E> {
+impl<E: Engine> MachineState<E> {
     pub fn read(
         &mut self,
         instruction: &Instruction<'_>,

@@ -1,7 +1,7 @@
 //! Collectives that the stream works on: what they will leave, and what they read until then.
 
 use super::negotiation::Negotiation;
-use crate::failure::Origin;
+use crate::failure::FailedInstruction;
 use crate::table::{Held, StorageId};
 use gt_protocol::Id;
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 #[derive(Debug)]
 pub struct InFlight<V, R> {
     pub ticket: u64,
-    pub origin: Origin,
+    pub origin: FailedInstruction,
     /// What it leaves, of each value of its bucket.
     pub awaited: SmallVec<[Awaited<V>; 1]>,
     /// The memory that is read, by it or by others.
@@ -29,7 +29,7 @@ pub struct Awaited<V> {
 }
 
 impl<V, R> InFlight<V, R> {
-    pub fn new(ticket: u64, origin: Origin) -> Self {
+    pub fn new(ticket: u64, origin: FailedInstruction) -> Self {
         let (awaited, reads) = (SmallVec::new(), SmallVec::new());
         Self { ticket, origin, awaited, reads, bytes: 0, negotiation: None }
     }

@@ -1,6 +1,6 @@
 //! A collective that a backend moves, at one member: rounds of payloads with the others, and how far they are.
 
-use crate::exchange::{Answer, Exchange, Group, Payloads};
+use crate::exchange::{Exchange, Group, RoundPayloads, RoundReply};
 use crate::stream::Then;
 use smallvec::SmallVec;
 
@@ -59,14 +59,14 @@ impl<R> Negotiation<R> {
     }
 
     /// The same payload for all others.
-    pub fn same_for_all(&mut self, payload: Vec<u8>) -> Payloads {
+    pub fn same_for_all(&mut self, payload: Vec<u8>) -> RoundPayloads {
         let each = vec![payload.clone(); self.others.len()];
         self.payload = payload;
-        Payloads::Each(each)
+        RoundPayloads::Each(each)
     }
 
     /// What was received in a round in which nobody has failed, at the members' places, and our own payload.
-    pub fn by_place<'a>(&'a self, answers: &'a [Answer]) -> Vec<&'a [u8]> {
+    pub fn by_place<'a>(&'a self, answers: &'a [RoundReply]) -> Vec<&'a [u8]> {
         let mut payloads = vec![self.payload.as_slice(); self.group.len()];
         for (peer, answer) in answers {
             if let Ok(payload) = answer {
@@ -77,7 +77,7 @@ impl<R> Negotiation<R> {
     }
 
     /// What was received in the last round, at the members' places.
-    pub fn last_payloads(&self, answers: Vec<Answer>) -> Vec<Option<Vec<u8>>> {
+    pub fn last_payloads(&self, answers: Vec<RoundReply>) -> Vec<Option<Vec<u8>>> {
         let mut payloads = vec![None; self.group.len()];
         for (peer, answer) in answers {
             payloads[self.group.place_of(peer)] = answer.ok();

@@ -29,7 +29,7 @@ struct Left {
 }
 
 #[derive(Debug)]
-pub struct Drain {
+pub struct ExchangeDrain {
     tag: u64,
     cause: Cause,
     /// To whom, and in which hop, our failure has still to go.
@@ -37,7 +37,7 @@ pub struct Drain {
     left: SmallVec<[Left; 8]>,
 }
 
-impl Drain {
+impl ExchangeDrain {
     pub fn of_abort(abort: Abort) -> Self {
         let Abort { tag, hop, cause, receivers, senders } = abort;
         // Who meets the failure in the first hop sends nothing in the second but a failure.
@@ -78,10 +78,10 @@ impl Drain {
         left.retain(|left| {
             let (state, has_moved) = left.take_in(*tag, peers);
             moved |= has_moved;
-            if state == State::Failed {
+            if state == DrainState::Failed {
                 over.push(left.peer);
             }
-            state == State::Coming
+            state == DrainState::Coming
         });
         // A failure ends all that its sender would have sent. What it says of a second hop comes later, for the tag's end.
         left.retain(|left| !over.contains(&left.peer));
@@ -90,7 +90,7 @@ impl Drain {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum DrainState {
     Coming,
     Whole,
     /// The sender's part has failed too, or it is gone.
@@ -99,23 +99,23 @@ enum State {
 
 impl Left {
     /// Throws away what is here of the message; says whether there was anything.
-    fn take_in(&mut self, tag: u64, peers: &mut impl Peers) -> (State, bool) {
+    fn take_in(&mut self, tag: u64, peers: &mut impl Peers) -> (DrainState, bool) {
         let message = MessageId { tag, hop: self.hop };
         let mut moved = false;
         loop {
             let (length, state) = match peers.front(self.peer, message) {
-                Ok(Front::Nothing) => return (State::Coming, moved),
+                Ok(Front::Nothing) => return (DrainState::Coming, moved),
                 Ok(Front::Bytes { total, bytes }) => {
                     self.taken_bytes += to_u64(bytes.len());
                     let is_whole = self.taken_bytes >= total;
-                    (bytes.len(), if is_whole { State::Whole } else { State::Coming })
+                    (bytes.len(), if is_whole { DrainState::Whole } else { DrainState::Coming })
                 }
-                Ok(Front::Failure(_)) => (0, State::Failed),
-                Err(_) => return (State::Failed, moved),
+                Ok(Front::Failure(_)) => (0, DrainState::Failed),
+                Err(_) => return (DrainState::Failed, moved),
             };
             peers.release(self.peer, message, length);
             moved = true;
-            if state != State::Coming {
+            if state != DrainState::Coming {
                 return (state, moved);
             }
         }

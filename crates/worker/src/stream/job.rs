@@ -1,8 +1,8 @@
 //! One collective of the communication stream, or one round of its negotiation.
 
 use crate::buffers::BorrowedBuffers;
-use crate::exchange::{Answer, Bucket, Exchange, Group, Round, Step};
-use crate::failure::{Broken, Origin};
+use crate::exchange::{BucketMemory, Exchange, ExchangeStep, Group, Round, RoundReply};
+use crate::failure::{Broken, FailedInstruction};
 use crate::peers::Peers;
 use crate::reduce_op::ReduceBytes;
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 #[derive(Debug)]
 pub struct Job<M> {
     pub(super) ticket: u64,
-    pub(super) origin: Origin,
+    pub(super) origin: FailedInstruction,
     pub(super) work: Work<M>,
     /// Its last step moved nothing.
     pub(super) is_stuck: bool,
@@ -22,7 +22,7 @@ pub struct Job<M> {
 #[allow(clippy::large_enum_variant, reason = "a box would be for the usual one, an exchange")]
 pub(super) enum Work<M> {
     /// With the bytes that it works on.
-    Exchange { exchange: Exchange, group: Group, reduce: ReduceBytes, bucket: Bucket<M> },
+    Exchange { exchange: Exchange, group: Group, reduce: ReduceBytes, bucket: BucketMemory<M> },
     /// What becomes of the tag when the round is over.
     Round { round: Round, then: Then },
 }
@@ -48,25 +48,30 @@ pub struct Ended<M> {
 pub enum Outcome<M> {
     /// Its memory goes back to the engine.
     Exchange {
-        bucket: Bucket<M>,
+        bucket: BucketMemory<M>,
         outcome: Result<(), Broken>,
     },
-    Round(Vec<Answer>),
+    Round(Vec<RoundReply>),
 }
 
 impl<M> Job<M> {
     pub(crate) fn exchange(
         ticket: u64,
-        origin: Origin,
+        origin: FailedInstruction,
         (exchange, group): (Exchange, Group),
         reduce: ReduceBytes,
-        bucket: Bucket<M>,
+        bucket: BucketMemory<M>,
     ) -> Self {
         let work = Work::Exchange { exchange, group, reduce, bucket };
         Self { ticket, origin, work, is_stuck: false, is_large: false }
     }
 
-    pub(crate) const fn round(ticket: u64, origin: Origin, round: Round, then: Then) -> Self {
+    pub(crate) const fn round(
+        ticket: u64,
+        origin: FailedInstruction,
+        round: Round,
+        then: Then,
+    ) -> Self {
         let work = Work::Round { round, then };
         Self { ticket, origin, work, is_stuck: false, is_large: false }
     }
@@ -97,7 +102,7 @@ impl<M> Job<M> {
 }
 
 impl<M: BorrowedBuffers> Job<M> {
-    pub(super) fn step(&mut self, peers: &mut impl Peers) -> Result<Step, Broken> {
+    pub(super) fn step(&mut self, peers: &mut impl Peers) -> Result<ExchangeStep, Broken> {
         match &mut self.work {
             Work::Exchange { exchange, group, reduce, bucket } => {
                 exchange.step(group, *reduce, bucket, peers)

@@ -20,8 +20,8 @@ mod work;
 
 use crate::{
     Backend, BorrowedBuffers, Buffers, Cause, Collective, CommunicationStream, DirectReads, Engine,
-    Fault, Front, Input, Machine, MessageId, PeerLost, Peers, Places, Progress, ReduceOp, Replies,
-    Turn, Values,
+    EngineOperand, Fault, Front, Machine, MessageId, PeerLost, Peers, Places, Progress, ReduceOp,
+    Replies, Turn, Values,
 };
 use gt_protocol::message::{FailureClass, FromWorker, Message, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
@@ -67,7 +67,7 @@ impl ToyEngine {
 
     fn elementwise(
         &self,
-        operands: &[Input<'_, Toy>],
+        operands: &[EngineOperand<'_, Toy>],
         reuse: u16,
         function: impl Fn(i64, i64) -> i64,
     ) -> Result<Toy, Fault> {
@@ -82,7 +82,7 @@ impl ToyEngine {
             .map(|place| function(at(&left, place), at(&right, place)).rem_euclid(PRIME))
             .collect();
         for (position, operand) in operands.iter().enumerate() {
-            if let Input::Value(value) = operand
+            if let EngineOperand::Value(value) = operand
                 && reuse & (1 << position) != 0
             {
                 value.memory.replace(bytes_of(&result));
@@ -93,11 +93,11 @@ impl ToyEngine {
     }
 }
 
-fn numbers(operand: &Input<'_, Toy>) -> Vec<i64> {
+fn numbers(operand: &EngineOperand<'_, Toy>) -> Vec<i64> {
     match operand {
-        Input::Value(value) => numbers_of(&value.memory.borrow()),
-        Input::Scalar(Scalar::Int(number)) => vec![*number],
-        Input::Scalar(_) | Input::Absent => vec![0],
+        EngineOperand::Value(value) => numbers_of(&value.memory.borrow()),
+        EngineOperand::Scalar(Scalar::Int(number)) => vec![*number],
+        EngineOperand::Scalar(_) | EngineOperand::Absent => vec![0],
     }
 }
 
@@ -140,7 +140,7 @@ impl Engine for ToyEngine {
     fn execute(
         &mut self,
         instruction: &Instruction<'_>,
-        operands: &[Input<'_, Toy>],
+        operands: &[EngineOperand<'_, Toy>],
         reuse: u16,
     ) -> Result<Values<Toy>, Fault> {
         let value = match instruction.op {
@@ -158,7 +158,8 @@ impl Engine for ToyEngine {
             Op::Mul => self.elementwise(operands, reuse, |a, b| a * b)?,
             Op::Neg => self.elementwise(operands, reuse, |a, _| -a)?,
             Op::Reshape => {
-                let (Input::Value(value), Attr::Ints(dims)) = (&operands[0], &instruction.attrs[0])
+                let (EngineOperand::Value(value), Attr::Ints(dims)) =
+                    (&operands[0], &instruction.attrs[0])
                 else {
                     panic!("reshape")
                 };
@@ -301,7 +302,7 @@ impl Engine for ToyEngine {
             ReduceOp::Sum => (left * 3 + right).rem_euclid(PRIME),
             ReduceOp::Max => left.max(*right),
             ReduceOp::Min => left.min(*right),
-            ReduceOp::Product => (left * right).rem_euclid(PRIME),
+            ReduceOp::Prod => (left * right).rem_euclid(PRIME),
         };
         let column = |place: usize| shards.iter().map(move |shard| shard[place]);
         let reduced: Vec<i64> = (0..shards[0].len())

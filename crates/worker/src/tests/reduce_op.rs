@@ -3,7 +3,7 @@
 use crate::{ReduceOp, reduce};
 use gt_protocol::Dtype;
 
-const REDUCE_OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Max, ReduceOp::Min];
+const REDUCE_OPS: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min];
 
 /// Reduces shards of one dtype, `members` of them, by a loop over single elements.
 fn check<T: Copy, const SIZE: usize>(
@@ -46,7 +46,7 @@ macro_rules! integers {
             <$type>::to_le_bytes,
             |kind, left, right| match kind {
                 ReduceOp::Sum => left.wrapping_add(right),
-                ReduceOp::Product => left.wrapping_mul(right),
+                ReduceOp::Prod => left.wrapping_mul(right),
                 ReduceOp::Max => left.max(right),
                 ReduceOp::Min => left.min(right),
             },
@@ -67,7 +67,7 @@ fn bools_have_one_bit() {
         |value| [u8::from(value)],
         |kind, left, right| match kind {
             ReduceOp::Sum | ReduceOp::Max => left || right,
-            ReduceOp::Product | ReduceOp::Min => left && right,
+            ReduceOp::Prod | ReduceOp::Min => left && right,
         },
     );
 }
@@ -80,7 +80,7 @@ macro_rules! floats {
             <$type>::to_le_bytes,
             |kind, left, right| match kind {
                 ReduceOp::Sum => left + right,
-                ReduceOp::Product => left * right,
+                ReduceOp::Prod => left * right,
                 ReduceOp::Max => left.max(right),
                 ReduceOp::Min => left.min(right),
             },

@@ -1,12 +1,12 @@
 //! Which instructions are worth several threads.
 
 use crate::reuse;
-use crate::table::Table;
+use crate::table::SlotTable;
 use crate::work::is_large;
 use gt_protocol::{Dims, Dtype, Id, Instruction, Meta, Op, Operand};
 
 fn check(op: Op, operands: &[&[i64]], expected: bool) {
-    let mut table = Table::default();
+    let mut table = SlotTable::default();
     let mut instruction = Instruction::new(op);
     for (slot, sizes) in (0..).zip(operands) {
         table.put(Id::slot(slot), (), Meta::new(Dtype::F32, Dims::new(sizes).unwrap()));

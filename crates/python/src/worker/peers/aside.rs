@@ -1,13 +1,13 @@
 //! Pieces that were taken off their way before anybody asked for them.
 
-use super::piece::{Kept, message_of};
+use super::piece::{StoredPiece, message_of};
 use gt_protocol::peer::PieceHead;
 use gt_worker::MessageId;
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug, Default)]
 pub struct Aside {
-    pieces: BTreeMap<(u32, MessageId), VecDeque<Kept>>,
+    pieces: BTreeMap<(u32, MessageId), VecDeque<StoredPiece>>,
     bytes: usize,
 }
 
@@ -18,10 +18,13 @@ impl Aside {
 
     pub fn add(&mut self, peer: u32, head: &PieceHead, bytes: &[u8]) {
         self.bytes += bytes.len();
-        self.pieces.entry((peer, message_of(head))).or_default().push_back(Kept::new(head, bytes));
+        self.pieces
+            .entry((peer, message_of(head)))
+            .or_default()
+            .push_back(StoredPiece::new(head, bytes));
     }
 
-    pub fn first(&self, peer: u32, message: MessageId) -> Option<&Kept> {
+    pub fn first(&self, peer: u32, message: MessageId) -> Option<&StoredPiece> {
         self.pieces.get(&(peer, message))?.front()
     }
 
@@ -43,6 +46,6 @@ impl Aside {
     /// Throws away the pieces of these messages.
     pub fn forget(&mut self, is_unwanted: impl Fn(u32, MessageId) -> bool) {
         self.pieces.retain(|&(peer, message), _| !is_unwanted(peer, message));
-        self.bytes = self.pieces.values().flatten().map(Kept::length).sum();
+        self.bytes = self.pieces.values().flatten().map(StoredPiece::length).sum();
     }
 }

@@ -7,7 +7,7 @@ use gt_transport::Parked;
 use gt_worker::Front;
 
 #[derive(Debug)]
-pub enum Link {
+pub enum PeerLink {
     Slab(SlabLink),
     Tcp(TcpLink),
 }
@@ -16,13 +16,13 @@ pub enum Link {
 macro_rules! either {
     ($link:expr, $name:ident($($argument:expr),*)) => {
         match $link {
-            Link::Slab(link) => link.$name($($argument),*),
-            Link::Tcp(link) => link.$name($($argument),*),
+            PeerLink::Slab(link) => link.$name($($argument),*),
+            PeerLink::Tcp(link) => link.$name($($argument),*),
         }
     };
 }
 
-impl Link {
+impl PeerLink {
     /// Nothing more is to be expected from the other side.
     pub fn is_broken(&self) -> bool {
         either!(self, is_broken())

@@ -22,7 +22,7 @@ pub fn is_failure(head: &PieceHead) -> bool {
 
 /// A piece that was taken off its link.
 #[derive(Debug)]
-pub struct Kept {
+pub struct StoredPiece {
     total: u64,
     part: Result<Vec<u8>, Cause>,
     read: usize,
@@ -30,7 +30,7 @@ pub struct Kept {
     length: usize,
 }
 
-impl Kept {
+impl StoredPiece {
     pub fn new(head: &PieceHead, bytes: &[u8]) -> Self {
         let part = if is_failure(head) { Err(cause(bytes)) } else { Ok(bytes.to_vec()) };
         Self { total: head.total, part, read: 0, length: bytes.len() }

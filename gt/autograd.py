@@ -128,23 +128,23 @@ def grad(
             "but got: allow_unused=False."
         )
     listed = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    operands = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     seeds = (
         [grad_outputs]
         if isinstance(grad_outputs, Tensor)
         else list(grad_outputs or [None] * len(listed))
     )
     keep = create_graph if retain_graph is None else retain_graph
-    found = _core.grad(listed, seeds, wanted, keep, create_graph)
+    gradients = _core.grad(listed, seeds, operands, keep, create_graph)
     if materialize_grads:
-        pairs = zip(found, wanted, strict=True)
-        found = [zeros_like(x) if item is None else item for item, x in pairs]
-    if not allow_unused and any(item is None for item in found):
+        pairs = zip(gradients, operands, strict=True)
+        gradients = [zeros_like(x) if item is None else item for item, x in pairs]
+    if not allow_unused and any(item is None for item in gradients):
         raise NotDifferentiable(
             "One of the differentiated Tensors appears to not have been used in the graph. "
             "Set allow_unused=True if this is the desired behavior."
         )
-    return tuple(found)
+    return tuple(gradients)
 
 
 def __dir__() -> list[str]:

@@ -72,17 +72,17 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
             f"can't convert np.ndarray of type numpy.{array.dtype.name}. The only supported types "
             f"are: {', '.join(FROM_NUMPY)}."
         )
-    wanted = FROM_NUMPY[array.dtype.name] if dtype is None else dtype
-    if requires_grad and not wanted.is_floating_point:
+    target = FROM_NUMPY[array.dtype.name] if dtype is None else dtype
+    if requires_grad and not target.is_floating_point:
         raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
     with np.errstate(over="ignore", invalid="ignore"):  # what a dtype does not hold becomes inf
-        whole = np.asarray(array, dtype=NUMPY.get(repr(wanted), "float32"), order="C")
+        whole = np.asarray(array, dtype=NUMPY.get(repr(target), "float32"), order="C")
     if whole.ndim == 0:  # a number travels in the instruction
-        out = call("full", size=(), value=whole.item(), dtype=wanted)
+        out = call("full", size=(), value=whole.item(), dtype=target)
         return finish(out, requires_grad)
-    if repr(wanted) not in NUMPY:
-        return _core.from_bytes(bfloat16_bits(whole), whole.shape, wanted, requires_grad)
-    return _core.from_numpy_copy(whole, wanted, requires_grad)
+    if repr(target) not in NUMPY:
+        return _core.from_bytes(bfloat16_bits(whole), whole.shape, target, requires_grad)
+    return _core.from_numpy_copy(whole, target, requires_grad)
 
 
 def bfloat16_bits(values: Array) -> npt.NDArray[np.uint16]:

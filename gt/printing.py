@@ -47,13 +47,13 @@ def set_printoptions(
 ) -> None:
     """Set how tensors are shown: digits, elements from which on to abridge, edges, columns."""
     chosen = dataclasses.asdict(PROFILES[profile]) if profile else {}
-    given = {
+    options = {
         "precision": precision,
         "threshold": threshold,
         "edgeitems": edgeitems,
         "linewidth": linewidth,
     }
-    chosen |= {name: value for name, value in given.items() if value is not None}
+    chosen |= {name: value for name, value in options.items() if value is not None}
     for name, value in chosen.items():
         setattr(OPTIONS, name, value)
     OPTIONS.sci_mode = sci_mode

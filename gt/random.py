@@ -119,11 +119,11 @@ def randint(
     pin_memory: bool = False,
 ) -> Tensor:
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`."""
-    given = list(bounds_and_size)
-    shape = size if size is not None else given.pop() if given else None
+    arguments = list(bounds_and_size)
+    shape = size if size is not None else arguments.pop() if arguments else None
     if shape is None:
         raise InvalidType("randint() takes (high, size) or (low, high, size)")
-    first, last = limits_of(low, *given, high)
+    first, last = limits_of(low, *arguments, high)
     chosen = _core.int64 if dtype is None else dtype
     return drawn("randint", sizes((shape,), "randint"), chosen, generator, low=first, high=last)
 

@@ -114,10 +114,10 @@ def parsed(text: str) -> Json:
 
 
 def _without_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise FileFormatError("its header names something twice")
-    return found
+    return entries
 
 
 def _tensor(name: str, dtype: gt.dtype, shape: list[int], data: bytes) -> Tensor:

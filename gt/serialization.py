@@ -121,8 +121,8 @@ def load(
 
 def _bytes(size: int | str) -> int:
     """A number of bytes, or one with a unit."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", str(size).upper())
-    count = int(float(found[1]) * UNITS[found[2] or ""]) if found else 0
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", str(size).upper())
+    count = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
     if count <= 0 or isinstance(size, bool):
         raise InvalidValue(f"save: max_shard_size {size!r} is no size; write 10**9 or '5GB'")
     return count
@@ -159,10 +159,10 @@ def _indexed(path: pathlib.Path) -> tuple[dict[str, Tensor], Json]:
         if not isinstance(file, str) or pathlib.PurePath(file).name != file or "\0" in file:
             raise FileFormatError(f"tensor {name!r} is said to be in {file!r}, which names no file")
         named.setdefault(file, set()).add(name)
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for file, names in named.items():
-        found |= _shard(path.with_name(file), names)
-    return {name: found[name] for name in places}, index.get("metadata")
+        tensors |= _shard(path.with_name(file), names)
+    return {name: tensors[name] for name in places}, index.get("metadata")
 
 
 def _shard(path: pathlib.Path, names: set[str]) -> dict[str, Tensor]:

@@ -129,7 +129,7 @@ def _failures() -> list[str]:
 
     Nobody is kept waiting for long: not by a session without workers, and not after Ctrl-C.
     """
-    found = _core.unread_failures()
+    failures = _core.unread_failures()
     if _core.is_connected() and not isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
         try:
             with _at_most(EXIT_SECONDS["embedded" if "sessions" in _core.stats() else "elsewhere"]):
@@ -137,10 +137,10 @@ def _failures() -> list[str]:
         except (ConnectionLost, KeyboardInterrupt, TimeoutError):
             pass
         except Error as error:
-            found.append(str(error))
+            failures.append(str(error))
         except RuntimeError:
             pass  # a forked child: the session is its parent's
-    return found + _core.unread_failures()
+    return failures + _core.unread_failures()
 
 
 @contextlib.contextmanager

@@ -151,10 +151,10 @@ def tensor(x: Tensor, name: str) -> Tensor:
 
 
 def _check(name: str, backward: str | None) -> None:
-    for given in (name, backward):
-        if given is not None and not isinstance(given, str):
-            raise InvalidType(f"a signal's name is a string, not {type(given).__name__}")
-        if given is not None and not 0 < len(given.encode()) <= NAME_BYTES_MAX:
+    for text in (name, backward):
+        if text is not None and not isinstance(text, str):
+            raise InvalidType(f"a signal's name is a string, not {type(text).__name__}")
+        if text is not None and not 0 < len(text.encode()) <= NAME_BYTES_MAX:
             raise InvalidValue(f"a signal's name has 1 to {NAME_BYTES_MAX} bytes")
 
 

@@ -42,9 +42,9 @@ class Writer:
         return self.random.choice(known[-4:] if known and self.chance(0.5) else known or [None])
 
     def at(self, name: str) -> torch.Tensor:
-        found = self.names[name]
-        assert isinstance(found, torch.Tensor), name
-        return found
+        index = self.names[name]
+        assert isinstance(index, torch.Tensor), name
+        return index
 
     def fresh(self) -> str:
         return f"x{len(self.names) - 1}"
@@ -52,10 +52,10 @@ class Writer:
     def accept(self, line: str) -> bool:
         """Runs the line; keeps it unless PyTorch's answer is not for GT to copy."""
         try:
-            with warnings.catch_warnings(record=True) as said:
+            with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
                 run(line, self.names)
-            if any("deprecated" in str(warning.message) for warning in said):
+            if any("deprecated" in str(warning.message) for warning in warned):
                 return False
         except Exception as error:  # noqa: BLE001 - the error is part of the program's meaning
             if not comparable(error) or ("backward" in line and unpromised(error)):
@@ -125,13 +125,13 @@ def program(seed: int) -> list[str]:
 
 
 def finish(writer: Writer) -> None:
-    wanted = [
+    leaves = [
         n
         for n, x in writer.names.items()
         if isinstance(x, torch.Tensor) and x.dtype in FLOATS and x.requires_grad
     ]
-    if wanted:
-        terms = " + ".join(f"({n} * {0.5 + 0.25 * k}).sum()" for k, n in enumerate(wanted))
+    if leaves:
+        terms = " + ".join(f"({n} * {0.5 + 0.25 * k}).sum()" for k, n in enumerate(leaves))
         if writer.accept(f"total = {terms}"):
             writer.accept("total.backward()")
 

@@ -42,11 +42,11 @@ def losses(library: ModuleType, seed: int, steps: int, *, spread: bool = False) 
         for parameter in model.parameters():
             parameter.data = library.distribute(parameter.data)
     optimizer = library.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
-    found = []
+    values = []
     for _ in range(steps):
         optimizer.zero_grad()
         loss = library.nn.functional.cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
-        found.append(loss.item())
-    return found
+        values.append(loss.item())
+    return values

@@ -40,9 +40,9 @@ def nothing_left_behind() -> Iterator[None]:
     if "gt" in sys.modules:
         sys.modules["gt"].disconnect()  # the workers of the tests that ran in this process
     deadline = time.monotonic() + LEAVE_SECONDS
-    while (left := _left(run, before)) and time.monotonic() < deadline:
+    while (remains := _left(run, before)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not left, f"still there {LEAVE_SECONDS:.0f} s after the last test: {left}"
+    assert not remains, f"still there {LEAVE_SECONDS:.0f} s after the last test: {remains}"
 
 
 def _left(run: str, before: set[str]) -> list[str]:
@@ -78,7 +78,7 @@ def _is_marked(process: Path, run: str) -> bool:
 
 def _processes(run: str) -> list[str]:
     """GT's living processes that bear this run's mark: number and command line."""
-    found = []
+    processes = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -86,5 +86,5 @@ def _processes(run: str) -> list[str]:
         except OSError:  # gone meanwhile, or another user's
             continue
         if marked and any(name in command for name in OURS):
-            found.append(f"{entry.name} {command.strip()}")
-    return found
+            processes.append(f"{entry.name} {command.strip()}")
+    return processes

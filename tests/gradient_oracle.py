@@ -79,18 +79,18 @@ def check_second(
 ) -> None:
     mine, other = [upload(x) for x in inputs], leaves(inputs)
     first(ours(*mine)).backward(upload(weight).detach(), create_graph=True)
-    wanted = [x for x in other if x.requires_grad]
+    tracked = [x for x in other if x.requires_grad]
     grads = torch.autograd.grad(
-        first(theirs(*other)), wanted, weight, create_graph=True, allow_unused=True
+        first(theirs(*other)), tracked, weight, create_graph=True, allow_unused=True
     )
     total = sum((g * g).sum() for g in grads if g is not None)
     if not total.requires_grad:
         return
-    expected = torch.autograd.grad(total, wanted, allow_unused=True)
-    kept = [x.grad for x in mine if x.requires_grad]
+    expected = torch.autograd.grad(total, tracked, allow_unused=True)
+    gradients = [x.grad for x in mine if x.requires_grad]
     for x in mine:
         x.grad = None
-    square = [(g * g).sum() for g in kept if g is not None]
+    square = [(g * g).sum() for g in gradients if g is not None]
     loss = square[0]
     for more in square[1:]:
         loss = loss + more

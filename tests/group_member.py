@@ -48,20 +48,20 @@ class Member:
         elif result is not None:
             dtype, shape = result
             result = torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
-        given = {"operand": operand, "result": result, **arguments}
-        prepared = getattr(torch_collectives, op)(**given)
-        made = self.groups.prepare(tuple(members), place, prepared)
-        self.calls[call] = made, result
-        return {"offer": made.payload.hex()}
+        options = {"operand": operand, "result": result, **arguments}
+        prepared = getattr(torch_collectives, op)(**options)
+        handle = self.groups.prepare(tuple(members), place, prepared)
+        self.calls[call] = handle, result
+        return {"offer": handle.payload.hex()}
 
     def begin(self, call, offers):
         return {"begun": self.calls[call][0].begin([bytes.fromhex(offer) for offer in offers])}
 
     def finish(self, call):
-        made, result = self.calls.pop(call)
-        while not made.is_over():
+        handle, result = self.calls.pop(call)
+        while not handle.is_over():
             time.sleep(0.0002)
-        made.finish()
+        handle.finish()
         return {"result": None if result is None else described(result)}
 
     def cancel(self, call):

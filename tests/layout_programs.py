@@ -159,8 +159,8 @@ def _gt_uniform(shape: tuple[int, ...], seed: int) -> gt.Tensor:
 
 def _dropped(x: Array, seed: int) -> Array:
     start = (0,) * x.ndim
-    kept = random_reference.dropout_mask(x.shape, "bool", seed, 3, 0.4, x.shape, start)
-    return x * kept / 0.6
+    mask = random_reference.dropout_mask(x.shape, "bool", seed, 3, 0.4, x.shape, start)
+    return x * mask / 0.6
 
 
 def _gt_dropped(x: gt.Tensor, seed: int) -> gt.Tensor:
@@ -205,22 +205,22 @@ def places(count: int, size: int, seed: int) -> Array:
 
 
 def _index_add(x: Array, dim: int, source: Array, seed: int) -> Array:
-    made = np.moveaxis(x.copy(), dim, 0)
+    result = np.moveaxis(x.copy(), dim, 0)
     index = places(source.shape[dim], x.shape[dim], seed)
-    np.add.at(made, index, np.moveaxis(source, dim, 0))
-    return np.moveaxis(made, 0, dim)
+    np.add.at(result, index, np.moveaxis(source, dim, 0))
+    return np.moveaxis(result, 0, dim)
 
 
 def _written(x: Array, dim: int, start: int, stop: int, step: int, y: float) -> Array:
-    made = x.copy()
-    made[(slice(None),) * dim + (slice(start, stop, step),)] = y
-    return made
+    result = x.copy()
+    result[(slice(None),) * dim + (slice(start, stop, step),)] = y
+    return result
 
 
 def _gt_written(x: gt.Tensor, dim: int, start: int, stop: int, step: int, y: float) -> gt.Tensor:
-    made = x.clone()
-    made[(slice(None),) * dim + (slice(start, stop, step),)] = y
-    return made
+    result = x.clone()
+    result[(slice(None),) * dim + (slice(start, stop, step),)] = y
+    return result
 
 
 def _sliced(x: Array, dim: int, start: int, stop: int, step: int) -> Array:
@@ -318,8 +318,8 @@ def _ordered(x: Array, dim: int | tuple[int, ...]) -> bool:
 
 
 def _extreme(w: Writer) -> tuple[object, ...] | None:
-    found = _reduction(w)
-    return found if found and _ordered(w.values[found[0]], found[1]) else None
+    choice = _reduction(w)
+    return choice if choice and _ordered(w.values[choice[0]], choice[1]) else None
 
 
 def _line(w: Writer) -> tuple[object, ...] | None:
@@ -329,20 +329,20 @@ def _line(w: Writer) -> tuple[object, ...] | None:
 
 
 def _ordered_line(w: Writer) -> tuple[object, ...] | None:
-    found = _line(w)
-    return found if found and _ordered(w.values[found[0]], found[1]) else None
+    choice = _line(w)
+    return choice if choice and _ordered(w.values[choice[0]], choice[1]) else None
 
 
 def _top(w: Writer) -> tuple[object, ...] | None:
-    found = _ordered_line(w)
-    return found and (*found, w.random.randint(1, w.values[found[0]].shape[found[1]]))
+    choice = _ordered_line(w)
+    return choice and (*choice, w.random.randint(1, w.values[choice[0]].shape[choice[1]]))
 
 
 def _several(w: Writer) -> tuple[object, ...] | None:
-    found = _line(w)
-    if found is None or w.values[found[0]].shape[found[1]] < 3:
+    choice = _line(w)
+    if choice is None or w.values[choice[0]].shape[choice[1]] < 3:
         return None
-    return found
+    return choice
 
 
 def _product(w: Writer) -> tuple[object, ...] | None:
@@ -389,11 +389,11 @@ def _reshape(w: Writer) -> tuple[object, ...] | None:
     x = w.name(lambda x: x.size > 0)
     if x is None:
         return None
-    left, sizes = w.values[x].size, []
-    while left > 1 and len(sizes) < 4 and w.random.random() < 0.8:
-        sizes.append(w.random.choice([n for n in range(1, left + 1) if left % n == 0]))
-        left //= sizes[-1]
-    sizes.insert(w.random.randint(0, len(sizes)), left)
+    rest, sizes = w.values[x].size, []
+    while rest > 1 and len(sizes) < 4 and w.random.random() < 0.8:
+        sizes.append(w.random.choice([n for n in range(1, rest + 1) if rest % n == 0]))
+        rest //= sizes[-1]
+    sizes.insert(w.random.randint(0, len(sizes)), rest)
     return x, tuple(sizes)
 
 
@@ -414,25 +414,25 @@ def _expand(w: Writer) -> tuple[object, ...] | None:
 
 
 def _slice(w: Writer) -> tuple[object, ...] | None:
-    found = _line(w)
-    if found is None:
+    choice = _line(w)
+    if choice is None:
         return None
-    size = w.values[found[0]].shape[found[1]]
+    size = w.values[choice[0]].shape[choice[1]]
     start = w.random.randrange(size)
-    return (*found, start, w.random.randint(start, size), w.pick(1, 1, 2, 3))
+    return (*choice, start, w.random.randint(start, size), w.pick(1, 1, 2, 3))
 
 
 def _write(w: Writer) -> tuple[object, ...] | None:
-    found = _slice(w)
-    return found and (*found, w.pick(0.0, 1.5))
+    choice = _slice(w)
+    return choice and (*choice, w.pick(0.0, 1.5))
 
 
 def _alike(w: Writer) -> tuple[object, ...] | None:
     """Two that agree but in one dim, and that dim."""
-    found = _line(w)
-    if found is None:
+    choice = _line(w)
+    if choice is None:
         return None
-    x, dim = found
+    x, dim = choice
     shape = w.values[x].shape
 
     def fits(y: Array) -> bool:
@@ -444,30 +444,30 @@ def _alike(w: Writer) -> tuple[object, ...] | None:
 
 
 def _same(w: Writer) -> tuple[object, ...] | None:
-    found = _alike(w)
-    if found is None or w.values[found[0]].shape != w.values[found[1]].shape:
+    choice = _alike(w)
+    if choice is None or w.values[choice[0]].shape != w.values[choice[1]].shape:
         return None
-    return found
+    return choice
 
 
 def _rows(w: Writer) -> tuple[object, ...] | None:
-    found = _line(w)
-    return found and (*found, w.random.randint(0, 7), w.seed())
+    choice = _line(w)
+    return choice and (*choice, w.random.randint(0, 7), w.seed())
 
 
 def _addition(w: Writer) -> tuple[object, ...] | None:
-    found = _alike(w)
-    return found and (found[0], found[2], found[1], w.seed())
+    choice = _alike(w)
+    return choice and (choice[0], choice[2], choice[1], w.seed())
 
 
 def _rolled(w: Writer) -> tuple[object, ...] | None:
-    found = _line(w)
-    return found and (*found, w.random.randint(-4, 4))
+    choice = _line(w)
+    return choice and (*choice, w.random.randint(-4, 4))
 
 
 def _padding(w: Writer) -> tuple[object, ...] | None:
-    found = _line(w)
-    return found and (found[0], w.random.randint(0, 2), w.random.randint(0, 3))
+    choice = _line(w)
+    return choice and (choice[0], w.random.randint(0, 2), w.random.randint(0, 3))
 
 
 def _flipped(w: Writer) -> tuple[object, ...] | None:
@@ -481,12 +481,12 @@ def _plane(w: Writer) -> tuple[object, ...] | None:
 
 
 def _masked(w: Writer) -> tuple[object, ...] | None:
-    found = _apart_pair(w)
-    if found is None:
+    choice = _apart_pair(w)
+    if choice is None:
         return None
-    shape = np.broadcast_shapes(*(w.values[x].shape for x in found))
+    shape = np.broadcast_shapes(*(w.values[x].shape for x in choice))
     z = w.name(lambda z: z.shape == shape)
-    return None if z is None else (*found, z)
+    return None if z is None else (*choice, z)
 
 
 def _index(values: Array) -> gt.Tensor:

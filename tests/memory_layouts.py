@@ -128,17 +128,17 @@ def create(megabytes: int) -> dict[str, object]:
         gt.distribute(make(), dim=0).sum().item()
     processes = ["self", *worker_processes()]
     before = [resident_peak(process) for process in processes]
-    found = {}
+    figures = {}
     rows = (megabytes << 20) // (4 * COLUMNS)
     for name, share, make in ways(rows):
         tensor = make()
         tensor.sum().item()
-        found[name] = {"share": share, "held": max(held_most())}
+        figures[name] = {"share": share, "held": max(held_most())}
         del tensor
     grown = [
         resident_peak(process) - start for process, start in zip(processes, before, strict=True)
     ]
-    return {"bytes": megabytes << 20, "ways": found, "client": grown[0], "workers": grown[1:]}
+    return {"bytes": megabytes << 20, "ways": figures, "client": grown[0], "workers": grown[1:]}
 
 
 class Mlp(nn.Module):
@@ -170,12 +170,12 @@ def train(name: str) -> dict[str, object]:
         optimizer.step()
         losses.append(loss.item())
     sizes = [parameter.numel() * 4 for parameter in model.parameters()]
-    held = [worker["bytes"] for worker in gt.debug.get_worker_stats()]
+    bytes_by_worker = [worker["bytes"] for worker in gt.debug.get_worker_stats()]
     return {
         "losses": losses,
         "parameters": sum(sizes),
         "largest": max(sizes),
-        "held": held,
+        "held": bytes_by_worker,
         "peak": held_most(),
         "moved": gt.debug.stats()["moved_bytes"],
     }

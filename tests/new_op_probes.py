@@ -47,9 +47,9 @@ def main() -> int:
 
 
 def same(what: str, got: gt.Tensor, expected: torch.Tensor) -> None:
-    found = torch.tensor(got.tolist())
-    assert found.shape == expected.shape, (what, found.shape, expected.shape)
-    torch.testing.assert_close(found, expected.detach(), msg=lambda text: f"{what}: {text}")
+    actual = torch.tensor(got.tolist())
+    assert actual.shape == expected.shape, (what, actual.shape, expected.shape)
+    torch.testing.assert_close(actual, expected.detach(), msg=lambda text: f"{what}: {text}")
 
 
 def written() -> None:

@@ -23,8 +23,8 @@ class Namespace:
 
     def __getattr__(self, name: str) -> object:
         if self.torch_side:
-            found = getattr(torch, name, None)
-            return getattr(torch.nn.functional, name) if found is None else found
+            value = getattr(torch, name, None)
+            return getattr(torch.nn.functional, name) if value is None else value
         if name in GT:
             return GT[name]
         return getattr(_core, name, None) or getattr(_core.Tensor, name)

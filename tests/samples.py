@@ -510,9 +510,9 @@ def _losses() -> dict[str, list[Sample]]:
     x, y = given(3, 4), given(3, 4, seed=1)
 
     def total(picks: Given, weights: Given | None) -> Given:
-        kept = picks.values[picks.values != 2].astype(int)
+        classes = picks.values[picks.values != 2].astype(int)
         each = np.ones(5) if weights is None else weights.values.astype(np.float32)
-        return exact(each[kept].sum(), "float32")
+        return exact(each[classes].sum(), "float32")
 
     def gradient(way: str, size: tuple[int, ...]) -> Given:
         return given(*(size if way == "none" else ()), seed=5)

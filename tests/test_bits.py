@@ -231,12 +231,12 @@ def trained(name: str, **options: float) -> bytes:
 
 def training(_: int) -> dict[str, bytes]:
     """By optimizer; several times, which must be one result already."""
-    found = {}
+    results = {}
     for name, options in OPTIMIZERS:
         several = {trained(name, **options) for _ in range(TRAINED)}
         assert len(several) == 1, f"{len(several)} results of {name}"
-        found[name] = several.pop()
-    return found
+        results[name] = several.pop()
+    return results
 
 
 OPTIMIZERS = [
@@ -263,7 +263,7 @@ def program(seed: int, count: int) -> list[programs.Step]:
 
 def random_programs(count: int) -> dict[str, bytes]:
     """Every value of each, and a product of what it is turned and of temporaries that die."""
-    found = {}
+    results = {}
     for seed in range(SEED, SEED + PROGRAMS):
         values: dict[programs.Name, gt.Tensor] = {}
         products: dict[str, gt.Tensor] = {}
@@ -277,8 +277,8 @@ def random_programs(count: int) -> dict[str, bytes]:
                 single = value.float()
                 value = (single.transpose(-1, -2) * 2).tanh() @ single.exp()
             products[str(step)] = value
-        found |= {f"{seed} {step}": bits(value) for step, value in products.items()}
-    return found
+        results |= {f"{seed} {step}": bits(value) for step, value in products.items()}
+    return results
 
 
 def samples(count: int) -> dict[str, bytes]:
@@ -291,25 +291,25 @@ def samples(count: int) -> dict[str, bytes]:
         return value
 
     gt.manual_seed(0)
-    found = {}
+    results_by_case = {}
     for entry in entries()[SEED % ENTRY_STRIDE :: ENTRY_STRIDE]:
         for number, sample in _samples(entry, torch.float32, grad=False):
             try:
                 args = [convert(x, spread) for x in (sample.input, *sample.args)]
                 kwargs = convert(sample.kwargs, spread)
                 results = quietly(lambda: call_of(entry)(*args, **kwargs))  # noqa: B023
-                given = b"".join(bits(one) for one in tensors(results, gt.Tensor))
+                words = b"".join(bits(one) for one in tensors(results, gt.Tensor))
             except Exception as error:  # noqa: BLE001 - the same everywhere
-                given = type(error).__name__.encode()
-            found[f"{title(entry)} {number}"] = given
-    return found
+                words = type(error).__name__.encode()
+            results_by_case[f"{title(entry)} {number}"] = words
+    return results_by_case
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("count", [1, 3])
 def test_what_a_worker_sees_changes_no_bit(count: int) -> None:
     """Nor does it when workers are paused while a program is emitted."""
-    found: dict[str, dict[str, bytes]] = {}
+    results: dict[str, dict[str, bytes]] = {}
     for sight in SIGHTS:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("GT_LOOK_AHEAD", "" if sight == "paused" else sight)
@@ -318,14 +318,14 @@ def test_what_a_worker_sees_changes_no_bit(count: int) -> None:
             with workers(count):
                 gt.ones(1).item()  # from now on there are workers
                 with pauses() if sight == "paused" else contextlib.nullcontext():
-                    found[sight] = {
+                    results[sight] = {
                         name: data
                         for part in (training, random_programs, samples)
                         for name, data in part(count).items()
                     }
-    first = found[SIGHTS[0]]
+    first = results[SIGHTS[0]]
     assert len(first) > LEAST
-    for sight, data in found.items():
+    for sight, data in results.items():
         assert data.keys() == first.keys()
         wrong = [name for name in first if data[name] != first[name]]
         assert not wrong, f"GT_LOOK_AHEAD={sight}, seed {SEED}: {wrong}"
@@ -387,5 +387,5 @@ def test_the_allocators_address_changes_nothing(name: str) -> None:
 
 def test_memory_for_uploads_and_transfers_is_aligned() -> None:
     allocate = BACKENDS[0].allocate
-    kept = [allocate((size,), torch.float32) for size in (1, 3, 17, 1000, 100_000, 20_000_000)]
-    assert all(one.data_ptr() % ALIGNMENT == 0 for one in kept)
+    buffers = [allocate((size,), torch.float32) for size in (1, 3, 17, 1000, 100_000, 20_000_000)]
+    assert all(one.data_ptr() % ALIGNMENT == 0 for one in buffers)

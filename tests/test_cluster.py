@@ -181,13 +181,13 @@ def test_a_killed_client_in_the_middle_of_collectives(fresh: Cluster) -> None:
 
 def test_a_stopped_dispatcher_is_one_error(fresh: Cluster) -> None:
     gt.connect(fresh.address)
-    kept = gt.ones(2)
-    assert kept.tolist() == [1, 1]
+    value = gt.ones(2)
+    assert value.tolist() == [1, 1]
     fresh.stop()
     with pytest.raises(gt.errors.ConnectionLost, match="the dispatcher stops"):
-        kept.tolist()
+        value.tolist()
     with pytest.raises(gt.errors.ConnectionLost, match="the dispatcher stops"):
-        (kept + 1).tolist()
+        (value + 1).tolist()
 
 
 def test_by_a_unix_socket(tmp_path: Path) -> None:
@@ -245,17 +245,17 @@ def test_spread_over_two_workers_as_on_one(connected: Cluster, rows: int) -> Non
         "transposed": lambda x, w: x.T,
     }
     for name, program in programs.items():
-        found, right = program(spread, small).numpy(), program(whole, other).numpy()
-        assert found.dtype == right.dtype, name
-        np.testing.assert_allclose(found, right, rtol=1e-12, err_msg=name)
+        actual, right = program(spread, small).numpy(), program(whole, other).numpy()
+        assert actual.dtype == right.dtype, name
+        np.testing.assert_allclose(actual, right, rtol=1e-12, err_msg=name)
     again = gt.distribute(gt.distribute(spread, dim=1))
     np.testing.assert_array_equal(again.numpy(), array)
 
 
 def test_training_on_a_spread_batch(connected: Cluster) -> None:
-    found = classifier.losses(gt, 8, STEPS, spread=True)
-    np.testing.assert_allclose(found, expected(8), rtol=1e-6)
-    np.testing.assert_allclose(found, classifier.losses(gt, 8, STEPS), rtol=1e-9)
+    losses = classifier.losses(gt, 8, STEPS, spread=True)
+    np.testing.assert_allclose(losses, expected(8), rtol=1e-6)
+    np.testing.assert_allclose(losses, classifier.losses(gt, 8, STEPS), rtol=1e-9)
 
 
 def test_no_payload_between_workers_passes_the_dispatcher(tmp_path: Path) -> None:

@@ -281,9 +281,9 @@ def test_whatever_a_file_has_its_mistakes_have_places():
             place = draw.randint(0, len(content))
             end = place + draw.choice((0, 0, 1, 3))
             content[place:end] = draw.choice([*words.encode().split(b" "), b"\xff"])
-        found = document.read_from(io.BytesIO(content), "file")
-        refused += bool(found.mistakes)
-        for mistake in found.mistakes:
+        config = document.read_from(io.BytesIO(content), "file")
+        refused += bool(config.mistakes)
+        for mistake in config.mistakes:
             assert mistake.line, mistake
             assert mistake.column, mistake
             assert mistake.remedy, mistake
@@ -482,10 +482,10 @@ with gt.signal.context("outer"):
                 f"ADDRESS = {cluster.address!r}\n{code}", GT_CONFIG=file, GT_NO_RING=ring
             )
             assert printed == "4.0\n4.0\n2.0\n2.0\n2.0\n"
-    said = [text for _, text in scopes_sent(trace)]
+    texts = [text for _, text in scopes_sent(trace)]
     once = ["workers=[0]", "workers=[0] backward=2", "axis=0", "", "workers=[0]",
             "workers=[0] backward=2"]  # fmt: skip
-    assert said == once * 2
+    assert texts == once * 2
 
 
 def test_gt_auto_shard_gives_batches_a_scope(tmp_path):
@@ -534,8 +534,8 @@ print(asyncio.run(awaited(y)).tolist())
     trace = tmp_path / "trace.txt"
     assert run(code, trace).stdout == "[2.5, 2.5]\n"
     entries = [log.entry(line) for line in trace.read_text(encoding="utf-8").splitlines()]
-    found = [(one.operator, one.signal) for one in entries if one and one.signal]
-    assert found == [
+    pairs = [(one.operator, one.signal) for one in entries if one and one.signal]
+    assert pairs == [
         ("full", "around"), ("mul", "plain"), ("mul", "plain"), ("add", "around"),
         ("div", "awaited"),
     ]  # fmt: skip
@@ -565,12 +565,12 @@ print(x.tolist())
     trace = tmp_path / "trace.txt"
     assert run(code, trace).stdout == "[4.0, 4.0]\n"
     lines = trace.read_text(encoding="utf-8").splitlines()
-    found = [
+    instructions = [
         (one.operator, one.signal) for line in lines if (one := log.entry(line)) and one.signal
     ]
     once = [("full", "layer"), ("add", "layer"), ("boundary", "stage0_to_stage1"),
             ("mul", "pp_stage1")]  # fmt: skip
-    assert found == once * 2
+    assert instructions == once * 2
     (line, _) = [line for line in lines if "stage0_to_stage1" in line]
     assert line.rstrip().endswith(" <string>:9")  # the with statement
     checked = subprocess.run(

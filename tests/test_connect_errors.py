@@ -112,7 +112,7 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_old_session_goes_on() -> None:
     with Cluster(1) as cluster:
         gt.connect(cluster.address)
-        kept = gt.arange(3)
+        value = gt.arange(3)
         refused("nowhere", "is no address")
-        assert kept.tolist() == [0, 1, 2]
+        assert value.tolist() == [0, 1, 2]
         gt.disconnect()

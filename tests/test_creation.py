@@ -237,11 +237,11 @@ def test_generator_of_ones_own() -> None:
 @pytest.mark.parametrize("replacement", [False, True])
 def test_multinomial(replacement: bool) -> None:
     weights = creation.tensor([[0.1, 0.0, 0.6, 0.3]] * 4000)
-    found = drawn_twice(lambda: weights.multinomial(2, replacement))
-    assert found.shape == (4000, 2)
-    shares = np.bincount(found[:, 0], minlength=4) / 4000
+    draws = drawn_twice(lambda: weights.multinomial(2, replacement))
+    assert draws.shape == (4000, 2)
+    shares = np.bincount(draws[:, 0], minlength=4) / 4000
     np.testing.assert_allclose(shares, [0.1, 0.0, 0.6, 0.3], atol=0.04)
-    assert replacement or (found[:, 0] != found[:, 1]).all()
+    assert replacement or (draws[:, 0] != draws[:, 1]).all()
 
 
 def test_bernoulli() -> None:

@@ -472,12 +472,12 @@ def test_where_no_worker_joins_reading_and_waiting_end_and_the_session_goes_on()
 def test_who_waits_for_the_first_worker_is_told_so_with_the_command(settings) -> None:
     with Cluster(0) as cluster:
         client = cluster.client("print(gt.ones(2).tolist())", **settings)
-        said = client.stderr.readline()
+        line = client.stderr.readline()
         cluster.add_worker()
         out, errors = client.communicate(timeout=60)
     host, port = cluster.address.split(":")
-    assert said.startswith(f"gt: dispatcher at {cluster.address}, by ")
-    assert said.endswith(
+    assert line.startswith(f"gt: dispatcher at {cluster.address}, by ")
+    assert line.endswith(
         f": waiting for a worker. Start one: `python -m gt.worker --host {host} -p {port}`\n"
     )
     assert (out, errors) == ("[1.0, 1.0]\n", "")

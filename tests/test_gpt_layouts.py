@@ -51,12 +51,12 @@ def agree(layout, dtype, steps, folder):
     """The largest relative difference of two losses, which is none or small enough."""
     expected = trained("one", dtype, steps, folder)["losses"]
     assert expected[-1] < 0.9 * expected[0], "it learns"
-    found = trained(layout, dtype, steps, folder)["losses"]
+    losses = trained(layout, dtype, steps, folder)["losses"]
     if layout in EXACT:
-        assert found == expected
+        assert losses == expected
     else:
-        assert found == pytest.approx(expected, rel=TOLERANCE[dtype])
-    return max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
+        assert losses == pytest.approx(expected, rel=TOLERANCE[dtype])
+    return max(abs(a - b) / abs(b) for a, b in zip(losses, expected, strict=True))
 
 
 @pytest.mark.timeout(300)
@@ -71,7 +71,7 @@ def test_every_layout_has_the_losses_of_one_worker(layout, dtype, folder):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_over_300_steps(layout, dtype, folder, record_property):
-    found = trained(layout, dtype, STEPS_SLOW, folder)
-    record_property("losses", json.dumps(found["losses"]))
-    record_property("a_step", json.dumps(found["a_step"]))
+    results = trained(layout, dtype, STEPS_SLOW, folder)
+    record_property("losses", json.dumps(results["losses"]))
+    record_property("a_step", json.dumps(results["a_step"]))
     record_property("difference", agree(layout, dtype, STEPS_SLOW, folder))

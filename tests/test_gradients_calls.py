@@ -22,7 +22,7 @@ NORMS = [(None, None), (Y[0], None), (None, Y[0]), (Y[0], Y[1])]
 
 
 def norm_row(weight: torch.Tensor | None, bias: torch.Tensor | None) -> tuple[object, ...]:
-    given = [p for p in (weight, bias) if p is not None]
+    parameters = [p for p in (weight, bias) if p is not None]
 
     def split(rest: Sequence[object]) -> list[object]:
         queue = list(rest)
@@ -33,10 +33,10 @@ def norm_row(weight: torch.Tensor | None, bias: torch.Tensor | None) -> tuple[ob
         return (torch.ones(4, dtype=torch.float64) if w is None and b is not None else w, b)
 
     return (
-        f"layer_norm {len(given)} {weight is not None}",
+        f"layer_norm {len(parameters)} {weight is not None}",
         lambda x, *r: call("layer_norm", x, *split(r), normalized_shape=(4,), eps=1e-5),
         lambda x, *r: F.layer_norm(x, (4,), *whole(*split(r)), 1e-5),
-        [X, *given],
+        [X, *parameters],
     )
 
 

@@ -86,10 +86,10 @@ def test_the_interface_of_an_address() -> None:
 
 def test_training_has_the_losses_of_one_worker(cluster: Cluster) -> None:
     expected = classifier.losses(torch, 3, STEPS)
-    found = classifier.losses(gt, 3, STEPS, spread=True)
-    assert found == pytest.approx(expected, rel=1e-6)
+    losses = classifier.losses(gt, 3, STEPS, spread=True)
+    assert losses == pytest.approx(expected, rel=1e-6)
     again = classifier.losses(gt, 3, STEPS, spread=True)
-    assert again == found  # to the bit
+    assert again == losses  # to the bit
     assert all(in_groups(worker) for worker in cluster.workers)
 
 

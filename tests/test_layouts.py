@@ -282,8 +282,8 @@ def test_what_passes_a_maximum_on_is_decided_slope_by_slope():
     parts = gt.distribute(gt.tensor(values), LINE, dim=0)
     least = values.min(0)
     for slope in (0.25, -0.5, 2.0, -0.5):
-        found = gt.nn.functional.leaky_relu(parts.amin(0), slope)
-        np.testing.assert_array_equal(found.numpy(), np.where(least > 0, least, slope * least))
+        actual = gt.nn.functional.leaky_relu(parts.amin(0), slope)
+        np.testing.assert_array_equal(actual.numpy(), np.where(least > 0, least, slope * least))
 
 
 def test_what_is_no_number_is_not_lost_in_a_maximum():
@@ -313,9 +313,9 @@ def test_contributions_to_a_maximum_and_to_a_minimum_are_two_layouts():
     first = gt.distribute(gt.tensor(values[0]), Layout(MESH, shape, placements=[Shard(0)]))
     placements = [Replicate(), Shard(0)]
     second = gt.distribute(gt.tensor(values[1]), Layout(MESH, shape, placements=placements))
-    found = gt.maximum(first.amax(0), second.amin(0))
-    assert {one.op for one in found.layout.placements if isinstance(one, Partial)} <= {"max"}
-    np.testing.assert_array_equal(found, np.maximum(values[0].max(0), values[1].min(0)))
+    actual = gt.maximum(first.amax(0), second.amin(0))
+    assert {one.op for one in actual.layout.placements if isinstance(one, Partial)} <= {"max"}
+    np.testing.assert_array_equal(actual, np.maximum(values[0].max(0), values[1].min(0)))
 
 
 def test_counters_tell_what_was_kept_reduced_gathered_and_fetched():

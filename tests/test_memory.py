@@ -115,9 +115,9 @@ def test_synchronize_sends_the_frees_that_waited_for_room() -> None:
     x = gt.ones(4)
     gt.synchronize()
     before = gt.debug.stats()["values"]
-    kept = [x + 1 for _ in range(100_000)]
+    values = [x + 1 for _ in range(100_000)]
     gt.ones(1_000, 1_000) @ gt.ones(1_000, 1_000)
-    kept.clear()
+    values.clear()
     gt.synchronize()
     assert gt.debug.stats()["values"] == before
 
@@ -232,9 +232,9 @@ def test_a_dead_tensor_says_nothing_of_those_in_its_place() -> None:
     """What was saved of a tensor that is gone is not taken for written when others are."""
     leaf = gt.ones(3, requires_grad=True)
     for _ in range(100):
-        kept = leaf * 2
-        loss = (kept * kept).sum()
-        del kept
+        product = leaf * 2
+        loss = (product * product).sum()
+        del product
         others = [gt.zeros(3) for _ in range(8)]
         for other in others:
             other.add_(1)
@@ -248,8 +248,8 @@ def test_tensors_end_on_other_threads() -> None:
 
     def work() -> None:
         leaf = gt.ones(3, requires_grad=True)
-        held = [(leaf * k, leaf[1:].detach()) for k in range(50)]
-        held.clear()
+        pairs = [(leaf * k, leaf[1:].detach()) for k in range(50)]
+        pairs.clear()
 
     def run() -> None:
         threads = [threading.Thread(target=work) for _ in range(2)]

@@ -51,11 +51,11 @@ def test_what_is_created_cut_is_never_whole(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(SLOW_SECONDS_MAX)
 def test_a_gigabyte_is_never_whole(tmp_path, record_property):
-    found = run(tmp_path, "create", str(MEGABYTES_SLOW))
-    record_property("creation", json.dumps(found))
-    check_creation(found)
+    figures = run(tmp_path, "create", str(MEGABYTES_SLOW))
+    record_property("creation", json.dumps(figures))
+    check_creation(figures)
     # The last way holds two tensors; what kernels need beside them shows in the processes only.
-    assert max(found["workers"]) < 0.75 * found["bytes"]
+    assert max(figures["workers"]) < 0.75 * figures["bytes"]
 
 
 @functools.cache

@@ -78,10 +78,10 @@ def indexes(*shape: int, first: int = 0) -> tuple[np.ndarray, Cut]:
 def moved(act: Callable[[], gt.Tensor]) -> tuple[gt.Tensor, int]:
     """What `act` makes, reduced where it is partial, and the bytes that this moved."""
     before = gt.debug.stats()["moved_bytes"]
-    made = act()
-    if made.layout.is_partial:
-        made = gt.distribute(made)
-    return made, gt.debug.stats()["moved_bytes"] - before
+    result = act()
+    if result.layout.is_partial:
+        result = gt.distribute(result)
+    return result, gt.debug.stats()["moved_bytes"] - before
 
 
 def check(case: Case, workers: int) -> None:
@@ -90,8 +90,8 @@ def check(case: Case, workers: int) -> None:
     gt.manual_seed(0)
     expected = case.call(*plain)
     gt.manual_seed(0)
-    made, bytes_moved = moved(lambda: case.call(*placed))
-    np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=1e-9, atol=1e-9)
+    result, bytes_moved = moved(lambda: case.call(*placed))
+    np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-9, atol=1e-9)
     assert bytes_moved <= case.bytes_max(workers)
 
 
@@ -355,17 +355,17 @@ def test_blocks_are_exchanged(workers, to, back):
     start, end = reversed(ways) if back else ways
     x = values(shape, 0)
     placed = with_layout(x, start, mesh)
-    made, bytes_moved = moved(lambda: with_layout(placed, end, mesh))
+    result, bytes_moved = moved(lambda: with_layout(placed, end, mesh))
     assert bytes_moved <= WIDTH * x.numel()  # to gather moves this to each of the others
-    np.testing.assert_array_equal(made.numpy(), x.numpy())
+    np.testing.assert_array_equal(result.numpy(), x.numpy())
 
 
 def test_contributions_are_folded_into_blocks(workers):
     (_, width), mesh = HEADS[0], list(range(workers))
     x = with_layout(values((T, width), 0), "shard(0)", mesh)
-    made, bytes_moved = moved(lambda: with_layout(x.sum(0), "shard(0,blocks=3)", mesh))
+    result, bytes_moved = moved(lambda: with_layout(x.sum(0), "shard(0,blocks=3)", mesh))
     assert bytes_moved <= (workers - 1) * WIDTH * width
-    np.testing.assert_allclose(made.numpy(), x.numpy().sum(0))
+    np.testing.assert_allclose(result.numpy(), x.numpy().sum(0))
 
 
 QKV = {
@@ -379,19 +379,19 @@ QKV = {
 def test_the_gradients_of_blocks_lie_as_the_blocks(workers, taken):
     """Query, key and value of one product: the gradient of its weight is cut like the weight."""
     (_, width), mesh, rows = HEADS[0], list(range(workers)), 7
-    given, start = values((rows, D), 0), values((width, D), 1)
+    operand, start = values((rows, D), 0), values((width, D), 1)
 
     def gradient(weight: gt.Tensor) -> gt.Tensor:
-        query, key, value = QKV[taken](F.linear(with_layout(given, "replicate", mesh), weight))
+        query, key, value = QKV[taken](F.linear(with_layout(operand, "replicate", mesh), weight))
         (query * key.tanh() + value.square()).sum().backward()
         assert weight.grad is not None
         return weight.grad
 
     weight = with_layout(start, "shard(0,blocks=3)", mesh).requires_grad_()
-    found, bytes_moved = moved(lambda: gradient(weight))
-    assert found.layout == weight.layout
+    result, bytes_moved = moved(lambda: gradient(weight))
+    assert result.layout == weight.layout
     assert bytes_moved <= (workers - 1) * WIDTH * rows * D  # the input comes to all
-    np.testing.assert_allclose(found.numpy(), gradient(start.requires_grad_()).numpy(), rtol=1e-9)
+    np.testing.assert_allclose(result.numpy(), gradient(start.requires_grad_()).numpy(), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -421,7 +421,7 @@ def test_large_blocks_are_made_where_they_lie(workers, make, along):
     if workers == 4:
         mesh, placements = [[0, 1], [2, 3]], f"{placements},{along}"
     gt.manual_seed(5)
-    made, bytes_moved = moved(lambda: with_layout(make(), placements, mesh))
+    result, bytes_moved = moved(lambda: with_layout(make(), placements, mesh))
     assert bytes_moved == 0
     gt.manual_seed(5)
-    np.testing.assert_array_equal(made.numpy(), make().numpy())
+    np.testing.assert_array_equal(result.numpy(), make().numpy())

@@ -77,8 +77,8 @@ def test_g1c_demo_py_in_the_root_is_gt_demo():
 
 def test_g1c_requirements_name_extras_that_the_package_has():
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    (wanted,) = [line for line in lines if line and not line.startswith("#")]
-    extras = re.fullmatch(r"(?:-e )?\.\[([\w,]+)\]", wanted)[1].split(",")
+    (requirement,) = [line for line in lines if line and not line.startswith("#")]
+    extras = re.fullmatch(r"(?:-e )?\.\[([\w,]+)\]", requirement)[1].split(",")
     assert {"worker", "test"} <= set(extras)
     assert set(extras) <= set(metadata("gt-tensor").get_all("Provides-Extra"))
 
@@ -99,11 +99,11 @@ def test_g13a_gt_verbose_says_what_starts(code):
         cluster.wait_for_workers()
         code = code.format(cluster.address)
         assert run("-c", code, GT_VERBOSE="0").stderr == ""
-        said = run("-c", code, GT_VERBOSE="1").stderr
-    assert said.count("\n") == 1
+        text = run("-c", code, GT_VERBOSE="1").stderr
+    assert text.count("\n") == 1
     assert re.fullmatch(
-        r"gt: (embedded dispatcher, 1 worker.*|dispatcher at .+, by shared memory)\n", said
-    ), said
+        r"gt: (embedded dispatcher, 1 worker.*|dispatcher at .+, by shared memory)\n", text
+    ), text
 
 
 # ---- G2: by hand ----

@@ -16,8 +16,10 @@ LIBRARIES = (gt, torch)
 def pair(array):
     """The same values as a GT and as a PyTorch tensor; floating-point ones require a gradient."""
     array = np.array(array)  # a copy: torch.tensor of a read-only view warns
-    wanted = array.dtype.kind == "f"
-    return gt.tensor(array, requires_grad=wanted), torch.tensor(array, requires_grad=wanted)
+    differentiable = array.dtype.kind == "f"
+    return gt.tensor(array, requires_grad=differentiable), torch.tensor(
+        array, requires_grad=differentiable
+    )
 
 
 def drawn(seed, *shapes, dtype=np.float32):
@@ -358,9 +360,9 @@ def test_attention(name):
     mask = options.pop("attn_mask", None)
 
     def call(library, q, k, v):
-        given = None if mask is None else library.tensor(mask)
+        attn_mask_value = None if mask is None else library.tensor(mask)
         attend = library.nn.functional.scaled_dot_product_attention
-        return attend(q, k, v, attn_mask=given, **options)
+        return attend(q, k, v, attn_mask=attn_mask_value, **options)
 
     check(call, [QUERY, KEY, VALUE])
 
@@ -755,11 +757,11 @@ def test_clip_grad_norm(kind, bound):
 def test_the_norm_of_half_precision_is_taken_in_single(dtype, value):
     norms = []
     for library in (gt, torch):
-        given = [
+        parameters = [
             library.full((30, 3), value, dtype=getattr(library, dtype)),
             library.ones(2, dtype=getattr(library, dtype)) * value,
         ]
-        norm = library.nn.utils.get_total_norm(given)
+        norm = library.nn.utils.get_total_norm(parameters)
         assert norm.dtype == getattr(library, dtype)
         norms.append(norm.item())
     assert math.isclose(*norms, rel_tol=1e-2)

@@ -47,15 +47,15 @@ def test_running_values_follow(name):
 def test_a_cut_batch_has_the_norm_of_the_whole(count):
     array = drawn(4, (7, 4))[0]
     with workers(count):
-        found = []
+        results = []
         for cut in (None, 0):
             norm = gt.nn.BatchNorm1d(4).double()
             x = gt.tensor(array.astype("float64"))
             x = gt.distribute(x, dim=cut) if cut is not None else x
             out = norm(x.requires_grad_())
             (out * out.tanh()).sum().backward()
-            found.append((out, x.grad, norm.weight.grad, norm.running_mean, norm.running_var))
-        for whole, pieces in zip(*found, strict=True):
+            results.append((out, x.grad, norm.weight.grad, norm.running_mean, norm.running_var))
+        for whole, pieces in zip(*results, strict=True):
             np.testing.assert_allclose(pieces.detach().numpy(), whole.detach().numpy(), rtol=1e-12)
 
 

@@ -47,14 +47,14 @@ def torch_worker_on_the_cpu() -> Iterator[None]:
 
 @pytest.mark.parametrize("op", ENTRIES, ids=title)
 def test_entry_is_as_in_pytorch(op):
-    found = drive(op)
-    wrong = [line for outcome in found.values() for line in outcome.wrong]
+    result = drive(op)
+    wrong = [line for outcome in result.values() for line in outcome.wrong]
     assert not wrong, "\n".join(wrong)
-    if row_of(op) and op.name not in COMPOSED and "float32" in found:
-        values = found["float32"]
+    if row_of(op) and op.name not in COMPOSED and "float32" in result:
+        values = result["float32"]
         assert values.exact == values.compared, "the same kernel must give the same bits"
     if KNOWN["torch"] == TORCH:  # another version has other samples
-        written = json.loads(json.dumps(record(op, found)))
+        written = json.loads(json.dumps(record(op, result)))
         assert KNOWN["entries"].get(title(op)) == written, "stale: run `just ops`"
 
 
@@ -83,6 +83,6 @@ def test_numpy_backend_is_as_pytorch():
         env=os.environ | {"PYTHONPATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
-    assert not found["wrong"], "\n".join(found["wrong"])
-    assert found["ran"] >= RUN_SHARE_MIN * found["total"]
+    outcome = json.loads(done.stdout)
+    assert not outcome["wrong"], "\n".join(outcome["wrong"])
+    assert outcome["ran"] >= RUN_SHARE_MIN * outcome["total"]

@@ -58,14 +58,14 @@ def drawn(seed, *shapes):
 def model(library, dtype):
     """Two layers with values of their own, and one parameter that never has a gradient."""
     weights = drawn(0, (6, 4), (6,), (1, 6), (3,))
-    made = [library.tensor(w.astype(dtype), requires_grad=True) for w in weights]
+    parameters = [library.tensor(w.astype(dtype), requires_grad=True) for w in weights]
     inputs, targets = (library.tensor(x.astype(dtype)) for x in drawn(1, (8, 4), (8, 1)))
 
     def loss():
-        hidden = (inputs @ made[0].T + made[1]).tanh()
-        return ((hidden @ made[2].T - targets) ** 2).mean()
+        hidden = (inputs @ parameters[0].T + parameters[1]).tanh()
+        return ((hidden @ parameters[2].T - targets) ** 2).mean()
 
-    return made, loss
+    return parameters, loss
 
 
 def trained(library, dtype, make, steps=STEPS, *, every_step=None):

@@ -216,7 +216,7 @@ def losses(model: nn.Module, synchronise) -> list[float]:
     optimizer = gt.optim.AdamW(model.parameters(), lr=0.01)
     input = gt.randint(0, VOCABULARY, (BATCH, SEQUENCE))
     targets = gt.randint(0, VOCABULARY, (BATCH, SEQUENCE))
-    found = []
+    values = []
     for _ in range(5):
         optimizer.zero_grad()
         logits = model.forward(input)
@@ -224,8 +224,8 @@ def losses(model: nn.Module, synchronise) -> list[float]:
         loss.backward(0.5)  # a scale of the gradient
         synchronise(model)
         optimizer.step()
-        found.append(loss.item())
-    return found
+        values.append(loss.item())
+    return values
 
 
 def test_the_training_loop_of_the_first_papers(mesh):

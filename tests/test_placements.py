@@ -51,14 +51,14 @@ def driver(
             patch.setenv("GT_PRICES", str(prices))
         gt.disconnect()
         gt.gpu_workers(request.param)
-        found = Driver(request.param)
-        yield found
+        instance = Driver(request.param)
+        yield instance
         gt.disconnect()
         gt.gpu_workers(1)
     torch.set_num_threads(threads)
     capture = request.config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        print("", f"{request.param} workers", *found.tally.table(), sep="\n")
+        print("", f"{request.param} workers", *instance.tally.table(), sep="\n")
 
 
 def check(driver: Driver, name: str, drive: Callable[[], None]) -> None:
@@ -66,8 +66,8 @@ def check(driver: Driver, name: str, drive: Callable[[], None]) -> None:
     before = len(driver.tally.findings)
     driver.driven.add(name)
     drive()
-    found = driver.tally.findings[before:]
-    assert not found, "\n".join([AGAIN, *found])
+    findings = driver.tally.findings[before:]
+    assert not findings, "\n".join([AGAIN, *findings])
 
 
 @pytest.mark.parametrize("op", entries(), ids=title)
@@ -106,34 +106,34 @@ def run(steps: Sequence[Step], placed: bool) -> tuple[dict[Name, gt.Tensor], lis
     values: dict[Name, gt.Tensor] = {}
     leaves = []
     for at, step in enumerate(steps):
-        made = ours(step, values)
+        results = ours(step, values)
         if step.operator == "given":
-            leaves.append(made.requires_grad_())
+            leaves.append(results.requires_grad_())
         values[step.out] = (
-            place(made, step.args[1], at) if step.operator == "place" and placed else made
+            place(results, step.args[1], at) if step.operator == "place" and placed else results
         )
     tracked = [x for x in values.values() if x.requires_grad]
     weights = [gt.tensor(values_of(tuple(x.shape), seed)) for seed, x in enumerate(tracked)]
-    found = _core.grad(tracked, weights, leaves, False, False) if tracked else []
-    return values, [x for x in found if x is not None]
+    gradients = _core.grad(tracked, weights, leaves, False, False) if tracked else []
+    return values, [x for x in gradients if x is not None]
 
 
 def difference(steps: Sequence[Step]) -> str | None:
     """How a program's run under its layouts is not numpy's, or its gradients not those without."""
     expected: dict[Name, np.ndarray] = {}
-    kept = []
+    pairs = []
     for step in steps:
         try:
             expected[step.out] = theirs(step, expected)
         except Exception:  # noqa: BLE001 - what a shorter program lacks, or no longer fits
             continue
-        kept.append(step)
+        pairs.append(step)
     try:
-        values, gradients = run(kept, placed=True)
+        values, gradients = run(pairs, placed=True)
         for name, x in values.items():
             if what := apart(x.detach().numpy(), expected[name]):
                 return f"{name}: {what}"
-        for place_, (a, b) in enumerate(zip(gradients, run(kept, placed=False)[1], strict=True)):
+        for place_, (a, b) in enumerate(zip(gradients, run(pairs, placed=False)[1], strict=True)):
             if what := apart(a.numpy(), b.numpy()):
                 return f"gradient {place_}: {what}"
     except Exception as error:  # noqa: BLE001 - a refusal is a finding

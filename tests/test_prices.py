@@ -13,8 +13,8 @@ LINE = re.compile(r"(message|byte)\[(\d),(\d)\]=([0-9.e-]+)")
 
 def pairs(file: Path) -> dict[tuple[str, str, str], float]:
     """Prices in microseconds, by what and between whom."""
-    found = LINE.findall(file.read_text(encoding="utf-8"))
-    return {(name, low, high): float(price) for name, low, high, price in found}
+    matches = LINE.findall(file.read_text(encoding="utf-8"))
+    return {(name, low, high): float(price) for name, low, high, price in matches}
 
 
 def test_gt_prices_rewrites_the_links_and_leaves_the_rest(tmp_path):

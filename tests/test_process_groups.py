@@ -192,14 +192,14 @@ def test_all_to_all(shared: Cluster, before: list[int], from_dim: int, to_dim: i
 @pytest.mark.parametrize("dtype", ["bool", "bfloat16", "int16", "float64"])
 def test_broadcast_and_send(shared: Cluster, dtype: str) -> None:
     (value,) = values(5, dtype, 3, 7, count=1)
-    kept = [dtype, [3, 7]]
-    parts = [{"result": kept, "arguments": {"root": 1, "operand": None}} for _ in range(3)]
-    parts[1] = {"operand": described(value), "result": kept, "arguments": {"root": 1}}
+    shape = [dtype, [3, 7]]
+    parts = [{"result": shape, "arguments": {"root": 1, "operand": None}} for _ in range(3)]
+    parts[1] = {"operand": described(value), "result": shape, "arguments": {"root": 1}}
     for result in shared.run([0, 1, 2], "broadcast", parts):
         assert torch.equal(result, value)
     parts = [
         {"operand": described(value), "arguments": {"root": 0}},
-        {"result": kept, "arguments": {"root": 0}},
+        {"result": shape, "arguments": {"root": 0}},
     ]
     sent, received = shared.run([2, 0], "broadcast", parts)
     assert sent is None

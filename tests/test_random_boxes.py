@@ -100,16 +100,16 @@ def _boxes(cuts):
 def _check_boxes(draw, name, dtype, cuts):
     """Boxes put together are the whole, byte for byte; each byte comes from one box."""
     wholes = draw(name, dtype, tuple(slice(0, size) for size in WHOLE), ())
-    made = [np.zeros_like(whole) for whole in wholes]
+    results = [np.zeros_like(whole) for whole in wholes]
     written = [np.zeros_like(whole) for whole in wholes]
     for box in _boxes(cuts):
         pieces = draw(name, dtype, box, _place(box))
-        for whole, out, count, piece in zip(wholes, made, written, pieces, strict=True):
+        for whole, out, count, piece in zip(wholes, results, written, pieces, strict=True):
             width = whole.shape[-1] // WHOLE[-1]
             bytes_ = (*box[:-1], slice(box[-1].start * width, box[-1].stop * width))
             out[bytes_] = piece
             count[bytes_] += 1
-    for whole, out, count in zip(wholes, made, written, strict=True):
+    for whole, out, count in zip(wholes, results, written, strict=True):
         assert whole.size >= OPERAND.size
         assert (count == 1).all()
         assert (out == whole).all(), (name, dtype, cuts)

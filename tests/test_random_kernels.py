@@ -72,13 +72,13 @@ def _made(name, shape, dtype_name, values, *, whole=None, start=None, **options)
 
 def _check(name, shape, dtype_name, values, *, whole=None, start=None, **options):
     """The kernel's bits are the reference's."""
-    made = _made(name, shape, dtype_name, values, whole=whole, start=start, **options)
+    values_made = _made(name, shape, dtype_name, values, whole=whole, start=start, **options)
     whole = tuple(whole or shape)
     start = tuple(start or [0] * len(shape))
     seed, draw = options.get("seed", SEED), options.get("draw", DRAW)
     expected = getattr(reference, name)(shape, dtype_name, seed, draw, *values, whole, start)
-    assert (made.dtype, made.shape) == (expected.dtype, expected.shape)
-    same = made.tobytes() == expected.tobytes()
+    assert (values_made.dtype, values_made.shape) == (expected.dtype, expected.shape)
+    same = values_made.tobytes() == expected.tobytes()
     assert same, (name, shape, dtype_name, values, options, whole, start)
 
 
@@ -207,12 +207,12 @@ def test_torch_tensor_is_filled_in_place(name, dtype_name, values):
 
 
 def test_seed_and_draw_change_the_words():
-    made = {
+    samples = {
         _made("integers", (8,), "int64", (0, 2**62), seed=seed, draw=draw).tobytes()
         for seed in (0, 1, 2**32, 2**63)
         for draw in (0, 1, 2**32, 2**63)
     }
-    assert len(made) == 16
+    assert len(samples) == 16
 
 
 # ---- distributions: fixed seeds, so that nothing here fails by chance ----
@@ -222,8 +222,8 @@ COUNT = 2_000_000
 
 @functools.cache
 def _sample(name, dtype_name, values):
-    made = _made(name, (COUNT,), dtype_name, values, seed=3, draw=5)
-    return made.astype(np.float64)
+    sample = _made(name, (COUNT,), dtype_name, values, seed=3, draw=5)
+    return sample.astype(np.float64)
 
 
 def _kolmogorov_smirnov(sample, cumulative):
@@ -306,9 +306,9 @@ def test_integers_distribution(size):
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.9])
 def test_bernoulli_distribution(p):
     ones = _sample("bernoulli", "bool", (p,)).sum()
-    kept = _sample("dropout_mask", "bool", (p,)).sum()
+    count = _sample("dropout_mask", "bool", (p,)).sum()
     assert abs(ones - COUNT * p) < 4 * math.sqrt(COUNT * p * (1 - p))
-    assert ones + kept == COUNT
+    assert ones + count == COUNT
 
 
 @pytest.mark.parametrize(("p", "dtype_name"), [(0.0, "float32"), (1.0, "float32"), (1.0, "bool")])
@@ -334,7 +334,7 @@ def test_every_word_gives_a_finite_normal(dtype_name):
 def test_normal_is_accurate(dtype_name):
     """Our series against numpy's logarithm and cosine in float64."""
     index = np.arange(0, 200_000, 2, dtype=np.uint64)
-    made = _made("normal", (200_000,), dtype_name, (0.0, 1.0)).astype(np.float64)
+    sample = _made("normal", (200_000,), dtype_name, (0.0, 1.0)).astype(np.float64)
     if dtype_name == "float32":
         words = reference._words(SEED, DRAW, index)
         radius = (words >> 1 | 1).astype(np.float32).astype(np.float64) / 2.0**31
@@ -349,7 +349,7 @@ def test_normal_is_accurate(dtype_name):
         fraction = (rest.astype(np.float64) - 2.0**51) / 2.0**52
     turns = (quadrant.astype(np.float64) + fraction) * (math.pi / 2)
     expected = np.sqrt(-2 * np.log(radius)) * np.stack([np.cos(turns), np.sin(turns)])
-    error = np.abs(made.reshape(-1, 2).T - expected)
+    error = np.abs(sample.reshape(-1, 2).T - expected)
     assert error.max() < (2e-6 if dtype_name == "float32" else 4e-15)
 
 

@@ -53,10 +53,10 @@ def test_no_row_is_left_over():
 
 @pytest.mark.parametrize("row", rules.rows())
 def test_nothing_more_is_right_without_a_rule(row):
-    found = {text for case in rules.cases(row) for text in validity.unruled(case)}
+    texts = {text for case in rules.cases(row) for text in validity.unruled(case)}
     known = set(written("unruled.json").get(row, []))
-    assert found <= known, f"new: {sorted(found - known)}; a rule has been lost"
-    assert known <= found, f"a rule has been found for {sorted(known - found)}: {AGAIN}"
+    assert texts <= known, f"new: {sorted(texts - known)}; a rule has been lost"
+    assert known <= texts, f"a rule has been found for {sorted(known - texts)}: {AGAIN}"
 
 
 # ---- the checks themselves ----

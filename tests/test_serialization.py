@@ -371,18 +371,18 @@ def test_damaged_files_are_refused_or_read_as_the_library_reads_them(tmp_path):
         damaged = mutated(data, draw)
         tracemalloc.start()
         try:
-            found = gt.load(_written(path, damaged))
+            loaded = gt.load(_written(path, damaged))
         except gt.serialization.FileFormatError:
-            found = None
+            loaded = None
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < SPARE_BYTES, f"mutation {number}: {peak} bytes"
-        if found is not None and isinstance(found, dict):
+        if loaded is not None and isinstance(loaded, dict):
             taken += 1
             theirs = safetensors.numpy.load(damaged)
-            assert found.keys() == theirs.keys(), f"mutation {number}"
+            assert loaded.keys() == theirs.keys(), f"mutation {number}"
             for name, value in theirs.items():
-                ours = gt.Tensor.numpy(found[name])
+                ours = gt.Tensor.numpy(loaded[name])
                 assert ours.tobytes() == value.tobytes(), f"mutation {number}: {name}"
     assert 0 < taken < MUTATIONS
 

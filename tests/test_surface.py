@@ -77,14 +77,14 @@ NOT_TAKEN_BY = {
 
 def schemas() -> dict[str, set[str]]:
     """The parameters of every operator of PyTorch's dispatcher, over its overloads."""
-    found: dict[str, set[str]] = defaultdict(set)
+    table: dict[str, set[str]] = defaultdict(set)
     for full in torch._C._dispatch_get_all_op_names():
         name, _, overload = full.partition(".")
         arguments = torch._C._get_schema(name, overload).arguments
         if name.startswith("aten::") and "Dimname" not in str([x.type for x in arguments]):
             own = {x.name for x in arguments if not x.is_out}
-            found[name.removeprefix("aten::")] |= own
-    return found
+            table[name.removeprefix("aten::")] |= own
+    return table
 
 
 SCHEMAS = schemas()
@@ -106,10 +106,13 @@ def keywords(function: object, name: str) -> set[str]:
 def takes(function: Callable[..., object], given: tuple[object, ...], keyword: str) -> bool:
     """Whether a call with that keyword gets as far as the arguments' values."""
     try:
-        found = inspect.signature(function).parameters.get(keyword)
+        parameter = inspect.signature(function).parameters.get(keyword)
     except ValueError:
-        found = None
-    if found is not None and found.kind not in (found.VAR_POSITIONAL, found.VAR_KEYWORD):
+        parameter = None
+    if parameter is not None and parameter.kind not in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+    ):
         return True
     try:
         function(*given, **{keyword: object()})
@@ -173,19 +176,19 @@ def signatures() -> Iterator[tuple[str, Parameters, Parameters]]:
                 continue
             variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
             kinds = {x.kind for x in signatures_[0].values()}
-            own, wanted = (
-                [x for x in found.values() if x.kind not in variadic and x.name[:1] != "_"]
-                for found in signatures_
+            own, expected = (
+                [x for x in signature.values() if x.kind not in variadic and x.name[:1] != "_"]
+                for signature in signatures_
             )
             if inspect.Parameter.VAR_KEYWORD not in kinds:
-                yield f"{space}.{name}", own, wanted
+                yield f"{space}.{name}", own, expected
 
 
 def test_classes_take_the_keywords_of_pytorch() -> None:
     missing = {
         (title, keyword.name)
-        for title, own, wanted in signatures()
-        for keyword in wanted
+        for title, own, expected in signatures()
+        for keyword in expected
         if keyword.name not in {x.name for x in own}
     }
     assert missing == NOT_TAKEN_BY_CLASSES.keys()
@@ -194,11 +197,11 @@ def test_classes_take_the_keywords_of_pytorch() -> None:
 def test_arguments_stand_in_the_order_of_pytorch() -> None:
     odd = []
     for title, *both in signatures():
-        own, wanted = (
+        own, expected = (
             [x.name for x in one if x.kind is not inspect.Parameter.KEYWORD_ONLY] for one in both
         )
-        if [x for x in own if x in wanted] != [x for x in wanted if x in own]:
-            odd.append((title, own, wanted))
+        if [x for x in own if x in expected] != [x for x in expected if x in own]:
+            odd.append((title, own, expected))
     assert not odd, odd
 
 
@@ -297,16 +300,16 @@ def test_hidden_modules_can_be_imported() -> None:
 
 
 def test_grad_gives_zeros_for_what_is_not_used() -> None:
-    found = []
+    gradients = []
     for library in (gt, torch):
         x, unused = (library.ones(2, requires_grad=True) for _ in range(2))
         grad = library.autograd.grad
-        found.append(
+        gradients.append(
             [one.tolist() for one in grad((x * x).sum(), [x, unused], materialize_grads=True)]
         )
         with pytest.raises(ValueError, match="Expected allow_unused to be True or not passed"):
             grad(x.sum(), x, allow_unused=False, materialize_grads=True)
-    assert found[0] == found[1]
+    assert gradients[0] == gradients[1]
 
 
 def test_init_draws_from_a_generator_of_its_own() -> None:

@@ -59,7 +59,7 @@ def test_a_dispatcher_of_this_host_behind_a_forwarded_port_opens_its_local_door(
 def test_a_dropped_link_is_resumed(cluster: Cluster) -> None:
     with CuttingProxy(("127.0.0.1", int(cluster.port))) as proxy:
         gt.connect(proxy.address)
-        kept = gt.arange(5)
+        value = gt.arange(5)
         array = classifier.numbers(2, 300, 300)
         for drop in range(5):
             total = gt.tensor(array)
@@ -69,7 +69,7 @@ def test_a_dropped_link_is_resumed(cluster: Cluster) -> None:
             np.testing.assert_allclose(total.numpy(), array + 100, rtol=1e-12)
             until(lambda seen=drop: proxy.connections >= seen + 2)
         is_trained(classifier.losses(gt, 3, STEPS))
-        assert kept.tolist() == [0, 1, 2, 3, 4]
+        assert value.tolist() == [0, 1, 2, 3, 4]
         gt.disconnect()
     assert "is resumed" in cluster.log
     assert " WARN " not in cluster.log, cluster.log
@@ -78,8 +78,8 @@ def test_a_dropped_link_is_resumed(cluster: Cluster) -> None:
 def test_a_session_that_is_over_is_one_error() -> None:
     with Cluster(1) as ends, CuttingProxy(("127.0.0.1", int(ends.port))) as proxy:
         gt.connect(proxy.address)
-        kept = gt.ones(2)
-        assert kept.tolist() == [1, 1]
+        value = gt.ones(2)
+        assert value.tolist() == [1, 1]
         ends.stop()
         with pytest.raises(gt.errors.ConnectionLost, match="the dispatcher stops"):
-            kept.tolist()
+            value.tolist()

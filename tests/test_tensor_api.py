@@ -49,8 +49,8 @@ def test_a_device_is_accepted_and_places_nothing(device: object) -> None:
 
 @pytest.mark.parametrize("device", DEVICES, ids=str)
 def test_factories_and_modules_accept_a_device(device: object) -> None:
-    made = [gt.zeros, gt.ones, gt.rand, gt.randn, gt.empty]
-    assert all(tuple(make(2, 3, device=device).shape) == (2, 3) for make in made)
+    factories = [gt.zeros, gt.ones, gt.rand, gt.randn, gt.empty]
+    assert all(tuple(make(2, 3, device=device).shape) == (2, 3) for make in factories)
     assert gt.arange(3, device=device).tolist() == [0, 1, 2]
     layer = nn.Linear(2, 3, device=device)
     assert layer.to(device) is layer
@@ -575,8 +575,8 @@ def test_scatter_multiplies(size: object, index: object, source: object, dim: in
     def run(m: object, *, number: bool, whole: bool) -> object:
         dtype = m.int32 if whole else m.float32
         x = m.full(size, 2, dtype=dtype)
-        given = 3 if number else m.tensor(source, dtype=dtype)
-        return x.scatter(dim, m.tensor(index), given, reduce="multiply")
+        operand = 3 if number else m.tensor(source, dtype=dtype)
+        return x.scatter(dim, m.tensor(index), operand, reduce="multiply")
 
     for number in (True, False):
         for whole in (True, False):

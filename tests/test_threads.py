@@ -88,8 +88,8 @@ def test_threads_that_only_read_take_turns() -> None:
 def test_what_threads_drop_is_freed() -> None:
     """Values die on threads other than the one that made them."""
     before = gt.debug.stats()["values"]
-    made = [[gt.ones(2) + i for i in range(OPS)] for _ in range(THREADS)]
-    together(lambda index: made[index].clear())
+    tensors = [[gt.ones(2) + i for i in range(OPS)] for _ in range(THREADS)]
+    together(lambda index: tensors[index].clear())
     gt.synchronize()
     assert gt.debug.stats()["values"] == before
 

@@ -93,25 +93,25 @@ def _hand_written() -> list[Path]:
 
 def _long_functions(text: str) -> list[tuple[str, int]]:
     """Name and length of each function over the limit, decorators and docstring included."""
-    found = []
+    functions = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min([node.lineno, *(line.lineno for line in node.decorator_list)])
             lines = (node.end_lineno or first) - first + 1
             if lines > FUNCTION_LINES_MAX:
-                found.append((node.name, lines))
-    return found
+                functions.append((node.name, lines))
+    return functions
 
 
 def _titles(text: str) -> list[str]:
     """Lines of the form `# title` outside fenced blocks."""
-    found, fenced = [], False
+    titles, fenced = [], False
     for line in text.splitlines():
         if line.lstrip().startswith("```"):
             fenced = not fenced
         elif not fenced and line.startswith("# "):
-            found.append(line)
-    return found
+            titles.append(line)
+    return titles
 
 
 def _forbidden(text: str) -> list[str]:
@@ -126,9 +126,9 @@ def _forbidden(text: str) -> list[str]:
 def test_python_functions_are_short():
     # Rust's are clippy's: too_many_lines in Cargo.toml
     long = {
-        _name(path): found
+        _name(path): functions
         for path in _hand_written()
-        if path.suffix == ".py" and (found := _long_functions(_text(path)))
+        if path.suffix == ".py" and (functions := _long_functions(_text(path)))
     }
     assert not long, f"functions of more than {FUNCTION_LINES_MAX} lines: {long}"
 
@@ -155,20 +155,20 @@ def test_root_holds_what_the_design_lists():
 
 def test_markdown_pages_have_one_title():
     titles = {_name(path): _titles(_text(path)) for path in FILES if path.suffix == ".md"}
-    wrong = {name: found for name, found in titles.items() if len(found) != 1}
+    wrong = {name: listed for name, listed in titles.items() if len(listed) != 1}
     assert not wrong
-    late = [name for name, found in titles.items() if not _text(ROOT / name).startswith(found[0])]
+    late = [name for name, listed in titles.items() if not _text(ROOT / name).startswith(listed[0])]
     assert not late, f"the title is not the first line: {late}"
 
 
 def test_nothing_forbidden_is_written():
     this = Path(__file__).resolve()
-    found = {
+    places = {
         _name(path): lines
         for path in FILES
         if path.suffix in TEXT and path != this and (lines := _forbidden(_text(path)))
     }
-    assert not found
+    assert not places
 
 
 def test_crates_depend_one_way():

@@ -73,8 +73,8 @@ def test_a_long_payload_lies_beside_the_log_where_that_is_asked_for(tmp_path):
     payloads = [line.split("payload=")[1].split()[0] for line in lines if "payload=" in line]
     assert payloads[1] == "0x0000803f00000040"  # up to 64 bytes stand in the line
     name, _, length = payloads[0].removeprefix("@").partition(":")
-    kept = Path(f"{file}.d", name).read_bytes()
-    assert (length, kept) == ("400", np.arange(100, dtype="<f4").tobytes())
+    payload = Path(f"{file}.d", name).read_bytes()
+    assert (length, payload) == ("400", np.arange(100, dtype="<f4").tobytes())
     assert [path.name for path in Path(f"{file}.d").iterdir()] == [name]
     assert tool("trace", "--check", file).returncode == 0
 
@@ -91,10 +91,10 @@ except gt.Error:
 """
     env = os.environ | {"GT_INSTRUCTION_LOG": str(file)}
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=50)
-    found = re.findall(
+    matches = re.findall(
         r"^# ERROR (%\d+) index_select: index out of range", file.read_text(), re.MULTILINE
     )
-    assert found == ["%2"]
+    assert matches == ["%2"]
     assert tool("trace", "--check", file).returncode == 0
     assert [item.operator for item in log.entries(str(file)) if item.failed] == ["index_select"]
 
@@ -198,10 +198,10 @@ def test_top_shows_a_table():
 
 
 def test_top_counts_this_session():
-    kept = gt.ones(1000)
+    value = gt.ones(1000)
     counters = top.snapshot()
     assert counters["dispatcher"]["workers"] == len(counters["workers"]) == 1
-    assert counters["workers"][0]["bytes"] >= 4 * kept.numel()
+    assert counters["workers"][0]["bytes"] >= 4 * value.numel()
     json.dumps(counters)
 
 
@@ -257,7 +257,7 @@ def test_a_file_of_layouts_is_checked(tmp_path):
     done = tool("config", "check", file, "--workers", "6")
     assert done.returncode == 1
     assert done.stderr == ""
-    found = [line.replace(str(file), "FILE") for line in done.stdout.splitlines()]
+    lines = [line.replace(str(file), "FILE") for line in done.stdout.splitlines()]
     expected = [
         "FILE:3:20: warning: pp_stage0_colpar names the workers [0, 1] and pp_stage0 around it ",
         "FILE:4:13: warning: pp_stage1 names worker 6, and there are 6; it runs on those that ",
@@ -267,7 +267,7 @@ def test_a_file_of_layouts_is_checked(tmp_path):
         "FILE:9:3: warning: *.up names worker 9, and there are 6; it runs on those that there are",
         "FILE: 5 signals, 1 rules, 3 errors, 3 warnings",
     ]
-    assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
+    assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected
 
 
 @pytest.mark.parametrize(
@@ -404,17 +404,17 @@ with gt.signal.context("outer", backward="back"):
 z.backward()
 x.grad.tolist()
 """
-    found = signals_of(code, tmp_path)
-    assert found[:5] == [
+    signals = signals_of(code, tmp_path)
+    assert signals[:5] == [
         ("full", "outer"),
         ("mul", "two words"),
         ("exp", "inner"),
         ("reshape", "named"),
         ("sum", "outer"),
     ]
-    assert ("expand", "back") in found  # the gradient of sum
-    assert ("mul", "two words") in found[5:]  # the gradient of mul: no scope of its own given
-    assert found[-1] == ("read", None)
+    assert ("expand", "back") in signals  # the gradient of sum
+    assert ("mul", "two words") in signals[5:]  # the gradient of mul: no scope of its own given
+    assert signals[-1] == ("read", None)
 
 
 def test_threads_and_tasks_have_scopes_of_their_own(tmp_path):
@@ -443,10 +443,10 @@ go_on.set()
 worker.join()
 gt.synchronize()
 """
-    found = signals_of(code, tmp_path)
-    assert [signal for operator, signal in found if operator == "add"] == ["a", "b"] * 3
-    assert ("sub", None) in found
-    assert ("mul", "thread") in found
+    signals = signals_of(code, tmp_path)
+    assert [signal for operator, signal in signals if operator == "add"] == ["a", "b"] * 3
+    assert ("sub", None) in signals
+    assert ("mul", "thread") in signals
 
 
 def test_a_signal_changes_no_result():
@@ -526,14 +526,14 @@ print([index for index, _ in first], all(counters() == first for _ in range(20))
 
 def test_counters_come_by_worker_and_asking_counts_nothing():
     environment = os.environ | {"GT_BACKEND": "numpy"}
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", WORKERS],
         env=environment,
         check=True,
         capture_output=True,
         timeout=50,
     )
-    assert said.stdout == b"[0, 1, 2] True\n"
+    assert done.stdout == b"[0, 1, 2] True\n"
 
 
 def test_cuda_is_asked_and_places_nothing(monkeypatch):

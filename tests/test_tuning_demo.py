@@ -57,9 +57,9 @@ def silent_port() -> Iterator[int]:
 
 
 def losses(printed):
-    found = STEP.findall(printed)
-    assert [int(step) for step, _ in found] == [0, 1, 2], printed
-    return [float(loss) for _, loss in found]
+    matches = STEP.findall(printed)
+    assert [int(step) for step, _ in matches] == [0, 1, 2], printed
+    return [float(loss) for _, loss in matches]
 
 
 @pytest.fixture(scope="module")
@@ -234,10 +234,10 @@ WAYS = {
 @pytest.mark.timeout(REAL_SECONDS_MAX)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_real_size(way, real_plain, tmp_path, record_property):
-    found = WAYS[way](tmp_path)
+    values = WAYS[way](tmp_path)
     record_property("way", way)
-    record_property("losses", ", ".join(f"{loss:.6f}" for loss in found))
+    record_property("losses", ", ".join(f"{loss:.6f}" for loss in values))
     record_property(
-        "difference", max(abs(a / b - 1) for a, b in zip(found, real_plain, strict=True))
+        "difference", max(abs(a / b - 1) for a, b in zip(values, real_plain, strict=True))
     )
-    assert found == pytest.approx(real_plain, rel=1e-4)
+    assert values == pytest.approx(real_plain, rel=1e-4)

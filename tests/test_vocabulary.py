@@ -55,9 +55,9 @@ def with_layout(x: "torch.Tensor", cut: Cut) -> gt.Tensor:
 
 
 def close(ours: gt.Tensor, theirs: "torch.Tensor", tolerance: float) -> None:
-    found = torch.from_numpy(ours.detach().numpy().copy())
+    actual = torch.from_numpy(ours.detach().numpy().copy())
     torch.testing.assert_close(
-        found, theirs.detach(), rtol=tolerance, atol=tolerance, equal_nan=True
+        actual, theirs.detach(), rtol=tolerance, atol=tolerance, equal_nan=True
     )
 
 
@@ -82,9 +82,9 @@ def check(
     close(out, expected, tolerance)
     if not expected.requires_grad:
         return
-    given = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1)).to(expected)
-    out.backward(with_layout(given, None))
-    expected.backward(given)
+    weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1)).to(expected)
+    out.backward(with_layout(weight, None))
+    expected.backward(weight)
     for mine, other in zip(here, there, strict=True):
         if other.requires_grad:
             close(mine.grad, other.grad, tolerance)
@@ -238,13 +238,13 @@ MISTAKES = {
 @pytest.mark.parametrize("index", [[2, 99], [-1, 3], [3, 11]], ids=str)
 def test_an_index_outside_of_the_whole_raises_what_it_does_there(workers, draw, name, index):
     x = numbers(draw, 11, 4).detach()
-    found = []
+    errors = []
     for cut in (None, 0):
         with pytest.raises((IndexError, RuntimeError), match=OUTSIDE) as error:
             MISTAKES[name](with_layout(x, cut), gt.tensor(index)).numpy()
         # What follows names the operands, with their layouts.
-        found.append((type(error.value), str(error.value).partition(";")[0]))
-    assert found[0] == found[1]
+        errors.append((type(error.value), str(error.value).partition(";")[0]))
+    assert errors[0] == errors[1]
 
 
 # ---- losses ----

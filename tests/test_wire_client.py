@@ -102,18 +102,18 @@ def test_a_payload_of_2_to_the_63_is_a_breach(cluster: Cluster, client: Client) 
 
 
 def test_two_at_once_do_not_mix(cluster: Cluster) -> None:
-    found: dict[int, list[float]] = {}
+    results: dict[int, list[float]] = {}
 
     def work(number: int) -> None:
         with Client(address(cluster)) as one:
             value = one.upload([float(number)] * 3, (3,))
             for _ in range(10):
                 value = one.add(value, value)
-            found[number] = one.read(value)
+            results[number] = one.read(value)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2, 3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(wire_client.WAIT_SECONDS)
-    assert found == {number: [number * 1024.0] * 3 for number in (1, 2, 3)}
+    assert results == {number: [number * 1024.0] * 3 for number in (1, 2, 3)}

@@ -76,8 +76,8 @@ def _told(worker: Worker, request: int) -> str:
 def _mapped(worker: Worker) -> int:
     """Workers of whose memory it has mapped some."""
     lines = pathlib.Path(f"/proc/{worker.process.pid}/maps").read_text().splitlines()
-    found = {line.split("played by ")[1].split()[0] for line in lines if "played by " in line}
-    return len(found - {str(worker.process.pid)})
+    names = {line.split("played by ")[1].split()[0] for line in lines if "played by " in line}
+    return len(names - {str(worker.process.pid)})
 
 
 def test_every_dtype_is_reduced_the_same_to_the_last_bit(four: Group) -> None:
@@ -119,9 +119,9 @@ def test_pieces_change_hands(four: Group) -> None:
     scattered = (whole * 4).split(columns, dim=1)
     reversed_rows = whole.split(rows[::-1])
     for place, worker in enumerate(four):
-        wanted = [by_columns[place], whole, whole, scattered[place], whole, by_last[place]]
-        wanted += [by_columns[place], reversed_rows[place], *([whole] if place < 2 else [])]
-        for slot, value in enumerate(wanted, 1):
+        expected = [by_columns[place], whole, whole, scattered[place], whole, by_last[place]]
+        expected += [by_columns[place], reversed_rows[place], *([whole] if place < 2 else [])]
+        for slot, value in enumerate(expected, 1):
             if value.numel():
                 worker.write(read(slot, value.numel(), slot))
                 (answer,) = _whole(worker, {slot: value.nbytes})
@@ -151,11 +151,11 @@ def test_memory_is_taken_again_while_others_read(four: Group) -> None:
                 op("free", (), (1, 2, 5)),
             )
     for place, worker in enumerate(four):
-        found = {answer.request: answer.floats for answer in worker.answers(2 * rounds)}
+        values = {answer.request: answer.floats for answer in worker.answers(2 * rounds)}
         for number in range(rounds):
-            assert found[2 * number] == [4.0 * number + 6], number
+            assert values[2 * number] == [4.0 * number + 6], number
             first = float(place // 2 * 2 + number)
-            assert found[2 * number + 1] == [first, first + 1], number
+            assert values[2 * number + 1] == [first, first + 1], number
 
 
 @pytest.mark.parametrize("mode", ["private", "shut"])

@@ -37,10 +37,10 @@ print(begun, small, threads())
 def test_small_instructions_have_one_thread_and_large_ones_all():
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     environment |= {"GT_BACKEND": "pytorch", "GT_THREADS": "2", "CUDA_VISIBLE_DEVICES": ""}
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", COUNT], env=environment, check=True, capture_output=True, timeout=50
     ).stdout
-    begun, small, large = map(int, said.split())
+    begun, small, large = map(int, done.split())
     assert (small - begun, large - begun) == (0, 1)
 
 

@@ -99,8 +99,8 @@ def _weight(row: Row, column: str) -> str:
     stays = [letter in result for letter in letters]
     if sorted(stays) != [False, True]:
         _wrong(row, "a weight has one dimension that its index equation sums over, and another")
-    summed, kept = stays.index(False), stays.index(True)
-    return f"Some(WeightInfo {{ operand: {operand}, in_dim: {summed}, out_dim: {kept} }})"
+    summed, stays_place = stays.index(False), stays.index(True)
+    return f"Some(WeightInfo {{ operand: {operand}, in_dim: {summed}, out_dim: {stays_place} }})"
 
 
 def _refuses(row: Row, column: str) -> str:

@@ -95,10 +95,10 @@ class Compiler:
         ]
 
     def _check_names(self) -> None:
-        given = self.row.get("gradient")
-        if given is None and self.row["inputs"] and self.row["family"] not in WITHOUT_GRADIENT:
+        formulas = self.row.get("gradient")
+        if formulas is None and self.row["inputs"] and self.row["family"] not in WITHOUT_GRADIENT:
             self._fail("no gradient: a formula an operand, or `gradient = {}`")
-        if unknown := set(given or {}) - set(self.names):
+        if unknown := set(formulas or {}) - set(self.names):
             self._fail(f"a gradient for {', '.join(sorted(unknown))}, which is no operand")
 
     def _fail(self, text: str) -> NoReturn:
@@ -123,12 +123,12 @@ class Compiler:
 
     def _read_by(self, place: int) -> set[int]:
         """The nodes whose values `place` needs."""
-        node, found = self.nodes[place], {place}
+        node, places = self.nodes[place], {place}
         for position, child in enumerate(node.children):
             leaf = not self.nodes[child].children
             if not (node.of_metadata and position == 0 and leaf):
-                found |= self._read_by(child)
-        return found
+                places |= self._read_by(child)
+        return places
 
     def _add(
         self, text: str, *children: int, kind: str = "value", of_metadata: bool = False
@@ -300,20 +300,20 @@ class Compiler:
     def _call(self, tree: ast.Call, scope: Scope) -> int:
         name, table = ast.unparse(tree.func), self.table
         args = [arg.value if isinstance(arg, ast.Starred) else arg for arg in tree.args]
-        given = [self._compile(arg, scope) for arg in args]
+        compiled = [self._compile(arg, scope) for arg in args]
         named = {str(word.arg): self._compile(word.value, scope) for word in tree.keywords}
         if name in table.rows:
-            return self._operator(table.rows[name], given, named)
+            return self._operator(table.rows[name], compiled, named)
         if name in SHAPES:
-            return self._function(name, given, named)
+            return self._function(name, compiled, named)
         if name in table.definitions:
             parameters, body = table.definitions[name]
-            self._check_count(name, len(parameters), given, named)
-            return self._compile(body, dict(zip(parameters, given, strict=True)))
+            self._check_count(name, len(parameters), compiled, named)
+            return self._compile(body, dict(zip(parameters, compiled, strict=True)))
         if name not in table.functions:
             self._fail(f"{name} is no operator, definition or function of gt/gradients.py")
-        self._check_count(name, table.functions[name], given, named)
-        return self._add(f'Expr::Python("{name}", &[{holes(given)}])', *given, kind="tensor")
+        self._check_count(name, table.functions[name], compiled, named)
+        return self._add(f'Expr::Python("{name}", &[{holes(compiled)}])', *compiled, kind="tensor")
 
     def _check_count(
         self, name: str, count: int, given: Sequence[int], named: dict[str, int]
@@ -349,13 +349,15 @@ class Compiler:
         return self._add(text, *operands, *places, kind=kind)
 
     def _attribute(self, op: str, name: str, kind: tuple[str, bool], values: dict[str, int]) -> int:
-        wanted, optional = kind
+        expected, optional = kind
         if name not in values:
             if not optional:
                 self._fail(f"{op} needs the attribute {name}")
             return self._add("Expr::Absent", kind="none")
-        accepted = {ATTRIBUTES.get(wanted.partition("(")[0])}
-        accepted |= ({"number"} if wanted == "ints" else set()) | ({"none"} if optional else set())
+        accepted = {ATTRIBUTES.get(expected.partition("(")[0])}
+        accepted |= ({"number"} if expected == "ints" else set()) | (
+            {"none"} if optional else set()
+        )
         if self._kind(values[name]) not in accepted:
-            self._fail(f"{op}: the attribute {name} is {wanted}, not {self._kind(values[name])}")
+            self._fail(f"{op}: the attribute {name} is {expected}, not {self._kind(values[name])}")
         return values[name]

@@ -48,10 +48,10 @@ def _functions() -> dict[str, int]:
 
 def _saves(compiled: Compiler) -> list[str]:
     """The names of what the backward pass reads again."""
-    found = compiled.differentiable
+    differentiable = compiled.differentiable
     outputs = [f"out{place or ''}" for place in range(compiled.row.get("outputs", 1))]
-    operand_bits = _union(formula.operands for formula in found)
-    output_bits = _union(formula.outputs for formula in found)
+    operand_bits = _union(formula.operands for formula in differentiable)
+    output_bits = _union(formula.outputs for formula in differentiable)
     named = [(compiled.names, operand_bits), (outputs, output_bits)]
     return [name for names, bits in named for k, name in enumerate(names) if bits >> k & 1]
 

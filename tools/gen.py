@@ -191,12 +191,12 @@ RUST_TYPES = {
 
 def parameters(row: Row) -> list[tuple[str, str | None, bool]]:
     """The method's signature as (name, default or None, starred)."""
-    found = []
+    params = []
     for text in filter(None, (part.strip() for part in row["python"].split(","))):
         if text != "*":
             name, _, default = text.partition("=")
-            found.append((name.lstrip("*"), default or None, text.startswith("*")))
-    return found
+            params.append((name.lstrip("*"), default or None, text.startswith("*")))
+    return params
 
 
 class Method:
@@ -248,7 +248,7 @@ class Method:
 
     def prepared(self, operand: str, name: str, *, last: bool) -> str:
         """The statements that make an operand of a parameter."""
-        default = next(default for given, default, _ in self.params if given == name)
+        default = next(default for parameter, default, _ in self.params if parameter == name)
         lines = []
         if default == "None":
             lines.append(f"let {name} = {name}.unwrap_or(OperandArg::Absent);")
@@ -359,8 +359,8 @@ def rustfmt(text: str) -> str:
 
 def harness(name: str) -> Row:
     """What the harness has written, by row."""
-    found: Row = json.loads((HARNESS / f"{name}.json").read_text())
-    return found
+    table: Row = json.loads((HARNESS / f"{name}.json").read_text())
+    return table
 
 
 def outputs(rows: list[Row]) -> dict[str, str]:

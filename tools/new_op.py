@@ -81,24 +81,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    result = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("name", help="PyTorch's name of the operator")
-    made.add_argument("operands", nargs="+", help="their names in PyTorch's order")
-    made.add_argument("--family", choices=list(FAMILIES), default="elementwise")
-    made.add_argument("--aten", help="the ATen overload; default: the name")
-    made.add_argument("--torch", help="the kernel's expression; default: torch.NAME")
-    made.add_argument("--numpy", help="the reference's; default: np.NAME, of an elementwise one")
-    made.add_argument("--dtype", default="promote", help="of the result, see ops.toml")
-    _several(made, "--attr", "NAME:KIND", "an attribute")
-    _several(made, "--column", "NAME=TOML", "a further column")
-    _several(made, "--sample", "ATTRS", "its attributes, a tuple")
-    _several(made, "--gradient", "OPERAND=FORMULA", "once an operand")
-    made.add_argument("--python", help="the method's signature; default: operands and attributes")
-    made.add_argument("--doc", required=True, help="one sentence with a full stop")
-    made.add_argument("--dry-run", action="store_true", help="print only")
-    return made
+    result.add_argument("name", help="PyTorch's name of the operator")
+    result.add_argument("operands", nargs="+", help="their names in PyTorch's order")
+    result.add_argument("--family", choices=list(FAMILIES), default="elementwise")
+    result.add_argument("--aten", help="the ATen overload; default: the name")
+    result.add_argument("--torch", help="the kernel's expression; default: torch.NAME")
+    result.add_argument("--numpy", help="the reference's; default: np.NAME, of an elementwise one")
+    result.add_argument("--dtype", default="promote", help="of the result, see ops.toml")
+    _several(result, "--attr", "NAME:KIND", "an attribute")
+    _several(result, "--column", "NAME=TOML", "a further column")
+    _several(result, "--sample", "ATTRS", "its attributes, a tuple")
+    _several(result, "--gradient", "OPERAND=FORMULA", "once an operand")
+    result.add_argument("--python", help="the method's signature; default: operands and attributes")
+    result.add_argument("--doc", required=True, help="one sentence with a full stop")
+    result.add_argument("--dry-run", action="store_true", help="print only")
+    return result
 
 
 def _several(made: argparse.ArgumentParser, flag: str, metavar: str, text: str) -> None:
@@ -153,11 +153,11 @@ def samples(operator: Operator) -> str:
     """Some operands, in each dtype or with each of the attributes."""
     seeds = range(len(operator.operands))
     if operator.samples:
-        given = "".join(f"given(2, 3, 4, seed={seed}), " for seed in seeds)
+        operands = "".join(f"given(2, 3, 4, seed={seed}), " for seed in seeds)
         listed = "".join(f"{sample}, " for sample in operator.samples)
-        return f"Sample(({given.strip()}), attrs) for attrs in ({listed.strip()})"
-    given = "".join(f"given(3, 4, dtype=d, seed={seed}), " for seed in seeds)
-    return f"Sample(({given.strip()})) for d in FLOATS"
+        return f"Sample(({operands.strip()}), attrs) for attrs in ({listed.strip()})"
+    operands = "".join(f"given(3, 4, dtype=d, seed={seed}), " for seed in seeds)
+    return f"Sample(({operands.strip()})) for d in FLOATS"
 
 
 def row(operator: Operator, code: int) -> str:
@@ -207,9 +207,9 @@ def with_entry(path: Path, text: str, entry: str, function: str) -> str:
     """The module with one more entry in the last dictionary of a function."""
     tables = [
         node
-        for found in ast.parse(text).body
-        if isinstance(found, ast.FunctionDef) and found.name == function
-        for node in ast.walk(found)
+        for statement in ast.parse(text).body
+        if isinstance(statement, ast.FunctionDef) and statement.name == function
+        for node in ast.walk(statement)
         if isinstance(node, ast.Dict) and node.values
     ]
     if not tables:

@@ -60,14 +60,14 @@ def _method(name: str, row: Row) -> str:
     head = f"slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, {modulo}"
     reflected = name == reflection(row["operator"][0])
     exchanged = str(reflected and not row.get("commutes", False)).lower()
-    made = f"""
+    text = f"""
     fn {name}({head}) -> PyResult<Py<PyAny>> {{
         binary(slf, other, {op}, {exchanged})
     }}
 """
     if reflected or name in WITHOUT_IN_PLACE:
-        return made
-    return f"""{made}
+        return text
+    return f"""{text}
     fn __i{name[2:]}({head}) -> PyResult<()> {{
         in_place(slf, other, {op})
     }}

@@ -167,13 +167,13 @@ def composed(entries: Sequence[Row]) -> str:
 
 
 def refusals(entries: Mapping[str, Row]) -> str:
-    found: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
     for title, entry in entries.items():
         for kind, reasons in entry.get("refused", {}).items():
             for reason, count in reasons.items():
-                found[title, reason].append((kind, count))
+                groups[title, reason].append((kind, count))
     lines = [
         [f"`{title}`", ", ".join(f"{count} {kind}" for kind, count in kinds), reason]
-        for (title, reason), kinds in sorted(found.items())
+        for (title, reason), kinds in sorted(groups.items())
     ]
     return REFUSED + table(["entry", "samples", "reason"], lines)

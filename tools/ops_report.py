@@ -22,18 +22,18 @@ def main() -> int:
     if torch.cuda.is_available():
         sys.exit("set CUDA_VISIBLE_DEVICES= : the oracle computes on the CPU")
     torch.set_num_threads(1)
-    made: dict[str, object] = {}
+    table: dict[str, object] = {}
     wrong: list[str] = []
     for op in entries():
-        found = drive(op)
-        made[title(op)] = record(op, found)
-        wrong.extend(line for outcome in found.values() for line in outcome.wrong)
+        result = drive(op)
+        table[title(op)] = record(op, result)
+        wrong.extend(line for outcome in result.values() for line in outcome.wrong)
     for line in wrong:
         print(line, file=sys.stderr)
     if wrong:
         return 1
-    write(made)
-    print(f"wrote {RESULTS.relative_to(ROOT)}: {len(made)} entries")
+    write(table)
+    print(f"wrote {RESULTS.relative_to(ROOT)}: {len(table)} entries")
     return 0
 
 

@@ -42,16 +42,16 @@ def section(rules: Rules, unruled: Mapping[str, Sequence[str]]) -> str:
 
 def grouped(samples: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
     """The cells of each operand, and which operands have the same."""
-    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    table: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for sample in samples:
-        for said in filter(None, sample.split("; ")):
-            operand, answers = said.split(": ")
+        for text in filter(None, sample.split("; ")):
+            operand, answers = text.split(": ")
             pairs = [answer.split(" ")[:2] for answer in answers.split(", ")]
             last = max((int(place[1:]) for place, _ in pairs if is_cut(place)), default=0)
             for place, way in pairs:
-                found[operand][column(place, last)].add(way)
+                table[operand][column(place, last)].add(way)
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for operand, ways in found.items():
+    for operand, ways in table.items():
         groups[tuple(cell(ways.get(name, set())) for name in COLUMNS)].append(operand)
     return groups
 

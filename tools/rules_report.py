@@ -19,12 +19,12 @@ def main() -> int:
     from harness import rules, validity
 
     with rules.session():
-        said, unruled = rules.table(), validity.table()
-    by_row = (f'"{row}": {{\n{_lines(lines)}\n}}' for row, lines in said.items())
+        table, unruled = rules.table(), validity.table()
+    by_row = (f'"{row}": {{\n{_lines(lines)}\n}}' for row, lines in table.items())
     _write("rules.json", ",\n".join(by_row))
     _write("unruled.json", _lines(unruled))
-    samples, open_ = sum(map(len, said.values())), sum(map(len, unruled.values()))
-    print(f"{samples} samples of {len(said)} rows; {open_} placements are right without a rule")
+    samples, open_ = sum(map(len, table.values())), sum(map(len, unruled.values()))
+    print(f"{samples} samples of {len(table)} rows; {open_} placements are right without a rule")
     return 0
 
 

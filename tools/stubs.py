@@ -283,7 +283,7 @@ def composite_lines(signatures: Signatures, rowed: dict[str, str]) -> dict[str, 
     for file in COMPOSITE:
         source = Source(f"gt.composite.{file}")
         entries += [(name, source, value) for name, value in source.table("METHODS")]
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for name, source, value in entries:
         if name in rowed and name not in replaced:
             continue
@@ -292,12 +292,12 @@ def composite_lines(signatures: Signatures, rowed: dict[str, str]) -> dict[str, 
                 signatures.docs[f"Tensor.{name}"] = sentences(made_by(source, value)[1])
             continue
         if not isinstance(value, ast.Attribute):
-            found[name] = signatures.compose(name, source, value)
+            lines[name] = signatures.compose(name, source, value)
             continue
         known = rowed if value.attr in rowed else signatures.known  # the table's own: Tensor.div
-        found[name] = signatures.define(name, known[value.attr])
+        lines[name] = signatures.define(name, known[value.attr])
         signatures.docs[f"Tensor.{name}"] = signatures.docs[f"Tensor.{value.attr}"]
-    return found
+    return lines
 
 
 def made_by(source: Source, value: ast.expr) -> tuple[Source, ast.FunctionDef]:
@@ -318,7 +318,7 @@ def sentences(function: ast.FunctionDef) -> str:
 
 def rust_docs() -> dict[str, str]:
     """The comments of what Rust defines by hand: `function`, `Class.method`."""
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for path in sorted((ROOT / "crates/python/src/client").rglob("*.rs")):
         lines: list[str] = []
         owner, attributes = "", ""
@@ -337,16 +337,16 @@ def rust_docs() -> dict[str, str]:
             name = re.match(r"(?:pub\(crate\) )?fn (\w+)", text)
             if name and lines and (owner or "pyfunction" in attributes):
                 getter = re.search(r"getter\((\w+)\)", attributes)
-                found[owner + (getter or name)[1]] = " ".join(lines).replace("`PyTorch`", "PyTorch")
+                docs[owner + (getter or name)[1]] = " ".join(lines).replace("`PyTorch`", "PyTorch")
             lines, attributes = [], ""
-    return found
+    return docs
 
 
 def documented(stub: str, docs: dict[str, str]) -> str:
     """The stub with docstrings; of several signatures the first has it."""
     lines: list[str] = []
     owner = name = ""
-    left = dict(docs)
+    rest = dict(docs)
     for line in stub.splitlines():
         if started := re.match(r"class (\w+)", line):
             owner = f"{started[1]}."
@@ -355,7 +355,7 @@ def documented(stub: str, docs: dict[str, str]) -> str:
         if not line.endswith(": ...") or ("def " not in line and line.strip()[:1] != ")"):
             lines.append(line)
             continue
-        doc = left.pop(name, "").replace("\\", "\\\\")
+        doc = rest.pop(name, "").replace("\\", "\\\\")
         indent = " " * (len(line) - len(line.lstrip()) + 4)
         lines += [line.removesuffix(" ..."), f'{indent}"""{doc}"""'] if doc else [line]
     return "\n".join(lines) + "\n"
@@ -472,17 +472,17 @@ def _listed() -> Iterator[tuple[str, str]]:
 def function_lines(rows: list[Row]) -> list[tuple[str, str]]:
     """Functions of `gt` that are methods too, and those of gt.composite that are not."""
     composite = Source("gt.composite")
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for name in Source("gt.composite.joining").words("__all__"):
-        found[name] = f"from gt.composite.joining import {name} as {name}"
+        lines[name] = f"from gt.composite.joining import {name} as {name}"
     functions = composite.values["FUNCTIONS"]
     assert isinstance(functions, ast.Dict)
     for name, value in _entries(functions):
         if isinstance(value, ast.Name):
-            found[name] = f"from {composite.origin[value.id]} import {value.id} as {name}"
+            lines[name] = f"from {composite.origin[value.id]} import {value.id} as {name}"
         elif isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
             owner = value.value.id
-            found[name] = (
+            lines[name] = (
                 f"{name} = Tensor.{value.attr}"
                 if owner == "Tensor"
                 else f"from gt.composite.{owner} import {value.attr} as {name}"
@@ -491,11 +491,11 @@ def function_lines(rows: list[Row]) -> list[tuple[str, str]]:
     for file in COMPOSITE:
         for name, _ in Source(f"gt.composite.{file}").table("METHODS"):
             if name not in methods_only:
-                found.setdefault(name, f"{name} = Tensor.{name}")
+                lines.setdefault(name, f"{name} = Tensor.{name}")
     for row in rows:
         if "python" in row and row["family"] not in FUNCTION_FAMILIES_NOT:
-            found.setdefault(row["name"], f"{row['name']} = Tensor.{row['name']}")
-    return sorted(found.items())
+            lines.setdefault(row["name"], f"{row['name']} = Tensor.{row['name']}")
+    return sorted(lines.items())
 
 
 if __name__ == "__main__":

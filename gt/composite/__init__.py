@@ -74,18 +74,18 @@ def install() -> None:
 
 def functions() -> dict[str, Method]:
     """What `gt` offers as functions: the joining ones, and methods that PyTorch has as such."""
-    found: dict[str, Method] = {}
+    table: dict[str, Method] = {}
     for file in FILES:
         for name in file.METHODS:
             if name not in METHODS_ONLY:
-                found[name] = _core.Function(name, getattr(Tensor, name))
+                table[name] = _core.Function(name, getattr(Tensor, name))
     others = {name: getattr(joining, name) for name in _joining} | FUNCTIONS
     for name, function in others.items():
         taking = numpy_names(function)
         code = getattr(function, "__code__", None)
         method = code is None or code.co_varnames[0] == "self"
-        found[name] = _core.Function(name, taking) if method else taking
-    return found
+        table[name] = _core.Function(name, taking) if method else taking
+    return table
 
 
 __all__ = ["ValuesIndices", "functions", "install"]

@@ -33,9 +33,9 @@ def to(
 ) -> Tensor:
     """`self` with another dtype, or that of another tensor; a device places nothing."""
     check_device(device)
-    wanted = target_dtype(args if other is None else (*args, other), dtype)
+    target = target_dtype(args if other is None else (*args, other), dtype)
     switches = [argument for argument in args if isinstance(argument, bool)]  # non_blocking, copy
-    out = self if wanted is None else cast(self, wanted)
+    out = self if target is None else cast(self, target)
     return self.clone() if (copy or switches[1:] == [True]) and out is self else out
 
 
@@ -60,22 +60,22 @@ def target_dtype(args: tuple[object, ...], dtype: _core.dtype | type | None) -> 
     Raises:
         InvalidType: something else stands there, or several dtypes.
     """
-    found = [] if dtype is None else [known_dtype(dtype)]
+    dtypes = [] if dtype is None else [known_dtype(dtype)]
     for argument in args:
         if isinstance(argument, Tensor):
-            found.append(argument.dtype)
+            dtypes.append(argument.dtype)
         elif isinstance(argument, (type, list, dict)) or known_dtype(argument) is not None:
-            found.append(known_dtype(argument))
+            dtypes.append(known_dtype(argument))
         elif not isinstance(argument, bool):
             check_device(argument)
-    if len(found) > 1 or (found and found[0] is None):
-        given = ", ".join(type(argument).__name__ for argument in args)
+    if len(dtypes) > 1 or (dtypes and dtypes[0] is None):
+        types = ", ".join(type(argument).__name__ for argument in args)
         raise InvalidType(
-            f"to() received an invalid combination of arguments - got ({given}), but expected one "
+            f"to() received an invalid combination of arguments - got ({types}), but expected one "
             "of:\n * (device, dtype, non_blocking, copy)\n * (dtype, non_blocking, copy)\n"
             " * (Tensor other, non_blocking, copy)"
         )
-    return found[0] if found else None
+    return dtypes[0] if dtypes else None
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def sizes(size: Sequence[int | Sequence[int]], function: str = "size") -> Shape:
     Args:
         function: what was called, for the text of an error.
     """
-    given: Sequence[object] = size
+    parts: Sequence[object] = size
     only: object = size[0] if len(size) == 1 else 1
     if isinstance(only, bool) or whole(only) is None:
         if isinstance(only, str) or not isinstance(only, Iterable):
@@ -85,9 +85,9 @@ def sizes(size: Sequence[int | Sequence[int]], function: str = "size") -> Shape:
                 f"{function}(): argument 'size' (position 1) must be tuple of ints, not "
                 f"{type(only).__name__}"
             )
-        given = tuple(only)
-    numbers = [None if isinstance(n, bool) else whole(n) for n in given]
-    for place, (number, n) in enumerate(zip(numbers, given, strict=True), 1):
+        parts = tuple(only)
+    numbers = [None if isinstance(n, bool) else whole(n) for n in parts]
+    for place, (number, n) in enumerate(zip(numbers, parts, strict=True), 1):
         if number is None:
             raise InvalidType(
                 f"{function}(): argument 'size' failed to unpack the object at pos {place} with "

@@ -86,10 +86,12 @@ def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tens
     """
     dtype = promote_types(self.dtype, product.dtype)
     if dtype == _core.bool:
-        kept = [x for x, factor in ((self, beta), (product, alpha)) if factor]
-        if len(kept) == 2:
+        terms = [x for x, factor in ((self, beta), (product, alpha)) if factor]
+        if len(terms) == 2:
             return self.logical_or(product)
-        return kept[0].expand(product.shape) if kept else product.masked_fill(product, value=False)
+        return (
+            terms[0].expand(product.shape) if terms else product.masked_fill(product, value=False)
+        )
     if is_half(self, product) and not beta == alpha == 1:  # the factors round once, with the sum
         return combined(self.float(), product.float(), beta, alpha).to(dtype)
     if not dtype.is_floating_point:

@@ -24,8 +24,8 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
     check_sizes(pairs)
     left, indices = pairs[0]
     for place, (right, other) in enumerate(pairs[1:], 1):
-        kept = set(result).union(*(term for _, term in pairs[place + 1 :]))
-        left, indices = contracted(left, indices, right, other, kept)
+        letters = set(result).union(*(term for _, term in pairs[place + 1 :]))
+        left, indices = contracted(left, indices, right, other, letters)
     left, indices = summed(left, indices, set(result))
     return left.permute(tuple(indices.index(i) for i in result))
 

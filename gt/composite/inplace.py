@@ -289,5 +289,5 @@ METHODS: dict[str, Method] = {
 
 def methods() -> dict[str, Method]:
     """All in-place methods, once the functional ones are attached."""
-    made: dict[str, Method] = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
-    return made | {f"{name}_": inplace(getattr(Tensor, name), name) for name in GENERAL} | METHODS
+    table: dict[str, Method] = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
+    return table | {f"{name}_": inplace(getattr(Tensor, name), name) for name in GENERAL} | METHODS

@@ -28,8 +28,8 @@ def settled(
         dim, unbiased = None, dim
     if not self.dtype.is_floating_point:
         raise NotSupported("std and var only support floating point and complex dtypes")
-    given = 1 if correction is None else correction
-    amount = float(given if unbiased is None else unbiased)
+    degrees = 1 if correction is None else correction
+    amount = float(degrees if unbiased is None else unbiased)
     return (None if dim is None or listed(dim) == () else dims(dim, self.ndim)), amount
 
 
@@ -211,12 +211,12 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
     size = self.shape[place] if self.ndim else 1
     if not 1 <= k <= size:
         raise ShapeError(f"kthvalue(): selected number k out of range for dimension {place}")
-    found = sort(self, place, stable=True)
+    ordered = sort(self, place, stable=True)
     if self.ndim == 0:
-        return found
+        return ordered
     if keepdim:
-        return ValuesIndices(*(piece(x, place, k - 1, 1) for x in found))
-    return ValuesIndices(*(call("select", x, dim=place, index=k - 1) for x in found))
+        return ValuesIndices(*(piece(x, place, k - 1, 1) for x in ordered))
+    return ValuesIndices(*(call("select", x, dim=place, index=k - 1) for x in ordered))
 
 
 def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesIndices:
@@ -236,14 +236,14 @@ def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tenso
 
 def _median_along(self: Tensor, dim: int, *, keepdim: bool) -> ValuesIndices:
     size = self.shape[wrap(dim, self.ndim)] if self.ndim else 1
-    found = kthvalue(self, (size + 1) // 2, dim, keepdim)
+    middle = kthvalue(self, (size + 1) // 2, dim, keepdim)
     if not self.dtype.is_floating_point or self.ndim == 0:
-        return found
+        return middle
     unknown = call("cast", call("isnan", self), dtype=_core.int64)
     _, first = call("max_dim", unknown, dim=dim, keepdim=keepdim)
     known = call("amax", unknown, dim=(dim,), keepdim=keepdim) == 0
     return ValuesIndices(
-        call("where", known, found.values, math.nan), call("where", known, found.indices, first)
+        call("where", known, middle.values, math.nan), call("where", known, middle.indices, first)
     )
 
 

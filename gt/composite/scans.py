@@ -18,20 +18,20 @@ def cumprod(self: Tensor, dim: int, *, dtype: _core.dtype | None = None) -> Tens
         dtype: Of the result; whole numbers become int64 without it.
     """
     place = wrap(dim, self.ndim)
-    wanted = dtype or (self.dtype if self.dtype.is_floating_point else gt.int64)
-    out = self.to(wanted)
+    target = dtype or (self.dtype if self.dtype.is_floating_point else gt.int64)
+    out = self.to(target)
     if self.ndim == 0:
         return out.clone()
-    if wanted in (gt.float16, gt.bfloat16):
+    if target in (gt.float16, gt.bfloat16):
         out = out.float()
     size, done = self.shape[place], 1
     if size < 2:
-        return out.to(wanted).clone()
+        return out.to(target).clone()
     while done < size:
         rest = piece(out, place, done, size - done) * piece(out, place, 0, size - done)
         out = call("cat", piece(out, place, 0, done), rest, dim=place)
         done *= 2
-    return out.to(wanted)
+    return out.to(target)
 
 
 def diff(

@@ -84,8 +84,8 @@ def take(self: Tensor, index: Tensor) -> Tensor:
     """Elements by their row-major place."""
     flat = self.reshape((math.prod(self.shape),))
     places = counted(index, flat.shape[0]).reshape((math.prod(index.shape),))
-    found = call("index_select", flat, places, dim=0)
-    return found.reshape(index.shape)
+    elements = call("index_select", flat, places, dim=0)
+    return elements.reshape(index.shape)
 
 
 def counted(index: Tensor, size: int) -> Tensor:
@@ -105,13 +105,13 @@ def index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
     """`self` with `values` written (or added) where `self[indices]` reads; masks are counted."""
-    found: list[Tensor | None] = []
+    indexes: list[Tensor | None] = []
     for index in indices:
         if index is not None and index.dtype == _core.bool:
-            found.extend(nonzero(index, as_tuple=True))
+            indexes.extend(nonzero(index, as_tuple=True))
         else:
-            found.append(index)
-    return call("index_put", self, values, *found, accumulate=accumulate)
+            indexes.append(index)
+    return call("index_put", self, values, *indexes, accumulate=accumulate)
 
 
 def scatter(

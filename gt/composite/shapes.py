@@ -81,9 +81,12 @@ def movedim(self: Tensor, source: int | Shape, destination: int | Shape) -> Tens
             f"the same number of dims as destination ({destinations} dims)"
         )
     taken, placed = dims(source, self.ndim), dims(destination, self.ndim)
-    for role, given, found in (("source", sources, taken), ("destination", destinations, placed)):
-        if len(set(found)) != len(found):
-            raise ShapeError(f"movedim: repeated dim in `{role}` ({given})")
+    for role, dims_of_role, places in (
+        ("source", sources, taken),
+        ("destination", destinations, placed),
+    ):
+        if len(set(places)) != len(places):
+            raise ShapeError(f"movedim: repeated dim in `{role}` ({dims_of_role})")
     order = [d for d in range(self.ndim) if d not in taken]
     for place, d in sorted(zip(placed, taken, strict=True)):
         order.insert(place, d)
@@ -133,9 +136,9 @@ def narrow(self: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
 
 def pieces(function: str, parts: Iterable[Tensor]) -> tuple[Tensor, ...]:
     """The results of one function: PyTorch forbids recorded writes into one."""
-    found = tuple(parts)
-    _core.mark_multiple_views(found, function)
-    return found
+    results = tuple(parts)
+    _core.mark_multiple_views(results, function)
+    return results
 
 
 def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:

@@ -103,8 +103,8 @@ def measure(net: nn.Module, scans: Array, labels: Labels) -> float:
     """The share of scans whose digit has the highest score."""
     net.eval()
     with gt.no_grad():
-        found = net(gt.distribute(gt.tensor(scans), dim=0)).argmax(dim=1)
-    return float((found.numpy() == labels).mean())
+        classes = net(gt.distribute(gt.tensor(scans), dim=0)).argmax(dim=1)
+    return float((classes.numpy() == labels).mean())
 
 
 def _batches(

@@ -46,13 +46,13 @@ def explain(tensor: Tensor) -> Explanation:
     Raises:
         WorkerError: it depends on what is known to have failed.
     """
-    found: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     for line in _core.explain(tensor).splitlines():
         name, _, text = line.partition(": ")
-        found.setdefault(name, []).append(text)
+        lines.setdefault(name, []).append(text)
 
     def one(name: str) -> str:
-        return next(iter(found.get(name, ())), "")
+        return next(iter(lines.get(name, ())), "")
 
     return Explanation(
         value=one("value"),
@@ -60,7 +60,7 @@ def explain(tensor: Tensor) -> Explanation:
         why=one("why"),
         line=one("line"),
         signal=one("signal"),
-        reshards=tuple(found.get("reshard", ())),
+        reshards=tuple(lines.get("reshard", ())),
         moved_bytes=int(one("moved").removesuffix(" bytes")),
         cost=one("cost"),
     )

@@ -156,8 +156,8 @@ class Layout:
         dim: int | None = None,
         placements: Sequence[Placement] | None = None,
     ) -> None:
-        whole, given = _given(mesh, len(tuple(shape)), dim, placements)
-        text = f"{','.join(map(str, given))}@{whole}"
+        whole, each = _given(mesh, len(tuple(shape)), dim, placements)
+        text = f"{','.join(map(str, each))}@{whole}"
         self.text, _, _, placed = _core.parse_layout(text, tuple(shape))
         self.mesh, self.shape, self.placements = whole, Size(shape), _placements(placed)
 

@@ -19,12 +19,12 @@ class _ChannelNorm(Module):
     def _make_affine(
         self, channels: int, dtype: gt.dtype | None, *, affine: bool, bias: bool
     ) -> None:
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = None
-            if wanted:
+        for name, present in (("weight", affine), ("bias", affine and bias)):
+            parameter = None
+            if present:
                 with signal.part("whole"):
-                    made = Parameter(gt.empty(channels, dtype=dtype))
-            self.register_parameter(name, made)
+                    parameter = Parameter(gt.empty(channels, dtype=dtype))
+            self.register_parameter(name, parameter)
 
     def _reset_affine(self) -> None:
         with signal.part("whole"):

@@ -162,10 +162,10 @@ class ModuleDict(Module):
         self.update({} if modules is None else modules)
 
     def __getitem__(self, key: str) -> Module:
-        found = self._modules[key]
-        if found is None:
+        module = self._modules[key]
+        if module is None:
             raise KeyError(key)
-        return found
+        return module
 
     def __setitem__(self, key: str, module: Module) -> None:
         self.register_module(key, module)
@@ -200,9 +200,9 @@ class ModuleDict(Module):
 
     def pop(self, key: str) -> Module:
         """Take one out."""
-        found = self[key]
+        module = self[key]
         del self[key]
-        return found
+        return module
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add or replace modules."""
@@ -271,10 +271,10 @@ class ParameterDict(Module):
             self[key] = value
 
     def __getitem__(self, key: str) -> Parameter:
-        found = self._parameters[key]
-        if found is None:
+        parameter = self._parameters[key]
+        if parameter is None:
             raise KeyError(key)
-        return found
+        return parameter
 
     def __setitem__(self, key: str, value: Tensor) -> None:
         setattr(self, key, _as_parameter(value))

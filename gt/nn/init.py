@@ -55,11 +55,11 @@ def trunc_normal_(
     """
     low, high = (math.erf((end - mean) / (std * math.sqrt(2.0))) for end in (a, b))
     with gt.no_grad():
-        wanted = _drawn(tensor, "uniform", gt.float64, low, high, generator)
-        below, above = gt.full_like(wanted, -6.0), gt.full_like(wanted, 6.0)
+        values = _drawn(tensor, "uniform", gt.float64, low, high, generator)
+        below, above = gt.full_like(values, -6.0), gt.full_like(values, 6.0)
         for _ in range(52):  # a float64's bits
             middle = (below + above) * 0.5
-            less = middle.erf() < wanted
+            less = middle.erf() < values
             below, above = gt.where(less, middle, below), gt.where(less, above, middle)
         value = (above * (std * math.sqrt(2.0)) + mean).clamp(a, b)
         return tensor.copy_(value)

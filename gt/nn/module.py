@@ -154,8 +154,8 @@ class Module:
         for table in ("_parameters", "_buffers", "_modules"):
             entries = self.__dict__.get(table)
             if entries is not None and name in entries:
-                found: Tensor | Module | None = entries[name]
-                return found
+                value: Tensor | Module | None = entries[name]
+                return value
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -277,18 +277,18 @@ class Module:
         """The buffer with this dotted name."""
         owner, _, name = target.rpartition(".")
         module = self.get_submodule(owner)
-        found = module._buffers.get(name)
-        if found is None:
+        buffer = module._buffers.get(name)
+        if buffer is None:
             raise AttributeError(f"`{name}` is not a buffer")
-        return found
+        return buffer
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter with this dotted name."""
         owner, _, name = target.rpartition(".")
-        found = getattr(self.get_submodule(owner), name, None)
-        if not isinstance(found, Parameter):
+        parameter = getattr(self.get_submodule(owner), name, None)
+        if not isinstance(parameter, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")  # noqa: TRY004 (PyTorch's class)
-        return found
+        return parameter
 
     # ---- state ----
 
@@ -306,10 +306,10 @@ class Module:
             prefix: Stands before each name.
             keep_vars: Give the parameters themselves instead of detached aliases.
         """
-        found = state.collect(self._saved(prefix), keep_vars=keep_vars)
+        values = state.collect(self._saved(prefix), keep_vars=keep_vars)
         if destination is None:
-            return found
-        destination.update(found)
+            return values
+        destination.update(values)
         return destination
 
     def load_state_dict(
@@ -402,15 +402,15 @@ class Module:
         """
         del non_blocking
         check_device(device)
-        wanted = target_dtype(target, dtype)
-        if wanted is None:
+        dtype_target = target_dtype(target, dtype)
+        if dtype_target is None:
             return self
-        if not wanted.is_floating_point:
+        if not dtype_target.is_floating_point:
             raise TypeError(
                 "nn.Module.to only accepts floating point or complex dtypes, "
-                f"but got desired dtype={wanted}"
+                f"but got desired dtype={dtype_target}"
             )
-        return self._apply(lambda t: t.to(wanted) if t.is_floating_point() else t)
+        return self._apply(lambda t: t.to(dtype_target) if t.is_floating_point() else t)
 
     def cuda(self: Self, device: object = None) -> Self:
         """Itself: where values live is the dispatcher's business."""
@@ -494,5 +494,5 @@ def _replace(param: Parameter, convert: Callable[[Tensor], Tensor]) -> None:
     converted = convert(param.data)
     param.data = converted  # the parameter keeps its identity: optimizers hold it
     if param.grad is not None:
-        wanted = param.grad.requires_grad
-        param.grad = convert(param.grad.detach()).requires_grad_(wanted)
+        requires_grad = param.grad.requires_grad
+        param.grad = convert(param.grad.detach()).requires_grad_(requires_grad)

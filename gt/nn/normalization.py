@@ -41,12 +41,17 @@ class LayerNorm(Module):
         self.normalized_shape = _as_shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            made = None
-            if wanted:
+        for name, present in (
+            ("weight", elementwise_affine),
+            ("bias", elementwise_affine and bias),
+        ):
+            parameter = None
+            if present:
                 with signal.part("whole"):
-                    made = Parameter(gt.empty(*self.normalized_shape, device=device, dtype=dtype))
-            self.register_parameter(name, made)
+                    parameter = Parameter(
+                        gt.empty(*self.normalized_shape, device=device, dtype=dtype)
+                    )
+            self.register_parameter(name, parameter)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -229,11 +229,11 @@ def parallel_cross_entropy(
     """
     classes = logits.shape[-1]
     soft = targets.is_floating_point()
-    wanted = tuple(logits.shape) if soft else tuple(logits.shape[:-1])
-    if tuple(targets.shape) != wanted:
+    expected = tuple(logits.shape) if soft else tuple(logits.shape[:-1])
+    if tuple(targets.shape) != expected:
         raise ShapeError(
             f"parallel_cross_entropy: targets of shape {tuple(targets.shape)} "
-            f"for logits of shape {tuple(logits.shape)}; expected {wanted}"
+            f"for logits of shape {tuple(logits.shape)}; expected {expected}"
         )
     loss = functional.cross_entropy(
         logits.reshape(-1, classes),  # [tokens, classes]

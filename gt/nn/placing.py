@@ -42,13 +42,13 @@ Parallelized = TypeVar("Parallelized", bound=Redistributable)
 
 def parallelize(module: Parallelized, rules: Mapping[str, Layout] | None = None) -> Parallelized:
     """Redistribute the parameters now; see gt.parallelize."""
-    given = tuple(_rule(pattern, layout) for pattern, layout in (rules or {}).items())
+    patterns = tuple(_rule(pattern, layout) for pattern, layout in (rules or {}).items())
     in_force = scopes.rules()
-    used = module._redistribute((*in_force, *given), mark=in_force)
-    for rule in (*in_force, *given):
+    used = module._redistribute((*in_force, *patterns), mark=in_force)
+    for rule in (*in_force, *patterns):
         if not any(rule.matches(path) for path in used):
-            said = rule.mistake(f"no parameter matches {rule.pattern!r}", "look at its path")
-            warnings.warn(str(said), stacklevel=3)
+            text = rule.mistake(f"no parameter matches {rule.pattern!r}", "look at its path")
+            warnings.warn(str(text), stacklevel=3)
     return module
 
 

@@ -64,8 +64,8 @@ class RMSprop(Optimizer):
         state, keep, momentum = self.state[param], group["alpha"], group["momentum"]
         if not state:
             state["step"] = 0
-            kept = {"momentum_buffer": momentum > 0, "grad_avg": group["centered"]}
-            for name in ("square_avg", *(name for name, wanted in kept.items() if wanted)):
+            optional = {"momentum_buffer": momentum > 0, "grad_avg": group["centered"]}
+            for name in ("square_avg", *(name for name, present in optional.items() if present)):
                 state[name] = gt.zeros_like(param)
         state["step"] += 1
         if group["weight_decay"]:

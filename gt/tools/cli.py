@@ -22,12 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 done, 1 the input is wrong, 2 the command line is.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["demo"]:  # it has a command line of its own
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["demo"]:  # it has a command line of its own
         from gt.demo import main as demo
 
-        return demo(given[1:])
-    options = _parser().parse_args(given)
+        return demo(words[1:])
+    options = _parser().parse_args(words)
     try:
         return _run(options)
     except BrokenPipeError:
@@ -68,12 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     check = asked.add_parser("check", help="its mistakes, with line and column")
     check.add_argument("file", help="the YAML file, or - for standard input")
     check.add_argument("--workers", type=_count, metavar="N", help="how many workers there will be")
-    told = asked.add_parser(
+    command = asked.add_parser(
         "explain", help="run a script under it; the layouts of each signal's tensors, what moved"
     )
-    told.add_argument("file", help="the YAML file")
-    told.add_argument("script", help="a Python program")
-    told.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
+    command.add_argument("file", help="the YAML file")
+    command.add_argument("script", help="a Python program")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
     prices = commands.add_parser("prices", help="measure what traffic between workers costs")
     prices.add_argument("file", help="the file of prices that is rewritten (GT_PRICES)")
     prices.add_argument("--workers", type=_count, default=2, metavar="N", help="how many to start")

@@ -19,17 +19,17 @@ def run(file: str, *, workers: int | None) -> int:
     Returns:
         1 where anything is an error, else 0.
     """
-    found = document.read_from(sys.stdin.buffer, "-") if file == "-" else document.read(file)
-    errors = [*found.mistakes, *_misfits(found)]
-    notes = [*_disagreements(found), *_mistaken_for_signals(found)]
+    config = document.read_from(sys.stdin.buffer, "-") if file == "-" else document.read(file)
+    errors = [*config.mistakes, *_misfits(config)]
+    notes = [*_disagreements(config), *_mistaken_for_signals(config)]
     if workers is not None:
-        notes += _absent(found, workers)
-    said = [("error", one) for one in errors] + [("warning", one) for one in notes]
-    said.sort(key=lambda pair: (pair[1].line or 0, pair[1].column or 0))
-    for kind, one in said:
+        notes += _absent(config, workers)
+    messages = [("error", one) for one in errors] + [("warning", one) for one in notes]
+    messages.sort(key=lambda pair: (pair[1].line or 0, pair[1].column or 0))
+    for kind, one in messages:
         place = ":".join(str(part) for part in (one.file, one.line, one.column) if part is not None)
         print(f"{place}: {kind}: {one.text}; {one.remedy}")
-    sums = f"{len(found.entries)} signals, {len(found.rules)} rules"
+    sums = f"{len(config.entries)} signals, {len(config.rules)} rules"
     print(f"{file}: {sums}, {len(errors)} errors, {len(notes)} warnings")
     return 1 if errors else 0
 
@@ -94,8 +94,8 @@ def _absent(found: document.Document, count: int) -> Iterator[ConfigError]:
     for rule in found.rules:
         absent = [index for index in rule.shard.workers or () if index >= count]
         if absent:
-            said = _no_worker(rule.pattern, absent, count)
-            yield rule.mistake(said.text, said.remedy)
+            text = _no_worker(rule.pattern, absent, count)
+            yield rule.mistake(text.text, text.remedy)
 
 
 def _no_worker(name: str, absent: list[int], count: int) -> ConfigError:

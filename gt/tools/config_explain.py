@@ -41,7 +41,7 @@ def run(file: str, script: str, arguments: Sequence[str]) -> int:
         ConfigError: the file says something that cannot be meant; nothing has run.
         ValueError: there is no such program.
     """
-    found = document.load(file)
+    document_read = document.load(file)
     if not Path(script).is_file():
         raise ValueError(f"{script}: there is no such program")
     with tempfile.TemporaryDirectory() as folder:
@@ -62,10 +62,14 @@ def run(file: str, script: str, arguments: Sequence[str]) -> int:
     rows = by_signal(entries)
     for line in table(rows):
         print(line)
-    absent = [name for name in found.entries if name not in rows]
+    absent = [name for name in document_read.entries if name not in rows]
     if absent:
         print(f"of {file} the program never entered: {', '.join(absent)}")
-    idle = [f"{rule.pattern} (line {rule.line})" for rule in found.rules if rule.place not in meant]
+    idle = [
+        f"{rule.pattern} (line {rule.line})"
+        for rule in document_read.rules
+        if rule.place not in meant
+    ]
     if idle:
         print(f"of {file} no parameter of a called module matches: {', '.join(idle)}")
     return done.returncode

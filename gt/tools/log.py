@@ -47,16 +47,16 @@ class Entry:
 
 def entries(file: str) -> list[Entry]:
     """The instructions of a log; what a worker failed at later is marked as failed."""
-    found: list[Entry] = []
+    results: list[Entry] = []
     broken: set[str] = set()
     for line in lines(file):
         if failure := FAILURE.match(line):
             broken.add(failure[1])
-        elif (said := entry(line)) is not None:
-            found.append(said)
+        elif (parsed := entry(line)) is not None:
+            results.append(parsed)
     return [
-        replace(said, notes=f"{said.notes} ERROR") if said.first in broken else said
-        for said in found
+        replace(parsed, notes=f"{parsed.notes} ERROR") if parsed.first in broken else parsed
+        for parsed in results
     ]
 
 
@@ -88,8 +88,8 @@ def split(line: str) -> tuple[str, str]:
 def entry(line: str) -> Entry | None:
     """What a line says, or None for an empty line or a comment."""
     instruction, notes = split(line)
-    found = OPERATOR.match(instruction)
-    if found is None:
+    match = OPERATOR.match(instruction)
+    if match is None:
         return None
     signal = SIGNAL.search(instruction)
     time = TIME.search(notes)
@@ -99,7 +99,7 @@ def entry(line: str) -> Entry | None:
     return Entry(
         instruction=instruction,
         notes=notes,
-        operator=found[1],
+        operator=match[1],
         signal=signal[1].strip('"').replace('\\"', '"') if signal else None,
         seconds=int(hours) * 3600 + int(minutes) * 60 + float(seconds) if time else None,
         workers=tuple(int(word) for word in re.findall(r"\d+", layouts[0].rpartition("@")[2]))

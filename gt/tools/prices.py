@@ -45,8 +45,8 @@ def run(file: str, *, workers: int) -> int:
         missing = workers * (workers - 1) // 2
         while missing > 0:
             line = _line(dispatcher.stderr, processes)
-            found = _MEASURED.search(line)
-            missing -= int(found[1]) if found else 0
+            match = _MEASURED.search(line)
+            missing -= int(match[1]) if match else 0
             if " ERROR " in line or "is gone" in line:
                 raise RuntimeError(line)
     finally:

@@ -117,8 +117,8 @@ def arranged(entries: Sequence[log.Entry]) -> Picture:
         heights = [top[f"worker {worker}"] for worker in item.workers] or [top["client"]]
         boxes.extend(dataclasses.replace(mark, y=y + 4) for y in heights)
     words.extend(Word(x=6, y=y + ROW_HEIGHT * 0.62, text=row) for row, y in top.items())
-    said = f"{len(entries)} instructions planned in {times[-1] - times[0]:.3f} s"
-    words.append(Word(x=LEFT, y=20, text=said))
+    summary = f"{len(entries)} instructions planned in {times[-1] - times[0]:.3f} s"
+    words.append(Word(x=LEFT, y=20, text=summary))
     used = sorted({families.get(item.operator, "") for item in entries} & set(COLORS))
     for place, family in enumerate(used):
         x = LEFT + place * 105

@@ -55,8 +55,8 @@ def test_pieces_change_hands(group):
             op("broadcast", (4,), root, (members, count - 1, whole.shape, F32, 25, "device")),
         )
     for place, worker in enumerate(group):
-        wanted = [whole.split(columns, dim=1)[place], whole, scattered[place], whole]
-        for slot, value in enumerate(wanted, 1):
+        expected = [whole.split(columns, dim=1)[place], whole, scattered[place], whole]
+        for slot, value in enumerate(expected, 1):
             if value.numel():
                 worker.write(read(slot, value.numel(), slot))
                 (answer,) = _whole(worker, {slot: value.nbytes})
@@ -82,8 +82,8 @@ def test_memory_is_taken_again_while_others_read(group):
             )
     total = sum(range(len(group)))
     for worker in group:
-        found = {answer.request: answer.floats for answer in worker.answers(2 * rounds)}
-        for request, floats in found.items():
+        values = {answer.request: answer.floats for answer in worker.answers(2 * rounds)}
+        for request, floats in values.items():
             assert floats == [float(len(group) * (request // 2) + total)], request
 
 

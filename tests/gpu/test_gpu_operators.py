@@ -45,9 +45,9 @@ def test_an_expression_gives_what_torch_gives_on_the_device(expression, dtype):
         for name, value in theirs.items()
     }
     expected = eval(expression, {name: value.cuda() for name, value in theirs.items()})
-    found = torch.tensor(eval(expression, ours).double().numpy())
+    actual = torch.tensor(eval(expression, ours).double().numpy())
     torch.testing.assert_close(
-        found,
+        actual,
         expected.double().cpu(),
         rtol=1e-5 if dtype.endswith(("32", "64")) else 1e-2,
         atol=1e-5,
@@ -63,9 +63,11 @@ def test_gradients_of_a_layer_are_torchs():
     )
     loss.backward()
     ours = gt.tensor(weight.numpy(), requires_grad=True)
-    found = functional.cross_entropy(functional.gelu(gt.tensor(x.numpy()) @ ours.t()), gt.arange(8))
-    found.backward()
-    assert found.item() == pytest.approx(loss.item(), rel=1e-5)
+    actual = functional.cross_entropy(
+        functional.gelu(gt.tensor(x.numpy()) @ ours.t()), gt.arange(8)
+    )
+    actual.backward()
+    assert actual.item() == pytest.approx(loss.item(), rel=1e-5)
     torch.testing.assert_close(
         torch.tensor(ours.grad.numpy()), theirs.grad.cpu(), rtol=1e-4, atol=1e-6
     )

@@ -71,10 +71,10 @@ def test_pieces(cluster: Cluster, sizes: list[int], dim: int) -> None:
 
 def test_broadcast(cluster: Cluster) -> None:
     (value,) = values(3, "float16", 3, 7, count=1)
-    kept = ["float16", [3, 7]]
+    shape = ["float16", [3, 7]]
     parts = [
-        {"result": kept, "arguments": {"root": 1, "operand": None}},
-        {"operand": described(value), "result": kept, "arguments": {"root": 1}},
+        {"result": shape, "arguments": {"root": 1, "operand": None}},
+        {"operand": described(value), "result": shape, "arguments": {"root": 1}},
     ]
     for result in cluster.run(BOTH, "broadcast", parts):
         assert torch.equal(result, value)
@@ -82,10 +82,10 @@ def test_broadcast(cluster: Cluster) -> None:
 
 def test_the_same_bits_in_each_run(cluster: Cluster) -> None:
     operands = values(4, "float32", 100_003, count=MEMBERS)
-    found = cluster.run(BOTH, "all_reduce", sums(operands, 100_003))
-    found += cluster.run(BOTH, "all_reduce", sums(operands, 100_003))
-    for result in found:
-        assert torch.equal(result, found[0])
+    results = cluster.run(BOTH, "all_reduce", sums(operands, 100_003))
+    results += cluster.run(BOTH, "all_reduce", sums(operands, 100_003))
+    for result in results:
+        assert torch.equal(result, results[0])
 
 
 def test_a_killed_member_is_an_error(cluster: Cluster) -> None:

@@ -100,7 +100,7 @@ def tensors(value: object, kind: type) -> list[object]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        return [found for x in value for found in tensors(x, kind)]
+        return [tensor for x in value for tensor in tensors(x, kind)]
     return []
 
 

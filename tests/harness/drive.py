@@ -36,19 +36,19 @@ def drive(op: OpInfo, *, looser: float = 1.0) -> dict[str, Outcome]:
 
     The float64 samples stand in views, the others as uploaded.
     """
-    found = {}
+    outcomes = {}
     for dtype in dtypes_of(op):
         value = functools.partial(_value, op, dtype, looser=looser)
-        found[str(dtype).removeprefix("torch.")] = _each(op, dtype, value)
+        outcomes[str(dtype).removeprefix("torch.")] = _each(op, dtype, value)
         if dtype in IN_PLACE_DTYPES and _inplace(op) is not None:
             written = functools.partial(_value_in_place, op, looser=looser)
-            found.setdefault("in place", Outcome()).add(_each(op, dtype, written))
+            outcomes.setdefault("in place", Outcome()).add(_each(op, dtype, written))
     if op.supports_autograd and torch.float64 in op.supported_backward_dtypes("cpu"):
         gradient = functools.partial(_gradient, op, looser=looser)
-        found["gradients"] = _each(op, torch.float64, gradient, grad=True)
+        outcomes["gradients"] = _each(op, torch.float64, gradient, grad=True)
     if op.error_inputs_func is not None:
-        found["errors"] = errors(op)
-    return found
+        outcomes["errors"] = errors(op)
+    return outcomes
 
 
 def values(op: OpInfo, dtype: torch.dtype, *, looser: float, terms: float = 1.0) -> Outcome:
@@ -149,14 +149,14 @@ def _of_contiguous(op: OpInfo, sample: SampleInput) -> object:
 
 def _same_tie(sample: SampleInput, ours: object, theirs: object) -> object:
     """PyTorch's result with our indices where they name equal values: which one is unspecified."""
-    found, indices = theirs
+    values, indices = theirs
     mine = from_gt(ours[1])
     if mine.shape != indices.shape or not sample.input.ndim:
         return theirs
     dim, keepdim = sample.args[1] if len(sample.args) > 1 else -1, indices.ndim == sample.input.ndim
     named = sample.input.gather(dim, mine if keepdim else mine.unsqueeze(dim))
-    same = (named if keepdim else named.squeeze(dim)) == found
-    return found, torch.where(same, mine, indices)
+    same = (named if keepdim else named.squeeze(dim)) == values
+    return values, torch.where(same, mine, indices)
 
 
 def _looser(op: OpInfo, sample: SampleInput) -> float:
@@ -219,19 +219,19 @@ def _gradient(op: OpInfo, sample: SampleInput, outcome: Outcome, *, looser: floa
 
 
 def _leaves(sample: SampleInput) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    leaves: list[torch.Tensor] = []
     for x in tensors([sample.input, list(sample.args), sample.kwargs], torch.Tensor):
-        if x.requires_grad and not any(x is seen for seen in found):
-            found.append(x)
-    return found
+        if x.requires_grad and not any(x is seen for seen in leaves):
+            leaves.append(x)
+    return leaves
 
 
 def _gradient_difference(
     ours: gt.Tensor | None, theirs: torch.Tensor | None, looser: float, terms: float
 ) -> str | None:
     if ours is None or theirs is None:  # no gradient means zero
-        left = theirs if ours is None else from_gt(ours)
-        return "one is none, the other not zero" if left is not None and left.any() else None
+        mine = theirs if ours is None else from_gt(ours)
+        return "one is none, the other not zero" if mine is not None and mine.any() else None
     if tuple(ours.shape) != tuple(theirs.shape):
         return f"shape {tuple(ours.shape)} for {tuple(theirs.shape)}"
     return value_difference(from_gt(ours), theirs, looser, terms)

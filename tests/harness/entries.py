@@ -83,9 +83,9 @@ def call_of(op: OpInfo) -> Callable[..., object] | None:
     if op.name.startswith("nn.functional."):
         return getattr(functional, op.name.removeprefix("nn.functional."), None)
     kinds = (FunctionType, BuiltinFunctionType, _core.Function)
-    found = getattr(gt, op.name, None)
-    if isinstance(found, kinds):
-        return found
+    function = getattr(gt, op.name, None)
+    if isinstance(function, kinds):
+        return function
     return _method(op.name) if hasattr(gt.Tensor, op.name) else None
 
 
@@ -128,7 +128,7 @@ def unspecified(op: OpInfo, sample: SampleInput) -> bool:
 
 def dtypes_of(op: OpInfo) -> list[torch.dtype]:
     """The dtypes of the comparison that PyTorch has for an entry on the CPU."""
-    wanted = (
+    dtypes = (
         torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16, torch.float16,
     )  # fmt: skip
-    return [dtype for dtype in wanted if dtype in op.supported_dtypes("cpu")]
+    return [dtype for dtype in dtypes if dtype in op.supported_dtypes("cpu")]

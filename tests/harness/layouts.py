@@ -87,14 +87,14 @@ def _contributions(x: gt.Tensor, counts: Sequence[int], reduce_op: str, which: i
     wide = gt.tensor(shares, dtype=x.dtype)
     if x.dtype == gt.bool:
         less = gt.tensor(rank == 1)  # of two members at the least
-        made = x | less if reduce_op in ("min", "prod") else x & ~less
+        masked = x | less if reduce_op in ("min", "prod") else x & ~less
     elif reduce_op == "sum":
-        made = gt.where(x.abs() < LARGE, x * wide, gt.where(gt.tensor(rank == 0), x, neutral))
+        masked = gt.where(x.abs() < LARGE, x * wide, gt.where(gt.tensor(rank == 0), x, neutral))
     elif reduce_op == "prod":
-        made = gt.where(gt.tensor(rank == 0), x * wide, wide)
+        masked = gt.where(gt.tensor(rank == 0), x * wide, wide)
     else:
-        made = gt.minimum(x, x - wide) if reduce_op == "max" else gt.maximum(x, x + wide)
-    return made.reshape(*counts, *x.shape)
+        masked = gt.minimum(x, x - wide) if reduce_op == "max" else gt.maximum(x, x + wide)
+    return masked.reshape(*counts, *x.shape)
 
 
 def _shares(rank: np.ndarray, reduce_op: str, members: int) -> tuple[np.ndarray, int]:
@@ -144,8 +144,8 @@ def cuts(layout: str) -> list[tuple[int, int]]:
     if layout == WHOLE:
         return []
     axes, mesh = _parsed(layout)
-    found = zip(axes, _sizes(mesh), strict=True)
-    return [(int(axis[6]), size) for axis, size in found if axis.startswith("shard")]
+    pairs = zip(axes, _sizes(mesh), strict=True)
+    return [(int(axis[6]), size) for axis, size in pairs if axis.startswith("shard")]
 
 
 # ---- drawing ----

@@ -21,15 +21,15 @@ PRODUCT = 81.0  # of two values of a sample, at the most: they are summed in ano
 
 def main() -> None:
     torch.set_num_threads(1)
-    found = Outcome()
+    outcome = Outcome()
     for op in entries():
         for dtype, looser in LOOSER.items():
             if dtype in op.supported_dtypes("cpu"):
                 row = row_of(op)
                 terms = PRODUCT if row and ROWS[row]["family"] == "contract" else 1.0
-                found.add(values(op, dtype, looser=looser, terms=terms))
-    counts = {"total": found.total, "ran": found.ran, "wrong": found.wrong}
-    json.dump(counts | {"refused": dict(found.refused)}, sys.stdout)
+                outcome.add(values(op, dtype, looser=looser, terms=terms))
+    counts = {"total": outcome.total, "ran": outcome.ran, "wrong": outcome.wrong}
+    json.dump(counts | {"refused": dict(outcome.refused)}, sys.stdout)
 
 
 if __name__ == "__main__":

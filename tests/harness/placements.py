@@ -130,14 +130,14 @@ def combinations(shapes: Shapes, workers: int, draw: random.Random) -> list[tupl
     The first ones cut each dimension of each operand, the next have contributions of all of them.
     """
     order = [draw.sample(range(len(shape)), len(shape)) for shape in shapes]
-    found = []
+    results = []
     for turn in range(max((len(shape) for shape in shapes), default=0)):
         plain = draw.random() < 0.5  # all workers in a line, evenly: what most programs have
         turns = [
             (shape, dims[turn % len(dims)] if dims else None)
             for shape, dims in zip(shapes, order, strict=True)
         ]
-        found.append(
+        results.append(
             tuple(
                 layouts.even(dim, workers)
                 if plain and dim is not None
@@ -150,10 +150,10 @@ def combinations(shapes: Shapes, workers: int, draw: random.Random) -> list[tupl
         partials = [
             f"partial({reduce_op})@{line}".replace(" ", "") for reduce_op in ("sum", "max", "min")
         ]
-        found += [(partial,) * len(shapes) for partial in partials]
+        results += [(partial,) * len(shapes) for partial in partials]
     draws = range(4 * COMBINATIONS_MAX)  # most are new ones; a scalar has few
-    found += [tuple(layouts.drawn(shape, workers, draw) for shape in shapes) for _ in draws]
-    spread = [one for one in dict.fromkeys(found) if set(one) != {WHOLE}]
+    results += [tuple(layouts.drawn(shape, workers, draw) for shape in shapes) for _ in draws]
+    spread = [one for one in dict.fromkeys(results) if set(one) != {WHOLE}]
     return spread[:COMBINATIONS_MAX]
 
 
@@ -194,8 +194,8 @@ class Driver:
         try:
             placed = case.distribute(placements)
             before = gt.debug.stats()["moved_bytes"]  # laying out is not what is counted
-            made = case.compute(placed, placements)
-            what = expected.difference(made, case, layouts.share_max(placements))
+            computed = case.compute(placed, placements)
+            what = expected.difference(computed, case, layouts.share_max(placements))
             kind = "wrong" if what else "right"
         except Exception as error:  # noqa: BLE001 - whatever it raises, it is refused
             kind, what = "refused", f"{type(error).__name__}: {error}"
@@ -318,8 +318,8 @@ class Sampled:
             weight = to_gt(drawn if x.dtype == _core.float64 else drawn.float())
             self.weights.append(layouts.drawn(tuple(x.shape), workers, draw) if workers else WHOLE)
             weights.append(place(weight, self.weights[-1]))
-        found = _core.grad(tracked, weights, asked, False, False)
-        return [gt.zeros_like(x) if g is None else g for g, x in zip(found, asked, strict=True)]
+        gradients = _core.grad(tracked, weights, asked, False, False)
+        return [gt.zeros_like(x) if g is None else g for g, x in zip(gradients, asked, strict=True)]
 
 
 def kinds(op: OpInfo, *, every: bool) -> list[str]:
@@ -365,20 +365,20 @@ class RowSample:
         self.name, self.sample = name, sample
         listed = [x if isinstance(x, list) else [x] for x in self.sample.operands]
         self.operands = [one for part in listed for one in part]
-        given = [x.values for x in self.operands if isinstance(x, Given)]
-        self.shapes = [x.shape for x in given]
+        tensors = [x.values for x in self.operands if isinstance(x, Given)]
+        self.shapes = [x.shape for x in tensors]
         self.weights: list[str] = []
-        self.scale = self.terms = scale_of([torch.from_numpy(x) for x in given])
+        self.scale = self.terms = scale_of([torch.from_numpy(x) for x in tensors])
         self.looser = 1.0
 
     def distribute(self, placements: Sequence[str]) -> list[gt.Tensor]:
-        given = [x for x in self.operands if isinstance(x, Given)]
-        pairs = enumerate(zip(given, placements, strict=True))
+        tensors = [x for x in self.operands if isinstance(x, Given)]
+        pairs = enumerate(zip(tensors, placements, strict=True))
         return [place(self._tensor(x), how, at) for at, (x, how) in pairs]
 
     def compute(self, placed: list[gt.Tensor], placements: Sequence[str]) -> object:
-        left = iter(placed)
-        operands = [next(left) if isinstance(x, Given) else x for x in self.operands]
+        rest = iter(placed)
+        operands = [next(rest) if isinstance(x, Given) else x for x in self.operands]
         names = [text.split(":")[0] for text in ROWS[self.name].get("attrs", [])]
         attrs = zip(names, self.sample.attrs, strict=False)  # appended ones may be left out
         named = {key: self._attr(value) for key, value in attrs if value is not None}

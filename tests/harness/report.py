@@ -19,10 +19,10 @@ RESULTS = Path(__file__).with_name("results.json")
 
 def record(op: OpInfo, found: dict[str, Outcome]) -> dict[str, object]:
     """One entry: its row, [ran, total] and the refusals' reasons by kind."""
-    made: dict[str, object] = {"row": row_of(op)}
-    made["samples"] = {kind: [outcome.ran, outcome.total] for kind, outcome in found.items()}
+    entry: dict[str, object] = {"row": row_of(op)}
+    entry["samples"] = {kind: [outcome.ran, outcome.total] for kind, outcome in found.items()}
     refused = {kind: dict(outcome.refused) for kind, outcome in found.items() if outcome.refused}
-    return made | ({"refused": refused} if refused else {})
+    return entry | ({"refused": refused} if refused else {})
 
 
 def facts(name: str) -> dict[str, object]:

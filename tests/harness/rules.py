@@ -74,7 +74,7 @@ class Case:
 
 def cases(row: str) -> list[Case]:
     """The row's samples, one of each shape and attributes: the widest usual dtype stands first."""
-    found: dict[str, Case] = {}
+    table: dict[str, Case] = {}
     for sample in SAMPLES[row]:
         case = Case(row, sample)
         names = [text.split(":")[0] for text in ROWS[row].get("attrs", [])]
@@ -86,8 +86,8 @@ def cases(row: str) -> list[Case]:
             for x in case.given
         )
         if numbers and not is_piece and not masks:
-            found.setdefault(case.title, case)
-    return list(found.values())
+            table.setdefault(case.title, case)
+    return list(table.values())
 
 
 def rows() -> list[str]:
@@ -116,10 +116,10 @@ def together(case: Case) -> Iterator[Placements]:
     for count in range(1, PLACED_MAX + 1):
         for chosen in itertools.combinations(range(len(case.given)), count):
             for ways in itertools.product(*(placements(case.given[at]) for at in chosen)):
-                made = [WHOLE] * len(case.given)
+                whole = [WHOLE] * len(case.given)
                 for at, one in zip(chosen, ways, strict=True):
-                    made[at] = one
-                yield tuple(made)
+                    whole[at] = one
+                yield tuple(whole)
 
 
 # ---- what the planner says ----
@@ -176,15 +176,15 @@ def planned(case: Case, how: Placements) -> Planned:
         _core.distribute(_tensor(x), layout=one + MESH)
         for x, one in zip(case.given, how, strict=True)
     ]
-    left = iter(placed)
-    operands = [next(left) if isinstance(x, Given) else x for x in case.operands]
+    rest = iter(placed)
+    operands = [next(rest) if isinstance(x, Given) else x for x in case.operands]
     names = [text.split(":")[0] for text in ROWS[case.row].get("attrs", [])]
     attrs = zip(names, case.sample.attrs, strict=False)
     named = {key: _attr(value) for key, value in attrs if value is not None}
     before = gt.debug.stats()
-    made = _core.call(case.row, *operands, **named)
+    outputs = _core.call(case.row, *operands, **named)
     after = gt.debug.stats()
-    results = made if isinstance(made, tuple) else (made,)
+    results = outputs if isinstance(outputs, tuple) else (outputs,)
     explained = [gt.explain(x) for x in results]
     gives = tuple(one.layout.removesuffix(MESH) for one in explained)
     moved = {name: after[name] - before[name] for name in after}
@@ -194,11 +194,11 @@ def planned(case: Case, how: Placements) -> Planned:
 
 def line(case: Case) -> str:
     """What becomes of each placement: `self: S0 kept S0, S1 reduced P+; other: S0 gathered R`."""
-    said: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for position, how in alone(case):
         name = case.names[position]
-        said.setdefault(name, []).append(f"{short(how[position])} {planned(case, how)}")
-    return "; ".join(f"{name}: {', '.join(dict.fromkeys(all_))}" for name, all_ in said.items())
+        groups.setdefault(name, []).append(f"{short(how[position])} {planned(case, how)}")
+    return "; ".join(f"{name}: {', '.join(dict.fromkeys(all_))}" for name, all_ in groups.items())
 
 
 def table() -> dict[str, dict[str, str]]:

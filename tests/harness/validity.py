@@ -41,8 +41,12 @@ def valid(case: Case, how: Placements) -> tuple[str, ...] | None:
     for draw in range(DRAWS):
         generator = np.random.Generator(np.random.PCG64(draw))
         values = [_drawn(x, generator) if draw else x for x in case.given]
-        found = _lie(case, how, values, generator)
-        ways = [a & b for a, b in zip(ways, found, strict=True)] if draw and found else found
+        placements = _lie(case, how, values, generator)
+        ways = (
+            [a & b for a, b in zip(ways, placements, strict=True)]
+            if draw and placements
+            else placements
+        )
         if not ways or not all(ways):
             return None
     return tuple(min(way, key=_order) for way in ways)
@@ -77,18 +81,18 @@ def _lie(
 
 
 def _run(case: Case, arrays: list[Array]) -> list[Array]:
-    left = iter(arrays)
+    rest = iter(arrays)
 
     def operand(x: Operand) -> object:
         if isinstance(x, list):
             return [operand(one) for one in x]
-        return next(left) if isinstance(x, Given) else x
+        return next(rest) if isinstance(x, Given) else x
 
     operands = [operand(x) for x in case.sample.operands]
     with reference.quiet():
-        made = reference.NUMPY[case.row](*operands, *case.sample.attrs)
+        results = reference.NUMPY[case.row](*operands, *case.sample.attrs)
     several = ROWS[case.row].get("outputs", 1) > 1
-    return [np.asarray(x) for x in (made if several else (made,))]
+    return [np.asarray(x) for x in (results if several else (results,))]
 
 
 def _pieces(x: Array, how: str, draw: np.random.Generator) -> Sequence[Array]:
@@ -118,23 +122,25 @@ def _steps(x: Array, draw: np.random.Generator) -> Array:
 
 def _placements_of(parts: Sequence[Array], whole: Array) -> set[str]:
     """Every placement of which these are the members' parts."""
-    found = set()
+    placements = set()
     if any(x.dtype != whole.dtype or x.ndim != whole.ndim for x in parts):
-        return found
+        return placements
     if all(_same(x, whole) for x in parts):
-        found.add(WHOLE)
+        placements.add(WHOLE)
     for dim in range(whole.ndim):
         shapes = {(*x.shape[:dim], *x.shape[dim + 1 :]) for x in (*parts, whole)}
         if len(shapes) == 1 and _same(np.concatenate(parts, dim), whole):
-            found.add(f"shard({dim})")
+            placements.add(f"shard({dim})")
     if all(x.shape == whole.shape for x in parts):
         ufuncs = {"max": np.maximum, "min": np.minimum}
         if whole.dtype != bool:
             ufuncs |= {"sum": np.add, "prod": np.multiply}
         with reference.quiet():
-            made = {reduce_op: by(*parts) for reduce_op, by in ufuncs.items()}
-        found |= {f"partial({reduce_op})" for reduce_op, x in made.items() if _same(x, whole)}
-    return found
+            combined = {reduce_op: by(*parts) for reduce_op, by in ufuncs.items()}
+        placements |= {
+            f"partial({reduce_op})" for reduce_op, x in combined.items() if _same(x, whole)
+        }
+    return placements
 
 
 def _same(a: Array, b: Array) -> bool:
@@ -156,21 +162,23 @@ def unruled(case: Case, ask: Callable[[Case, Placements], Planned] = planned) ->
     Yields:
         The operands' placements, `->`, and the results', as in rules.json.
     """
-    found: list[Placements] = []
+    results: list[Placements] = []
     for how in together(case):
         fewer = [
             alone
-            for alone in found
+            for alone in results
             if all(one in (WHOLE, other) for one, other in zip(alone, how, strict=True))
         ]
         if fewer or (lie := valid(case, how)) is None:
             continue
         if ask(case, how).moved_bytes:
-            found.append(how)
+            results.append(how)
             yield " ".join([*map(short, how), "->", *map(short, lie)])
 
 
 def table() -> dict[str, list[str]]:
     """Row, and what is right of it without a rule."""
-    found = {row: sorted({text for case in cases(row) for text in unruled(case)}) for row in rows()}
-    return {row: texts for row, texts in found.items() if texts}
+    listed = {
+        row: sorted({text for case in cases(row) for text in unruled(case)}) for row in rows()
+    }
+    return {row: texts for row, texts in listed.items() if texts}

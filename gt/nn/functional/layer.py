@@ -154,8 +154,10 @@ def _wrapped(size: int, before: int, after: int) -> list[int]:
     """From the other end again, of what a negative pad leaves."""
     if before > size or after > size:
         raise ShapeError("Padding value causes wrapping around more than once.")
-    left = list(range(size))[max(0, -before) : size - max(0, -after)]
-    return [left[place % len(left)] for place in range(-max(before, 0), len(left) + max(after, 0))]
+    inner = list(range(size))[max(0, -before) : size - max(0, -after)]
+    return [
+        inner[place % len(inner)] for place in range(-max(before, 0), len(inner) + max(after, 0))
+    ]
 
 
 _PADDED_INDICES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}

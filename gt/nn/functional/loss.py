@@ -129,8 +129,8 @@ def cross_entropy(
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     class_dim = 0 if input.ndim == 1 else 1
     if target.is_floating_point() and target.shape != input.shape:
-        found = TENSOR_CLASSES[repr(target.dtype)].removesuffix("Tensor")
-        raise DtypeError(f"expected target dtype to be Long or Byte, but got {found}")
+        kind = TENSOR_CLASSES[repr(target.dtype)].removesuffix("Tensor")
+        raise DtypeError(f"expected target dtype to be Long or Byte, but got {kind}")
     weight_matters = label_smoothing > 0.0 and weight is not None and weight.requires_grad
     if not target.is_floating_point() and not weight_matters:
         attrs = {"reduction": _checked(reduction), "ignore_index": ignore_index}

@@ -138,9 +138,9 @@ class PolynomialLR(LRScheduler):
         rates, total = self._current(), self.total_iters
         if self._starting or self.last_epoch > total:
             return rates
-        left = 1.0 - self.last_epoch / total
+        rest = 1.0 - self.last_epoch / total
         before = 1.0 - (self.last_epoch - 1) / total
-        return [rate * (left / before) ** self.power for rate in rates]
+        return [rate * (rest / before) ** self.power for rate in rates]
 
 
 class ExponentialLR(LRScheduler):

@@ -135,15 +135,15 @@ def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | N
         ValueError: Nothing says so, or no positive whole number.
     """
     if total_steps is not None:
-        given = {"total_steps": total_steps}
+        counts = {"total_steps": total_steps}
     elif epochs is not None and steps_per_epoch is not None:
-        given = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+        counts = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
     else:
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
-    for name, value in given.items():
+    for name, value in counts.items():
         if value <= 0:
             raise ValueError(f"Expected positive integer {name}, but got {value}")
-    return math.prod(given.values())
+    return math.prod(counts.values())
 
 
 def _listed(name: str, value: float | Sequence[float], count: int) -> list[float]:

@@ -531,7 +531,7 @@ class Tensor:
     def element_size(self) -> _int:
         """Bytes of an element."""
     def contiguous(self, memory_format: object=None) -> Tensor:
-        """`self` where its elements lie in order, else a copy in which they do."""
+        """`self` where its elements are in order in memory, else a copy in which they are."""
     def is_same_size(self, other: Tensor) -> _bool:
         """Whether the shapes are equal."""
     def flatten(self, start_dim: _int=0, end_dim: _int=-1) -> Tensor:

@@ -2,7 +2,7 @@
 
 A flat dictionary of tensors is a plain safetensors file that every reader of the format
 understands. Anything else is stored under dotted names, and its structure as JSON in the file's
-metadata. What is larger than one file may be lies in several with an index, as Hugging Face's
+metadata. What is larger than one file may be is written to several with an index, as Hugging Face's
 libraries write and read them. No pickle: a file holds data only. What is wrong with a file is a
 FileFormatError (safetensors_file.py).
 """

@@ -18,7 +18,7 @@ import torch
 STEPS_MAX = 14
 NUMBERS = ("2", "0.5", "-1", "3", "1.5")
 FLOATS = (torch.float64, torch.float32)
-# PyTorch's results lie in memory as their operands do, GT's always in order: so do these operands.
+# PyTorch's results have their operands' strides, GT's are always in order: so do these operands.
 CONTIGUOUS = ".contiguous()"
 
 

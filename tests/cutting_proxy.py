@@ -5,7 +5,7 @@ import socket
 import threading
 from types import TracebackType
 
-PIECE_BYTES = 65_536
+CHUNK_BYTES = 65_536
 
 
 class CuttingProxy:
@@ -65,8 +65,8 @@ class CuttingProxy:
 
 def _pass(source: socket.socket, sink: socket.socket) -> None:
     try:
-        while piece := source.recv(PIECE_BYTES):
-            sink.sendall(piece)
+        while chunk := source.recv(CHUNK_BYTES):
+            sink.sendall(chunk)
     except OSError:
         pass  # cut
     _shut(sink)

@@ -1,11 +1,11 @@
-"""A worker whose values lie on a device that is played, started as `python -m gt.worker` is.
+"""A worker whose values are on a device that is played, started as `python -m gt.worker` is.
 
 The device's memory is what other processes of this host may map, its queue beside the computation a
 thread. Freed memory is taken again at once, and events are few and recorded again and again: what
 is read too early or too late shows in the numbers.
 
     PLAYED=shut     other processes cannot open the memory
-    PLAYED=private  nor is it offered to them
+    PLAYED=private  nor is it announced to them
 """
 
 import ctypes

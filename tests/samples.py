@@ -116,7 +116,9 @@ def _elementwise() -> dict[str, list[Sample]]:
         **_unary("silu", FLOATS, -3, 3),
         **{name: [Sample((_SPECIAL,))] for name in ("isnan", "isinf", "isfinite")},
         "gelu": [
-            Sample((given(3, 4, dtype=d),), (way,)) for d in FLOATS for way in ("none", "tanh")
+            Sample((given(3, 4, dtype=d),), (approximate,))
+            for d in FLOATS
+            for approximate in ("none", "tanh")
         ],
         "leaky_relu": [Sample((given(3, 4, dtype=d),), (0.1,)) for d in FLOATS],
         "elu": [Sample((given(3, 4, dtype=d),), (1.5,)) for d in FLOATS],
@@ -174,7 +176,9 @@ def _gradients() -> dict[str, list[Sample]]:
         "tanh_backward": [Sample(pair) for pair in outs],
         "sigmoid_backward": [Sample(pair) for pair in outs],
         "relu_backward": [Sample(pair) for pair in pairs],
-        "gelu_backward": [Sample(pair, (way,)) for pair in pairs for way in ("none", "tanh")],
+        "gelu_backward": [
+            Sample(pair, (approximate,)) for pair in pairs for approximate in ("none", "tanh")
+        ],
         "silu_backward": [Sample(pair) for pair in pairs],
         "leaky_relu_backward": [Sample(pair, (0.1,)) for pair in pairs],
         "elu_backward": [Sample(pair, (1.5,)) for pair in pairs],
@@ -499,14 +503,14 @@ def _indexings() -> dict[str, list[Sample]]:
 
 
 def _losses() -> dict[str, list[Sample]]:
-    ways = ("none", "mean", "sum")
+    reductions = ("none", "mean", "sum")
     scores, target, weight = (
         given(4, 5, low=-3, high=-0.1),
         indexes(4, below=5),
         given(5, low=0.5, high=2),
     )
     images, targets = given(2, 5, 3, low=-3, high=-0.1), indexes(2, 3, below=5)
-    nothing = (given(0, 5, 3), indexes(0, 3, below=5), weight)  # an empty piece of a batch
+    nothing = (given(0, 5, 3), indexes(0, 3, below=5), weight)  # an empty shard of a batch
     x, y = given(3, 4), given(3, 4, seed=1)
 
     def total(picks: Given, weights: Given | None) -> Given:
@@ -514,47 +518,55 @@ def _losses() -> dict[str, list[Sample]]:
         each = np.ones(5) if weights is None else weights.values.astype(np.float32)
         return exact(each[classes].sum(), "float32")
 
-    def gradient(way: str, size: tuple[int, ...]) -> Given:
-        return given(*(size if way == "none" else ()), seed=5)
+    def gradient(reduction: str, size: tuple[int, ...]) -> Given:
+        return given(*(size if reduction == "none" else ()), seed=5)
 
     part, light = given(4, 3, low=-3, high=-0.1), given(3, low=0.5, high=2)  # classes 1 to 3
     cases = [(scores, target, weight), (scores, target, None), (images, targets, weight)]
     return {
-        "nll_loss": [Sample(case, (way, 2)) for case in (*cases, nothing) for way in ways]
-        + [Sample((part, target, light), (way, 2, 1, 5)) for way in ways],
+        "nll_loss": [
+            Sample(case, (reduction, 2)) for case in (*cases, nothing) for reduction in reductions
+        ]
+        + [Sample((part, target, light), (reduction, 2, 1, 5)) for reduction in reductions],
         "nll_loss_backward": [
-            Sample((gradient(way, t.values.shape), s, t, w, total(t, w)), (way, 2))
+            Sample((gradient(reduction, t.values.shape), s, t, w, total(t, w)), (reduction, 2))
             for s, t, w in (*cases, nothing)
-            for way in ways
+            for reduction in reductions
         ]
         + [
             Sample(
-                (gradient(way, (4,)), part, target, light, total(target, weight)), (way, 2, 1, 5)
+                (gradient(reduction, (4,)), part, target, light, total(target, weight)),
+                (reduction, 2, 1, 5),
             )
-            for way in ways
+            for reduction in reductions
         ],
         "cross_entropy": [
-            Sample(case, (way, 2, smoothing))
+            Sample(case, (reduction, 2, smoothing))
             for case in cases
-            for way in ways
+            for reduction in reductions
             for smoothing in (0.0, 0.1)
         ],
         "cross_entropy_backward": [
-            Sample((gradient(way, t.values.shape), s, t, w, total(t, w)), (way, 2, smoothing))
+            Sample(
+                (gradient(reduction, t.values.shape), s, t, w, total(t, w)),
+                (reduction, 2, smoothing),
+            )
             for s, t, w in cases
-            for way in ways
+            for reduction in reductions
             for smoothing in (0.0, 0.1)
         ]
         + [
             Sample(
-                (gradient(way, (4,)), part, target, weight, total(target, weight)),
-                (way, 2, 0.1, 1, 5),
+                (gradient(reduction, (4,)), part, target, weight, total(target, weight)),
+                (reduction, 2, 0.1, 1, 5),
             )
-            for way in ways
+            for reduction in reductions
         ],
-        "mse_loss": [Sample((x, y), (way,)) for way in ways]
+        "mse_loss": [Sample((x, y), (reduction,)) for reduction in reductions]
         + [Sample((given(3, dtype="bfloat16"), given(3, dtype="bfloat16", seed=1)), ("mean",))],
-        "mse_loss_backward": [Sample((gradient(way, (3, 4)), x, y), (way,)) for way in ways],
+        "mse_loss_backward": [
+            Sample((gradient(reduction, (3, 4)), x, y), (reduction,)) for reduction in reductions
+        ],
     }
 
 

@@ -1,7 +1,7 @@
 """No bit depends on time: on how far a worker looks ahead, on pauses, or on addresses.
 
-Kernels round by how their operands lie in memory, so what a worker does when it sees that an
-operand dies must not show in a result's strides. `GT_LOOK_AHEAD` and words in pieces take the sight
+Kernels round by their operands' strides, so what a worker does when it sees that an
+operand dies must not show in a result's strides. `GT_LOOK_AHEAD` and words in parts take the sight
 away that a worker has in a hurry; SIGSTOP gives it more than it has at leisure.
 """
 
@@ -47,7 +47,7 @@ ALIGNMENT = 64
 BACKENDS = (kernels.backend(torch.device("cpu")), reference.backend())
 
 
-# ---- one machine, its words in pieces ----
+# ---- one machine, its words in parts ----
 
 
 @dataclasses.dataclass
@@ -101,7 +101,7 @@ def arranged(stream: Stream, values: np.ndarray, how: str) -> int:
 
 
 def chain(draw: random.Random) -> Stream:
-    """Elementwise operators over operands that lie in all ways, each dying; then products."""
+    """Elementwise operators over operands of all strides, each dying; then products."""
     stream = Stream()
     n, m = draw.choice([(6, 4), (1, 7), (7, 1), (19, 33), (64, 48), (5, 5)])
     generator = np.random.Generator(np.random.PCG64(draw.randrange(2**31)))
@@ -143,9 +143,9 @@ def chain(draw: random.Random) -> Stream:
     return stream
 
 
-def answered(backend: object, pieces: list[bytes]) -> list[bytes]:
+def answered(backend: object, parts: list[bytes]) -> list[bytes]:
     with ThreadWorker(backend) as worker:
-        messages = answers(b"".join(worker.run(piece) for piece in pieces))
+        messages = answers(b"".join(worker.run(part) for part in parts))
     assert not any(message.text for message in messages), messages
     return [message.data for message in messages]
 

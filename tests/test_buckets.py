@@ -81,8 +81,8 @@ random = np.random.default_rng(0)
 found, reductions = [], set()
 for dtype in ("float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool"):
     for size in (1, 3, 7001):
-        pieces = gt.distribute(gt.tensor(random.integers(-9, 9, (5, size))), dim=0)
-        one, two = pieces.to(getattr(gt, dtype)).sum(0), (pieces * 0.3).sum(0)
+        shards = gt.distribute(gt.tensor(random.integers(-9, 9, (5, size))), dim=0)
+        one, two = shards.to(getattr(gt, dtype)).sum(0), (shards * 0.3).sum(0)
         before = gt.debug.stats()["all_reduces"]
         found.append(gt.maximum(one, two).to(gt.float64).sum().item())
         found.append((one.to(gt.float64) * 3).tolist()[:4])

@@ -142,16 +142,16 @@ def test_layouts_are_over_the_workers_that_are_left(fresh: Cluster) -> None:
 @pytest.mark.filterwarnings("ignore::gt.UnreadFailureWarning")  # of the sum, if it was not read
 def test_a_worker_killed_in_the_middle_of_collectives(fresh: Cluster) -> None:
     gt.connect(fresh.address)
-    piece = gt.distribute(gt.tensor(classifier.numbers(1, 64, 64)), dim=0)
+    shard = gt.distribute(gt.tensor(classifier.numbers(1, 64, 64)), dim=0)
     copy = gt.distribute(gt.tensor(classifier.numbers(2, 64, 64)))
-    product = piece.T @ piece  # [k, b] x [b, k]: summed over both workers
+    product = shard.T @ shard  # [k, b] x [b, k]: summed over both workers
     assert product.sum().item() != 0
     total = copy
     for _ in range(200):
-        total = total + piece.T @ piece
+        total = total + shard.T @ shard
     fresh.kill_worker(1)
     died = time.monotonic()
-    for tensor in (piece, piece.sum(), piece + copy):
+    for tensor in (shard, shard.sum(), shard + copy):
         with pytest.raises(gt.errors.WorkerError, match="worker 1 is gone"):
             tensor.tolist()
     with contextlib.suppress(gt.errors.WorkerError):  # summed in time or not, but no hang

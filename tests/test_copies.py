@@ -1,6 +1,6 @@
 """Copies of a value on several workers, and what is computed of them, are alike to the last bit.
 
-Kernels round by how operands lie in memory: what is a view on its holder must be none there once
+Kernels round by operands' strides: what is a view on its holder must be none there once
 others have copies.
 """
 

@@ -166,15 +166,15 @@ def test_where_one_has_no_room_for_a_group_all_go_by_bytes() -> None:
 def test_a_killed_worker_ends_its_groups() -> None:
     gt.disconnect()
     with started(WORKERS) as cluster:
-        piece = gt.distribute(gt.tensor(classifier.numbers(1, 64, 64)), dim=0)
+        shard = gt.distribute(gt.tensor(classifier.numbers(1, 64, 64)), dim=0)
         total = gt.distribute(gt.tensor(classifier.numbers(2, 64, 64)))
-        assert (piece.T @ piece).sum().item() != 0
+        assert (shard.T @ shard).sum().item() != 0
         for _ in range(200):
-            total = total + piece.T @ piece
+            total = total + shard.T @ shard
         index = WORKERS - 1
         cluster.kill_worker(index)
         with pytest.raises(gt.errors.WorkerError, match=f"worker {index} is gone"):
-            piece.tolist()
+            shard.tolist()
         with contextlib.suppress(gt.errors.WorkerError):  # summed in time or not, but no hang
             total.sum().item()
         expected = classifier.losses(torch, 3, 3)

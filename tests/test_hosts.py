@@ -49,15 +49,15 @@ def test_a_tensor_over_workers_of_several_hosts(cluster: Cluster) -> None:
 @pytest.mark.filterwarnings("ignore::gt.UnreadFailureWarning")  # of the sum, if it was not read
 def test_a_worker_of_another_host_is_killed(cluster: Cluster) -> None:
     gt.connect(cluster.address)
-    piece = gt.distribute(gt.tensor(classifier.numbers(1, 64, 64)), dim=0)
+    shard = gt.distribute(gt.tensor(classifier.numbers(1, 64, 64)), dim=0)
     total = gt.distribute(gt.tensor(classifier.numbers(2, 64, 64)))
-    assert (piece.T @ piece).sum().item() != 0
+    assert (shard.T @ shard).sum().item() != 0
     for _ in range(200):
-        total = total + piece.T @ piece
+        total = total + shard.T @ shard
     index = len(cluster.workers) - 1
     cluster.kill_worker(index)
     with pytest.raises(gt.errors.WorkerError, match=f"worker {index} is gone"):
-        piece.tolist()
+        shard.tolist()
     with contextlib.suppress(gt.errors.WorkerError):  # summed in time or not, but no hang
         total.sum().item()
     cluster.add_worker()

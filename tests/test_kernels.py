@@ -146,7 +146,7 @@ def test_numpy_sends_a_dtype_as_it_is(name: str) -> None:
 
 
 def _strided(value: object) -> object:
-    """The same elements with a gap behind each, as a piece of a larger tensor may lie."""
+    """The same elements with a gap behind each, as a part of a larger tensor may have."""
     if isinstance(value, list):
         return [_strided(one) for one in value]
     if not torch.is_tensor(value) or value.dim() == 0:
@@ -245,7 +245,7 @@ def test_an_index_outside_is_pytorchs_mistake(
 
 
 def test_the_variance_of_nothing_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
-    # A worker's piece of a cut tensor may be empty; whoever computes with the whole is not told so.
+    # A worker's shard of a cut tensor may be empty; whoever computes with the whole is not told so.
     x = torch.zeros(0, 6)
     for dim, keepdim, shape in [([1], False, (0,)), ([-1], True, (0, 1))]:
         out = kernels.TORCH["var"](x, dim, 1.0, keepdim)

@@ -1,4 +1,4 @@
-"""Meshes, layouts, and where tensors lie: what users write, and that it changes no value."""
+"""Meshes, layouts, and where tensors are: what users write, and that it changes no value."""
 
 from collections.abc import Iterator
 
@@ -117,13 +117,13 @@ def test_blocks_cut_each_block():
 def test_a_members_piece_is_a_plain_tensor(layout, text):
     del text
     x = gt.distribute(gt.tensor(VALUES, requires_grad=True), layout)
-    pieces = [x.to_local(member) for member in range(layout.mesh.size())]
-    for member, piece in enumerate(pieces):
-        assert piece.shape == layout.local_shape(member)
-        assert piece.layout.mesh.ranks == (layout.mesh.ranks[member],)
-        assert not piece.requires_grad
+    shards = [x.to_local(member) for member in range(layout.mesh.size())]
+    for member, shard in enumerate(shards):
+        assert shard.shape == layout.local_shape(member)
+        assert shard.layout.mesh.ranks == (layout.mesh.ranks[member],)
+        assert not shard.requires_grad
     if not layout.is_partial:
-        total = sum(piece.sum().item() for piece in pieces)
+        total = sum(shard.sum().item() for shard in shards)
         cut = sum(
             size
             for size, one in zip(layout.mesh.shape, layout.placements, strict=True)

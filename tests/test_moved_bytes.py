@@ -51,7 +51,7 @@ def together(*all_: Bytes) -> Bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Tensors of these shapes (or indexes) lie so; `call` moves at most `bytes_max(workers)`."""
+    """Tensors (or indexes) in these layouts; `call` moves at most `bytes_max(workers)`."""
 
     operands: Sequence[tuple[tuple[int, ...] | np.ndarray, Cut]]
     call: Callable[..., gt.Tensor]

@@ -16,10 +16,8 @@ LIBRARIES = (gt, torch)
 def pair(array):
     """The same values as a GT and as a PyTorch tensor; floating-point ones require a gradient."""
     array = np.array(array)  # a copy: torch.tensor of a read-only view warns
-    differentiable = array.dtype.kind == "f"
-    return gt.tensor(array, requires_grad=differentiable), torch.tensor(
-        array, requires_grad=differentiable
-    )
+    tracked = array.dtype.kind == "f"
+    return gt.tensor(array, requires_grad=tracked), torch.tensor(array, requires_grad=tracked)
 
 
 def drawn(seed, *shapes, dtype=np.float32):
@@ -360,9 +358,9 @@ def test_attention(name):
     mask = options.pop("attn_mask", None)
 
     def call(library, q, k, v):
-        attn_mask_value = None if mask is None else library.tensor(mask)
+        weights = None if mask is None else library.tensor(mask)
         attend = library.nn.functional.scaled_dot_product_attention
-        return attend(q, k, v, attn_mask=attn_mask_value, **options)
+        return attend(q, k, v, attn_mask=weights, **options)
 
     check(call, [QUERY, KEY, VALUE])
 

@@ -55,8 +55,8 @@ def test_a_cut_batch_has_the_norm_of_the_whole(count):
             out = norm(x.requires_grad_())
             (out * out.tanh()).sum().backward()
             results.append((out, x.grad, norm.weight.grad, norm.running_mean, norm.running_var))
-        for whole, pieces in zip(*results, strict=True):
-            np.testing.assert_allclose(pieces.detach().numpy(), whole.detach().numpy(), rtol=1e-12)
+        for whole, shards in zip(*results, strict=True):
+            np.testing.assert_allclose(shards.detach().numpy(), whole.detach().numpy(), rtol=1e-12)
 
 
 def test_what_norms_refuse():

@@ -73,8 +73,8 @@ def test_row_linear_needs_one_all_reduce(mesh, bias):
     before = gt.debug.stats()
     ours(x)
     after = gt.debug.stats()
-    ways = ("all_reduces", "all_gathers", "all_to_alls", "reduce_scatters", "transfers")
-    assert [after[way] - before[way] for way in ways] == [1, 0, 0, 0, 0]
+    counters = ("all_reduces", "all_gathers", "all_to_alls", "reduce_scatters", "transfers")
+    assert [after[name] - before[name] for name in counters] == [1, 0, 0, 0, 0]
 
 
 def test_a_block_of_both_moves_one_sum(mesh):

@@ -133,15 +133,15 @@ def test_gathered_and_reduced_pieces(shared: Cluster, cut_name: str, dim: int) -
     shape[dim] = sum(sizes)
     for dtype in ("float32", "int16", "bool"):
         whole = values(3, dtype, *shape)
-        pieces = cut(whole[0], sizes, dim)
+        shards = cut(whole[0], sizes, dim)
         arguments = {"dim": dim, "sizes": sizes}
         parts = [
             {
-                "operand": described(piece),
+                "operand": described(shard),
                 "result": [dtype, shape],
                 "arguments": {**arguments, "me": place},
             }
-            for place, piece in enumerate(pieces)
+            for place, shard in enumerate(shards)
         ]
         for result in shared.run([0, 1, 2], "all_gather", parts):
             assert torch.equal(result, whole[0])
@@ -156,8 +156,8 @@ def test_gathered_and_reduced_pieces(shared: Cluster, cut_name: str, dim: int) -
                 for place, one in enumerate(whole)
             ]
             results = shared.run([0, 1, 2], "reduce_scatter", parts)
-            for result, piece in zip(results, expected, strict=True):
-                agree(result, piece)
+            for result, shard in zip(results, expected, strict=True):
+                agree(result, shard)
 
 
 @pytest.mark.parametrize("before", CUTS.values(), ids=CUTS)
@@ -178,15 +178,15 @@ def test_all_to_all(shared: Cluster, before: list[int], from_dim: int, to_dim: i
         }
         parts = [
             {
-                "operand": described(piece),
+                "operand": described(shard),
                 "result": [dtype, list(expected[place].shape)],
                 "arguments": {**arguments, "me": place},
             }
-            for place, piece in enumerate(cut(whole, before, from_dim))
+            for place, shard in enumerate(cut(whole, before, from_dim))
         ]
         results = shared.run([0, 1, 2], "all_to_all", parts)
-        for result, piece in zip(results, expected, strict=True):
-            assert torch.equal(result, piece)
+        for result, shard in zip(results, expected, strict=True):
+            assert torch.equal(result, shard)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "bfloat16", "int16", "float64"])

@@ -20,7 +20,7 @@ except ModuleNotFoundError:
 
 SEED, DRAW = -0x299F31D0A4093822, 3
 WHOLE = (7, 3, 10)
-# Where each dim of the whole is cut: even, uneven, with empty pieces, several dims at once.
+# Where each dim of the whole is cut: even, uneven, with empty shards, several dims at once.
 CUTS = [
     ([], [], [5]),
     ([1, 6], [], []),
@@ -103,11 +103,11 @@ def _check_boxes(draw, name, dtype, cuts):
     results = [np.zeros_like(whole) for whole in wholes]
     written = [np.zeros_like(whole) for whole in wholes]
     for box in _boxes(cuts):
-        pieces = draw(name, dtype, box, _place(box))
-        for whole, out, count, piece in zip(wholes, results, written, pieces, strict=True):
+        shards = draw(name, dtype, box, _place(box))
+        for whole, out, count, shard in zip(wholes, results, written, shards, strict=True):
             width = whole.shape[-1] // WHOLE[-1]
             bytes_ = (*box[:-1], slice(box[-1].start * width, box[-1].stop * width))
-            out[bytes_] = piece
+            out[bytes_] = shard
             count[bytes_] += 1
     for whole, out, count in zip(wholes, results, written, strict=True):
         assert whole.size >= OPERAND.size

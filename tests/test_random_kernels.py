@@ -188,12 +188,12 @@ def test_pieces_make_the_whole(name, dtype_name, values):
     whole = (13, 29)
     expected = _made(name, whole, dtype_name, values)
     for dim, cuts in [(0, [0, 1, 1, 6, 13]), (1, [0, 2, 13, 28, 29])]:
-        pieces = []
+        shards = []
         for begin, end in itertools.pairwise(cuts):
             shape = tuple(end - begin if d == dim else size for d, size in enumerate(whole))
             start = tuple(begin if d == dim else 0 for d in range(2))
-            pieces.append(_made(name, shape, dtype_name, values, whole=whole, start=start))
-        assert np.concatenate(pieces, dim).tobytes() == expected.tobytes(), dim
+            shards.append(_made(name, shape, dtype_name, values, whole=whole, start=start))
+        assert np.concatenate(shards, dim).tobytes() == expected.tobytes(), dim
 
 
 @pytest.mark.parametrize(("name", "dtype_name", "values"), CASES)

@@ -74,7 +74,7 @@ def check(
     operands: "Sequence[torch.Tensor]",
     cuts: Sequence[Cut],
 ) -> None:
-    """Values and gradients of `ours` with operands that lie so are those of `theirs`."""
+    """Values and gradients of `ours` with operands of these placements are those of `theirs`."""
     tolerance = TOLERANCE[operands[0].dtype]
     here = [with_layout(x, cut) for x, cut in zip(operands, cuts, strict=True)]
     there = [x.detach().clone().requires_grad_(x.requires_grad) for x in operands]

@@ -96,25 +96,25 @@ def test_pieces_change_hands(four: Group) -> None:
         whole.split(columns, dim=1),
         whole.split(last, dim=2),
     )
-    way = "device"
+    backend = "device"
     for place, worker in enumerate(four):
         root = (2 if place == 3 else None,)
         worker.write(
             *_uploaded(0, by_rows[place], f32),
-            op("all_to_all", (1,), (0,), (members, 0, rows, 1, columns, 21, way)),
-            op("all_gather", (2,), (0,), (members, 0, rows, 22, way)),
-            op("all_gather", (3,), (1,), (members, 1, columns, 23, way)),
-            op("reduce_scatter", (4,), (2,), (members, "sum", 1, columns, 24, way)),
-            op("broadcast", (5,), root, (members, 3, whole.shape, f32, 25, way)),
-            op("all_to_all", (6,), (1,), (members, 1, columns, 2, last, 26, way)),
-            op("all_to_all", (7,), (6,), (members, 2, last, 1, columns, 27, way)),
-            op("all_to_all", (8,), (0,), (members, 0, rows, 0, rows[::-1], 28, way)),
+            op("all_to_all", (1,), (0,), (members, 0, rows, 1, columns, 21, backend)),
+            op("all_gather", (2,), (0,), (members, 0, rows, 22, backend)),
+            op("all_gather", (3,), (1,), (members, 1, columns, 23, backend)),
+            op("reduce_scatter", (4,), (2,), (members, "sum", 1, columns, 24, backend)),
+            op("broadcast", (5,), root, (members, 3, whole.shape, f32, 25, backend)),
+            op("all_to_all", (6,), (1,), (members, 1, columns, 2, last, 26, backend)),
+            op("all_to_all", (7,), (6,), (members, 2, last, 1, columns, 27, backend)),
+            op("all_to_all", (8,), (0,), (members, 0, rows, 0, rows[::-1], 28, backend)),
         )
         if place < 2:
             peer = 1 - place
             worker.write(
-                op("send", (), (2,), (peer, 30 + place, way)),
-                op("receive", (9,), (), (peer, 30 + peer, whole.shape, f32, way)),
+                op("send", (), (2,), (peer, 30 + place, backend)),
+                op("receive", (9,), (), (peer, 30 + peer, whole.shape, f32, backend)),
             )
     scattered = (whole * 4).split(columns, dim=1)
     reversed_rows = whole.split(rows[::-1])

@@ -1,4 +1,4 @@
-"""Collectives of values that do not lie in the host's memory.
+"""Collectives of values that are not in the host's memory.
 
 A device is played by a numpy worker that shows only copies of its values, as a GPU's does.
 """

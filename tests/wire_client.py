@@ -108,8 +108,8 @@ class Client:
         attributes = ints(shape) + struct.pack("<I", dtype)
         self.send(instruction(UPLOAD, slot, attributes=attributes, payload=padded(first)))
         for start in range(0, len(rest), PAYLOAD_BYTES_MAX):
-            piece, offset = rest[start : start + PAYLOAD_BYTES_MAX], PAYLOAD_BYTES_MAX + start
-            self.send(instruction(CHUNK, slot, attributes=long(offset), payload=padded(piece)))
+            chunk, offset = rest[start : start + PAYLOAD_BYTES_MAX], PAYLOAD_BYTES_MAX + start
+            self.send(instruction(CHUNK, slot, attributes=long(offset), payload=padded(chunk)))
         return slot
 
     def add(self, left: int, right: int) -> int:
@@ -138,16 +138,16 @@ class Client:
         count = math.prod(self._shapes[slot])
         attributes = long(request) + long(0) + long(count)
         self.send(instruction(READ, slot, attributes=attributes))
-        pieces: dict[int, list[float]] = {}
+        chunks: dict[int, list[float]] = {}
         while True:
             message = self.receive()
             if message.code == FAILED_REPLY and message.body[:8] == long(request):
                 raise Failed(self._failure(message.body[8:]))
             if message.code == REPLY and message.body[:8] == long(request):
                 start, total, values = self._reply(message.body)
-                pieces[start] = values
-                if sum(len(piece) for piece in pieces.values()) == total:
-                    return [value for start in sorted(pieces) for value in pieces[start]]
+                chunks[start] = values
+                if sum(len(chunk) for chunk in chunks.values()) == total:
+                    return [value for start in sorted(chunks) for value in chunks[start]]
 
     def send(self, words: bytes) -> None:
         """Send one frame."""
@@ -200,10 +200,10 @@ class Client:
     def _exactly(self, count: int) -> bytes:
         data = b""
         while len(data) < count:
-            piece = self.socket.recv(count - len(data))
-            if not piece:
+            chunk = self.socket.recv(count - len(data))
+            if not chunk:
                 raise Closed("")
-            data += piece
+            data += chunk
         return data
 
     @staticmethod

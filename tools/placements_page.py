@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 WAYS = ("kept", "reduced", "gathered")
 COLUMNS = ("first dim", "dim between", "last dim", "partial(sum)", "partial(max)")
 HEAD = """
-## Where operands may lie
+## Placements of operands
 
 What the planner makes of one operand that is cut along a dim, or partial, where the others are
 whole: **kept**, nothing moves; **reduced**, a reduction or a small exchange, now or when the

@@ -433,7 +433,7 @@ def import_lines(imports: set[tuple[str, str]]) -> list[str]:
 
 
 def package_stub(rows: list[Row]) -> str:
-    """gt/__init__.pyi: every name that `import gt` offers; the first line for a name counts."""
+    """gt/__init__.pyi: every name that `import gt` gives; the first line for a name counts."""
     lines: dict[str, str] = {}
     for name, line in itertools.chain(_imported(), _lazy(), _listed(), function_lines(rows)):
         if not name.startswith("__"):

@@ -73,7 +73,7 @@ def install() -> None:
 
 
 def functions() -> dict[str, Method]:
-    """What `gt` offers as functions: the joining ones, and methods that PyTorch has as such."""
+    """What `gt` has as functions: the joining ones, and methods that PyTorch has as such."""
     table: dict[str, Method] = {}
     for file in FILES:
         for name in file.METHODS:

@@ -127,7 +127,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 def drawn(
     self: Tensor, generator: Generator | None, kind: str, first: Number, second: Number = 0
 ) -> Tensor:
-    """The generator's next draw for `self`, lying as it does; small floats are drawn as float32."""
+    """The generator's next draw for `self`, in its layout; small floats are drawn as float32."""
     seed, draw = next_draw(generator)
     dtype = _core.float64 if self.dtype == _core.float64 else _core.float32
     return call(

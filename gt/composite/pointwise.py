@@ -132,7 +132,7 @@ def frac(self: Tensor) -> Tensor:
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """log(self / (1 - self)), limited to [eps, 1 - eps] first where `eps` is given."""
     x = self if self.dtype.is_floating_point else call("cast", self, dtype=_core.float32)
-    if eps is not None:  # the lower bound is asked first, also where it lies above the upper one
+    if eps is not None:  # the lower bound is asked first, also where it is above the upper one
         x = call("where", x < eps, eps, x.clamp(None, 1 - eps))
     return (x / (1 - x)).log()
 

@@ -33,7 +33,7 @@ def element_size(self: Tensor) -> int:
 
 
 def contiguous(self: Tensor, memory_format: object = None) -> Tensor:
-    """`self` where its elements lie in order, else a copy in which they do."""
+    """`self` where its elements are in order in memory, else a copy in which they are."""
     return self if self.is_contiguous() else self.clone()
 
 

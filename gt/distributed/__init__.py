@@ -1,6 +1,6 @@
 """Meshes, layouts and collectives, for one program that speaks for all workers.
 
-A tensor is its whole value wherever its pieces are. A collective changes where they are, never what
+A tensor is its whole value wherever its shards are. A collective changes where they are, never what
 the value is; everything here can be left out of a program, and the numbers stay the same.
 """
 

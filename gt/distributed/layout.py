@@ -26,7 +26,7 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Shard:
-    """Member k holds piece k of a dimension.
+    """Member k holds shard k of a dimension.
 
     Args:
         dim: Which one; it may be of any size, also one smaller than the mesh.
@@ -47,7 +47,7 @@ class Shard:
     ) -> None:
         if blocks is not None and pieces is not None:
             raise InvalidValue("Shard: give blocks or pieces, not both")
-        listed = None if pieces is None else tuple(_intervals(piece) for piece in pieces)
+        listed = None if pieces is None else tuple(_intervals(shard) for shard in pieces)
         for name, value in (("dim", dim), ("blocks", blocks), ("pieces", listed)):
             object.__setattr__(self, name, value)
 
@@ -85,11 +85,11 @@ class Partial:
 Placement = Replicate | Shard | Partial
 
 
-def _intervals(piece: Interval | Sequence[Interval]) -> tuple[Interval, ...]:
+def _intervals(shard: Interval | Sequence[Interval]) -> tuple[Interval, ...]:
     """The intervals of one member, which may be given as one."""
-    if any(isinstance(part, int) for part in piece):
-        return (cast(Interval, tuple(piece)),)
-    return tuple((start, end) for start, end in cast(Sequence[Interval], piece))
+    if any(isinstance(part, int) for part in shard):
+        return (cast(Interval, tuple(shard)),)
+    return tuple((start, end) for start, end in cast(Sequence[Interval], shard))
 
 
 def _given(
@@ -128,7 +128,7 @@ def _placements(
 
 
 class Layout:
-    """Where the pieces of a tensor of some shape are.
+    """Where the shards of a tensor of some shape are.
 
     Args:
         mesh: The workers. `mesh["tp"]` means the whole mesh, and `dim` is cut along that dimension.

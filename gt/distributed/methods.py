@@ -21,7 +21,7 @@ def distribute(
 
     Args:
         tensor: Any tensor.
-        layout: Where it is to lie. A mesh alone means its last dimension cuts `dim`, or every
+        layout: The target. A mesh alone means its last dimension cuts `dim`, or every
             member holds all of it.
         dim: The dimension to cut; any size will do, also one smaller than the number of workers.
             None replicates.

@@ -44,11 +44,11 @@ def test_pieces_change_hands(group):
     rows, columns = [0] * count, [0] * count
     rows[0], rows[-1], columns[0], columns[-1] = 60, 1, 2, 5
     rows, columns, members = tuple(rows), tuple(columns), tuple(range(count))
-    pieces, scattered = whole.split(rows), (whole * count).split(columns, dim=1)
+    shards, scattered = whole.split(rows), (whole * count).split(columns, dim=1)
     for place, worker in enumerate(group):
         root = (2 if place == count - 1 else None,)
         worker.write(
-            *_uploaded(0, pieces[place], F32),
+            *_uploaded(0, shards[place], F32),
             op("all_to_all", (1,), (0,), (members, 0, rows, 1, columns, 21, "device")),
             op("all_gather", (2,), (0,), (members, 0, rows, 22, "device")),
             op("reduce_scatter", (3,), (2,), (members, "sum", 1, columns, 24, "device")),

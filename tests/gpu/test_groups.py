@@ -45,14 +45,14 @@ def test_pieces(cluster: Cluster, sizes: list[int], dim: int) -> None:
     shape[dim] = 6
     wholes = values(2, "float32", *shape, count=MEMBERS)
     arguments = {"dim": dim, "sizes": sizes}
-    pieces = cut(wholes[0], sizes, dim)
+    shards = cut(wholes[0], sizes, dim)
     parts = [
         {
-            "operand": described(piece),
+            "operand": described(shard),
             "result": ["float32", shape],
             "arguments": {**arguments, "me": k},
         }
-        for k, piece in enumerate(pieces)
+        for k, shard in enumerate(shards)
     ]
     for result in cluster.run(BOTH, "all_gather", parts):
         assert torch.equal(result, wholes[0])
@@ -60,13 +60,13 @@ def test_pieces(cluster: Cluster, sizes: list[int], dim: int) -> None:
     parts = [
         {
             "operand": described(whole),
-            "result": ["float32", list(piece.shape)],
+            "result": ["float32", list(shard.shape)],
             "arguments": {**arguments, "me": k, "reduce": "sum"},
         }
-        for k, (whole, piece) in enumerate(zip(wholes, expected, strict=True))
+        for k, (whole, shard) in enumerate(zip(wholes, expected, strict=True))
     ]
-    for result, piece in zip(cluster.run(BOTH, "reduce_scatter", parts), expected, strict=True):
-        agree(result, piece)
+    for result, shard in zip(cluster.run(BOTH, "reduce_scatter", parts), expected, strict=True):
+        agree(result, shard)
 
 
 def test_broadcast(cluster: Cluster) -> None:

@@ -142,7 +142,7 @@ def _value(
 
 
 def _of_contiguous(op: OpInfo, sample: SampleInput) -> object:
-    """PyTorch's result where its operands lie as ours do: kernels differ by strides."""
+    """PyTorch's result where its operands have our strides: kernels differ by strides."""
     args = [map_tensors(x, torch.Tensor.contiguous) for x in (sample.input, *sample.args)]
     return _theirs(lambda: op(*args, **map_tensors(sample.kwargs, torch.Tensor.contiguous)))
 

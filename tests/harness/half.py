@@ -39,7 +39,7 @@ def half_difference(
         shares: how much larger than a value its contributions are.
         products: whether some steps are products of matrices, whose NaN are free: PyTorch's own
             kernel for small ones in half precision spreads them to neighbouring rows, or does not,
-            by how its operands lie in memory.
+            by its operands' strides.
         looser: where large terms cancel inside, as in attention's gradients: a factor.
     """
     loosely = difference(made, whole, values=False)  # classes, dtypes and shapes

@@ -96,7 +96,7 @@ def rows() -> list[str]:
 
 
 def placements(x: Given) -> list[str]:
-    """Ways in which a tensor may lie over two members, beside whole."""
+    """Placements of a tensor over two members, beside whole."""
     cuts = [f"shard({dim})" for dim, size in enumerate(x.values.shape) if size >= MEMBERS]
     reduce_ops = REDUCE_OPS if x.dtype != "bool" else REDUCE_OPS[1:]
     return cuts + [f"partial({reduce_op})" for reduce_op in reduce_ops]
@@ -171,7 +171,7 @@ def session() -> Iterator[None]:
 
 
 def planned(case: Case, how: Placements) -> Planned:
-    """What the planner does where the case's tensors lie so; nothing is computed with."""
+    """What the planner does with tensors of these placements; nothing is computed with."""
     placed = [
         _core.distribute(_tensor(x), layout=one + MESH)
         for x, one in zip(case.given, how, strict=True)

@@ -1,7 +1,7 @@
 """Which placements of operands are right without moving anything, by trying: no rule takes part.
 
-Each of two members runs the numpy kernel on its pieces, and every placement is tried on what they
-made: the same everywhere, pieces of a dimension, contributions to a sum, a maximum or a minimum.
+Each of two members runs the numpy kernel on its shards, and every placement is tried on what they
+made: the same everywhere, shards of a dimension, contributions to a sum, a maximum or a minimum.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def _lie(
 ) -> list[set[str]]:
     """For each result the placements that the members' results are; nothing where one refuses."""
     whole = [cast(x.values, x.dtype) for x in values]
-    pieces = [_pieces(x, one, draw) for x, one in zip(whole, how, strict=True)]
+    shards = [_pieces(x, one, draw) for x, one in zip(whole, how, strict=True)]
     try:
         expected = _run(case, whole)
-        members = [_run(case, list(own)) for own in zip(*pieces, strict=True)]
+        members = [_run(case, list(own)) for own in zip(*shards, strict=True)]
     except (IndexError, RuntimeError, TypeError, ValueError):
         return []
     return [_placements_of([x[at] for x in members], one) for at, one in enumerate(expected)]

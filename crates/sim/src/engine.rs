@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 #[derive(Debug, Default)]
 pub struct ToyEngine {
-    /// It says that its collectives can go another way, and then of each that it cannot: its members talk before their bytes
+    /// It announces a backend of collectives, and refuses each: its members negotiate before their bytes
     /// go.
     pub talks: bool,
 }

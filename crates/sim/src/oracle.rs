@@ -203,7 +203,7 @@ impl Oracle {
             // Mean and deviation, and the gradients of weight and bias.
             (Op::LayerNorm, 1 | 2) | (Op::LayerNormBackward, 2) => 1,
             (Op::LayerNormBackward, 1) => 4,
-            // The total weight: of no reduction it is zero. A part may lie where nothing failed.
+            // The total weight: of no reduction it is zero. A shard may be where nothing failed.
             (Op::NllLoss, 1) | (Op::Slice | Op::Select | Op::Diagonal, _) => 0,
             _ => terms.len(),
         };

@@ -60,7 +60,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, *, scale:
 
 
 def _causal(query: Tensor, sources: int) -> Tensor:
-    """True where a source does not lie after its target; made where the query is."""
+    """True where a source does not stand after its target; made where the query is."""
     size = (query.shape[-2], sources)
     # What has no operands is made on one worker, from where it would travel in every layer.
     return call("full_like", query.detach(), size=size, value=True, dtype=gt.bool).tril()

@@ -33,7 +33,7 @@ impl Compute {
         Self { op: instruction.op, attrs: instruction.attrs.to_vec() }
     }
 
-    /// The results, from tensors that are whole or pieces alike.
+    /// The results, from whole tensors or from shards.
     pub fn run(&self, args: &[KernelArg<'_>]) -> Result<Vec<ToyTensor>, KernelError> {
         if let Some(results) = self.run_on_piece(args) {
             return results;

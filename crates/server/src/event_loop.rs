@@ -79,7 +79,8 @@ impl EventLoop {
             let idle = now.saturating_duration_since(busy_at);
             let held_back = self.clients.iter().any(|client| client.held_back)
                 || self.probing.as_ref().is_some_and(Probing::is_waiting);
-            if sleep::is_due(idle, held_back) {
+            // A worker on this CPU makes no room while we poll for it.
+            if sleep::is_due(idle, held_back) || held_back && self.outbox.shares_cpu() {
                 self.sleep(idle, held_back)?;
             } else {
                 gt_transport::yield_now();

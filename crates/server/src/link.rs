@@ -298,6 +298,14 @@ impl Outbound {
         self.drain.words_in(span)
     }
 
+    /// Whether the peer took its last words on the CPU of the calling thread.
+    pub fn shares_cpu(&self) -> bool {
+        match &self.target {
+            WordTarget::Ring(producer) => producer.shares_cpu(),
+            WordTarget::Socket(_) => false,
+        }
+    }
+
     /// The peer's ring claims the impossible, or its socket's task is gone.
     pub fn is_broken(&self) -> bool {
         match &self.target {

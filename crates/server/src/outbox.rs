@@ -187,6 +187,11 @@ impl Outbox {
         self.answer.take()
     }
 
+    /// Whether a worker took its last words on the CPU of the calling thread.
+    pub fn shares_cpu(&self) -> bool {
+        self.workers.iter().flatten().any(Outbound::shares_cpu)
+    }
+
     /// Whether something waits for room.
     pub fn is_waiting(&self) -> bool {
         !self.listed_workers.is_empty() || !self.listed_sessions.is_empty()

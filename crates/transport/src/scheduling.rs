@@ -56,6 +56,11 @@ pub fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
 }
 
+/// One more than the number of the CPU on which the calling thread runs at the moment.
+pub(crate) fn current_cpu() -> u32 {
+    u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX).saturating_add(1)
+}
+
 /// Lets another thread on this CPU run.
 pub fn yield_now() {
     std::thread::yield_now();

@@ -19,6 +19,7 @@ use std::thread;
 use common::{CONSUMER_PARKED, FOREVER, NEVER_SPIN, SMALL, ring};
 use gt_transport::{die_with_parent, set_short_slice, set_timer_slack_1us, yield_now};
 use rustix::process::{Signal, getpriority_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 #[test]
 fn a_short_slice_keeps_the_nice_value() {
@@ -62,4 +63,27 @@ fn a_signal_ends_a_wait_early() {
         yield_now();
     }
     assert!(!waiter.join().unwrap());
+}
+
+#[test]
+fn a_producer_knows_whether_its_consumer_runs_on_its_cpu() {
+    let (producer, mut consumer, _memory) = ring(SMALL);
+    assert!(!producer.shares_cpu(), "nobody has looked for words yet");
+    let allowed = sched_getaffinity(None).unwrap();
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    for &cpu in &cpus {
+        run_on(cpu);
+        consumer.read(&mut Vec::new(), 1);
+        for &other in &cpus {
+            run_on(other);
+            assert_eq!(producer.shares_cpu(), other == cpu, "{other} beside {cpu}");
+        }
+    }
+}
+
+/// Moves the calling thread.
+fn run_on(cpu: usize) {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    sched_setaffinity(None, &only).unwrap();
 }

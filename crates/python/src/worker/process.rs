@@ -152,7 +152,7 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
         let wanted = words_wanted(&taken);
         // With a collective under way the wait below polls too.
         if words.read(&mut taken, wanted) == 0
-            && (machine.is_in_flight() || !words.wait(SPIN, SPIN))
+            && (machine.is_in_flight() || !poll(&mut words, &answers))
         {
             if words.is_corrupt() {
                 return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
@@ -175,6 +175,11 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
             Err(Stop::Broken(error)) => return Err(PyRuntimeError::new_err(error.to_string())),
         }
     }
+}
+
+/// Waits a moment for words; not at all where who would send them needs this CPU for it.
+fn poll(words: &mut Consumer, answers: &RingReplies) -> bool {
+    !answers.ring.shares_cpu() && words.wait(SPIN, SPIN)
 }
 
 /// How many more words to take: the rest of a long instruction, else a few instructions.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::RingError;
 use super::mapping::{RingMapping, to_counter, to_usize};
-use crate::scheduling::poll_until;
+use crate::scheduling::{self, poll_until};
 use crate::sleep::park::{self, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
 use crate::sleep::{Sleeping, WAIT_MAX};
 
@@ -21,6 +21,8 @@ pub struct Consumer {
     head: u32,
     /// As last read and found plausible; the true one is at least this far.
     tail: u32,
+    /// As the header has it.
+    cpu: u32,
     corrupt: bool,
 }
 
@@ -34,7 +36,7 @@ impl Consumer {
     pub fn new(fd: OwnedFd) -> Result<Self, RingError> {
         let mapping = RingMapping::new(fd.as_fd())?;
         let (tail, head) = mapping.counters()?;
-        Ok(Self { mapping, head, tail, corrupt: false })
+        Ok(Self { mapping, head, tail, cpu: 0, corrupt: false })
     }
 
     /// Words that the ring holds.
@@ -68,6 +70,7 @@ impl Consumer {
     /// how many. One fence a call, so read in bulk; the words are copied once and then only ours,
     /// so the caller's checks on `out` hold whatever the peer does to the ring.
     pub fn read(&mut self, out: &mut Vec<u32>, words_max: usize) -> usize {
+        self.tell_cpu();
         let unread = to_usize(self.tail.wrapping_sub(self.head));
         let words = if unread < words_max { self.available() } else { unread }.min(words_max);
         if words == 0 || self.corrupt {
@@ -79,6 +82,15 @@ impl Consumer {
         out.extend(second.iter().map(|slot| slot.load(Ordering::Relaxed)));
         self.release(words);
         words
+    }
+
+    /// Lets the producer know where we run: on its own CPU it had better sleep than poll.
+    fn tell_cpu(&mut self) {
+        let cpu = scheduling::current_cpu();
+        if cpu != self.cpu {
+            self.cpu = cpu;
+            self.mapping.header().consumer_cpu.word.store(cpu, Ordering::Relaxed);
+        }
     }
 
     /// Waits for words: polls with `sched_yield` until `spin` is over, then sleeps on a futex until

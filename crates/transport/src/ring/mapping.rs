@@ -44,6 +44,8 @@ pub(super) struct RingHeader {
     pub(super) consumer_parked: CacheLine,
     /// Free words that a sleeping producer waits for, 0 while it runs. The consumer zeroes it.
     pub(super) producer_parked: CacheLine,
+    /// One more than the CPU on which the consumer last looked for words, 0 before it has. Only a hint.
+    pub(super) consumer_cpu: CacheLine,
 }
 
 /// A mapped ring.

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::RingError;
 use super::mapping::{RingMapping, to_counter, to_usize};
-use crate::scheduling::poll_until;
+use crate::scheduling::{self, poll_until};
 use crate::sleep::WAIT_MAX;
 use crate::sleep::park::{self, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
 
@@ -58,6 +58,15 @@ impl Producer {
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         self.corrupt
+    }
+
+    /// Whether the consumer last looked for words on the CPU that the caller runs on. Then polling keeps it from running, for
+    /// a `sched_yield` is no promise: on Linux 6.18 a worker's gave nobody the CPU 30 times in a row, for all the 50 us of
+    /// its polling, while the client for whom its answer lay there was ready to run.
+    #[must_use]
+    pub fn shares_cpu(&self) -> bool {
+        let consumer = self.mapping.header().consumer_cpu.word.load(Ordering::Relaxed);
+        consumer == scheduling::current_cpu()
     }
 
     /// Free words right now; 0 when corrupt. Reads the consumer's cache line: on a hot path use

@@ -208,7 +208,9 @@ impl Prices {
         let inner = inner.and_then(|meta| meta.dims.last().copied()).unwrap_or(1);
         let results: u64 =
             outputs.iter().filter_map(|meta| u64::try_from(meta.elements()).ok()).sum();
-        let flops = 2.0 * real(results) * real(u64::try_from(inner).unwrap_or(1));
+        let flops = 2.0
+            * real(results)
+            * real(u64::try_from(inner).unwrap_or_else(|_| unreachable!("a size of {inner}")));
         (flops * self.flop).max(memory) + self.kernel
     }
 }

@@ -35,7 +35,7 @@ struct Leg {
 
 impl Leg {
     fn bytes(self) -> f64 {
-        f64::from(i32::try_from(self.elements * 4).unwrap_or(i32::MAX))
+        f64::from(i32::try_from(self.elements * 4).expect("a probe sends some megabytes"))
     }
 }
 
@@ -224,7 +224,7 @@ impl Course {
         }
         let mut read = Instruction::new(Op::Read);
         read.operands.push(Operand::Value(Id::slot(leg.hops)));
-        let request = i64::try_from(self.lap).unwrap_or(0);
+        let request = i64::try_from(self.lap).expect("a count of laps");
         read.attrs = smallvec![Attr::Int(request), Attr::Int(0), Attr::Int(1)];
         lap.push(read);
         lap

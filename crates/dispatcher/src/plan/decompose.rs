@@ -138,7 +138,12 @@ fn resolve(source: Source, inputs: &[PlanOperand], values: &[Made]) -> PlanOpera
     match source {
         Source::Absent => PlanOperand::Absent,
         Source::Scalar(scalar) => PlanOperand::Scalar(scalar),
-        Source::Operand(position) => inputs.get(position).cloned().unwrap_or(PlanOperand::Absent),
+        Source::Operand(position) => {
+            let Some(input) = inputs.get(position) else {
+                unreachable!("operand {position} of {} operands", inputs.len())
+            };
+            input.clone()
+        }
         Source::Step(step, output) => {
             let values = values.get(step).and_then(|values| values.get(output));
             let Some(values) = values else { unreachable!("step {step} has no {output}") };

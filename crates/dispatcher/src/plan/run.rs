@@ -9,7 +9,7 @@ use crate::session::value::{Shards, Slots, slot_at};
 use crate::strategy::cache::{Plan, Query};
 use crate::strategy::choose::{Choice, OperandSpec, Operation, choose};
 use crate::strategy::member;
-use gt_protocol::placement::{Mesh, Placement};
+use gt_protocol::placement::Mesh;
 use gt_protocol::rules::decomposition::{Decomposition, decompose};
 use gt_protocol::rules::spread::{InputSpec, OpSpec, Strategy};
 use gt_protocol::rules::{ErrorClass, RuleError};
@@ -236,7 +236,7 @@ fn decomposition(
             .iter()
             .map(|operand| InputSpec {
                 meta: operand.meta.as_ref(),
-                placement: operand.placements.get(axis).unwrap_or(&Placement::Replicate),
+                placement: operand.placement(axis),
             })
             .collect();
         let decomposition = decompose(&OpSpec {

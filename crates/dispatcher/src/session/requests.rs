@@ -89,7 +89,7 @@ impl ReadPart {
         }
         let end = reply.start.saturating_add(reply.count);
         for stretch in self.footprint.stretches(reply.start, end) {
-            let length = usize::try_from(stretch.len() * size).unwrap_or(usize::MAX);
+            let length = usize::try_from(stretch.len() * size).expect("bytes of an answer");
             let Some((bytes, others)) = rest.split_at_checked(length) else { return };
             rest = others;
             let reply = Reply { start: stretch.start, count: stretch.len(), bytes, ..whole };

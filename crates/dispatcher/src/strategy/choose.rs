@@ -1,6 +1,7 @@
 //! Which strategy an operator takes along each dimension of a mesh: the cheapest of those that its rules offer.
 
 use crate::cost::{LinkPrices, Prices};
+use crate::number::wide;
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
 use gt_protocol::rules::spread::{InputSpec, LocalAttr, OpSpec, Strategy, strategies};
 use gt_protocol::{Attr, Meta, Op};
@@ -19,6 +20,16 @@ pub(crate) struct OperandSpec {
     pub elsewhere: Option<Mesh>,
     /// An earlier operand that is the same value: what that needs is here too.
     pub twin: Option<usize>,
+}
+
+impl OperandSpec {
+    /// How it is placed along a dimension of the mesh; what is no value is everywhere.
+    pub fn placement(&self, axis: usize) -> &Placement {
+        match self.meta {
+            Some(_) => self.placements.get(axis).expect("one placement a mesh dimension"),
+            None => &Placement::Replicate,
+        }
+    }
 }
 
 /// How an instruction runs on a mesh.
@@ -64,7 +75,7 @@ pub(crate) fn choose(
                 .iter()
                 .map(|operand| InputSpec {
                     meta: operand.meta.as_ref(),
-                    placement: operand.placements.get(axis).unwrap_or(&Placement::Replicate),
+                    placement: operand.placement(axis),
                 })
                 .collect();
             let spec = OpSpec {
@@ -176,7 +187,7 @@ fn price(
             cost +=
                 operation.prices.fetch(need, bytes, members, operation.prices.between(from, mesh));
         }
-        let have = operand.placements.get(axis).unwrap_or(&Placement::Replicate);
+        let have = operand.placement(axis);
         cost += operation.prices.change((have, need), bytes, members, link);
     }
     for (meta, give) in operation.outputs.iter().zip(&strategy.output_specs) {
@@ -189,8 +200,8 @@ fn price(
     let all = || strategy.input_specs.iter().chain(&strategy.output_specs);
     let spread = all().any(|placement| placement.cut().is_some() || placement.is_partial())
         && !all().any(Placement::is_alone);
-    let parts = u32::try_from(if spread { members } else { 1 }).unwrap_or(1);
-    cost + work / f64::from(parts.max(1))
+    let parts = u32::try_from(if spread { members } else { 1 });
+    cost + work / f64::from(parts.expect("members of a mesh").max(1))
 }
 
 /// Bytes of an operand over the shards of the other mesh dimensions.
@@ -200,5 +211,5 @@ fn share(meta: &Meta, placements: &[Placement], mesh: &Mesh, axis: usize) -> u64
         .enumerate()
         .filter(|(other, placement)| *other != axis && placement.cut().is_some());
     let ranges: usize = others.map(|(other, _)| mesh.size(other)).product();
-    meta.bytes() / u64::try_from(ranges.max(1)).unwrap_or(1)
+    meta.bytes() / wide(ranges.max(1))
 }

@@ -56,7 +56,7 @@ impl Planner<'_> {
         match self.session.handle(slot) {
             Handle::Live(value) => match value.only() {
                 Some((worker, slot)) => self.core.workers.free(worker, &[slot], self.sink),
-                None => self.core.workers.free_all(value.held(), self.sink),
+                None => self.core.workers.free_all(value.worker_slots(), self.sink),
             },
             Handle::Failed(_) => {}
             Handle::Free => return Err(Fault::UnknownSlot { op: Op::Free, slot: u64::from(slot) }),

@@ -186,7 +186,7 @@ impl<'p> Planner<'p> {
     }
 
     pub fn free_shards(&mut self, shards: &Shards) {
-        self.core.workers.free_all(shards.held(), self.sink);
+        self.core.workers.free_all(shards.worker_slots(), self.sink);
     }
 
     /// Counts bytes that travel from worker to worker, and how.

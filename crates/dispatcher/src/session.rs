@@ -24,7 +24,7 @@ use value::{Handle, Value};
 
 /// Live values of one session; more is a runaway client, refused before the table eats the memory.
 const SLOTS_MAX: u32 = 1 << 24;
-/// How far a slot may lie above all others: clients reuse their slots, so it is the next one or, from several threads,
+/// How far a slot may be above all others: clients reuse their slots, so it is the next one or, from several threads,
 /// close to it. Without it one instruction could make the table of a session 2.6 GB long.
 const SLOTS_AHEAD_MAX: u32 = 1 << 16;
 /// Call sites kept for instructions that may still fail on a worker: more than any ring holds. Values keep theirs.
@@ -175,9 +175,9 @@ impl Session {
     /// Whether `id` may be defined: within the limit and free.
     pub fn check_definable(&self, op: Op, id: Id) -> Result<u32, Fault> {
         let slot = id.as_slot().ok_or(Fault::UnknownSlot { op, slot: u64::MAX })?;
-        let held =
+        let count =
             u32::try_from(self.handles.len()).expect("no more values than the limit of a session");
-        let limit = held.saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX);
+        let limit = count.saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX);
         if slot >= limit {
             return Err(Fault::TooManyValues { slot: u64::from(slot), limit });
         }

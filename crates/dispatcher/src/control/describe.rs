@@ -162,7 +162,7 @@ fn why(session: &Session, value: &Value) -> String {
         Decider::Request => "this layout was asked for".to_owned(),
         Decider::Scope => {
             let signal = signal(session, provenance.signal);
-            format!("signal {signal} says how what is created lies")
+            format!("signal {signal} says the layout of what is created")
         }
         Decider::Strategy => {
             let mut text = format!("{} follows its operands", provenance.op.info().name);

@@ -85,7 +85,7 @@ impl Planner<'_> {
             return Ok(Err(PlanStop::Operand(failure)));
         }
         let (meta, before) = (*self.value(slot).meta(), self.session.traffic);
-        let taken = if let Some((member, worker)) = member {
+        let result = if let Some((member, worker)) = member {
             let resharded = self.reshard(slot, layout, KeepCopy::Never);
             let meta = Meta::new(meta.dtype, layout.local_dims(&meta.dims, member));
             let own = self.alias(worker, slot_at(&resharded.slots, member), meta);
@@ -96,7 +96,7 @@ impl Planner<'_> {
             (meta, Shards::new(layout.clone(), self.own(meta, layout, resharded)))
         };
         let decider = Some(Decider::Request);
-        Ok(Ok(Results { decider, ..Results::ready(smallvec![taken], before) }))
+        Ok(Ok(Results { decider, ..Results::ready(smallvec![result], before) }))
     }
 
     /// The layout that a client asks for: a text, or one dimension over all workers. The workers that it names may have

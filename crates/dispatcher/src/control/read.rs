@@ -49,7 +49,7 @@ impl Planner<'_> {
         let layout = value.layout();
         let target = read_layout(layout).unwrap_or_else(|| layout.clone());
         let resharded = self.reshard(slot, &target, KeepCopy::Reduced);
-        let (Some(&worker), Some(&held)) =
+        let (Some(&worker), Some(&shard_slot)) =
             (target.mesh().members().first(), resharded.slots.first())
         else {
             unreachable!("{target} has members")
@@ -64,7 +64,7 @@ impl Planner<'_> {
         };
         let request = self.core.requests.open(request);
         let mut word = self.word(Op::Read);
-        word.operands.push(Operand::Value(Id::slot(held)));
+        word.operands.push(Operand::Value(Id::slot(shard_slot)));
         word.attrs.clone_from(&instruction.attrs);
         if let Some(first) = word.attrs.first_mut() {
             *first = Attr::Int(request);

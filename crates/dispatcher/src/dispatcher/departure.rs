@@ -18,7 +18,7 @@ impl Dispatcher {
         self.core.requests.open.retain(|_, request| request.session != id);
         self.core.workers.leave_home(session.home);
         for (_, value) in session.values() {
-            self.core.workers.free_all(value.held(), sink);
+            self.core.workers.free_all(value.worker_slots(), sink);
         }
     }
 
@@ -70,7 +70,7 @@ impl Dispatcher {
 /// the failed ones, to be freed.
 fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(u32, u32)> {
     let mut orphans = Vec::new();
-    let is_on = |value: &Value| value.held().any(|(worker, _)| worker == index);
+    let is_on = |value: &Value| value.worker_slots().any(|(worker, _)| worker == index);
     let touched: Vec<u32> = session
         .values()
         .filter(|(_, value)| is_on(value) || is_target_on(value, index))
@@ -91,7 +91,7 @@ fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(
             value.replace(left);
             continue;
         }
-        orphans.extend(shards.held().filter(|(worker, _)| *worker != index));
+        orphans.extend(shards.worker_slots().filter(|(worker, _)| *worker != index));
         let mut copies = value.take_copies();
         if let Some(copy) = copies.pop() {
             value.replace(copy);
@@ -124,14 +124,14 @@ fn is_target_on(value: &Value, index: WorkerIndex) -> bool {
 
 /// What is still whole without that worker.
 fn remaining(shards: &Shards, index: WorkerIndex) -> Option<Shards> {
-    let kept: SmallVec<[(u32, u32); 2]> =
-        shards.held().filter(|(worker, _)| *worker != index).collect();
-    if !shards.layout.is_whole() || kept.is_empty() {
+    let others: SmallVec<[(u32, u32); 2]> =
+        shards.worker_slots().filter(|(worker, _)| *worker != index).collect();
+    if !shards.layout.is_whole() || others.is_empty() {
         return None;
     }
-    let members: SmallVec<[u32; 8]> = kept.iter().map(|(worker, _)| *worker).collect();
+    let members: SmallVec<[u32; 8]> = others.iter().map(|(worker, _)| *worker).collect();
     let layout = Layout::replicated(Mesh::line(&members));
-    Some(Shards::new(layout, kept.iter().map(|(_, slot)| *slot).collect()))
+    Some(Shards::new(layout, others.iter().map(|(_, slot)| *slot).collect()))
 }
 
 /// Copies that lose a shard are no copies any more, but for whole ones; what is left of the others.
@@ -143,7 +143,7 @@ fn forget_copies(value: &mut Value, index: WorkerIndex) -> Vec<(u32, u32)> {
         } else if let Some(left) = remaining(&copy, index) {
             value.add_copy(left);
         } else {
-            orphans.extend(copy.held().filter(|(worker, _)| *worker != index));
+            orphans.extend(copy.worker_slots().filter(|(worker, _)| *worker != index));
         }
     }
     orphans

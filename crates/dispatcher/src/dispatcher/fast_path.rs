@@ -59,9 +59,9 @@ impl Dispatcher {
         let number = session.number(*tag);
         (*tag, *flags) = (low_half(number), *flags & 0xffff);
         for (output, (word, meta)) in (0..).zip(defined.iter_mut().zip(outputs)) {
-            let held = core.workers.take_slot(plain.worker);
-            plain.define(session, *word, held, (*meta, number, output));
-            *word = held;
+            let result_slot = core.workers.take_slot(plain.worker);
+            plain.define(session, *word, result_slot, (*meta, number, output));
+            *word = result_slot;
         }
         sink.words(plain.worker, words);
         Some(())
@@ -128,13 +128,15 @@ impl Dispatcher {
         let encoded = wire::encode(instruction, &mut words);
         if encoded.is_ok() {
             let number = session.number(instruction.tag);
-            let held: SmallVec<[u32; 4]> =
+            let result_slots: SmallVec<[u32; 4]> =
                 outputs.iter().map(|_| core.workers.take_slot(plain.worker)).collect();
             let operand = |slot| plain_slot(session, slot);
-            let results = held.iter().copied();
+            let results = result_slots.iter().copied();
             wire::rebind(&mut words, instruction, low_half(number), results, operand);
-            for (output, ((slot, held), meta)) in (0..).zip(defined.zip(held).zip(outputs)) {
-                plain.define(session, slot, held, (*meta, number, output));
+            for (output, ((slot, result_slot), meta)) in
+                (0..).zip(defined.zip(result_slots).zip(outputs))
+            {
+                plain.define(session, slot, result_slot, (*meta, number, output));
             }
             sink.words(plain.worker, &words);
         }
@@ -193,13 +195,13 @@ impl Plain {
         Some(Self { worker, first })
     }
 
-    /// Enters a result that the worker holds in slot `held`: its metadata, number and place among the outputs.
+    /// Enters a result that the worker holds in slot `result_slot`: its metadata, number and place among the outputs.
     #[inline]
     fn define(
         &self,
         session: &mut Session,
         slot: u32,
-        held: u32,
+        result_slot: u32,
         (meta, number, output): (Meta, u64, u8),
     ) {
         let Some(first) = session.value(self.first) else {
@@ -211,7 +213,7 @@ impl Plain {
             let layout = first.layout().clone();
             session.specs.of(&meta, &layout)
         };
-        session.define(slot, Value::on_one(spec, number, output, held));
+        session.define(slot, Value::on_one(spec, number, output, result_slot));
     }
 }
 

@@ -76,16 +76,16 @@ impl Planner<'_> {
         (values, consumed_sources): (&[Made], &mut SmallVec<[Source; 2]>),
     ) -> Result<Made, RuleError> {
         let mut results = Made::new();
-        for (source, wanted) in decomposition.results.iter().zip(run.outputs) {
+        for (source, target) in decomposition.results.iter().zip(run.outputs) {
             match resolve(*source, inputs, values) {
                 PlanOperand::Made(values)
-                    if values.0 == *wanted && !consumed_sources.contains(source) =>
+                    if values.0 == *target && !consumed_sources.contains(source) =>
                 {
                     consumed_sources.push(*source);
                     results.push(*values);
                 }
                 input @ (PlanOperand::Made(..) | PlanOperand::Value(_)) => {
-                    results.push(self.finished(input, *wanted, mesh)?);
+                    results.push(self.finished(input, *target, mesh)?);
                 }
                 PlanOperand::Absent | PlanOperand::Scalar(_) => {}
             }
@@ -97,21 +97,21 @@ impl Planner<'_> {
     fn finished(
         &mut self,
         input: PlanOperand,
-        wanted: Meta,
+        target: Meta,
         mesh: &Mesh,
     ) -> Result<(Meta, Shards), RuleError> {
         let Meta { dtype, dims } = inputs::meta(self.session, &input);
-        if dtype == wanted.dtype {
-            return self.changed(input, wanted, Op::Reshape, Attr::Ints(wanted.dims), mesh);
+        if dtype == target.dtype {
+            return self.changed(input, target, Op::Reshape, Attr::Ints(target.dims), mesh);
         }
-        let cast = Meta::new(wanted.dtype, dims);
+        let cast = Meta::new(target.dtype, dims);
         let (meta, shards) =
-            self.changed(input, cast, Op::Cast, Attr::Dtype(wanted.dtype), mesh)?;
-        if meta == wanted {
+            self.changed(input, cast, Op::Cast, Attr::Dtype(target.dtype), mesh)?;
+        if meta == target {
             return Ok((meta, shards));
         }
         let input = PlanOperand::Made(Box::new((meta, shards.clone())));
-        let reshaped = self.changed(input, wanted, Op::Reshape, Attr::Ints(wanted.dims), mesh);
+        let reshaped = self.changed(input, target, Op::Reshape, Attr::Ints(target.dims), mesh);
         self.free_shards(&shards);
         reshaped
     }

@@ -95,7 +95,7 @@ impl Planner<'_> {
     /// A whole value becomes whole on more workers; the one that sends it keeps its slot, which is row-major from then on
     /// as the copies are, and others that hold it make theirs so.
     fn grow(&mut self, meta: Meta, from: &Shards, slot: u32, to: &Layout) -> Slots {
-        let Some((source, held)) = from.held().next() else {
+        let Some((source, source_slot)) = from.worker_slots().next() else {
             unreachable!("{} has members", from.layout)
         };
         let spreads = to.mesh().members().iter().any(|&member| from.on(member).is_none());
@@ -104,7 +104,7 @@ impl Planner<'_> {
             slots.push(match from.on(member) {
                 Some(slot) if member != source && spreads => self.compact(member, slot, meta),
                 Some(slot) => slot,
-                None => self.transfer(source, held, member, meta),
+                None => self.transfer(source, source_slot, member, meta),
             });
         }
         let cause = LayoutCause::Instruction(self.number);
@@ -127,8 +127,8 @@ impl Planner<'_> {
         };
         let instruction = Run::step(op, deferred.attrs, SmallVec::new(), 1);
         let run = Run { instruction: &instruction, outputs: &[meta] };
-        let made = self.on_behalf_of(number, |planner| planner.create_shards(run, &layout));
-        match made.map(|mut results| results.pop()) {
+        let results = self.on_behalf_of(number, |planner| planner.create_shards(run, &layout));
+        match results.map(|mut results| results.pop()) {
             Ok(Some((_, shards))) => {
                 self.value_mut(slot).replace(shards);
             }
@@ -216,7 +216,7 @@ impl Planner<'_> {
         for (input, need) in inputs.iter().zip(&choice.inputs) {
             operands.push(match input {
                 PlanOperand::Absent | PlanOperand::Scalar(_) => None,
-                PlanOperand::Made(made) => Some(self.redistribute(made.0, &made.1, need)),
+                PlanOperand::Made(results) => Some(self.redistribute(results.0, &results.1, need)),
                 PlanOperand::Value(slot)
                     if needs_one_layout(*slot, need, inputs, &choice.inputs) =>
                 {

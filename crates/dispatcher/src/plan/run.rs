@@ -132,8 +132,8 @@ impl Planner<'_> {
                 self.discard(need, operand);
             }
         }
-        let made = run.outputs.iter().zip(slots).zip(&choice.outputs);
-        Ok(made
+        let results = run.outputs.iter().zip(slots).zip(&choice.outputs);
+        Ok(results
             .map(|((meta, slots), layout)| (*meta, Shards::new(layout.clone(), slots)))
             .collect())
     }
@@ -189,14 +189,14 @@ impl Planner<'_> {
             word.attrs = member::local_attrs(of_all, choice, mesh, place);
             word.consumes = consumes;
             let positions = run.instruction.operands.iter().zip(operands).enumerate();
-            for (position, (given, operand)) in positions {
+            for (position, (operand_of_all, operand)) in positions {
                 word.operands.push(match operand {
                     Some(_) if member::withheld(choice, mesh, place, position) => {
                         word.consumes &= !bit(position);
                         Operand::Absent
                     }
                     Some(operand) => Operand::Value(Id::slot(slot_at(&operand.slots, place))),
-                    None => *given,
+                    None => *operand_of_all,
                 });
             }
             for list in &mut results {
@@ -213,11 +213,11 @@ impl Planner<'_> {
 /// The operands whose buffers a worker may reuse: those that are values of the session. What was made for this
 /// instruction is freed after it.
 fn consumable(operands: &Operands) -> u16 {
-    let kept = |(position, operand): (usize, &Option<Resharded>)| match operand {
+    let bit_of = |(position, operand): (usize, &Option<Resharded>)| match operand {
         Some(operand) if !operand.owned => bit(position),
         Some(_) | None => 0,
     };
-    operands.iter().enumerate().map(kept).fold(0, |mask, bit| mask | bit)
+    operands.iter().enumerate().map(bit_of).fold(0, |mask, bit| mask | bit)
 }
 
 /// An operand's bit; the later ones of a long list have none.

@@ -70,7 +70,7 @@ impl Planner<'_> {
         let &UploadChunk { meta, shards, offset, op } = arrived;
         let end = offset + wide(payload.len());
         let mut gathered = std::mem::take(&mut self.core.bytes);
-        for (place, (worker, slot)) in shards.held().enumerate() {
+        for (place, (worker, slot)) in shards.worker_slots().enumerate() {
             let footprint = Footprint::new(&shards.layout, &meta.dims, place, meta.dtype.size());
             // What is in no order any more is nothing that can still be sent.
             let Some(footprint) = footprint else { break };
@@ -105,7 +105,7 @@ struct UploadChunk<'p> {
     op: Op,
 }
 
-/// The bytes `from..to` of a shard, out of a payload that begins at `offset` of the whole: where they lie, or put together.
+/// The bytes `from..to` of a shard, out of a payload that begins at `offset` of the whole: where they are, or put together.
 fn part<'b>(
     footprint: &Footprint,
     (from, to): (u64, u64),

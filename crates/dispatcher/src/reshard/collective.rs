@@ -88,8 +88,8 @@ impl Planner<'_> {
 
 /// How many bytes of a value whose shards are exchanged stay where they are.
 fn bytes_kept(
-    (from, held): (usize, &ShardRanges),
-    (to, wanted): (usize, &ShardRanges),
+    (from, current): (usize, &ShardRanges),
+    (to, target): (usize, &ShardRanges),
     whole: Meta,
 ) -> u64 {
     let size = |dim: usize| whole.dims[dim].max(1);
@@ -100,13 +100,13 @@ fn bytes_kept(
         have.iter().map(meet).sum()
     };
     let elements = whole.elements();
-    let kept: i64 = if from == to {
-        held.iter().zip(wanted.iter()).map(both).sum::<i64>() * (elements / size(from))
+    let unmoved: i64 = if from == to {
+        current.iter().zip(target.iter()).map(both).sum::<i64>() * (elements / size(from))
     } else {
         let each = elements / size(from) / size(to);
-        held.sizes().zip(wanted.sizes()).map(|(have, want)| have * want * each).sum()
+        current.sizes().zip(target.sizes()).map(|(have, want)| have * want * each).sum()
     };
-    u64::try_from(kept).expect("a count of elements").saturating_mul(whole.dtype.size())
+    u64::try_from(unmoved).expect("a count of elements").saturating_mul(whole.dtype.size())
 }
 
 pub(super) fn group(line: &MeshLine) -> Attr {

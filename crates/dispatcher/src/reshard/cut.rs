@@ -7,11 +7,11 @@ use gt_protocol::{Attr, Dims, Meta, Op};
 use smallvec::SmallVec;
 
 /// What a shard holds of each dimension of the whole.
-pub(crate) type Extent = SmallVec<[Intervals; 4]>;
+pub(crate) type ShardBox = SmallVec<[Intervals; 4]>;
 
 /// Shape of a shard.
-pub(crate) fn dims_of(held: &Extent) -> Dims {
-    let sizes: SmallVec<[i64; 8]> = held.iter().map(length).collect();
+pub(crate) fn dims_of(current: &ShardBox) -> Dims {
+    let sizes: SmallVec<[i64; 8]> = current.iter().map(length).collect();
     Dims::new(&sizes).expect("a shard has as many dimensions as its tensor")
 }
 
@@ -19,12 +19,12 @@ fn length(intervals: &Intervals) -> i64 {
     intervals.iter().map(|interval| interval.len()).sum()
 }
 
-/// Where the indexes of `wanted` stand in a shard that holds `held`: ranges in the shard, neighbours joined.
-fn places(held: &Intervals, wanted: &Intervals) -> Intervals {
+/// Where the indexes of `target` stand in a shard that holds `view`: ranges in the shard, neighbours joined.
+fn places(current: &Intervals, target: &Intervals) -> Intervals {
     let mut places = Intervals::new();
-    for want in wanted {
+    for want in target {
         let mut offset = 0;
-        for have in held {
+        for have in current {
             if let Some(both) = have.meet(*want) {
                 let start = offset + both.start - have.start;
                 let next = Interval { start, end: start + both.len() };
@@ -40,21 +40,27 @@ fn places(held: &Intervals, wanted: &Intervals) -> Intervals {
 }
 
 impl Planner<'_> {
-    /// The part `wanted` of a value on `worker` that holds `held`; `None` where that is all of it.
-    pub fn cut(&mut self, worker: u32, slot: u32, held: &Extent, wanted: &Extent) -> Option<u32> {
-        let mut current = None;
-        for (dim, (have, want)) in held.iter().zip(wanted).enumerate() {
+    /// The part `target` of a value on `worker` that holds `view`; `None` where that is all of it.
+    pub fn cut(
+        &mut self,
+        worker: u32,
+        slot: u32,
+        current: &ShardBox,
+        target: &ShardBox,
+    ) -> Option<u32> {
+        let mut view = None;
+        for (dim, (have, want)) in current.iter().zip(target).enumerate() {
             if have == want {
                 continue;
             }
-            let source = current.unwrap_or(slot);
+            let source = view.unwrap_or(slot);
             let part = self.take(worker, source, dim, &places(have, want));
-            if let Some(old) = current {
+            if let Some(old) = view {
                 self.free(worker, old);
             }
-            current = Some(part);
+            view = Some(part);
         }
-        current
+        view
     }
 
     /// The ranges of one dimension, one after the other.

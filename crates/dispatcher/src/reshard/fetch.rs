@@ -1,8 +1,8 @@
 //! From one mesh to another, point to point: every member asks for its shard where the parts of it are.
 
 use super::Resharded;
-use super::cut::{Extent, dims_of};
-use super::redistribute::held;
+use super::cut::{ShardBox, dims_of};
+use super::redistribute::shard_box;
 use crate::number::signed;
 use crate::planner::Planner;
 use crate::session::value::{Shards, Slots};
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 /// A part of a member's shard, and who sends it.
 struct FetchedPart {
     place: usize,
-    part: Extent,
+    part: ShardBox,
 }
 
 impl Planner<'_> {
@@ -31,20 +31,20 @@ impl Planner<'_> {
                 if own.is_some() != keeps {
                     continue;
                 }
-                let wanted = held(&reduced, &meta.dims, place);
-                let parts = parts(meta, from, worker, place, &wanted);
-                *slot = self.fetch_one(meta, from, worker, &parts, &wanted);
+                let target = shard_box(&reduced, &meta.dims, place);
+                let parts = parts(meta, from, worker, place, &target);
+                *slot = self.fetch_one(meta, from, worker, &parts, &target);
                 let Some(own) = own else {
                     senders.extend(parts.iter().map(|part| part.place));
                     continue;
                 };
-                let is_unchanged = held(&from.layout, &meta.dims, own) == wanted;
+                let is_unchanged = shard_box(&from.layout, &meta.dims, own) == target;
                 let has_copies = || {
                     let mut others = (0..members.len()).filter(|&other| other != place);
-                    others.any(|other| held(&reduced, &meta.dims, other) == wanted)
+                    others.any(|other| shard_box(&reduced, &meta.dims, other) == target)
                 };
                 if is_unchanged && !senders.is_empty() && !senders.contains(&own) && has_copies() {
-                    *slot = self.compact(worker, *slot, Meta::new(meta.dtype, dims_of(&wanted)));
+                    *slot = self.compact(worker, *slot, Meta::new(meta.dtype, dims_of(&target)));
                 }
             }
         }
@@ -64,7 +64,7 @@ impl Planner<'_> {
         from: &Shards,
         worker: u32,
         parts: &[FetchedPart],
-        wanted: &Extent,
+        target: &ShardBox,
     ) -> u32 {
         let mut arrived: SmallVec<[u32; 4]> = SmallVec::new();
         for part in parts {
@@ -73,7 +73,7 @@ impl Planner<'_> {
         match arrived.as_slice() {
             [] => {
                 let attrs = [
-                    Attr::Ints(dims_of(wanted)),
+                    Attr::Ints(dims_of(target)),
                     Attr::Scalar(gt_protocol::Scalar::Int(0)),
                     Attr::Dtype(meta.dtype),
                 ];
@@ -91,7 +91,7 @@ impl Planner<'_> {
     fn send_part(&mut self, meta: Meta, from: &Shards, worker: u32, part: &FetchedPart) -> u32 {
         let source = from.layout.mesh().members()[part.place];
         let slot = from.slots[part.place];
-        let have = held(&from.layout, &meta.dims, part.place);
+        let have = shard_box(&from.layout, &meta.dims, part.place);
         let shard = Meta::new(meta.dtype, dims_of(&part.part));
         let view = self.cut(source, slot, &have, &part.part);
         if source == worker {
@@ -128,16 +128,16 @@ fn parts(
     from: &Shards,
     worker: u32,
     place: usize,
-    wanted: &Extent,
+    target: &ShardBox,
 ) -> Vec<FetchedPart> {
     let mesh = from.layout.mesh();
     let own = mesh.place(worker);
-    if let Some(at) = holder(meta, from, own, place, wanted) {
-        return vec![FetchedPart { place: at, part: wanted.clone() }];
+    if let Some(at) = holder(meta, from, own, place, target) {
+        return vec![FetchedPart { place: at, part: target.clone() }];
     }
     let Some(dim) = cut_dim(&from.layout) else { return Vec::new() };
     let mut parts = Vec::new();
-    for want in wanted.get(dim).into_iter().flatten() {
+    for want in target.get(dim).into_iter().flatten() {
         let mut along: Vec<(Interval, usize)> = Vec::new();
         for at in 0..mesh.len() {
             let size = meta.dims[dim];
@@ -154,7 +154,7 @@ fn parts(
         }
         along.sort_unstable_by_key(|(interval, _)| interval.start);
         for (interval, at) in along {
-            let mut part = wanted.clone();
+            let mut part = target.clone();
             if let Some(list) = part.get_mut(dim) {
                 *list = Intervals::from(interval);
             }
@@ -164,16 +164,16 @@ fn parts(
     parts
 }
 
-/// A member that holds all of `wanted`: the worker itself, the member at the same place, or the first.
+/// A member that holds all of `target`: the worker itself, the member at the same place, or the first.
 fn holder(
     meta: Meta,
     from: &Shards,
     own: Option<usize>,
     place: usize,
-    wanted: &Extent,
+    target: &ShardBox,
 ) -> Option<usize> {
     let holds = |at: usize| {
-        held(&from.layout, &meta.dims, at).iter().zip(wanted).all(|(have, want)| {
+        shard_box(&from.layout, &meta.dims, at).iter().zip(target).all(|(have, want)| {
             have == want
                 || want.iter().all(|one| {
                     one.is_empty() || have.iter().any(|other| other.meet(*one) == Some(*one))

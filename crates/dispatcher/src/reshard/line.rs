@@ -1,6 +1,6 @@
 //! The members of one line of a mesh change how they hold a value.
 
-use super::cut::Extent;
+use super::cut::ShardBox;
 use crate::planner::Planner;
 use crate::session::value::{Shards, Slots};
 use crate::workers::MeshLine;
@@ -12,12 +12,12 @@ use smallvec::SmallVec;
 const INTERVALS_A_MEMBER: usize = 4;
 
 /// Whether the members can exchange parts of these shards of one dimension, so that nobody holds it whole.
-pub(super) fn are_exchanged(held: &ShardRanges, wanted: &ShardRanges) -> bool {
+pub(super) fn are_exchanged(current: &ShardRanges, target: &ShardRanges) -> bool {
     let few = |ranges: &ShardRanges| {
         let count: usize = ranges.iter().map(<[Interval]>::len).sum();
         count <= INTERVALS_A_MEMBER * ranges.len()
     };
-    few(held) && few(wanted)
+    few(current) && few(target)
 }
 
 impl Planner<'_> {
@@ -31,9 +31,9 @@ impl Planner<'_> {
     ) -> Slots {
         let arranged = self.arranged(line, (dim, ranges));
         let from = arranged.as_ref().unwrap_or(line);
-        let made = self.reduce_scatter(from, op, dim, ranges, whole);
+        let slots = self.reduce_scatter(from, op, dim, ranges, whole);
         self.free_line(arranged);
-        made
+        slots
     }
 
     /// From shards to the whole.
@@ -51,18 +51,18 @@ impl Planner<'_> {
     pub(super) fn exchange_shards(
         &mut self,
         line: &MeshLine,
-        (from, held): (usize, &ShardRanges),
-        (to, wanted): (usize, &ShardRanges),
+        (from, current): (usize, &ShardRanges),
+        (to, target): (usize, &ShardRanges),
         whole: Meta,
     ) -> Slots {
-        if from == to && !(held.in_order() && wanted.in_order()) {
-            return self.exchange(line, from, (held, wanted), whole);
+        if from == to && !(current.in_order() && target.in_order()) {
+            return self.exchange(line, from, (current, target), whole);
         }
-        let arranged = if from == to { None } else { self.arranged(line, (to, wanted)) };
+        let arranged = if from == to { None } else { self.arranged(line, (to, target)) };
         let source = arranged.as_ref().unwrap_or(line);
-        let slots = self.all_to_all(source, (from, held), (to, wanted), whole);
+        let slots = self.all_to_all(source, (from, current), (to, target), whole);
         self.free_line(arranged);
-        if from == to { slots } else { self.in_order(line, slots, (from, held)) }
+        if from == to { slots } else { self.in_order(line, slots, (from, current)) }
     }
 
     /// Point to point: each member asks for its intervals where they are.
@@ -70,7 +70,7 @@ impl Planner<'_> {
         &mut self,
         line: &MeshLine,
         dim: usize,
-        (held, wanted): (&ShardRanges, &ShardRanges),
+        (current, target): (&ShardRanges, &ShardRanges),
         whole: Meta,
     ) -> Slots {
         let workers: SmallVec<[u32; 8]> = line.iter().map(|&(worker, _)| worker).collect();
@@ -79,8 +79,8 @@ impl Planner<'_> {
             Layout::new(Mesh::line(&workers), SmallVec::from_elem(cut, 1))
         };
         let slots = line.iter().map(|&(_, slot)| slot).collect();
-        let from = Shards { layout: cut_by(held), slots };
-        self.fetch(whole, &from, &cut_by(wanted)).slots
+        let from = Shards { layout: cut_by(current), slots };
+        self.fetch(whole, &from, &cut_by(target)).slots
     }
 
     /// Each member's value with the indexes of `dim` in the order in which the shards name them; `None` where that is so.
@@ -136,8 +136,8 @@ impl Planner<'_> {
 }
 
 /// These indexes of `dim`; nothing is said of the dimensions before it.
-fn along(dim: usize, intervals: Intervals) -> Extent {
-    let mut all = Extent::from_elem(Intervals::new(), dim);
+fn along(dim: usize, intervals: Intervals) -> ShardBox {
+    let mut all = ShardBox::from_elem(Intervals::new(), dim);
     all.push(intervals);
     all
 }

@@ -1,7 +1,7 @@
 //! From one layout to another.
 
 use super::Resharded;
-use super::cut::{Extent, dims_of};
+use super::cut::{ShardBox, dims_of};
 use super::line::are_exchanged;
 use crate::planner::Planner;
 use crate::session::value::{Shards, Slots, slot_at};
@@ -10,7 +10,7 @@ use gt_protocol::placement::{Layout, Placement, ReduceOp};
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 
 /// What each member of a layout holds.
-pub(crate) fn held(layout: &Layout, dims: &Dims, place: usize) -> Extent {
+pub(crate) fn shard_box(layout: &Layout, dims: &Dims, place: usize) -> ShardBox {
     dims.iter().enumerate().map(|(dim, &size)| layout.held(place, dim, size)).collect()
 }
 
@@ -31,13 +31,13 @@ impl Planner<'_> {
             let gathered = self.along_axes(meta, from, &whole);
             let source = Shards { layout: whole, slots: gathered.slots.clone() };
             let resharded = self.redistribute(meta, &source, to);
-            return self.kept(meta, &source, &gathered, to, resharded);
+            return self.own_result(meta, &source, &gathered, to, resharded);
         }
         self.fetch(meta, from, to)
     }
 
     /// What was resharded from a temporary source: that source goes, unless it is what was resharded.
-    fn kept(
+    fn own_result(
         &mut self,
         meta: Meta,
         source: &Shards,
@@ -127,8 +127,8 @@ impl Planner<'_> {
                 self.reduce_to_shards(line, *op, (*dim, ranges), whole)
             }
             (Placement::Partial(op), _) => self.all_reduce(line, *op, whole),
-            (Placement::Shard { dim, ranges }, Placement::Shard { dim: to, ranges: wanted }) => {
-                self.exchange_shards(line, (*dim, ranges), (*to, wanted), whole)
+            (Placement::Shard { dim, ranges }, Placement::Shard { dim: to, ranges: target }) => {
+                self.exchange_shards(line, (*dim, ranges), (*to, target), whole)
             }
             (Placement::Shard { dim, ranges }, _) => {
                 self.gather_shards(line, (*dim, ranges), whole)
@@ -138,12 +138,12 @@ impl Planner<'_> {
                 let members = places.iter().zip(line);
                 members
                     .map(|(&place, &(worker, slot))| {
-                        let have = held(layout, &meta.dims, place);
-                        let want = held(&target, &meta.dims, place);
-                        let piece = Meta::new(meta.dtype, dims_of(&want));
+                        let have = shard_box(layout, &meta.dims, place);
+                        let want = shard_box(&target, &meta.dims, place);
+                        let shard = Meta::new(meta.dtype, dims_of(&want));
                         match self.cut(worker, slot, &have, &want) {
                             Some(part) => part,
-                            None => self.alias(worker, slot, piece),
+                            None => self.alias(worker, slot, shard),
                         }
                     })
                     .collect()
@@ -234,9 +234,9 @@ impl ReshardPass {
             }
             (
                 Self::Widen,
-                Placement::Shard { dim: from, ranges: held },
+                Placement::Shard { dim: from, ranges: current },
                 Placement::Shard { dim, ranges },
-            ) if are_exchanged(held, ranges) && !cut_elsewhere(*dim) => Some(want),
+            ) if are_exchanged(current, ranges) && !cut_elsewhere(*dim) => Some(want),
             (Self::Reduce, Placement::Partial(_), _)
             | (Self::Widen, Placement::Shard { .. }, _) => Some(Placement::Replicate),
             (Self::Cut, Placement::Replicate, Placement::Shard { .. })

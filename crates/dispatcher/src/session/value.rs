@@ -32,7 +32,7 @@ impl Shards {
     }
 
     /// Each member with its slot.
-    pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub fn worker_slots(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.layout.mesh().members().iter().copied().zip(self.slots.iter().copied())
     }
 
@@ -321,10 +321,10 @@ impl Value {
     }
 
     /// Every worker that holds a shard, with its slot.
-    pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub fn worker_slots(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let own = self.layout().mesh().members().iter().copied();
         let own = own.zip(self.ready_slots().unwrap_or_default().iter().copied());
-        own.chain(self.copies().iter().flat_map(Shards::held))
+        own.chain(self.copies().iter().flat_map(Shards::worker_slots))
     }
 }
 
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(value.plain(), Some(3));
         value.add_copy(on(5));
         value.replace(on(4));
-        assert_eq!((value.plain(), value.held().count()), (Some(4), 2));
+        assert_eq!((value.plain(), value.worker_slots().count()), (Some(4), 2));
         let mesh = Mesh::line(&[0, 1]);
         value.replace(Shards::new(Layout::replicated(mesh), smallvec![8, 9]));
         assert_eq!((value.plain(), value.slots()), (None, &[8, 9][..]));
@@ -370,6 +370,6 @@ mod tests {
         assert_eq!((value.plain(), value.slots()), (Some(4), &[7][..]));
         let deferred = Deferred { op: Op::Full, attrs: SmallVec::new() };
         let value = Value::new(spec(1), 0, 0, ValueState::Deferred(Box::new(deferred)));
-        assert_eq!((value.plain(), value.held().count()), (None, 0));
+        assert_eq!((value.plain(), value.worker_slots().count()), (None, 0));
     }
 }

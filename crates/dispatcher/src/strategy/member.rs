@@ -44,10 +44,10 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outp
             window(attrs, (*start, *end), *step, (ranges, member));
         }
         LocalAttr::Ends { attr, entry, ranges } => {
-            let held = ranges.of(member);
-            let mut held = held.iter().filter(|one| !one.is_empty());
-            let first = held.next();
-            let last = held.next_back().or(first);
+            let intervals = ranges.of(member);
+            let mut intervals = intervals.iter().filter(|one| !one.is_empty());
+            let first = intervals.next();
+            let last = intervals.next_back().or(first);
             if first.is_none_or(|one| one.start > 0) {
                 set_entry(attrs, *attr, *entry, 0);
             }
@@ -86,18 +86,18 @@ fn window(
     step: i64,
     (ranges, member): (&ShardRanges, usize),
 ) {
-    let (total, held) = (ranges.total(), ranges.of(member));
+    let (total, intervals) = (ranges.total(), ranges.of(member));
     let bound = |attr: usize, default: i64| match attrs.get(attr) {
         Some(Attr::Int(bound)) if *bound < 0 => bound.saturating_add(total),
         Some(Attr::Int(bound)) => *bound,
         _ => default,
     };
     let before = |bound: i64| -> i64 {
-        held.iter().map(|one| one.end.min(bound.max(one.start)) - one.start).sum()
+        intervals.iter().map(|one| one.end.min(bound.max(one.start)) - one.start).sum()
     };
     let (first, last) = (bound(start, 0).max(0), bound(end, total));
     // The first index of the range that is not before the shard.
-    let begins = held.first().map_or(0, |one| one.start);
+    let begins = intervals.first().map_or(0, |one| one.start);
     let late = (begins - first).max(0).rem_euclid(step);
     let skipped = if late == 0 { 0 } else { step - late };
     let local = before(first).saturating_add(skipped);

@@ -61,7 +61,7 @@ fn check_outputs(session: &Session, parts: Parts<'_>) -> Option<()> {
 /// The operands as the text of a failure shows them.
 fn client_operands(session: &Session, parts: Parts<'_>) -> ClientOperands {
     let mut scalars = parts.scalars.as_chunks().0.iter();
-    let operand = |&word: &u32| match word {
+    let mut operand = |&word: &u32| match word {
         wire::IMMEDIATE => {
             let words = scalars.next().expect("three words for each immediate operand");
             ClientOperand::Scalar(wire::scalar(words).expect("words that were checked"))
@@ -72,7 +72,11 @@ fn client_operands(session: &Session, parts: Parts<'_>) -> ClientOperands {
             ClientOperand::Value(Arc::clone(value.spec()))
         }
     };
-    parts.operands.iter().map(operand).collect()
+    let mut operands = ClientOperands::new();
+    for word in parts.operands {
+        operands.push(operand(word));
+    }
+    operands
 }
 
 impl Planner<'_> {
@@ -89,7 +93,7 @@ impl Planner<'_> {
         }
         let specs: Specs = replay.outputs.clone();
         self.number = self.session.number(parts.tag);
-        let outputs: SmallVec<[u32; 2]> = parts.outputs.into();
+        let outputs: SmallVec<[u32; 2]> = SmallVec::from_slice(parts.outputs);
         let operands = client_operands(self.session, parts);
         let before = self.session.traffic;
         let by = (op, parts.signal, Decider::Strategy);
@@ -113,11 +117,14 @@ impl Planner<'_> {
         (*tag, *flags) = (low_half(self.number), *flags & 0xffff);
         let (outputs, operands_at) = (HEADER_WORDS.., HEADER_WORDS + specs.len());
         let operands = rest.iter().skip(specs.len()).take(op.info().operands.len());
-        let operands: SmallVec<[(usize, &[u32]); 4]> = (operands_at..)
-            .zip(operands)
-            .filter_map(|(at, &slot)| Some((at, session.value(slot)?.slots())))
-            .collect();
-        let mut results: SmallVec<[Slots; 1]> = specs.iter().map(|_| Slots::new()).collect();
+        let mut values: SmallVec<[(usize, &[u32]); 4]> = SmallVec::new();
+        for (at, &slot) in (operands_at..).zip(operands) {
+            if let Some(value) = session.value(slot) {
+                values.push((at, value.slots()));
+            }
+        }
+        let mut results: SmallVec<[Slots; 1]> = SmallVec::new();
+        results.resize(specs.len(), Slots::new());
         let first = specs.first().expect("a replay has a result");
         for (place, &worker) in first.layout.mesh().members().iter().enumerate() {
             for (at, slots) in outputs.clone().zip(&mut results) {
@@ -125,7 +132,7 @@ impl Planner<'_> {
                 slots.push(slot);
                 words[at] = slot;
             }
-            for &(at, slots) in &operands {
+            for &(at, slots) in &values {
                 words[at] = slot_at(slots, place);
             }
             if workers.address(self.id, worker, *sink) {

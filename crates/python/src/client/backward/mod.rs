@@ -27,7 +27,7 @@ pub(crate) fn run(
     let seed = gradient.map(|gradient| gradient.get().var.clone());
     let mut targets: Vec<Var> = Vec::new();
     for input in inputs {
-        let var = &input.get().var;
+        let var: &Var = &input.get().var;
         if !targets.iter().any(|target| target.is(var)) {
             targets.push(var.clone());
         }

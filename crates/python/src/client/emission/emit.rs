@@ -24,7 +24,7 @@ pub(crate) fn emit(
     args: &[Arg<'_>],
     attrs: SmallVec<[Attr; 2]>,
 ) -> PyResult<Vars> {
-    with_attrs(py, op, args, &attrs, 0)
+    emit_consuming(py, op, args, attrs, 0)
 }
 
 /// Emits one instruction whose operands in `consumes` die with it.
@@ -35,12 +35,21 @@ pub(crate) fn emit_consuming(
     attrs: SmallVec<[Attr; 2]>,
     consumes: u16,
 ) -> PyResult<Vars> {
-    with_attrs(py, op, args, &attrs, consumes)
+    let mut vars = Vars::new();
+    with_attrs(py, op, args, &attrs, consumes, &mut vars)?;
+    Ok(vars)
 }
 
 /// [`emit`] for an operator without attributes and with one result: what `x + y` calls.
 pub(crate) fn one(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Var> {
-    only(with_attrs(py, op, args, &[], 0)?)
+    single(py, op, args, &[])
+}
+
+/// The one result of an operator that has one.
+fn single(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> PyResult<Var> {
+    let mut vars = Vars::new();
+    with_attrs(py, op, args, attrs, 0, &mut vars)?;
+    only(vars)
 }
 
 fn with_attrs(
@@ -49,13 +58,13 @@ fn with_attrs(
     args: &[Arg<'_>],
     attrs: &[Attr],
     consumes: u16,
-) -> PyResult<Vars> {
+    vars: &mut Vars,
+) -> PyResult<()> {
     loop {
         // Again only where a view was written while it was taken: by another thread, or by a destructor.
-        let mut vars = Vars::new();
-        match emission::emit(py, op, args, attrs, consumes, &mut vars)? {
-            Emission::Done => return Ok(vars),
-            Emission::Floats(floats) => return emit_cast(py, op, args, attrs, floats),
+        match emission::emit(py, op, args, attrs, consumes, vars)? {
+            Emission::Done => return Ok(()),
+            Emission::Floats(floats) => return emit_cast(py, op, args, attrs, floats, vars),
             Emission::Stale(position) => {
                 if let Some(Arg::Var(var)) = args.get(position) {
                     var.value(py)?;
@@ -73,7 +82,8 @@ fn emit_cast(
     args: &[Arg<'_>],
     attrs: &[Attr],
     floats: u16,
-) -> PyResult<Vars> {
+    vars: &mut Vars,
+) -> PyResult<()> {
     let default = default_float(py);
     let mut casts: SmallVec<[Option<Var>; 4]> = SmallVec::new();
     for (position, arg) in args.iter().enumerate() {
@@ -81,7 +91,7 @@ fn emit_cast(
         casts.push(match arg {
             Arg::Scalar(scalar) if is_cast => {
                 let attrs = [Attr::Ints(Dims::EMPTY), Attr::Scalar(*scalar), Attr::Dtype(default)];
-                Some(only(with_attrs(py, Op::Full, &[], &attrs, 0)?)?)
+                Some(single(py, Op::Full, &[], &attrs)?)
             }
             Arg::Var(var) if is_cast => Some(cast(py, var, default)?),
             Arg::Absent | Arg::Scalar(_) | Arg::Var(_) => None,
@@ -89,11 +99,11 @@ fn emit_cast(
     }
     let args: SmallVec<[Arg<'_>; 4]> =
         args.iter().zip(&casts).map(|(arg, cast)| cast.as_ref().map_or(*arg, Arg::Var)).collect();
-    with_attrs(py, op, &args, attrs, 0)
+    with_attrs(py, op, &args, attrs, 0, vars)
 }
 
 pub(crate) fn cast(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> {
-    only(with_attrs(py, Op::Cast, &[Arg::Var(var)], &[Attr::Dtype(dtype)], 0)?)
+    single(py, Op::Cast, &[Arg::Var(var)], &[Attr::Dtype(dtype)])
 }
 
 /// What an operator would result in; nothing is sent.
@@ -119,7 +129,9 @@ pub(crate) fn promoted(py: Python<'_>, args: &[Arg<'_>]) -> Dtype {
 /// The one result of an operator that has one.
 #[inline]
 pub(crate) fn only(mut vars: Vars) -> PyResult<Var> {
-    vars.truncate(1);
+    if vars.len() > 1 {
+        vars.truncate(1);
+    }
     vars.pop().ok_or_else(no_result)
 }
 
@@ -197,5 +209,5 @@ pub(crate) fn take(py: Python<'_>, value: SharedValue, steps: &[Step]) -> PyResu
 /// One unrecorded operator.
 pub(crate) fn unary(py: Python<'_>, value: SharedValue, step: &Step) -> PyResult<SharedValue> {
     let operand = Var::new(py, value, None);
-    only(with_attrs(py, step.op, &[Arg::Var(&operand)], &step.attrs, 0)?)?.value(py)
+    single(py, step.op, &[Arg::Var(&operand)], &step.attrs)?.value(py)
 }

@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Interned positions; beyond it instructions carry none, so a program that makes code for ever does not grow us.
 const SITES_MAX: usize = 1 << 16;
@@ -58,9 +59,18 @@ thread_local! {
     static OVERRIDE: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
+/// How many threads have one: while there is none, nobody looks their thread's up.
+static OVERRIDES: AtomicUsize = AtomicUsize::new(0);
+
 /// Sets the position that this thread's instructions are for; returns the one before.
 pub(crate) fn set_override(site: Option<u32>) -> Option<u32> {
-    OVERRIDE.replace(site)
+    let before = OVERRIDE.replace(site);
+    match (before, site) {
+        (None, Some(_)) => OVERRIDES.fetch_add(1, Ordering::Relaxed),
+        (Some(_), None) => OVERRIDES.fetch_sub(1, Ordering::Relaxed),
+        (None, None) | (Some(_), Some(_)) => 0,
+    };
+    before
 }
 
 /// Frames of files below `package` are skipped.
@@ -70,7 +80,9 @@ pub(crate) fn set_package(py: Python<'_>, package: String) {
 
 /// Id of the innermost position outside GT; 0 if there is none. Calls into Python.
 pub(crate) fn current(py: Python<'_>) -> u32 {
-    if let Some(site) = OVERRIDE.get() {
+    if OVERRIDES.load(Ordering::Relaxed) != 0
+        && let Some(site) = OVERRIDE.get()
+    {
         return site;
     }
     // SAFETY: the GIL is held (`py`); the frame is borrowed from the thread state, where it stays while its code calls.

@@ -164,7 +164,7 @@ fn assign_<'py>(
     value: &Bound<'py, Tensor>,
     computed: bool,
 ) -> PyResult<Bound<'py, Tensor>> {
-    let (var, value) = (&target.get().var, &value.get().var);
+    let (var, value): (&Var, &Var) = (&target.get().var, &value.get().var);
     var.check_writable(py, value.requires_grad(py))?;
     let wanted = var.meta(py);
     let mut new = value.clone();

@@ -80,7 +80,7 @@ impl Tensor {
         };
         let var = tensor.get().var.detached(py, true)?;
         var.set_requires_grad(py, requires_grad)?;
-        Ok(Self { var })
+        Ok(Self::of(var))
     }
 
     fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {

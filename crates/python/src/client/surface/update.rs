@@ -71,8 +71,8 @@ pub(crate) fn sgd_step<'py>(
     let _guard = NoGrad::enter();
     let mut kept = Vec::with_capacity(params.len());
     for ((param, grad), buffer) in params.iter().zip(&grads).zip(buffers) {
-        let old = buffer.as_ref().map(|buffer| &buffer.get().var);
-        let operands = [Some(&param.get().var), Some(&grad.get().var), old];
+        let old = buffer.as_ref().map(|buffer| &*buffer.get().var);
+        let operands = [Some(&*param.get().var), Some(&*grad.get().var), old];
         let mut attrs: SmallVec<[Attr; 2]> =
             [lr, momentum, dampening, weight_decay].into_iter().map(Attr::Float).collect();
         attrs.extend([nesterov, maximize, old.is_none()].into_iter().map(Attr::Bool));
@@ -109,12 +109,12 @@ pub(crate) fn adamw_step<'py>(
 ) -> PyResult<()> {
     let _guard = NoGrad::enter();
     for (place, (param, grad)) in params.iter().zip(&grads).enumerate() {
-        let at = |list: &Tensors<'py>| list.get(place).map(|tensor| tensor.get().var.clone());
+        let at = |list: &Tensors<'py>| list.get(place).map(|tensor| Var::clone(&tensor.get().var));
         let (first, second) = (at(&exp_avgs), at(&exp_avg_sqs));
         let largest = max_exp_avg_sqs.as_ref().and_then(at);
         let operands = [
-            Some(&param.get().var),
-            Some(&grad.get().var),
+            Some(&*param.get().var),
+            Some(&*grad.get().var),
             first.as_ref(),
             second.as_ref(),
             largest.as_ref(),

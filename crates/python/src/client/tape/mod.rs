@@ -9,7 +9,6 @@ pub(crate) mod saved;
 use crate::client::gil_cell::GilCell;
 use crate::client::session::caller;
 use crate::client::session::runtime::Caller;
-use crate::client::value::SharedValue;
 use crate::client::value::metadata::SharedMeta;
 use crate::client::value::pool::{Pool, Pooled, Resident};
 use crate::client::value::steps::{Attrs, Step, result_of};
@@ -120,29 +119,25 @@ pub(crate) fn function_name(op: Op) -> String {
     op.info().name.split('_').map(capital).collect()
 }
 
-/// The variable of a node's result, which the node keeps where its bit of `saved_outputs` is set.
+/// Makes `var` the variable of a node's result, which the node keeps where its bit of `saved_outputs` is set.
 #[inline]
-pub(crate) fn result(
+pub(crate) fn add_result(
     py: Python<'_>,
     node: &SharedNode,
     position: u32,
-    value: SharedValue,
+    var: &Var,
     saved_outputs: u16,
-) -> Var {
-    let float = value.meta.dtype.is_float();
-    let edge = float.then(|| Edge::Node(node.clone_ref(py), position));
-    if saved_outputs & (1_u16 << position.min(15)) == 0 {
-        return Var::new(py, value, edge);
-    }
-    let var = Var::new(py, value.clone_ref(py), edge);
-    let watched = var.watched(py);
-    let mut saved = node.saved.get_mut(py);
-    saved.get_or_insert_default().push(SavedValue {
-        place: Place::Output(position),
-        value,
-        watched,
+) {
+    let saved = var.with_value(py, |value| {
+        let edge = value.meta.dtype.is_float().then(|| Edge::Node(node.clone_ref(py), position));
+        let is_saved = saved_outputs & (1_u16 << position.min(15)) != 0;
+        (edge, is_saved.then(|| value.clone_ref(py)))
     });
-    var
+    let Some((edge, value)) = saved else { unreachable!("a result that is new is no view") };
+    var.state(py).edge = edge;
+    let Some(value) = value else { return };
+    let (place, watched) = (Place::Output(position), var.watched(py));
+    node.saved.get_mut(py).get_or_insert_default().push(SavedValue { place, value, watched });
 }
 
 /// Ends the recording of a node.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Deref;
 
 /// Places of the table that finds metadata again. Which hash to the same place push each other out: equal metadata may
-/// then lie in memory twice, so references to it are equal where they are one *or* name equal metadata.
+/// then lie in memory twice.
 const PLACES: usize = 256;
 
 /// Dtype and shape, and what follows from them.
@@ -55,11 +55,6 @@ impl SharedMeta {
         *place = Some(shared.clone_ref(py));
         shared
     }
-
-    #[inline]
-    pub(crate) fn equals(&self, other: &Self) -> bool {
-        self.is(other) || self.meta == other.meta
-    }
 }
 
 impl fmt::Display for SharedMeta {
@@ -73,5 +68,5 @@ fn place_of(meta: &Meta) -> usize {
     let mix =
         |hash: u64, size: &i64| (hash.rotate_left(5) ^ size.cast_unsigned()).wrapping_mul(FACTOR);
     let hash = meta.dims.iter().fold(u64::from(meta.dtype.code()).wrapping_mul(FACTOR), mix);
-    usize::try_from(hash >> 56).unwrap_or(0)
+    usize::try_from(hash >> (u64::BITS - PLACES.ilog2())).expect("a place is below PLACES")
 }

@@ -14,6 +14,8 @@ use crate::client::gil_cell::GilCell;
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,12 +25,38 @@ const VIEWS_MIN: usize = 8;
 /// A tensor on a cluster: operators emit instructions, values come back when they are read.
 #[pyclass(frozen, subclass, weakref, module = "gt", name = "Tensor")]
 pub(crate) struct Tensor {
-    pub var: Var,
+    pub var: ObjectVar,
 }
 
 impl Tensor {
+    pub(crate) fn of(var: Var) -> Self {
+        Self { var: ObjectVar(ManuallyDrop::new(var)) }
+    }
+
     pub(crate) fn wrap(py: Python<'_>, var: Var) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self { var })
+        Bound::new(py, Self::of(var))
+    }
+}
+
+/// The variable of a Python object: dropped without asking whether the GIL is held.
+pub(crate) struct ObjectVar(ManuallyDrop<Var>);
+
+impl Deref for ObjectVar {
+    type Target = Var;
+
+    #[inline]
+    fn deref(&self) -> &Var {
+        &self.0
+    }
+}
+
+impl Drop for ObjectVar {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: nobody looks at it again. The GIL is held: Python frees its objects under it, and before a tensor is an
+        // object it is in the hands of `wrap` or of a method, which have a token.
+        let (var, py) = unsafe { (ManuallyDrop::take(&mut self.0), Python::assume_attached()) };
+        var.release(py);
     }
 }
 

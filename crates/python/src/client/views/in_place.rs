@@ -109,7 +109,7 @@ pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResul
     let meta = var.meta(py);
     let piece = match value {
         OperandArg::Tensor(value) => {
-            let value = &value.get().var;
+            let value: &Var = &value.get().var;
             var.check_writable(py, value.requires_grad(py))?;
             var.check_overlap(py, &[])?;
             let value = if value.meta(py).dtype == meta.dtype {

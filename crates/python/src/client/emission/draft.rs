@@ -1,0 +1,125 @@
+//! An instruction whose words are being written, while its operands are looked at.
+
+use super::inference::{Key, OperandKey};
+use super::operands::{Arg, check_operands};
+use crate::client::session::runtime;
+use gt_protocol::wire::{self, EncodeError};
+use gt_protocol::{Attr, Op, Scalar};
+use pyo3::Python;
+use smallvec::SmallVec;
+
+/// An instruction with a long list does not keep its room.
+const WORDS_KEPT: usize = 1024;
+
+/// Room for one instruction, used again by the next.
+pub(crate) struct Draft {
+    pub words: Vec<u32>,
+    operands: Vec<OperandKey>,
+    /// Where numbers and attributes begin.
+    tail: usize,
+    /// Whether a value belongs to an earlier connection.
+    pub is_foreign: bool,
+    has_absent: bool,
+}
+
+impl Draft {
+    pub(crate) const fn new() -> Self {
+        Self {
+            words: Vec::new(),
+            operands: Vec::new(),
+            tail: 0,
+            is_foreign: false,
+            has_absent: false,
+        }
+    }
+
+    /// Begins an instruction: its header and the places of its results, which are open, and its operands. The position of
+    /// the first stale view where there is one.
+    #[inline]
+    pub(crate) fn begin(&mut self, py: Python<'_>, op: Op, args: &[Arg<'_>]) -> Option<usize> {
+        if self.words.capacity() > WORDS_KEPT {
+            *self = Self::new();
+        }
+        let info = op.info();
+        let epoch = runtime::epoch();
+        let Self { words, operands, is_foreign, has_absent, .. } = self;
+        words.clear();
+        operands.clear();
+        (*is_foreign, *has_absent) = (false, false);
+        words.reserve(wire::HEADER_WORDS + 8 + args.len());
+        words.extend_from_slice(&[info.code.into(), 0, 0]);
+        for _ in 0..info.outputs {
+            words.push(0);
+        }
+        let list_at = if info.has_list() { info.fixed_operands() } else { usize::MAX };
+        let mut scalars: SmallVec<[Scalar; 3]> = SmallVec::new();
+        for (position, arg) in args.iter().enumerate() {
+            if list_at == position {
+                words.push(list_length(args.len() - position));
+            }
+            let key = match arg {
+                Arg::Absent => {
+                    *has_absent = true;
+                    words.push(wire::NONE);
+                    OperandKey::ABSENT
+                }
+                Arg::Scalar(scalar) => {
+                    scalars.push(*scalar);
+                    words.push(wire::IMMEDIATE);
+                    OperandKey::SCALAR
+                }
+                Arg::Var(var) => {
+                    let seen = var.with_value(py, |value| {
+                        *is_foreign |= value.epoch != epoch;
+                        words.push(value.slot);
+                        OperandKey::of(&value.meta)
+                    });
+                    match seen {
+                        Some(key) => key,
+                        None => return Some(position),
+                    }
+                }
+            };
+            operands.push(key);
+        }
+        if list_at == args.len() {
+            words.push(0);
+        }
+        self.tail = words.len();
+        for scalar in scalars {
+            words.extend_from_slice(&wire::scalar_words(scalar));
+        }
+        None
+    }
+
+    /// Writes attributes and the length: the instruction is whole but for what is open.
+    #[inline]
+    pub(crate) fn end(
+        &mut self,
+        op: Op,
+        args: &[Arg<'_>],
+        attrs: &[Attr],
+    ) -> Result<(), EncodeError> {
+        let info = op.info();
+        if self.has_absent
+            || !attrs.is_empty()
+            || !info.attrs.is_empty()
+            || args.len() != info.operands.len()
+        {
+            check_operands(op, args)?;
+            wire::append_attrs(info, attrs, &mut self.words)?;
+        }
+        wire::close(info.name, &mut self.words, 0)
+    }
+
+    /// What the results follow from.
+    #[inline]
+    pub(crate) fn key(&self, op: Op) -> Key<'_> {
+        Key { op, operands: &self.operands, words: &self.words[self.tail..] }
+    }
+}
+
+#[cold]
+fn list_length(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or_else(|_| panic!("a list of {count} operands"))
+}

@@ -1,0 +1,149 @@
+//! What was inferred lately, by operator, operands' metadata, numbers and attributes: a program's loop infers nothing.
+
+use super::operands::Arg;
+use crate::client::value::metadata::SharedMeta;
+use gt_protocol::Op;
+use gt_protocol::rules::Outputs;
+use pyo3::Python;
+use smallvec::SmallVec;
+
+/// Places of the table; what hashes to the same place pushes the other out. Larger programs' loops have some hundred
+/// different instructions.
+const PLACES: usize = 1024;
+/// An instruction with more operands is inferred each time,
+const OPERANDS_MAX: usize = 4;
+/// and so is one with more words of numbers and attributes.
+const WORDS_MAX: usize = 32;
+
+/// An operand by what a rule may see of it; a number itself stands among the words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OperandKey(usize);
+
+impl OperandKey {
+    pub(crate) const ABSENT: Self = Self(0);
+    pub(crate) const SCALAR: Self = Self(1);
+
+    /// Metadata by its address, which is neither of the above.
+    #[inline]
+    pub(crate) fn of(meta: &SharedMeta) -> Self {
+        Self(meta.address())
+    }
+}
+
+/// All that results follow from.
+#[derive(Clone, Copy)]
+pub(crate) struct Key<'a> {
+    pub op: Op,
+    pub operands: &'a [OperandKey],
+    /// Numbers and attributes as they travel.
+    pub words: &'a [u32],
+}
+
+impl Key<'_> {
+    #[inline]
+    fn hash(&self) -> u64 {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+        let mut hash = mix(0, u64::from(self.op.info().code));
+        for operand in self.operands {
+            hash = mix(hash, u64::try_from(operand.0).expect("an address has 64 bits"));
+        }
+        for word in self.words {
+            hash = mix(hash, u64::from(*word));
+        }
+        hash
+    }
+}
+
+/// What an instruction results in.
+pub(crate) struct Results {
+    pub outputs: Outputs,
+    /// The same, as values refer to it.
+    pub shared: SmallVec<[SharedMeta; 1]>,
+}
+
+impl Results {
+    pub(crate) fn new(py: Python<'_>, outputs: Outputs) -> Self {
+        let shared = outputs.iter().map(|meta| SharedMeta::of(py, meta)).collect();
+        Self { outputs, shared }
+    }
+
+    fn again(&self, py: Python<'_>) -> Self {
+        let shared = self.shared.iter().map(|meta| meta.clone_ref(py)).collect();
+        Self { outputs: self.outputs.clone(), shared }
+    }
+}
+
+struct Known {
+    op: Op,
+    operands: SmallVec<[OperandKey; OPERANDS_MAX]>,
+    words: SmallVec<[u32; 8]>,
+    /// Keeps the operands' metadata where it is: its address means nothing else.
+    _metas: SmallVec<[SharedMeta; 2]>,
+    results: Results,
+}
+
+#[derive(Default)]
+struct Place {
+    /// Hash of what was missed here last.
+    missed: u64,
+    known: Option<Box<Known>>,
+}
+
+/// The table.
+pub(crate) struct Inferences {
+    /// [`PLACES`] once anything was missed.
+    places: Vec<Place>,
+}
+
+impl Inferences {
+    pub(crate) const fn new() -> Self {
+        Self { places: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: Key<'_>) -> Option<&Results> {
+        let known = self.places.get(place_of(key.hash()))?.known.as_deref()?;
+        let is_it = known.op == key.op
+            && known.operands.as_slice() == key.operands
+            && known.words.as_slice() == key.words;
+        is_it.then_some(&known.results)
+    }
+
+    /// Enters what was inferred, where the place's last miss was of the same: what comes once costs no entry.
+    #[cold]
+    pub(crate) fn missed(
+        &mut self,
+        py: Python<'_>,
+        key: Key<'_>,
+        results: &Results,
+        args: &[Arg<'_>],
+    ) {
+        if key.operands.len() > OPERANDS_MAX || key.words.len() > WORDS_MAX {
+            return;
+        }
+        if self.places.is_empty() {
+            self.places.resize_with(PLACES, Place::default);
+        }
+        let hash = key.hash();
+        let place = &mut self.places[place_of(hash)];
+        if std::mem::replace(&mut place.missed, hash) != hash {
+            return;
+        }
+        let metas = args.iter().filter_map(|arg| match arg {
+            Arg::Absent | Arg::Scalar(_) => None,
+            Arg::Var(var) => var.with_value(py, |value| value.meta.clone_ref(py)),
+        });
+        place.known = Some(Box::new(Known {
+            op: key.op,
+            operands: key.operands.into(),
+            words: key.words.into(),
+            _metas: metas.collect(),
+            results: results.again(py),
+        }));
+    }
+}
+
+fn place_of(hash: u64) -> usize {
+    usize::try_from(hash >> (u64::BITS - PLACES.ilog2())).expect("a place is below PLACES")
+}

@@ -1,0 +1,65 @@
+//! Operands before they are an instruction's, and what the rules say of them.
+
+use crate::client::value::variable::Var;
+use gt_protocol::rules::{self, Outputs, RuleError};
+use gt_protocol::wire::EncodeError;
+use gt_protocol::{Attr, Meta, Op, OperandKind, Scalar};
+use pyo3::Python;
+use smallvec::SmallVec;
+
+/// An operand before it is an instruction's.
+#[derive(Clone, Copy)]
+pub(crate) enum Arg<'a> {
+    Absent,
+    Scalar(Scalar),
+    Var(&'a Var),
+}
+
+/// What a rule says of operands, whose values need not be at hand.
+pub(crate) fn of_operands<T>(
+    py: Python<'_>,
+    args: &[Arg<'_>],
+    rule: impl FnOnce(&[rules::Arg<'_>]) -> T,
+) -> T {
+    let metas: SmallVec<[Option<Meta>; 4]> = args
+        .iter()
+        .map(|arg| match arg {
+            Arg::Var(var) => Some(var.meta(py)),
+            Arg::Absent | Arg::Scalar(_) => None,
+        })
+        .collect();
+    let operands: SmallVec<[rules::Arg<'_>; 4]> = args
+        .iter()
+        .zip(&metas)
+        .map(|(arg, meta)| match (meta, arg) {
+            (Some(meta), _) => rules::Arg::Value(meta),
+            (None, Arg::Scalar(scalar)) => rules::Arg::Scalar(*scalar),
+            (None, Arg::Absent | Arg::Var(_)) => rules::Arg::Absent,
+        })
+        .collect();
+    rule(&operands)
+}
+
+/// What an operator results in.
+pub(crate) fn infer(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+) -> Result<Outputs, RuleError> {
+    of_operands(py, args, |operands| rules::infer(op, operands, attrs))
+}
+
+/// Whether an instruction has the operands that its row asks for.
+pub(crate) fn check_operands(op: Op, args: &[Arg<'_>]) -> Result<(), EncodeError> {
+    let info = op.info();
+    let (count, expected) = (args.len(), info.fixed_operands());
+    if count < expected || (count > expected && !info.has_list()) {
+        return Err(EncodeError::Operands { op: info.name, count, expected });
+    }
+    let mut pairs = args.iter().zip(info.operands);
+    let missing = pairs.position(|(arg, operand)| {
+        matches!(arg, Arg::Absent) && operand.kind == OperandKind::Required
+    });
+    missing.map_or(Ok(()), |position| Err(EncodeError::OperandAbsent { op: info.name, position }))
+}

@@ -15,10 +15,6 @@ impl<T> GilCell<T> {
         Self(RefCell::new(value))
     }
 
-    pub(crate) fn into_inner(self) -> T {
-        self.0.into_inner()
-    }
-
     /// What is in a cell that nobody else can reach.
     pub(crate) fn inner_mut(&mut self) -> &mut T {
         self.0.get_mut()

@@ -339,18 +339,22 @@ fn add(py: Python<'_>, sum: &Var, grad: &Var) -> PyResult<Var> {
 
 /// Adds to a variable's `.grad`, which keeps its identity.
 fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
-    let old = leaf.state(py).grad.as_ref().map(|grad| grad.bind(py).get().var.clone());
+    let old = leaf
+        .look(py)
+        .cold()
+        .and_then(|cold| cold.grad.as_ref())
+        .map(|grad| grad.bind(py).get().var.clone());
     let Some(old) = old else {
         // A variable of its own: the same gradient may arrive at several leaves.
         let resolved = grad.resolve(py)?;
         let edge = if tape::grad_enabled() { resolved.edge } else { None };
         let tensor = Tensor::wrap(py, Var::new(py, resolved.value, edge))?.unbind();
-        leaf.state(py).grad = Some(tensor);
+        leaf.state(py).cold_mut().grad = Some(tensor);
         return Ok(());
     };
     if tape::grad_enabled() {
         let tensor = Tensor::wrap(py, add(py, &old, grad)?)?.unbind();
-        let previous = leaf.state(py).grad.replace(tensor);
+        let previous = leaf.state(py).cold_mut().grad.replace(tensor);
         drop(previous);
         return Ok(());
     }

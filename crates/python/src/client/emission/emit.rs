@@ -160,15 +160,8 @@ pub(crate) struct Resolved {
 impl Var {
     /// The current value and edge, taken again where the memory has been written.
     pub(crate) fn resolve(&self, py: Python<'_>) -> PyResult<Resolved> {
-        {
-            let state = self.0.get(py);
-            if let (None, Some(value)) = (&state.alias, &state.value) {
-                let edge = match &state.edge {
-                    None if state.leaf => Some(Edge::Leaf(self.clone())),
-                    edge => edge.clone(),
-                };
-                return Ok(Resolved { value: value.clone(), edge });
-            }
+        if self.look(py).alias().is_none() {
+            return Ok(Resolved { value: self.value(py)?, edge: self.edge(py)? });
         }
         let edge = if tape::grad_enabled() { self.edge(py)? } else { None };
         Ok(Resolved { value: self.value(py)?, edge })
@@ -176,23 +169,22 @@ impl Var {
 
     /// The current value.
     pub(crate) fn value(&self, py: Python<'_>) -> PyResult<SharedValue> {
+        if let Some(value) = self.named(py) {
+            return Ok(value);
+        }
         let (storage, steps) = {
-            let state = self.0.get(py);
-            match (&state.value, &state.alias) {
-                (Some(value), _) => return Ok(value.clone()),
-                (None, Some(alias)) => match &alias.path {
-                    None => return Ok(alias.storage.value(py)),
-                    path @ Some(_) => (Arc::clone(&alias.storage), Path::steps(path.as_ref())),
-                },
-                (None, None) => unreachable!("a variable without alias has a value"),
+            let state = self.look(py);
+            let alias = state.alias().expect("a variable without alias has a value");
+            match &alias.path {
+                None => return Ok(alias.storage.value(py)),
+                path @ Some(_) => (Arc::clone(&alias.storage), Path::steps(path.as_ref())),
             }
         };
         let before = tape::set_grad_enabled(false);
         let taken = take(py, storage.value(py), &steps);
         tape::set_grad_enabled(before);
         let taken = taken?;
-        let old = self.0.get_mut(py).value.replace(taken.clone());
-        drop(old);
+        self.name(py, Some(taken.clone_ref(py)));
         Ok(taken)
     }
 }

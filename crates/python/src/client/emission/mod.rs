@@ -19,7 +19,6 @@ use crate::client::session::runtime::{self, Caller, Slots};
 use crate::client::session::{caller, errors};
 use crate::client::tape::{self, generated_formulas, grad_enabled};
 use crate::client::value::Value;
-use crate::client::value::pool::Pooled;
 use crate::client::value::variable::{Edge, Input, Place, SavedValue, Var, Vars};
 use draft::Draft;
 use gt_protocol::rules::{ErrorClass, RuleError};
@@ -169,8 +168,7 @@ fn publish(py: Python<'_>, request: Request<'_>, vars: &mut Vars) -> Publication
     }
     let epoch = runtime::epoch();
     for (&slot, meta) in slots.iter().zip(&results.shared) {
-        let value = Pooled::new(py, Value { slot, epoch, meta: meta.clone_ref(py) });
-        vars.push(Var::new(py, value, None));
+        vars.push(Var::of(py, Value { slot, epoch, meta: meta.clone_ref(py) }));
     }
     Publication::Done
 }

@@ -4,7 +4,6 @@ use crate::client::session::{caller, errors, runtime, signal};
 use crate::client::value::Value;
 use crate::client::value::dtype::DtypeArg;
 use crate::client::value::metadata::SharedMeta;
-use crate::client::value::pool::Pooled;
 use crate::client::value::variable::{Tensor, Var};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;
@@ -47,7 +46,7 @@ pub(crate) fn from_bytes<'py>(
         word.payload = first;
         runtime.send(&word).map(|()| slot)
     })?;
-    let value = Pooled::new(py, Value { slot, epoch, meta: SharedMeta::of(py, &meta) });
+    let var = Var::of(py, Value { slot, epoch, meta: SharedMeta::of(py, &meta) });
     let mut offset = first.len();
     for piece in rest.chunks(runtime::piece_bytes_max(py)) {
         runtime::prepare_payload(py)?;
@@ -58,7 +57,7 @@ pub(crate) fn from_bytes<'py>(
         runtime::with(py, |runtime| runtime.send(&word))?;
         offset += piece.len();
     }
-    Tensor::wrap(py, Var::new(py, value, None))
+    Tensor::wrap(py, var)
 }
 
 /// A tensor from an object with a contiguous buffer.

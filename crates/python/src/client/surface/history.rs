@@ -45,13 +45,14 @@ impl Tensor {
 
     #[getter]
     fn grad<'py>(&self, py: Python<'py>) -> Option<Bound<'py, Self>> {
-        self.var.state(py).grad.as_ref().map(|grad| grad.bind(py).clone())
+        self.var.look(py).cold()?.grad.as_ref().map(|grad| grad.bind(py).clone())
     }
 
     #[setter]
     fn set_grad(&self, py: Python<'_>, grad: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let grad = grad.map(|grad| self.accepted_grad(&grad)).transpose()?;
-        let old = std::mem::replace(&mut self.var.state(py).grad, grad.map(Bound::unbind));
+        let old =
+            std::mem::replace(&mut self.var.state(py).cold_mut().grad, grad.map(Bound::unbind));
         drop(old);
         Ok(())
     }

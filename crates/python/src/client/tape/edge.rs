@@ -8,25 +8,24 @@ use pyo3::prelude::*;
 
 impl Var {
     pub(crate) fn requires_grad(&self, py: Python<'_>) -> bool {
-        let state = self.0.get(py);
-        if state.leaf || state.edge.is_some() {
+        let state = self.look(py);
+        if self.accumulates(py) || state.edge.is_some() {
             return true;
         }
-        let root =
-            state.alias.as_ref().and_then(|alias| alias.view.as_ref()).map(|view| &view.root);
+        let root = state.alias().and_then(|alias| alias.view.as_ref()).map(|view| &view.root);
         root.is_some_and(|root| root.requires_grad(py))
     }
 
     /// Whether a gradient may have to go on from here: by its own state alone, so a view may.
     #[inline]
     pub(crate) fn may_require_grad(&self, py: Python<'_>) -> bool {
-        let state = self.0.get(py);
-        state.leaf || state.edge.is_some() || state.alias.is_some()
+        let state = self.look(py);
+        self.accumulates(py) || state.edge.is_some() || state.alias().is_some()
     }
 
     /// Whether no recorded operator is known to have made it; a stale view is not asked to look again.
     pub(crate) fn is_plain(&self, py: Python<'_>) -> bool {
-        self.0.get(py).edge.is_none()
+        self.look(py).edge.is_none()
     }
 
     /// Whether no recorded operator made it.
@@ -49,41 +48,41 @@ impl Var {
         if requires && !self.meta(py).dtype.is_float() {
             return mistake("only Tensors of floating point dtype can require gradients");
         }
-        self.0.get_mut(py).leaf = requires;
+        self.set_accumulates(py, requires);
         Ok(())
     }
 
     /// Where the gradient goes; a view whose memory was written asks its root again.
     pub(crate) fn edge(&self, py: Python<'_>) -> PyResult<Option<Edge>> {
         let stale = {
-            let state = self.0.get(py);
-            if state.alias.is_none() {
-                return Ok(match &state.edge {
-                    None if state.leaf => Some(Edge::Leaf(self.clone())),
-                    edge => edge.clone(),
-                });
+            let state = self.look(py);
+            match state.alias() {
+                None => {
+                    return Ok(match &state.edge {
+                        None if self.accumulates(py) => Some(Edge::Leaf(self.clone_ref(py))),
+                        edge => edge.as_ref().map(|edge| edge.clone_ref(py)),
+                    });
+                }
+                Some(alias) => alias.view.as_ref().map(|view| view.version != alias.counter.now()),
             }
-            let alias = state.alias.as_ref();
-            alias.and_then(|alias| {
-                alias.view.as_ref().map(|view| view.version != alias.counter.now())
-            })
         };
         if stale == Some(true) {
             self.refresh(py)?;
         }
-        let edge = self.0.get(py).edge.clone();
+        let edge = self.look(py).edge.as_ref().map(|edge| edge.clone_ref(py));
         if edge.is_some() || !self.requires_grad(py) {
             return Ok(edge);
         }
-        Ok(Some(if self.0.get(py).leaf { Edge::Leaf(self.clone()) } else { Edge::Nowhere }))
+        let leaf = || Edge::Leaf(self.clone_ref(py));
+        Ok(Some(if self.accumulates(py) { leaf() } else { Edge::Nowhere }))
     }
 
     /// Makes the edge of a view anew: from its root's, by the operators between them.
     #[cold]
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let (root, steps, origin, now) = {
-            let state = self.0.get(py);
-            let Some(alias) = &state.alias else { return Ok(()) };
+            let state = self.look(py);
+            let Some(alias) = state.alias() else { return Ok(()) };
             let Some(view) = &alias.view else { return Ok(()) };
             if state.edge.is_none() && !view.root.requires_grad(py) {
                 return Ok(());
@@ -95,8 +94,8 @@ impl Var {
         }
         let edge = tape::link_views(py, root.edge(py)?, root.meta(py), &steps);
         self.set_edge(py, edge);
-        let mut state = self.0.get_mut(py);
-        if let Some(view) = state.alias.as_mut().and_then(|alias| alias.view.as_mut()) {
+        let mut state = self.state(py);
+        if let Some(view) = state.alias_mut().and_then(|alias| alias.view.as_mut()) {
             view.version = now;
         }
         Ok(())
@@ -105,8 +104,9 @@ impl Var {
     /// Another operator made the current value; a kept gradient moves along.
     pub(crate) fn set_edge(&self, py: Python<'_>, edge: Option<Edge>) {
         let (old, retains) = {
-            let mut state = self.0.get_mut(py);
-            (std::mem::replace(&mut state.edge, edge.clone()), state.retains)
+            let mut state = self.state(py);
+            let retains = state.cold().is_some_and(|cold| cold.retains);
+            (std::mem::replace(&mut state.edge, edge.clone()), retains)
         };
         drop(old);
         if let (true, Some(Edge::Node(node, output))) = (retains, edge) {
@@ -123,7 +123,7 @@ impl Var {
         if !self.is_plain(py)
             && let Some(edge @ Edge::Node(..)) = self.edge(py)?
         {
-            let again = std::mem::replace(&mut self.0.get_mut(py).retains, true);
+            let again = std::mem::replace(&mut self.state(py).cold_mut().retains, true);
             if !again {
                 self.set_edge(py, Some(edge));
             }
@@ -133,12 +133,12 @@ impl Var {
 
     /// Whether `edge` still is where this variable's gradient goes.
     pub(crate) fn comes_from(&self, py: Python<'_>, node: &tape::SharedNode, output: u32) -> bool {
-        matches!(&self.0.get(py).edge, Some(Edge::Node(mine, place)) if mine.is(node) && *place == output)
+        matches!(&self.look(py).edge, Some(Edge::Node(mine, place)) if mine.is(node) && *place == output)
     }
 
     /// Why a view of this origin may not be written (or, `indirect`, used after its root was).
     pub(crate) fn forbidden(&self, py: Python<'_>, origin: Origin, indirect: bool) -> PyErr {
-        let name = match &self.0.get(py).edge {
+        let name = match &self.look(py).edge {
             Some(Edge::Node(node, _)) => Some(tape::function_name(node.op)),
             Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
         };

@@ -127,12 +127,6 @@ impl<T: Resident> Pooled<T> {
         is_alone.then(|| unsafe { (*self.0.as_ref().value.get()).assume_init_mut() })
     }
 
-    /// How many references there are.
-    #[inline]
-    pub(crate) fn count(&self, _py: Python<'_>) -> u32 {
-        self.slot().strong.get()
-    }
-
     /// Whether both refer to the same value.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
@@ -203,11 +197,6 @@ impl<T: Resident> PooledWeak<T> {
         // Of a reference that is not counted a counted one is made.
         let uncounted = ManuallyDrop::new(Pooled(self.0));
         Some(uncounted.clone_ref(py))
-    }
-
-    /// Whether both refer to the same value.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        self.0 == other.0
     }
 
     /// What dropping it does, for those who have a token.

@@ -6,9 +6,9 @@
 //! (`emission/emit.rs`). Which of them count a write is the [`Counter`]'s business, and through which the gradient flows the
 //! [`View`]'s. How memory comes to be shared stands in `views/sharing.rs`, writing in `views/write.rs`.
 
-use super::SharedValue;
+use super::entry::{Entries, Rest, Value, ValueRef, VarRef, WeakRef};
 use super::metadata::SharedMeta;
-use super::pool::{Pool, Pooled, PooledWeak, Resident};
+use super::pool::{Pooled, PooledWeak};
 use super::steps::{Path, Step};
 use crate::client::gil_cell::GilCell;
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
@@ -19,6 +19,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// What a variable is never without, in one way or another.
+const NO_VALUE: &str = "a variable without alias has a value";
 /// Below so many names of views their list is not searched for dead ones.
 const VIEWS_MIN: usize = 8;
 
@@ -64,41 +66,74 @@ pub(crate) type Vars = SmallVec<[Var; 2]>;
 
 /// What a Python tensor is a handle of: a reference to its state, counted.
 #[derive(Clone)]
-pub(crate) struct Var(pub(crate) Pooled<GilCell<State>>);
+pub(crate) struct Var(VarRef<State>);
 
-pub(crate) struct WeakVar(PooledWeak<GilCell<State>>);
+pub(crate) struct WeakVar(WeakRef<State>);
 
-static VARS: GilCell<Pool<GilCell<State>>> = GilCell::new(Pool::new());
+/// A value that the dispatcher holds for this client: the last reference frees it there.
+pub(crate) type SharedValue = ValueRef<State>;
 
-impl Resident for GilCell<State> {
-    fn pool() -> &'static GilCell<Pool<Self>> {
-        &VARS
-    }
+static ENTRIES: GilCell<Entries<State>> = GilCell::new(Entries::new());
 
-    #[inline]
-    fn end(self, py: Python<'_>) {
-        let State { value, alias, edge, grad, .. } = self.into_inner();
-        if let Some(value) = value {
-            value.release(py);
-        }
-        drop((alias, edge, grad));
-    }
+/// What a variable has beside a value of its own and whether it is a leaf.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Where the gradient of the current value goes; of a leaf nothing.
+    pub(crate) edge: Option<Edge>,
+    /// What few variables have.
+    cold: Option<Box<Cold>>,
 }
 
-pub(crate) struct State {
-    /// Of a variable without alias: its value. Of a view: what it has taken since the last write. Else nothing.
-    pub(crate) value: Option<SharedValue>,
+#[derive(Default)]
+pub(crate) struct Cold {
+    /// The value where it is another entry's: of a variable that was written, of a view that took itself again.
+    value: Option<SharedValue>,
     /// What it shares with others, once it does.
     pub(crate) alias: Option<Box<Alias>>,
     /// How often it was written, while it shares nothing.
     pub(crate) version: u32,
-    /// Where the gradient of the current value goes; of a leaf nothing.
-    pub(crate) edge: Option<Edge>,
-    /// Whether it is a leaf that accumulates a gradient.
-    pub(crate) leaf: bool,
     /// Whether it keeps its gradient though it is no leaf.
     pub(crate) retains: bool,
     pub grad: Option<Py<Tensor>>,
+}
+
+impl State {
+    #[inline]
+    pub(crate) fn alias(&self) -> Option<&Alias> {
+        self.cold.as_ref()?.alias.as_deref()
+    }
+
+    pub(crate) fn alias_mut(&mut self) -> Option<&mut Alias> {
+        self.cold.as_mut()?.alias.as_deref_mut()
+    }
+
+    pub(crate) fn cold(&self) -> Option<&Cold> {
+        self.cold.as_deref()
+    }
+
+    pub(crate) fn cold_mut(&mut self) -> &mut Cold {
+        self.cold.get_or_insert_default()
+    }
+}
+
+impl Rest for State {
+    fn entries() -> &'static GilCell<Entries<Self>> {
+        &ENTRIES
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.edge.is_none() && self.cold.is_none()
+    }
+
+    #[inline]
+    fn end(self, py: Python<'_>) {
+        let Self { edge, cold } = self;
+        drop(cold);
+        if let Some(edge) = edge {
+            edge.release(py);
+        }
+    }
 }
 
 /// Where the elements of a variable lie, and who counts writes to them.
@@ -165,7 +200,7 @@ impl Storage {
     }
 
     pub(crate) fn value(&self, py: Python<'_>) -> SharedValue {
-        self.0.get(py).value.clone()
+        self.0.get(py).value.clone_ref(py)
     }
 
     /// Whether nothing else holds the value: no saved operand, no copy that was never written.
@@ -275,6 +310,27 @@ pub(crate) enum Edge {
     Nowhere,
 }
 
+impl Edge {
+    #[inline]
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Node(node, output) => Self::Node(node.clone_ref(py), *output),
+            Self::Leaf(leaf) => Self::Leaf(leaf.clone_ref(py)),
+            Self::Nowhere => Self::Nowhere,
+        }
+    }
+
+    /// What dropping it does, for those who have a token.
+    #[inline]
+    pub(crate) fn release(self, py: Python<'_>) {
+        match self {
+            Self::Node(node, _) => node.release(py),
+            Self::Leaf(leaf) => leaf.release(py),
+            Self::Nowhere => {}
+        }
+    }
+}
+
 /// What a saved value was read from: it must not have been written when it is used.
 pub(crate) enum Watched {
     /// Nothing: the operator itself wrote what it had read.
@@ -313,28 +369,86 @@ impl Var {
         py: Python<'_>,
         look: impl FnOnce(&SharedValue) -> R,
     ) -> Option<R> {
-        let state = self.0.get(py);
-        match (&state.value, &state.alias) {
+        if self.0.names_own(py) {
+            return self.0.with_own(py, look);
+        }
+        let state = self.0.rest().get(py);
+        let cold = state.cold().expect(NO_VALUE);
+        match (&cold.value, &cold.alias) {
             (Some(value), _) => Some(look(value)),
-            (None, Some(alias)) if alias.path.is_none() => Some(look(&alias.storage.value(py))),
+            (None, Some(alias)) if alias.path.is_none() => {
+                let value = alias.storage.value(py);
+                let seen = look(&value);
+                value.release(py);
+                Some(seen)
+            }
             (None, Some(_)) => None,
-            (None, None) => unreachable!("a variable without alias has a value"),
+            (None, None) => unreachable!("{NO_VALUE}"),
         }
     }
 
     /// A variable that shares its value with nobody.
     #[inline]
+    pub(crate) fn of(py: Python<'_>, value: Value) -> Self {
+        Self(VarRef::new(py, value))
+    }
+
+    /// A variable that names a value, which others may hold.
     pub(crate) fn new(py: Python<'_>, value: SharedValue, edge: Option<Edge>) -> Self {
-        let state = State {
-            value: Some(value),
-            alias: None,
-            version: 0,
-            edge,
-            leaf: false,
-            retains: false,
-            grad: None,
-        };
-        Self(Pooled::new(py, GilCell::new(state)))
+        let (var, value) = VarRef::of(py, value);
+        {
+            let mut state = var.rest_mut(py);
+            state.edge = edge;
+            if value.is_some() {
+                state.cold_mut().value = value;
+            }
+        }
+        Self(var)
+    }
+
+    /// The value that it names itself: none of a view that has not taken itself since the last write, or of what takes
+    /// all of its storage.
+    pub(crate) fn named(&self, py: Python<'_>) -> Option<SharedValue> {
+        self.0.own_value(py).or_else(|| {
+            let state = self.0.rest().get(py);
+            state.cold().and_then(|cold| cold.value.as_ref().map(|value| value.clone_ref(py)))
+        })
+    }
+
+    /// Takes the value that it names itself.
+    pub(crate) fn take_named(&self, py: Python<'_>) -> Option<SharedValue> {
+        self.0.take_own(py).or_else(|| self.0.rest_mut(py).cold.as_mut()?.value.take())
+    }
+
+    /// Names a value, or none. What it named is let go.
+    pub(crate) fn name(&self, py: Python<'_>, value: Option<SharedValue>) {
+        let old = self.take_named(py);
+        let other = value.and_then(|value| self.0.name_own(py, value));
+        if other.is_some() {
+            self.0.rest_mut(py).cold_mut().value = other;
+        }
+        if let Some(old) = old {
+            old.release(py);
+        }
+    }
+
+    /// Whether it is a leaf that accumulates a gradient.
+    #[inline]
+    pub(crate) fn accumulates(&self, py: Python<'_>) -> bool {
+        self.0.is_leaf(py)
+    }
+
+    pub(crate) fn set_accumulates(&self, py: Python<'_>, accumulates: bool) {
+        self.0.set_leaf(py, accumulates);
+    }
+
+    pub(crate) fn look<'a>(&'a self, py: Python<'a>) -> std::cell::Ref<'a, State> {
+        self.0.rest().get(py)
+    }
+
+    #[inline]
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self(self.0.clone_ref(py))
     }
 
     /// Whether both are one variable.
@@ -368,63 +482,70 @@ impl Var {
 
     #[inline]
     fn with_meta<R>(&self, py: Python<'_>, look: impl FnOnce(&SharedMeta) -> R) -> R {
-        let state = self.0.get(py);
-        match (&state.alias, &state.value) {
+        if self.0.names_own(py) {
+            return self.0.with_own(py, |value| look(&value.meta)).expect(NO_VALUE);
+        }
+        let state = self.0.rest().get(py);
+        let cold = state.cold().expect(NO_VALUE);
+        match (&cold.alias, &cold.value) {
             (Some(alias), _) => look(&alias.meta),
             (None, Some(value)) => look(&value.meta),
-            (None, None) => unreachable!("a variable without alias has a value"),
+            (None, None) => unreachable!("{NO_VALUE}"),
         }
     }
 
+    #[inline]
     pub(crate) fn state<'a>(&'a self, py: Python<'a>) -> std::cell::RefMut<'a, State> {
-        self.0.get_mut(py)
+        self.0.rest_mut(py)
     }
 
     /// A write has changed `storage`: what was taken of it is void.
     pub(crate) fn forget(&self, py: Python<'_>, storage: &Storage) {
-        let old = {
-            let mut state = self.0.get_mut(py);
-            let mine = state
-                .alias
-                .as_ref()
-                .is_some_and(|alias| std::ptr::eq(alias.storage.as_ref(), storage));
-            if mine { state.value.take() } else { None }
-        };
-        drop(old);
+        let mine = self
+            .look(py)
+            .alias()
+            .is_some_and(|alias| std::ptr::eq(alias.storage.as_ref(), storage));
+        if mine {
+            drop(self.take_named(py));
+        }
     }
 
     pub(crate) fn is_view(&self, py: Python<'_>) -> bool {
-        self.0.get(py).alias.as_ref().is_some_and(|alias| alias.view.is_some())
+        self.look(py).alias().is_some_and(|alias| alias.view.is_some())
     }
 
     /// In elements, as `PyTorch`'s `stride()`.
     pub(crate) fn strides(&self, py: Python<'_>) -> Dims {
-        if let Some(alias) = &self.0.get(py).alias {
+        if let Some(alias) = self.look(py).alias() {
             return alias.strides;
         }
         contiguous(&self.meta(py).dims)
     }
 
     pub(crate) fn offset(&self, py: Python<'_>) -> i64 {
-        self.0.get(py).alias.as_ref().map_or(0, |alias| alias.offset)
+        self.look(py).alias().map_or(0, |alias| alias.offset)
     }
 
     /// The storage, where it is shared.
     pub(crate) fn storage(&self, py: Python<'_>) -> Option<Arc<Storage>> {
-        self.0.get(py).alias.as_ref().map(|alias| Arc::clone(&alias.storage))
+        self.look(py).alias().map(|alias| Arc::clone(&alias.storage))
     }
 
     /// How often the memory was written, as autograd counts it.
     pub(crate) fn version(&self, py: Python<'_>) -> u32 {
-        let state = self.0.get(py);
-        state.alias.as_ref().map_or(state.version, |alias| alias.counter.now())
+        let state = self.look(py);
+        let Some(cold) = state.cold() else { return 0 };
+        cold.alias.as_ref().map_or(cold.version, |alias| alias.counter.now())
     }
 
     /// For those who save the current value.
     pub(crate) fn watched(&self, py: Python<'_>) -> Watched {
-        let state = self.0.get(py);
-        match &state.alias {
-            None => Watched::Var(self.downgrade(py), state.version),
+        let state = self.look(py);
+        match state.alias() {
+            None => {
+                let version = state.cold().map_or(0, |cold| cold.version);
+                Watched::Var(self.downgrade(py), version)
+            }
             Some(alias) => Watched::Shared(Arc::clone(&alias.counter), alias.counter.now()),
         }
     }

@@ -12,19 +12,20 @@ use std::sync::Arc;
 impl Var {
     /// Lets others share the memory.
     fn share(&self, py: Python<'_>) {
-        let mut state = self.0.get_mut(py);
-        if state.alias.is_some() {
+        if self.look(py).alias().is_some() {
             return;
         }
-        let Some(value) = state.value.take() else { return };
+        let value = self.take_named(py).expect("a variable without alias has a value");
         let meta = value.meta.clone_ref(py);
-        state.alias = Some(Box::new(Alias {
+        let mut state = self.state(py);
+        let version = state.cold().map_or(0, |cold| cold.version);
+        state.cold_mut().alias = Some(Box::new(Alias {
             storage: Storage::new(value),
             path: None,
             strides: contiguous(&meta.dims),
             meta,
             offset: 0,
-            counter: Counter::starting(state.version),
+            counter: Counter::starting(version),
             view: None,
         }));
     }
@@ -64,7 +65,7 @@ impl Var {
             alias.meta = taken.shared_meta(py);
             (alias.strides, alias.offset) = (strides, alias.offset + offset);
             alias.view = Some(View { root, path: Some(from_root), skip, origin, version });
-            taken.0.get_mut(py).alias = Some(Box::new(alias));
+            taken.state(py).cold_mut().alias = Some(Box::new(alias));
             taken.register(py);
         }
         Ok(taken)
@@ -72,8 +73,8 @@ impl Var {
 
     /// A copy of what this variable shares; empty places where it shares nothing.
     fn alias_of(&self, py: Python<'_>) -> Alias {
-        let state = self.0.get(py);
-        let Some(alias) = &state.alias else { unreachable!("share() made one") };
+        let state = self.look(py);
+        let Some(alias) = state.alias() else { unreachable!("share() made one") };
         Alias {
             storage: Arc::clone(&alias.storage),
             path: alias.path.clone(),
@@ -88,10 +89,9 @@ impl Var {
     /// Enters a view into its storage's list.
     fn register(&self, py: Python<'_>) {
         let storage = {
-            let state = self.0.get(py);
+            let state = self.look(py);
             state
-                .alias
-                .as_ref()
+                .alias()
                 .filter(|alias| alias.path.is_some())
                 .map(|alias| Arc::clone(&alias.storage))
         };
@@ -102,7 +102,7 @@ impl Var {
 
     /// Says that this view is one of several results of `function`.
     pub(crate) fn mark_piece(&self, py: Python<'_>, place: u16, function: &'static str) {
-        if let Some(view) = self.0.get_mut(py).alias.as_mut().and_then(|alias| alias.view.as_mut())
+        if let Some(view) = self.state(py).alias_mut().and_then(|alias| alias.view.as_mut())
             && view.origin != Origin::NoGrad
         {
             view.origin = Origin::Several(place, Some(function));
@@ -118,13 +118,10 @@ impl Var {
             alias.counter = Counter::starting(0);
         }
         let twin = Self::new(py, self.value(py)?, None);
-        {
-            let mut state = twin.0.get_mut(py);
-            if alias.path.is_none() {
-                state.value = None;
-            }
-            state.alias = Some(Box::new(alias));
+        if alias.path.is_none() {
+            twin.name(py, None);
         }
+        twin.state(py).cold_mut().alias = Some(Box::new(alias));
         twin.register(py);
         Ok(twin)
     }
@@ -151,16 +148,18 @@ impl Var {
         let value = other.value(py)?;
         other.share(py);
         let mut alias = other.alias_of(py);
+        let value = alias.path.is_some().then_some(value);
         let old = {
-            let mut state = self.0.get_mut(py);
-            alias.view = state.alias.as_ref().and_then(|old| old.view.as_ref().map(View::again));
-            alias.counter = match &state.alias {
+            let mut state = self.state(py);
+            let cold = state.cold_mut();
+            alias.view = cold.alias.as_ref().and_then(|old| old.view.as_ref().map(View::again));
+            alias.counter = match &cold.alias {
                 Some(old) => Arc::clone(&old.counter),
-                None => Counter::starting(state.version),
+                None => Counter::starting(cold.version),
             };
-            let value = alias.path.is_some().then_some(value);
-            (std::mem::replace(&mut state.value, value), state.alias.replace(Box::new(alias)))
+            cold.alias.replace(Box::new(alias))
         };
+        self.name(py, value);
         drop(old);
         self.register(py);
         Ok(())

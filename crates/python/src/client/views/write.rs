@@ -25,8 +25,8 @@ impl Var {
             return Ok(());
         }
         let view = {
-            let state = self.0.get(py);
-            let view = state.alias.as_ref().and_then(|alias| alias.view.as_ref());
+            let state = self.look(py);
+            let view = state.alias().and_then(|alias| alias.view.as_ref());
             view.map(|view| (view.root.clone(), view.origin))
         };
         if let Some((root, origin)) = view {
@@ -117,15 +117,21 @@ impl Var {
         }
     }
 
+    /// Whether nobody else holds the value that it names.
+    fn names_alone(&self, py: Python<'_>) -> bool {
+        let count = self.with_value(py, |value| value.count(py));
+        count.expect("a variable without alias has a value") == 1
+    }
+
     /// Whether the value's buffer may be given to the operator that replaces it. Views forget what they have taken:
     /// they would have to take it again anyway.
     pub(crate) fn sole_owner(&self, py: Python<'_>) -> bool {
         let storage = {
-            let state = self.0.get(py);
-            match (&state.alias, &state.value) {
-                (None, Some(value)) => return value.count(py) == 1,
-                (Some(alias), _) if alias.path.is_none() => Arc::clone(&alias.storage),
-                (Some(_), _) | (None, None) => return false,
+            let state = self.look(py);
+            match state.alias() {
+                None => return self.names_alone(py),
+                Some(alias) if alias.path.is_none() => Arc::clone(&alias.storage),
+                Some(_) => return false,
             }
         };
         storage.forget_views(py);
@@ -152,8 +158,8 @@ impl Var {
         let value_of_piece = resolved.value.clone();
         self.store(py, resolved.value)?;
         let view = {
-            let state = self.0.get(py);
-            state.alias.as_ref().and_then(|alias| {
+            let state = self.look(py);
+            state.alias().and_then(|alias| {
                 let view = alias.view.as_ref()?;
                 Some((view.root.clone(), view.steps()))
             })
@@ -189,25 +195,26 @@ impl Var {
 
     /// Autograd's count of writes goes up.
     fn count(&self, py: Python<'_>) {
-        let mut state = self.0.get_mut(py);
-        match &state.alias {
+        let mut state = self.state(py);
+        match state.alias() {
             Some(alias) => alias.counter.raise(),
-            None => state.version = state.version.wrapping_add(1),
+            None => {
+                let version = &mut state.cold_mut().version;
+                *version = version.wrapping_add(1);
+            }
         }
     }
 
     /// Puts the value in place, through the path into the storage.
     fn store(&self, py: Python<'_>, value: SharedValue) -> PyResult<()> {
         let place = {
-            let state = self.0.get(py);
+            let state = self.look(py);
             state
-                .alias
-                .as_ref()
+                .alias()
                 .map(|alias| (Arc::clone(&alias.storage), Path::steps(alias.path.as_ref())))
         };
         let Some((storage, steps)) = place else {
-            let old = self.0.get_mut(py).value.replace(value);
-            drop(old);
+            self.name(py, Some(value));
             return Ok(());
         };
         // A view of everything is the same buffer as the whole, so it need not be taken again.
@@ -226,7 +233,7 @@ impl Var {
         storage.forget_views(py);
         storage.replace(py, whole);
         if kept.is_some() {
-            self.0.get_mut(py).value = kept;
+            self.name(py, kept);
         }
         Ok(())
     }

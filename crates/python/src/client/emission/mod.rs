@@ -22,9 +22,9 @@ use crate::client::value::Value;
 use crate::client::value::variable::{Edge, Input, Place, SavedValue, Var, Vars};
 use draft::Draft;
 use gt_protocol::rules::{ErrorClass, RuleError};
-use gt_protocol::wire::EncodeError;
+use gt_protocol::wire::{self, EncodeError};
 use gt_protocol::{Attr, Op};
-use inference::{Inferences, Results};
+use inference::{Inferences, Key, OperandKey, Results};
 pub(crate) use operands::{Arg, of_operands};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -94,6 +94,16 @@ pub(crate) fn emit(
     vars: &mut Vars,
 ) -> PyResult<Emission> {
     let caller = caller::current(py);
+    let request = Request { op, args, attrs, caller, consumes };
+    let quick = match args {
+        [Arg::Var(operand)] => publish_plain(py, request, [operand]),
+        [Arg::Var(left), Arg::Var(right)] => publish_plain(py, request, [left, right]),
+        _ => None,
+    };
+    if let Some(var) = quick {
+        vars.push(var?);
+        return Ok(Emission::Done);
+    }
     loop {
         let edges = edges(py, op, args)?;
         let consumes = match &edges {
@@ -104,7 +114,7 @@ pub(crate) fn emit(
             }
             Some(_) | None => consumes,
         };
-        match publish(py, Request { op, args, attrs, caller, consumes }, vars) {
+        match publish(py, Request { consumes, ..request }, vars) {
             Publication::Done => {}
             Publication::NotReady => {
                 runtime::prepare_for(py, caller)?;
@@ -119,6 +129,59 @@ pub(crate) fn emit(
         }
         return Ok(Emission::Done);
     }
+}
+
+/// Header, place of the result, and operands of [`publish_plain`].
+const PLAIN_WORDS: usize = 8;
+
+/// [`publish`] specialised: an operator without attributes and with one result, of tensors at hand, not recorded, whose
+/// result was inferred lately. Its few words are written at once. Nothing has happened where it is `None`.
+#[inline]
+fn publish_plain<const N: usize>(
+    py: Python<'_>,
+    request: Request<'_>,
+    operands: [&Var; N],
+) -> Option<PyResult<Var>> {
+    let Request { op, attrs, caller, consumes, .. } = request;
+    let info = op.info();
+    let is_plain = attrs.is_empty()
+        && info.attrs.is_empty()
+        && info.outputs == 1
+        && info.operands.len() == N
+        && !info.has_list();
+    if !is_plain || default_float::is_other(py) {
+        return None;
+    }
+    if operands.iter().any(|operand| operand.may_require_grad(py)) && grad_enabled() {
+        return None;
+    }
+    let epoch = runtime::epoch();
+    let mut words = [0; PLAIN_WORDS];
+    let words = &mut words[..wire::HEADER_WORDS + 1 + N];
+    words[0] = info.code.into();
+    let mut keys = [OperandKey::ABSENT; N];
+    let places = words[wire::HEADER_WORDS + 1..].iter_mut().zip(&mut keys);
+    for (operand, (word, key)) in operands.iter().zip(places) {
+        let is_ours = operand.with_value(py, |value| {
+            (*word, *key) = (value.slot, OperandKey::of(&value.meta));
+            value.epoch == epoch
+        });
+        if is_ours != Some(true) {
+            return None;
+        }
+    }
+    wire::close(info.name, words, 0).ok()?;
+    let emitter = EMITTER.get(py);
+    let results = emitter.inferences.find(Key { op, operands: &keys, words: &[] })?;
+    let mut slots = [0];
+    let sent = runtime::with(py, |runtime| {
+        runtime.has_room_for(py, caller).then(|| {
+            runtime.publish(py, (op, caller), consumes, words, &results.outputs, &mut slots)
+        })
+    })?;
+    let [slot] = slots;
+    let meta = results.shared[0].clone_ref(py);
+    Some(sent.map(|()| Var::of(py, Value { slot, epoch, meta })))
 }
 
 /// Writes an instruction down and sends it.
@@ -154,7 +217,7 @@ fn publish(py: Python<'_>, request: Request<'_>, vars: &mut Vars) -> Publication
     if let Err(error) = encoded {
         return Publication::Refused(Refusal::Encode(error));
     }
-    let mut slots = Slots::new();
+    let mut slots: Slots = SmallVec::from_elem(0, results.outputs.len());
     let sent = runtime::with(py, |runtime| {
         let (words, outputs) = (&mut draft.words, &results.outputs);
         runtime

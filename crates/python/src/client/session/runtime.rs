@@ -171,7 +171,7 @@ impl Runtime {
     }
 
     /// Sends an instruction by its words, of which site, flags and slots of results are still open: those are written
-    /// into it. There is room.
+    /// into it, the slots into `slots` too. There is room.
     #[inline]
     pub(crate) fn publish(
         &mut self,
@@ -180,17 +180,18 @@ impl Runtime {
         consumes: u16,
         words: &mut [u32],
         outputs: &[Meta],
-        slots: &mut Slots,
+        slots: &mut [u32],
     ) -> PyResult<()> {
         let Caller { site, signal } = caller;
         self.announce_signal(py, signal);
         let count = outputs.len();
         assert!(count == usize::from(op.info().outputs), "{}: {count} results", op.info().name);
+        assert!(count == slots.len(), "{count} results in {} slots", slots.len());
         words[1] = site;
         words[2] = u32::from(consumes) | (u32::from(signal) << 16);
-        for word in &mut words[HEADER_WORDS..HEADER_WORDS + count] {
-            *word = self.take_slot();
-            slots.push(*word);
+        for (word, slot) in words[HEADER_WORDS..].iter_mut().zip(&mut *slots) {
+            *slot = self.take_slot();
+            *word = *slot;
         }
         let Some(connection) = self.connection.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));

@@ -218,7 +218,7 @@ impl Tensor {
     /// Whether the elements are row-major without gaps.
     fn is_contiguous(&self, py: Python<'_>) -> bool {
         let dims = self.var.meta(py).dims;
-        let wanted = crate::client::value::variable::contiguous(&dims);
+        let wanted = crate::client::value::contiguous(&dims);
         let strides = self.var.strides(py);
         dims.contains(&0)
             || dims

@@ -2,10 +2,12 @@
 
 pub(crate) mod dtype;
 mod entry;
+mod memory;
 pub(crate) mod metadata;
 pub(crate) mod pool;
 pub(crate) mod steps;
 pub(crate) mod variable;
 
 pub(crate) use entry::Value;
+pub(crate) use memory::contiguous;
 pub(crate) use variable::SharedValue;

@@ -9,7 +9,7 @@
 use super::entry::{Entries, Rest, Value, ValueRef, VarRef, WeakRef};
 use super::metadata::SharedMeta;
 use super::pool::{Pooled, PooledWeak};
-use super::steps::{Path, Step};
+use super::steps::Path;
 use crate::client::gil_cell::GilCell;
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;
@@ -17,12 +17,10 @@ use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 /// What a variable is never without, in one way or another.
 const NO_VALUE: &str = "a variable without alias has a value";
-/// Below so many names of views their list is not searched for dead ones.
-const VIEWS_MIN: usize = 8;
 
 /// A tensor on a cluster: operators emit instructions, values come back when they are read.
 #[pyclass(frozen, subclass, weakref, module = "gt", name = "Tensor")]
@@ -172,87 +170,20 @@ pub(crate) enum Origin {
     Several(u16, Option<&'static str>),
 }
 
-impl View {
-    pub(crate) fn again(&self) -> Self {
-        Self { root: self.root.clone(), path: self.path.clone(), ..*self }
-    }
-
-    /// The operators from the root to the view.
-    pub(crate) fn steps(&self) -> Vec<Step> {
-        Path::steps(self.path.as_ref()).split_off(self.skip)
-    }
-}
-
 /// A value that several variables share. Writing replaces it.
-pub(crate) struct Storage(GilCell<Shared>);
+pub(crate) struct Storage(pub(super) GilCell<Shared>);
 
-struct Shared {
-    value: SharedValue,
+pub(super) struct Shared {
+    pub value: SharedValue,
     /// Variables that may keep a view of the value; a write makes them forget it.
-    views: Vec<WeakVar>,
+    pub views: Vec<WeakVar>,
     /// How long the list may become before the dead are taken out.
-    views_max: usize,
-}
-
-impl Storage {
-    pub(crate) fn new(value: SharedValue) -> Arc<Self> {
-        Arc::new(Self(GilCell::new(Shared { value, views: Vec::new(), views_max: VIEWS_MIN })))
-    }
-
-    pub(crate) fn value(&self, py: Python<'_>) -> SharedValue {
-        self.0.get(py).value.clone_ref(py)
-    }
-
-    /// Whether nothing else holds the value: no saved operand, no copy that was never written.
-    pub(crate) fn is_alone(&self, py: Python<'_>) -> bool {
-        self.0.get(py).value.count(py) == 1
-    }
-
-    pub(crate) fn replace(&self, py: Python<'_>, value: SharedValue) {
-        let old = std::mem::replace(&mut self.0.get_mut(py).value, value);
-        drop(old);
-    }
-
-    pub(crate) fn register(&self, py: Python<'_>, view: &Var) {
-        let mut shared = self.0.get_mut(py);
-        if shared.views.len() >= shared.views_max {
-            shared.views.retain(|view| view.is_alive(py));
-            shared.views_max = VIEWS_MIN.max(2 * shared.views.len());
-        }
-        shared.views.push(view.downgrade(py));
-    }
-
-    /// Every view forgets what it has taken: it takes itself again at its next use, and until then holds no memory.
-    pub(crate) fn forget_views(&self, py: Python<'_>) {
-        let views = std::mem::take(&mut self.0.get_mut(py).views);
-        let mut kept: Vec<WeakVar> = Vec::with_capacity(views.len());
-        for view in views {
-            if let Some(var) = view.upgrade(py) {
-                var.forget(py, self);
-                kept.push(view);
-            }
-        }
-        self.0.get_mut(py).views.append(&mut kept);
-    }
+    pub views_max: usize,
 }
 
 /// How often the memory was written, as autograd counts it.
 #[derive(Default)]
-pub(crate) struct Counter(AtomicU32);
-
-impl Counter {
-    pub(crate) fn starting(count: u32) -> Arc<Self> {
-        Arc::new(Self(AtomicU32::new(count)))
-    }
-
-    pub(crate) fn now(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn raise(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
+pub(crate) struct Counter(pub(super) AtomicU32);
 
 // Short lists in place: a node is written out at every recorded instruction.
 /// One recorded instruction.
@@ -337,27 +268,6 @@ pub(crate) enum Watched {
     Never,
     Var(WeakVar, u32),
     Shared(Arc<Counter>, u32),
-}
-
-impl Watched {
-    /// The count then and the count now, where they differ.
-    pub(crate) fn modified(&self, py: Python<'_>) -> Option<(u32, u32)> {
-        let (then, now) = match self {
-            Self::Never => return None,
-            Self::Var(var, then) => (*then, var.upgrade(py)?.version(py)),
-            Self::Shared(counter, then) => (*then, counter.now()),
-        };
-        (then != now).then_some((then, now))
-    }
-
-    /// Whether both count the same memory.
-    pub(crate) fn is_of(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Var(mine, _), Self::Var(its, _)) => mine.is(its),
-            (Self::Shared(mine, _), Self::Shared(its, _)) => Arc::ptr_eq(mine, its),
-            (_, _) => false,
-        }
-    }
 }
 
 impl Var {
@@ -498,57 +408,6 @@ impl Var {
     pub(crate) fn state<'a>(&'a self, py: Python<'a>) -> std::cell::RefMut<'a, State> {
         self.0.rest_mut(py)
     }
-
-    /// A write has changed `storage`: what was taken of it is void.
-    pub(crate) fn forget(&self, py: Python<'_>, storage: &Storage) {
-        let mine = self
-            .look(py)
-            .alias()
-            .is_some_and(|alias| std::ptr::eq(alias.storage.as_ref(), storage));
-        if mine {
-            drop(self.take_named(py));
-        }
-    }
-
-    pub(crate) fn is_view(&self, py: Python<'_>) -> bool {
-        self.look(py).alias().is_some_and(|alias| alias.view.is_some())
-    }
-
-    /// In elements, as `PyTorch`'s `stride()`.
-    pub(crate) fn strides(&self, py: Python<'_>) -> Dims {
-        if let Some(alias) = self.look(py).alias() {
-            return alias.strides;
-        }
-        contiguous(&self.meta(py).dims)
-    }
-
-    pub(crate) fn offset(&self, py: Python<'_>) -> i64 {
-        self.look(py).alias().map_or(0, |alias| alias.offset)
-    }
-
-    /// The storage, where it is shared.
-    pub(crate) fn storage(&self, py: Python<'_>) -> Option<Arc<Storage>> {
-        self.look(py).alias().map(|alias| Arc::clone(&alias.storage))
-    }
-
-    /// How often the memory was written, as autograd counts it.
-    pub(crate) fn version(&self, py: Python<'_>) -> u32 {
-        let state = self.look(py);
-        let Some(cold) = state.cold() else { return 0 };
-        cold.alias.as_ref().map_or(cold.version, |alias| alias.counter.now())
-    }
-
-    /// For those who save the current value.
-    pub(crate) fn watched(&self, py: Python<'_>) -> Watched {
-        let state = self.look(py);
-        match state.alias() {
-            None => {
-                let version = state.cold().map_or(0, |cold| cold.version);
-                Watched::Var(self.downgrade(py), version)
-            }
-            Some(alias) => Watched::Shared(Arc::clone(&alias.counter), alias.counter.now()),
-        }
-    }
 }
 
 impl WeakVar {
@@ -556,22 +415,11 @@ impl WeakVar {
         self.0.upgrade(py).map(Var)
     }
 
-    fn is_alive(&self, py: Python<'_>) -> bool {
+    pub(super) fn is_alive(&self, py: Python<'_>) -> bool {
         self.0.is_alive(py)
     }
 
-    fn is(&self, other: &Self) -> bool {
+    pub(super) fn is(&self, other: &Self) -> bool {
         self.0.is(&other.0)
     }
-}
-
-/// Row-major strides.
-pub(crate) fn contiguous(dims: &Dims) -> Dims {
-    let mut strides = *dims;
-    let mut stride = 1;
-    for (place, size) in strides.as_mut_slice().iter_mut().rev().zip(dims.iter().rev()) {
-        *place = stride;
-        stride *= (*size).max(1);
-    }
-    strides
 }

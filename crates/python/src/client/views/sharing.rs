@@ -2,8 +2,9 @@
 
 use crate::client::emission::emit::{self, Arg};
 use crate::client::tape;
+use crate::client::value::contiguous;
 use crate::client::value::steps::{Attrs, Path, Step};
-use crate::client::value::variable::{Alias, Counter, Origin, Storage, Var, View, contiguous};
+use crate::client::value::variable::{Alias, Counter, Origin, Storage, Var, View};
 use gt_protocol::{Attr, Dims, Op};
 use pyo3::prelude::*;
 use smallvec::smallvec;

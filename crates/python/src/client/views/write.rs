@@ -196,13 +196,12 @@ impl Var {
     /// Autograd's count of writes goes up.
     fn count(&self, py: Python<'_>) {
         let mut state = self.state(py);
-        match state.alias() {
-            Some(alias) => alias.counter.raise(),
-            None => {
-                let version = &mut state.cold_mut().version;
-                *version = version.wrapping_add(1);
-            }
+        if let Some(alias) = state.alias() {
+            alias.counter.raise();
+            return;
         }
+        let version = &mut state.cold_mut().version;
+        *version = version.wrapping_add(1);
     }
 
     /// Puts the value in place, through the path into the storage.

@@ -1,0 +1,164 @@
+//! The memory of variables: storages that several share, who counts writes to them, and where elements lie.
+
+use super::steps::{Path, Step};
+use super::variable::{Counter, Shared, SharedValue, Storage, Var, View, Watched, WeakVar};
+use crate::client::gil_cell::GilCell;
+use gt_protocol::Dims;
+use pyo3::Python;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Below so many names of views their list is not searched for dead ones.
+const VIEWS_MIN: usize = 8;
+
+impl View {
+    pub(crate) fn again(&self) -> Self {
+        Self { root: self.root.clone(), path: self.path.clone(), ..*self }
+    }
+
+    /// The operators from the root to the view.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        Path::steps(self.path.as_ref()).split_off(self.skip)
+    }
+}
+
+impl Storage {
+    pub(crate) fn new(value: SharedValue) -> Arc<Self> {
+        Arc::new(Self(GilCell::new(Shared { value, views: Vec::new(), views_max: VIEWS_MIN })))
+    }
+
+    pub(crate) fn value(&self, py: Python<'_>) -> SharedValue {
+        self.0.get(py).value.clone_ref(py)
+    }
+
+    /// Whether nothing else holds the value: no saved operand, no copy that was never written.
+    pub(crate) fn is_alone(&self, py: Python<'_>) -> bool {
+        self.0.get(py).value.count(py) == 1
+    }
+
+    pub(crate) fn replace(&self, py: Python<'_>, value: SharedValue) {
+        let old = std::mem::replace(&mut self.0.get_mut(py).value, value);
+        drop(old);
+    }
+
+    pub(crate) fn register(&self, py: Python<'_>, view: &Var) {
+        let mut shared = self.0.get_mut(py);
+        if shared.views.len() >= shared.views_max {
+            shared.views.retain(|view| view.is_alive(py));
+            shared.views_max = VIEWS_MIN.max(2 * shared.views.len());
+        }
+        shared.views.push(view.downgrade(py));
+    }
+
+    /// Every view forgets what it has taken: it takes itself again at its next use, and until then holds no memory.
+    pub(crate) fn forget_views(&self, py: Python<'_>) {
+        let views = std::mem::take(&mut self.0.get_mut(py).views);
+        let mut kept: Vec<WeakVar> = Vec::with_capacity(views.len());
+        for view in views {
+            if let Some(var) = view.upgrade(py) {
+                var.forget(py, self);
+                kept.push(view);
+            }
+        }
+        self.0.get_mut(py).views.append(&mut kept);
+    }
+}
+
+impl Counter {
+    pub(crate) fn starting(count: u32) -> Arc<Self> {
+        Arc::new(Self(AtomicU32::new(count)))
+    }
+
+    pub(crate) fn now(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn raise(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Watched {
+    /// The count then and the count now, where they differ.
+    pub(crate) fn modified(&self, py: Python<'_>) -> Option<(u32, u32)> {
+        let (then, now) = match self {
+            Self::Never => return None,
+            Self::Var(var, then) => (*then, var.upgrade(py)?.version(py)),
+            Self::Shared(counter, then) => (*then, counter.now()),
+        };
+        (then != now).then_some((then, now))
+    }
+
+    /// Whether both count the same memory.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Var(mine, _), Self::Var(its, _)) => mine.is(its),
+            (Self::Shared(mine, _), Self::Shared(its, _)) => Arc::ptr_eq(mine, its),
+            (_, _) => false,
+        }
+    }
+}
+
+impl Var {
+    /// A write has changed `storage`: what was taken of it is void.
+    pub(crate) fn forget(&self, py: Python<'_>, storage: &Storage) {
+        let mine = self
+            .look(py)
+            .alias()
+            .is_some_and(|alias| std::ptr::eq(alias.storage.as_ref(), storage));
+        if mine {
+            drop(self.take_named(py));
+        }
+    }
+
+    pub(crate) fn is_view(&self, py: Python<'_>) -> bool {
+        self.look(py).alias().is_some_and(|alias| alias.view.is_some())
+    }
+
+    /// In elements, as `PyTorch`'s `stride()`.
+    pub(crate) fn strides(&self, py: Python<'_>) -> Dims {
+        if let Some(alias) = self.look(py).alias() {
+            return alias.strides;
+        }
+        contiguous(&self.meta(py).dims)
+    }
+
+    pub(crate) fn offset(&self, py: Python<'_>) -> i64 {
+        self.look(py).alias().map_or(0, |alias| alias.offset)
+    }
+
+    /// The storage, where it is shared.
+    pub(crate) fn storage(&self, py: Python<'_>) -> Option<Arc<Storage>> {
+        self.look(py).alias().map(|alias| Arc::clone(&alias.storage))
+    }
+
+    /// How often the memory was written, as autograd counts it.
+    pub(crate) fn version(&self, py: Python<'_>) -> u32 {
+        let state = self.look(py);
+        let Some(cold) = state.cold() else { return 0 };
+        cold.alias.as_ref().map_or(cold.version, |alias| alias.counter.now())
+    }
+
+    /// For those who save the current value.
+    pub(crate) fn watched(&self, py: Python<'_>) -> Watched {
+        let state = self.look(py);
+        match state.alias() {
+            None => {
+                let version = state.cold().map_or(0, |cold| cold.version);
+                Watched::Var(self.downgrade(py), version)
+            }
+            Some(alias) => Watched::Shared(Arc::clone(&alias.counter), alias.counter.now()),
+        }
+    }
+}
+
+/// Row-major strides.
+pub(crate) fn contiguous(dims: &Dims) -> Dims {
+    let mut strides = *dims;
+    let mut stride = 1;
+    for (place, size) in strides.as_mut_slice().iter_mut().rev().zip(dims.iter().rev()) {
+        *place = stride;
+        stride *= (*size).max(1);
+    }
+    strides
+}

@@ -35,11 +35,13 @@ half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
 
 from gt import autograd, composite, devices, errors, printing, reading  # noqa: E402
+from gt.aten import surface as _aten  # noqa: E402
 
 composite.install()
 reading.install()
 devices.install()
 printing.install()
+_aten.install()
 
 from gt.distributed import methods as _methods  # noqa: E402
 
@@ -88,6 +90,8 @@ for _name in _TABLE | set(composite.functions()):
     if not hasattr(sys.modules[__name__], _name) and hasattr(Tensor, _name):
         globals()[_name] = _core.Function(_name, getattr(Tensor, _name))
 globals().update(composite.functions())
+for _name, _function in _aten.functions("t").items():
+    globals().setdefault(_name, _function)
 for _module in (creation, random, session, serialization, dtypes):
     for _name in getattr(_module, "__all__", ()):
         globals()[_name] = getattr(_module, _name)
@@ -100,7 +104,19 @@ from math import pi as pi  # noqa: E402
 newaxis = None
 set_printoptions = printing.set_printoptions
 
-_LAZY = {"client", "cuda", "debug", "dnn", "nn", "optim", "signal", "worker"}
+_LAZY = {
+    "fft",
+    "linalg",
+    "special",
+    "client",
+    "cuda",
+    "debug",
+    "dnn",
+    "nn",
+    "optim",
+    "signal",
+    "worker",
+}
 # The modules that users type; the others, which stay importable, hold what makes these.
 _SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random"}
 

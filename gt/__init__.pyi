@@ -25,6 +25,7 @@ from gt import devices as devices
 from gt import errors as errors
 from gt import printing as printing
 from gt import reading as reading
+from gt.aten import surface as _aten
 from gt.distributed import methods as _methods
 from gt import creation as creation
 from gt import distributed as distributed
@@ -65,9 +66,12 @@ from gt import client as client
 from gt import cuda as cuda
 from gt import debug as debug
 from gt import dnn as dnn
+from gt import fft as fft
+from gt import linalg as linalg
 from gt import nn as nn
 from gt import optim as optim
 from gt import signal as signal
+from gt import special as special
 from gt import worker as worker
 from gt.creation import arange as arange
 from gt.creation import as_tensor as as_tensor

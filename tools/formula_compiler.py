@@ -15,6 +15,8 @@ from formula_language import ACCEPTED, ATTRIBUTES, DTYPES, INFIX, SHAPES, consta
 Row = dict[str, Any]
 Scope = dict[str, int] | None
 
+# The bits of results that a row does not count; one beyond them has the last one's.
+OUTPUT_BITS = 0xFFFF
 # Families whose operators end a graph; all others say what their gradients are.
 WITHOUT_GRADIENT = ("update", "control", "collective")
 
@@ -118,8 +120,14 @@ class Compiler:
             if name in bits:
                 bits[name] |= 1 << int(number)
             if name == "NotImplemented":  # it is an error whatever has arrived
-                bits["Grad"] = (1 << self.row.get("outputs", 1)) - 1
+                bits["Grad"] = self._all_outputs()
+            if name == "Vjp":
+                bits["Rest"], bits["Grad"] = (1 << len(self.names)) - 1, self._all_outputs()
         return Formula(root, bits["Operand"] | bits["Rest"], bits["Output"], bits["Grad"])
+
+    def _all_outputs(self) -> int:
+        count = self.row.get("outputs", 1)
+        return OUTPUT_BITS if count == "*" else (1 << count) - 1
 
     def _read_by(self, place: int) -> set[int]:
         """The nodes whose values `place` needs."""
@@ -208,7 +216,7 @@ class Compiler:
             return self._add(text, kind=kind)
         word = name.rstrip("0123456789")
         place = int(name.removeprefix(word) or 0)
-        if word not in {"g", "out"} or place >= self.row.get("outputs", 1):
+        if word not in {"g", "out"} or not self._all_outputs() >> place & 1:
             self._fail(f"{name!r} is no operand, attribute or result")
         return self._add(f"Expr::{'Grad' if word == 'g' else 'Output'}({place})", kind="tensor")
 
@@ -299,6 +307,8 @@ class Compiler:
 
     def _call(self, tree: ast.Call, scope: Scope) -> int:
         name, table = ast.unparse(tree.func), self.table
+        if name == "vjp":
+            return self._vjp(tree)
         args = [arg.value if isinstance(arg, ast.Starred) else arg for arg in tree.args]
         compiled = [self._compile(arg, scope) for arg in args]
         named = {str(word.arg): self._compile(word.value, scope) for word in tree.keywords}
@@ -314,6 +324,16 @@ class Compiler:
             self._fail(f"{name} is no operator, definition or function of gt/gradients.py")
         self._check_count(name, table.functions[name], compiled, named)
         return self._add(f'Expr::Python("{name}", &[{holes(compiled)}])', *compiled, kind="tensor")
+
+    def _vjp(self, tree: ast.Call) -> int:
+        """All gradients at once, by one instruction of an operator that has this one's form."""
+        operator = self.table.rows.get(ast.unparse(tree.args[0])) if len(tree.args) == 1 else None
+        if operator is None or (operator["inputs"], operator["attrs"]) != (
+            self.row["inputs"],
+            self.row["attrs"],
+        ):
+            self._fail("vjp(operator) is of one with the same operands and attributes")
+        return self._add(f"Expr::Vjp(Op::{variant(operator)})", kind="tensor")
 
     def _check_count(
         self, name: str, count: int, given: Sequence[int], named: dict[str, int]

@@ -7,6 +7,9 @@ A formula is an expression in Python's syntax, one a differentiable operand:
   `int64`;
 - `+ - * / // % ** @`, comparisons, `a if test else b`, `and`, `or`, `not`, `x is None`,
   `[*shape(x), 1]`, `shape(x)[:-1]`;
+- `vjp(operator)`: the gradient by one instruction of an operator that has the same operands and
+  attributes, which gives those of all operands that need one; the last gradient of an operator
+  whose results the row does not count;
 - calls: operators of the table (operands, then attributes, in the row's order or by name),
   definitions of ops.toml, the functions of SHAPES, and functions of gt/gradients.py.
 

@@ -49,7 +49,8 @@ def _functions() -> dict[str, int]:
 def _saves(compiled: Compiler) -> list[str]:
     """The names of what the backward pass reads again."""
     differentiable = compiled.differentiable
-    outputs = [f"out{place or ''}" for place in range(compiled.row.get("outputs", 1))]
+    counted = compiled.row.get("outputs", 1)
+    outputs = [f"out{place or ''}" for place in range(16 if counted == "*" else counted)]
     operand_bits = _union(formula.operands for formula in differentiable)
     output_bits = _union(formula.outputs for formula in differentiable)
     named = [(compiled.names, operand_bits), (outputs, output_bits)]

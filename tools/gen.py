@@ -97,10 +97,12 @@ def rust_row(row: Row) -> str:
         "family": f"Family::{row['family'].capitalize()}",
         "operands": f"&[{', '.join(operands)}]",
         "attrs": f"&[{', '.join(attrs)}]",
-        "outputs": str(row["outputs"]),
+        "outputs": "0" if row["outputs"] == "*" else str(row["outputs"]),
         "index": f'"{row.get("index", "")}"',
         "doc": f'"{row["doc"]}"',
     }
+    if row["outputs"] == "*":
+        facts["output_list"] = "true"
     fields = ", ".join(f"{name}: {text}" for name, text in (facts | columns.fields(row)).items())
     return f"    OpInfo {{ {fields}, ..OpInfo::PLAIN }},\n"
 

@@ -25,6 +25,7 @@ FAMILIES = {
     "index": Family("index", None, "index"),
     "loss": Family("loss", None, "loss"),
     "update": Family("update", "infer", "elementwise"),
+    "generic": Family("generic", None, None),
     "control": Family("control", None, None),
     "collective": Family("control", None, None),
 }

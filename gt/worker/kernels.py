@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gt.worker import (
     memory,
+    torch_aten,
     torch_creation,
     torch_elementwise,
     torch_indexing,
@@ -51,6 +52,7 @@ def table(device: torch.device) -> dict[str, Kernel]:
         **torch_losses.kernels(),
         **torch_indexing.kernels(),
         **torch_updates.kernels(),
+        **torch_aten.kernels(device),
     }
 
 

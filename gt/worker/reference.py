@@ -11,6 +11,7 @@ import contextlib
 import numpy as np
 
 from gt.worker import (
+    reference_aten,
     reference_creation,
     reference_elementwise,
     reference_indexing,
@@ -32,6 +33,7 @@ NUMPY: dict[str, Kernel] = {
     **reference_reductions.kernels(),
     **reference_losses.kernels(),
     **reference_indexing.kernels(),
+    **reference_aten.kernels(),
 }
 
 

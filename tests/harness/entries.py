@@ -35,6 +35,7 @@ ROW_OF_VARIANT = {
 UNSPECIFIED = {
     "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "normal", "bernoulli",
     "multinomial", "uniform", "nn.functional.dropout", "empty", "empty_like", "new_empty",
+    "new_empty_strided",
 }  # fmt: skip
 OTHER_TASK = {"sparse.mm", "jiterator_unary"}
 
@@ -52,6 +53,7 @@ def _method(name: str) -> Callable[..., object]:
     return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
 
 
+SUBMODULES = {"fft", "linalg", "special"}
 REFLECTED = ("add", "sub", "mul", "pow", "mod", "and", "or", "xor", "matmul")
 CALLS: dict[str, Callable[..., object]] = {
     **{f"__r{name}__": getattr(gt.Tensor, f"__r{name}__") for name in REFLECTED},
@@ -73,6 +75,8 @@ CALLS: dict[str, Callable[..., object]] = {
     ),
     "normal.in_place": lambda self, *given, **options: self.clone().normal_(*given, **options),
     "item": lambda self: self.item(),
+    "polygamma": lambda self, n: gt.polygamma(n, self),
+    "special.polygamma": lambda self, n: gt.special.polygamma(n, self),
 }
 
 
@@ -83,7 +87,9 @@ def call_of(op: OpInfo) -> Callable[..., object] | None:
     if op.name.startswith("nn.functional."):
         return getattr(functional, op.name.removeprefix("nn.functional."), None)
     kinds = (FunctionType, BuiltinFunctionType, _core.Function)
-    function = getattr(gt, op.name, None)
+    module, _, name = op.name.rpartition(".")
+    home = getattr(gt, module, None) if module in SUBMODULES else gt
+    function = getattr(home, name if module in SUBMODULES else op.name, None)
     if isinstance(function, kinds):
         return function
     return _method(op.name) if hasattr(gt.Tensor, op.name) else None

@@ -32,7 +32,7 @@ use crate::session::provenance::Decider;
 use crate::session::value::Handle;
 use crate::strategy::cache::Plan;
 use create::Creation;
-use gt_protocol::rules::{Arg, Outputs, RuleError, infer};
+use gt_protocol::rules::{Arg, ErrorClass, Outputs, RuleError, infer};
 use gt_protocol::{Id, Instruction, Meta, Operand};
 use run::{PlanOf, Run};
 use smallvec::SmallVec;
@@ -121,9 +121,9 @@ impl Planner<'_> {
 }
 
 fn check_outputs(session: &Session, instruction: &Instruction<'_>) -> Result<(), Fault> {
-    let expected = usize::from(instruction.op.info().outputs);
-    let count = instruction.outputs.len();
-    if count != expected {
+    let (info, count) = (instruction.op.info(), instruction.outputs.len());
+    if !info.fits_outputs(count) {
+        let expected = usize::from(info.outputs.max(1));
         return Err(Fault::Outputs { op: instruction.op, count, expected });
     }
     for (position, id) in instruction.outputs.iter().enumerate() {
@@ -166,7 +166,13 @@ pub(crate) fn infer_outputs(
         Operand::Absent => Arg::Absent,
     };
     let args: SmallVec<[Arg<'_>; 4]> = instruction.operands.iter().map(arg).collect();
-    infer(instruction.op, &args, &instruction.attrs)
+    let outputs = infer(instruction.op, &args, &instruction.attrs)?;
+    if outputs.len() != instruction.outputs.len() {
+        let (name, stated) = (instruction.op.info().name, outputs.len());
+        let text = format!("{name}: {stated} results for {} slots", instruction.outputs.len());
+        return Err(RuleError { class: ErrorClass::Runtime, text });
+    }
+    Ok(outputs)
 }
 
 /// The session's slots of an instruction's operands.

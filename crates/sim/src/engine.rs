@@ -130,6 +130,7 @@ impl Engine for ToyEngine {
             | Family::View
             | Family::Index
             | Family::Loss
+            | Family::Generic
             | Family::Control
             | Family::Collective => 0,
         }

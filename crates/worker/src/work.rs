@@ -26,7 +26,7 @@ pub fn is_large<V>(table: &SlotTable<V>, instruction: &Instruction<'_>, results:
             let inner = operands().next().and_then(|held| held.meta.dims.last().copied());
             result_elements.saturating_mul(inner.unwrap_or(1)) / PRODUCTS_PER_ELEMENT
         }
-        Family::Random | Family::Normalize | Family::Loss | Family::Update => {
+        Family::Random | Family::Normalize | Family::Loss | Family::Update | Family::Generic => {
             elements.saturating_mul(PASSES)
         }
         Family::Create

@@ -1,5 +1,6 @@
 """Layers, activations and losses as functions, with PyTorch's names and signatures."""
 
+from gt.aten import surface as _aten
 from gt.composite.normalization import layer_norm, rms_norm
 from gt.nn.functional.activation import (
     elu,
@@ -107,6 +108,10 @@ __all__ = [
     "tanhshrink",
     "triplet_margin_loss",
 ]
+
+
+for _name, _function in _aten.functions("n").items():
+    globals().setdefault(_name, _function)
 
 
 def __dir__() -> list[str]:

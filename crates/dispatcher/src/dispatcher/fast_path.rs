@@ -113,7 +113,7 @@ impl Dispatcher {
         let session = sessions.get_mut(&id).filter(|_| core.is_fast(op))?;
         let slots = instruction.values().map(|id| id.as_slot().unwrap_or(u32::MAX));
         let defined = instruction.outputs.iter().map(|id| id.as_slot().unwrap_or(u32::MAX));
-        let is_complete = instruction.outputs.len() == usize::from(op.info().outputs);
+        let is_complete = op.info().fits_outputs(instruction.outputs.len());
         let plain = Plain::of(session, core, id, (op, instruction.signal), slots, &defined)
             .filter(|_| is_complete)?;
         let inferred;

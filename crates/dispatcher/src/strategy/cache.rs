@@ -55,7 +55,7 @@ impl<'q> Query<'q> {
         // What a draw or a learning rate is changes no layout, and it is another one each time. A slope's sign does: a
         // maximum passes a function that rises.
         let attrs = match op.info().family {
-            Family::Random | Family::Update => &[],
+            Family::Random | Family::Update | Family::Generic => &[],
             Family::Elementwise
             | Family::Create
             | Family::Contract

@@ -296,6 +296,12 @@ pub enum Op {
     Sgd,
     /// One step of AdamW (or Adam with L2, where not decoupled): new parameter and moments.
     Adamw,
+    /// PyTorch's operator `overload` of whole values; `wanted` is empty.
+    Aten,
+    /// Gradients of the operands at the places `wanted` of an `aten` instruction, after whose operands those of its results stand.
+    AtenVjp,
+    /// What `aten` would result in, as 4096 bytes of JSON and blanks: of the values, or of the metadata `operands`; with gradients of `wanted`.
+    AtenMeta,
     /// The client drops these values.
     Free,
     /// The client asks for `count` elements from `start` (row-major) of a value.
@@ -485,6 +491,9 @@ impl Op {
             0x0906 => Op::CrossEntropyBackward,
             0x0a01 => Op::Sgd,
             0x0a02 => Op::Adamw,
+            0x0d01 => Op::Aten,
+            0x0d02 => Op::AtenVjp,
+            0x0d03 => Op::AtenMeta,
             0x0b01 => Op::Free,
             0x0b02 => Op::Read,
             0x0b03 => Op::Chunk,
@@ -655,6 +664,9 @@ impl Op {
             "cross_entropy_backward" => Op::CrossEntropyBackward,
             "sgd" => Op::Sgd,
             "adamw" => Op::Adamw,
+            "aten" => Op::Aten,
+            "aten_vjp" => Op::AtenVjp,
+            "aten_meta" => Op::AtenMeta,
             "free" => Op::Free,
             "read" => Op::Read,
             "chunk" => Op::Chunk,

@@ -18,6 +18,7 @@ pub enum Family {
     Index,
     Loss,
     Update,
+    Generic,
     Control,
     Collective,
 }
@@ -45,12 +46,16 @@ impl Family {
             | Self::View
             | Self::Index
             | Self::Loss
-            | Self::Update => Kind::Compute,
+            | Self::Update
+            | Self::Generic => Kind::Compute,
             Self::Collective => Kind::Collective,
             Self::Control => Kind::Control,
         }
     }
 }
+
+/// Results of one instruction whose row does not count them: the index of a result has eight bits.
+pub const OUTPUTS_MAX: usize = 255;
 
 /// How many values an operand position takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +205,10 @@ pub struct OpInfo {
     pub family: Family,
     pub operands: &'static [OperandInfo],
     pub attrs: &'static [AttrInfo],
+    /// How many results it has; 0 where they are a list.
     pub outputs: u8,
+    /// Any number of results, which the instruction counts.
+    pub output_list: bool,
     pub dtype: DtypeRule,
     /// The index equation of a contraction, else empty.
     pub index: &'static str,
@@ -248,6 +256,7 @@ impl OpInfo {
         operands: &[],
         attrs: &[],
         outputs: 1,
+        output_list: false,
         dtype: DtypeRule::Family,
         index: "",
         doc: "",
@@ -267,6 +276,25 @@ impl OpInfo {
         reduce: None,
         combines: None,
     };
+
+    /// Whether it may have this many results.
+    pub fn fits_outputs(&self, count: usize) -> bool {
+        if self.output_list {
+            (1..=OUTPUTS_MAX).contains(&count)
+        } else {
+            count == usize::from(self.outputs)
+        }
+    }
+
+    /// Whether it defines values.
+    pub fn has_outputs(&self) -> bool {
+        self.output_list || self.outputs > 0
+    }
+
+    /// Whether its results are told apart by an index: there are, or may be, several.
+    pub fn has_several_outputs(&self) -> bool {
+        self.output_list || self.outputs > 1
+    }
 
     /// Position of the attribute `name`.
     pub fn attr_index(&self, name: &str) -> Option<usize> {

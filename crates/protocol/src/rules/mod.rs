@@ -13,6 +13,7 @@ mod elementwise;
 mod equation;
 mod error;
 mod generated_rules;
+mod generic;
 mod index;
 mod infer;
 mod loss;

@@ -78,7 +78,9 @@ pub(crate) fn number() -> BoxedStrategy<Id> {
 
 fn instruction(row: &OpInfo, id: &BoxedStrategy<Id>) -> BoxedStrategy<Owned> {
     let op = row.op;
-    let outputs = prop::collection::vec(id.clone(), usize::from(row.outputs));
+    let fixed = usize::from(row.outputs);
+    let count = if row.output_list { 1..=5 } else { fixed..=fixed };
+    let outputs = prop::collection::vec(id.clone(), count);
     let attrs: Vec<_> = row
         .attrs
         .iter()

@@ -68,7 +68,7 @@ impl<'l> Parser<'l> {
         };
         instruction.op = op;
         let (info, count) = (op.info(), instruction.outputs.len());
-        if count != usize::from(info.outputs) {
+        if !info.fits_outputs(count) {
             let results = if info.outputs == 1 { "result" } else { "results" };
             return Err(scanner.error(start, format!("{} {results} before {word}", info.outputs)));
         }

@@ -21,7 +21,7 @@ impl fmt::Display for TextLine<'_> {
         let instruction = self.instruction;
         let info = instruction.op.info();
         for &id in &instruction.outputs {
-            write_id(out, id, info.outputs > 1)?;
+            write_id(out, id, info.has_several_outputs())?;
             out.write_str(" ")?;
         }
         if !instruction.outputs.is_empty() {

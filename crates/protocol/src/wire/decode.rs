@@ -36,7 +36,7 @@ pub fn decode_into<'a>(
     instruction.tag = reader.word()?;
     (instruction.consumes, instruction.signal) = halves(reader.word()?);
     instruction.outputs.clear();
-    for _ in 0..info.outputs {
+    for _ in 0..outputs(&mut reader, info)? {
         let word = reader.word()?;
         instruction.outputs.push(slot(word, &reader)?);
     }
@@ -50,6 +50,20 @@ pub fn decode_into<'a>(
     instruction.payload = if has_payload(op) { reader.bytes(PAYLOAD_BYTES_MAX)? } else { &[] };
     reader.finish()?;
     Ok(length)
+}
+
+/// How many results follow.
+fn outputs(reader: &mut WordReader<'_>, info: &OpInfo) -> Result<usize, WireError> {
+    if !info.output_list {
+        return Ok(usize::from(info.outputs));
+    }
+    let word = reader.word()?;
+    match usize::try_from(word) {
+        Ok(count) if info.fits_outputs(count) => Ok(count),
+        Ok(_) | Err(_) => {
+            Err(reader.error(WireReason::Limit("the number of results", u64::from(word))))
+        }
+    }
 }
 
 /// Reads all attributes of the row.

@@ -1,8 +1,8 @@
 //! Instruction to words.
 
 use super::{
-    EncodeError, FRAME_WORDS_MAX, IMMEDIATE, LIST_MAX, NONE, PAYLOAD_BYTES_MAX, SLOT_LIMIT,
-    TEXT_BYTES_MAX, consumable, has_payload,
+    EncodeError, FRAME_WORDS_MAX, HEADER_WORDS, IMMEDIATE, LIST_MAX, NONE, PAYLOAD_BYTES_MAX,
+    SLOT_LIMIT, TEXT_BYTES_MAX, consumable, has_payload,
     words::{count_word, push_bytes, push_dims, push_i64, push_list, push_scalar, push_u64},
 };
 use crate::instruction::{Attr, Id, Instruction, Operand};
@@ -46,6 +46,7 @@ pub fn rebind(
     };
     *tag_word = tag;
     *flags &= 0xffff;
+    let (_, rest) = rest.split_at_mut(usize::from(info.output_list).min(rest.len()));
     let (defined, rest) = rest.split_at_mut(instruction.outputs.len().min(rest.len()));
     for (word, slot) in defined.iter_mut().zip(outputs) {
         *word = slot;
@@ -70,6 +71,9 @@ fn append(
     check_counts(instruction, info)?;
     let flags = u32::from(instruction.consumes) | u32::from(instruction.signal) << 16;
     out.extend_from_slice(&[info.code.into(), instruction.tag, flags]);
+    if info.output_list {
+        out.push(count_word(instruction.outputs.len()));
+    }
     for &id in &instruction.outputs {
         out.push(slot(id, info)?);
     }
@@ -79,6 +83,12 @@ fn append(
         push_bytes(out, instruction.payload);
     }
     close(info.name, out, start)
+}
+
+/// Puts the count of results, and room for their slots, behind the header of an instruction whose row does not count them.
+pub fn count_outputs(words: &mut Vec<u32>, count: usize) {
+    let room = u32::try_from(count).into_iter().chain(std::iter::repeat_n(0, count));
+    words.splice(HEADER_WORDS..HEADER_WORDS, room);
 }
 
 /// Appends the words of an instruction's attributes.
@@ -113,7 +123,7 @@ pub fn close(op: &'static str, out: &mut [u32], start: usize) -> Result<(), Enco
 fn check_counts(instruction: &Instruction<'_>, info: &'static OpInfo) -> Result<(), EncodeError> {
     let op = info.name;
     let count = instruction.outputs.len();
-    if count != usize::from(info.outputs) {
+    if !info.fits_outputs(count) {
         return Err(EncodeError::Outputs { op, count, expected: info.outputs });
     }
     let (count, expected) = (instruction.operands.len(), info.fixed_operands());

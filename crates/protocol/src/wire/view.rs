@@ -10,7 +10,7 @@ use crate::operator::Op;
 use crate::value::Scalar;
 use smallvec::SmallVec;
 
-/// Instructions without a list operand and without a payload, all of whose operands are there.
+/// Instructions without a list of operands or results and without a payload, all of whose operands are there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View<'a> {
     pub op: Op,
@@ -38,6 +38,7 @@ impl<'a> View<'a> {
         let Some(operands) = rest.get(..fixed) else { return Ok(None) };
         let is_operand = |&word: &u32| word < SLOT_LIMIT || word == IMMEDIATE;
         if info.has_list()
+            || info.output_list
             || has_payload(op)
             || length != words.len()
             || !operands.iter().all(is_operand)

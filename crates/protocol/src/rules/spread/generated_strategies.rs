@@ -165,4 +165,7 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::spec::gathered,
     super::spec::gathered,
     super::spec::gathered,
+    super::spec::gathered,
+    super::spec::gathered,
+    super::spec::gathered,
 ];

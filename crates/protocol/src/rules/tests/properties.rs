@@ -115,7 +115,7 @@ fn check_never_panics(op: Op, held: &[Held], attrs: &[Attr]) -> Result<(), TestC
     let args: Vec<Arg<'_>> = held.iter().map(Held::arg).collect();
     promote(&args);
     if let Ok(outputs) = infer(op, &args, attrs) {
-        prop_assert_eq!(outputs.len(), usize::from(op.info().outputs));
+        prop_assert!(op.info().fits_outputs(outputs.len()), "{} results", outputs.len());
         for output in &outputs {
             prop_assert!(output.dims.iter().all(|size| *size >= 0));
             prop_assert!(output.dims.elements().and_then(|count| count.checked_mul(8)).is_some());

@@ -1,14 +1,15 @@
 //! The gradients of an instruction's operands, by its row's formulas. Evaluating one only emits instructions.
 
 use super::term::{Term, int, inverse, listed, places, product, range, reduces, size, swapped};
+use super::vjp;
 use crate::client::emission::convert::scalar_object;
-use crate::client::emission::emit::{self, Arg};
+use crate::client::emission::emit::{self, Arg, Vars};
 use crate::client::session::errors;
 use crate::client::tape::formula::{Expr, Formulas, Function, Infix};
 use crate::client::tape::{self, Node, Place, SharedNode, generated_formulas, saved};
 use crate::client::value::dtype;
 use crate::client::value::variable::Tensor;
-use crate::client::value::variable::Var;
+use crate::client::value::variable::{Edge, Input, Var};
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -25,19 +26,22 @@ pub(crate) struct Evaluation<'a> {
     position: usize,
     /// Values of shared expressions.
     shared: SmallVec<[(u8, Term); 4]>,
+    /// What one instruction gives for several operands.
+    products: Option<Vars>,
 }
 
 impl<'a> Evaluation<'a> {
     pub(crate) fn new(py: Python<'a>, node: &'a SharedNode, grads: &'a [Option<Var>]) -> Self {
         let formulas = generated_formulas::of(node.op);
-        Self { py, node, grads, formulas, position: 0, shared: SmallVec::new() }
+        let shared = SmallVec::new();
+        Self { py, node, grads, formulas, position: 0, shared, products: None }
     }
 
     /// The gradient of an operand; `None` where it has none, or none has arrived that it is computed from.
     pub(crate) fn gradient(&mut self, position: usize) -> PyResult<Option<Var>> {
         let Some(formula) = self.formulas.at(position) else { return Ok(None) };
-        let arrived =
-            |output: usize, grad: &Option<_>| grad.is_some() && formula.grads & (1 << output) != 0;
+        let occurs = |output: usize| formula.grads >> output.min(15) & 1 != 0;
+        let arrived = |output: usize, grad: &Option<_>| grad.is_some() && occurs(output);
         if !self.grads.iter().enumerate().any(|(output, grad)| arrived(output, grad)) {
             return Ok(None);
         }
@@ -61,10 +65,7 @@ impl<'a> Evaluation<'a> {
             Expr::Operand(position) => self.operand(usize::from(*position))?,
             Expr::Item => self.operand(self.position)?,
             Expr::Position => int(self.position - node.op.info().fixed_operands()),
-            Expr::Rest(first) => {
-                let items = usize::from(*first)..node.inputs.len();
-                Term::Items(items.map(|item| self.operand(item)).collect::<PyResult<_>>()?)
-            }
+            Expr::Rest(first) => Term::Items(self.operands_from((*first).into())?),
             Expr::Output(output) => {
                 match saved::at(self.py, node, Place::Output((*output).into()))? {
                     Some(var) => Term::Tensor(var),
@@ -106,6 +107,7 @@ impl<'a> Evaluation<'a> {
             Expr::Call(op, operands, attrs) => self.call(*op, operands, attrs)?,
             Expr::Apply(function, operands) => self.apply(*function, operands)?,
             Expr::Python(name, operands) => self.python(name, operands)?,
+            Expr::Vjp(op) => self.product(*op)?,
             Expr::NotImplemented => return Err(self.not_implemented()),
         })
     }
@@ -128,6 +130,29 @@ impl<'a> Evaluation<'a> {
         let name = self.node.op.info().name;
         assert!(input.meta.is_none(), "operand {position} of {name} is not saved");
         Ok(input.scalar.map_or(Term::Absent, Term::Number))
+    }
+
+    fn operands_from(&self, first: usize) -> PyResult<Vec<Term>> {
+        (first..self.node.inputs.len()).map(|position| self.operand(position)).collect()
+    }
+
+    /// The gradient of this operand, of those that one instruction of `op` gives for all that need one.
+    fn product(&mut self, op: Op) -> PyResult<Term> {
+        let leads_on = |input: &Input| !matches!(input.edge, None | Some(Edge::Nowhere));
+        let wanted = || (0..).zip(&self.node.inputs).filter(|(_, input)| leads_on(input));
+        let position = wanted().position(|(place, _)| place == self.position);
+        let Some(position) = position else { return Ok(Term::Absent) };
+        if self.products.is_none() {
+            let places = wanted().map(|(place, _)| place);
+            let attrs = vjp::attrs(self.node, places);
+            let grad = |grad: &Option<Var>| grad.clone().map_or(Term::Absent, Term::Tensor);
+            let mut terms = self.operands_from(0)?;
+            terms.extend(self.grads.iter().map(grad));
+            let args: SmallVec<[Arg<'_>; 4]> = terms.iter().map(arg).collect();
+            self.products = Some(emit::emit(self.py, op, &args, attrs)?);
+        }
+        let product = self.products.as_ref().and_then(|products| products.get(position));
+        Ok(product.map_or(Term::Absent, |product| Term::Tensor(product.clone())))
     }
 
     fn attr(&self, place: usize) -> Term {
@@ -193,10 +218,10 @@ impl<'a> Evaluation<'a> {
         }
         let args: SmallVec<[Arg<'_>; 4]> = terms.iter().map(arg).collect();
         let results = emit::emit(self.py, op, &args, values)?;
-        Ok(if op.info().outputs == 1 {
-            Term::Tensor(emit::only(results)?)
-        } else {
+        Ok(if op.info().has_several_outputs() {
             Term::Several(results)
+        } else {
+            Term::Tensor(emit::only(results)?)
         })
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod evaluate;
 pub(crate) mod term;
+mod vjp;
 
 use crate::client::emission::emit::{self, Arg, cast};
 use crate::client::session::{errors, signal, site};

@@ -101,7 +101,7 @@ impl Answers {
     /// Counts an instruction that is being sent, as the dispatcher will.
     #[inline]
     pub(crate) fn number(&mut self, op: Op) {
-        if op.info().outputs == 0 {
+        if !op.info().has_outputs() {
             return;
         }
         let place = usize::try_from(self.numbered).unwrap_or(0) % OPS_KEPT;

@@ -112,6 +112,13 @@ impl Draft {
         wire::close(info.name, &mut self.words, 0)
     }
 
+    /// Writes how many results there are, of an operator that does not say so itself.
+    pub(crate) fn count_outputs(&mut self, op: Op, count: usize) -> Result<(), EncodeError> {
+        wire::count_outputs(&mut self.words, count);
+        self.words[0] = op.info().code.into(); // without the length that it had
+        wire::close(op.info().name, &mut self.words, 0)
+    }
+
     /// What the results follow from.
     #[inline]
     pub(crate) fn key(&self, op: Op) -> Key<'_> {

@@ -192,7 +192,7 @@ fn publish(py: Python<'_>, request: Request<'_>, vars: &mut Vars) -> Publication
     if let Some(position) = draft.begin(py, op, args) {
         return Publication::Stale(position);
     }
-    let encoded = draft.end(op, args, attrs);
+    let mut encoded = draft.end(op, args, attrs);
     let fresh;
     let results = if let Some(known) = inferences.find(draft.key(op)) {
         known
@@ -213,6 +213,9 @@ fn publish(py: Python<'_>, request: Request<'_>, vars: &mut Vars) -> Publication
     }
     if draft.is_foreign {
         return Publication::Refused(Refusal::Foreign);
+    }
+    if op.info().output_list && encoded.is_ok() {
+        encoded = draft.count_outputs(op, results.outputs.len());
     }
     if let Err(error) = encoded {
         return Publication::Refused(Refusal::Encode(error));

@@ -185,11 +185,12 @@ impl Runtime {
         let Caller { site, signal } = caller;
         self.announce_signal(py, signal);
         let count = outputs.len();
-        assert!(count == usize::from(op.info().outputs), "{}: {count} results", op.info().name);
+        assert!(op.info().fits_outputs(count), "{}: {count} results", op.info().name);
         assert!(count == slots.len(), "{count} results in {} slots", slots.len());
         words[1] = site;
         words[2] = u32::from(consumes) | (u32::from(signal) << 16);
-        for (word, slot) in words[HEADER_WORDS..].iter_mut().zip(&mut *slots) {
+        let first = HEADER_WORDS + usize::from(op.info().output_list);
+        for (word, slot) in words[first..].iter_mut().zip(&mut *slots) {
             *slot = self.take_slot();
             *word = *slot;
         }

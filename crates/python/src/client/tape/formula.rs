@@ -61,6 +61,8 @@ pub(crate) enum Expr {
     Apply(Function, &'static [u8]),
     /// A function of gt/gradients.py.
     Python(&'static str, &'static [u8]),
+    /// The gradient at this position, of those that one instruction of this operator gives.
+    Vjp(Op),
     /// `PyTorch` has no such derivative.
     NotImplemented,
 }

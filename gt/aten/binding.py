@@ -1,0 +1,201 @@
+"""Arguments of a call as PyTorch binds them: to the first overload that they fit."""
+
+from collections.abc import Mapping, Sequence
+
+from gt import _core
+from gt._core import Tensor
+from gt.aten import arguments, schemas
+from gt.aten.schemas import Argument, Schema
+from gt.errors import InvalidType
+
+# Other names that PyTorch takes for an argument.
+_OTHER_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "self": ("input", "x")}
+_UNFIT = object()
+
+
+def bind(
+    name: str, title: str, given: Sequence[object], named: Mapping[str, object]
+) -> tuple[Schema, list[object]]:
+    """The first overload that takes these arguments, and its arguments' values in order."""
+    candidates = schemas.of(name)
+    complaints = []
+    for schema in candidates:
+        bound = _fitted(schema, given, named)
+        if isinstance(bound, list):
+            return schema, bound
+        complaints.append(bound)
+    if len(candidates) == 1:
+        raise InvalidType(f"{title}(): {complaints[0]}")
+    kinds = ", ".join([_kind(x) for x in given] + [f"{k}={_kind(v)}" for k, v in named.items()])
+    lines = "".join(
+        f"\n * {_signature(s)}: {c}" for s, c in zip(candidates, complaints, strict=True)
+    )
+    raise InvalidType(
+        f"{title}() received an invalid combination of arguments - got ({kinds}), "
+        f"but expected one of:{lines}"
+    )
+
+
+def _fitted(
+    schema: Schema, given: Sequence[object], named: Mapping[str, object]
+) -> list[object] | str:
+    """The values of the arguments in order, or why they do not fit."""
+    positional = [argument for argument in schema.arguments if not argument.is_keyword]
+    given = _variadic(schema, positional, given) or given
+    if len(given) > len(positional):
+        return f"takes {len(positional)} positional arguments but {len(given)} were given"
+    rest = dict(named)
+    values = {argument.name: value for argument, value in zip(positional, given, strict=False)}
+    for argument in schema.arguments:
+        word = next((word for word in _words(argument.name) if word in rest), None)
+        if word is not None:
+            if argument.name in values:
+                return f"got multiple values for argument '{word}'"
+            values[argument.name] = rest.pop(word)
+    if rest.pop("out", None) is not None:
+        return "out= is not taken: results are values of their own"
+    if rest:
+        return f"got an unexpected keyword argument '{next(iter(rest))}'"
+    return _all_converted(schema, values)
+
+
+def _all_converted(schema: Schema, values: Mapping[str, object]) -> list[object] | str:
+    bound: list[object] = []
+    for place, argument in enumerate(schema.arguments, 1):
+        if argument.name not in values:
+            if argument.is_required:
+                return f"missing required argument '{argument.name}' (position {place})"
+            bound.append(argument.default)
+            continue
+        value = values[argument.name]
+        converted = _converted(argument, value)
+        if converted is _UNFIT:
+            wanted = f"must be {_type_word(argument)}, not {_kind(value)}"
+            return f"argument '{argument.name}' (position {place}) {wanted}"
+        bound.append(converted)
+    return bound
+
+
+def _words(name: str) -> tuple[str, ...]:
+    return (name, *_OTHER_NAMES.get(name, ()))
+
+
+def _variadic(
+    schema: Schema, positional: Sequence[Argument], given: Sequence[object]
+) -> list[object] | None:
+    """Integers and tensors may stand alone where the last argument is a list of them."""
+    sizes = len(positional) == 2 and positional[1].type.startswith("int[") and len(given) > 2
+    if sizes and all(isinstance(x, int) for x in given[1:]):
+        return [given[0], list(given[1:])]
+    first = schema.arguments[0] if schema.arguments else None
+    if first is not None and first.type == "Tensor[]" and given and isinstance(given[0], Tensor):
+        return [list(given)]
+    return None
+
+
+def _converted(argument: Argument, value: object) -> object:
+    """The value as the argument's type has it; `_UNFIT` where it is none."""
+    kind = argument.type
+    if value is None:
+        return None if kind.endswith("?") else _UNFIT
+    kind = kind.removesuffix("?")
+    if kind.endswith("]"):
+        return _as_list(kind, value)
+    return _as_one(kind, value)
+
+
+def _as_list(kind: str, value: object) -> object:
+    item, _, size = kind.removesuffix("]").partition("[")
+    if size and not isinstance(value, list | tuple):  # int[2]: one number for each
+        one = _as_one(item, value)
+        return _UNFIT if one is _UNFIT else [one] * int(size)
+    if isinstance(value, Tensor) or not isinstance(value, Sequence) or isinstance(value, str):
+        return _UNFIT
+    optional = item.endswith("?")
+    items = [None if optional and x is None else _as_one(item.removesuffix("?"), x) for x in value]
+    return _UNFIT if any(x is _UNFIT for x in items) else items
+
+
+def _as_one(kind: str, value: object) -> object:
+    if kind == "Tensor":
+        return value if isinstance(value, Tensor) else _UNFIT
+    if kind == "ScalarType":
+        return value if isinstance(value, _core.dtype) else _UNFIT
+    if kind in {"Device", "Layout", "MemoryFormat"}:
+        return None
+    if isinstance(value, Tensor):
+        return _UNFIT
+    if kind == "bool":
+        return value if isinstance(value, bool) else _UNFIT
+    if kind == "str":
+        return value if isinstance(value, str) else _UNFIT
+    if hasattr(value, "item") and not isinstance(value, int | float | complex):
+        value = value.item()  # of numpy
+    accepted = {"int": (int,), "float": (int, float)}.get(kind, (int, float, complex))
+    if not isinstance(value, accepted) or (kind == "int" and isinstance(value, bool)):
+        return _UNFIT
+    return value + 0.0 if kind == "float" else value
+
+
+def written(schema: Schema, bound: Sequence[object]) -> tuple[str, list[Tensor]]:
+    """The text of the arguments, without defaults at the end, and the tensors among them."""
+    operands: list[Tensor] = []
+    pairs = list(zip(schema.arguments, bound, strict=True))
+    positional = [pair for pair in pairs if not pair[0].is_keyword]
+    while positional and not _differs(*positional[-1]):
+        positional.pop()
+    texts = [_text(value, operands) for _, value in positional]
+    texts += [
+        f"{argument.name}={_text(value, operands)}"
+        for argument, value in pairs
+        if argument.is_keyword and _differs(argument, value)
+    ]
+    return ", ".join(texts), operands
+
+
+def _differs(argument: Argument, value: object) -> bool:
+    """Whether a value is not the default; a tensor never is."""
+    if argument.is_required or isinstance(value, Tensor):
+        return True
+    if isinstance(value, list) and any(isinstance(x, Tensor) for x in value):
+        return True
+    return value != argument.default
+
+
+def _text(value: object, operands: list[Tensor]) -> str:
+    if isinstance(value, Tensor):
+        operands.append(value)
+        return f"_{len(operands) - 1}"
+    if isinstance(value, list):
+        return f"[{', '.join(_text(x, operands) for x in value)}]"
+    if isinstance(value, _core.dtype):
+        return value.name
+    return arguments.literal(value)
+
+
+# ---- the words of an error ----------------------------------------------------------------------
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list | tuple):
+        items = ", ".join(_kind(x) for x in value)
+        return f"{type(value).__name__} of ({items})"
+    return type(value).__name__
+
+
+_TYPE_WORDS = {
+    "Tensor[]": "tuple of Tensors",
+    "Scalar": "Number",
+    "int[]": "tuple of ints",
+    "ScalarType": "torch.dtype",
+}
+
+
+def _type_word(argument: Argument) -> str:
+    kind = argument.type.removesuffix("?")
+    return _TYPE_WORDS.get(kind, "tuple of ints" if kind.startswith("int[") else kind)
+
+
+def _signature(schema: Schema) -> str:
+    words = [f"{_type_word(argument)} {argument.name}" for argument in schema.arguments]
+    return f"({', '.join(words)})"

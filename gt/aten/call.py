@@ -1,0 +1,167 @@
+"""Calls of operators that have no row of their own: what they result in is asked for once.
+
+What an operator results in is known to PyTorch alone, so a worker is asked, once for each overload,
+arguments and metadata of operands: the first call of each signature costs a round trip. Operators
+whose results' shapes depend on data (`unique_dim`, say) cost one at each call.
+"""
+
+import dataclasses
+import functools
+import json
+from collections import namedtuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from gt import _core, errors
+from gt._core import Tensor
+from gt.aten import binding
+from gt.aten.schemas import Schema
+
+# Signatures that are kept: the oldest goes.
+_SIGNATURES_MAX = 4096
+_DTYPES = {
+    dtype: number
+    for number, dtype in enumerate((
+        _core.bool, _core.uint8, _core.int8, _core.int16, _core.int32, _core.int64, _core.float16,
+        _core.bfloat16, _core.float32, _core.float64,
+    ))
+}  # fmt: skip
+_ERRORS: dict[str, type[Exception]] = {
+    "IndexError": errors.IndexOutOfRange,
+    "ValueError": errors.InvalidValue,
+    "TypeError": errors.InvalidType,
+    "NotImplementedError": errors.NotSupported,
+}
+# What an operator returns: a tensor, several, a named tuple of them.
+Returned = Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Signature:
+    """A call but for its tensors, and what came of asking."""
+
+    schema: Schema
+    text: str
+    # Places of its operands among the tensors that are given.
+    order: tuple[int, ...]
+    # Attributes of the instruction; None where data decide on the results.
+    attributes: Mapping[str, object] | None
+    # Whether each result has a gradient.
+    has_gradient: tuple[bool, ...]
+
+
+_signatures: dict[Hashable, _Signature] = {}
+
+
+class _Counter:
+    """How many questions this process has asked."""
+
+    queries = 0
+
+
+def queries() -> int:
+    """How many round trips asked for results since the start of the process."""
+    return _Counter.queries
+
+
+def call(name: str, title: str, given: Sequence[object], named: Mapping[str, object]) -> Returned:
+    """Calls an operator of schemas.txt; `title` is what the user called it."""
+    found: list[Tensor] = []
+    key = (name, _core.is_grad_enabled(), _key(given, found), _key(tuple(named.items()), found))
+    signature = _signatures.get(key)
+    if signature is not None and signature.attributes is not None:
+        return _emit(signature, [found[place] for place in signature.order])
+    schema, bound = binding.bind(name, title, given, named)
+    text, operands = binding.written(schema, bound)
+    if signature is None:
+        answer = {"dependent": True} if schema.is_dependent else _ask(schema, text, operands, ())
+        places = {id(x): place for place, x in enumerate(found)}
+        signature = _signature(schema, text, answer, tuple(places[id(x)] for x in operands))
+        # Of a tensor that is given twice one does not know which is which when they are two.
+        if len(places) == len(found):
+            _keep(key, signature)
+    if signature.attributes is None:
+        answer = _ask(schema, text, operands, operands)
+        signature = _signature(schema, text, answer, signature.order)
+    return _emit(signature, operands)
+
+
+def _keep(key: Hashable, signature: _Signature) -> None:
+    while len(_signatures) >= _SIGNATURES_MAX:
+        del _signatures[next(iter(_signatures))]
+    _signatures[key] = signature
+
+
+def _key(value: object, operands: list[Tensor]) -> Hashable:
+    """What of an argument decides on the results; its tensors are added to `operands`."""
+    if isinstance(value, Tensor):
+        operands.append(value)
+        return (value.dtype, value.shape, value.requires_grad)
+    if isinstance(value, tuple | list):
+        return tuple([_key(item, operands) for item in value])
+    if isinstance(value, float):
+        return (float, repr(value))  # -0.0 and 0.0 are equal
+    try:
+        hash(value)
+    except TypeError:
+        return object()  # never found again
+    return (type(value), value)  # 1 and True are equal
+
+
+def _signature(
+    schema: Schema, text: str, answer: Mapping[str, Any], order: tuple[int, ...]
+) -> _Signature:
+    if "error" in answer:
+        kind, message = answer["error"]
+        raise _ERRORS.get(kind, errors.ShapeError)(message)
+    if answer.get("dependent"):
+        return _Signature(schema, text, order, None, ())
+    gradients = answer["gradients"]
+    attributes = {
+        "overload": schema.overload,
+        "arguments": text,
+        "wanted": [],
+        "results": answer["results"],
+        "differentiable": "missing" not in gradients,
+    }
+    return _Signature(schema, text, order, attributes, tuple(word != "none" for word in gradients))
+
+
+def _ask(
+    schema: Schema, text: str, operands: Sequence[Tensor], values: Sequence[Tensor]
+) -> dict[str, Any]:
+    _Counter.queries += 1
+    wanted = [place for place, x in enumerate(operands) if x.requires_grad]
+    described = [number for x in operands for number in (_DTYPES[x.dtype], x.ndim, *x.shape)]
+    told = _core.call(
+        "aten_meta",
+        *(value.detach() for value in values),
+        overload=schema.overload,
+        arguments=text,
+        operands=[] if values else described,
+        wanted=wanted if _core.is_grad_enabled() else [],
+    )
+    answer: dict[str, Any] = json.loads(_core.read_bytes(told).tobytes())
+    return answer
+
+
+def _emit(signature: _Signature, operands: Sequence[Tensor]) -> Returned:
+    assert signature.attributes is not None, "the results are known"
+    results = _core.call("aten", *operands, **signature.attributes)
+    if len(signature.has_gradient) == 1:
+        results = results if signature.has_gradient[0] else results.detach()
+        return (results,) if signature.schema.results == ("[]",) else results
+    kept = [
+        result if has_gradient else result.detach()
+        for result, has_gradient in zip(results, signature.has_gradient, strict=True)
+    ]
+    if signature.schema.results == ("[]",):
+        return tuple(kept)
+    return _result_type(signature.schema)(*kept)
+
+
+@functools.cache
+def _result_type(schema: Schema) -> Callable[..., tuple[Tensor, ...]]:
+    if not all(schema.results):
+        return lambda *results: results
+    return namedtuple(schema.overload.partition(".")[0], schema.results)  # noqa: PYI024 - by schema

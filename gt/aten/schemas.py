@@ -1,0 +1,115 @@
+"""PyTorch's schemas of the operators that the generic instruction may name, from schemas.txt.
+
+A schema is parsed when its operator is first called: `import gt` reads nothing of this.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import re
+
+_FILE = pathlib.Path(__file__).with_name("schemas.txt")
+_HEAD = re.compile(r"(?P<name>\w+)(\.(?P<overload>\w+))?\((?P<arguments>.*)\) -> (?P<results>.*)")
+_ARGUMENT = re.compile(r"(?P<type>\w+(\[\d*\])?\??(\[\d*\])?\??) (?P<name>\w+)(=(?P<default>.*))?")
+# Commas that part arguments: none inside brackets.
+_COMMA = re.compile(r", (?![^\[]*\])")
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """One argument: its name, PyTorch's word for its type, whether it may be left out."""
+
+    name: str
+    type: str
+    default: object
+    is_required: bool
+    is_keyword: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """One overload: `name.overload` as it travels, arguments in order, names of its results."""
+
+    overload: str
+    arguments: tuple[Argument, ...]
+    # Empty names where the schema gives none; one list of tensors has the name "[]".
+    results: tuple[str, ...]
+    is_dependent: bool
+
+
+@functools.cache
+def _lines() -> dict[str, list[tuple[str, str]]]:
+    """Name of an operator -> letters and schema of each overload."""
+    lines: dict[str, list[tuple[str, str]]] = {}
+    for line in _FILE.read_text(encoding="ascii").splitlines()[1:]:
+        letters, _, schema = line.partition(" ")
+        lines.setdefault(re.split(r"[.(]", schema, maxsplit=1)[0], []).append((letters, schema))
+    return lines
+
+
+def overloads_allowed() -> frozenset[str]:
+    """What an instruction may name: `name` or `name.overload`."""
+    return frozenset(schema.partition("(")[0] for lines in _lines().values() for _, schema in lines)
+
+
+def names(letter: str) -> list[str]:
+    """Operators of one of torch's namespaces, by its letter (tools/aten_facts.py)."""
+    return [name for name, lines in _lines().items() if letter in lines[0][0]]
+
+
+def texts(name: str) -> list[str]:
+    """The schemas of an operator, as torch writes them."""
+    return [text for _, text in _lines()[name]]
+
+
+@functools.cache
+def of(name: str) -> tuple[Schema, ...]:
+    """The overloads of an operator; those that take a number where others take a tensor first."""
+    found = [_schema(letters, text) for letters, text in _lines()[name]]
+    return tuple(sorted(found, key=_tensors))
+
+
+def _tensors(schema: Schema) -> int:
+    return sum(argument.type.startswith("Tensor") for argument in schema.arguments)
+
+
+def _schema(letters: str, text: str) -> Schema:
+    head = _HEAD.fullmatch(text)
+    assert head is not None, text
+    arguments, is_keyword = [], False
+    for part in _COMMA.split(head["arguments"]):
+        if part == "*":
+            is_keyword = True
+            continue
+        match = _ARGUMENT.fullmatch(part)
+        assert match is not None, (text, part)
+        default = match["default"]
+        arguments.append(
+            Argument(
+                match["name"],
+                match["type"].replace("SymInt", "int"),
+                _default(default, match["type"]),
+                default is None,
+                is_keyword,
+            )
+        )
+    results = head["results"]
+    listed = ("[]",) if results.endswith("[]") else ()
+    named = listed or tuple(
+        part.partition(" ")[2] for part in results.removeprefix("(").removesuffix(")").split(", ")
+    )
+    overload = text.partition("(")[0]
+    return Schema(overload, tuple(arguments), named, "d" in letters)
+
+
+def _default(text: str | None, kind: str) -> object:
+    words = {"None": None, "True": True, "False": False, "inf": float("inf")}
+    # Reductions by number, and the memory format that a result has anyway.
+    words |= {"Mean": 1, "contiguous_format": None}
+    if text is None or text in words:
+        return None if text is None else words[text]
+    if text[0] in "\"'":
+        return text[1:-1]
+    if text[0] == "[":
+        return [_default(item, kind) for item in text[1:-1].split(", ") if item]
+    return float(text) if "float" in kind or "." in text or "e" in text else int(text)

@@ -1,0 +1,51 @@
+"""The functions and methods by which programs call operators that have no row of their own."""
+
+from collections.abc import Callable
+
+from gt._core import Tensor
+from gt.aten import schemas
+from gt.aten.call import call
+
+Function = Callable[..., object]
+# Whose tensor is not the first argument of the schema.
+_SELF_LATER = {"polygamma"}
+
+
+def install() -> None:
+    """Attaches the methods that `Tensor` does not have yet."""
+    for name in schemas.names("m"):
+        if not hasattr(Tensor, name):
+            setattr(Tensor, name, _method(name))
+
+
+def functions(letter: str, prefix: str = "") -> dict[str, Function]:
+    """The functions of one of torch's namespaces, whose names there are without `prefix`."""
+    found = {name.removeprefix(prefix): name for name in schemas.names(letter)}
+    return {title: _function(name, title) for title, name in found.items()}
+
+
+def _function(name: str, title: str) -> Function:
+    def operator(*given: object, **named: object) -> object:
+        return call(name, title, given, named)
+
+    return _documented(operator, name, title)
+
+
+def _method(name: str) -> Function:
+    def operator(self: Tensor, *given: object, **named: object) -> object:
+        if name in _SELF_LATER:
+            return call(name, name, given, {"self": self, **named})
+        return call(name, name, (self, *given), named)
+
+    return _documented(operator, name, name)
+
+
+def _documented(operator: Function, name: str, title: str) -> Function:
+    operator.__name__ = operator.__qualname__ = title
+    operator.__doc__ = "\n\n".join(
+        [
+            "PyTorch's operator, which a worker runs whole by torch:",
+            *(f"    {text}" for text in schemas.texts(name)),
+        ]
+    )
+    return operator

@@ -1,0 +1,10 @@
+"""Discrete Fourier transforms, as torch.fft has them.
+
+A function without a row of its own in ops.toml runs whole on one worker.
+"""
+
+from gt.aten import surface
+
+_functions = surface.functions("f", "fft_")
+globals().update(_functions)
+__all__ = sorted(_functions)  # noqa: PLE0605 - the names of torch's own schemas

@@ -1,0 +1,20 @@
+"""Rows of the family generic for numpy, which has none of PyTorch's operators: they say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from gt.worker.backend import Kernel
+
+
+def kernels() -> dict[str, Kernel]:
+    """By row."""
+    return {"aten": _refuse, "aten_vjp": _refuse, "aten_meta": _refuse}
+
+
+def _refuse(_values: Sequence[object], overload: str, *_attributes: object) -> NoReturn:
+    raise NotImplementedError(
+        f"aten::{overload} needs a worker with torch: this one computes with numpy, "
+        "which has the operators of docs/ops.md"
+    )

@@ -1,0 +1,250 @@
+"""Rows of the family generic for torch: operators by schema, their gradients, questions about both.
+
+An operator runs by `torch.ops.aten`, if gt/aten/schemas.txt has it. A vector-Jacobian product runs
+it again, under torch's autograd, on copies: what a worker holds was made without.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from gt.aten import arguments, schemas
+from gt.worker.backend import Kernel
+
+Operands = Sequence["Tensor | None"]
+# The results, and how many of the operands were the function's: behind them stand the gradients of
+# its results.
+Results = tuple["tuple[Tensor, ...]", int]
+Function = Callable[[Operands], Results]
+
+# By the wire's number.
+_DTYPES = (
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+)
+# The elements of the answer to a question, one byte each.
+_ANSWER_BYTES = 4096
+_PYTHON_CLASSES = {"IndexError", "ValueError", "TypeError", "NotImplementedError"}
+
+
+class MissingDtypeError(NotImplementedError):
+    """Elements of a kind that travels nowhere."""
+
+
+def kernels(device: torch.device) -> dict[str, Kernel]:
+    """By row."""
+    return {
+        "aten": _aten,
+        "aten_vjp": _aten,
+        "aten_meta": functools.partial(_aten_meta, device),
+    }
+
+
+def _aten(
+    operands: Operands,
+    overload: str,
+    text: str,
+    wanted: Sequence[int],
+    results: Sequence[int],
+    _differentiable: bool,
+) -> tuple[Tensor, ...]:
+    function = operator(overload, text)
+    if not wanted:
+        values = _own(function(operands)[0], operands)
+    else:
+        with torch.inference_mode(False), torch.enable_grad():
+            copies = [None if x is None else x.clone() for x in operands]
+            values = tuple(x.detach() for x in _product(function, wanted)(copies)[0])
+    told = [number for value in values for number in _described(value)]
+    if told != list(results):
+        raise RuntimeError(
+            f"aten::{overload} gives {told} (dtype, dimensions, sizes of each result), "
+            f"and {list(results)} was expected"
+        )
+    return values
+
+
+@functools.lru_cache(maxsize=4096)
+def operator(overload: str, text: str) -> Function:
+    """An operator with its arguments but for the operands."""
+    if overload not in schemas.overloads_allowed():
+        raise ValueError(f"aten::{overload} is no operator that an instruction may name")
+    name, _, variant = overload.partition(".")
+    function = getattr(getattr(torch.ops.aten, name), variant or "default")
+    build, count = arguments.parse(text, _dtype)
+
+    def run(operands: Operands) -> Results:
+        given, named = build(operands)
+        results = function(*given, **named)
+        return ((results,) if isinstance(results, Tensor) else tuple(results)), count
+
+    return run
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{name} is no dtype")  # noqa: TRY004 - what a text says
+    return dtype
+
+
+def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
+    """Results in memory of their own: some operators give an operand back when nothing is to do."""
+    taken = {x.untyped_storage().data_ptr() for x in operands if x is not None}
+    owned = []
+    for value in values:
+        place = value.untyped_storage().data_ptr()
+        owned.append(value.clone() if place in taken else value)
+        taken.add(place)
+    return tuple(owned)
+
+
+def _product(function: Function, wanted: Sequence[int]) -> Function:
+    """The gradients of the operands at `wanted`; -1 ends each derivative's places."""
+    end = wanted.index(-1)
+    places, rest = wanted[:end], wanted[end + 1 :]
+
+    def differentiate(operands: Operands) -> Results:
+        return _gradients(function, places, operands, bool(rest))
+
+    return _product(differentiate, rest) if rest else differentiate
+
+
+def _gradients(
+    function: Function, places: Sequence[int], operands: Operands, create_graph: bool
+) -> Results:
+    leaves, chosen = list(operands), list[Tensor]()
+    for place in places:
+        leaf = leaves[place]
+        assert leaf is not None, f"operand {place} is absent"
+        # A later derivative has made it depend on a leaf of its own.
+        leaf = leaf if leaf.requires_grad else leaf.detach().requires_grad_()
+        leaves[place] = leaf
+        chosen.append(leaf)
+    results, count = function(leaves)
+    end = count + len(results)
+    pairs = [
+        (result, grad)
+        for result, grad in zip(results, leaves[count:end], strict=True)
+        if grad is not None and result.requires_grad
+    ]
+    if not pairs:
+        return tuple(torch.zeros_like(leaf) for leaf in chosen), end
+    outputs, cotangents = zip(*pairs, strict=True)
+    found = torch.autograd.grad(
+        outputs, chosen, cotangents, create_graph=create_graph, materialize_grads=True
+    )
+    return tuple(found), end
+
+
+def _described(value: Tensor) -> tuple[int, ...]:
+    if value.dtype not in _DTYPES:
+        raise MissingDtypeError(f"a result of {value.dtype}, which GT does not have")
+    return (_DTYPES.index(value.dtype), value.dim(), *value.shape)
+
+
+def _aten_meta(
+    device: torch.device,
+    values: Sequence[Tensor],
+    overload: str,
+    text: str,
+    described: Sequence[int],
+    wanted: Sequence[int],
+) -> Tensor:
+    answer = json.dumps(_asked(values, overload, text, described, wanted)).encode()
+    if len(answer) > _ANSWER_BYTES:
+        message = f"aten::{overload}: the description of its results takes {len(answer)} bytes"
+        answer = json.dumps({"error": ["RuntimeError", message]}).encode()
+    padded = bytearray(answer.ljust(_ANSWER_BYTES))
+    return torch.frombuffer(padded, dtype=torch.uint8).to(device, copy=True)
+
+
+def _asked(
+    values: Sequence[Tensor],
+    overload: str,
+    text: str,
+    described: Sequence[int],
+    wanted: Sequence[int],
+) -> dict[str, object]:
+    """The results' metadata, and which have a gradient; or PyTorch's error; or that data decide."""
+    with torch.inference_mode(False), torch.enable_grad():
+        try:
+            function = operator(overload, text)
+            if values:
+                return _answer([x.clone() for x in values], function, wanted)
+            try:
+                return _answer(_tensors(described, "meta"), function, wanted)
+            except MissingDtypeError:
+                raise
+            except NotImplementedError:
+                return {"dependent": True}
+            except Exception:  # noqa: BLE001 - users know the text of the CPU's kernel
+                return _answer(_tensors(described, "cpu"), function, wanted)
+        except Exception as error:  # noqa: BLE001 - whatever torch raises is the answer
+            names = [cls.__name__ for cls in type(error).__mro__]
+            kind = next((name for name in names if name in _PYTHON_CLASSES), "RuntimeError")
+            return {"error": [kind, _clipped(str(error))]}
+
+
+def _clipped(text: str) -> str:
+    """Without torch's C++ stack, and short."""
+    return re.sub(r"\nException raised from[\s\S]*", "", text)[:1500]
+
+
+def _tensors(described: Sequence[int], device: str) -> list[Tensor]:
+    """Operands of this metadata; on the host one element stands for all."""
+    made, rest = [], list(described)
+    while rest:
+        dtype, dimensions = _DTYPES[rest[0]], rest[1]
+        size, rest = rest[2 : 2 + dimensions], rest[2 + dimensions :]
+        if device == "meta":
+            made.append(torch.empty(size, dtype=dtype, device=device))
+        else:
+            made.append(torch.zeros((), dtype=dtype).expand(size))
+    return made
+
+
+def _answer(operands: list[Tensor], function: Function, wanted: Sequence[int]) -> dict[str, object]:
+    for place in wanted:
+        operands[place].requires_grad_()
+    results, _ = function(operands)
+    gradients = [_gradient(value) for value in results]
+    if "there" in gradients and _lacks_derivative(results, [operands[place] for place in wanted]):
+        gradients = ["missing" if word == "there" else word for word in gradients]
+    return {
+        "results": [number for value in results for number in _described(value)],
+        "gradients": gradients,
+    }
+
+
+def _gradient(result: Tensor) -> str:
+    """Whether a result has one: of some operators PyTorch lacks it, and says so in backward."""
+    if not result.requires_grad:
+        return "none"
+    node = result.grad_fn
+    return "missing" if node is not None and node.name() == "NotImplemented" else "there"
+
+
+def _lacks_derivative(results: Sequence[Tensor], operands: Sequence[Tensor]) -> bool:
+    """Whether PyTorch lacks the derivative by one of these operands, which only backward says."""
+    chosen = [value for value in results if value.requires_grad]
+    try:
+        grads = [torch.ones_like(value) for value in chosen]
+        torch.autograd.grad(chosen, operands, grads, allow_unused=True)
+    except Exception as error:  # noqa: BLE001 - whatever else fails fails when it is asked for
+        return "derivative for" in str(error)
+    return False

@@ -1,0 +1,249 @@
+"""Operators without a row: called by PyTorch's schemas, asked for once, the same values and gradients."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from cluster import Cluster
+from spread_session import workers
+
+import gt
+from gt import _core, errors
+from gt.aten import binding, call, schemas
+
+SQUARE = [[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, 2.0]]
+
+
+def both(values: object) -> tuple[gt.Tensor, torch.Tensor]:
+    return (
+        gt.tensor(values, dtype=gt.float64, requires_grad=True),
+        torch.tensor(values, dtype=torch.float64, requires_grad=True),
+    )
+
+
+def close(ours: gt.Tensor, theirs: torch.Tensor) -> None:
+    np.testing.assert_allclose(
+        ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-12, atol=1e-14
+    )
+
+
+CALLS: dict[str, Callable[[object, object], object]] = {
+    "inverse": lambda lib, x: lib.linalg.inv(x),
+    "log-determinant": lambda lib, x: x.logdet(),
+    "digamma": lambda lib, x: lib.special.digamma(x),
+    "named": lambda lib, x: lib.linalg.vector_norm(x, ord=3.0, dim=1),
+    "number": lambda lib, x: lib.polygamma(2, x),
+    "list": lambda lib, x: lib.linalg.multi_dot([x, x, x]),
+    "several": lambda lib, x: lib.linalg.slogdet(x).logabsdet,
+    "twice": lambda lib, x: lib.hypot(x, x),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_values_and_derivatives(name: str) -> None:
+    function = CALLS[name]
+    x, y = both(SQUARE)
+    ours, theirs = function(gt, x), function(torch, y)
+    close(ours, theirs)
+    assert ours.requires_grad == theirs.requires_grad
+    (ours_grad,) = gt.autograd.grad(ours.sum(), x, create_graph=True)
+    (theirs_grad,) = torch.autograd.grad(theirs.sum(), y, create_graph=True)
+    close(ours_grad, theirs_grad)
+    (ours_second,) = gt.autograd.grad((ours_grad * ours_grad).sum(), x, create_graph=True)
+    (theirs_second,) = torch.autograd.grad((theirs_grad**2).sum(), y, create_graph=True)
+    close(ours_second, theirs_second)
+    ours_second.sum().backward()
+    theirs_second.sum().backward()
+    close(x.grad, y.grad)
+
+
+def test_one_instruction_gives_all_gradients() -> None:
+    a, b = (gt.tensor(SQUARE, requires_grad=True) for _ in range(2))
+    out = gt.linalg.solve(a, b)
+    before = _core.stats()["instructions"]
+    ga, gb = gt.autograd.grad(out, [a, b], gt.ones(3, 3))
+    ours = [ga.numpy(), gb.numpy()]
+    x, y = (torch.tensor(SQUARE, requires_grad=True) for _ in range(2))
+    theirs = torch.autograd.grad(torch.linalg.solve(x, y), [x, y], torch.ones(3, 3))
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other.numpy(), rtol=1e-5)
+    emitted = _core.stats()["instructions"] - before
+    assert emitted <= 6, "ones, the product, two reads and frees"
+
+
+def test_a_result_without_a_gradient_requires_none() -> None:
+    x, y = both(SQUARE)
+    ours, theirs = gt.linalg.lu(x), torch.linalg.lu(y)
+    assert [p.requires_grad for p in ours] == [p.requires_grad for p in theirs]
+    assert type(ours).__name__ == "linalg_lu"
+    assert ours._fields == ("P", "L", "U")
+    assert not gt.histc(x.detach()).requires_grad
+
+
+def test_a_missing_derivative_fails_as_in_pytorch() -> None:
+    x, y = both([0.5, 0.25])
+    ours, theirs = gt.igamma(x, x.detach()), torch.igamma(y, y.detach())
+    with pytest.raises(RuntimeError, match="not implemented") as expected:
+        theirs.sum().backward()
+    assert isinstance(expected.value, RuntimeError)
+    with pytest.raises(RuntimeError, match="not implemented"):
+        ours.sum().backward()
+
+
+def test_asked_once_a_signature() -> None:
+    x = gt.ones(2, 7)
+    gt.lgamma(x)
+    before = call.queries()
+    for _ in range(3):
+        gt.lgamma(x + 1)
+    assert call.queries() == before
+    gt.lgamma(gt.ones(7, 2))
+    assert call.queries() == before + 1
+
+
+def test_what_data_decide_is_asked_for_each_time() -> None:
+    for rows in ([[1, 2], [1, 2], [3, 4]], [[1, 2], [5, 2], [3, 4]]):
+        before = call.queries()
+        ours = call.call("unique_dim", "unique_dim", (gt.tensor(rows), 0), {})
+        theirs = torch.unique(torch.tensor(rows), dim=0, return_inverse=True, return_counts=True)
+        assert [p.tolist() for p in ours] == [p.tolist() for p in theirs]
+        assert call.queries() - before in (1, 2)
+
+
+def test_mistakes_are_raised_at_the_call() -> None:
+    calls: list[Callable[[object], object]] = [
+        lambda lib: lib.linalg.inv(lib.ones(2, 3)),
+        lambda lib: lib.linalg.cholesky(lib.zeros(2)),
+        lambda lib: lib.fft.fftshift(lib.ones(2), dim=3),
+        lambda lib: lib.linalg.vector_norm(lib.ones(2), ord="fro"),
+        lambda lib: lib.lgamma(3),
+        lambda lib: lib.hypot(lib.ones(2)),
+        lambda lib: lib.hypot(lib.ones(2), lib.ones(3)),
+    ]
+    for function in calls:
+        with pytest.raises(Exception) as expected:  # noqa: PT011 - PyTorch says which
+            function(torch)
+        with pytest.raises(type(expected.value).__mro__[-3] if False else Exception) as found:  # noqa: PT011
+            function(gt)
+        assert isinstance(found.value, type(expected.value)), (found.value, expected.value)
+        assert isinstance(found.value, errors.Error)
+
+
+def test_arguments_are_bound_as_pytorch_binds_them() -> None:
+    x = gt.tensor(SQUARE)
+    (one,) = schemas.of("fft_fft")
+    assert isinstance(binding.bind("fft_fft", "fft", (x,), {"norm": "ortho"}), tuple)
+    schema, bound = binding.bind("fft_fft", "fft", (), {"input": x, "axis": 0})
+    assert schema is one
+    text, operands = binding.written(schema, bound)
+    assert (text, operands) == ("_0, None, 0", [x])
+    text, _ = binding.written(*binding.bind("fft_fft", "fft", (x,), {"norm": "ortho"}))
+    assert text == "_0, None, -1, 'ortho'"
+    with pytest.raises(TypeError, match="unexpected keyword argument 'norms'"):
+        gt.fft.fft(x, norms="ortho")
+    with pytest.raises(TypeError, match="multiple values for argument 'n'"):
+        gt.fft.fft(x, 2, n=3)
+    with pytest.raises(TypeError, match="out= is not taken"):
+        gt.lgamma(x, out=x)
+    with pytest.raises(TypeError, match="invalid combination of arguments"):
+        gt.linalg.cond(x, p=[1])
+
+
+def test_tensors_by_name_keep_their_places() -> None:
+    x, y = gt.tensor([3.0]), gt.tensor([4.0])
+    for _ in range(2):
+        assert gt.copysign(other=-y, input=x).item() == -3.0
+        assert gt.copysign(input=-x, other=y).item() == 3.0
+        assert gt.copysign(other=x, input=x).item() == 3.0
+
+
+def test_floats_that_are_equal_stay_apart() -> None:
+    x = gt.tensor([1.0])
+    results = [gt.copysign(x, sign).item() for sign in (0.0, -0.0, 1, True, -1)]
+    assert results == [torch.copysign(torch.ones(1), s).item() for s in (0.0, -0.0, 1, True, -1)]
+
+
+def test_a_write_after_the_call_is_found() -> None:
+    x = gt.tensor(SQUARE, requires_grad=True)
+    y = x * 1
+    out = gt.linalg.inv(y)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def emitted(overload: str, results: list[int], x: gt.Tensor, text: str = "_0") -> gt.Tensor:
+    made = _core.call(
+        "aten", x, overload=overload, arguments=text, wanted=[], results=results,
+        differentiable=True,
+    )  # fmt: skip
+    assert isinstance(made, gt.Tensor)
+    return made
+
+
+@pytest.mark.parametrize("overload", ["from_file", "add_.Tensor", "_nested_tensor_size", "x" * 900])
+def test_only_listed_operators_run(overload: str) -> None:
+    made = emitted(overload, [8, 1, 2], gt.ones(2))
+    with pytest.raises(errors.Error, match="no operator that an instruction may name"):
+        made.tolist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "_0.__class__",
+        "_0, *_1",
+        "_0,, 1",
+        "f(_0)",
+        "_7",
+        "_0, nonsense",
+        "(",
+        "",
+    ],
+)
+def test_a_text_is_data(text: str) -> None:
+    made = emitted("lgamma", [8, 1, 2], gt.ones(2), text)
+    with pytest.raises(errors.Error):
+        made.tolist()
+
+
+def test_stated_results_are_compared() -> None:
+    made = emitted("lgamma", [8, 1, 3], gt.ones(2))
+    with pytest.raises(errors.Error, match="was expected"):
+        (made + 1).tolist()
+    for wrong in ([8], [8, 1], [8, 2, 3], [99, 0], [8, 1, -1], [], [8, 9, *[1] * 9]):
+        with pytest.raises(errors.Error):
+            emitted("lgamma", wrong, gt.ones(2))
+
+
+def test_cut_values_are_whole_where_they_are_needed() -> None:
+    expected = torch.linalg.inv(torch.tensor(SQUARE) + torch.eye(3)).numpy()
+    with workers(2):
+        x = gt.distribute(gt.tensor(SQUARE, requires_grad=True), dim=0)
+        out = gt.linalg.inv(x + gt.eye(3))
+        np.testing.assert_allclose(out.detach().numpy(), expected, rtol=1e-5)
+        out.sum().backward()
+        assert x.grad is None or x.grad.shape == (3, 3)
+
+
+def test_numpy_workers_say_what_they_lack() -> None:
+    with Cluster(1, backend="numpy") as cluster:
+        text = cluster.run(
+            "import gt\n"
+            "try:\n    gt.lgamma(gt.ones(2))\n"
+            "except gt.Error as error:\n    print(type(error).__name__, error)"
+        )
+    assert "needs a worker with torch" in text
+
+
+def test_every_schema_is_read() -> None:
+    letters = "tmnlfsp"
+    names = set(itertools.chain.from_iterable(schemas.names(letter) for letter in letters))
+    found = [schema.overload for name in names for schema in schemas.of(name)]
+    assert set(found) == schemas.overloads_allowed()
+    for overload in found:
+        name, _, variant = overload.partition(".")
+        assert getattr(getattr(torch.ops.aten, name), variant or "default") is not None

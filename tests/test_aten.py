@@ -1,4 +1,4 @@
-"""Operators without a row: called by PyTorch's schemas, asked for once, the same values and gradients."""
+"""Operators without a row: called by PyTorch's schemas, with its values, gradients and errors."""
 
 import itertools
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def test_asked_once_a_signature() -> None:
 def test_what_data_decide_is_asked_for_each_time() -> None:
     for rows in ([[1, 2], [1, 2], [3, 4]], [[1, 2], [5, 2], [3, 4]]):
         before = call.queries()
-        ours = call.call("unique_dim", "unique_dim", (gt.tensor(rows), 0), {})
+        ours = call.call("unique_dim", (gt.tensor(rows), 0), {})
         theirs = torch.unique(torch.tensor(rows), dim=0, return_inverse=True, return_counts=True)
         assert [p.tolist() for p in ours] == [p.tolist() for p in theirs]
         assert call.queries() - before in (1, 2)
@@ -119,36 +119,41 @@ def test_mistakes_are_raised_at_the_call() -> None:
         lambda lib: lib.fft.fftshift(lib.ones(2), dim=3),
         lambda lib: lib.linalg.vector_norm(lib.ones(2), ord="fro"),
         lambda lib: lib.lgamma(3),
+        lambda lib: lib.hypot(2, lib.ones(2)),
         lambda lib: lib.hypot(lib.ones(2)),
         lambda lib: lib.hypot(lib.ones(2), lib.ones(3)),
+        lambda lib: lib.ones(2).hypot(2),
+        lambda lib: lib.ones(2).hypot(),
+        lambda lib: lib.fft.fft(lib.ones(2), norms="ortho"),
+        lambda lib: lib.special.zeta(1, 2),
+        lambda lib: lib.linalg.cond(lib.ones(2, 2), p=[1]),
+        lambda lib: lib.lgamma(lib.ones(2), 1, 2),
     ]
     for function in calls:
         with pytest.raises(Exception) as expected:  # noqa: PT011 - PyTorch says which
             function(torch)
-        with pytest.raises(type(expected.value).__mro__[-3] if False else Exception) as found:  # noqa: PT011
+        with pytest.raises(errors.Error) as found:
             function(gt)
-        assert isinstance(found.value, type(expected.value)), (found.value, expected.value)
-        assert isinstance(found.value, errors.Error)
+        base = next(c for c in type(expected.value).__mro__ if c.__module__ == "builtins")
+        assert isinstance(found.value, base), (found.value, expected.value)
+        text = str(expected.value).split("\n")[0]
+        assert str(found.value).startswith(text)
 
 
 def test_arguments_are_bound_as_pytorch_binds_them() -> None:
     x = gt.tensor(SQUARE)
     (one,) = schemas.of("fft_fft")
-    assert isinstance(binding.bind("fft_fft", "fft", (x,), {"norm": "ortho"}), tuple)
-    schema, bound = binding.bind("fft_fft", "fft", (), {"input": x, "axis": 0})
+    assert isinstance(binding.bind("fft_fft", (x,), {"norm": "ortho"}), tuple)
+    schema, bound = binding.bind("fft_fft", (), {"input": x, "axis": 0})
     assert schema is one
     text, operands = binding.written(schema, bound)
     assert (text, operands) == ("_0, None, 0", [x])
-    text, _ = binding.written(*binding.bind("fft_fft", "fft", (x,), {"norm": "ortho"}))
+    text, _ = binding.written(*binding.bind("fft_fft", (x,), {"norm": "ortho"}))
     assert text == "_0, None, -1, 'ortho'"
-    with pytest.raises(TypeError, match="unexpected keyword argument 'norms'"):
-        gt.fft.fft(x, norms="ortho")
     with pytest.raises(TypeError, match="multiple values for argument 'n'"):
         gt.fft.fft(x, 2, n=3)
     with pytest.raises(TypeError, match="out= is not taken"):
         gt.lgamma(x, out=x)
-    with pytest.raises(TypeError, match="invalid combination of arguments"):
-        gt.linalg.cond(x, p=[1])
 
 
 def test_tensors_by_name_keep_their_places() -> None:

@@ -43,15 +43,14 @@ TYPES = {
     "Optional[Layout]",
     "Optional[MemoryFormat]",
 }
-RESULTS = {"Tensor", "List[Tensor]"}
-# How names begin whose meaning is of the process, of storage, of other layouts of memory or of
-# another library, whatever their types say.
+# How names begin whose meaning is of the process, of storage, of strides, of other layouts or of
+# another library, whatever their types say; `native_batch_norm`'s meta kernel is not its kernel.
 REFUSED = (
-    "align", "batch_norm_", "choose", "coalesce", "cudnn", "data", "dequantize", "empty",
-    "fake_quantize", "fbgemm", "from_file", "fused_moving_avg", "hspmm", "is_pinned", "lift",
-    "miopen", "mkldnn", "nested", "pin_memory", "q_", "quantize", "refine_names", "rename",
-    "resize", "rowwise", "segment_reduce", "smm", "sparse", "sspaddmm", "sym_", "to_", "unsafe",
-    "vulkan", "wrapped",
+    "align", "as_strided", "batch_norm_", "choose", "coalesce", "cudnn", "data", "dequantize",
+    "empty", "fake_quantize", "fbgemm", "from_file", "fused_moving_avg", "hspmm", "is_pinned",
+    "lift", "miopen", "mkldnn", "native_batch_norm", "nested", "new_empty", "pin_memory", "q_",
+    "quantize", "refine_names", "rename", "resize", "rowwise", "segment_reduce", "smm", "sparse",
+    "sspaddmm", "sym_", "to_", "unsafe", "vulkan", "wrapped",
 )  # fmt: skip
 
 
@@ -93,6 +92,12 @@ def _homes(name: str) -> str:
     return homes or ("p" if any(hasattr(home, name) for home in CALLED) else "")
 
 
+def _results(schema: torch._C.FunctionSchema) -> bool:
+    """Tensors, or one list of them."""
+    kinds = [str(value.type) for value in schema.returns]
+    return kinds == ["List[Tensor]"] or set(kinds) == {"Tensor"}
+
+
 def _is_allowed(schema: torch._C.FunctionSchema, name: str) -> bool:
     values = [*schema.arguments, *schema.returns]
     return (
@@ -101,7 +106,7 @@ def _is_allowed(schema: torch._C.FunctionSchema, name: str) -> bool:
         and "..." not in str(schema)
         and all(value.alias_info is None for value in values)
         and bool(schema.returns)
-        and all(str(value.type) in RESULTS for value in schema.returns)
+        and _results(schema)
         and all(str(value.type) in TYPES for value in schema.arguments)
         and any("Tensor" in str(value.type) for value in schema.arguments)
     )

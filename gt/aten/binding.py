@@ -14,64 +14,79 @@ _UNFIT = object()
 
 
 def bind(
-    name: str, title: str, given: Sequence[object], named: Mapping[str, object]
+    name: str, given: Sequence[object], named: Mapping[str, object], *, is_method: bool = False
 ) -> tuple[Schema, list[object]]:
-    """The first overload that takes these arguments, and its arguments' values in order."""
+    """The first overload that takes these arguments, and its arguments' values in order.
+
+    InvalidType, with PyTorch's text, where none does. A method's first argument is no position.
+    """
     candidates = schemas.of(name)
     complaints = []
     for schema in candidates:
-        bound = _fitted(schema, given, named)
+        bound = _fitted(schema, given, named, is_method)
         if isinstance(bound, list):
             return schema, bound
         complaints.append(bound)
     if len(candidates) == 1:
-        raise InvalidType(f"{title}(): {complaints[0]}")
-    kinds = ", ".join([_kind(x) for x in given] + [f"{k}={_kind(v)}" for k, v in named.items()])
-    lines = "".join(
-        f"\n * {_signature(s)}: {c}" for s, c in zip(candidates, complaints, strict=True)
-    )
+        raise InvalidType(f"{name}(){complaints[0]}")
+    shown = given[is_method:]
+    kinds = ", ".join([_kind(x) for x in shown] + [f"{k}={type(v).__name__}" for k, v in named.items()])
+    lines = "".join(f"\n * {_signature(schema)}" for schema in candidates)
     raise InvalidType(
-        f"{title}() received an invalid combination of arguments - got ({kinds}), "
+        f"{name}() received an invalid combination of arguments - got ({kinds}), "
         f"but expected one of:{lines}"
     )
 
 
 def _fitted(
-    schema: Schema, given: Sequence[object], named: Mapping[str, object]
+    schema: Schema, given: Sequence[object], named: Mapping[str, object], is_method: bool
 ) -> list[object] | str:
-    """The values of the arguments in order, or why they do not fit."""
+    """The values of the arguments in order, or why they do not fit, in PyTorch's words."""
     positional = [argument for argument in schema.arguments if not argument.is_keyword]
     given = _variadic(schema, positional, given) or given
     if len(given) > len(positional):
-        return f"takes {len(positional)} positional arguments but {len(given)} were given"
+        most, count = len(positional) - is_method, len(given) - is_method
+        least = sum(argument.is_required for argument in positional) - is_method
+        takes = f"{most}" if least == most else f"from {least} to {most}"
+        plural = "" if most == 1 else "s"
+        return f" takes {takes} positional argument{plural} but {count} were given"
     rest = dict(named)
     values = {argument.name: value for argument, value in zip(positional, given, strict=False)}
     for argument in schema.arguments:
         word = next((word for word in _words(argument.name) if word in rest), None)
         if word is not None:
             if argument.name in values:
-                return f"got multiple values for argument '{word}'"
+                return f" got multiple values for argument '{word}'"
             values[argument.name] = rest.pop(word)
+    missing = [f'"{_shown(x)}"' for x in schema.arguments if x.is_required and x.name not in values]
+    if missing:
+        return f" missing {len(missing)} required positional arguments: {', '.join(missing)}"
     if rest.pop("out", None) is not None:
-        return "out= is not taken: results are values of their own"
+        return ": out= is not taken, results are values of their own"
     if rest:
-        return f"got an unexpected keyword argument '{next(iter(rest))}'"
-    return _all_converted(schema, values)
+        return f" got an unexpected keyword argument '{next(iter(rest))}'"
+    return _all_converted(schema, values, set(named), is_method)
 
 
-def _all_converted(schema: Schema, values: Mapping[str, object]) -> list[object] | str:
+def _shown(argument: Argument) -> str:
+    """An argument's name in PyTorch's functions."""
+    return "input" if (argument.name, argument.type) == ("self", "Tensor") else argument.name
+
+
+def _all_converted(
+    schema: Schema, values: Mapping[str, object], named: set[str], is_method: bool
+) -> list[object] | str:
     bound: list[object] = []
-    for place, argument in enumerate(schema.arguments, 1):
+    for place, argument in enumerate(schema.arguments, 1 - is_method):
         if argument.name not in values:
-            if argument.is_required:
-                return f"missing required argument '{argument.name}' (position {place})"
             bound.append(argument.default)
             continue
         value = values[argument.name]
         converted = _converted(argument, value)
         if converted is _UNFIT:
             wanted = f"must be {_type_word(argument)}, not {_kind(value)}"
-            return f"argument '{argument.name}' (position {place}) {wanted}"
+            where = "" if named & set(_words(argument.name)) else f" (position {place})"
+            return f": argument '{_shown(argument)}'{where} {wanted}"
         bound.append(converted)
     return bound
 
@@ -197,5 +212,5 @@ def _type_word(argument: Argument) -> str:
 
 
 def _signature(schema: Schema) -> str:
-    words = [f"{_type_word(argument)} {argument.name}" for argument in schema.arguments]
+    words = [f"{_type_word(argument)} {_shown(argument)}" for argument in schema.arguments]
     return f"({', '.join(words)})"

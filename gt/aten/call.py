@@ -64,14 +64,16 @@ def queries() -> int:
     return _Counter.queries
 
 
-def call(name: str, title: str, given: Sequence[object], named: Mapping[str, object]) -> Returned:
-    """Calls an operator of schemas.txt; `title` is what the user called it."""
+def call(
+    name: str, given: Sequence[object], named: Mapping[str, object], *, is_method: bool = False
+) -> Returned:
+    """Calls an operator of schemas.txt."""
     found: list[Tensor] = []
     key = (name, _core.is_grad_enabled(), _key(given, found), _key(tuple(named.items()), found))
     signature = _signatures.get(key)
     if signature is not None and signature.attributes is not None:
         return _emit(signature, [found[place] for place in signature.order])
-    schema, bound = binding.bind(name, title, given, named)
+    schema, bound = binding.bind(name, given, named, is_method=is_method)
     text, operands = binding.written(schema, bound)
     if signature is None:
         answer = {"dependent": True} if schema.is_dependent else _ask(schema, text, operands, ())

@@ -26,7 +26,7 @@ def functions(letter: str, prefix: str = "") -> dict[str, Function]:
 
 def _function(name: str, title: str) -> Function:
     def operator(*given: object, **named: object) -> object:
-        return call(name, title, given, named)
+        return call(name, given, named)
 
     return _documented(operator, name, title)
 
@@ -34,8 +34,8 @@ def _function(name: str, title: str) -> Function:
 def _method(name: str) -> Function:
     def operator(self: Tensor, *given: object, **named: object) -> object:
         if name in _SELF_LATER:
-            return call(name, name, given, {"self": self, **named})
-        return call(name, name, (self, *given), named)
+            return call(name, given, {"self": self, **named})
+        return call(name, (self, *given), named, is_method=True)
 
     return _documented(operator, name, name)
 

@@ -30,6 +30,8 @@ def to_gt(x: torch.Tensor) -> gt.Tensor:
         raise NotConvertible(f"{x.dtype}, {x.layout}".replace("torch.", ""))
     if x.ndim > DIMENSIONS_MAX:
         raise NotConvertible(f"more than {DIMENSIONS_MAX} dimensions")
+    if x.is_meta:
+        raise NotConvertible("a tensor without values")
     with torch.no_grad():
         flat = x.detach().reshape(-1).clone(memory_format=torch.contiguous_format)
         flat = flat.view(torch.uint8) if x.numel() else torch.empty(0, dtype=torch.uint8)

@@ -53,6 +53,7 @@ def _method(name: str) -> Callable[..., object]:
     return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
 
 
+GENERIC_STRIDE = 8
 SUBMODULES = {"fft", "linalg", "special"}
 REFLECTED = ("add", "sub", "mul", "pow", "mod", "and", "or", "xor", "matmul")
 CALLS: dict[str, Callable[..., object]] = {
@@ -75,6 +76,8 @@ CALLS: dict[str, Callable[..., object]] = {
     ),
     "normal.in_place": lambda self, *given, **options: self.clone().normal_(*given, **options),
     "item": lambda self: self.item(),
+    "linalg.lstsq.grad_oriented": lambda a, b, driver: gt.linalg.lstsq(a, b, driver=driver)[:2],
+    "linalg.pinv.singular": lambda a, b: gt.linalg.pinv(a @ b.mT),
     "polygamma": lambda self, n: gt.polygamma(n, self),
     "special.polygamma": lambda self, n: gt.special.polygamma(n, self),
 }
@@ -110,6 +113,17 @@ def title(op: OpInfo) -> str:
 def entries() -> list[OpInfo]:
     """Every entry of op_db that has a counterpart in GT, in op_db's order."""
     return [op for op in op_db if op.name not in OTHER_TASK and call_of(op) is not None]
+
+
+def placed() -> list[OpInfo]:
+    """Those that are driven over several workers: of operators without a row some."""
+    generic = [op for op in entries() if _is_generic(op)]
+    sampled = {title(op) for op in generic[::GENERIC_STRIDE]}
+    return [op for op in entries() if not _is_generic(op) or title(op) in sampled]
+
+
+def _is_generic(op: OpInfo) -> bool:
+    return getattr(call_of(op), "__module__", "") == "gt.aten.surface"
 
 
 # The largest term of a sum that makes up an element, where that is more than a rounding of 1 shows:

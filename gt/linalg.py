@@ -8,3 +8,8 @@ from gt.aten import surface
 _functions = surface.functions("l", "linalg_")
 globals().update(_functions)
 __all__ = sorted(_functions)  # noqa: PLE0605 - the names of torch's own schemas
+
+
+def __dir__() -> list[str]:
+    """What users type."""
+    return __all__

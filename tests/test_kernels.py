@@ -24,7 +24,7 @@ _OPS = {row["name"]: row for row in tomllib.loads(_TABLE.read_text(encoding="utf
 _COMPUTED = [
     name
     for name, row in _OPS.items()
-    if row["family"] not in ("control", "collective") and name != "upload"
+    if row["family"] not in ("generic", "control", "collective") and name != "upload"
 ]
 # Relative to the largest value of a result: sums in another order, polynomials of another degree.
 _TOLERANCE = {"float64": 1e-12, "float32": 3e-6, "float16": 2e-3, "bfloat16": 1.6e-2}

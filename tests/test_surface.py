@@ -28,9 +28,10 @@ SPACES = {
     "functional": (gt.nn.functional, torch.nn.functional),
 }
 MODULES = [
-    "gt", "gt.autograd", "gt.cuda", "gt.debug", "gt.distributed", "gt.dnn", "gt.errors", "gt.nn",
+    "gt", "gt.autograd", "gt.cuda", "gt.debug", "gt.distributed", "gt.dnn", "gt.errors", "gt.fft",
+    "gt.linalg", "gt.nn",
     "gt.nn.functional", "gt.nn.init", "gt.nn.utils", "gt.optim", "gt.optim.lr_scheduler",
-    "gt.random", "gt.signal",
+    "gt.random", "gt.signal", "gt.special",
 ]  # fmt: skip
 
 CLASSES = {

@@ -22,8 +22,9 @@ import gt  # noqa: E402
 from gt import _core  # noqa: E402
 from gt.worker import kernels, reference  # noqa: E402
 
-# Carried out by the worker's loop itself, not by a kernel; `upload` is made of the client's bytes.
-NOT_COMPUTED = {"control", "collective"}
+# Carried out by the worker's loop itself, not by a kernel, or known to torch alone (tests/test_aten.py);
+# `upload` is made of the client's bytes.
+NOT_COMPUTED = {"generic", "control", "collective"}
 COMPUTED = [
     name for name, row in ROWS.items() if row["family"] not in NOT_COMPUTED and name != "upload"
 ]

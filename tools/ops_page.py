@@ -11,7 +11,7 @@ from typing import Any
 Row = Mapping[str, Any]  # TOML's and JSON's values, of any type
 
 VALUE_KINDS = ("float32", "float64", "int64", "bool", "bfloat16", "float16", "in place")
-UNCOMPUTED = ("control", "collective")
+UNCOMPUTED = ("generic", "control", "collective")
 HEAD = """# Operators
 
 <!-- {header} -->

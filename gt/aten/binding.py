@@ -29,11 +29,11 @@ def bind(
         complaints.append(bound)
     if len(candidates) == 1:
         raise InvalidType(f"{name}(){complaints[0]}")
-    shown = given[is_method:]
-    kinds = ", ".join([_kind(x) for x in shown] + [f"{k}={type(v).__name__}" for k, v in named.items()])
+    kinds = [_kind(value) for value in given[is_method:]]
+    kinds += [f"{word}={type(value).__name__}" for word, value in named.items()]
     lines = "".join(f"\n * {_signature(schema)}" for schema in candidates)
     raise InvalidType(
-        f"{name}() received an invalid combination of arguments - got ({kinds}), "
+        f"{name}() received an invalid combination of arguments - got ({', '.join(kinds)}), "
         f"but expected one of:{lines}"
     )
 

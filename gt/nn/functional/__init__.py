@@ -110,10 +110,10 @@ __all__ = [
 ]
 
 
-for _name, _function in _aten.functions("n").items():
-    globals().setdefault(_name, _function)
+_generic = {k: v for k, v in _aten.functions("n").items() if k not in globals()}
+globals().update(_generic)
 
 
 def __dir__() -> list[str]:
     """What users type; what this module needs itself is no part of it."""
-    return __all__
+    return sorted({*__all__, *_generic})

@@ -22,7 +22,7 @@ import gt  # noqa: E402
 from gt import _core  # noqa: E402
 from gt.worker import kernels, reference  # noqa: E402
 
-# Carried out by the worker's loop itself, not by a kernel, or known to torch alone (tests/test_aten.py);
+# Carried out by the worker's loop itself, or known to torch alone (tests/test_aten.py);
 # `upload` is made of the client's bytes.
 NOT_COMPUTED = {"generic", "control", "collective"}
 COMPUTED = [

@@ -302,6 +302,7 @@ sigmoid = Tensor.sigmoid
 sign = Tensor.sign
 silu = Tensor.silu
 sin = Tensor.sin
+sinc = Tensor.sinc
 sinh = Tensor.sinh
 slice_scatter = Tensor.slice_scatter
 softmax = Tensor.softmax

@@ -456,6 +456,8 @@ class Tensor:
         """self + weight * (end - self)."""
     def asinh(self) -> Tensor:
         """Inverse hyperbolic sine."""
+    def sinc(self) -> Tensor:
+        """sin(pi * self) / (pi * self), and 1 where `self` is 0."""
     def matmul(self, other: Tensor | _Number) -> Tensor:
         """Matrix product over the last two dimensions, batched over the others."""
     def sum(self, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
@@ -852,6 +854,8 @@ class Tensor:
         """`sign`, written into `self`."""
     def sin_(self) -> Tensor:
         """`sin`, written into `self`."""
+    def sinc_(self) -> Tensor:
+        """`sinc`, written into `self`."""
     def sqrt_(self) -> Tensor:
         """`sqrt`, written into `self`."""
     def square_(self) -> Tensor:

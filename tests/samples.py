@@ -127,6 +127,8 @@ def _elementwise() -> dict[str, list[Sample]]:
             Sample((given(3, 4, dtype=x, low=-3 if x != "uint8" else 0, high=3),), (y,))
             for x, y in itertools.product((*_ANY, "bool"), (*FLOATS, "int64", "int8", "bool"))
         ],
+        "sinc": [Sample((given(3, 4, dtype=d, seed=0),)) for d in (*FLOATS, "int64")]
+        + [Sample((exact([0.0, -0.0, 1.0, 2.5], "float32"),))],
     }
     for name in ["add", "sub", "mul", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]:
         table[name] = _pairs(_ANY, -3, 4)

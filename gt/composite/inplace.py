@@ -251,7 +251,7 @@ DIRECT = (
     "cos", "div", "eq", "erf", "exp", "expm1", "floor", "floor_divide", "fmod", "ge", "gt",
     "le", "lerp", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or",
     "logical_xor", "lt", "masked_fill", "mul", "ne", "neg", "pow", "reciprocal", "relu",
-    "remainder", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub", "tan",
+    "remainder", "round", "rsqrt", "sigmoid", "sign", "sin", "sinc", "sqrt", "square", "sub", "tan",
     "tanh", "trunc",
 )  # fmt: skip
 

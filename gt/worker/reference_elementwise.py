@@ -213,4 +213,5 @@ def kernels() -> dict[str, Kernel]:
         "where": _where,
         "masked_fill": _masked_fill,
         "asinh": _kernel(np.arcsinh, "float", 1),
+        "sinc": _kernel(np.sinc, "float", 1),
     }

@@ -214,6 +214,7 @@ def kernels() -> dict[str, Kernel]:
         "elu_backward": _elu_backward,
         "softplus_backward": _aten.softplus_backward.default,
         "asinh": torch.asinh,
+        "sinc": torch.sinc,
     }
 
 

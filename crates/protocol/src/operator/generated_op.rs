@@ -176,6 +176,8 @@ pub enum Op {
     SoftplusBackward,
     /// Inverse hyperbolic sine.
     Asinh,
+    /// sin(pi * self) / (pi * self), and 1 where `self` is 0.
+    Sinc,
     /// Matrix product over the last two dimensions, batched over the others.
     Matmul,
     /// input @ weight.T + bias.
@@ -431,6 +433,7 @@ impl Op {
             0x0345 => Op::EluBackward,
             0x0346 => Op::SoftplusBackward,
             0x0347 => Op::Asinh,
+            0x0348 => Op::Sinc,
             0x0401 => Op::Matmul,
             0x0402 => Op::Linear,
             0x0501 => Op::Sum,
@@ -604,6 +607,7 @@ impl Op {
             "elu_backward" => Op::EluBackward,
             "softplus_backward" => Op::SoftplusBackward,
             "asinh" => Op::Asinh,
+            "sinc" => Op::Sinc,
             "matmul" => Op::Matmul,
             "linear" => Op::Linear,
             "sum" => Op::Sum,

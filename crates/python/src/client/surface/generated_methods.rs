@@ -402,6 +402,11 @@ impl Tensor {
     fn asinh<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         run(slf.py(), Op::Asinh, &[Arg::Var(&slf.get().var)], smallvec![])
     }
+    /// sin(pi * self) / (pi * self), and 1 where `self` is 0.
+    #[pyo3(signature = ())]
+    fn sinc<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Sinc, &[Arg::Var(&slf.get().var)], smallvec![])
+    }
     /// Matrix product over the last two dimensions, batched over the others.
     #[pyo3(signature = (other))]
     fn matmul<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -346,3 +346,4 @@ from gt.composite.reductions import var_mean as var_mean
 vdot = Tensor.vdot
 from gt.composite.joining import vstack as vstack
 from gt.composite.joining import where as where
+from gt.composite.pointwise import xlogy as xlogy

@@ -458,6 +458,8 @@ class Tensor:
         """Inverse hyperbolic sine."""
     def sinc(self) -> Tensor:
         """sin(pi * self) / (pi * self), and 1 where `self` is 0."""
+    def xlogy(self, other: Tensor | _Number) -> Tensor:
+        """`self` * log(`other`), and 0 where `self` is 0, unless `other` is not a number."""
     def matmul(self, other: Tensor | _Number) -> Tensor:
         """Matrix product over the last two dimensions, batched over the others."""
     def sum(self, dim: _Dims | None = None, keepdim: _bool = False, *, dtype: _DtypeArg | None = None, axis: _Dims | None = None, keepdims: _bool | None = None) -> Tensor:
@@ -868,6 +870,8 @@ class Tensor:
         """`tanh`, written into `self`."""
     def trunc_(self) -> Tensor:
         """`trunc`, written into `self`."""
+    def xlogy_(self, other: Tensor | _Number) -> Tensor:
+        """`xlogy`, written into `self`."""
     def absolute_(self) -> Tensor:
         """`absolute`, written into `self`."""
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number=1) -> Tensor:

@@ -129,6 +129,15 @@ def _elementwise() -> dict[str, list[Sample]]:
         ],
         "sinc": [Sample((given(3, 4, dtype=d, seed=0),)) for d in (*FLOATS, "int64")]
         + [Sample((exact([0.0, -0.0, 1.0, 2.5], "float32"),))],
+        "xlogy": [
+            *_pairs((*FLOATS, "int64"), -3, 4),
+            Sample(
+                (
+                    exact([0.0, 0.0, -0.0, 2.0], "float32"),
+                    exact([0.0, -1.0, math.nan, 0.0], "float32"),
+                )
+            ),
+        ],
     }
     for name in ["add", "sub", "mul", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]:
         table[name] = _pairs(_ANY, -3, 4)

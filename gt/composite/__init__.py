@@ -46,6 +46,7 @@ FUNCTIONS: dict[str, Method] = {
     "t": Tensor.t,
     "transpose": Tensor.transpose,
     "unsqueeze": Tensor.unsqueeze,
+    "xlogy": pointwise.xlogy,
 }
 
 # Methods that are no functions in PyTorch.

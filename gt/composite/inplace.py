@@ -252,7 +252,7 @@ DIRECT = (
     "le", "lerp", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or",
     "logical_xor", "lt", "masked_fill", "mul", "ne", "neg", "pow", "reciprocal", "relu",
     "remainder", "round", "rsqrt", "sigmoid", "sign", "sin", "sinc", "sqrt", "square", "sub", "tan",
-    "tanh", "trunc",
+    "tanh", "trunc", "xlogy",
 )  # fmt: skip
 
 # Other methods of which PyTorch has a form with an underscore.

@@ -216,16 +216,21 @@ def isclose(
     return close.logical_or(near)
 
 
+def combination(function: str, self: object, other: object) -> InvalidType:
+    """PyTorch's error for two numbers, where one of them must be a tensor."""
+    kinds = f"{type(self).__name__}, {type(other).__name__}"
+    return InvalidType(
+        f"{function}() received an invalid combination of arguments - got ({kinds}), but "
+        "expected one of:\n * (Tensor input, Tensor other)\n * (Tensor input, Number other)"
+    )
+
+
 def shifted(
     self: Operand, other: Operand, function: str, kernel: str
 ) -> tuple[Tensor, Tensor, _core.dtype]:
     """Both as int64, broadcast, and the dtype of the result."""
     if not isinstance(self, Tensor) and not isinstance(other, Tensor):
-        kinds = f"{type(self).__name__}, {type(other).__name__}"
-        raise InvalidType(
-            f"{function}() received an invalid combination of arguments - got ({kinds}), but "
-            "expected one of:\n * (Tensor input, Tensor other)\n * (Tensor input, Number other)"
-        )
+        raise combination(function, self, other)
     dtype = result_type(self, other)
     if dtype == _core.bool or dtype.is_floating_point:
         raise UnsupportedDtype(f"\"{kernel}\" not implemented for '{SCALAR_TYPES[repr(dtype)]}'")
@@ -278,6 +283,15 @@ LARGEST = {
     4: 3.4028234663852886e38,
     8: 1.7976931348623157e308,
 }
+
+
+def xlogy(input: Operand, other: Operand) -> Tensor:
+    """input * log(other), and 0 where `input` is 0, unless `other` is not a number."""
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+        raise combination("xlogy", input, other)
+    return call("xlogy", input, other)
+
+
 METHODS: dict[str, Method] = {
     "bitwise_left_shift": bitwise_left_shift,
     "bitwise_right_shift": bitwise_right_shift,

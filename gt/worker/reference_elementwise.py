@@ -128,6 +128,10 @@ def _power(x: Array, y: Array) -> npt.ArrayLike:
     return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
 
 
+def _xlogy(x: Floats, y: Floats) -> npt.ArrayLike:
+    return np.where((x == 0) & ~np.isnan(y), 0, x * np.log(y))
+
+
 _UNARY: dict[str, tuple[Function, str]] = {
     "neg": (np.negative, "first"),
     "abs": (np.abs, "first"),
@@ -214,4 +218,5 @@ def kernels() -> dict[str, Kernel]:
         "masked_fill": _masked_fill,
         "asinh": _kernel(np.arcsinh, "float", 1),
         "sinc": _kernel(np.sinc, "float", 1),
+        "xlogy": _kernel(_xlogy, "float", 2),
     }

@@ -215,6 +215,7 @@ def kernels() -> dict[str, Kernel]:
         "softplus_backward": _aten.softplus_backward.default,
         "asinh": torch.asinh,
         "sinc": torch.sinc,
+        "xlogy": _of_tensors(torch.xlogy),
     }
 
 

@@ -178,6 +178,8 @@ pub enum Op {
     Asinh,
     /// sin(pi * self) / (pi * self), and 1 where `self` is 0.
     Sinc,
+    /// `self` * log(`other`), and 0 where `self` is 0, unless `other` is not a number.
+    Xlogy,
     /// Matrix product over the last two dimensions, batched over the others.
     Matmul,
     /// input @ weight.T + bias.
@@ -434,6 +436,7 @@ impl Op {
             0x0346 => Op::SoftplusBackward,
             0x0347 => Op::Asinh,
             0x0348 => Op::Sinc,
+            0x0349 => Op::Xlogy,
             0x0401 => Op::Matmul,
             0x0402 => Op::Linear,
             0x0501 => Op::Sum,
@@ -608,6 +611,7 @@ impl Op {
             "softplus_backward" => Op::SoftplusBackward,
             "asinh" => Op::Asinh,
             "sinc" => Op::Sinc,
+            "xlogy" => Op::Xlogy,
             "matmul" => Op::Matmul,
             "linear" => Op::Linear,
             "sum" => Op::Sum,

@@ -407,6 +407,11 @@ impl Tensor {
     fn sinc<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         run(slf.py(), Op::Sinc, &[Arg::Var(&slf.get().var)], smallvec![])
     }
+    /// `self` * log(`other`), and 0 where `self` is 0, unless `other` is not a number.
+    #[pyo3(signature = (other))]
+    fn xlogy<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run(slf.py(), Op::Xlogy, &[Arg::Var(&slf.get().var), as_arg(&other)], smallvec![])
+    }
     /// Matrix product over the last two dimensions, batched over the others.
     #[pyo3(signature = (other))]
     fn matmul<'py>(slf: &Bound<'py, Self>, other: OperandArg<'py>) -> PyResult<Bound<'py, PyAny>> {

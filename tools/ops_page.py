@@ -21,8 +21,9 @@ entries** of PyTorch's `op_db`; [the {lacked} that it lacks](#entries-of-op_db-t
 at the end. `tests/test_op_db.py` drives each entry that GT has, in float32, float64 (in views),
 int64, bool, bfloat16 and float16, in place, for gradients and for error inputs. **None is wrong**;
 of the float32 samples of the entries that are a row of the table {ran} of {total} run, the others
-are [listed with the reason](#samples-that-are-refused). The float samples run on the numpy backend
-too.
+are [listed with the reason](#samples-that-are-refused). Entries that have no row run by PyTorch's
+schema, whole, on workers with torch ([how](decisions/generic.md)); the float samples of the others
+run on the numpy backend too.
 
 *Signature*: PyTorch's method where there is one, else the row's operands and attributes, as
 `gt._core.call` takes them. *Dtype*: `promote` PyTorch's lattice, `float` integers become float32,

@@ -117,12 +117,13 @@ def entries() -> list[OpInfo]:
 
 def placed() -> list[OpInfo]:
     """Those that are driven over several workers: of operators without a row some."""
-    generic = [op for op in entries() if _is_generic(op)]
+    generic = [op for op in entries() if is_generic(op)]
     sampled = {title(op) for op in generic[::GENERIC_STRIDE]}
-    return [op for op in entries() if not _is_generic(op) or title(op) in sampled]
+    return [op for op in entries() if not is_generic(op) or title(op) in sampled]
 
 
-def _is_generic(op: OpInfo) -> bool:
+def is_generic(op: OpInfo) -> bool:
+    """Whether it has no row, and runs by PyTorch's schema."""
     return getattr(call_of(op), "__module__", "") == "gt.aten.surface"
 
 

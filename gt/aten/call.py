@@ -159,11 +159,12 @@ def _emit(signature: _Signature, operands: Sequence[Tensor]) -> Returned:
     ]
     if signature.schema.results == ("[]",):
         return tuple(kept)
-    return _result_type(signature.schema)(*kept)
+    schema = signature.schema
+    return _result_type(schema.overload, schema.results)(*kept)
 
 
 @functools.cache
-def _result_type(schema: Schema) -> Callable[..., tuple[Tensor, ...]]:
-    if not all(schema.results):
+def _result_type(overload: str, names: tuple[str, ...]) -> Callable[..., tuple[Tensor, ...]]:
+    if not all(names):
         return lambda *results: results
-    return namedtuple(schema.overload.partition(".")[0], schema.results)  # noqa: PYI024 - by schema
+    return namedtuple(overload.partition(".")[0], names)  # noqa: PYI024 - by schema

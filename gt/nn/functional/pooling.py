@@ -1,0 +1,309 @@
+"""Pooling: the largest element, or the p-norm, of windows over the last dimensions.
+
+Averages (avg_pool1d to avg_pool3d, adaptive_avg_pool1d) come from PyTorch's schemas as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gt._core import Tensor
+from gt.aten.call import call
+from gt.errors import InvalidValue
+
+# One number for each windowed dimension, or one for all.
+Sizes = int | Sequence[int]
+OptionalSizes = int | None | Sequence[int | None]
+# The pooled values, and where return_indices asks for them the places that they come from.
+Pooled = Tensor | tuple[Tensor, Tensor]
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Pooled:
+    """The largest element of each window.
+
+    Args:
+        input: [batch, channels, n] or [channels, n].
+        kernel_size: The window.
+        stride: From window to window; as the window if not given.
+        padding: Of minus infinity at both ends; at most half of the window.
+        dilation: From element to element of a window.
+        ceil_mode: Whether windows may begin inside and end outside.
+        return_indices: Whether to return (values, places) instead of values.
+
+    Raises:
+        ShapeError: Another number of dimensions, or windows that do not fit.
+    """
+    return _max_pool(
+        1, input, (kernel_size, stride or [], padding, dilation, ceil_mode), return_indices
+    )
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Pooled:
+    """As max_pool1d, over [batch, channels, height, width] or [channels, height, width]."""
+    return _max_pool(
+        2, input, (kernel_size, stride or [], padding, dilation, ceil_mode), return_indices
+    )
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Pooled:
+    """As max_pool1d, over [batch, channels, depth, height, width] or the same without a batch."""
+    return _max_pool(
+        3, input, (kernel_size, stride or [], padding, dilation, ceil_mode), return_indices
+    )
+
+
+def _max_pool(count: int, input: Tensor, windows: tuple[object, ...], indices: bool) -> Pooled:
+    name = f"max_pool{count}d_with_indices" if indices else f"max_pool{count}d"
+    pooled: Pooled = call(name, (input, *windows), {})
+    return pooled
+
+
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """What max_pool1d pooled, at its places; zero elsewhere.
+
+    Args:
+        input: [batch, channels, n] or [channels, n].
+        indices: The places, as max_pool1d returned them; of the same shape.
+        kernel_size: The window that was pooled.
+        stride: From window to window; as the window if not given.
+        padding: At both ends.
+        output_size: The sizes before pooling, where several pool to the same.
+
+    Raises:
+        ValueError: An output_size that does not pool to the input's.
+    """
+    size = _unpooled_size(1, input, kernel_size, stride, padding, output_size)
+    unpooled: Tensor = call(
+        "max_unpool2d", (input.unsqueeze(-1), indices.unsqueeze(-1), [*size, 1]), {}
+    )
+    return unpooled.squeeze(-1)
+
+
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """As max_unpool1d, of max_pool2d."""
+    size = _unpooled_size(2, input, kernel_size, stride, padding, output_size)
+    unpooled: Tensor = call("max_unpool2d", (input, indices, size), {})
+    return unpooled
+
+
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """As max_unpool1d, of max_pool3d."""
+    size = _unpooled_size(3, input, kernel_size, stride, padding, output_size)
+    steps = each(kernel_size if stride is None else stride, 3)
+    unpooled: Tensor = call("max_unpool3d", (input, indices, size, steps, each(padding, 3)), {})
+    return unpooled
+
+
+def _unpooled_size(
+    count: int,
+    input: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    output_size: Sequence[int] | None,
+) -> list[int]:
+    windows, pads = each(kernel_size, count), each(padding, count)
+    steps = each(kernel_size if stride is None else stride, count)
+    sizes = input.shape[-count:]
+    default = [
+        (size - 1) * step + window - 2 * pad
+        for size, step, window, pad in zip(sizes, steps, windows, pads, strict=True)
+    ]
+    if output_size is None:
+        return default
+    wanted = list(output_size)[2:] if len(output_size) == count + 2 else list(output_size)
+    if len(wanted) != count:
+        raise ValueError(
+            f"output_size should be a sequence containing {count} or {count + 2} elements, but it "
+            f"has a length of '{len(wanted)}'"
+        )
+    for dim, (size, middle, step) in enumerate(zip(wanted, default, steps, strict=True)):
+        low, high = middle - step, middle + step
+        if not low < size < high:
+            raise ValueError(
+                f'invalid output_size "{wanted}" (dim {dim} must be between {low} and {high})'
+            )
+    return wanted
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: OptionalSizes) -> Tensor:
+    """The mean of windows that are as large as makes the output's size.
+
+    Args:
+        input: [batch, channels, height, width] or [channels, height, width].
+        output_size: Of the windowed dimensions; None keeps the input's.
+
+    Raises:
+        ValueError: Fewer dimensions than sizes and one.
+        ShapeError: Another number of dimensions.
+    """
+    pooled: Tensor = call("adaptive_avg_pool2d", (input, _with_defaults(output_size, input)), {})
+    return pooled
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: OptionalSizes) -> Tensor:
+    """As adaptive_avg_pool2d, over [batch, channels, depth, height, width] or without a batch."""
+    pooled: Tensor = call("adaptive_avg_pool3d", (input, _with_defaults(output_size, input)), {})
+    return pooled
+
+
+def adaptive_max_pool1d(
+    input: Tensor, output_size: OptionalSizes, return_indices: bool = False
+) -> Pooled:
+    """The largest element of windows that are as large as makes the output's size.
+
+    Args:
+        input: [batch, channels, n] or [channels, n].
+        output_size: Of the windowed dimensions; None keeps the input's, of two or three.
+        return_indices: Whether to return (values, places) instead of values.
+
+    Raises:
+        ShapeError: Another number of dimensions.
+    """
+    return _adaptive_max_pool(1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(
+    input: Tensor, output_size: OptionalSizes, return_indices: bool = False
+) -> Pooled:
+    """As adaptive_max_pool1d, over [batch, channels, height, width] or without a batch."""
+    return _adaptive_max_pool(2, input, _with_defaults(output_size, input), return_indices)
+
+
+def adaptive_max_pool3d(
+    input: Tensor, output_size: OptionalSizes, return_indices: bool = False
+) -> Pooled:
+    """As adaptive_max_pool1d, over [batch, channels, depth, height, width] or without a batch."""
+    return _adaptive_max_pool(3, input, _with_defaults(output_size, input), return_indices)
+
+
+def _adaptive_max_pool(count: int, input: Tensor, size: object, indices: bool) -> Pooled:
+    values, places = call(f"adaptive_max_pool{count}d", (input, size), {})
+    return (values, places) if indices else values
+
+
+def _with_defaults(output_size: OptionalSizes, input: Tensor) -> object:
+    """None replaced by the input's size."""
+    if output_size is None or isinstance(output_size, int):
+        return output_size
+    if input.ndim <= len(output_size):
+        raise InvalidValue(f"Input dimension should be at least {len(output_size) + 1}")
+    kept = input.shape[-len(output_size) :]
+    return [old if new is None else new for new, old in zip(output_size, kept, strict=True)]
+
+
+def lp_pool1d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The p-norm of each window of signed powers.
+
+    Args:
+        input: [batch, channels, n] or [channels, n].
+        norm_type: p.
+        kernel_size: The window.
+        stride: From window to window; as the window if not given.
+        ceil_mode: Whether windows may begin inside and end outside.
+
+    Raises:
+        ValueError: A norm_type of 0.
+    """
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """As lp_pool1d, over [batch, channels, height, width] or without a batch."""
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """As lp_pool1d, over [batch, channels, depth, height, width] or without a batch."""
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def _lp_pool(
+    count: int,
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    ceil_mode: bool,
+) -> Tensor:
+    if norm_type == 0:
+        raise ValueError(f"norm_type must be a non-zero value, but got {norm_type}")
+    windows = (kernel_size, stride or [], 0)
+    if math.isinf(norm_type):
+        sign = math.copysign(1.0, norm_type)
+        largest: Tensor = call(
+            f"max_pool{count}d", (input.abs() * sign, *windows, 1, ceil_mode), {}
+        )
+        return largest * sign
+    mean: Tensor = call(f"avg_pool{count}d", (input**norm_type, *windows, ceil_mode), {})
+    total = mean.sign() * mean.abs().relu() * math.prod(each(kernel_size, count))
+    return total ** (1.0 / norm_type)
+
+
+def each(numbers: Sizes, count: int) -> tuple[int, ...]:
+    """One number for each of `count` dimensions."""
+    return (numbers,) * count if isinstance(numbers, int) else tuple(numbers)

@@ -1,6 +1,6 @@
 //! What the generated methods call, and the view methods that the table does not have.
 
-use super::results;
+use super::call::results;
 use super::tensor::{Tensor, as_arg};
 use crate::client::emission::convert::{DimsArg, OperandArg, required};
 use crate::client::emission::emit::{self, Arg};

@@ -1,6 +1,7 @@
 //! Waiting for an answer while other threads go on.
 
-use super::{FULL_NAP, Patience, RECEIVED, RUNTIME, TAKEN, epoch, with};
+use super::patience::Patience;
+use super::state::{RECEIVED, RUNTIME, TAKEN, epoch, with};
 use crate::client::connection::answers::Answer;
 use crate::client::connection::{Inbox, SharedInbox};
 use crate::client::session::errors;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 const READ_SPIN: Duration = Duration::from_micros(150);
 /// How long a read parks before it looks for signals and dead peers.
 const READ_PARK: Duration = Duration::from_millis(100);
+/// How long a read naps while another thread listens.
+const LISTENER_NAP: Duration = Duration::from_micros(50);
 
 type LockedInbox<'a> = MutexGuard<'a, dyn Inbox + 'static>;
 
@@ -102,7 +105,7 @@ fn listen(
         if RECEIVED.load(Ordering::Acquire) != received {
             return None;
         }
-        std::thread::sleep(FULL_NAP);
+        std::thread::sleep(LISTENER_NAP);
     }
     None
 }

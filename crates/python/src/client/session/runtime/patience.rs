@@ -1,0 +1,63 @@
+//! How long a session whose dispatcher has no worker waits for one, and what it says meanwhile.
+
+use super::state::Runtime;
+use std::time::{Duration, Instant};
+
+/// How long a session waits in silence for its dispatcher's first worker.
+const SILENCE: Duration = Duration::from_secs(1);
+/// How long a session waits for its dispatcher's first worker, unless `gt.connect` says otherwise: a worker with torch
+/// starts in 3 to 10 s, on a busy machine in 30 s.
+pub(crate) const WORKER_WAIT: Duration = Duration::from_mins(1);
+
+/// What a session whose dispatcher has no worker does while something waits.
+pub(super) enum Patience {
+    Wait,
+    /// Says so on standard error, once.
+    Announce(String),
+    Over(String),
+}
+
+impl Runtime {
+    /// How much longer something waits that needs a worker.
+    pub(super) fn patience(&mut self) -> Patience {
+        let Some(hope) = self.hope.as_mut() else { return Patience::Wait };
+        if !self.answers.workers.is_empty() {
+            self.hope = None;
+            return Patience::Wait;
+        }
+        let waited = hope.since.get_or_insert_with(Instant::now).elapsed();
+        let (limit, is_announced) = (hope.limit, hope.is_announced);
+        if waited < limit && (is_announced || waited < SILENCE) {
+            return Patience::Wait;
+        }
+        hope.is_announced = true;
+        let connection = self.connection.as_ref();
+        let place = connection.map(|connection| connection.describe()).unwrap_or_default();
+        let advice = self.worker_advice();
+        if waited < limit {
+            return Patience::Announce(format!("{place}: waiting for a worker. {advice}"));
+        }
+        let seconds = limit.as_secs_f64();
+        Patience::Over(format!("{place}: no worker has joined it within {seconds} s. {advice}"))
+    }
+
+    /// How a session without workers comes by one.
+    fn worker_advice(&self) -> String {
+        let connection = self.connection.as_ref();
+        let Some(address) = connection.and_then(|connection| connection.address()) else {
+            return "gt.disconnect() ends the session; the next operation starts a worker"
+                .to_owned();
+        };
+        let place = match (address.strip_prefix("unix:"), address.rsplit_once(':')) {
+            (Some(path), _) => format!("--unix {path}"),
+            (None, Some((host, port))) => format!("--host {host} -p {port}"),
+            (None, None) => format!("--host {address}"),
+        };
+        format!("Start one: `python -m gt.worker {place}`")
+    }
+
+    /// What a failure adds where there is no worker any more.
+    pub(crate) fn advice(&self) -> Option<String> {
+        self.answers.workers.is_empty().then(|| self.worker_advice())
+    }
+}

@@ -1,0 +1,120 @@
+//! What comes before an instruction: a connection, the configuration, and room.
+
+use super::fork::forked;
+use super::patience::Patience;
+use super::state::{Caller, RUNTIME, Runtime, WAITING, with};
+use crate::client::session::{errors, site};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a thread naps while a ring is full: the worker has thousands of instructions to go.
+const FULL_NAP: Duration = Duration::from_micros(50);
+
+/// How the first operation comes by a connection where nobody has connected.
+static OPEN: PyOnceLock<fn(Python<'_>) -> PyResult<()>> = PyOnceLock::new();
+/// Set while a thread opens the connection that the first operation needs; the others wait for it.
+static OPENING: AtomicBool = AtomicBool::new(false);
+
+/// Says how the first operation comes by a connection; what is said first holds.
+pub(crate) fn set_opener(py: Python<'_>, open: fn(Python<'_>) -> PyResult<()>) {
+    OPEN.get_or_init(py, || open);
+}
+
+/// Connects if that has not been done, and waits until an instruction fits and every free before it has been sent. After
+/// it, one instruction may be sent without waiting.
+pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    loop {
+        let missing = {
+            let mut state = RUNTIME.get_mut(py);
+            let runtime = state.get_or_insert_with(Runtime::new);
+            if forked() {
+                return Err(errors::after_fork());
+            }
+            if runtime.has_room(py) && WAITING.get(py).slots.is_empty() {
+                return Ok(());
+            }
+            let room = runtime.connection.as_mut().map(|connection| connection.has_room());
+            match room {
+                None => Missing::Connection,
+                Some(true) if runtime.answers.closed.is_none() && runtime.begun => Missing::Room,
+                Some(true) if runtime.answers.closed.is_none() => {
+                    runtime.begun = true;
+                    Missing::Configuration
+                }
+                Some(_) => {
+                    runtime.pump();
+                    if let Some(reason) = runtime.answers.closed.clone() {
+                        return Err(errors::connection_lost(py, &reason));
+                    }
+                    match runtime.patience() {
+                        Patience::Wait => Missing::Room,
+                        Patience::Announce(text) => Missing::Worker(text),
+                        Patience::Over(reason) => return Err(errors::no_worker(py, reason)),
+                    }
+                }
+            }
+        };
+        match missing {
+            Missing::Connection if !OPENING.swap(true, Ordering::AcqRel) => {
+                let open = OPEN.get(py).expect("set when gt is imported");
+                let opened = open(py);
+                OPENING.store(false, Ordering::Release);
+                opened?;
+            }
+            Missing::Configuration => {
+                let begun = py
+                    .import("gt.config.scopes")
+                    .and_then(|scopes| scopes.call_method0("session_begins"));
+                if let Err(error) = begun {
+                    with(py, |runtime| runtime.begun = false);
+                    return Err(error);
+                }
+            }
+            Missing::Worker(text) => errors::announce(py, &text)?,
+            // The ring is full, or another thread opens the connection.
+            Missing::Connection | Missing::Room => {
+                py.detach(|| std::thread::sleep(FULL_NAP));
+                py.check_signals()?;
+            }
+        }
+    }
+}
+
+/// [`prepare`] for an instruction of this caller.
+pub(crate) fn prepare_for(py: Python<'_>, caller: Caller) -> PyResult<()> {
+    loop {
+        prepare(py)?;
+        if with(py, |runtime| runtime.knows_site(caller.site)) {
+            return Ok(());
+        }
+        let name = site::name(py, caller.site);
+        with(py, |runtime| runtime.announce_site(caller.site, name));
+    }
+}
+
+/// [`prepare`] for an instruction with a large payload: there is a place for that too.
+pub(crate) fn prepare_payload(py: Python<'_>) -> PyResult<()> {
+    loop {
+        prepare(py)?;
+        let full = with(py, |runtime| {
+            runtime.connection.as_mut().and_then(|connection| connection.full_payloads())
+        });
+        let Some(payloads) = full else { return Ok(()) };
+        py.detach(|| payloads.wait());
+        // A worker that waits for its answers to be taken takes no payloads, and nor does one that is gone.
+        with(py, Runtime::pump);
+        py.check_signals()?;
+    }
+}
+
+/// What an instruction still waits for.
+enum Missing {
+    Connection,
+    /// It is read once a session, at the first operation, which may ask workers itself.
+    Configuration,
+    Room,
+    /// There is none, which the user is to be told.
+    Worker(String),
+}

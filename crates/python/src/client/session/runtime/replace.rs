@@ -1,0 +1,59 @@
+//! One connection in place of another, or none: values of the earlier one are void.
+
+use super::fork::{FORKED, forked, watch_forks};
+use super::state::{EPOCH, Hope, RECEIVED, SlotPool, TAKEN, WAITING, Waiting, with};
+use crate::client::connection::Connection;
+use crate::client::connection::answers::Answers;
+use pyo3::prelude::*;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Puts a new connection in place of the current one.
+///
+/// `hope` where the workers are not this program's own: how long to wait for the first.
+pub(crate) fn install(
+    py: Python<'_>,
+    connection: Box<dyn Connection>,
+    announce_sites: bool,
+    hope: Option<Duration>,
+) {
+    watch_forks();
+    let old = with(py, |runtime| {
+        if FORKED.swap(false, Ordering::Relaxed) {
+            // The parent's connection is not ours to end; the new one is.
+            std::mem::forget(runtime.connection.take());
+            // What the parent's other threads had taken is theirs.
+            RECEIVED.store(TAKEN.load(Ordering::Acquire), Ordering::Release);
+        }
+        EPOCH.fetch_add(1, Ordering::Relaxed);
+        *WAITING.get_mut(py) = Waiting::default();
+        runtime.slots = SlotPool::default();
+        runtime.answers = Answers::default();
+        runtime.begun = false;
+        runtime.announced = announce_sites.then(Vec::new);
+        runtime.hope = hope.map(|limit| Hope { limit, since: None, is_announced: false });
+        runtime.connection.replace(connection)
+    });
+    close(old);
+}
+
+/// Ends the connection, if there is one.
+pub(crate) fn disconnect(py: Python<'_>) {
+    let old = with(py, |runtime| {
+        if forked() {
+            // The parent's connection is not ours to end.
+            std::mem::forget(runtime.connection.take());
+            return None;
+        }
+        EPOCH.fetch_add(1, Ordering::Relaxed);
+        *WAITING.get_mut(py) = Waiting::default();
+        runtime.connection.take()
+    });
+    close(old);
+}
+
+fn close(connection: Option<Box<dyn Connection>>) {
+    if let Some(mut connection) = connection {
+        connection.close();
+    }
+}

@@ -1,0 +1,323 @@
+//! The client's one state: connection, slots, questions, generator, and which call sites have been announced.
+
+use super::fork::forked;
+use crate::client::connection::Connection;
+use crate::client::connection::answers::{Answers, Failed};
+use crate::client::gil_cell::GilCell;
+use crate::client::session::generator::Generator;
+use gt_protocol::wire::{HEADER_WORDS, PAYLOAD_BYTES_MAX};
+use gt_protocol::{Attr, Instruction, Meta, Op};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Slots freed in one instruction.
+const FREE_BATCH: usize = 512;
+
+/// Bytes of values whose `free` waits for the next instruction: no more than one that is large, or many that are not.
+const WAITING_BYTES_MAX: u64 = 1 << 20;
+
+/// Of one instruction's results.
+pub(crate) type Slots = SmallVec<[u32; 2]>;
+
+/// Who makes an instruction: the user's call site and the signal around it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub site: u32,
+    pub signal: u16,
+}
+
+pub(crate) struct Runtime {
+    pub connection: Option<Box<dyn Connection>>,
+    pub answers: Answers,
+    pub generator: Option<Generator>,
+    /// By call site: whether the dispatcher has its name; `None` where it does not want them.
+    pub(super) announced: Option<Vec<bool>>,
+    /// How many workers the embedded dispatcher starts.
+    pub workers: Option<u32>,
+    /// Whether the configuration has been read since the connection was opened.
+    pub(super) begun: bool,
+    /// How long to wait for a dispatcher's first worker, and since when; `None` once there was one, or where the workers
+    /// are this program's own.
+    pub hope: Option<Hope>,
+    pub(super) slots: SlotPool,
+    words: Vec<u32>,
+}
+
+/// That a worker will join.
+#[derive(Clone, Copy)]
+pub(crate) struct Hope {
+    pub limit: Duration,
+    /// The first time that something had to wait.
+    pub since: Option<Instant>,
+    /// Whether the user has been told what is waited for.
+    pub is_announced: bool,
+}
+
+/// Slots of the session: which are free again.
+#[derive(Default)]
+pub(super) struct SlotPool {
+    free: Vec<u32>,
+    next: u32,
+}
+
+pub(super) static RUNTIME: GilCell<Option<Runtime>> = GilCell::new(None);
+
+/// Slots whose values are gone but whose `free` has not been sent: it goes with the next instruction.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) slots: Vec<u32>,
+    bytes: u64,
+}
+
+pub(super) static WAITING: GilCell<Waiting> = GilCell::new(Waiting { slots: Vec::new(), bytes: 0 });
+pub(super) static EPOCH: AtomicU32 = AtomicU32::new(1);
+/// Batches of words that threads took from inboxes (counted with the inbox locked) ...
+pub(super) static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// ... and how many of them the core has (counted with the GIL held). Where the two differ a thread is on its way.
+pub(super) static RECEIVED: AtomicU64 = AtomicU64::new(0);
+
+impl Runtime {
+    pub(super) fn new() -> Self {
+        Self {
+            connection: None,
+            answers: Answers::default(),
+            generator: None,
+            announced: None,
+            workers: None,
+            begun: false,
+            hope: None,
+            slots: SlotPool::default(),
+            words: Vec::new(),
+        }
+    }
+
+    pub(crate) fn generator(&mut self) -> &mut Generator {
+        self.generator.get_or_insert_with(Generator::from_entropy)
+    }
+
+    /// A slot for a new value.
+    pub(crate) fn take_slot(&mut self) -> u32 {
+        self.slots.free.pop().unwrap_or_else(|| {
+            let slot = self.slots.next;
+            self.slots.next += 1;
+            slot
+        })
+    }
+
+    /// Whether the dispatcher has the name of a call site, or wants none.
+    #[inline]
+    pub(super) fn knows_site(&self, site: u32) -> bool {
+        let Some(announced) = &self.announced else { return true };
+        let place = usize::try_from(site).unwrap_or(0);
+        site == 0 || announced.get(place).copied().unwrap_or(false)
+    }
+
+    /// Gives the dispatcher the name of a call site.
+    #[cold]
+    pub(super) fn announce_site(&mut self, site: u32, name: Option<String>) {
+        let (Some(announced), Ok(place)) = (&mut self.announced, usize::try_from(site)) else {
+            return;
+        };
+        if place >= announced.len() {
+            announced.resize(place + 1, false);
+        }
+        if let Some(announced) = announced.get_mut(place) {
+            *announced = true;
+        }
+        let Some(name) = name else { return };
+        let mut word = Instruction::new(Op::Site);
+        word.attrs.push(Attr::Int(i64::from(site)));
+        word.attrs.push(Attr::Text(name.into()));
+        // A name that does not arrive costs a line in the log, nothing else.
+        drop(self.send(&word));
+    }
+
+    pub(crate) fn send(&mut self, instruction: &Instruction<'_>) -> PyResult<()> {
+        let Some(connection) = self.connection.as_mut() else {
+            return Err(PyRuntimeError::new_err("gt is not connected"));
+        };
+        self.answers.number(instruction.op);
+        let sent = connection.send(instruction, &mut self.answers);
+        connection.flush();
+        sent.map_err(PyRuntimeError::new_err)
+    }
+
+    /// Sends an instruction by its words, of which site, flags and slots of results are still open: those are written
+    /// into it, the slots into `slots` too. There is room.
+    #[inline]
+    pub(crate) fn publish(
+        &mut self,
+        py: Python<'_>,
+        (op, caller): (Op, Caller),
+        consumes: u16,
+        words: &mut [u32],
+        outputs: &[Meta],
+        slots: &mut [u32],
+    ) -> PyResult<()> {
+        let Caller { site, signal } = caller;
+        self.announce_signal(py, signal);
+        let count = outputs.len();
+        assert!(op.info().fits_outputs(count), "{}: {count} results", op.info().name);
+        assert!(count == slots.len(), "{count} results in {} slots", slots.len());
+        words[1] = site;
+        words[2] = u32::from(consumes) | (u32::from(signal) << 16);
+        let first = HEADER_WORDS + usize::from(op.info().output_list);
+        for (word, slot) in words[first..].iter_mut().zip(&mut *slots) {
+            *slot = self.take_slot();
+            *word = *slot;
+        }
+        let Some(connection) = self.connection.as_mut() else {
+            return Err(PyRuntimeError::new_err("gt is not connected"));
+        };
+        self.answers.number(op);
+        let sent = connection.send_words(op, words, outputs, &mut self.answers);
+        sent.map_err(PyRuntimeError::new_err)
+    }
+
+    /// [`Self::has_room`] for an instruction of this caller.
+    #[inline]
+    pub(crate) fn has_room_for(&mut self, py: Python<'_>, caller: Caller) -> bool {
+        self.has_room(py) && self.knows_site(caller.site)
+    }
+
+    /// Whether one instruction may be sent at once. Sends what is to be freed before it.
+    #[inline]
+    pub(crate) fn has_room(&mut self, py: Python<'_>) -> bool {
+        let room = !forked()
+            && self.begun
+            && self.answers.closed.is_none()
+            && self.connection.as_mut().is_some_and(|connection| connection.has_room());
+        if room && !WAITING.get(py).slots.is_empty() {
+            self.free_waiting(py);
+        }
+        room
+    }
+
+    /// Takes in what has come, without waiting.
+    pub(crate) fn pump(&mut self) {
+        // What comes is for the parent; its rings are not even mapped here.
+        if forked() {
+            return;
+        }
+        let Some(connection) = self.connection.as_mut() else { return };
+        for (index, inbox) in connection.inboxes().into_iter().enumerate() {
+            self.words.clear();
+            // Another thread waits on it: that one will take the words.
+            let Ok(mut inbox) = inbox.try_lock() else { continue };
+            if TAKEN.load(Ordering::Acquire) != RECEIVED.load(Ordering::Acquire) {
+                continue; // what that thread took comes first
+            }
+            inbox.take(&mut self.words);
+            let closed = if self.words.is_empty() { inbox.closed() } else { None };
+            TAKEN.fetch_add(1, Ordering::AcqRel);
+            drop(inbox);
+            connection.receive(index, &self.words, &mut self.answers);
+            RECEIVED.fetch_add(1, Ordering::AcqRel);
+            if let Some(reason) = closed {
+                connection.lost(index, &reason, &mut self.answers);
+            }
+        }
+    }
+
+    /// What a session holds and has sent, as far as its client knows without asking.
+    pub(crate) fn own_counters(&self, py: Python<'_>) -> [(&'static str, u64); 3] {
+        let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
+        let free = count(self.slots.free.len() + WAITING.get(py).slots.len());
+        [
+            ("workers", count(self.answers.workers.len())),
+            ("values", u64::from(self.slots.next).saturating_sub(free)),
+            ("instructions", self.answers.numbered()),
+        ]
+    }
+
+    /// Sends what is to be freed, and leaves nothing of it to go with a later instruction.
+    pub(crate) fn flush(&mut self, py: Python<'_>) {
+        if self.has_room(py)
+            && let Some(connection) = &mut self.connection
+        {
+            connection.flush();
+        }
+    }
+
+    fn free_waiting(&mut self, py: Python<'_>) {
+        let mut waiting = WAITING.get_mut(py);
+        waiting.bytes = 0;
+        let slots = &mut waiting.slots;
+        // Whoever asks has found room for an instruction, and so for one batch.
+        loop {
+            let keep = slots.len().saturating_sub(FREE_BATCH);
+            self.free(&slots[keep..]);
+            slots.truncate(keep);
+            let has_room = |connection: &mut Box<dyn Connection>| connection.has_room();
+            if slots.is_empty() || !self.connection.as_mut().is_some_and(has_room) {
+                return;
+            }
+        }
+    }
+
+    fn free(&mut self, slots: &[u32]) {
+        let Some(connection) = self.connection.as_mut() else { return };
+        // A slot that the dispatcher does not know is a bug of ours; the stream says so at the next instruction.
+        if connection.release(slots, &mut self.answers).is_err() {
+            debug_assert!(false, "freed a slot twice");
+        }
+        self.slots.free.extend_from_slice(slots);
+    }
+}
+
+/// Runs `body` on the state, without connecting.
+pub(crate) fn with<R>(py: Python<'_>, body: impl FnOnce(&mut Runtime) -> R) -> R {
+    body(RUNTIME.get_mut(py).get_or_insert_with(Runtime::new))
+}
+
+/// The number of the current connection; values of earlier ones are void.
+pub(crate) fn epoch() -> u32 {
+    EPOCH.load(Ordering::Relaxed)
+}
+
+/// Frees the slot of a value of so many bytes, with the next instruction. Called by destructors, possibly from the
+/// middle of anything.
+#[inline]
+pub(crate) fn release(py: Python<'_>, slot: u32, epoch_of_value: u32, bytes: u64) {
+    if epoch_of_value != epoch() {
+        return;
+    }
+    {
+        // Nobody drops a value while it is borrowed.
+        let mut waiting = WAITING.get_mut(py);
+        waiting.slots.push(slot);
+        waiting.bytes = waiting.bytes.saturating_add(bytes);
+        if waiting.bytes < WAITING_BYTES_MAX && waiting.slots.len() < FREE_BATCH {
+            return;
+        }
+    }
+    // SAFETY: `py`. Where the state is in use further up the stack, the next instruction sends the free.
+    let mut state = unsafe { RUNTIME.try_get_mut() };
+    if let Some(runtime) = state.as_deref_mut().and_then(Option::as_mut) {
+        runtime.flush(py);
+    }
+}
+
+/// Failures that nobody has read, and how many more there were than are kept. They count as told from here on.
+pub(crate) fn unread(py: Python<'_>) -> (Vec<Failed>, u64) {
+    with(py, |runtime| {
+        runtime.pump();
+        runtime.answers.take_unread()
+    })
+}
+
+/// Bytes of a payload that one instruction may have.
+pub(crate) fn piece_bytes_max(py: Python<'_>) -> usize {
+    let connection = |runtime: &mut Runtime| {
+        runtime.connection.as_ref().map(|connection| connection.piece_bytes_max())
+    };
+    with(py, connection).unwrap_or(PAYLOAD_BYTES_MAX)
+}
+
+/// Whether the session's first operation has been made, and the configuration read for it.
+pub(crate) fn has_begun(py: Python<'_>) -> bool {
+    with(py, |runtime| runtime.connection.is_some() && runtime.begun)
+}

@@ -1,0 +1,127 @@
+//! Operators of the instruction table by their names.
+
+use super::tensor::{Tensor, as_arg};
+use crate::client::emission::convert::{OperandArg, attr_of};
+use crate::client::emission::emit::{self, Arg};
+use crate::client::views;
+use crate::client::views::in_place::write_result;
+use gt_protocol::{Attr, Op};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use smallvec::SmallVec;
+
+/// Adds this file's functions.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(call, module)?)?;
+    module.add_function(wrap_pyfunction!(apply_in_place, module)?)?;
+    module.add_function(wrap_pyfunction!(op_table, module)?)?;
+    Ok(())
+}
+
+/// Emits any operator of the table by its name.
+#[pyfunction]
+#[pyo3(signature = (name, *operands, **attrs))]
+fn call<'py>(
+    py: Python<'py>,
+    name: &str,
+    operands: &Bound<'py, PyTuple>,
+    attrs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let op = Op::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("{name} is not in the instruction table")))?;
+    let info = op.info();
+    let mut given: SmallVec<[OperandArg<'py>; 4]> = SmallVec::new();
+    for object in operands {
+        given.push(OperandArg::required(&object, name)?);
+    }
+    while given.len() < info.fixed_operands() {
+        given.push(OperandArg::Absent);
+    }
+    let mut values: SmallVec<[Attr; 2]> = SmallVec::new();
+    let mut used = 0;
+    for row in info.attrs {
+        let value = attrs.map(|attrs| attrs.get_item(row.name)).transpose()?.flatten();
+        used += usize::from(value.is_some());
+        let value = value.map_or(Ok(Attr::Absent), |value| attr_of(&value, row))?;
+        if value == Attr::Absent && !row.optional {
+            return Err(PyTypeError::new_err(format!(
+                "{name}() needs the attribute {:?}",
+                row.name
+            )));
+        }
+        values.push(value);
+    }
+    if attrs.map_or(0, PyDictMethods::len) != used {
+        return Err(PyTypeError::new_err(format!(
+            "{name}() got an attribute that its row does not have"
+        )));
+    }
+    if views::is_view(op)
+        && let Some(OperandArg::Tensor(tensor)) = given.first()
+    {
+        let var = views::take(py, &tensor.get().var, op, values)?;
+        return Ok(Tensor::wrap(py, var)?.into_any());
+    }
+    let args: SmallVec<[Arg<'_>; 4]> = given.iter().map(as_arg).collect();
+    results(py, emit::emit(py, op, &args, values)?)
+}
+
+/// One tensor, or a tuple of several.
+pub(crate) fn results(py: Python<'_>, mut vars: emit::Vars) -> PyResult<Bound<'_, PyAny>> {
+    if vars.len() == 1 {
+        return Ok(Tensor::wrap(py, vars.remove(0))?.into_any());
+    }
+    let tensors: Vec<Bound<'_, Tensor>> =
+        vars.into_iter().map(|var| Tensor::wrap(py, var)).collect::<PyResult<_>>()?;
+    Ok(PyTuple::new(py, tensors)?.into_any())
+}
+
+/// `x.op_(…)`: emits the operator on x and writes the result into x; x's buffer may be used for it.
+#[pyfunction]
+#[pyo3(signature = (name, target, *operands, **attrs))]
+fn apply_in_place<'py>(
+    py: Python<'py>,
+    name: &str,
+    target: &Bound<'py, Tensor>,
+    operands: &Bound<'py, PyTuple>,
+    attrs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let op = Op::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("{name} is not in the instruction table")))?;
+    let mut given: SmallVec<[OperandArg<'py>; 4]> = SmallVec::new();
+    for object in operands {
+        given.push(OperandArg::required(&object, name)?);
+    }
+    while given.len() + 1 < op.info().fixed_operands() {
+        given.push(OperandArg::Absent);
+    }
+    let mut values: SmallVec<[Attr; 2]> = SmallVec::new();
+    for row in op.info().attrs {
+        let value = attrs.map(|attrs| attrs.get_item(row.name)).transpose()?.flatten();
+        values.push(value.map_or(Ok(Attr::Absent), |value| attr_of(&value, row))?);
+    }
+    let args: SmallVec<[Arg<'_>; 4]> = given.iter().map(as_arg).collect();
+    write_result(target.get(), py, op, &args, values)?;
+    Ok(target.clone())
+}
+
+/// A row as Python sees it.
+type Row = (&'static str, String, Vec<&'static str>, Vec<&'static str>, u8);
+
+/// The instruction table: (name, family, operands, attributes, outputs) of each row.
+#[pyfunction]
+fn op_table() -> Vec<Row> {
+    Op::table()
+        .iter()
+        .map(|info| {
+            (
+                info.name,
+                format!("{:?}", info.family).to_lowercase(),
+                info.operands.iter().map(|operand| operand.name).collect(),
+                info.attrs.iter().map(|attr| attr.name).collect(),
+                info.outputs,
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,149 @@
+//! The session: how it begins and ends, and what it tells of itself.
+
+use crate::client::connection::dial::dial;
+use crate::client::emission::read;
+use crate::client::session::{errors, runtime, spawn};
+use gt_protocol::message::Stats;
+use gt_protocol::rules::ErrorClass;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::time::Duration;
+
+/// Adds this file's functions.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(init, module)?)?;
+    module.add_function(wrap_pyfunction!(connect, module)?)?;
+    module.add_function(wrap_pyfunction!(serve, module)?)?;
+    module.add_function(wrap_pyfunction!(disconnect, module)?)?;
+    module.add_function(wrap_pyfunction!(synchronize, module)?)?;
+    module.add_function(wrap_pyfunction!(is_connected, module)?)?;
+    module.add_function(wrap_pyfunction!(describe, module)?)?;
+    module.add_function(wrap_pyfunction!(gpu_workers, module)?)?;
+    module.add_function(wrap_pyfunction!(has_begun, module)?)?;
+    module.add_function(wrap_pyfunction!(stats, module)?)?;
+    module.add_function(wrap_pyfunction!(worker_stats, module)?)?;
+    module.add_function(wrap_pyfunction!(unread_failures, module)?)?;
+    Ok(())
+}
+
+/// Starts the workers now instead of at the first operation; returns at once.
+#[pyfunction]
+fn init(py: Python<'_>) -> PyResult<()> {
+    runtime::prepare(py)
+}
+
+/// Connects to a dispatcher process; tensors of an earlier session are void from here on.
+#[pyfunction]
+#[pyo3(signature = (address, token=None, verbose=false, ring=true, worker_seconds=None))]
+fn connect(
+    py: Python<'_>,
+    address: String,
+    token: Option<String>,
+    verbose: bool,
+    ring: bool,
+    worker_seconds: Option<f64>,
+) -> PyResult<()> {
+    let hope = match worker_seconds.map(Duration::try_from_secs_f64) {
+        None => runtime::WORKER_WAIT,
+        Some(Ok(limit)) => limit,
+        Some(Err(_)) => {
+            let text = "connect: worker_seconds must be a number of seconds from 0 on";
+            return Err(errors::mistake(py, ErrorClass::Value, text));
+        }
+    };
+    let connection = py.detach(|| dial(&address, token.as_deref(), ring));
+    let connection = connection.map_err(|error| errors::unreachable(py, &error.to_string()))?;
+    if verbose {
+        errors::announce(py, &connection.describe())?;
+    }
+    runtime::install(py, connection, true, Some(hope));
+    Ok(())
+}
+
+/// The dispatcher program: runs until SIGINT or SIGTERM, returns the exit code.
+#[pyfunction]
+fn serve(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
+    py.detach(|| gt_server::main(arguments))
+}
+
+#[pyfunction]
+fn disconnect(py: Python<'_>) {
+    runtime::disconnect(py);
+}
+
+/// Waits until everything emitted has run; raises a failure that nobody has read.
+#[pyfunction]
+fn synchronize(py: Python<'_>) -> PyResult<()> {
+    read::synchronize(py)
+}
+
+#[pyfunction]
+fn is_connected(py: Python<'_>) -> bool {
+    runtime::with(py, |runtime| runtime.connection.is_some())
+}
+
+/// Where this client's instructions go, for people.
+#[pyfunction]
+fn describe(py: Python<'_>) -> Option<String> {
+    runtime::with(py, |runtime| runtime.connection.as_ref().map(|connection| connection.describe()))
+}
+
+/// How many workers the embedded dispatcher starts; before the first operation only.
+#[pyfunction]
+fn gpu_workers(py: Python<'_>, count: u32) -> PyResult<()> {
+    spawn::choose_workers(py, count)
+}
+
+/// Counters of the session, and where the dispatcher is part of this program, of the dispatcher.
+#[pyfunction]
+fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let counters = runtime::with(py, |runtime| {
+        runtime.pump();
+        runtime.flush(py);
+        let own = runtime.own_counters(py);
+        let told = runtime.connection.as_ref().map(|connection| connection.counters());
+        told.map(|told| own.into_iter().chain(told).collect::<Vec<_>>()).unwrap_or_default()
+    });
+    let dict = PyDict::new(py);
+    for (name, value) in counters {
+        dict.set_item(name, value)?;
+    }
+    Ok(dict)
+}
+
+/// Counters of each worker, after everything emitted so far has run.
+#[pyfunction]
+fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let mut rows = Vec::new();
+    for (worker, Stats { values, bytes, bytes_peak, executed, .. }) in read::worker_stats(py)? {
+        let dict = PyDict::new(py);
+        dict.set_item("worker", worker)?;
+        dict.set_item("values", values)?;
+        dict.set_item("bytes", bytes)?;
+        dict.set_item("bytes_peak", bytes_peak)?;
+        dict.set_item("executed", executed)?;
+        rows.push(dict);
+    }
+    Ok(rows)
+}
+
+/// Whether the session's first operation has been made.
+#[pyfunction]
+fn has_begun(py: Python<'_>) -> bool {
+    runtime::has_begun(py)
+}
+
+/// Texts of failures that nobody has read.
+#[pyfunction]
+fn unread_failures(py: Python<'_>) -> Vec<String> {
+    if runtime::with(py, |runtime| runtime.connection.is_none()) {
+        return Vec::new();
+    }
+    let (failures, more) = runtime::unread(py);
+    let mut texts: Vec<String> =
+        failures.iter().map(|failed| errors::describe(py, failed)).collect();
+    if more > 0 {
+        texts.insert(0, format!("{more} earlier ones, whose texts were not kept"));
+    }
+    texts
+}

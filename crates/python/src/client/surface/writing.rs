@@ -1,0 +1,90 @@
+//! Writes into tensors.
+
+use super::tensor::Tensor;
+use crate::client::emission::convert::OperandArg;
+use crate::client::emission::emit::{Arg, cast};
+use crate::client::value::variable::Var;
+use crate::client::views;
+use crate::client::views::in_place::{assign, before_write, fill};
+use gt_protocol::{Attr, Op};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use smallvec::smallvec;
+
+/// Adds this file's functions.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(assign_, module)?)?;
+    module.add_function(wrap_pyfunction!(fill_, module)?)?;
+    module.add_function(wrap_pyfunction!(check_writable, module)?)?;
+    module.add_function(wrap_pyfunction!(value_before, module)?)?;
+    module.add_function(wrap_pyfunction!(mark_multiple_views, module)?)?;
+    Ok(())
+}
+
+/// Writes `value` (broadcast and cast) into `target`, with PyTorch's rules of aliasing, versions and leaves.
+#[pyfunction]
+#[pyo3(signature = (target, value, computed=false))]
+fn assign_<'py>(
+    py: Python<'py>,
+    target: &Bound<'py, Tensor>,
+    value: &Bound<'py, Tensor>,
+    computed: bool,
+) -> PyResult<Bound<'py, Tensor>> {
+    let (var, value): (&Var, &Var) = (&target.get().var, &value.get().var);
+    var.check_writable(py, value.requires_grad(py))?;
+    let wanted = var.meta(py);
+    let mut new = value.clone();
+    if new.meta(py).dims != wanted.dims {
+        new = views::take(py, &new, Op::Expand, smallvec![Attr::Ints(wanted.dims)])?;
+    }
+    if !var.is_same_data(py, value) {
+        var.check_overlap(py, &[Arg::Var(value)])?;
+    }
+    if new.meta(py).dtype != wanted.dtype {
+        new = cast(py, &new, wanted.dtype)?;
+    }
+    assign(py, var, new, computed)?;
+    Ok(target.clone())
+}
+
+/// Raises what a write in place of `target` raises before its value is computed from `operands` of any type.
+#[pyfunction]
+#[pyo3(signature = (target, *operands))]
+fn check_writable(target: &Bound<'_, Tensor>, operands: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let (py, var) = (target.py(), &target.get().var);
+    let tensors: Vec<Bound<'_, Tensor>> =
+        operands.iter().filter_map(|operand| operand.cast_into::<Tensor>().ok()).collect();
+    var.check_writable(py, tensors.iter().any(|tensor| tensor.get().var.requires_grad(py)))?;
+    let others: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Var(&tensor.get().var)).collect();
+    var.check_overlap(py, &others)
+}
+
+/// The value of `target` under a name of its own where the tape may save it: a write that follows is no change of that.
+#[pyfunction]
+fn value_before<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>> {
+    let (py, var) = (target.py(), &target.get().var);
+    match before_write(py, var, false)? {
+        Some(before) => Tensor::wrap(py, before),
+        None => Ok(target.clone()),
+    }
+}
+
+/// Every element of `target` becomes `value`, a number or a 0-d tensor.
+#[pyfunction]
+fn fill_<'py>(
+    py: Python<'py>,
+    target: &Bound<'py, Tensor>,
+    value: OperandArg<'py>,
+) -> PyResult<Bound<'py, Tensor>> {
+    fill(py, &target.get().var, &value)?;
+    Ok(target.clone())
+}
+
+/// Says that these tensors, views all, are the results of one `function` ("Split", "Unbind").
+#[pyfunction]
+fn mark_multiple_views(py: Python<'_>, views: Vec<Bound<'_, Tensor>>, function: &str) {
+    let function = if function == "Unbind" { "Unbind" } else { "Split" };
+    for (place, view) in (0..).zip(&views) {
+        view.get().var.mark_piece(py, place, function);
+    }
+}

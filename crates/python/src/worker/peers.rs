@@ -12,7 +12,7 @@ use gt_protocol::message::Peer;
 use gt_transport::calls::{self, Callers};
 use gt_transport::{FutexWaker, Parked};
 use gt_worker::{Cause, Front, MessageId, PeerLost, Peers, Progress};
-use link::PeerLink;
+use link::WorkerLink;
 use piece::{bytes_head, failure_head, message_of};
 use slab::SlabLink;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,7 +45,7 @@ pub enum PeerEvent {
 /// All other workers.
 #[derive(Debug)]
 pub struct WorkerPeers {
-    links: BTreeMap<u32, PeerLink>,
+    links: BTreeMap<u32, WorkerLink>,
     gone: BTreeSet<u32>,
     events: Receiver<PeerEvent>,
     /// Pieces that came before the instruction that they are for.
@@ -98,7 +98,7 @@ impl WorkerPeers {
             heard = true;
             match event {
                 PeerEvent::Joined(peer, descriptors) => {
-                    self.join(peer, SlabLink::new(descriptors).map(PeerLink::Slab));
+                    self.join(peer, SlabLink::new(descriptors).map(WorkerLink::Slab));
                 }
                 // What it has sent is still read.
                 PeerEvent::Gone(peer) => {
@@ -110,7 +110,7 @@ impl WorkerPeers {
     }
 
     /// A new worker of this index; whatever is left of an earlier one is nobody's.
-    fn join(&mut self, peer: u32, link: Option<PeerLink>) {
+    fn join(&mut self, peer: u32, link: Option<WorkerLink>) {
         self.kept.forget(|from, _| from == peer);
         self.unknown.remove(&peer);
         match link {
@@ -125,7 +125,7 @@ impl WorkerPeers {
     }
 
     /// The link to a peer that lives; `None` while it is not introduced.
-    fn link(&mut self, peer: u32) -> Result<Option<&mut PeerLink>, PeerLost> {
+    fn link(&mut self, peer: u32) -> Result<Option<&mut WorkerLink>, PeerLost> {
         if self.gone.contains(&peer) {
             return Err(PeerLost(peer));
         }
@@ -157,7 +157,7 @@ impl WorkerPeers {
     /// Second half.
     pub fn unpark(&mut self) {
         self.waker.unpark();
-        self.links.values_mut().for_each(PeerLink::unpark);
+        self.links.values_mut().for_each(WorkerLink::unpark);
     }
 
     /// Puts the first piece of a link aside.
@@ -181,7 +181,7 @@ impl Peers for WorkerPeers {
         }
         let socket = calls::call(peer.address, self.index, &peer.secret.0);
         let link = socket.and_then(|socket| TcpLink::new(socket, &self.waker)).ok();
-        self.join(peer.index, link.map(PeerLink::Tcp));
+        self.join(peer.index, link.map(WorkerLink::Tcp));
     }
 
     fn begin(&mut self, tag: u64) {
@@ -207,7 +207,7 @@ impl Peers for WorkerPeers {
         let mut is_news = self.listen() | std::mem::take(&mut self.is_changed);
         for (peer, socket) in self.callers.arrived() {
             let link = TcpLink::new(socket, &self.waker).ok();
-            self.join(peer, link.map(PeerLink::Tcp));
+            self.join(peer, link.map(WorkerLink::Tcp));
             is_news = true;
         }
         self.heads.clear();
@@ -273,7 +273,7 @@ impl Peers for WorkerPeers {
         if let Some(kept) = self.kept.first(peer, message) {
             return Ok(kept.front());
         }
-        let front = self.links.get(&peer).and_then(PeerLink::current);
+        let front = self.links.get(&peer).and_then(WorkerLink::current);
         match front {
             Some((head, front)) if message_of(&head) == message => Ok(front),
             _ if self.gone.contains(&peer) => Err(PeerLost(peer)),
@@ -296,7 +296,7 @@ impl Peers for WorkerPeers {
             return false;
         }
         let mut moved = false;
-        while let Some((head, _)) = self.links.get(&peer).and_then(PeerLink::front)
+        while let Some((head, _)) = self.links.get(&peer).and_then(WorkerLink::front)
             && message_of(&head) != message
         {
             self.keep(peer);

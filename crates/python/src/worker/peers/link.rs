@@ -7,7 +7,7 @@ use gt_transport::Parked;
 use gt_worker::Front;
 
 #[derive(Debug)]
-pub enum PeerLink {
+pub enum WorkerLink {
     Slab(SlabLink),
     Tcp(TcpLink),
 }
@@ -16,13 +16,13 @@ pub enum PeerLink {
 macro_rules! either {
     ($link:expr, $name:ident($($argument:expr),*)) => {
         match $link {
-            PeerLink::Slab(link) => link.$name($($argument),*),
-            PeerLink::Tcp(link) => link.$name($($argument),*),
+            WorkerLink::Slab(link) => link.$name($($argument),*),
+            WorkerLink::Tcp(link) => link.$name($($argument),*),
         }
     };
 }
 
-impl PeerLink {
+impl WorkerLink {
     /// Nothing more is to be expected from the other side.
     pub fn is_broken(&self) -> bool {
         either!(self, is_broken())

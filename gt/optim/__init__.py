@@ -1,13 +1,37 @@
 """Optimizers and schedules with PyTorch's names, arguments and numerics."""
 
 from gt.optim import lr_scheduler
+from gt.optim.adadelta import Adadelta
+from gt.optim.adafactor import Adafactor
 from gt.optim.adagrad import Adagrad
 from gt.optim.adam import Adam, AdamW
+from gt.optim.adamax import Adamax
+from gt.optim.asgd import ASGD
+from gt.optim.muon import Muon
+from gt.optim.nadam import NAdam
 from gt.optim.optimizer import Optimizer
+from gt.optim.radam import RAdam
 from gt.optim.rmsprop import RMSprop
+from gt.optim.rprop import Rprop
 from gt.optim.sgd import SGD
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
+__all__ = [
+    "ASGD",
+    "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Muon",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "lr_scheduler",
+]
 
 
 def __dir__() -> list[str]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
-from gt.errors import NotSupported
-from gt.optim.optimizer import Group, Optimizer, Params, check_at_least_zero
+from gt.optim.optimizer import (
+    Group,
+    Params,
+    PerParameter,
+    check_at_least_zero,
+    check_rate,
+    refuse_differentiable,
+)
 
 
-class Adagrad(Optimizer):
+class Adagrad(PerParameter):
     """Adagrad, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
 
     Args:
@@ -25,10 +31,10 @@ class Adagrad(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-2,
-        lr_decay: float = 0.0,
-        weight_decay: float = 0.0,
-        initial_accumulator_value: float = 0.0,
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
         eps: float = 1e-10,
         foreach: bool | None = None,
         *,
@@ -36,7 +42,7 @@ class Adagrad(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_at_least_zero(lr=lr)
+        check_rate(lr)
         if not lr_decay >= 0.0:
             raise ValueError(f"Invalid lr_decay value: {lr_decay}")
         check_at_least_zero(weight_decay=weight_decay)
@@ -45,8 +51,7 @@ class Adagrad(Optimizer):
                 f"Invalid initial_accumulator_value value: {initial_accumulator_value}"
             )
         check_at_least_zero(eps=eps)
-        if differentiable:
-            raise NotSupported("Adagrad: differentiable=True is not supported")
+        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -59,19 +64,21 @@ class Adagrad(Optimizer):
             "fused": fused,
         }
         super().__init__(params, defaults)
-
-    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
-        for param, grad in zip(params, grads, strict=True):
-            self._update_one(group, param, -grad if group["maximize"] else grad)
+        for group in self.param_groups:
+            for param in group["params"]:
+                self._begin(group, param)
 
     def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
         state = self.state[param]
-        if not state:
-            state["step"] = 0
-            state["sum"] = gt.full_like(param, group["initial_accumulator_value"])
+        if not state:  # of a group added later
+            self._begin(group, param)
         state["step"] += 1
         if group["weight_decay"]:
             grad = grad.add(param, alpha=group["weight_decay"])
-        rate = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
+        rate = float(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
         root = state["sum"].addcmul_(grad, grad).sqrt().add_(group["eps"])
         param.addcdiv_(grad, root, value=-rate)
+
+    def _begin(self, group: Group, param: Tensor) -> None:
+        start = gt.full_like(param, group["initial_accumulator_value"], requires_grad=False)
+        self.state[param].update(step=0, sum=start)

@@ -7,8 +7,15 @@ from typing import Any
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.errors import NotSupported
-from gt.optim.optimizer import Group, Optimizer, Params, check_at_least_zero
+from gt.optim.optimizer import (
+    Group,
+    Optimizer,
+    Params,
+    check_at_least_zero,
+    check_betas,
+    check_rate,
+    refuse_differentiable,
+)
 
 
 class Adam(Optimizer):
@@ -29,10 +36,10 @@ class Adam(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        weight_decay: float = 0.0,
+        weight_decay: float = 0,
         amsgrad: bool = False,
         *,
         foreach: bool | None = None,
@@ -42,13 +49,11 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        check_at_least_zero(lr=lr, eps=eps)
-        for place, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+        check_rate(lr)
+        check_at_least_zero(eps=eps)
+        check_betas(betas)
         check_at_least_zero(weight_decay=weight_decay)
-        if differentiable:
-            raise NotSupported(f"{type(self).__name__}: differentiable=True is not supported")
+        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -103,7 +108,7 @@ class AdamW(Adam):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,

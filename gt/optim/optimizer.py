@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import itertools
 import warnings
 from collections import defaultdict
@@ -11,12 +12,15 @@ from typing import Any, TypeAlias
 
 import gt
 from gt._core import Tensor
+from gt.errors import NotSupported
 from gt.nn.listing import clear_gradient
 from gt.nn.names import typename
 from gt.nn.state import with_layout_of
 
 Group: TypeAlias = dict[str, Any]  # "params" and the options of these parameters
 Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
+
+HELD = {"mu_product", "eta", "mu"}  # numbers of the state that PyTorch holds as tensors
 
 
 class Optimizer:
@@ -180,13 +184,65 @@ class Optimizer:
         return text + ")"
 
 
+class PerParameter(Optimizer):
+    """The base of optimizers that update each parameter by itself, from plain operators."""
+
+    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
+        for param, grad in zip(params, grads, strict=True):
+            self._update_one(group, param, -grad if group.get("maximize") else grad)
+
+    def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        """Update `param` by `grad`, whose sign is that of going down."""
+        raise NotImplementedError
+
+
+def check_rate(lr: float | Tensor, text: str = "Invalid learning rate") -> None:
+    """Raise PyTorch's error for a rate below zero, or a tensor of several.
+
+    Raises:
+        ValueError: `text` and the rate.
+    """
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    if not lr >= 0.0:
+        raise ValueError(f"{text}: {lr}")
+
+
+def check_betas(betas: tuple[float, float]) -> None:
+    """Raise PyTorch's error for the first of the two that is outside [0, 1).
+
+    Raises:
+        ValueError: Naming place and value.
+    """
+    for place, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+
+
+def refuse_differentiable(optimizer: Optimizer, *, differentiable: bool) -> None:
+    """A step is no part of a graph here.
+
+    Raises:
+        NotSupported: It was asked for.
+    """
+    if differentiable:
+        raise NotSupported(f"{type(optimizer).__name__}: differentiable=True is not supported")
+
+
+def held(value: float) -> float:
+    """The value as PyTorch's state holds it: float64 where that is the default, else float32."""
+    if gt.get_default_dtype() == gt.float64:
+        return value
+    return ctypes.c_float(value).value
+
+
 def check_at_least_zero(**options: float) -> None:
     """Raise PyTorch's error for the first option below zero (or not a number).
 
     Raises:
         ValueError: Naming option and value.
     """
-    names = {"lr": "learning rate", "momentum": "momentum value", "eps": "epsilon value"}
+    names = {"momentum": "momentum value", "eps": "epsilon value"}
     names["weight_decay"] = "weight_decay value"
     for option, value in options.items():
         if not value >= 0.0:
@@ -220,6 +276,10 @@ def _loaded(name: str, value: object, param: Tensor) -> object:
         steps = value.item() if isinstance(value, Tensor) else value
         assert isinstance(steps, int | float), steps
         return int(steps)
+    if name in HELD and isinstance(value, Tensor):
+        return value.item()
+    if isinstance(value, list):
+        return [_loaded("", entry, param) for entry in value]
     if isinstance(value, Tensor):
         value = with_layout_of(value.detach().clone(), param)
         return value.to(param.dtype) if param.is_floating_point() else value

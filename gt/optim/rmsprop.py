@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
-from gt.errors import NotSupported
-from gt.optim.optimizer import Group, Optimizer, Params, check_at_least_zero
+from gt.optim.optimizer import (
+    Group,
+    Params,
+    PerParameter,
+    check_at_least_zero,
+    check_rate,
+    refuse_differentiable,
+)
 
 
-class RMSprop(Optimizer):
+class RMSprop(PerParameter):
     """RMSprop, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
 
     Args:
@@ -26,22 +32,22 @@ class RMSprop(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-2,
+        lr: float | Tensor = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        momentum: float = 0.0,
+        weight_decay: float = 0,
+        momentum: float = 0,
         centered: bool = False,
         capturable: bool = False,
         foreach: bool | None = None,
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_at_least_zero(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay)
+        check_rate(lr)
+        check_at_least_zero(eps=eps, momentum=momentum, weight_decay=weight_decay)
         if not alpha >= 0.0:
             raise ValueError(f"Invalid alpha value: {alpha}")
-        if differentiable:
-            raise NotSupported("RMSprop: differentiable=True is not supported")
+        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -56,11 +62,8 @@ class RMSprop(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor]) -> None:
-        for param, grad in zip(params, grads, strict=True):
-            self._update_one(group, param, -grad if group["maximize"] else grad)
-
     def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        lr = float(group["lr"])
         state, keep, momentum = self.state[param], group["alpha"], group["momentum"]
         if not state:
             state["step"] = 0
@@ -76,8 +79,6 @@ class RMSprop(Optimizer):
             square = square.addcmul(mean, mean, value=-1)
         root = square.sqrt().add_(group["eps"])
         if momentum > 0:
-            param.add_(
-                state["momentum_buffer"].mul_(momentum).addcdiv_(grad, root), alpha=-group["lr"]
-            )
+            param.add_(state["momentum_buffer"].mul_(momentum).addcdiv_(grad, root), alpha=-lr)
         else:
-            param.addcdiv_(grad, root, value=-group["lr"])
+            param.addcdiv_(grad, root, value=-lr)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from gt import _core
 from gt._core import Tensor
-from gt.errors import NotSupported
-from gt.optim.optimizer import Group, Optimizer, Params, check_at_least_zero
+from gt.optim.optimizer import (
+    Group,
+    Optimizer,
+    Params,
+    check_at_least_zero,
+    check_rate,
+    refuse_differentiable,
+)
 
 
 class SGD(Optimizer):
@@ -25,10 +31,10 @@ class SGD(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
-        momentum: float = 0.0,
-        dampening: float = 0.0,
-        weight_decay: float = 0.0,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
         nesterov: bool = False,
         *,
         maximize: bool = False,
@@ -36,11 +42,11 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_at_least_zero(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        check_rate(lr)
+        check_at_least_zero(momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        if differentiable:
-            raise NotSupported("SGD: differentiable=True is not supported")
+        refuse_differentiable(self, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "momentum": momentum,

@@ -1,0 +1,72 @@
+"""Adamax: Adam whose divisor is a running maximum."""
+
+from __future__ import annotations
+
+import gt
+from gt._core import Tensor
+from gt.optim.optimizer import (
+    Group,
+    Params,
+    PerParameter,
+    check_at_least_zero,
+    check_betas,
+    check_rate,
+    refuse_differentiable,
+)
+
+
+class Adamax(PerParameter):
+    """Adamax, in PyTorch's numerics; `state[p]["step"]` is a Python int (PyTorch: a tensor).
+
+    Args:
+        params: Parameters or groups.
+        lr: Learning rate.
+        betas: How much of the running mean and of the running maximum each step keeps.
+        eps: Added to the absolute gradient.
+        weight_decay: lambda of the L2 penalty that the gradient gains.
+        foreach: Accepted and ignored, as are `capturable` and `differentiable` (False).
+        maximize: Go up instead of down.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_at_least_zero(eps=eps)
+        check_betas(betas)
+        check_at_least_zero(weight_decay=weight_decay)
+        refuse_differentiable(self, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        state, (beta1, beta2) = self.state[param], group["betas"]
+        if not state:
+            state["step"] = 0
+            state["exp_avg"] = gt.zeros_like(param)
+            state["exp_inf"] = gt.zeros_like(param)
+        state["step"] += 1
+        if group["weight_decay"]:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        mean, largest = state["exp_avg"].lerp_(grad, 1 - beta1), state["exp_inf"]
+        largest.copy_(gt.maximum(largest.mul_(beta2), grad.abs().add_(group["eps"])))
+        param.addcdiv_(mean, largest, value=-float(group["lr"]) / (1 - beta1 ** state["step"]))

@@ -1,0 +1,83 @@
+"""ASGD: gradient descent that averages the parameters it went through."""
+
+from __future__ import annotations
+
+import gt
+from gt._core import Tensor
+from gt.optim.optimizer import (
+    Group,
+    Params,
+    PerParameter,
+    check_at_least_zero,
+    check_rate,
+    held,
+    refuse_differentiable,
+)
+
+
+class ASGD(PerParameter):
+    """Averaged SGD, in PyTorch's numerics; `step`, `eta` and `mu` of the state are Python numbers.
+
+    The average is `state[p]["ax"]`.
+
+    Args:
+        params: Parameters or groups.
+        lr: Learning rate.
+        lambd: How much of the parameter each step takes away, in learning rates.
+        alpha: Power by which the rate falls.
+        t0: Step at which averaging starts.
+        weight_decay: lambda of the L2 penalty that the gradient gains.
+        foreach: Accepted and ignored, as are `capturable` and `differentiable` (False).
+        maximize: Go up instead of down.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        for name, value in (("lambd", lambd), ("alpha", alpha)):
+            if not value >= 0.0:
+                raise ValueError(f"Invalid {name} value: {value}")
+        check_at_least_zero(weight_decay=weight_decay)
+        refuse_differentiable(self, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        state, lr, decay = self.state[param], float(group["lr"]), group["lambd"]
+        if not state:
+            state["step"] = 0
+            state["eta"] = held(lr)
+            state["mu"] = 1.0
+            state["ax"] = gt.zeros_like(param)
+        state["step"] += 1
+        if group["weight_decay"]:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        param.mul_(1 - decay * state["eta"]).add_(grad, alpha=-state["eta"])
+        mean = state["ax"]
+        if state["mu"] == 1:
+            mean.copy_(param)
+        else:
+            mean.add_(param.sub(mean), alpha=state["mu"])
+        state["eta"] = held(lr / (1 + decay * lr * state["step"]) ** group["alpha"])
+        state["mu"] = held(1 / max(1, state["step"] - group["t0"]))

@@ -1,0 +1,69 @@
+"""Rprop: steps of their own for each entry, by the signs of two gradients in a row."""
+
+from __future__ import annotations
+
+import gt
+from gt._core import Tensor
+from gt.optim.optimizer import (
+    Group,
+    Params,
+    PerParameter,
+    check_rate,
+    refuse_differentiable,
+)
+
+
+class Rprop(PerParameter):
+    """Resilient propagation, in PyTorch's numerics; `state[p]["step"]` is a Python int.
+
+    Args:
+        params: Parameters or groups.
+        lr: Where the step sizes start.
+        etas: Factors of a step size where the sign changed and where it stayed.
+        step_sizes: The smallest and the largest.
+        capturable: Accepted and ignored, as are `foreach` and `differentiable` (False).
+        maximize: Go up instead of down.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        refuse_differentiable(self, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _update_one(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        state, (shrink, grow) = self.state[param], group["etas"]
+        if not state:
+            state["step"] = 0
+            state["prev"] = gt.zeros_like(param)
+            state["step_size"] = gt.full_like(grad, float(group["lr"]))
+        state["step"] += 1
+        agreement = grad.mul(state["prev"])
+        turned = agreement < 0
+        factor = gt.where(turned, shrink, gt.ones_like(grad))
+        factor = gt.where(agreement > 0, grow, factor)
+        size = state["step_size"].mul_(factor).clamp_(*group["step_sizes"])
+        grad = gt.where(turned, 0, grad)
+        param.addcmul_(grad.sign(), size, value=-1)
+        state["prev"].copy_(grad)

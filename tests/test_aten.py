@@ -119,6 +119,7 @@ def test_mistakes_are_raised_at_the_call() -> None:
         lambda lib: lib.fft.fftshift(lib.ones(2), dim=3),
         lambda lib: lib.linalg.vector_norm(lib.ones(2), ord="fro"),
         lambda lib: lib.lgamma(3),
+        lambda lib: lib.gcd(lib.ones(2), lib.ones(2)),
         lambda lib: lib.hypot(2, lib.ones(2)),
         lambda lib: lib.hypot(lib.ones(2)),
         lambda lib: lib.hypot(lib.ones(2), lib.ones(3)),

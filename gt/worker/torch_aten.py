@@ -38,6 +38,8 @@ _DTYPES = (
 )
 # The elements of the answer to a question, one byte each.
 _ANSWER_BYTES = 4096
+# Elements of operands on which a kernel is tried: as long as a round trip takes.
+_TRIAL_ELEMENTS_MAX = 1 << 16
 _PYTHON_CLASSES = {"IndexError", "ValueError", "TypeError", "NotImplementedError"}
 
 
@@ -186,18 +188,39 @@ def _asked(
             function = operator(overload, text)
             if values:
                 return _answer([x.clone() for x in values], function, wanted)
-            try:
-                return _answer(_tensors(described, "meta"), function, wanted)
-            except MissingDtypeError:
-                raise
-            except NotImplementedError:
-                return {"dependent": True}
-            except Exception:  # noqa: BLE001 - users know the text of the CPU's kernel
-                return _answer(_tensors(described, "cpu"), function, wanted)
+            return _answer_of_metadata(described, function, wanted)
         except Exception as error:  # noqa: BLE001 - whatever torch raises is the answer
             names = [cls.__name__ for cls in type(error).__mro__]
             kind = next((name for name in names if name in _PYTHON_CLASSES), "RuntimeError")
             return {"error": [kind, _clipped(str(error))]}
+
+
+def _answer_of_metadata(
+    described: Sequence[int], function: Function, wanted: Sequence[int]
+) -> dict[str, object]:
+    try:
+        answer = _answer(_tensors(described, "meta"), function, wanted)
+    except MissingDtypeError:
+        raise
+    except NotImplementedError:
+        return {"dependent": True}
+    except Exception:  # noqa: BLE001 - users know the text of the CPU's kernel
+        return _answer(_tensors(described, "cpu"), function, wanted)
+    _check_kernel(function, described)
+    return answer
+
+
+def _check_kernel(function: Function, described: Sequence[int]) -> None:
+    """Raises where the CPU has no kernel for the dtypes: shapes alone do not tell."""
+    operands = _tensors(described, "cpu")
+    if sum(x.numel() for x in operands) > _TRIAL_ELEMENTS_MAX:
+        return
+    try:
+        function(operands)
+    except Exception as error:
+        # Whatever else zeros meet (they have no inverse, say) the operands' values need not.
+        if "not implemented for" in str(error):
+            raise
 
 
 def _clipped(text: str) -> str:

@@ -115,6 +115,7 @@ _LAZY = {
     "nn",
     "optim",
     "signal",
+    "utils",
     "worker",
 }
 # The modules that users type; the others, which stay importable, hold what makes these.

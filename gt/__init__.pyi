@@ -72,6 +72,7 @@ from gt import nn as nn
 from gt import optim as optim
 from gt import signal as signal
 from gt import special as special
+from gt import utils as utils
 from gt import worker as worker
 from gt.creation import arange as arange
 from gt.creation import as_tensor as as_tensor

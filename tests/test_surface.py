@@ -31,13 +31,14 @@ MODULES = [
     "gt", "gt.autograd", "gt.cuda", "gt.debug", "gt.distributed", "gt.dnn", "gt.errors", "gt.fft",
     "gt.linalg", "gt.nn",
     "gt.nn.functional", "gt.nn.init", "gt.nn.utils", "gt.optim", "gt.optim.lr_scheduler",
-    "gt.random", "gt.signal", "gt.special",
+    "gt.random", "gt.signal", "gt.special", "gt.utils", "gt.utils.data",
 ]  # fmt: skip
 
 CLASSES = {
     "nn": (gt.nn, torch.nn),
     "optim": (gt.optim, torch.optim),
     "lr_scheduler": (gt.optim.lr_scheduler, torch.optim.lr_scheduler),
+    "utils.data": (gt.utils.data, torch.utils.data),
     "Generator": (gt.Generator, torch.Generator),
 }
 METHODS = {

@@ -1,0 +1,50 @@
+"""Datasets, samplers and loaders, with torch.utils.data's names, arguments and errors.
+
+Nothing here imports torch; draws are GT's own, so the same seed gives other orders than PyTorch's.
+"""
+
+from gt.utils.data.collate import default_collate, default_convert
+from gt.utils.data.dataset import (
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from gt.utils.data.loader import DataLoader
+from gt.utils.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from gt.utils.data.workers import get_worker_info
+
+__all__ = [
+    "BatchSampler",
+    "ChainDataset",
+    "ConcatDataset",
+    "DataLoader",
+    "Dataset",
+    "IterableDataset",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
+    "default_collate",
+    "default_convert",
+    "get_worker_info",
+    "random_split",
+]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this package needs itself is no part of it."""
+    return __all__

@@ -112,6 +112,29 @@ MODULES = [
     ("CircularPad1d", (3,), {}, [LINE]),
     ("CircularPad2d", ((1, 2, 3, 0),), {}, [PLANE]),
     ("CircularPad3d", (1,), {}, [BOX]),
+    ("Upsample", (), {"scale_factor": 2}, [PLANE]),
+    ("Upsample", ((5, 7),), {}, [PLANE]),
+    ("Upsample", (), {"scale_factor": 1.7, "mode": "linear"}, [LINE]),
+    ("Upsample", (), {"scale_factor": (1.3, 2.2), "mode": "bilinear"}, [PLANE]),
+    ("Upsample", (5,), {"mode": "bicubic", "align_corners": True}, [PLANE]),
+    ("Upsample", (5,), {"mode": "trilinear"}, [BOX]),
+    ("Upsample", (), {"scale_factor": 0.5, "mode": "area"}, [PLANE]),
+    ("Upsample", (), {"scale_factor": 1.9, "recompute_scale_factor": True}, [PLANE]),
+    ("UpsamplingNearest2d", (), {"scale_factor": 2}, [PLANE]),
+    ("UpsamplingBilinear2d", (12,), {}, [PLANE]),
+    ("Unfold", ((3, 2),), {"padding": 1, "stride": 2}, [PLANE]),
+    ("Fold", ((4, 5), (2, 2)), {"padding": 1, "stride": 2}, [(2, 12, 9)]),
+    ("PixelShuffle", (2,), {}, [PLANE]),
+    ("PixelUnshuffle", (2,), {}, [(2, 3, 4, 6)]),
+    ("BatchNorm3d", (4,), {}, [BOX]),
+    ("InstanceNorm1d", (4,), {}, [LINE]),
+    ("InstanceNorm2d", (4,), {"affine": True, "track_running_stats": True}, [PLANE]),
+    ("InstanceNorm2d", (4,), {"affine": True, "bias": False}, [(4, 9, 8)]),
+    ("InstanceNorm3d", (4,), {"affine": True}, [BOX]),
+    ("LocalResponseNorm", (3,), {"alpha": 0.1}, [PLANE]),
+    ("LocalResponseNorm", (2,), {}, [LINE]),
+    ("CosineSimilarity", (), {}, [LINE, LINE]),
+    ("PairwiseDistance", (3.0,), {"keepdim": True}, [LINE, LINE]),
 ]
 
 
@@ -183,7 +206,65 @@ def test_transposed_convolutions_take_a_size():
         compare(calls, tensors([PLANE]))
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+def test_samples_of_a_grid(mode, padding_mode):
+    def sampled(library):
+        functional = library.nn.functional
+
+        def run(x, theta):
+            grid = functional.affine_grid(theta, (2, 4, 5, 6), align_corners=False)
+            return functional.grid_sample(x, grid, mode, padding_mode, align_corners=True)
+
+        return run
+
+    compare([sampled(library) for library in LIBRARIES], tensors([PLANE, (2, 2, 3)]))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_dropout_of_channels(dims):
+    gt.manual_seed(dims)
+    module = getattr(gt.nn, f"Dropout{dims}d")(0.25)
+    assert repr(module) == repr(getattr(torch.nn, f"Dropout{dims}d")(0.25))
+    x = gt.ones(40, 50, *[3] * dims, requires_grad=True)
+    y = module(x)
+    y.sum().backward()
+    channels = y.detach().numpy().reshape(2000, -1)
+    assert (channels == channels[:, :1]).all()
+    assert sorted({round(float(v), 5) for v in channels[:, 0]}) == [0.0, 1.33333]
+    assert abs((channels == 0).mean() - 0.25) < 0.05
+    np.testing.assert_array_equal(x.grad.numpy(), y.detach().numpy())
+    assert module.eval()(x) is x
+
+
+def test_alpha_dropout_keeps_mean_and_variance():
+    gt.manual_seed(0)
+    module = gt.nn.AlphaDropout(0.3)
+    assert repr(module) == repr(torch.nn.AlphaDropout(0.3))
+    y = module(gt.randn(200, 200)).numpy()
+    assert abs(y.mean()) < 0.03
+    assert abs(y.var() - 1) < 0.05
+    floor = torch.nn.AlphaDropout(0.3)(torch.zeros(1000)).unique()
+    ours = np.unique(module(gt.zeros(1000)).numpy())
+    np.testing.assert_allclose(ours, floor.numpy(), rtol=1e-6)
+    assert module.eval()(x := gt.ones(2)) is x
+
+
 WRONG = {
+    "two sizes": lambda nn, x: nn.functional.interpolate(x, 2, 2.0),
+    "no size": lambda nn, x: nn.functional.interpolate(x),
+    "sizes of interpolate": lambda nn, x: nn.functional.interpolate(x, [2, 2, 2]),
+    "factors": lambda nn, x: nn.functional.interpolate(x, scale_factor=[2.0]),
+    "corners": lambda nn, x: nn.functional.interpolate(x, 2, align_corners=True),
+    "linear": lambda nn, x: nn.functional.interpolate(x, 2, mode="linear"),
+    "unknown": lambda nn, x: nn.functional.interpolate(x, 2, mode="cubic"),
+    "grid": lambda nn, x: nn.functional.grid_sample(x, x, "linear"),
+    "theta": lambda nn, x: nn.functional.affine_grid(x, (2, 4, 5, 6), align_corners=False),
+    "dropout": lambda nn, x: nn.functional.dropout1d(x),
+    "probability": lambda nn, x: nn.functional.dropout2d(x, 2.0),
+    "instance": lambda nn, x: nn.InstanceNorm1d(4)(x),
+    "one place": lambda nn, x: nn.InstanceNorm2d(4)(x[:, :, :1, :1]),
+    "features": lambda nn, x: nn.InstanceNorm2d(3, affine=True)(x),
     "groups": lambda nn, x: nn.Conv2d(4, 6, 3, groups=0),
     "inputs": lambda nn, x: nn.Conv2d(4, 6, 3, groups=3),
     "outputs": lambda nn, x: nn.Conv2d(4, 6, 3, groups=4),

@@ -26,6 +26,19 @@ from gt.nn.activation import (
 )
 from gt.nn.attention import MultiheadAttention
 from gt.nn.batchnorm import BatchNorm1d, BatchNorm2d, GroupNorm
+from gt.nn.channel import (
+    AlphaDropout,
+    BatchNorm3d,
+    CosineSimilarity,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LocalResponseNorm,
+    PairwiseDistance,
+)
 from gt.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from gt.nn.conv import (
     Conv1d,
@@ -145,6 +158,15 @@ from gt.nn.pooling import (
 from gt.nn.recurrent import GRU, LSTM, RNN
 from gt.nn.recurrent_step import GRUCell, LSTMCell, RNNCell
 from gt.nn.transformer import TransformerEncoder, TransformerEncoderLayer
+from gt.nn.vision import (
+    Fold,
+    PixelShuffle,
+    PixelUnshuffle,
+    Unfold,
+    Upsample,
+    UpsamplingBilinear2d,
+    UpsamplingNearest2d,
+)
 
 __all__ = [
     "ELU",
@@ -160,6 +182,7 @@ __all__ = [
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
+    "AlphaDropout",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
@@ -167,6 +190,7 @@ __all__ = [
     "BCEWithLogitsLoss",
     "BatchNorm1d",
     "BatchNorm2d",
+    "BatchNorm3d",
     "CircularPad1d",
     "CircularPad2d",
     "CircularPad3d",
@@ -181,12 +205,17 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "CosineEmbeddingLoss",
+    "CosineSimilarity",
     "CrossEntropyLoss",
     "DColumnLinear",
     "DRowLinear",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
     "Embedding",
     "Flatten",
+    "Fold",
     "GRUCell",
     "GroupNorm",
     "Hardsigmoid",
@@ -195,6 +224,9 @@ __all__ = [
     "HingeEmbeddingLoss",
     "HuberLoss",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
     "LPPool1d",
@@ -204,6 +236,7 @@ __all__ = [
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
@@ -221,9 +254,12 @@ __all__ = [
     "MultiheadAttention",
     "NLLLoss",
     "PReLU",
+    "PairwiseDistance",
     "Parameter",
     "ParameterDict",
     "ParameterList",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
     "RNNCell",
@@ -250,6 +286,10 @@ __all__ = [
     "TransformerEncoderLayer",
     "TripletMarginLoss",
     "Unflatten",
+    "Unfold",
+    "Upsample",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
     "VocabParallelEmbedding",
     "ZeroPad1d",
     "ZeroPad2d",

@@ -31,6 +31,14 @@ from gt.nn.functional.activation import (
 )
 from gt.nn.functional.attention import scaled_dot_product_attention
 from gt.nn.functional.batch import batch_norm, group_norm
+from gt.nn.functional.channel import (
+    alpha_dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    instance_norm,
+    local_response_norm,
+)
 from gt.nn.functional.distance import cosine_similarity, normalize, pairwise_distance
 from gt.nn.functional.layer import dropout, embedding, linear, one_hot, pad
 from gt.nn.functional.loss import (
@@ -67,6 +75,14 @@ from gt.nn.functional.pooling import (
     max_unpool2d,
     max_unpool3d,
 )
+from gt.nn.functional.vision import (
+    affine_grid,
+    fold,
+    grid_sample,
+    interpolate,
+    unfold,
+    upsample,
+)
 
 __all__ = [
     "adaptive_avg_pool2d",
@@ -74,6 +90,8 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "affine_grid",
+    "alpha_dropout",
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -81,12 +99,17 @@ __all__ = [
     "cosine_similarity",
     "cross_entropy",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "elu",
     "elu_",
     "embedding",
+    "fold",
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "gumbel_softmax",
     "hardsigmoid",
@@ -94,11 +117,14 @@ __all__ = [
     "hardtanh",
     "hinge_embedding_loss",
     "huber_loss",
+    "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
     "linear",
+    "local_response_norm",
     "log_softmax",
     "logsigmoid",
     "lp_pool1d",
@@ -137,6 +163,8 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "triplet_margin_loss",
+    "unfold",
+    "upsample",
 ]
 
 

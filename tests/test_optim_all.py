@@ -217,3 +217,76 @@ def test_mistakes_have_pytorchs_class_and_text(name, place):
 def test_a_differentiable_step_is_refused(name):
     with pytest.raises(gt.errors.NotSupported, match=f"^{name}: differentiable=True"):
         getattr(gt.optim, name)([gt.zeros(2)], differentiable=True)
+
+
+LBFGS = [
+    {},
+    {"lr": 0.3, "history_size": 2, "max_iter": 7},
+    {"line_search_fn": "strong_wolfe", "max_iter": 6},
+    {"line_search_fn": "strong_wolfe", "lr": 3.0, "history_size": 3, "max_eval": 40},
+    {"line_search_fn": "strong_wolfe", "lr": 1e-3, "max_iter": 4},
+    {"lr": 0.2, "max_iter": 1},
+    {"maximize": True, "lr": 0.2, "max_iter": 5},
+]
+
+
+def fitted(library, options, steps=4, *, save_at=None):
+    """The losses that the steps gave, the parameters, and the optimizer."""
+    params, loss = model(library)
+    sign = -1 if options.get("maximize") else 1
+    optimizer = library.optim.LBFGS(params, **options)
+
+    def closure():
+        optimizer.zero_grad()
+        value = loss() * sign
+        value.backward()
+        return value
+
+    losses = []
+    for step in range(steps):
+        losses.append(optimizer.step(closure).item())
+        if step == save_at:
+            saved = optimizer.state_dict()
+            optimizer = library.optim.LBFGS(params)
+            optimizer.load_state_dict(saved)
+    return losses, [param.detach().numpy() for param in params], optimizer
+
+
+@pytest.mark.parametrize("place", range(len(LBFGS)))
+def test_lbfgs(place):
+    # Rounding grows along the search for the least loss: both end at the same losses.
+    ours, theirs = (fitted(library, LBFGS[place]) for library in LIBRARIES)
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-7, atol=1e-10)
+    for a, b in zip(ours[1], theirs[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    states = [optimizer.state_dict()["state"][0] for _, _, optimizer in (ours, theirs)]
+    assert states[0].keys() == states[1].keys()
+    for name in ("n_iter", "func_evals"):
+        assert states[0][name] == states[1][name]
+    again = fitted(gt, LBFGS[place], save_at=1)
+    assert again[0] == ours[0]
+
+
+def test_lbfgs_refuses_what_pytorch_refuses():
+    for library in LIBRARIES:
+        groups = [{"params": [library.zeros(2)]}, {"params": [library.zeros(2)]}]
+        with pytest.raises(ValueError, match=r"^LBFGS doesn't support per-parameter options"):
+            library.optim.LBFGS(groups)
+        with pytest.raises(ValueError, match=r"^Invalid learning rate: -1\.0$"):
+            library.optim.LBFGS([library.zeros(2)], lr=-1.0)
+        with pytest.raises(TypeError, match="'closure'"):
+            library.optim.LBFGS([library.zeros(2)]).step()
+
+
+def test_a_rate_that_is_multiplied_again_and_again():
+    rates = []
+    for library in LIBRARIES:
+        optimizer = library.optim.SGD([library.zeros(1, requires_grad=True)], lr=0.5)
+        schedule = library.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda n: 1 / (n + 1))
+        own = []
+        for _ in range(5):
+            own.append(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+        rates.append(own)
+    assert rates[0] == pytest.approx(rates[1], rel=1e-12)

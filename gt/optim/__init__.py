@@ -7,6 +7,7 @@ from gt.optim.adagrad import Adagrad
 from gt.optim.adam import Adam, AdamW
 from gt.optim.adamax import Adamax
 from gt.optim.asgd import ASGD
+from gt.optim.lbfgs import LBFGS
 from gt.optim.muon import Muon
 from gt.optim.nadam import NAdam
 from gt.optim.optimizer import Optimizer
@@ -17,6 +18,7 @@ from gt.optim.sgd import SGD
 
 __all__ = [
     "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adafactor",

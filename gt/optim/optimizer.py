@@ -20,7 +20,7 @@ from gt.nn.state import with_layout_of
 Group: TypeAlias = dict[str, Any]  # "params" and the options of these parameters
 Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
 
-HELD = {"mu_product", "eta", "mu"}  # numbers of the state that PyTorch holds as tensors
+HELD = {"mu_product", "eta", "mu", "t", "ro"}  # numbers of the state that PyTorch holds as tensors
 
 
 class Optimizer:
@@ -279,7 +279,7 @@ def _loaded(name: str, value: object, param: Tensor) -> object:
     if name in HELD and isinstance(value, Tensor):
         return value.item()
     if isinstance(value, list):
-        return [_loaded("", entry, param) for entry in value]
+        return [_loaded(name, entry, param) for entry in value]
     if isinstance(value, Tensor):
         value = with_layout_of(value.detach().clone(), param)
         return value.to(param.dtype) if param.is_floating_point() else value

@@ -46,6 +46,20 @@ class LambdaLR(LRScheduler):
         return {name: value for name, value in super().state_dict().items() if name != "lr_lambdas"}
 
 
+class MultiplicativeLR(LambdaLR):
+    """The rate before * lr_lambda(epoch); arguments as LambdaLR's."""
+
+    def get_lr(self) -> list[float]:
+        rates = self._current()
+        if self._starting:
+            return rates
+        pairs = zip(self.lr_lambdas, rates, strict=True)
+        return [rate * factor(self.last_epoch) for factor, rate in pairs]
+
+    def _first(self) -> list[float]:
+        return list(self.base_lrs)
+
+
 class StepLR(LRScheduler):
     """The rate times gamma every step_size epochs."""
 

@@ -319,13 +319,13 @@ impl Client {
         let ids = self.define(instruction, evaluated, words);
         let Some(&id) = ids.first() else { return };
         let mut offset = first.len();
-        for piece in rest.chunks(length) {
+        for chunk in rest.chunks(length) {
             let mut instruction = Instruction::new(Op::Chunk);
             instruction.operands.push(self.operand(StepOperand::Value(id)));
             instruction.attrs.push(Attr::Int(wide(offset)));
-            instruction.payload = piece;
+            instruction.payload = chunk;
             write(&instruction, words);
-            offset += piece.len();
+            offset += chunk.len();
         }
     }
 

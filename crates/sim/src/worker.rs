@@ -126,10 +126,10 @@ impl SimWorker {
         let length = self.next_frames(frames_max);
         let frames = &self.inbox[..length];
         match self.machine.run(frames, &mut outbox, &mut self.stream) {
-            Ok(done) => {
-                self.inbox.drain(..done);
-                effects.progress |= done > 0;
-                if done == 0 {
+            Ok(frames) => {
+                self.inbox.drain(..frames);
+                effects.progress |= frames > 0;
+                if frames == 0 {
                     effects.progress |= self.stream.move_on();
                 }
             }

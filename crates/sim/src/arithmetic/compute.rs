@@ -4,7 +4,7 @@
 
 use crate::exact::exact;
 mod call;
-mod piece;
+mod shard;
 
 use crate::arithmetic::kernels::elementwise::{self, BinaryKernel, UnaryKernel};
 use crate::arithmetic::kernels::index::{self, LossReduction};
@@ -35,7 +35,7 @@ impl Compute {
 
     /// The results, from whole tensors or from shards.
     pub fn run(&self, args: &[KernelArg<'_>]) -> Result<Vec<ToyTensor>, KernelError> {
-        if let Some(results) = self.run_on_piece(args) {
+        if let Some(results) = self.run_on_shard(args) {
             return results;
         }
         let call = KernelCall { op: self.op, attrs: &self.attrs, args };

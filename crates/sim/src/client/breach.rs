@@ -36,14 +36,14 @@ impl BreachKind {
 impl Client {
     pub(super) fn break_rules(&mut self, breach: BreachKind, words: &mut Vec<u32>) {
         let free = exact::<_, u32>(self.slots.len() + self.slots_free.len()) + 7;
-        let held = self.slots.values().next().copied();
+        let slot = self.slots.values().next().copied();
         let mut instruction = Instruction::new(Op::Neg);
-        instruction.operands.push(Operand::Value(Id::slot(held.unwrap_or(free))));
+        instruction.operands.push(Operand::Value(Id::slot(slot.unwrap_or(free))));
         instruction.outputs.push(Id::slot(free));
         match breach {
             BreachKind::UnknownSlot => instruction.operands[0] = Operand::Value(Id::slot(free + 1)),
             BreachKind::SlotInUse => {
-                instruction.outputs[0] = Id::slot(held.unwrap_or(u32::MAX >> 1));
+                instruction.outputs[0] = Id::slot(slot.unwrap_or(u32::MAX >> 1));
             }
             BreachKind::NotForClients => {
                 instruction = Instruction::new(Op::Session);

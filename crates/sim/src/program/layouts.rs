@@ -100,11 +100,11 @@ impl Cluster {
 impl DrawnMesh {
     fn draw(random: &mut Random, workers: u32) -> Self {
         let rank = [1, 1, 1, 2, 2, MESH_DIMS_MAX][random.index(6)];
-        let mut left = exact::<_, usize>(workers).max(1);
+        let mut size_max = exact::<_, usize>(workers).max(1);
         let shape: Vec<usize> = (0..rank)
             .map(|_| {
-                let size = 1 + random.index(left);
-                left /= size;
+                let size = 1 + random.index(size_max);
+                size_max /= size;
                 size
             })
             .collect();
@@ -141,9 +141,9 @@ fn in_order(random: &mut Random, size: usize, members: usize) -> String {
     bounds.sort_unstable();
     let mut start = 0;
     let ranges = bounds.into_iter().map(|end| {
-        let piece = if start == end { String::new() } else { format!("{start}:{end}") };
+        let shard = if start == end { String::new() } else { format!("{start}:{end}") };
         start = end;
-        piece
+        shard
     });
     ranges.collect::<Vec<_>>().join("|")
 }
@@ -155,10 +155,10 @@ fn mixed(random: &mut Random, size: usize, members: usize) -> String {
     while start < size {
         // A text of a layout has its limit.
         let end = (start + 1 + size / 20 + random.index(3)).min(size);
-        let piece = &mut ranges[random.index(members)];
-        let place = if random.percent(70) { piece.len() } else { 0 };
-        piece.insert(place, format!("{start}:{end}"));
+        let shard = &mut ranges[random.index(members)];
+        let place = if random.percent(70) { shard.len() } else { 0 };
+        shard.insert(place, format!("{start}:{end}"));
         start = end;
     }
-    ranges.iter().map(|piece| piece.join("+")).collect::<Vec<_>>().join("|")
+    ranges.iter().map(|shard| shard.join("+")).collect::<Vec<_>>().join("|")
 }

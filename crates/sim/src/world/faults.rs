@@ -25,14 +25,14 @@ enum FaultKind {
 /// What may still go wrong in this simulation: not every seed has every kind.
 #[derive(Debug)]
 pub struct Faults {
-    left: Vec<FaultKind>,
+    supply: Vec<FaultKind>,
     /// One step in so many.
     rarity: u64,
 }
 
 impl Faults {
     pub fn draw(random: &mut Random, faults: bool) -> Self {
-        let mut left = Vec::new();
+        let mut supply = Vec::new();
         let kinds = [
             (FaultKind::WorkerCrash, 50, 2),
             (FaultKind::WorkerJoin, 50, 2),
@@ -45,20 +45,20 @@ impl Faults {
         for (kind, chance, most) in kinds {
             if random.percent(chance) && faults {
                 for _ in 0..random.between(1, most) {
-                    left.insert(random.index(left.len() + 1), kind);
+                    supply.insert(random.index(supply.len() + 1), kind);
                 }
             }
         }
-        Self { left, rarity: random.between(20, 400) }
+        Self { supply, rarity: random.between(20, 400) }
     }
 }
 
 impl World {
     pub(super) fn maybe_fault(&mut self) -> Checked {
-        if self.faults.left.is_empty() || self.random.below(self.faults.rarity) != 0 {
+        if self.faults.supply.is_empty() || self.random.below(self.faults.rarity) != 0 {
             return Ok(());
         }
-        let Some(fault) = self.faults.left.pop() else { return Ok(()) };
+        let Some(fault) = self.faults.supply.pop() else { return Ok(()) };
         match fault {
             FaultKind::WorkerCrash => self.crash_worker(),
             FaultKind::WorkerJoin => {

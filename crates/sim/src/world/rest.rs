@@ -82,10 +82,10 @@ impl World {
             return Ok(());
         }
         let evidence = SessionEvidence { world: (&self.shell, &self.crashed), session };
-        let held: BTreeSet<Id> = self.shell.accounts.held(session).map(|(id, _)| id).collect();
-        if !held.iter().eq(client.live().iter().collect::<BTreeSet<_>>()) {
+        let values: BTreeSet<Id> = self.shell.accounts.held(session).map(|(id, _)| id).collect();
+        if !values.iter().eq(client.live().iter().collect::<BTreeSet<_>>()) {
             return Err(format!(
-                "session {} holds {held:?} instead of {:?}",
+                "session {} holds {values:?} instead of {:?}",
                 session.0,
                 client.live()
             ));
@@ -140,13 +140,13 @@ impl World {
     /// Nobody is there any more, and nothing is left of anybody.
     pub(super) fn check_end(&self) -> Checked {
         let statistics = self.shell.dispatcher.statistics();
-        let left = [
+        let counts = [
             ("sessions", statistics.sessions),
             ("values", statistics.values),
             ("requests", statistics.requests),
             ("worker slots", statistics.worker_slots),
         ];
-        if let Some((what, count)) = left.into_iter().find(|(_, count)| *count > 0) {
+        if let Some((what, count)) = counts.into_iter().find(|(_, count)| *count > 0) {
             return Err(format!("all clients have left, and there are {count} {what}"));
         }
         for host in self.workers.values() {

@@ -37,7 +37,7 @@ fn fails(config: &Simulation<'_>, program: &[ProgramLine]) -> bool {
 /// The program without these lines and what hangs on them.
 fn without(program: &[ProgramLine], gone: std::ops::Range<usize>) -> Vec<ProgramLine> {
     let mut missing = BTreeSet::new();
-    let mut kept: Vec<ProgramLine> = Vec::new();
+    let mut rest: Vec<ProgramLine> = Vec::new();
     for (place, line) in program.iter().enumerate() {
         let mut line = line.clone();
         let lacks = match &mut line.step {
@@ -58,13 +58,13 @@ fn without(program: &[ProgramLine], gone: std::ops::Range<usize>) -> Vec<Program
             | ProgramStep::Stats => false,
         };
         if !lacks && !gone.contains(&place) {
-            kept.push(line);
+            rest.push(line);
         } else if defines(&line.step) {
             missing.insert(line.number);
         }
     }
-    forget_deaths(&mut kept);
-    kept
+    forget_deaths(&mut rest);
+    rest
 }
 
 /// An operand is consumed only where the next line frees it.

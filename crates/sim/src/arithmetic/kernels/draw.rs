@@ -32,10 +32,10 @@ pub fn dropout(
     }
     let mask =
         ToyTensor::from_fn(&operand.dims, Dtype::Bool, |index| number(drawn_box, index, draw) & 1);
-    let kept = ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
+    let result = ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         2 * operand.at(index) * mask.at(index)
     });
-    Ok(vec![kept, mask])
+    Ok(vec![result, mask])
 }
 
 fn number(drawn_box: &DrawnBox, index: &[usize], draw: i64) -> u64 {

@@ -48,7 +48,7 @@ pub fn reduce(
         Reducer::Prod | Reducer::All => 1,
         Reducer::Amin => PRIME,
     };
-    let kept = folded(operand, &reduced, |inner| {
+    let result = folded(operand, &reduced, |inner| {
         inner.fold(start, |before, element| match reduction {
             Reducer::Sum | Reducer::Mean => (before + element) % PRIME,
             Reducer::Amax => before.max(element),
@@ -58,7 +58,7 @@ pub fn reduce(
             Reducer::All => before.min(u64::from(element != 0)),
         }) * scale
     });
-    Ok(shaped(kept, dtype, &reduced, keepdim))
+    Ok(shaped(result, dtype, &reduced, keepdim))
 }
 
 /// The largest (or the smallest) along `dim` and the place of the first one.
@@ -129,8 +129,8 @@ pub fn variance(
         away * away
     });
     let scale = inverse(divisor.cast_unsigned());
-    let kept = folded(&squares, &reduced, |inner| sum(inner) * scale);
-    Ok(shaped(kept, operand.dtype, &reduced, keepdim))
+    let result = folded(&squares, &reduced, |inner| sum(inner) * scale);
+    Ok(shaped(result, operand.dtype, &reduced, keepdim))
 }
 
 /// `log(sum(exp(x - most))) + most`
@@ -148,10 +148,10 @@ pub fn log_sum_exp(
         exponential(operand.at(index) + PRIME - most.at(index))
     });
     let sums = folded(&powers, &reduced, sum);
-    let kept = ToyTensor::from_fn(&sums.dims, operand.dtype, |index| {
+    let result = ToyTensor::from_fn(&sums.dims, operand.dtype, |index| {
         logarithm(sums.at(index)) + most.at(index)
     });
-    Ok(shaped(kept, operand.dtype, &reduced, keepdim))
+    Ok(shaped(result, operand.dtype, &reduced, keepdim))
 }
 
 fn sum(inner: &mut dyn Iterator<Item = u64>) -> u64 {
@@ -206,14 +206,14 @@ pub fn folded(
     })
 }
 
-fn shaped(mut kept: ToyTensor, dtype: Dtype, reduced: &[usize], keepdim: bool) -> ToyTensor {
-    kept.dtype = dtype;
+fn shaped(mut result: ToyTensor, dtype: Dtype, reduced: &[usize], keepdim: bool) -> ToyTensor {
+    result.dtype = dtype;
     if !keepdim {
         let mut dim = 0;
-        kept.dims.retain(|_| {
+        result.dims.retain(|_| {
             dim += 1;
             !reduced.contains(&(dim - 1))
         });
     }
-    kept
+    result
 }

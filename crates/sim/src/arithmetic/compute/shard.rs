@@ -15,7 +15,7 @@ struct ShardRange {
 
 impl Compute {
     /// The results on a shard, where the attributes say that this is one.
-    pub(super) fn run_on_piece(&self, args: &[KernelArg<'_>]) -> Option<KernelResults> {
+    pub(super) fn run_on_shard(&self, args: &[KernelArg<'_>]) -> Option<KernelResults> {
         let info = self.op.info();
         let [start, total] = ["start", "total"].map(|name| info.attr_index(name));
         let at = |place: Option<usize>| {
@@ -53,12 +53,12 @@ impl Compute {
             (None, Some(Attr::Int(dim))) => (0, wrap(*dim, args[0].tensor()?.rank())?),
             (None, _) => return Err(KernelError::Unknown),
         };
-        let piece = args[position].tensor()?;
+        let shard = args[position].tensor()?;
         // A client may write the attributes of a shard beside what has no dimension.
-        let Some(&size) = piece.dims.get(dim) else { return Err(KernelError::Unknown) };
-        let padded = put(piece, dim, range);
+        let Some(&size) = shard.dims.get(dim) else { return Err(KernelError::Unknown) };
+        let padded = put(shard, dim, range);
         // Classes that others hold weigh nothing here.
-        let ones = ToyTensor::from_fn(&[size], piece.dtype, |_| 1);
+        let ones = ToyTensor::from_fn(&[size], shard.dtype, |_| 1);
         let weights = |arg: &KernelArg<'_>| put(arg.optional().unwrap_or(&ones), 0, range);
         let weight = scores.map(|place| (place + 2, weights(&args[place + 2])));
         let mut args = args.to_vec();
@@ -79,11 +79,11 @@ impl Compute {
 /// Zeros of the whole with the shard in its place. A tensor that is whole already keeps the shard only.
 fn put(tensor: &ToyTensor, dim: usize, range: ShardRange) -> ToyTensor {
     let mut dims = tensor.dims.clone();
-    let held = dims[dim];
+    let size = dims[dim];
     dims[dim] = range.total;
     ToyTensor::from_fn(&dims, tensor.dtype, |index| {
         let place = index[dim].wrapping_sub(range.start);
-        if place >= held {
+        if place >= size {
             return 0;
         }
         let mut source = index.to_vec();

@@ -99,7 +99,9 @@ impl Client {
             self.next_request += 1;
         }
         let first = exact::<_, u32>(self.slots.len() + self.slots_free.len());
-        for _ in 0..info.outputs {
+        let outputs =
+            if info.output_list { 1 + self.random.index(3) } else { usize::from(info.outputs) };
+        for _ in 0..outputs {
             let slot = first + 16 + exact::<_, u32>(self.nonsense.len());
             instruction.outputs.push(Id::slot(slot));
             self.nonsense.push(slot);

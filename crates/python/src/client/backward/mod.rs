@@ -10,6 +10,7 @@ use crate::client::tape::{self, Edge, SharedNode, saved};
 use crate::client::value::variable::Tensor;
 use crate::client::value::variable::Var;
 use evaluate::{Evaluation, sum_to};
+use gt_protocol::integer::to_usize;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Family, Meta, Op, Scalar};
 use pyo3::prelude::*;
@@ -191,7 +192,7 @@ impl Pass {
     /// A gradient arrives at an edge.
     fn add(&mut self, py: Python<'_>, edge: &Edge, grad: Var) -> PyResult<()> {
         let (node, output) = match edge {
-            Edge::Node(node, output) => (node, usize::try_from(*output).unwrap_or(usize::MAX)),
+            Edge::Node(node, output) => (node, to_usize(*output)),
             Edge::Leaf(leaf) => return self.add_to_leaf(py, leaf, grad),
             Edge::Nowhere => return Ok(()),
         };

@@ -187,7 +187,7 @@ pub(crate) fn reduces(dim: &Term, rank: usize) -> impl Fn(usize) -> bool {
 
 /// A dimension counted from the front.
 fn wrapped(dim: i64, rank: usize) -> usize {
-    let signed = i64::try_from(rank).unwrap_or(i64::MAX);
+    let signed = i64::try_from(rank).expect("a rank is small");
     match usize::try_from(if dim < 0 { dim + signed } else { dim }) {
         Ok(place) => place,
         Err(_) => unreachable!("dimension {dim} of {rank}"),
@@ -196,12 +196,12 @@ fn wrapped(dim: i64, rank: usize) -> usize {
 
 /// Places of dimensions as integers.
 pub(crate) fn places(count: usize) -> impl DoubleEndedIterator<Item = i64> {
-    0..i64::try_from(count).unwrap_or(i64::MAX)
+    0..i64::try_from(count).expect("a count of dimensions is small")
 }
 
 /// A count as a number.
 pub(crate) fn int(value: usize) -> Term {
-    Term::Number(Scalar::Int(i64::try_from(value).unwrap_or(i64::MAX)))
+    Term::Number(Scalar::Int(i64::try_from(value).expect("a count is below 2^63")))
 }
 
 pub(crate) fn size(dims: &Dims, dim: i64) -> Term {
@@ -212,15 +212,15 @@ pub(crate) fn size(dims: &Dims, dim: i64) -> Term {
 }
 
 pub(crate) fn product(dims: &Dims) -> Term {
-    Term::Number(Scalar::Int(dims.elements().unwrap_or(i64::MAX)))
+    Term::Number(Scalar::Int(dims.elements().expect("checked where the shape was made")))
 }
 
 /// `dims[start:end]`, as Python has it.
 pub(crate) fn range(dims: &Dims, start: Option<i64>, end: Option<i64>) -> Dims {
     let bound = |bound: i64| {
-        let length = i64::try_from(dims.len()).unwrap_or(i64::MAX);
+        let length = i64::try_from(dims.len()).expect("a rank is small");
         let place = if bound < 0 { bound + length } else { bound };
-        usize::try_from(place.clamp(0, length)).unwrap_or(0)
+        usize::try_from(place.clamp(0, length)).expect("clamped to 0 and above")
     };
     let (start, end) = (start.map_or(0, bound), end.map_or(dims.len(), bound));
     listed(dims.get(start..end).unwrap_or_default().iter().copied())

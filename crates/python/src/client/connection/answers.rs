@@ -104,7 +104,7 @@ impl Answers {
         if !op.info().has_outputs() {
             return;
         }
-        let place = usize::try_from(self.numbered).unwrap_or(0) % OPS_KEPT;
+        let place = usize::try_from(self.numbered).expect("64 bits") % OPS_KEPT;
         match self.ops.get_mut(place) {
             Some(kept) => *kept = op,
             None => self.ops.push(op),
@@ -254,7 +254,7 @@ impl Piece {
     fn add(&mut self, reply: &Reply<'_>, (run, stride): (u64, u64)) {
         let &Reply { start, total, dtype, dims, bytes, .. } = reply;
         let bytes_of = |elements: u64| {
-            usize::try_from(elements.saturating_mul(dtype.size())).unwrap_or(usize::MAX)
+            usize::try_from(elements.saturating_mul(dtype.size())).expect("64 bits")
         };
         if self.dtype.is_none() {
             if let Place::Own(own) = &mut self.bytes {

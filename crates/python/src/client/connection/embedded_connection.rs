@@ -4,6 +4,7 @@ use super::answers::Answers;
 use super::payload::{self, Payloads};
 use super::{Connection, SharedInbox};
 use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, Names, PayloadText};
 use gt_protocol::{Family, Instruction, Meta, Op, wire};
@@ -74,7 +75,7 @@ impl EmbeddedConnection {
             log: &mut None,
         };
         for index in 0..links.len() {
-            let index = WorkerIndex::try_from(index).unwrap_or(WorkerIndex::MAX);
+            let index = WorkerIndex::try_from(index).expect("workers are few");
             core.handle(Event::WorkerJoined { index }, &mut ignore);
         }
         core.set_tracing(log.is_some());
@@ -108,7 +109,7 @@ impl EmbeddedConnection {
     ) -> Result<usize, String> {
         let Self { core, links, pieces, scratch, log, .. } = self;
         let mut outputs = Outputs { links, scratch, answers, log };
-        let index = WorkerIndex::try_from(place).unwrap_or(WorkerIndex::MAX);
+        let index = WorkerIndex::try_from(place).expect("workers are few");
         let mut slab = pieces.get_mut(place);
         let mut is_beside = false;
         let decoded = message::decode_with::<FromWorker<'_>>(words, || {
@@ -221,7 +222,7 @@ impl Connection for EmbeddedConnection {
         link.alive = false;
         link.end();
         let (core, mut outputs) = self.split(answers);
-        let index = WorkerIndex::try_from(index).unwrap_or(WorkerIndex::MAX);
+        let index = WorkerIndex::try_from(index).expect("workers are few");
         core.handle(Event::WorkerLeft { index, reason }, &mut outputs);
         for (peer, link) in self.links.iter().enumerate().filter(|(_, link)| link.alive) {
             let record = gt_transport::ControlRecord {
@@ -242,14 +243,13 @@ impl Connection for EmbeddedConnection {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let held = self.core.statistics();
-        let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
         vec![
-            ("workers", count(held.workers)),
-            ("sessions", count(held.sessions)),
-            ("values", count(held.values)),
+            ("workers", to_u64(held.workers)),
+            ("sessions", to_u64(held.sessions)),
+            ("values", to_u64(held.values)),
             ("bytes", held.bytes),
-            ("requests", count(held.requests)),
-            ("worker_slots", count(held.worker_slots)),
+            ("requests", to_u64(held.requests)),
+            ("worker_slots", to_u64(held.worker_slots)),
             ("moved_bytes", held.moved_bytes),
         ]
     }
@@ -314,7 +314,7 @@ struct Outputs<'a> {
 
 impl Outputs<'_> {
     fn deliver(&mut self, worker: WorkerIndex) {
-        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
             link.write(self.scratch);
         }
@@ -324,7 +324,7 @@ impl Outputs<'_> {
 impl Sink for Outputs<'_> {
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
         self.scratch.clear();
-        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        let place = to_usize(worker);
         // Nothing waits for what is sent to a worker that is gone.
         let link = self.links.get(place).filter(|link| link.alive);
         match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
@@ -334,14 +334,14 @@ impl Sink for Outputs<'_> {
     }
 
     fn words(&mut self, worker: WorkerIndex, words: &[u32]) {
-        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
             link.write(words);
         }
     }
 
     fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
-        let place = usize::try_from(worker).unwrap_or(usize::MAX);
+        let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
             link.free(slots);
         }

@@ -80,7 +80,7 @@ pub(crate) fn encode(
     let mut at = offset;
     for piece in instruction.payload.chunks(PAYLOAD_BYTES_MAX) {
         wire::encode(&without(at, piece), out)?;
-        at += i64::try_from(piece.len()).unwrap_or(0);
+        at += i64::try_from(piece.len()).expect("a piece has at most PAYLOAD_BYTES_MAX");
     }
     Ok(())
 }

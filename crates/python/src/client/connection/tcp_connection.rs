@@ -7,6 +7,7 @@ use super::greeting::{DialError, connect_tcp, greet, hello};
 use super::incoming::take_messages;
 use super::{Connection, Inbox, SharedInbox};
 use gt_protocol::handshake::{Capabilities, FrameHeader, Resume, Welcome};
+use gt_protocol::integer::to_usize;
 use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::{Instruction, Meta, Op, wire};
@@ -370,7 +371,7 @@ fn read_frames(shared: &Shared, mut stream: TcpStream) {
     while stream.read_exact(&mut header).is_ok() {
         let Ok(header) = shared.lock().link.header(&header) else { return };
         // Within the limit of a frame: the header has been checked.
-        words.resize(usize::try_from(header.length_bytes / 4).unwrap_or(0), 0);
+        words.resize(to_usize(header.length_bytes / 4), 0);
         if stream.read_exact(bytemuck::cast_slice_mut(&mut words)).is_err() {
             return;
         }

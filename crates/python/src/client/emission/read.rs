@@ -13,7 +13,7 @@ use pyo3::types::{PyBool, PyFloat};
 /// All elements, contiguous and row-major, as a numpy array of bytes.
 pub(crate) fn bytes<'py>(py: Python<'py>, var: &Var) -> PyResult<Bound<'py, PyAny>> {
     let meta = var.meta(py);
-    let length = usize::try_from(meta.bytes()).unwrap_or(usize::MAX);
+    let length = usize::try_from(meta.bytes()).expect("a size has 64 bits");
     let (place, array) = NewArray::new(py, length)?;
     if length > 0 {
         elements(py, var, 0, meta.elements(), Place::Array(place))?;
@@ -28,10 +28,11 @@ fn elements(py: Python<'_>, var: &Var, start: i64, count: i64, place: Place) -> 
         return Err(other_session(py, "read"));
     }
     let request = runtime::with(py, |runtime| {
-        let request = runtime.answers.open_into(u64::try_from(start).unwrap_or(0), place);
+        let request =
+            runtime.answers.open_into(u64::try_from(start).expect("a place counts from 0"), place);
         let mut word = Instruction::new(Op::Read);
         word.operands.push(Operand::Value(Id::slot(resolved.value.slot)));
-        word.attrs = [i64::try_from(request).unwrap_or(0), start, count]
+        word.attrs = [i64::try_from(request).expect("requests are counted from 0"), start, count]
             .into_iter()
             .map(Attr::Int)
             .collect();
@@ -139,7 +140,7 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
     let request = runtime::with(py, |runtime| {
         let request = runtime.answers.open(0);
         let mut word = Instruction::new(Op::Synchronize);
-        word.attrs.push(Attr::Int(i64::try_from(request).unwrap_or(0)));
+        word.attrs.push(Attr::Int(i64::try_from(request).expect("requests are counted from 0")));
         runtime.send(&word).map(|()| request)
     })?;
     runtime::wait(py, request)?;
@@ -176,7 +177,7 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: Question) -> PyR
             Question::Counters => 2,
             Question::Workers => 3,
         };
-        word.attrs.push(Attr::Int(i64::try_from(request).unwrap_or(0)));
+        word.attrs.push(Attr::Int(i64::try_from(request).expect("requests are counted from 0")));
         word.attrs.push(Attr::Choice(what));
         word.tag = caller.site;
         runtime.send(&word).map(|()| request)

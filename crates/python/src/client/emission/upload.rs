@@ -5,6 +5,7 @@ use crate::client::value::Value;
 use crate::client::value::dtype::DtypeArg;
 use crate::client::value::metadata::SharedMeta;
 use crate::client::value::variable::{Tensor, Var};
+use gt_protocol::integer::to_u64;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand};
@@ -21,9 +22,7 @@ pub(crate) fn from_bytes<'py>(
     dtype: Dtype,
 ) -> PyResult<Bound<'py, Tensor>> {
     let meta = Meta::new(dtype, dims);
-    if meta.dims.elements().is_none()
-        || meta.bytes() != u64::try_from(bytes.len()).unwrap_or(u64::MAX)
-    {
+    if meta.dims.elements().is_none() || meta.bytes() != to_u64(bytes.len()) {
         return Err(PyValueError::new_err(format!(
             "{meta} takes {} bytes, got {}",
             meta.bytes(),
@@ -52,7 +51,7 @@ pub(crate) fn from_bytes<'py>(
         runtime::prepare_payload(py)?;
         let mut word = Instruction::new(Op::Chunk);
         word.operands.push(Operand::Value(Id::slot(slot)));
-        word.attrs.push(Attr::Int(i64::try_from(offset).unwrap_or(i64::MAX)));
+        word.attrs.push(Attr::Int(i64::try_from(offset).expect("no buffer has 2^63 bytes")));
         word.payload = piece;
         runtime::with(py, |runtime| runtime.send(&word))?;
         offset += piece.len();

@@ -176,7 +176,7 @@ impl Sites {
             None if self.known.len() >= SITES_MAX => return 0,
             None => {
                 self.known.push(Site { code, offset });
-                let site = u32::try_from(self.known.len()).unwrap_or(0);
+                let site = u32::try_from(self.known.len()).expect("at most SITES_MAX");
                 self.ids.insert((address, offset), site);
                 site
             }

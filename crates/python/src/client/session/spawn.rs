@@ -207,7 +207,7 @@ fn introduce(
     let back = slab::create()?;
     let record = |index: usize| ControlRecord {
         kind: ControlKind::Peer,
-        index: u32::try_from(index).unwrap_or(u32::MAX),
+        index: u32::try_from(index).expect("workers are numbered by u32"),
         value: 0,
     };
     send_record(first_control.as_fd(), &record(second), &[forth.as_fd(), back.as_fd()])?;

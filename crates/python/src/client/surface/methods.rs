@@ -120,7 +120,11 @@ impl Tensor {
         let order: SmallVec<[i64; 8]> = identity(rank).iter().rev().copied().collect();
         Self::wrap(
             py,
-            views::permute(py, &slf.get().var, Dims::new(&order).unwrap_or(Dims::EMPTY))?,
+            views::permute(
+                py,
+                &slf.get().var,
+                Dims::new(&order).expect("as many dimensions as before"),
+            )?,
         )
     }
 
@@ -164,6 +168,7 @@ impl Tensor {
 }
 
 fn identity(rank: usize) -> Dims {
-    let order: SmallVec<[i64; 8]> = (0..rank).filter_map(|dim| i64::try_from(dim).ok()).collect();
-    Dims::new(&order).unwrap_or(Dims::EMPTY)
+    let order: SmallVec<[i64; 8]> =
+        (0..rank).map(|dim| i64::try_from(dim).expect("a rank is small")).collect();
+    Dims::new(&order).expect("as many dimensions as before")
 }

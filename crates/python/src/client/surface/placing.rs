@@ -54,7 +54,9 @@ fn distribute<'py>(
                 "distribute: a 0-d tensor has no dimension to cut",
             ));
         }
-        Some(dim) => Attr::Int(i64::try_from(views::dim_of(py, dim, rank)?).unwrap_or(0)),
+        Some(dim) => {
+            Attr::Int(i64::try_from(views::dim_of(py, dim, rank)?).expect("a rank is small"))
+        }
     };
     emit::tensor(py, Op::Distribute, &[Arg::Var(var)], smallvec![dim, Attr::Absent])
 }

@@ -121,7 +121,7 @@ pub(crate) fn adamw_step<'py>(
         ];
         let mut attrs: SmallVec<[Attr; 2]> =
             [lr, beta1, beta2, eps, weight_decay].into_iter().map(Attr::Float).collect();
-        attrs.push(Attr::Int(steps.get(place).copied().unwrap_or(1)));
+        attrs.push(Attr::Int(steps[place]));
         attrs.extend([decoupled, maximize].into_iter().map(Attr::Bool));
         step(py, Op::Adamw, &operands, &[0, 2, 3, 4], attrs)?;
     }

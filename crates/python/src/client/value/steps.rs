@@ -79,8 +79,10 @@ pub(crate) fn strided(op: Op) -> &'static Strided {
 
 /// What a view operator that has been taken before makes of something of `meta`.
 pub(crate) fn result_of(step: &Step, meta: Meta) -> Meta {
-    let result = infer(step.op, &[RuleArg::Value(&meta)], &step.attrs);
-    result.ok().and_then(|metas| metas.first().copied()).unwrap_or(meta)
+    match infer(step.op, &[RuleArg::Value(&meta)], &step.attrs) {
+        Ok(metas) => *metas.first().expect("a view operator has one result"),
+        Err(error) => panic!("{} of {meta} has been taken before: {error}", step.op.info().name),
+    }
 }
 
 /// How a piece that a view operator has taken goes back.

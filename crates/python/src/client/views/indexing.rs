@@ -142,7 +142,7 @@ fn without_leading_ones(py: Python<'_>, value: Var) -> PyResult<Var> {
     if rest.len() == given.len() {
         return Ok(value);
     }
-    views::reshape(py, &value, Dims::new(&rest).unwrap_or(Dims::EMPTY))
+    views::reshape(py, &value, Dims::new(&rest).expect("fewer dimensions than before"))
 }
 
 /// The basic part of an index, taken as views, and the tensors that look up in its dimensions.
@@ -215,7 +215,7 @@ fn step(
     item: &Bound<'_, PyAny>,
     (whole, place): (usize, usize),
 ) -> PyResult<()> {
-    let signed = i64::try_from(*dim).unwrap_or(0);
+    let signed = i64::try_from(*dim).expect("a rank is small");
     if item.is_none() {
         picked.view = views::unsqueeze(py, &picked.view, signed)?;
         picked.tensors.push(None);
@@ -356,7 +356,8 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
 
 /// A single bool: a dimension of size 1 in front, picked or not.
 fn single(py: Python<'_>, picked: &mut Picked, dim: &mut usize, chosen: bool) -> PyResult<()> {
-    picked.view = views::unsqueeze(py, &picked.view, i64::try_from(*dim).unwrap_or(0))?;
+    picked.view =
+        views::unsqueeze(py, &picked.view, i64::try_from(*dim).expect("a rank is small"))?;
     let positions = py.import("numpy")?.call_method1("zeros", (usize::from(chosen), "int64"))?;
     picked.tensors.push(Some(upload::from_array(&positions)?.get().var.clone()));
     *dim += 1;

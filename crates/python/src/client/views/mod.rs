@@ -27,7 +27,7 @@ pub(crate) fn take(py: Python<'_>, var: &Var, op: Op, attrs: SmallVec<[Attr; 2]>
         .map_err(|error| errors::of_rule(py, &error))?
         .first()
         .copied()
-        .unwrap_or(meta);
+        .expect("a view operator has one result");
     let strided = steps::strided(op);
     let strides = var.strides(py);
     let call =
@@ -49,7 +49,7 @@ pub(crate) fn view(py: Python<'_>, var: &Var, dims: Dims) -> PyResult<Var> {
         .map_err(|error| errors::of_rule(py, &error))?
         .first()
         .copied()
-        .unwrap_or(meta);
+        .expect("a view operator has one result");
     let Some(strides) = regrouped(&meta.dims, &var.strides(py), &result.dims) else {
         return Err(errors::mistake(
             py,
@@ -127,9 +127,9 @@ pub(crate) fn transpose(py: Python<'_>, var: &Var, first: i64, second: i64) -> P
         return permute(py, var, Dims::EMPTY);
     }
     let mut order: SmallVec<[i64; 8]> =
-        (0..rank).map(|dim| i64::try_from(dim).unwrap_or(0)).collect();
+        (0..rank).map(|dim| i64::try_from(dim).expect("a rank is small")).collect();
     order.swap(first, second);
-    permute(py, var, Dims::new(&order).unwrap_or(Dims::EMPTY))
+    permute(py, var, Dims::new(&order).expect("as many dimensions as before"))
 }
 
 /// A dimension of size 1 put in before `dim`.
@@ -188,7 +188,7 @@ fn sized(py: Python<'_>, var: &Var, dims: &[i64], strides: &[i64]) -> PyResult<V
 
 /// A dimension as an index, or PyTorch's error.
 pub(crate) fn dim_of(py: Python<'_>, dim: i64, rank: usize) -> PyResult<usize> {
-    let rank = i64::try_from(rank).unwrap_or(0).max(1);
+    let rank = i64::try_from(rank).expect("a rank is small").max(1);
     usize::try_from(if dim < 0 { dim + rank } else { dim }).ok().filter(|_| dim < rank).ok_or_else(
         || {
             errors::mistake(

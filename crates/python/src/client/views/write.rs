@@ -280,9 +280,9 @@ fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], piece: &Var) -> Py
     let shaped = |var: &Var, dims: Dims| {
         run(Op::Reshape, &[Arg::Var(var)], SmallVec::from_elem(Attr::Ints(dims), 1))
     };
-    let flat = |var: &Var| shaped(var, Dims::new(&[-1]).unwrap_or(Dims::EMPTY));
+    let flat = |var: &Var| shaped(var, Dims::new(&[-1]).expect("one dimension fits"));
     let dims = whole.meta(py).dims;
-    let count = dims.elements().unwrap_or(0);
+    let count = dims.elements().expect("checked where the shape was made");
     let range = [Scalar::Int(0), Scalar::Int(count), Scalar::Int(1)].map(Attr::Scalar);
     let attrs = range.into_iter().chain([Attr::Dtype(Dtype::I64)]).collect();
     let numbers = shaped(&run(Op::Arange, &[], attrs)?, dims)?;
@@ -403,7 +403,7 @@ impl Layout {
     }
 
     fn elements(&self) -> i64 {
-        self.dims.elements().unwrap_or(0)
+        self.dims.elements().expect("checked where the shape was made")
     }
 
     /// Whether the elements fill a range of memory, in any order.

@@ -5,6 +5,7 @@ use crate::client::connection::Connection;
 use crate::client::connection::answers::{Answers, Failed};
 use crate::client::gil_cell::GilCell;
 use crate::client::session::generator::Generator;
+use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::wire::{HEADER_WORDS, PAYLOAD_BYTES_MAX};
 use gt_protocol::{Attr, Instruction, Meta, Op};
 use pyo3::exceptions::PyRuntimeError;
@@ -111,7 +112,7 @@ impl Runtime {
     #[inline]
     pub(super) fn knows_site(&self, site: u32) -> bool {
         let Some(announced) = &self.announced else { return true };
-        let place = usize::try_from(site).unwrap_or(0);
+        let place = to_usize(site);
         site == 0 || announced.get(place).copied().unwrap_or(false)
     }
 
@@ -224,10 +225,9 @@ impl Runtime {
 
     /// What a session holds and has sent, as far as its client knows without asking.
     pub(crate) fn own_counters(&self, py: Python<'_>) -> [(&'static str, u64); 3] {
-        let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
-        let free = count(self.slots.free.len() + WAITING.get(py).slots.len());
+        let free = to_u64(self.slots.free.len() + WAITING.get(py).slots.len());
         [
-            ("workers", count(self.answers.workers.len())),
+            ("workers", to_u64(self.answers.workers.len())),
             ("values", u64::from(self.slots.next).saturating_sub(free)),
             ("instructions", self.answers.numbered()),
         ]

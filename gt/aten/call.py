@@ -150,17 +150,20 @@ def _ask(
 def _emit(signature: _Signature, operands: Sequence[Tensor]) -> Returned:
     assert signature.attributes is not None, "the results are known"
     results = _core.call("aten", *operands, **signature.attributes)
-    if len(signature.has_gradient) == 1:
-        results = results if signature.has_gradient[0] else results.detach()
-        return (results,) if signature.schema.results == ("[]",) else results
     kept = [
-        result if has_gradient else result.detach()
-        for result, has_gradient in zip(results, signature.has_gradient, strict=True)
+        result if has_gradient or not result.requires_grad else result.detach()
+        for result, has_gradient in zip(_listed(results), signature.has_gradient, strict=True)
     ]
+    if len(signature.schema.results) == 1 and signature.schema.results != ("[]",):
+        return kept[0]
     if signature.schema.results == ("[]",):
         return tuple(kept)
     schema = signature.schema
     return _result_type(schema.overload, schema.results)(*kept)
+
+
+def _listed(results: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (results,) if isinstance(results, Tensor) else results
 
 
 @functools.cache

@@ -290,3 +290,29 @@ def test_a_rate_that_is_multiplied_again_and_again():
             schedule.step()
         rates.append(own)
     assert rates[0] == pytest.approx(rates[1], rel=1e-12)
+
+
+def test_schedules_at_once():
+    rates = []
+    for library in LIBRARIES:
+        kinds = library.optim.lr_scheduler
+        optimizer = library.optim.SGD([library.zeros(1, requires_grad=True)], lr=0.5)
+
+        def chained(kinds=kinds, optimizer=optimizer):
+            parts = [kinds.ConstantLR(optimizer, 0.1, 2), kinds.ExponentialLR(optimizer, 0.9)]
+            return kinds.ChainedScheduler(parts)
+
+        schedule, own = chained(), []
+        for step in range(6):
+            own.append(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+            if step == 3:
+                saved, rate = schedule.state_dict(), optimizer.param_groups[0]["lr"]
+                schedule = chained()
+                schedule.load_state_dict(saved)
+                optimizer.param_groups[0]["lr"] = rate
+        rates.append(own)
+        with pytest.raises(ValueError, match=r"^ChainedScheduler expects at least one scheduler"):
+            kinds.ChainedScheduler([])
+    assert rates[0] == pytest.approx(rates[1], rel=1e-12)

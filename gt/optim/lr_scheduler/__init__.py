@@ -14,10 +14,11 @@ from gt.optim.lr_scheduler.curves import (
     StepLR,
 )
 from gt.optim.lr_scheduler.cycle import OneCycleLR
-from gt.optim.lr_scheduler.joined import SequentialLR
+from gt.optim.lr_scheduler.joined import ChainedScheduler, SequentialLR
 from gt.optim.lr_scheduler.plateau import ReduceLROnPlateau
 
 __all__ = [
+    "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",

@@ -1,4 +1,4 @@
-"""Schedules one after the other."""
+"""Schedules one after the other, and several at once."""
 
 from __future__ import annotations
 
@@ -84,6 +84,55 @@ class SequentialLR(LRScheduler):
         """The first step of the first of them."""
         self._schedulers[0].start()
         self._last_lr = self._schedulers[0].get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the optimizer; the schedules by their own state."""
+        state = super().state_dict()
+        return {**state, "_schedulers": [one.state_dict() for one in self._schedulers]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from what state_dict() gave."""
+        entries = dict(state_dict)
+        for one, saved in zip(self._schedulers, entries.pop("_schedulers"), strict=True):
+            one.load_state_dict(saved)
+        self.__dict__.update(entries)
+
+
+class ChainedScheduler(LRScheduler):
+    """Schedules that all step each time, each on the rates that the one before it set.
+
+    Args:
+        schedulers: In their order.
+        optimizer: Whose groups; None is that of the first.
+
+    Raises:
+        ValueError: No schedules, or one of another optimizer.
+    """
+
+    def __init__(
+        self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
+    ) -> None:
+        if not schedulers:
+            raise ValueError(
+                "ChainedScheduler expects at least one scheduler to be chained, "
+                "but got no scheduler."
+            )
+        self.optimizer = optimizer or schedulers[0].optimizer
+        for place, one in enumerate(schedulers):
+            if one.optimizer is not self.optimizer:
+                raise ValueError(
+                    "ChainedScheduler expects all schedulers to belong to the same optimizer, but "
+                    f"got scheduler {type(one).__name__} at index {place} has {one.optimizer}, "
+                    f"which is different from {type(self.optimizer).__name__}."
+                )
+        self._schedulers = list(schedulers)
+        self._last_lr = self._current()
+
+    def step(self) -> None:
+        """Go on by one, in all of them."""
+        for one in self._schedulers:
+            one.step()
+        self._last_lr = self._current()
 
     def state_dict(self) -> dict[str, Any]:
         """All but the optimizer; the schedules by their own state."""

@@ -105,6 +105,8 @@ newaxis = None
 set_printoptions = printing.set_printoptions
 
 _LAZY = {
+    "backends",
+    "version",
     "fft",
     "linalg",
     "special",
@@ -126,7 +128,9 @@ def __getattr__(name: str) -> object:
     """Subpackages load at their first use, so that `import gt` stays quick."""
     if name in _LAZY:
         return importlib.import_module(f"gt.{name}")
-    raise AttributeError(f"module 'gt' has no attribute {name!r}")
+    from gt.missing import attribute_error
+
+    raise attribute_error("gt", name)
 
 
 def __dir__() -> list[str]:

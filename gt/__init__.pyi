@@ -62,6 +62,7 @@ from gt.errors import ShapeError as ShapeError
 from gt.errors import UnreadFailureWarning as UnreadFailureWarning
 from gt.errors import WorkerError as WorkerError
 from gt import _kernels as _kernels
+from gt import backends as backends
 from gt import client as client
 from gt import cuda as cuda
 from gt import debug as debug
@@ -73,6 +74,7 @@ from gt import optim as optim
 from gt import signal as signal
 from gt import special as special
 from gt import utils as utils
+from gt import version as version
 from gt import worker as worker
 from gt.creation import arange as arange
 from gt.creation import as_tensor as as_tensor

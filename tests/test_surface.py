@@ -32,6 +32,7 @@ MODULES = [
     "gt.linalg", "gt.nn",
     "gt.nn.functional", "gt.nn.init", "gt.nn.utils", "gt.optim", "gt.optim.lr_scheduler",
     "gt.random", "gt.signal", "gt.special", "gt.utils", "gt.utils.data",
+    "gt.backends", "gt.utils.checkpoint", "gt.version",
 ]  # fmt: skip
 
 CLASSES = {

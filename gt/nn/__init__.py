@@ -1,5 +1,6 @@
 """Modules with PyTorch's names; losses and activations stand here as functions too."""
 
+from gt import missing
 from gt.nn import functional, init, utils
 from gt.nn.activation import (
     ELU,
@@ -337,6 +338,8 @@ __all__ = [
     "tanhshrink",
     "utils",
 ]
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

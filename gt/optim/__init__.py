@@ -1,5 +1,6 @@
 """Optimizers and schedules with PyTorch's names, arguments and numerics."""
 
+from gt import missing
 from gt.optim import lr_scheduler
 from gt.optim.adadelta import Adadelta
 from gt.optim.adafactor import Adafactor
@@ -34,6 +35,8 @@ __all__ = [
     "Rprop",
     "lr_scheduler",
 ]
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 """What programs use beside tensors: `gt.utils.data` loads datasets."""
 
-from gt.utils import data
+from gt.utils import checkpoint, data
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]
 
 
 def __dir__() -> list[str]:

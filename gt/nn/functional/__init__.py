@@ -1,5 +1,6 @@
 """Layers, activations and losses as functions, with PyTorch's names and signatures."""
 
+from gt import missing
 from gt.aten import surface as _aten
 from gt.composite.normalization import layer_norm, rms_norm
 from gt.nn.functional.activation import (
@@ -170,6 +171,8 @@ __all__ = [
 
 _generic = {k: v for k, v in _aten.functions("n").items() if k not in globals()}
 globals().update(_generic)
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,48 @@
+"""What a module says of a name that it does not have: whether PyTorch has it, and what is nearest.
+
+The list of PyTorch's names, which tools/missing_names.py writes, is read at the first miss.
+"""
+
+import difflib
+import functools
+import pathlib
+import sys
+from collections.abc import Callable
+
+FILE = pathlib.Path(__file__).with_name("missing_names.txt")
+# What does the same by another name, where spelling does not lead to it.
+INSTEAD = {
+    ("gt", "multiprocessing"): "gt.utils.data.DataLoader(num_workers=…), whose workers are threads",
+}
+
+
+def attribute_error(module: str, name: str) -> AttributeError:
+    """The error for `module.name`, which does not exist."""
+    shown = [] if name.startswith("_") else dir(sys.modules[module])
+    nearest = difflib.get_close_matches(name, shown, n=1, cutoff=0.75)
+    if name in _names().get(module, ()):
+        text = f"PyTorch has `{name}`; GT does not yet."
+        if instead := INSTEAD.get((module, name)) or (nearest and f"{module}.{nearest[0]}"):
+            text += f" The nearest is {instead}."
+    else:
+        text = f"module {module!r} has no attribute {name!r}"
+        if nearest:
+            text += f". Did you mean: {nearest[0]!r}?"
+    return AttributeError(text)
+
+
+def hook(module: str) -> Callable[[str], object]:
+    """The `__getattr__` of a module."""
+
+    def missing(name: str) -> object:
+        raise attribute_error(module, name)
+
+    return missing
+
+
+@functools.cache
+def _names() -> dict[str, frozenset[str]]:
+    """PyTorch's names, by GT's module."""
+    lines = FILE.read_text(encoding="utf-8").splitlines()
+    parts = [line.split() for line in lines if not line.startswith("#")]
+    return {module: frozenset(names) for module, *names in parts}

@@ -1,0 +1,58 @@
+"""A name that GT lacks: what the error says, and that asking for it harms nothing."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import gt
+from gt import missing
+
+SPACES = ["gt", "gt.nn", "gt.nn.functional", "gt.optim", "gt.linalg", "gt.fft", "gt.special"]
+
+
+@pytest.mark.parametrize("title", SPACES)
+def test_a_miss_says_whether_pytorch_has_it(title):
+    module = importlib.import_module(title)
+    theirs = importlib.import_module(title.replace("gt", "torch", 1))
+    names = missing._names()[title]
+    assert all(hasattr(theirs, name) for name in names)
+    for name in [name for name in names if not hasattr(module, name)]:
+        with pytest.raises(AttributeError, match=f"PyTorch has `{name}`; GT does not yet"):
+            getattr(module, name)
+    with pytest.raises(AttributeError, match=f"module '{title}' has no attribute 'zzz'$"):
+        module.zzz  # noqa: B018
+    assert getattr(module, "zzz", 5) == 5
+
+
+def test_a_wrong_spelling_is_put_right():
+    with pytest.raises(AttributeError, match="Did you mean: 'zeros'"):
+        gt.zeross  # noqa: B018
+
+
+def test_the_list_is_read_at_the_first_miss():
+    code = "import gt, sys; assert 'gt.missing' not in sys.modules; print(hasattr(gt, 'zzz'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_the_list_is_that_of_the_torch_at_hand():
+    if not missing.FILE.read_text().splitlines()[0].endswith(f"{torch.__version__[:6]}."):
+        pytest.skip("of another torch")
+    tool = Path(__file__).resolve().parent.parent / "tools/missing_names.py"
+    assert subprocess.run([sys.executable, tool, "--check"], timeout=50).returncode == 0
+
+
+def test_switches_and_versions_are_taken():
+    for m in (gt, torch):
+        assert not m.backends.mps.is_available()
+        assert isinstance(m.version.__version__, str)
+    gt.backends.cudnn.benchmark = gt.backends.cudnn.deterministic = True
+    gt.backends.cuda.matmul.allow_tf32 = True
+    assert gt.version.cuda is None
+    x = gt.ones(2, requires_grad=True)
+    gt.utils.checkpoint.checkpoint(gt.exp, x, use_reentrant=False).sum().backward()
+    assert x.grad.tolist() == pytest.approx([2.718282] * 2)

@@ -35,7 +35,8 @@ ROW_OF_VARIANT = {
 UNSPECIFIED = {
     "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "normal", "bernoulli",
     "multinomial", "uniform", "nn.functional.dropout", "empty", "empty_like", "new_empty",
-    "new_empty_strided",
+    "new_empty_strided", "nn.functional.dropout2d", "nn.functional.dropout3d",
+    "nn.functional.alpha_dropout",
 }  # fmt: skip
 OTHER_TASK = {"sparse.mm", "jiterator_unary"}
 
@@ -129,8 +130,12 @@ def is_generic(op: OpInfo) -> bool:
 
 # The largest term of a sum that makes up an element, where that is more than a rounding of 1 shows:
 # attention's scores reach 250, and a weight's relative error is a score's absolute one; the shift
-# of group_norm takes off up to 16 of what was scaled.
-TERMS = {"nn.functional.scaled_dot_product_attention": 250.0, "nn.functional.group_norm": 16.0}
+# of these norms takes off up to 16 of what was scaled.
+TERMS = {
+    "nn.functional.scaled_dot_product_attention": 250.0,
+    "nn.functional.group_norm": 16.0,
+    "nn.functional.instance_norm": 16.0,
+}
 # Where PyTorch is the less exact one (1/6 and a row's norm as float32, in float64 too), or computes
 # half precision in float32 inside of one kernel; or where large terms of a gradient cancel.
 LOOSER = {

@@ -54,6 +54,10 @@ def instance_norm(
             "Expected more than 1 spatial element when training, got input size "
             f"torch.Size({list(input.shape)})"
         )
+    dtype = input.dtype
+    if dtype in (gt.float16, gt.bfloat16):  # computed in float32, as PyTorch's kernel does
+        input = input.float()
+        weight, bias = (None if x is None else x.float() for x in (weight, bias))
     dims = list(range(2, input.ndim))
     mean = input.mean(dims, keepdim=True)
     var = input.var(dims, correction=0, keepdim=True)
@@ -61,11 +65,11 @@ def instance_norm(
         for running, now in ((running_mean, mean), (running_var, var * (count / (count - 1)))):
             if running is not None:
                 batch = now.mean(0).reshape(-1)
-                running.copy_((1 - momentum) * running + momentum * batch)
+                running.copy_((1 - momentum) * running.to(batch.dtype) + momentum * batch)
     normed = (input - mean) * (var + eps).rsqrt()
     if weight is not None:
         normed = normed * weight.reshape(*shape)
-    return normed if bias is None else normed + bias.reshape(*shape)
+    return (normed if bias is None else normed + bias.reshape(*shape)).to(dtype)
 
 
 def local_response_norm(

@@ -43,7 +43,10 @@ def max_pool1d(
         ShapeError: Another number of dimensions, or windows that do not fit.
     """
     return _max_pool(
-        1, input, (kernel_size, stride or [], padding, dilation, ceil_mode), return_indices
+        1,
+        input,
+        (kernel_size, [] if stride is None else stride, padding, dilation, ceil_mode),
+        return_indices,
     )
 
 
@@ -58,7 +61,10 @@ def max_pool2d(
 ) -> Pooled:
     """As max_pool1d, over [batch, channels, height, width] or [channels, height, width]."""
     return _max_pool(
-        2, input, (kernel_size, stride or [], padding, dilation, ceil_mode), return_indices
+        2,
+        input,
+        (kernel_size, [] if stride is None else stride, padding, dilation, ceil_mode),
+        return_indices,
     )
 
 
@@ -73,7 +79,10 @@ def max_pool3d(
 ) -> Pooled:
     """As max_pool1d, over [batch, channels, depth, height, width] or the same without a batch."""
     return _max_pool(
-        3, input, (kernel_size, stride or [], padding, dilation, ceil_mode), return_indices
+        3,
+        input,
+        (kernel_size, [] if stride is None else stride, padding, dilation, ceil_mode),
+        return_indices,
     )
 
 
@@ -235,7 +244,7 @@ def _with_defaults(output_size: OptionalSizes, input: Tensor) -> object:
     if input.ndim <= len(output_size):
         raise InvalidValue(f"Input dimension should be at least {len(output_size) + 1}")
     kept = input.shape[-len(output_size) :]
-    return [old if new is None else new for new, old in zip(output_size, kept, strict=True)]
+    return [old if new is None else new for new, old in zip(output_size, kept, strict=False)]
 
 
 def lp_pool1d(
@@ -292,7 +301,7 @@ def _lp_pool(
 ) -> Tensor:
     if norm_type == 0:
         raise ValueError(f"norm_type must be a non-zero value, but got {norm_type}")
-    windows = (kernel_size, stride or [], 0)
+    windows = (kernel_size, [] if stride is None else stride, 0)
     if math.isinf(norm_type):
         sign = math.copysign(1.0, norm_type)
         largest: Tensor = call(

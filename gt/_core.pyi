@@ -972,6 +972,174 @@ class Tensor:
         """Ones of `size`, of this dtype."""
     def new_empty(self, *size: _int | tuple[_int, ...], **options: object) -> Tensor:
         """Zeros of `size`, of this dtype."""
+    def acos(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def acosh(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def addbmm(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def angle(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def arccos(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def arccosh(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def arcsin(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def arcsinh(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def arctanh(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def asin(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def atanh(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def chalf(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def cholesky_inverse(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def cholesky_solve(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def conj_physical(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def copysign(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def corrcoef(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def cov(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def cross(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def cummax(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def cummin(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def deg2rad(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def det(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def diag_embed(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def diagflat(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def digamma(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def erfc(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def erfinv(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def fliplr(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def flipud(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def float_power(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def fmax(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def fmin(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def frexp(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def gcd(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def geqrf(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def hardshrink(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def hash_tensor(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def heaviside(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def histc(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def histogram(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def hypot(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def i0(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def igamma(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def igammac(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def index_reduce(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def int_repr(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def inverse(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def isreal(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def kron(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def lcm(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def ldexp(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def lgamma(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def logaddexp2(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def logcumsumexp(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def logdet(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def lu_solve(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def masked_scatter(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def matrix_exp(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def matrix_power(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def mode(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def msort(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def mvlgamma(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def nanmean(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def nanmedian(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def nanquantile(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def narrow_copy(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def nextafter(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def nonzero_static(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def orgqr(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def ormqr(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def pinverse(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def polygamma(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def prelu(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def put(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def quantile(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def rad2deg(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def renorm(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def rot90(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def scatter_reduce(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def signbit(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def slogdet(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def svd(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
+    def triangular_solve(self, *given: object, **named: object) -> Any:
+        """PyTorch's operator, run whole by torch."""
 
 @overload
 def call(name: Literal["dropout", "max_dim", "min_dim", "sort", "topk", "nll_loss", "sgd"], *operands: Tensor | _Number | None, **attrs: Any) -> tuple[Tensor, Tensor]:

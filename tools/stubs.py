@@ -142,10 +142,12 @@ def core_stub(rows: list[Row]) -> str:
         "reading": [
             line for name in INSTALLING for line in installed_lines(signatures, f"gt.{name}")
         ],
+        "generic": [],
         "call": call_lines(rows),
         "imports": import_lines(signatures.imports),
         "all": [],
     }
+    blocks["generic"] = generic_lines(signatures, ast.parse(filled(template, blocks)))
     names = [
         node_name
         for node in ast.parse(filled(template, blocks)).body
@@ -324,6 +326,20 @@ def installed_lines(signatures: Signatures, module: str) -> list[str]:
             value = next(call.args[2] for call in setter if isinstance(call, ast.Call))
             entries += [(str(ast.literal_eval(name)), value) for name in node.iter.elts]
     return [signatures.compose(name, source, value) for name, value in entries]
+
+
+def generic_lines(signatures: Signatures, stub: ast.Module) -> list[str]:
+    """Methods of gt/aten/schemas.txt that nothing else has given the class, as install() finds."""
+    (tensor,) = (x for x in stub.body if isinstance(x, ast.ClassDef) and x.name == "Tensor")
+    taken = {x.name for x in tensor.body if isinstance(x, ast.FunctionDef)}
+    schemas = (ROOT / "gt/aten/schemas.txt").read_text().splitlines()[1:]
+    parted = [line.partition(" ") for line in schemas]
+    names = {re.split(r"[.(]", schema)[0] for letters, _, schema in parted if "m" in letters}
+    lines = []
+    for name in sorted(names - taken):
+        lines.append(f"def {name}(self, *given: object, **named: object) -> Any: ...")
+        signatures.docs[f"Tensor.{name}"] = "PyTorch's operator, run whole by torch."
+    return lines
 
 
 def operator_lines(rows: list[Row]) -> list[str]:

@@ -1,6 +1,7 @@
 """Operators without a row: called by PyTorch's schemas, with its values, gradients and errors."""
 
 import itertools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -169,6 +170,19 @@ def test_floats_that_are_equal_stay_apart() -> None:
     x = gt.tensor([1.0])
     results = [gt.copysign(x, sign).item() for sign in (0.0, -0.0, 1, True, -1)]
     assert results == [torch.copysign(torch.ones(1), s).item() for s in (0.0, -0.0, 1, True, -1)]
+
+
+def test_numbers_travel_as_they_are() -> None:
+    texts = []
+    for number in (-0.0, np.float64(0.5), np.int64(2), np.float32(0.5), True, 1e300, -math.inf):
+        bound = binding.bind("threshold", (gt.ones(1), number, 0), {})
+        texts.append(binding.written(*bound)[0])
+    numbers = ["-0.0", "0.5", "2", "0.5", "True", "1e+300", "-inf"]
+    assert texts == [f"_0, {number}, 0" for number in numbers]
+    (schema,) = (one for one in schemas.of("histc"))
+    _, bound = binding.bind("histc", (gt.ones(1), 3, -0.0, np.float64(2)), {})
+    assert binding.written(schema, bound)[0] == "_0, 3, -0.0, 2.0"
+    assert gt.copysign(gt.ones(1), np.float64(-0.0)).item() == -1.0
 
 
 def test_a_write_after_the_call_is_found() -> None:

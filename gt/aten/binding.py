@@ -144,12 +144,17 @@ def _as_one(kind: str, value: object) -> object:
         return value if isinstance(value, bool) else _UNFIT
     if kind == "str":
         return value if isinstance(value, str) else _UNFIT
-    if hasattr(value, "item") and not isinstance(value, int | float | complex):
-        value = value.item()  # of numpy
-    accepted = {"int": (int,), "float": (int, float)}.get(kind, (int, float, complex))
-    if not isinstance(value, accepted) or (kind == "int" and isinstance(value, bool)):
-        return _UNFIT
-    return value + 0.0 if kind == "float" else value
+    return _as_number(kind, value)
+
+
+def _as_number(kind: str, value: object) -> object:
+    if hasattr(value, "item"):
+        value = value.item()  # of numpy, whose float64 is a float too, but of another text
+    if kind == "int":
+        return value if isinstance(value, int) and not isinstance(value, bool) else _UNFIT
+    if kind == "float":
+        return float(value) if isinstance(value, int | float) else _UNFIT
+    return value if isinstance(value, int | float | complex) else _UNFIT
 
 
 def written(schema: Schema, bound: Sequence[object]) -> tuple[str, list[Tensor]]:

@@ -35,6 +35,24 @@ impl Compute {
 
     /// The results, from whole tensors or from shards.
     pub fn run(&self, args: &[KernelArg<'_>]) -> Result<Vec<ToyTensor>, KernelError> {
+        let (Some(dtype), [KernelArg::ToyTensor(_), rest @ ..]) = (self.computed_in(), args) else {
+            return self.run_as_given(args);
+        };
+        let operand = elementwise::cast(&args[..1], dtype)?;
+        let args: Vec<_> =
+            [KernelArg::ToyTensor(&operand)].into_iter().chain(rest.iter().copied()).collect();
+        let results = self.run_as_given(&args)?;
+        Ok(results.into_iter().map(|result| ToyTensor { dtype, ..result }).collect())
+    }
+
+    /// The dtype to which an operator casts its operand first, where it is asked to.
+    fn computed_in(&self) -> Option<Dtype> {
+        let place = self.op.info().attr_index("dtype")?;
+        let Attr::Dtype(dtype) = self.attrs.get(place)? else { return None };
+        self.op.info().attrs[place].optional.then_some(*dtype)
+    }
+
+    fn run_as_given(&self, args: &[KernelArg<'_>]) -> Result<Vec<ToyTensor>, KernelError> {
         if let Some(results) = self.run_on_shard(args) {
             return results;
         }
@@ -68,7 +86,7 @@ static TOYS: &[(Op, KernelFn)] = &[
     (Op::Square, |call| unary(call, UnaryKernel::Square)),
     (Op::Isnan, |call| unary(call, UnaryKernel::Isnan)),
     (Op::Isinf, |call| unary(call, UnaryKernel::Isinf)),
-    (Op::Cast, |call| one(elementwise::scenario(call.args, call.dtype(0)?))),
+    (Op::Cast, |call| one(elementwise::cast(call.args, call.dtype(0)?))),
     (Op::Add, |call| binary(call, BinaryKernel::Add)),
     (Op::Sub, |call| binary(call, BinaryKernel::Sub)),
     (Op::Mul, |call| binary(call, BinaryKernel::Mul)),

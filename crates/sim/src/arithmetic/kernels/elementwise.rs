@@ -118,7 +118,7 @@ pub fn masked_fill(args: &[KernelArg<'_>]) -> Result<ToyTensor, KernelError> {
     zip(args, dtype, |elements| elements[if elements[1] == 1 { 2 } else { 0 }])
 }
 
-pub fn scenario(args: &[KernelArg<'_>], dtype: Dtype) -> Result<ToyTensor, KernelError> {
+pub fn cast(args: &[KernelArg<'_>], dtype: Dtype) -> Result<ToyTensor, KernelError> {
     zip(args, dtype, |elements| elements[0])
 }
 

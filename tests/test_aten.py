@@ -185,6 +185,21 @@ def test_numbers_travel_as_they_are() -> None:
     assert gt.copysign(gt.ones(1), np.float64(-0.0)).item() == -1.0
 
 
+def test_the_default_dtype_is_the_clients() -> None:
+    whole = [3, 4]
+    assert gt.lgamma(gt.tensor(whole)).dtype == gt.float32
+    gt.set_default_dtype(gt.float64)
+    torch.set_default_dtype(torch.float64)
+    try:
+        ours, theirs = gt.lgamma(gt.tensor(whole)), torch.lgamma(torch.tensor(whole))
+        assert (ours.dtype, theirs.dtype) == (gt.float64, torch.float64)
+        assert ours.tolist() == theirs.tolist()
+    finally:
+        gt.set_default_dtype(gt.float32)
+        torch.set_default_dtype(torch.float32)
+    assert gt.lgamma(gt.tensor(whole)).dtype == gt.float32
+
+
 def test_a_write_after_the_call_is_found() -> None:
     x = gt.tensor(SQUARE, requires_grad=True)
     y = x * 1
@@ -197,7 +212,7 @@ def test_a_write_after_the_call_is_found() -> None:
 def emitted(overload: str, results: list[int], x: gt.Tensor, text: str = "_0") -> gt.Tensor:
     made = _core.call(
         "aten", x, overload=overload, arguments=text, wanted=[], results=results,
-        differentiable=True,
+        differentiable=True, default=gt.float32,
     )  # fmt: skip
     assert isinstance(made, gt.Tensor)
     return made

@@ -69,7 +69,8 @@ def call(
 ) -> Returned:
     """Calls an operator of schemas.txt."""
     found: list[Tensor] = []
-    key = (name, _core.is_grad_enabled(), _key(given, found), _key(tuple(named.items()), found))
+    state = (_core.is_grad_enabled(), _core.get_default_dtype())
+    key = (name, state, _key(given, found), _key(tuple(named.items()), found))
     signature = _signatures.get(key)
     if signature is not None and signature.attributes is not None:
         return _emit(signature, [found[place] for place in signature.order])
@@ -125,6 +126,7 @@ def _signature(
         "wanted": [],
         "results": answer["results"],
         "differentiable": "missing" not in gradients,
+        "default": _core.get_default_dtype(),
     }
     return _Signature(schema, text, order, attributes, tuple(word != "none" for word in gradients))
 
@@ -142,6 +144,7 @@ def _ask(
         arguments=text,
         operands=[] if values else described,
         wanted=wanted if _core.is_grad_enabled() else [],
+        default=_core.get_default_dtype(),
     )
     answer: dict[str, Any] = json.loads(_core.read_bytes(told).tobytes())
     return answer

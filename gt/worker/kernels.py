@@ -22,20 +22,7 @@ from gt.worker import (
 from gt.worker.backend import Backend, InPlace, Kernel
 from gt.worker.torch_cuda import Cuda
 from gt.worker.torch_devices import Devices
-
-# By the wire's number.
-DTYPES = (
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-)
+from gt.worker.torch_dtypes import DTYPES
 
 NUMBER_FIRST: dict[str, Kernel] = torch_elementwise.number_first()
 IN_PLACE: dict[str, list[InPlace]] = (

@@ -6,16 +6,18 @@ it again, under torch's autograd, on copies: what a worker holds was made withou
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from gt.aten import arguments, schemas
 from gt.worker.backend import Kernel
+from gt.worker.torch_dtypes import DTYPES
 
 Operands = Sequence["Tensor | None"]
 # The results, and how many of the operands were the function's: behind them stand the gradients of
@@ -23,19 +25,6 @@ Operands = Sequence["Tensor | None"]
 Results = tuple["tuple[Tensor, ...]", int]
 Function = Callable[[Operands], Results]
 
-# By the wire's number.
-_DTYPES = (
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-)
 # The elements of the answer to a question, one byte each.
 _ANSWER_BYTES = 4096
 # Elements of operands on which a kernel is tried: as long as a round trip takes.
@@ -63,12 +52,14 @@ def _aten(
     wanted: Sequence[int],
     results: Sequence[int],
     _differentiable: bool,
+    default: torch.dtype,
 ) -> tuple[Tensor, ...]:
     function = operator(overload, text)
     if not wanted:
-        values = _own(function(operands)[0], operands)
+        with _default_dtype(default):
+            values = _own(function(operands)[0], operands)
     else:
-        with torch.inference_mode(False), torch.enable_grad():
+        with _default_dtype(default), torch.inference_mode(False), torch.enable_grad():
             copies = [None if x is None else x.clone() for x in operands]
             values = tuple(x.detach() for x in _product(function, wanted)(copies)[0])
     told = [number for value in values for number in _described(value)]
@@ -78,6 +69,20 @@ def _aten(
             f"and {list(results)} was expected"
         )
     return values
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """The client's default dtype in place of the worker's, which is torch's own."""
+    before = torch.get_default_dtype()
+    if dtype == before:
+        yield
+        return
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -154,9 +159,9 @@ def _gradients(
 
 
 def _described(value: Tensor) -> tuple[int, ...]:
-    if value.dtype not in _DTYPES:
+    if value.dtype not in DTYPES:
         raise MissingDtypeError(f"a result of {value.dtype}, which GT does not have")
-    return (_DTYPES.index(value.dtype), value.dim(), *value.shape)
+    return (DTYPES.index(value.dtype), value.dim(), *value.shape)
 
 
 def _aten_meta(
@@ -166,8 +171,10 @@ def _aten_meta(
     text: str,
     described: Sequence[int],
     wanted: Sequence[int],
+    default: torch.dtype,
 ) -> Tensor:
-    answer = json.dumps(_asked(values, overload, text, described, wanted)).encode()
+    with _default_dtype(default):
+        answer = json.dumps(_asked(values, overload, text, described, wanted)).encode()
     if len(answer) > _ANSWER_BYTES:
         message = f"aten::{overload}: the description of its results takes {len(answer)} bytes"
         answer = json.dumps({"error": ["RuntimeError", message]}).encode()
@@ -232,7 +239,7 @@ def _tensors(described: Sequence[int], device: str) -> list[Tensor]:
     """Operands of this metadata; on the host one element stands for all."""
     made, rest = [], list(described)
     while rest:
-        dtype, dimensions = _DTYPES[rest[0]], rest[1]
+        dtype, dimensions = DTYPES[rest[0]], rest[1]
         size, rest = rest[2 : 2 + dimensions], rest[2 + dimensions :]
         if device == "meta":
             made.append(torch.empty(size, dtype=dtype, device=device))

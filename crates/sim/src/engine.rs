@@ -2,7 +2,9 @@
 
 use crate::arithmetic::compute::Compute;
 use crate::arithmetic::kernels::{KernelArg, KernelError};
-use crate::arithmetic::tensor::{PRIME, ToyTensor, elements, from_dims, to_bytes, to_dims};
+use crate::arithmetic::tensor::{
+    PRIME, ToyTensor, elements, from_dims, larger, smaller, to_bytes, to_dims,
+};
 use crate::exact::exact;
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
@@ -255,8 +257,8 @@ impl Engine for ToyEngine {
             for (a, &b) in reduced.iter_mut().zip(shard) {
                 *a = match reduce_op {
                     ReduceOp::Sum => (*a + b) % PRIME,
-                    ReduceOp::Max => b.max(*a),
-                    ReduceOp::Min => b.min(*a),
+                    ReduceOp::Max => larger(*a, b),
+                    ReduceOp::Min => smaller(*a, b),
                     ReduceOp::Prod => *a * b % PRIME,
                 };
             }

@@ -85,6 +85,26 @@ pub fn inverse(element: u64) -> u64 {
     result
 }
 
+/// The elements stand for the whole numbers from `-HALF` to `HALF`, in their order: a negation turns it round, as the
+/// rules of operators that are monotone take for granted.
+pub const HALF: u64 = PRIME / 2;
+
+/// The smallest of all elements in that order.
+pub const LEAST: u64 = PRIME - HALF;
+
+pub const fn signed(element: u64) -> i64 {
+    let number = element.cast_signed();
+    if element > HALF { number.wrapping_sub(PRIME.cast_signed()) } else { number }
+}
+
+pub const fn larger(a: u64, b: u64) -> u64 {
+    if signed(b) > signed(a) { b } else { a }
+}
+
+pub const fn smaller(a: u64, b: u64) -> u64 {
+    if signed(b) < signed(a) { b } else { a }
+}
+
 /// The element that a whole number stands for.
 pub fn residue(number: i64) -> u64 {
     number.rem_euclid(PRIME.cast_signed()).cast_unsigned()
@@ -95,6 +115,8 @@ pub fn element_of(scalar: Scalar) -> u64 {
     match scalar {
         Scalar::Bool(value) => u64::from(value),
         Scalar::Int(value) => residue(value),
+        Scalar::Float(f64::INFINITY) => HALF,
+        Scalar::Float(f64::NEG_INFINITY) => LEAST,
         #[allow(
             clippy::as_conversions,
             clippy::cast_possible_truncation,

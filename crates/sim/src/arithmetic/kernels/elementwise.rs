@@ -2,7 +2,7 @@
 
 use super::functions::{exponential, inverse_root, logarithm, root};
 use super::{KernelArg, KernelError, broadcast, is_float, promoted};
-use crate::arithmetic::tensor::{PRIME, ToyTensor, element_of, inverse};
+use crate::arithmetic::tensor::{PRIME, ToyTensor, element_of, inverse, larger, signed, smaller};
 use gt_protocol::Dtype;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +70,10 @@ pub fn binary(kind: BinaryKernel, args: &[KernelArg<'_>]) -> Result<ToyTensor, K
             BinaryKernel::Sub => a + PRIME - b,
             BinaryKernel::Mul => a * b,
             BinaryKernel::Div => a * inverse(b),
-            BinaryKernel::Lt => u64::from(a < b),
+            BinaryKernel::Lt => u64::from(signed(a) < signed(b)),
             BinaryKernel::Eq => u64::from(a == b),
-            BinaryKernel::Maximum => a.max(b),
-            BinaryKernel::Minimum => a.min(b),
+            BinaryKernel::Maximum => larger(a, b),
+            BinaryKernel::Minimum => smaller(a, b),
             BinaryKernel::LogicalOr => u64::from(a != 0 || b != 0),
         }
     })
@@ -159,7 +159,7 @@ pub fn adamw(args: &[KernelArg<'_>]) -> Result<Vec<ToyTensor>, KernelError> {
         elements[0] * elements[0] + 5 * elements[1]
     })?;
     let largest = zip(&[args[4], KernelArg::ToyTensor(&second)], param.dtype, |elements| {
-        elements[0].max(elements[1])
+        larger(elements[0], elements[1])
     })?;
     let operands = [args[0], KernelArg::ToyTensor(&first), KernelArg::ToyTensor(&largest)];
     let stepped = zip(&operands, param.dtype, |elements| {

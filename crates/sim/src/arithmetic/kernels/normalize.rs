@@ -3,7 +3,7 @@
 use super::functions::{exponential, inverse_root, logarithm};
 use super::reduce::folded;
 use super::{KernelArg, KernelError, is_float, wrap};
-use crate::arithmetic::tensor::{PRIME, ToyTensor, element_of, inverse};
+use crate::arithmetic::tensor::{PRIME, ToyTensor, element_of, inverse, larger};
 use crate::exact::exact;
 use gt_protocol::Scalar;
 
@@ -13,7 +13,7 @@ pub fn softmax(operand: &ToyTensor, dim: i64, log: bool) -> Result<ToyTensor, Ke
     if !is_float(operand.dtype) {
         return Err(KernelError::Form("a softmax of whole numbers"));
     }
-    let most = folded(operand, &[dim], |inner| inner.max().unwrap_or(0));
+    let most = folded(operand, &[dim], |inner| inner.reduce(larger).unwrap_or(0));
     let away = each(operand, |index| operand.at(index) + PRIME - most.at(index));
     let powers = each(operand, |index| exponential(away.at(index)));
     let sums = sum_over(&powers, &[dim]);

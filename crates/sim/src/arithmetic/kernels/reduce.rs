@@ -2,7 +2,7 @@
 
 use super::functions::{exponential, logarithm};
 use super::{KernelError, is_float, wrap};
-use crate::arithmetic::tensor::{PRIME, ToyTensor, inverse, wide};
+use crate::arithmetic::tensor::{HALF, LEAST, PRIME, ToyTensor, inverse, larger, smaller, wide};
 use crate::exact::exact;
 use gt_protocol::Dtype;
 
@@ -44,15 +44,16 @@ pub fn reduce(
     let count: usize = reduced.iter().filter_map(|&dim| operand.dims.get(dim)).product();
     let scale = if reduction == Reducer::Mean { inverse(exact::<_, u64>(count)) } else { 1 };
     let start = match reduction {
-        Reducer::Sum | Reducer::Mean | Reducer::Amax | Reducer::Any => 0,
+        Reducer::Sum | Reducer::Mean | Reducer::Any => 0,
+        Reducer::Amax => LEAST,
         Reducer::Prod | Reducer::All => 1,
-        Reducer::Amin => PRIME,
+        Reducer::Amin => HALF,
     };
     let result = folded(operand, &reduced, |inner| {
         inner.fold(start, |before, element| match reduction {
             Reducer::Sum | Reducer::Mean => (before + element) % PRIME,
-            Reducer::Amax => before.max(element),
-            Reducer::Amin => before.min(element),
+            Reducer::Amax => larger(before, element),
+            Reducer::Amin => smaller(before, element),
             Reducer::Prod => before * element % PRIME,
             Reducer::Any => before.max(u64::from(element != 0)),
             Reducer::All => before.min(u64::from(element != 0)),
@@ -102,7 +103,9 @@ pub fn place(
 fn first_extremum(inner: &mut dyn Iterator<Item = u64>, most: bool) -> (u64, u64) {
     let mut first = (0, 0);
     for (place, element) in (0..).zip(inner) {
-        if place == 0 || if most { element > first.0 } else { element < first.0 } {
+        let is_next =
+            if most { larger(first.0, element) } else { smaller(first.0, element) } != first.0;
+        if place == 0 || is_next {
             first = (element, place);
         }
     }
@@ -143,7 +146,7 @@ pub fn log_sum_exp(
     if !is_float(operand.dtype) {
         return Err(KernelError::Form("no sum of exponentials"));
     }
-    let most = folded(operand, &reduced, |inner| inner.max().unwrap_or(0));
+    let most = folded(operand, &reduced, |inner| inner.reduce(larger).unwrap_or(0));
     let powers = ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         exponential(operand.at(index) + PRIME - most.at(index))
     });

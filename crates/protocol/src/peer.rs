@@ -1,22 +1,22 @@
-//! What workers send each other: heads of pieces, the failures before a bucket's bytes, and the payloads by which the
+//! What workers send each other: chunk heads, the failures before a bucket's bytes, and the payloads by which the
 //! backends of collectives negotiate.
 //!
 //! Bytes in and out only, little-endian. All workers of a dispatcher are of one version, but a peer may be broken or mean
 //! harm: what is read is checked against the limits here, borrows from its bytes, and never ends the process.
 
 mod bytes;
+mod chunk;
 mod device;
 mod failures;
 mod group;
-mod piece;
 mod readable;
 #[cfg(test)]
 mod tests;
 
+pub use chunk::{CHUNK_HEAD_WORDS, ChunkHead, ChunkKind};
 pub use device::{DeviceBuffer, DeviceBuffers, DevicePayload};
 pub use failures::{FAILURES_LENGTH_BYTES, Failures};
 pub use group::GroupPayload;
-pub use piece::{PIECE_HEAD_WORDS, PieceHead, PieceKind};
 pub use readable::{ByteRows, FirstPayload};
 
 /// Longest payload of a round: handles, addresses, offsets.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Instructions of one client before the next one's turn: 5 to 10 us of planning.
 const QUANTUM_INSTRUCTIONS: usize = 64;
-/// Words of one client before the next one's turn: a piece of an upload, or the quantum of anything else.
+/// Words of one client before the next one's turn: a chunk of an upload, or the quantum of anything else.
 const QUANTUM_WORDS: usize = 8 * 1024;
 /// A client counts as active for this long after its last instruction; a read every millisecond is active.
 const ACTIVE: Duration = Duration::from_millis(100);
@@ -150,7 +150,7 @@ fn asks(frame: &[u32]) -> bool {
     cut::is_message(first) || [Op::Read, Op::Synchronize].iter().any(|op| op.info().code == code)
 }
 
-/// A piece of an upload: its bytes came beside the words, or are their end.
+/// A chunk of an upload: its bytes came beside the words, or are their end.
 #[cold]
 fn chunk(
     frame: &[u32],

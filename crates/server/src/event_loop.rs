@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Messages and words of one worker before the next one's turn: two pieces of a long answer, or many short ones.
+/// Messages and words of one worker before the next one's turn: two chunks of a long answer, or many short ones.
 const QUANTUM_MESSAGES: usize = 64;
 const QUANTUM_WORDS: usize = 32 * 1024;
 /// How long what is left may take to leave when the dispatcher stops.

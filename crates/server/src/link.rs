@@ -13,7 +13,7 @@ pub(crate) const RING_WORDS: u32 = 1 << 16;
 /// Frames in the channel between a socket's task and the core's thread, 1 MiB each at most: enough that neither waits
 /// for the other at every frame.
 pub(crate) const CHANNEL_FRAMES: usize = 8;
-/// Words taken from a ring at a time: one piece of an upload and a few hundred small instructions.
+/// Words taken from a ring at a time: one chunk of an upload and a few hundred small instructions.
 const REFILL_WORDS: usize = 16 * 1024;
 /// Words that wait behind a full ring before its buffer is given back to the allocator once it is empty.
 const KEPT_WORDS: usize = 64 * 1024;
@@ -32,7 +32,7 @@ pub(crate) struct PeerLink {
     pub slab_down: Option<SlabWriter>,
 }
 
-/// Payloads and pieces of answers that a peer lays into a slab. Each is copied out before anybody looks at it.
+/// Payloads and chunks of answers that a peer lays into a slab. Each is copied out before anybody looks at it.
 #[derive(Debug)]
 pub(crate) struct SlabPayloads {
     slab: SlabReader,

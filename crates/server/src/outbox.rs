@@ -16,7 +16,7 @@ const WORKER_WAITING_WORDS_MAX: usize = 16 << 20;
 const SESSION_WAITING_WORDS_MAX: usize = 256 << 20;
 /// Answers that a client leaves unread (4 MiB) before its next instruction waits.
 const SESSION_BUSY_WORDS: usize = 1 << 20;
-/// Kept free in a worker's ring when a client is let in: a piece of an upload and its header, twice.
+/// Kept free in a worker's ring when a client is let in: a chunk of an upload and its header, twice.
 const RESERVE_WORDS: usize = 16 * 1024;
 /// While several clients are active, words in a worker's ring at least: about 75 instructions. Without a bound a light
 /// user's read took 4.5 ms beside a flooding one, with it 81 us (`hot_path.md`, section 6).

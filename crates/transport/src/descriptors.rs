@@ -106,7 +106,7 @@ pub fn send_with_fds(
 }
 
 /// Receives up to `buffer.len()` bytes and the descriptors that came with them, closed on exec. Zero
-/// bytes are the end of the stream. On a stream a message may arrive in pieces.
+/// bytes are the end of the stream. On a stream a message may arrive in chunks.
 ///
 /// # Errors
 /// [`DescriptorError`]: `max_fds` above [`FDS_MAX`], more descriptors than `max_fds` (none is kept),

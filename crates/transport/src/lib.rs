@@ -48,5 +48,5 @@ pub use ring::{CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingE
 pub use scheduling::{
     die_with_parent, poll_until, set_short_slice, set_timer_slack_1us, yield_now,
 };
-pub use slab::{HEAD_WORDS, PIECE_BYTES_MAX, Piece, SlabReader, SlabWriter};
+pub use slab::{CHUNK_BYTES_MAX, Chunk, HEAD_WORDS, SlabReader, SlabWriter};
 pub use sleep::{FutexWaker, Parked, Sleeping, WAIT_MAX, sleep_on_any};

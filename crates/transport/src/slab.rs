@@ -24,20 +24,20 @@ use std::time::{Duration, Instant};
 
 /// Slots of a slab: enough that a side which is scheduled late finds work for as long as the other may be away.
 pub const SLOTS: u32 = 16;
-/// Bytes of a slot, its first line included: small enough that a piece is reduced while it is in the second-level cache,
+/// Bytes of a slot, its first line included: small enough that a chunk is reduced while it is in the second-level cache,
 /// large enough that the hand-over (a fence each side) is under 1 % of copying it. With [`SLOTS`] a slab has 1 MiB and a
 /// page, a pair of workers twice that: the most that a pair holds, and only once they have used it.
 pub const SLOT_BYTES: usize = 64 * 1024;
 /// Words of head in a slot.
 pub const HEAD_WORDS: usize = 8;
 /// Bytes that fit into one slot; a multiple of every element's size.
-pub const PIECE_BYTES_MAX: usize = SLOT_BYTES - mapping::LINE_BYTES;
+pub const CHUNK_BYTES_MAX: usize = SLOT_BYTES - mapping::LINE_BYTES;
 
 /// Payloads of a word stream from this size on are worth a slot of their own beside it: half a microsecond more for the
 /// hand-over, and a word's way through a ring takes as long as four through a slab.
 pub const PAYLOAD_BYTES_MIN: usize = 4 * 1024;
 
-/// Slots that must be free before a writer that sleeps is woken: a wake-up for each one would be one for each piece.
+/// Slots that must be free before a writer that sleeps is woken: a wake-up for each one would be one for each chunk.
 const RESUME_SLOTS: u32 = SLOTS / 4;
 
 /// Makes an empty slab.
@@ -69,7 +69,7 @@ pub struct SlabReader {
 
 /// What stands at the front of a slab.
 #[derive(Debug, Clone, Copy)]
-pub struct Piece<'a> {
+pub struct Chunk<'a> {
     /// The words that the writer gave it.
     pub head: [u32; HEAD_WORDS],
     /// Its bytes, where they lie.
@@ -94,7 +94,7 @@ impl SlabWriter {
         self.corrupt
     }
 
-    /// The bytes of the next slot, if one is free: [`PIECE_BYTES_MAX`] of them, to be filled before
+    /// The bytes of the next slot, if one is free: [`CHUNK_BYTES_MAX`] of them, to be filled before
     /// [`publish`](Self::publish).
     pub fn slot(&mut self) -> Option<&mut [u8]> {
         if self.free() == 0 {
@@ -110,7 +110,7 @@ impl SlabWriter {
     /// False, with nothing published, without a free slot or for a length beyond it.
     pub fn publish(&mut self, head: &[u32; HEAD_WORDS], length: usize) -> bool {
         let Ok(words) = u32::try_from(length) else { return false };
-        if length > PIECE_BYTES_MAX || self.free() == 0 {
+        if length > CHUNK_BYTES_MAX || self.free() == 0 {
             return false;
         }
         self.mapping.set_head(self.tail, head, words);
@@ -214,7 +214,7 @@ impl SlabReader {
         self.corrupt
     }
 
-    /// Looks whether more was published; true if a piece is there.
+    /// Looks whether more was published; true if a chunk is there.
     pub fn refresh(&mut self) -> bool {
         let tail = self.mapping.header().tail.word.load(Ordering::Acquire);
         let published = tail.wrapping_sub(self.head);
@@ -222,37 +222,37 @@ impl SlabReader {
         if !self.corrupt {
             self.tail = tail;
         }
-        self.has_piece()
+        self.has_chunk()
     }
 
-    /// The first piece of those that the last [`refresh`](Self::refresh) saw.
+    /// The first chunk of those that the last [`refresh`](Self::refresh) saw.
     #[must_use]
-    pub fn front(&self) -> Option<Piece<'_>> {
-        if !self.has_piece() {
+    pub fn front(&self) -> Option<Chunk<'_>> {
+        if !self.has_chunk() {
             return None;
         }
         let (head, length) = self.mapping.head(self.head);
-        let length = usize::try_from(length).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(CHUNK_BYTES_MAX);
         let bytes = self.mapping.bytes(self.head).get(..length)?;
-        Some(Piece { head, bytes })
+        Some(Chunk { head, bytes })
     }
 
-    /// Takes the first piece out: its bytes in place of what `bytes` held, its slot given back. For a peer that may go on
-    /// writing there: what is looked at is a copy. Nothing where no piece is there.
+    /// Takes the first chunk out: its bytes in place of what `bytes` held, its slot given back. For a peer that may go on
+    /// writing there: what is looked at is a copy. Nothing where no chunk is there.
     pub fn take(&mut self, bytes: &mut Vec<u8>) -> Option<[u32; HEAD_WORDS]> {
-        if !self.has_piece() && !self.refresh() {
+        if !self.has_chunk() && !self.refresh() {
             return None;
         }
         let (head, length) = self.mapping.head(self.head);
-        let length = usize::try_from(length).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(CHUNK_BYTES_MAX);
         self.mapping.copy_out(self.head, length, bytes);
         self.release();
         Some(head)
     }
 
-    /// Gives the first piece's slot back; wakes the writer if it sleeps and enough are free.
+    /// Gives the first chunk's slot back; wakes the writer if it sleeps and enough are free.
     pub fn release(&mut self) {
-        if !self.has_piece() {
+        if !self.has_chunk() {
             return;
         }
         self.head = self.head.wrapping_add(1);
@@ -271,7 +271,7 @@ impl SlabReader {
         }
     }
 
-    /// Waits for a piece: polls and yields until `spin` is over, then sleeps until `timeout` is. True when one is there.
+    /// Waits for a chunk: polls and yields until `spin` is over, then sleeps until `timeout` is. True when one is there.
     /// May return early with false, so callers loop and check the peer's life.
     pub fn wait(&mut self, spin: Duration, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout.min(WAIT_MAX);
@@ -318,7 +318,7 @@ impl SlabReader {
         Parked::new(self.mapping.parked(true), PARKED_ON_FUTEX)
     }
 
-    fn has_piece(&self) -> bool {
+    fn has_chunk(&self) -> bool {
         !self.corrupt && self.tail != self.head
     }
 }

@@ -11,7 +11,7 @@ mod common;
 
 use common::{HANG, Memory, Random, beside, copy};
 use gt_transport::slab::{SLOT_BYTES, SLOTS};
-use gt_transport::{HEAD_WORDS, PIECE_BYTES_MAX, RingError, SlabReader, SlabWriter, create, slab};
+use gt_transport::{CHUNK_BYTES_MAX, HEAD_WORDS, RingError, SlabReader, SlabWriter, create, slab};
 use rustix::fs::MemfdFlags;
 use std::fs::File;
 use std::time::Duration;
@@ -38,18 +38,18 @@ fn write(writer: &mut SlabWriter, first: u32, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn pieces_arrive_in_order_and_where_they_lie() {
+fn chunks_arrive_in_order_and_where_they_lie() {
     let (mut writer, mut reader, _) = both();
     assert!(!reader.refresh());
     assert!(write(&mut writer, 7, b"first") && write(&mut writer, 9, b""));
     assert!(reader.front().is_none(), "nobody has looked yet");
     assert!(reader.refresh());
-    let piece = reader.front().unwrap();
-    assert_eq!((piece.head, piece.bytes), (head(7), &b"first"[..]));
-    assert_eq!(piece.bytes.as_ptr().addr() % 64, 0);
+    let chunk = reader.front().unwrap();
+    assert_eq!((chunk.head, chunk.bytes), (head(7), &b"first"[..]));
+    assert_eq!(chunk.bytes.as_ptr().addr() % 64, 0);
     reader.release();
-    let piece = reader.front().unwrap();
-    assert_eq!((piece.head, piece.bytes), (head(9), &b""[..]));
+    let chunk = reader.front().unwrap();
+    assert_eq!((chunk.head, chunk.bytes), (head(9), &b""[..]));
     reader.release();
     assert!(reader.front().is_none() && !reader.refresh());
 }
@@ -68,7 +68,7 @@ fn what_is_taken_out_is_a_copy_and_gives_its_slot_back() {
     assert!(write(&mut writer, 1, b"short"));
     memory.forge(SLOT_START, u32::MAX);
     assert_eq!(reader.take(&mut bytes), Some(head(1)));
-    assert_eq!(bytes.len(), PIECE_BYTES_MAX);
+    assert_eq!(bytes.len(), CHUNK_BYTES_MAX);
 }
 
 #[test]
@@ -82,18 +82,18 @@ fn a_full_slab_takes_no_more_until_one_is_given_back() {
     assert!(reader.refresh());
     reader.release();
     assert!(writer.wait(Duration::ZERO, Duration::from_millis(1)));
-    assert!(!writer.publish(&head(0), PIECE_BYTES_MAX + 1));
-    assert!(writer.publish(&head(0), PIECE_BYTES_MAX));
+    assert!(!writer.publish(&head(0), CHUNK_BYTES_MAX + 1));
+    assert!(writer.publish(&head(0), CHUNK_BYTES_MAX));
 }
 
 #[test]
 fn a_long_message_passes_between_two_threads_that_sleep() {
     let (mut writer, mut reader, _) = both();
     let seed = 11;
-    let pieces = 40 * SLOTS;
+    let chunks = 40 * SLOTS;
     let sender = beside(move || {
         let mut random = Random(seed);
-        for number in 0..pieces {
+        for number in 0..chunks {
             let length = usize::try_from(random.up_to(2000)).unwrap();
             let bytes: Vec<u8> = (0..length).map(|_| random.word().to_le_bytes()[0]).collect();
             while !write(&mut writer, number, &bytes) {
@@ -102,14 +102,14 @@ fn a_long_message_passes_between_two_threads_that_sleep() {
         }
     });
     let mut random = Random(seed);
-    for number in 0..pieces {
+    for number in 0..chunks {
         while !reader.refresh() {
             assert!(reader.wait(Duration::ZERO, HANG));
         }
         let length = usize::try_from(random.up_to(2000)).unwrap();
         let bytes: Vec<u8> = (0..length).map(|_| random.word().to_le_bytes()[0]).collect();
-        let piece = reader.front().unwrap();
-        assert_eq!((piece.head, piece.bytes), (head(number), &bytes[..]), "seed {seed}");
+        let chunk = reader.front().unwrap();
+        assert_eq!((chunk.head, chunk.bytes), (head(number), &bytes[..]), "seed {seed}");
         reader.release();
     }
     sender.get();
@@ -170,6 +170,6 @@ fn impossible_counters_and_lengths_do_no_harm() {
     assert!(write(&mut writer, 1, b"x"));
     memory.forge(SLOT_START, u32::MAX);
     assert!(reader.refresh());
-    assert_eq!(reader.front().unwrap().bytes.len(), PIECE_BYTES_MAX);
-    assert_eq!(SLOT_BYTES - PIECE_BYTES_MAX, 64);
+    assert_eq!(reader.front().unwrap().bytes.len(), CHUNK_BYTES_MAX);
+    assert_eq!(SLOT_BYTES - CHUNK_BYTES_MAX, 64);
 }

@@ -99,7 +99,7 @@ fn nobody_sleeps_who_has_something_to_do() {
     assert!(reader.park(), "there is nothing");
     reader.unpark();
     assert!(writer.slot().is_some() && writer.publish(&head, 8));
-    assert!(!reader.park(), "a piece has come");
+    assert!(!reader.park(), "a chunk has come");
     assert!(reader.park(), "and nothing since");
     let parked = reader.parked();
     assert!(writer.slot().is_some() && writer.publish(&head, 8));

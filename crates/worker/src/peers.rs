@@ -36,7 +36,7 @@ pub enum Front<'a> {
 #[error("worker {0} is gone")]
 pub struct PeerLost(pub u32);
 
-/// The other workers. A message goes out and comes in piece by piece, so that one side works on what the other has
+/// The other workers. A message goes out and comes in chunk by chunk, so that one side works on what the other has
 /// sent so far. Nothing here waits.
 pub trait Peers {
     /// The dispatcher says how another worker is reached by TCP. Whoever has no sockets has no use for it.
@@ -53,10 +53,10 @@ pub trait Peers {
     /// Nothing is taken under this tag for a while: what comes is kept aside until it begins again.
     fn pause(&mut self, tag: u64);
 
-    /// Takes note of what has come. True if more than pieces: room for what had none, or another worker is there or gone.
+    /// Takes note of what has come. True if more than chunks: room for what had none, or another worker is there or gone.
     fn poll(&mut self) -> bool;
 
-    /// Whether the next piece on any link is of an instruction, as of the last [`poll`](Self::poll).
+    /// Whether the next chunk on any link is of an instruction, as of the last [`poll`](Self::poll).
     fn has_come(&self, tag: u64) -> bool;
 
     /// Sends the next bytes of a message, as many as have room, which `fill` writes where they are to be; how many, or

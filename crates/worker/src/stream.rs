@@ -19,7 +19,7 @@ use gt_protocol::message::Peer;
 use job::Work;
 
 /// Steps of a new job before the machine goes on: what is small and has come already is over by then, and a large value
-/// has not moved by more than as many pieces.
+/// has not moved by more than as many chunks.
 const FIRST_STEPS: usize = 3;
 
 /// Bytes from which on a collective is large: moving them takes longer than waking a thread for it, 10 us or so.
@@ -206,7 +206,7 @@ impl<P: Peers, M: BorrowedBuffers> CommunicationStream<P, M> {
         moved
     }
 
-    /// Pieces that one job cannot take yet must not be in another's way for ever: two members may have sent the pieces of
+    /// Chunks that one job cannot take yet must not be in another's way for ever: two members may have sent the chunks of
     /// two collectives in different orders.
     fn clear_links(&mut self) -> bool {
         let Self { peers, jobs, drains, .. } = self;

@@ -1,14 +1,14 @@
 //! Bytes of another worker are refused, or mean the same when written again: `cargo fuzz run peer` in `crates/protocol`.
 #![no_main]
 
-use gt_protocol::peer::{DevicePayload, Failures, FirstPayload, GroupPayload, PieceHead};
+use gt_protocol::peer::{DevicePayload, Failures, FirstPayload, GroupPayload, ChunkHead};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let words: Vec<u32> =
         bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
     if let Some(head) = words.first_chunk()
-        && let Ok(decoded) = PieceHead::decode(head)
+        && let Ok(decoded) = ChunkHead::decode(head)
     {
         assert_eq!(&decoded.encode(), head);
     }

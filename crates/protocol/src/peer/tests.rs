@@ -18,10 +18,10 @@ fn rows([start, rows, run, stride]: [u64; 4]) -> ByteRows {
 
 proptest! {
     #[test]
-    fn heads_of_pieces_read_back(tag: u64, hop: u32, is_failure: bool, total: u64) {
-        let kind = if is_failure { PieceKind::Failure } else { PieceKind::Bytes };
-        let head = PieceHead { tag, hop, kind, total };
-        prop_assert_eq!(PieceHead::decode(&head.encode()), Ok(head));
+    fn heads_of_chunks_read_back(tag: u64, hop: u32, is_failure: bool, total: u64) {
+        let kind = if is_failure { ChunkKind::Failure } else { ChunkKind::Bytes };
+        let head = ChunkHead { tag, hop, kind, total };
+        prop_assert_eq!(ChunkHead::decode(&head.encode()), Ok(head));
     }
 
     #[test]

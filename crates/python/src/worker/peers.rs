@@ -1,19 +1,19 @@
-//! The other workers, each by a link of its own: what goes to them piece by piece, and what comes.
+//! The other workers, each by a link of its own: what goes to them chunk by chunk, and what comes.
 
 mod aside;
+mod chunk;
 mod link;
-mod piece;
 mod slab;
 mod tcp;
 
 use aside::Aside;
+use chunk::{bytes_head, failure_head, message_of};
 use gt_protocol::handshake::Secret;
 use gt_protocol::message::Peer;
 use gt_transport::calls::{self, Callers};
 use gt_transport::{FutexWaker, Parked};
 use gt_worker::{Cause, Front, MessageId, PeerLost, Peers, Progress};
 use link::WorkerLink;
-use piece::{bytes_head, failure_head, message_of};
 use slab::SlabLink;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpListener;
@@ -48,11 +48,11 @@ pub struct WorkerPeers {
     links: BTreeMap<u32, WorkerLink>,
     gone: BTreeSet<u32>,
     events: Receiver<PeerEvent>,
-    /// Pieces that came before the instruction that they are for.
+    /// Chunks that came before the instruction that they are for.
     kept: Aside,
     /// The tags of the instructions that are under way.
     active: Vec<u64>,
-    /// Those of them whose pieces stand first.
+    /// Those of them whose chunks stand first.
     heads: Vec<u64>,
     ended: VecDeque<u64>,
     /// Peers that are asked for and have not been introduced, and since when.
@@ -160,7 +160,7 @@ impl WorkerPeers {
         self.links.values_mut().for_each(WorkerLink::unpark);
     }
 
-    /// Puts the first piece of a link aside.
+    /// Puts the first chunk of a link aside.
     fn keep(&mut self, peer: u32) {
         let Some(link) = self.links.get_mut(&peer) else { return };
         if let Some((head, bytes)) = link.front() {
@@ -263,7 +263,7 @@ impl Peers for WorkerPeers {
     }
 
     fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
-        let words = piece::failure(cause);
+        let words = chunk::failure(cause);
         let Some(link) = self.link(peer)? else { return Ok(false) };
         let mut fill = |slot: &mut [u8]| slot.copy_from_slice(&words);
         Ok(link.push(&failure_head(message), words.len(), &mut fill).is_some())

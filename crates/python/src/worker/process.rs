@@ -9,7 +9,7 @@ use super::stream::WorkerStream;
 use gt_protocol::message::{self, FromWorker, REPLY_BYTES_MAX, Reply};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{
-    Consumer, ControlKind, FutexWaker, HEAD_WORDS, PIECE_BYTES_MAX, Producer, RingError,
+    CHUNK_BYTES_MAX, Consumer, ControlKind, FutexWaker, HEAD_WORDS, Producer, RingError,
     SlabReader, SlabWriter, receive_record, set_short_slice, set_timer_slack_1us,
 };
 use gt_worker::{Replies, Stop};
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Words taken from the ring at a time. What is taken no longer counts against the dispatcher's limit of words in
 /// flight, so this is little; but one instruction in so many is executed without looking ahead.
 const READ_WORDS_MAX: usize = 512;
-/// The least ring for answers: it must hold one piece of the longest, and two so that one is read while the other is
+/// The least ring for answers: it must hold one chunk of the longest, and two so that one is read while the other is
 /// written.
 const ANSWER_WORDS_MIN: usize = REPLY_BYTES_MAX / 4 * 2;
 /// How long an idle worker polls with the interpreter attached: longer than a client's pause between two operators,
@@ -199,7 +199,7 @@ impl RingReplies {
     /// Puts a long reply's bytes where its reader finds them; false where they go among the words.
     fn publish_beside(&mut self, reply: &Reply<'_>) -> bool {
         let Some(slabs) = &mut self.slabs else { return false };
-        if !(PAYLOAD_BYTES_MIN..=PIECE_BYTES_MAX).contains(&reply.bytes.len()) {
+        if !(PAYLOAD_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&reply.bytes.len()) {
             return false;
         }
         // Ends when a slot is free; the control thread ends the process with its dispatcher.
@@ -215,17 +215,17 @@ impl RingReplies {
 }
 
 impl Replies for RingReplies {
-    fn piece_bytes_max(&self) -> usize {
-        if self.slabs.is_some() { PIECE_BYTES_MAX } else { REPLY_BYTES_MAX }
+    fn chunk_bytes_max(&self) -> usize {
+        if self.slabs.is_some() { CHUNK_BYTES_MAX } else { REPLY_BYTES_MAX }
     }
 
     fn payload(&mut self, show: &mut dyn FnMut(u64, &[u8])) -> bool {
         let Some(WorkerSlabs { payloads, .. }) = &mut self.slabs else { return false };
         if payloads.refresh()
-            && let Some(piece) = payloads.front()
+            && let Some(chunk) = payloads.front()
         {
-            let [low, high, ..] = piece.head;
-            show(u64::from(low) | u64::from(high) << 32, piece.bytes);
+            let [low, high, ..] = chunk.head;
+            show(u64::from(low) | u64::from(high) << 32, chunk.bytes);
             payloads.release();
             return true;
         }

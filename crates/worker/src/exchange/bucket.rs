@@ -10,13 +10,13 @@ use gt_protocol::placement::ReduceOp;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Of several values each begins at a multiple of the largest element, so that no element lies in two pieces of a message.
+/// Of several values each begins at a multiple of the largest element, so that no element lies in two chunks of a message.
 pub const ALIGNMENT: usize = 8;
 
 /// So many bytes are reduced at a time: the sum stays in the first-level cache while the shards are added to it.
 const BLOCK_BYTES: usize = 8 * 1024;
 
-/// So many bytes of our own are copied in one step: as many as a message's piece has.
+/// So many bytes of our own are copied in one step: as many as a message's chunk has.
 const COPIED_BYTES: usize = 64 * 1024;
 
 /// Which of our bytes a message is made of.

@@ -1,4 +1,4 @@
-//! The work of one collective at one member: messages out, messages in, and a reduction between them, piece by piece. It can
+//! The work of one collective at one member: messages out, messages in, and a reduction between them, chunk by chunk. It can
 //! be left after each step and taken up again.
 //!
 //! Every element is reduced once, in the group's order, wherever the whole is cut among the members and whatever else is in
@@ -223,7 +223,7 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Moves each message on by a piece, where that is possible now.
+    /// Moves each message on by a chunk, where that is possible now.
     pub fn step<M: BorrowedBuffers>(
         &mut self,
         group: &Group,
@@ -254,7 +254,7 @@ impl Exchange {
         true
     }
 
-    /// One piece to everybody who has room; true if anything moved.
+    /// One chunk to everybody who has room; true if anything moved.
     fn push<M: BorrowedBuffers>(
         &mut self,
         source: MessageBytes,

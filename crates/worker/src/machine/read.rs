@@ -60,7 +60,7 @@ fn answer_in_chunks(answer: &Reply<'_>, bytes: &[u8], replies: &mut impl Replies
         return;
     }
     let mut start = answer.start;
-    for chunk in requested.chunks(replies.piece_bytes_max()) {
+    for chunk in requested.chunks(replies.chunk_bytes_max()) {
         let count = to_u64(chunk.len()) / size;
         replies.send(&FromWorker::Reply(Reply { start, count, bytes: chunk, ..*answer }));
         start += count;

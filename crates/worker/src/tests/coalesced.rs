@@ -22,7 +22,7 @@ fn many(request: u64, number: i64, size: i64) -> Answer {
     answer(request, &vec![number; usize::try_from(size).unwrap()])
 }
 
-/// In one hop and in two, where a member's piece of the whole ends in the midst of a value, and with values of nothing.
+/// In one hop and in two, where a member's shard of the whole ends in the midst of a value, and with values of nothing.
 const SIZES: [[i64; 4]; 3] = [[5, 1, 0, 3], [700, 1, 2_300, 41], [0, 0, 0, 0]];
 
 #[test]

@@ -4,19 +4,19 @@ use super::device::{Device, DeviceConduct};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Bytes of a piece, and pieces on the way from one worker to another: so few that every way is full all the time.
-const PIECE_BYTES: usize = 24;
-const PIECES_MAX: usize = 2;
+/// Bytes of a chunk, and chunks on the way from one worker to another: so few that every way is full all the time.
+const CHUNK_BYTES: usize = 24;
+const CHUNKS_MAX: usize = 2;
 
 #[derive(Clone, Debug)]
-struct Piece {
+struct Chunk {
     message: MessageId,
     total: u64,
     part: Result<Vec<u8>, Cause>,
     read: usize,
 }
 
-impl Piece {
+impl Chunk {
     fn front(&self) -> Front<'_> {
         match &self.part {
             Ok(bytes) => Front::Bytes { total: self.total, bytes: &bytes[self.read..] },
@@ -34,35 +34,35 @@ impl Piece {
 /// What all workers share: the ways, by sender and receiver, and who is gone.
 #[derive(Debug, Default)]
 struct Between {
-    ways: BTreeMap<(u32, u32), VecDeque<Piece>>,
+    ways: BTreeMap<(u32, u32), VecDeque<Chunk>>,
     gone: BTreeSet<u32>,
 }
 
-/// A worker's ends of the ways. A piece of an instruction that is under way stands at the front of its way until it is
+/// A worker's ends of the ways. A chunk of an instruction that is under way stands at the front of its way until it is
 /// taken, and everything behind it waits.
 #[derive(Debug)]
 pub struct Links {
     index: u32,
     between: Rc<RefCell<Between>>,
-    heads: BTreeMap<u32, Piece>,
-    kept: BTreeMap<(u32, MessageId), VecDeque<Piece>>,
+    heads: BTreeMap<u32, Chunk>,
+    kept: BTreeMap<(u32, MessageId), VecDeque<Chunk>>,
     active: BTreeSet<u64>,
     ended: BTreeSet<u64>,
-    /// Who had no room for a piece since.
+    /// Who had no room for a chunk since.
     refused: RefCell<BTreeSet<u32>>,
     gone_seen: usize,
 }
 
 impl Links {
-    fn put(&self, peer: u32, piece: Piece) -> Result<bool, PeerLost> {
+    fn put(&self, peer: u32, chunk: Chunk) -> Result<bool, PeerLost> {
         let between = &mut *self.between.borrow_mut();
         if between.gone.contains(&peer) {
             return Err(PeerLost(peer));
         }
         let way = between.ways.entry((self.index, peer)).or_default();
-        let room = way.len() < PIECES_MAX;
+        let room = way.len() < CHUNKS_MAX;
         if room {
-            way.push_back(piece);
+            way.push_back(chunk);
         } else {
             self.refused.borrow_mut().insert(peer);
         }
@@ -73,15 +73,15 @@ impl Links {
     fn advance(&mut self, peer: u32) {
         if !self.heads.contains_key(&peer)
             && let Some(way) = self.between.borrow_mut().ways.get_mut(&(peer, self.index))
-            && let Some(piece) = way.pop_front()
+            && let Some(chunk) = way.pop_front()
         {
-            self.heads.insert(peer, piece);
+            self.heads.insert(peer, chunk);
         }
     }
 
     fn keep(&mut self, peer: u32) {
-        let piece = self.heads.remove(&peer).unwrap();
-        self.kept.entry((peer, piece.message)).or_default().push_back(piece);
+        let chunk = self.heads.remove(&peer).unwrap();
+        self.kept.entry((peer, chunk.message)).or_default().push_back(chunk);
         self.advance(peer);
     }
 }
@@ -124,7 +124,7 @@ impl Peers for Links {
         }
         let between = self.between.borrow();
         let full = |peer: u32| {
-            between.ways.get(&(self.index, peer)).is_some_and(|way| way.len() >= PIECES_MAX)
+            between.ways.get(&(self.index, peer)).is_some_and(|way| way.len() >= CHUNKS_MAX)
         };
         let refused = self.refused.replace(BTreeSet::new());
         let (still, room): (BTreeSet<u32>, BTreeSet<u32>) =
@@ -146,21 +146,21 @@ impl Peers for Links {
         progress: Progress,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Option<usize>, PeerLost> {
-        let length = PIECE_BYTES.min(progress.to - progress.from);
+        let length = CHUNK_BYTES.min(progress.to - progress.from);
         let mut bytes = vec![0; length];
         fill(&mut bytes);
         let total = u64::try_from(progress.total).unwrap();
-        let piece = Piece { message, total, part: Ok(bytes), read: 0 };
-        Ok(self.put(peer, piece)?.then_some(length))
+        let chunk = Chunk { message, total, part: Ok(bytes), read: 0 };
+        Ok(self.put(peer, chunk)?.then_some(length))
     }
 
     fn fail(&mut self, peer: u32, message: MessageId, cause: &Cause) -> Result<bool, PeerLost> {
-        self.put(peer, Piece { message, total: 0, part: Err(cause.clone()), read: 0 })
+        self.put(peer, Chunk { message, total: 0, part: Err(cause.clone()), read: 0 })
     }
 
     fn front(&self, peer: u32, message: MessageId) -> Result<Front<'_>, PeerLost> {
-        if let Some(piece) = self.kept.get(&(peer, message)).and_then(VecDeque::front) {
-            return Ok(piece.front());
+        if let Some(chunk) = self.kept.get(&(peer, message)).and_then(VecDeque::front) {
+            return Ok(chunk.front());
         }
         match self.heads.get(&peer) {
             Some(head) if head.message == message => Ok(head.front()),
@@ -170,11 +170,11 @@ impl Peers for Links {
     }
 
     fn release(&mut self, peer: u32, message: MessageId, bytes: usize) {
-        if let Some(pieces) = self.kept.get_mut(&(peer, message)) {
-            if pieces.front_mut().unwrap().release(bytes) {
-                pieces.pop_front();
+        if let Some(chunks) = self.kept.get_mut(&(peer, message)) {
+            if chunks.front_mut().unwrap().release(bytes) {
+                chunks.pop_front();
             }
-            if pieces.is_empty() {
+            if chunks.is_empty() {
                 self.kept.remove(&(peer, message));
             }
         } else if self.heads.get_mut(&peer).unwrap().release(bytes) {
@@ -243,8 +243,8 @@ impl Worker {
         between.ways.retain(|&(_, to), _| to != links.index);
     }
 
-    /// Pieces on their way to it.
-    pub fn pieces_on_the_way(&self) -> usize {
+    /// Chunks on their way to it.
+    pub fn chunks_on_the_way(&self) -> usize {
         let links = self.stream.peers();
         let between = links.between.borrow();
         let to_it = between.ways.iter().filter(|((_, to), _)| *to == links.index);

@@ -138,20 +138,20 @@ fn a_failure_is_told_once_and_inherited() {
 }
 
 #[test]
-fn bytes_come_and_go_in_pieces() {
+fn bytes_come_and_go_in_chunks() {
     let (mut machine, _) = machine();
     let numbers: Vec<i64> = (0..20_000).collect();
     let bytes = bytes_of(&numbers);
     let attrs = [ints(&[20_000]), Attr::Dtype(Dtype::I64)];
     let mut steps = vec![];
-    for (place, piece) in bytes.chunks(wire::PAYLOAD_BYTES_MAX).enumerate() {
+    for (place, chunk) in bytes.chunks(wire::PAYLOAD_BYTES_MAX).enumerate() {
         let offset = i64::try_from(place * wire::PAYLOAD_BYTES_MAX).unwrap();
         let step = if place == 0 {
             op(Op::Upload, &[0], &[], &attrs)
         } else {
             op(Op::Chunk, &[], &[0], &[Attr::Int(offset)])
         };
-        steps.push(Instruction { payload: piece, ..step });
+        steps.push(Instruction { payload: chunk, ..step });
     }
     steps.push(read(0, 1, 20_000));
     assert_eq!(run(&mut machine, &steps), [answer(1, &numbers)]);

@@ -328,7 +328,7 @@ enum Answer {
     Other(&'static str),
 }
 
-/// Answers, the pieces of one put together; and payloads beside the words, with the offsets that they were sent for.
+/// Answers, the chunks of one put together; and payloads beside the words, with the offsets that they were sent for.
 #[derive(Debug, Default)]
 struct Answers(Vec<Answer>, VecDeque<(u64, Vec<u8>)>);
 
@@ -342,15 +342,15 @@ impl Replies for Answers {
     fn send(&mut self, message: &FromWorker<'_>) {
         let answer = match message {
             FromWorker::Reply(reply) => {
-                let piece = numbers_of(reply.bytes);
+                let chunk = numbers_of(reply.bytes);
                 if let Some(Answer::Numbers { request, numbers }) = self.0.last_mut()
                     && *request == reply.request
                     && reply.start != 0
                 {
-                    numbers.extend(piece);
+                    numbers.extend(chunk);
                     return;
                 }
-                Answer::Numbers { request: reply.request, numbers: piece }
+                Answer::Numbers { request: reply.request, numbers: chunk }
             }
             FromWorker::Done { request } => Answer::Done(*request),
             FromWorker::Failure(failure) => Answer::Failure(Cause::from(failure)),

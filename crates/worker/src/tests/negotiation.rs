@@ -149,7 +149,7 @@ fn a_failure_after_any_round_reaches_all_and_nobody_waits() {
             for place in [0, 2] {
                 assert_eq!(answers[place], [Answer::Done(3), of_others.clone()], "{size} {after}");
             }
-            assert!(all.iter().all(|worker| worker.pieces_on_the_way() == 0));
+            assert!(all.iter().all(|worker| worker.chunks_on_the_way() == 0));
         }
     }
 }

@@ -216,7 +216,7 @@ fn a_member_that_has_failed_takes_in_what_the_others_send() {
         let [Answer::Failure(_)] = &all[0].answers()[..] else { panic!("one failure") };
         for worker in &mut all {
             assert!(!worker.waits() && !worker.stream.is_busy());
-            assert_eq!(worker.pieces_on_the_way(), 0);
+            assert_eq!(worker.chunks_on_the_way(), 0);
         }
         for worker in &mut all[1..] {
             assert_eq!(worker.answers(), [Answer::Done(3)], "the failure is reported once");
@@ -226,8 +226,8 @@ fn a_member_that_has_failed_takes_in_what_the_others_send() {
 
 #[test]
 fn members_may_meet_two_collectives_in_different_paces() {
-    // Both of worker 1's and worker 2's pieces go to worker 0 on one way each; the reduction of either collective needs both
-    // workers, and their pieces come in different orders.
+    // Both of worker 1's and worker 2's chunks go to worker 0 on one way each; the reduction of either collective needs both
+    // workers, and their chunks come in different orders.
     let reduce = |out: u32, from: u32, tag: i64| {
         op(Op::AllReduce, &[out], &[from], &[list(&[0, 1, 2]), Attr::Choice(0), Attr::Int(tag)])
     };

@@ -24,8 +24,8 @@ pub(crate) struct Failed {
 /// The state of a question.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Waiting(Piece),
-    Read(Piece),
+    Waiting(Elements),
+    Read(Elements),
     /// With what each worker counts, where that was asked.
     Done(Vec<(u32, Stats)>),
     Described(String),
@@ -34,8 +34,8 @@ pub(crate) enum Answer {
 
 /// Elements that have come so far.
 #[derive(Debug, Default)]
-pub(crate) struct Piece {
-    bytes: Place,
+pub(crate) struct Elements {
+    bytes: Destination,
     pub dtype: Option<Dtype>,
     pub dims: Option<Dims>,
     start: u64,
@@ -43,9 +43,9 @@ pub(crate) struct Piece {
     stats: Vec<(u32, Stats)>,
 }
 
-/// Where they lie: a large answer goes straight to where its reader wants it.
+/// Where they go: a large answer goes straight to where its reader wants it.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Destination {
     Own(Vec<u8>),
     Array(NewArray),
 }
@@ -72,14 +72,14 @@ pub(crate) struct Answers {
 impl Answers {
     /// Opens a question whose answer starts at element `start`.
     pub(crate) fn open(&mut self, start: u64) -> u64 {
-        self.open_into(start, Place::default())
+        self.open_into(start, Destination::default())
     }
 
-    /// The same for an answer that is to lie in a certain place.
-    pub(crate) fn open_into(&mut self, start: u64, bytes: Place) -> u64 {
+    /// The same for an answer that is written to a certain place.
+    pub(crate) fn open_into(&mut self, start: u64, bytes: Destination) -> u64 {
         self.next_request += 1;
-        let piece = Piece { bytes, start, ..Piece::default() };
-        self.open.insert(self.next_request, Answer::Waiting(piece));
+        let elements = Elements { bytes, start, ..Elements::default() };
+        self.open.insert(self.next_request, Answer::Waiting(elements));
         self.next_request
     }
 
@@ -175,14 +175,14 @@ impl Answers {
                 self.answered(reply, (*run, *stride));
             }
             ToClient::Done { request } => {
-                if let Some(Answer::Waiting(piece)) = self.open.get_mut(request) {
-                    let stats = std::mem::take(&mut piece.stats);
+                if let Some(Answer::Waiting(elements)) = self.open.get_mut(request) {
+                    let stats = std::mem::take(&mut elements.stats);
                     self.open.insert(*request, Answer::Done(stats));
                 }
             }
             ToClient::WorkerStats { worker, stats } => {
-                if let Some(Answer::Waiting(piece)) = self.open.get_mut(&stats.request) {
-                    piece.stats.push((*worker, *stats));
+                if let Some(Answer::Waiting(elements)) = self.open.get_mut(&stats.request) {
+                    elements.stats.push((*worker, *stats));
                 }
             }
             ToClient::Failure(failure) if self.knows_loss(failure) => {}
@@ -218,11 +218,11 @@ impl Answers {
 
     /// Elements of an answer, in runs.
     fn answered(&mut self, reply: &Reply<'_>, runs: (u64, u64)) {
-        let Some(Answer::Waiting(piece)) = self.open.get_mut(&reply.request) else { return };
-        piece.add(reply, runs);
-        piece.received += reply.count;
-        if piece.received >= reply.total {
-            let whole = std::mem::take(piece);
+        let Some(Answer::Waiting(elements)) = self.open.get_mut(&reply.request) else { return };
+        elements.add(reply, runs);
+        elements.received += reply.count;
+        if elements.received >= reply.total {
+            let whole = std::mem::take(elements);
             self.open.insert(reply.request, Answer::Read(whole));
         }
     }
@@ -243,11 +243,11 @@ impl Answers {
     }
 }
 
-impl Piece {
+impl Elements {
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Place::Own(bytes) => bytes,
-            Place::Array(_) => &[],
+            Destination::Own(bytes) => bytes,
+            Destination::Array(_) => &[],
         }
     }
 
@@ -257,7 +257,7 @@ impl Piece {
             usize::try_from(elements.saturating_mul(dtype.size())).expect("64 bits")
         };
         if self.dtype.is_none() {
-            if let Place::Own(own) = &mut self.bytes {
+            if let Destination::Own(own) = &mut self.bytes {
                 *own = vec![0; bytes_of(total)];
             }
             self.dtype = Some(dtype);
@@ -274,13 +274,13 @@ impl Piece {
     }
 }
 
-impl Default for Place {
+impl Default for Destination {
     fn default() -> Self {
         Self::Own(Vec::new())
     }
 }
 
-impl Place {
+impl Destination {
     fn as_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Own(bytes) => bytes,

@@ -104,9 +104,9 @@ impl Call<'_> {
             return Err(broken("it closed the connection before the rings came".to_owned()));
         };
         let (descriptors, of_slabs) = record.split(descriptors);
-        let slabs = of_slabs.map(|[pieces, payloads]| {
+        let slabs = of_slabs.map(|[chunks, payloads]| {
             let payloads = Payloads::new(SlabWriter::new(payloads)?);
-            Ok(Slabs { payloads, pieces: SlabReader::new(pieces)? })
+            Ok(Slabs { payloads, chunks: SlabReader::new(chunks)? })
         });
         let slabs = slabs.transpose().map_err(|error: RingError| broken(error.to_string()))?;
         let descriptors: Result<[OwnedFd; 3], _> = descriptors.try_into();

@@ -8,7 +8,7 @@ use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, Names, PayloadText};
 use gt_protocol::{Family, Instruction, Meta, Op, wire};
-use gt_transport::{PIECE_BYTES_MAX, Producer, SlabReader};
+use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,8 +45,8 @@ pub(crate) struct EmbeddedConnection {
     core: Dispatcher,
     session: SessionId,
     links: Vec<Link>,
-    /// Large pieces of answers, by worker.
-    pieces: Vec<SlabReader>,
+    /// Large chunks of answers, by worker.
+    chunks: Vec<SlabReader>,
     scratch: Vec<u32>,
     log: Option<Log>,
     backend: String,
@@ -62,7 +62,7 @@ pub(crate) struct Log {
 impl EmbeddedConnection {
     pub(crate) fn new(
         links: Vec<Link>,
-        pieces: Vec<SlabReader>,
+        chunks: Vec<SlabReader>,
         log: Option<Log>,
         backend: String,
     ) -> Self {
@@ -80,7 +80,7 @@ impl EmbeddedConnection {
         }
         core.set_tracing(log.is_some());
         let session = core.open_session();
-        Self { core, session, links, pieces, scratch: Vec::new(), log, backend }
+        Self { core, session, links, chunks, scratch: Vec::new(), log, backend }
     }
 
     /// What work and traffic cost, for the planner.
@@ -107,10 +107,10 @@ impl EmbeddedConnection {
         words: &[u32],
         answers: &mut Answers,
     ) -> Result<usize, String> {
-        let Self { core, links, pieces, scratch, log, .. } = self;
+        let Self { core, links, chunks, scratch, log, .. } = self;
         let mut outputs = Outputs { links, scratch, answers, log };
         let index = WorkerIndex::try_from(place).expect("workers are few");
-        let mut slab = pieces.get_mut(place);
+        let mut slab = chunks.get_mut(place);
         let mut is_beside = false;
         let decoded = message::decode_with::<FromWorker<'_>>(words, || {
             is_beside = true;
@@ -176,8 +176,8 @@ impl Connection for EmbeddedConnection {
         }
     }
 
-    fn piece_bytes_max(&self) -> usize {
-        PIECE_BYTES_MAX
+    fn chunk_bytes_max(&self) -> usize {
+        CHUNK_BYTES_MAX
     }
 
     fn full_payloads(&mut self) -> Option<Payloads> {

@@ -8,14 +8,14 @@ use gt_transport::SlabReader;
 pub(crate) fn take_messages(
     words: &[u32],
     answers: &mut Answers,
-    mut pieces: Option<&mut SlabReader>,
+    mut chunks: Option<&mut SlabReader>,
 ) {
     let mut rest = words;
     while !rest.is_empty() {
         let mut is_beside = false;
         let decoded = message::decode_with::<ToClient<'_>>(rest, || {
             is_beside = true;
-            let slab = pieces.as_deref_mut()?;
+            let slab = chunks.as_deref_mut()?;
             slab.refresh();
             Some(slab.front()?.bytes)
         });
@@ -29,7 +29,7 @@ pub(crate) fn take_messages(
                 return;
             }
         }
-        if let Some(slab) = pieces.as_deref_mut().filter(|_| is_beside) {
+        if let Some(slab) = chunks.as_deref_mut().filter(|_| is_beside) {
             slab.release();
         }
     }

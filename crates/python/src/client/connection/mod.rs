@@ -68,7 +68,7 @@ pub(crate) trait Connection: Send {
         self.send_inferred(&instruction, outputs, answers)
     }
     /// Bytes that one chunk may have.
-    fn piece_bytes_max(&self) -> usize {
+    fn chunk_bytes_max(&self) -> usize {
         PAYLOAD_BYTES_MAX
     }
     /// A way for payloads that has no room at present, though there will be.

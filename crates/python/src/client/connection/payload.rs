@@ -3,11 +3,11 @@
 use gt_protocol::wire::{self, EncodeError, PAYLOAD_BYTES_MAX};
 use gt_protocol::{Attr, Instruction, Op};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
-use gt_transport::{HEAD_WORDS, PIECE_BYTES_MAX, SlabWriter};
+use gt_transport::{CHUNK_BYTES_MAX, HEAD_WORDS, SlabWriter};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
-/// How long a sender polls for a free slot: some twenty pieces are copied meanwhile.
+/// How long a sender polls for a free slot: some twenty chunks are copied meanwhile.
 const POLL: Duration = Duration::from_micros(200);
 /// How long it then sleeps before it looks for signals and a dead peer.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -72,15 +72,15 @@ pub(crate) fn encode(
         }
         chunk
     };
-    if length <= PIECE_BYTES_MAX
+    if length <= CHUNK_BYTES_MAX
         && payloads.is_some_and(|slab| slab.put(offset, instruction.payload))
     {
         return wire::encode(&without(offset, &[]), out);
     }
     let mut at = offset;
-    for piece in instruction.payload.chunks(PAYLOAD_BYTES_MAX) {
-        wire::encode(&without(at, piece), out)?;
-        at += i64::try_from(piece.len()).expect("a piece has at most PAYLOAD_BYTES_MAX");
+    for chunk in instruction.payload.chunks(PAYLOAD_BYTES_MAX) {
+        wire::encode(&without(at, chunk), out)?;
+        at += i64::try_from(chunk.len()).expect("a chunk has at most PAYLOAD_BYTES_MAX");
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub(crate) struct RingConnection {
 /// What is too large for the rings goes beside them.
 pub(crate) struct Slabs {
     pub payloads: Payloads,
-    pub pieces: SlabReader,
+    pub chunks: SlabReader,
 }
 
 impl RingConnection {
@@ -130,7 +130,7 @@ impl Connection for RingConnection {
     }
 
     fn receive(&mut self, _index: usize, words: &[u32], answers: &mut Answers) {
-        take_messages(words, answers, self.slabs.as_mut().map(|slabs| &mut slabs.pieces));
+        take_messages(words, answers, self.slabs.as_mut().map(|slabs| &mut slabs.chunks));
     }
 
     fn lost(&mut self, _index: usize, reason: &str, answers: &mut Answers) {

@@ -1,6 +1,6 @@
 //! Reads: the only place where a program waits for its workers.
 
-use crate::client::connection::answers::{Answer, Failed, Piece, Place};
+use crate::client::connection::answers::{Answer, Destination, Elements, Failed};
 use crate::client::connection::new_array::NewArray;
 use crate::client::session::{caller, errors, runtime};
 use crate::client::value::variable::Var;
@@ -16,12 +16,18 @@ pub(crate) fn bytes<'py>(py: Python<'py>, var: &Var) -> PyResult<Bound<'py, PyAn
     let length = usize::try_from(meta.bytes()).expect("a size has 64 bits");
     let (place, array) = NewArray::new(py, length)?;
     if length > 0 {
-        elements(py, var, 0, meta.elements(), Place::Array(place))?;
+        elements(py, var, 0, meta.elements(), Destination::Array(place))?;
     }
     Ok(array)
 }
 
-fn elements(py: Python<'_>, var: &Var, start: i64, count: i64, place: Place) -> PyResult<Piece> {
+fn elements(
+    py: Python<'_>,
+    var: &Var,
+    start: i64,
+    count: i64,
+    place: Destination,
+) -> PyResult<Elements> {
     let resolved = var.resolve(py)?;
     let caller = caller::ready(py)?;
     if resolved.value.epoch != runtime::epoch() {
@@ -40,9 +46,9 @@ fn elements(py: Python<'_>, var: &Var, start: i64, count: i64, place: Place) -> 
         runtime.send(&word).map(|()| request)
     })?;
     match runtime::wait(py, request)? {
-        Answer::Read(piece) => {
+        Answer::Read(elements) => {
             warn_of_unread(py)?;
-            Ok(piece)
+            Ok(elements)
         }
         Answer::Failed(failed) => {
             runtime::with(py, |runtime| runtime.answers.was_read(failed.number));
@@ -77,8 +83,8 @@ fn warn_of_unread(py: Python<'_>) -> PyResult<()> {
 
 /// The first element as a Python number.
 pub(crate) fn item(py: Python<'_>, var: &Var) -> PyResult<Py<PyAny>> {
-    let piece = elements(py, var, 0, 1, Place::default())?;
-    number(py, var.meta(py).dtype, piece.bytes())
+    let first = elements(py, var, 0, 1, Destination::default())?;
+    number(py, var.meta(py).dtype, first.bytes())
 }
 
 /// The only element, for `float(x)` and `int(x)`.

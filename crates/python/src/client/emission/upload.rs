@@ -1,4 +1,4 @@
-//! Uploads: bytes of the client become a tensor, in pieces that fit a frame.
+//! Uploads: bytes of the client become a tensor, in chunks that fit a frame.
 
 use crate::client::session::{caller, errors, runtime, signal};
 use crate::client::value::Value;
@@ -31,7 +31,7 @@ pub(crate) fn from_bytes<'py>(
     }
     let caller = caller::ready(py)?;
     let epoch = runtime::epoch();
-    // What has further pieces begins with none: those may go beside the words.
+    // What has further chunks begins with none: those may go beside the words.
     let first = if bytes.len() > PAYLOAD_BYTES_MAX { 0 } else { bytes.len() };
     let (first, rest) = bytes.split_at(first);
     let slot = runtime::with(py, |runtime| {
@@ -47,14 +47,14 @@ pub(crate) fn from_bytes<'py>(
     })?;
     let var = Var::of(py, Value { slot, epoch, meta: SharedMeta::of(py, &meta) });
     let mut offset = first.len();
-    for piece in rest.chunks(runtime::piece_bytes_max(py)) {
+    for chunk in rest.chunks(runtime::chunk_bytes_max(py)) {
         runtime::prepare_payload(py)?;
         let mut word = Instruction::new(Op::Chunk);
         word.operands.push(Operand::Value(Id::slot(slot)));
         word.attrs.push(Attr::Int(i64::try_from(offset).expect("no buffer has 2^63 bytes")));
-        word.payload = piece;
+        word.payload = chunk;
         runtime::with(py, |runtime| runtime.send(&word))?;
-        offset += piece.len();
+        offset += chunk.len();
     }
     Tensor::wrap(py, var)
 }

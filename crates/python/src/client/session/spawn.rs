@@ -61,7 +61,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     let prices = options.prices.as_deref().map_or_else(|| Ok(Prices::default()), read_prices)?;
     let wanted = runtime::with(py, |runtime| runtime.workers).or(options.workers);
     let count = wanted.unwrap_or(options.gpus).max(1);
-    let (links, pieces) = start_workers(&options, count).map_err(|error| {
+    let (links, chunks) = start_workers(&options, count).map_err(|error| {
         PyOSError::new_err(format!("gt could not start {count} worker process(es): {error}"))
     })?;
     let log = match &options.instruction_log {
@@ -69,7 +69,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
         Some(path) => Some(open_log(path)?),
     };
     let announce = log.is_some();
-    let mut connection = EmbeddedConnection::new(links, pieces, log, options.backend.clone());
+    let mut connection = EmbeddedConnection::new(links, chunks, log, options.backend.clone());
     connection.set_prices(prices);
     if options.verbose {
         use crate::client::connection::Connection;
@@ -148,9 +148,9 @@ fn start_worker(
     let (ours, theirs) = socket_pair()?;
     let to_worker = create(RING_WORDS)?;
     let from_worker = create(RING_WORDS)?;
-    let (payloads, pieces) = (slab::create()?, slab::create()?);
+    let (payloads, chunks) = (slab::create()?, slab::create()?);
     let setup = ControlRecord { kind: ControlKind::Setup, index, value: SLABS };
-    let descriptors = [&to_worker, &from_worker, &payloads, &pieces].map(AsFd::as_fd);
+    let descriptors = [&to_worker, &from_worker, &payloads, &chunks].map(AsFd::as_fd);
     send_record(ours.as_fd(), &setup, &descriptors)?;
     let inherited = rustix::io::fcntl_dupfd_cloexec(&theirs, 3).map_err(std::io::Error::from)?;
     let number = inherited.as_raw_fd();
@@ -182,7 +182,7 @@ fn start_worker(
         alive: true,
         payloads: Payloads::new(SlabWriter::new(payloads)?),
     };
-    Ok((link, SlabReader::new(pieces)?))
+    Ok((link, SlabReader::new(chunks)?))
 }
 
 /// Runs `start` while `descriptor` survives an exec. Another thread's child may inherit it for that moment too; it would

@@ -1,13 +1,13 @@
-//! Pieces that were taken off their way before anybody asked for them.
+//! Chunks that were taken off their way before anybody asked for them.
 
-use super::piece::{StoredPiece, message_of};
-use gt_protocol::peer::PieceHead;
+use super::chunk::{StoredChunk, message_of};
+use gt_protocol::peer::ChunkHead;
 use gt_worker::MessageId;
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug, Default)]
 pub struct Aside {
-    pieces: BTreeMap<(u32, MessageId), VecDeque<StoredPiece>>,
+    chunks: BTreeMap<(u32, MessageId), VecDeque<StoredChunk>>,
     bytes: usize,
 }
 
@@ -16,36 +16,36 @@ impl Aside {
         self.bytes
     }
 
-    pub fn add(&mut self, peer: u32, head: &PieceHead, bytes: &[u8]) {
+    pub fn add(&mut self, peer: u32, head: &ChunkHead, bytes: &[u8]) {
         self.bytes += bytes.len();
-        self.pieces
+        self.chunks
             .entry((peer, message_of(head)))
             .or_default()
-            .push_back(StoredPiece::new(head, bytes));
+            .push_back(StoredChunk::new(head, bytes));
     }
 
-    pub fn first(&self, peer: u32, message: MessageId) -> Option<&StoredPiece> {
-        self.pieces.get(&(peer, message))?.front()
+    pub fn first(&self, peer: u32, message: MessageId) -> Option<&StoredChunk> {
+        self.chunks.get(&(peer, message))?.front()
     }
 
-    /// Gives up bytes of the first piece, and the piece with its last; false if there is none.
+    /// Gives up bytes of the first chunk, and the chunk with its last; false if there is none.
     pub fn release(&mut self, peer: u32, message: MessageId, bytes: usize) -> bool {
-        let Some(pieces) = self.pieces.get_mut(&(peer, message)) else { return false };
-        if let Some(first) = pieces.front_mut()
+        let Some(chunks) = self.chunks.get_mut(&(peer, message)) else { return false };
+        if let Some(first) = chunks.front_mut()
             && first.release(bytes)
         {
             self.bytes -= first.length();
-            pieces.pop_front();
+            chunks.pop_front();
         }
-        if pieces.is_empty() {
-            self.pieces.remove(&(peer, message));
+        if chunks.is_empty() {
+            self.chunks.remove(&(peer, message));
         }
         true
     }
 
-    /// Throws away the pieces of these messages.
+    /// Throws away the chunks of these messages.
     pub fn forget(&mut self, is_unwanted: impl Fn(u32, MessageId) -> bool) {
-        self.pieces.retain(|&(peer, message), _| !is_unwanted(peer, message));
-        self.bytes = self.pieces.values().flatten().map(StoredPiece::length).sum();
+        self.chunks.retain(|&(peer, message), _| !is_unwanted(peer, message));
+        self.bytes = self.chunks.values().flatten().map(StoredChunk::length).sum();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::slab::SlabLink;
 use super::tcp::TcpLink;
-use gt_protocol::peer::PieceHead;
+use gt_protocol::peer::ChunkHead;
 use gt_transport::Parked;
 use gt_worker::Front;
 
@@ -33,17 +33,17 @@ impl WorkerLink {
         either!(self, refresh());
     }
 
-    /// The first piece, or what is left of it.
-    pub fn front(&self) -> Option<(PieceHead, &[u8])> {
+    /// The first chunk, or what is left of it.
+    pub fn front(&self) -> Option<(ChunkHead, &[u8])> {
         either!(self, front())
     }
 
     /// The same for who asked for it.
-    pub fn current(&self) -> Option<(PieceHead, Front<'_>)> {
+    pub fn current(&self) -> Option<(ChunkHead, Front<'_>)> {
         either!(self, current())
     }
 
-    /// Gives up bytes of the first piece, and the piece with its last; a failure as a whole.
+    /// Gives up bytes of the first chunk, and the chunk with its last; a failure as a whole.
     pub fn release(&mut self, bytes: usize) {
         either!(self, release(bytes));
     }
@@ -52,22 +52,22 @@ impl WorkerLink {
         either!(self, release_all());
     }
 
-    /// Sends a piece of at most `ready` bytes; how many, if there is room.
+    /// Sends a chunk of at most `ready` bytes; how many, if there is room.
     pub fn push(
         &mut self,
-        head: &PieceHead,
+        head: &ChunkHead,
         ready: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {
         either!(self, push(head, ready, fill))
     }
 
-    /// Whether there is room again since there was none for a piece: said once.
+    /// Whether there is room again since there was none for a chunk: said once.
     pub fn has_room_again(&mut self) -> bool {
         either!(self, has_room_again())
     }
 
-    /// First half of a sleep: says where a piece that comes, or room where there was none, will be noticed; false where
+    /// First half of a sleep: says where a chunk that comes, or room where there was none, will be noticed; false where
     /// there is one already.
     pub fn park(&mut self, words: &mut Vec<Parked>) -> bool {
         either!(self, park(words))

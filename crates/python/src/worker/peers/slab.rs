@@ -1,8 +1,8 @@
 //! The way to another worker of this host: a slab each way.
 
-use super::piece;
-use gt_protocol::peer::PieceHead;
-use gt_transport::{PIECE_BYTES_MAX, Parked, SlabReader, SlabWriter};
+use super::chunk;
+use gt_protocol::peer::ChunkHead;
+use gt_transport::{CHUNK_BYTES_MAX, Parked, SlabReader, SlabWriter};
 use gt_worker::{Cause, Front};
 use std::os::fd::OwnedFd;
 
@@ -10,12 +10,12 @@ use std::os::fd::OwnedFd;
 pub struct SlabLink {
     to: SlabWriter,
     from: SlabReader,
-    /// Bytes of the first piece that were given up already.
+    /// Bytes of the first chunk that were given up already.
     read: usize,
-    /// The failure that the first piece is.
+    /// The failure that the first chunk is.
     failure: Option<Cause>,
     broken: bool,
-    /// There was no room for a piece, and nobody has been told of any since.
+    /// There was no room for a chunk, and nobody has been told of any since.
     is_full: bool,
 }
 
@@ -42,31 +42,31 @@ impl SlabLink {
 
     fn look_for_failure(&mut self) {
         self.failure = match self.front() {
-            Some((head, bytes)) if piece::is_failure(&head) => Some(piece::cause(bytes)),
+            Some((head, bytes)) if chunk::is_failure(&head) => Some(chunk::cause(bytes)),
             Some(_) | None => None,
         };
     }
 
-    /// The first piece, or what is left of it.
-    pub fn front(&self) -> Option<(PieceHead, &[u8])> {
-        let piece = self.from.front()?;
-        Some((PieceHead::decode(&piece.head).ok()?, piece.bytes.get(self.read..)?))
+    /// The first chunk, or what is left of it.
+    pub fn front(&self) -> Option<(ChunkHead, &[u8])> {
+        let chunk = self.from.front()?;
+        Some((ChunkHead::decode(&chunk.head).ok()?, chunk.bytes.get(self.read..)?))
     }
 
     /// The same for who asked for it.
-    pub fn current(&self) -> Option<(PieceHead, Front<'_>)> {
+    pub fn current(&self) -> Option<(ChunkHead, Front<'_>)> {
         let (head, bytes) = self.front()?;
-        if piece::is_failure(&head) {
+        if chunk::is_failure(&head) {
             return Some((head, Front::Failure(self.failure.as_ref()?)));
         }
         Some((head, Front::Bytes { total: head.total, bytes }))
     }
 
-    /// Gives up bytes of the first piece, and the piece with its last; a failure as a whole.
+    /// Gives up bytes of the first chunk, and the chunk with its last; a failure as a whole.
     pub fn release(&mut self, bytes: usize) {
         self.read += bytes;
         if self.failure.is_some()
-            || self.from.front().is_some_and(|piece| piece.bytes.len() <= self.read)
+            || self.from.front().is_some_and(|chunk| chunk.bytes.len() <= self.read)
         {
             self.release_all();
         }
@@ -78,14 +78,14 @@ impl SlabLink {
         self.look_for_failure();
     }
 
-    /// Sends a piece of at most `ready` bytes; how many, if there is room.
+    /// Sends a chunk of at most `ready` bytes; how many, if there is room.
     pub fn push(
         &mut self,
-        head: &PieceHead,
+        head: &ChunkHead,
         ready: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {
-        let length = ready.min(PIECE_BYTES_MAX);
+        let length = ready.min(CHUNK_BYTES_MAX);
         let slot = self.to.slot();
         self.is_full |= slot.is_none();
         fill(slot?.get_mut(..length)?);

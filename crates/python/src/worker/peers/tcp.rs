@@ -1,12 +1,12 @@
-//! The way to a worker of another host: one TCP connection, with a thread that writes and one that reads, so that pieces
+//! The way to a worker of another host: one TCP connection, with a thread that writes and one that reads, so that chunks
 //! flow whatever the worker is at. Between them and the worker stand queues with limits.
 //!
-//! A piece is the words of its head, its length and its bytes. How two workers meet stands
+//! A chunk is the words of its head, its length and its bytes. How two workers meet stands
 //! in `gt_transport::calls`.
 
-use super::piece;
-use gt_protocol::peer::PieceHead;
-use gt_transport::{FutexWaker, HEAD_WORDS, PIECE_BYTES_MAX, Parked};
+use super::chunk;
+use gt_protocol::peer::ChunkHead;
+use gt_transport::{CHUNK_BYTES_MAX, FutexWaker, HEAD_WORDS, Parked};
 use gt_worker::{Cause, Front};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,20 +15,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// Longer pieces than a slab's: each wakes a thread on either side, which takes as long as copying 64 KiB.
-const TCP_PIECE_BYTES_MAX: usize = 4 * PIECE_BYTES_MAX;
-/// Pieces on the way between the worker and a thread of the link, each direction: 2 MiB. More lie in the kernel's buffers.
-const QUEUE_PIECES: usize = 8;
-/// Of what has come, so much is taken from the kernel beside the piece that is read: its head, and a small piece whole.
+/// Longer chunks than a slab's: each wakes a thread on either side, which takes as long as copying 64 KiB.
+const TCP_CHUNK_BYTES_MAX: usize = 4 * CHUNK_BYTES_MAX;
+/// Chunks on the way between the worker and a thread of the link, each direction: 2 MiB. More lie in the kernel's buffers.
+const QUEUE_CHUNKS: usize = 8;
+/// Of what has come, so much is taken from the kernel beside the chunk that is read: its head, and a small chunk whole.
 const READ_AHEAD_BYTES: usize = 4 * 1024;
-/// Behind a piece's head and length.
+/// Behind a chunk's head and length.
 const BODY_AT: usize = (HEAD_WORDS + 1) * size_of::<u32>();
 
-/// A piece as it came.
+/// A chunk as it came.
 #[derive(Debug)]
 struct Arrived {
-    head: PieceHead,
-    /// As long as the longest piece that was ever read into it.
+    head: ChunkHead,
+    /// As long as the longest chunk that was ever read into it.
     buffer: Vec<u8>,
     length: usize,
 }
@@ -47,13 +47,13 @@ pub struct TcpLink {
     from: Receiver<Arrived>,
     /// Buffers for the reading thread.
     used: SyncSender<Vec<u8>>,
-    /// Pieces that the writing thread has not finished.
+    /// Chunks that the writing thread has not finished.
     under_way: Arc<AtomicUsize>,
     first: Option<Arrived>,
     read: usize,
     failure: Option<Cause>,
     closed: bool,
-    /// There was no room for a piece, and nobody has been told of any since.
+    /// There was no room for a chunk, and nobody has been told of any since.
     is_full: bool,
     /// Whether who sleeps has been told of the end.
     told_closed: bool,
@@ -68,10 +68,10 @@ impl TcpLink {
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(5))?;
         let reading = stream.try_clone()?;
-        let (to, outward) = sync_channel(QUEUE_PIECES);
-        let (done, written) = sync_channel(QUEUE_PIECES);
-        let (inward, from) = sync_channel(QUEUE_PIECES);
-        let (used, again) = sync_channel(QUEUE_PIECES);
+        let (to, outward) = sync_channel(QUEUE_CHUNKS);
+        let (done, written) = sync_channel(QUEUE_CHUNKS);
+        let (inward, from) = sync_channel(QUEUE_CHUNKS);
+        let (used, again) = sync_channel(QUEUE_CHUNKS);
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let under_way = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&under_way);
@@ -114,18 +114,18 @@ impl TcpLink {
     }
 
     fn take(&mut self, arrived: Arrived) {
-        self.failure = piece::is_failure(&arrived.head).then(|| piece::cause(arrived.bytes()));
+        self.failure = chunk::is_failure(&arrived.head).then(|| chunk::cause(arrived.bytes()));
         self.first = Some(arrived);
     }
 
-    pub fn front(&self) -> Option<(PieceHead, &[u8])> {
+    pub fn front(&self) -> Option<(ChunkHead, &[u8])> {
         let first = self.first.as_ref()?;
         Some((first.head, first.bytes().get(self.read..)?))
     }
 
-    pub fn current(&self) -> Option<(PieceHead, Front<'_>)> {
+    pub fn current(&self) -> Option<(ChunkHead, Front<'_>)> {
         let (head, bytes) = self.front()?;
-        if piece::is_failure(&head) {
+        if chunk::is_failure(&head) {
             return Some((head, Front::Failure(self.failure.as_ref()?)));
         }
         Some((head, Front::Bytes { total: head.total, bytes }))
@@ -133,7 +133,7 @@ impl TcpLink {
 
     pub fn release(&mut self, bytes: usize) {
         self.read += bytes;
-        let is_read = |first: &Arrived| piece::is_failure(&first.head) || first.length <= self.read;
+        let is_read = |first: &Arrived| chunk::is_failure(&first.head) || first.length <= self.read;
         if self.first.as_ref().is_some_and(is_read) {
             self.release_all();
         }
@@ -151,40 +151,40 @@ impl TcpLink {
 
     pub fn push(
         &mut self,
-        head: &PieceHead,
+        head: &ChunkHead,
         ready: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {
-        if self.under_way.load(Ordering::Acquire) >= QUEUE_PIECES {
+        if self.under_way.load(Ordering::Acquire) >= QUEUE_CHUNKS {
             self.is_full = true;
             return None;
         }
-        let length = ready.min(TCP_PIECE_BYTES_MAX);
-        let mut piece = self.written.try_recv().unwrap_or_default();
-        piece.resize(BODY_AT + length, 0);
-        let (words, body) = piece.split_at_mut(BODY_AT);
-        let length_word = [u32::try_from(length).expect("at most TCP_PIECE_BYTES_MAX")];
+        let length = ready.min(TCP_CHUNK_BYTES_MAX);
+        let mut chunk = self.written.try_recv().unwrap_or_default();
+        chunk.resize(BODY_AT + length, 0);
+        let (words, body) = chunk.split_at_mut(BODY_AT);
+        let length_word = [u32::try_from(length).expect("at most TCP_CHUNK_BYTES_MAX")];
         words.copy_from_slice(bytemuck::cast_slice(&[&head.encode()[..], &length_word].concat()));
         fill(body);
         self.under_way.fetch_add(1, Ordering::AcqRel);
         // There is room, so this does not wait; a connection that is gone shows where one reads from it.
-        self.closed |= self.to.send(piece).is_err();
+        self.closed |= self.to.send(chunk).is_err();
         Some(length)
     }
 
     pub fn has_room_again(&mut self) -> bool {
-        let has_room = self.is_full && self.under_way.load(Ordering::Acquire) < QUEUE_PIECES;
+        let has_room = self.is_full && self.under_way.load(Ordering::Acquire) < QUEUE_CHUNKS;
         self.is_full &= !has_room;
         has_room
     }
 
     /// The waker wakes for either: it is parked already.
     pub fn park(&mut self, _words: &mut Vec<Parked>) -> bool {
-        let had_piece = self.first.is_some();
+        let had_chunk = self.first.is_some();
         self.refresh();
-        let has_news = (self.first.is_some() && !had_piece) || (self.closed && !self.told_closed);
+        let has_news = (self.first.is_some() && !had_chunk) || (self.closed && !self.told_closed);
         self.told_closed |= self.closed;
-        let has_room = self.under_way.load(Ordering::Acquire) < QUEUE_PIECES;
+        let has_room = self.under_way.load(Ordering::Acquire) < QUEUE_CHUNKS;
         !(has_news || (self.is_full && has_room))
     }
 }
@@ -192,15 +192,15 @@ impl TcpLink {
 /// Ends with the link, or with the connection.
 fn write_all(
     mut stream: TcpStream,
-    pieces: &Receiver<Vec<u8>>,
+    chunks: &Receiver<Vec<u8>>,
     done: &SyncSender<Vec<u8>>,
     under_way: &AtomicUsize,
     waker: &FutexWaker,
 ) {
-    while let Ok(piece) = pieces.recv() {
-        let written = stream.write_all(&piece);
+    while let Ok(chunk) = chunks.recv() {
+        let written = stream.write_all(&chunk);
         // One more than the worker can use is not kept.
-        let _ = done.try_send(piece);
+        let _ = done.try_send(chunk);
         under_way.fetch_sub(1, Ordering::AcqRel);
         waker.wake();
         if written.is_err() {
@@ -211,16 +211,16 @@ fn write_all(
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Ends with the connection, or with a piece that no worker sends.
+/// Ends with the connection, or with a chunk that no worker sends.
 fn read_all(
     stream: TcpStream,
-    pieces: &SyncSender<Arrived>,
+    chunks: &SyncSender<Arrived>,
     again: &Receiver<Vec<u8>>,
     waker: &FutexWaker,
 ) {
     let mut stream = io::BufReader::with_capacity(READ_AHEAD_BYTES, stream);
     while let Ok(Some(arrived)) = next(&mut stream, again) {
-        if pieces.send(arrived).is_err() {
+        if chunks.send(arrived).is_err() {
             break;
         }
         waker.wake();
@@ -231,9 +231,9 @@ fn next(stream: &mut impl Read, again: &Receiver<Vec<u8>>) -> io::Result<Option<
     let mut words = [0; HEAD_WORDS + 1];
     stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
     let Some((&length, words)) = words.split_last() else { return Ok(None) };
-    let head = words.first_chunk::<HEAD_WORDS>().and_then(|head| PieceHead::decode(head).ok());
+    let head = words.first_chunk::<HEAD_WORDS>().and_then(|head| ChunkHead::decode(head).ok());
     let length = usize::try_from(length).expect("usize has 64 bits");
-    let Some(head) = head.filter(|_| length <= TCP_PIECE_BYTES_MAX) else { return Ok(None) };
+    let Some(head) = head.filter(|_| length <= TCP_CHUNK_BYTES_MAX) else { return Ok(None) };
     let mut buffer = again.try_recv().unwrap_or_default();
     if buffer.len() < length {
         buffer.resize(length, 0);

@@ -310,9 +310,9 @@ pub(crate) fn unread(py: Python<'_>) -> (Vec<Failed>, u64) {
 }
 
 /// Bytes of a payload that one instruction may have.
-pub(crate) fn piece_bytes_max(py: Python<'_>) -> usize {
+pub(crate) fn chunk_bytes_max(py: Python<'_>) -> usize {
     let connection = |runtime: &mut Runtime| {
-        runtime.connection.as_ref().map(|connection| connection.piece_bytes_max())
+        runtime.connection.as_ref().map(|connection| connection.chunk_bytes_max())
     };
     with(py, connection).unwrap_or(PAYLOAD_BYTES_MAX)
 }

@@ -1,28 +1,28 @@
-//! A piece of a message: the words before its bytes, and one that is kept until somebody asks for it.
+//! A chunk of a message: the words before its bytes, and one that is kept until somebody asks for it.
 
 use gt_protocol::message::{self, FromWorker};
-use gt_protocol::peer::{PieceHead, PieceKind};
+use gt_protocol::peer::{ChunkHead, ChunkKind};
 use gt_worker::{Cause, Front, MessageId};
 
-pub const fn bytes_head(message: MessageId, total: u64) -> PieceHead {
-    PieceHead { tag: message.tag, hop: message.hop, kind: PieceKind::Bytes, total }
+pub const fn bytes_head(message: MessageId, total: u64) -> ChunkHead {
+    ChunkHead { tag: message.tag, hop: message.hop, kind: ChunkKind::Bytes, total }
 }
 
-pub const fn failure_head(message: MessageId) -> PieceHead {
-    PieceHead { tag: message.tag, hop: message.hop, kind: PieceKind::Failure, total: 0 }
+pub const fn failure_head(message: MessageId) -> ChunkHead {
+    ChunkHead { tag: message.tag, hop: message.hop, kind: ChunkKind::Failure, total: 0 }
 }
 
-pub const fn message_of(head: &PieceHead) -> MessageId {
+pub const fn message_of(head: &ChunkHead) -> MessageId {
     MessageId { tag: head.tag, hop: head.hop }
 }
 
-pub fn is_failure(head: &PieceHead) -> bool {
-    head.kind == PieceKind::Failure
+pub fn is_failure(head: &ChunkHead) -> bool {
+    head.kind == ChunkKind::Failure
 }
 
-/// A piece that was taken off its link.
+/// A chunk that was taken off its link.
 #[derive(Debug)]
-pub struct StoredPiece {
+pub struct StoredChunk {
     total: u64,
     part: Result<Vec<u8>, Cause>,
     read: usize,
@@ -30,8 +30,8 @@ pub struct StoredPiece {
     length: usize,
 }
 
-impl StoredPiece {
-    pub fn new(head: &PieceHead, bytes: &[u8]) -> Self {
+impl StoredChunk {
+    pub fn new(head: &ChunkHead, bytes: &[u8]) -> Self {
         let part = if is_failure(head) { Err(cause(bytes)) } else { Ok(bytes.to_vec()) };
         Self { total: head.total, part, read: 0, length: bytes.len() }
     }

@@ -1,51 +1,51 @@
-//! The words before a piece of a message between workers.
+//! The words before a chunk of a message between workers.
 
 use super::PeerError;
 
 /// Words of a head.
-pub const PIECE_HEAD_WORDS: usize = 8;
+pub const CHUNK_HEAD_WORDS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PieceKind {
+pub enum ChunkKind {
     /// Of a value, or of a payload.
     Bytes,
     /// A failure message in the place of the rest.
     Failure,
 }
 
-/// Which message a piece is of, and how long that is.
+/// Which message a chunk is of, and how long that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PieceHead {
+pub struct ChunkHead {
     pub tag: u64,
     pub hop: u32,
-    pub kind: PieceKind,
+    pub kind: ChunkKind,
     /// Bytes of the whole message.
     pub total: u64,
 }
 
-impl PieceHead {
-    pub fn encode(&self) -> [u32; PIECE_HEAD_WORDS] {
+impl ChunkHead {
+    pub fn encode(&self) -> [u32; CHUNK_HEAD_WORDS] {
         let ([tag_low, tag_high], [total_low, total_high]) = (halves(self.tag), halves(self.total));
         let kind = match self.kind {
-            PieceKind::Bytes => 0,
-            PieceKind::Failure => 1,
+            ChunkKind::Bytes => 0,
+            ChunkKind::Failure => 1,
         };
         [tag_low, tag_high, self.hop, kind, total_low, total_high, 0, 0]
     }
 
     /// # Errors
     /// Words that no worker of this version writes.
-    pub fn decode(words: &[u32; PIECE_HEAD_WORDS]) -> Result<Self, PeerError> {
+    pub fn decode(words: &[u32; CHUNK_HEAD_WORDS]) -> Result<Self, PeerError> {
         let &[tag_low, tag_high, hop, kind, total_low, total_high, end_low, end_high] = words;
         let (tag, total) = (joined(tag_low, tag_high), joined(total_low, total_high));
         let end = joined(end_low, end_high);
         if end != 0 {
-            return Err(PeerError::Value("the end of a piece's head", end));
+            return Err(PeerError::Value("the end of a chunk's head", end));
         }
         let kind = match kind {
-            0 => PieceKind::Bytes,
-            1 => PieceKind::Failure,
-            other => return Err(PeerError::Value("the kind of a piece", other.into())),
+            0 => ChunkKind::Bytes,
+            1 => ChunkKind::Failure,
+            other => return Err(PeerError::Value("the kind of a chunk", other.into())),
         };
         Ok(Self { tag, hop, kind, total })
     }

@@ -202,14 +202,7 @@ impl World {
             resumed: 0,
             random,
         };
-        // So many bytes are reduced together at the most.
-        let bucket = match config.seed / 6 % 4 {
-            0 => 0,
-            1 => 64,
-            2 => 4096,
-            _ => Prices::default().bucket,
-        };
-        world.shell.dispatcher.set_prices(Prices { bucket, ..Prices::default() });
+        world.shell.dispatcher.set_prices(drawn_prices(config.seed));
         // Now and then more than one collective can name.
         let many = world.random.percent(3);
         let most = if many_clients { 4 } else { 8 };
@@ -394,6 +387,28 @@ impl World {
             self.take_in(session)?;
         }
         Ok(())
+    }
+}
+
+/// Prices by the seed, for two seeds of three: whatever a rule offers is the cheapest under some, so that every strategy
+/// meets random operands and attributes.
+fn drawn_prices(seed: u64) -> Prices {
+    let usual = Prices::default();
+    // So many bytes are reduced together at the most.
+    let bucket = [0, 64, 4096, usual.bucket][usize::try_from(seed / 6 % 4).expect("below 4")];
+    if seed.is_multiple_of(3) {
+        return Prices { bucket, ..usual };
+    }
+    let mut random = Random::new(!seed);
+    let mut drawn = |usual: f64| usual * [0.0, 1e-3, 1.0, 1e3][random.index(4)];
+    Prices {
+        message: drawn(usual.message),
+        byte: drawn(usual.byte),
+        flop: drawn(usual.flop),
+        touch: drawn(usual.touch),
+        kernel: drawn(usual.kernel),
+        bucket,
+        ..usual
     }
 }
 

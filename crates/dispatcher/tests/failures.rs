@@ -13,6 +13,8 @@ struct Heard {
     reads: Vec<u64>,
     /// What reads failed with.
     failed: Vec<(u64, FailureClass, String)>,
+    /// Instructions of which a failure was reported that nobody had asked about.
+    reported: Vec<u64>,
 }
 
 impl Sink for Heard {
@@ -27,6 +29,8 @@ impl Sink for Heard {
     fn session(&mut self, _: SessionId, message: &ToClient<'_>) {
         if let ToClient::FailedReply { request, failure } = message {
             self.failed.push((*request, failure.class, failure.text.to_owned()));
+        } else if let ToClient::Failure(failure) = message {
+            self.reported.push(failure.number);
         }
     }
 
@@ -66,4 +70,28 @@ fn who_reads_an_operand_is_told_what_befell_that_and_not_its_reader() {
             (2, FailureClass::WorkerLost, text("worker 1 is gone")),
         ]
     );
+}
+
+#[test]
+fn a_failure_that_was_read_before_its_report_came_is_not_reported() {
+    let (mut core, mut heard) = (Dispatcher::new(), Heard::default());
+    core.handle(Event::WorkerJoined { index: 0 }, &mut heard);
+    let session = core.open_session();
+    for line in [
+        "%0 = full size=[1] value=0 dtype=i64",
+        "%1 = index_select %0 %0 dim=0",
+        "read %1 request=1 start=0 count=1",
+    ] {
+        let mut payload = Vec::new();
+        let instruction = parse(line, &mut NoNames, &mut payload).unwrap().unwrap();
+        core.instruction(session, &instruction, &mut heard).unwrap();
+    }
+    let (class, text) = (FailureClass::Index, "out of range");
+    let failure = Failure { session: session.0, number: 1, class, op: None, tag: 0, text };
+    let request = heard.reads[0];
+    let reply = FromWorker::FailedReply { request, failure };
+    core.handle(Event::FromWorker { index: 0, message: reply }, &mut heard);
+    core.handle(Event::FromWorker { index: 0, message: FromWorker::Failure(failure) }, &mut heard);
+    assert_eq!(heard.failed, [(1, class, text.to_owned())]);
+    assert_eq!(heard.reported, []);
 }

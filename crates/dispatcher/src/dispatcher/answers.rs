@@ -2,10 +2,11 @@
 
 use super::Dispatcher;
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
+use crate::session::Session;
 use crate::session::failure::{RootCause, ValueFailure, of_users};
 use crate::session::requests::{Request, RequestKind};
 use gt_protocol::Op;
-use gt_protocol::message::{self, FromWorker, Reply, Stats, ToClient};
+use gt_protocol::message::{self, FailureClass, FromWorker, Reply, Stats, ToClient};
 
 impl Dispatcher {
     /// Asks all workers for their counters.
@@ -115,16 +116,7 @@ impl Dispatcher {
         if state.cause(number).is_some() {
             return;
         }
-        let op = failure.op.unwrap_or(Op::Synchronize);
-        let site = state.site_of(number);
-        let text = state.operands.in_text(number, failure);
-        let cause = state.remember(ValueFailure::new(RootCause {
-            number,
-            class: failure.class,
-            op,
-            site,
-            text,
-        }));
+        let cause = root_cause(state, number, failure);
         sink.session(session, &ToClient::Failure(cause.message(session)));
     }
 
@@ -133,8 +125,13 @@ impl Dispatcher {
         if open.part.is_some() {
             self.core.requests.forget_parts(open.session, open.number);
         }
-        let Some(state) = self.sessions.get(&open.session) else { return };
+        let Some(state) = self.sessions.get_mut(&open.session) else { return };
         let number = number_of(state.next_number(), failure.number);
+        // A read may fail on one worker before another, where the instruction failed, has reported it. That a worker is gone
+        // need not be all that happened.
+        if failure.class != FailureClass::WorkerLost && state.cause(number).is_none() {
+            root_cause(state, number, failure);
+        }
         // One instruction may fail for two reasons: an index here, and a worker that was to send it an operand. Who reads that
         // operand is told of the worker.
         let is_it = |cause: &RootCause| cause.number == number && cause.class == failure.class;
@@ -150,6 +147,17 @@ impl Dispatcher {
         };
         sink.session(open.session, &ToClient::FailedReply { request: open.number, failure });
     }
+}
+
+/// What an instruction failed of, as this and every later read is told.
+fn root_cause(state: &mut Session, number: u64, failure: &message::Failure<'_>) -> ValueFailure {
+    state.remember(ValueFailure::new(RootCause {
+        number,
+        class: failure.class,
+        op: failure.op.unwrap_or(Op::Synchronize),
+        site: state.site_of(number),
+        text: state.operands.in_text(number, failure),
+    }))
 }
 
 /// The number of a request as workers send it back; one that is open has none below 1.

@@ -382,3 +382,24 @@ def test_view_of_a_dtype() -> None:
     bits = x.requires_grad_().view(dtype=gt.int32)
     assert not bits.requires_grad
     assert bits.view(gt.float32).tolist() == x.tolist()
+
+
+def test_a_wrong_first_argument_is_told_as_pytorch_tells_it() -> None:
+    compared = 0
+    for name, count in itertools.product(sorted(dir(gt)), range(1, 4)):
+        ours, theirs = getattr(gt, name), getattr(torch, name, None)
+        if not isinstance(ours, _core.Function) or theirs is None or name == "is_complex":
+            continue
+        texts = [_refusal(function, count) for function in (theirs, ours)]
+        if "invalid combination" in texts[0] or "argument 'input'" in texts[0]:
+            compared += 1
+            assert texts[0].split(" - ")[0] == texts[1].split(" - ")[0], (name, count)
+    assert compared > 300
+
+
+def _refusal(function: Callable[..., object], count: int) -> str:
+    try:
+        function(*["x"] * count)
+    except (TypeError, RuntimeError, ValueError, AttributeError) as error:
+        return str(error)
+    return ""

@@ -9,6 +9,7 @@ import pathlib
 import re
 
 _FILE = pathlib.Path(__file__).with_name("schemas.txt")
+_OVERLOADED = pathlib.Path(__file__).with_name("overloaded.txt")
 _HEAD = re.compile(r"(?P<name>\w+)(\.(?P<overload>\w+))?\((?P<arguments>.*)\) -> (?P<results>.*)")
 _ARGUMENT = re.compile(r"(?P<type>\w+(\[\d*\])?\??(\[\d*\])?\??) (?P<name>\w+)(=(?P<default>.*))?")
 # Commas that part arguments: none inside brackets.
@@ -45,6 +46,17 @@ def _lines() -> dict[str, list[tuple[str, str]]]:
         letters, _, schema = line.partition(" ")
         lines.setdefault(re.split(r"[.(]", schema, maxsplit=1)[0], []).append((letters, schema))
     return lines
+
+
+def is_overloaded(name: str, count: int) -> bool:
+    """Whether PyTorch's error for so many arguments lists signatures and names no argument."""
+    return str(count) in _overloaded().get(name, ())
+
+
+@functools.cache
+def _overloaded() -> dict[str, list[str]]:
+    lines = _OVERLOADED.read_text(encoding="ascii").splitlines()[1:]
+    return {name: counts.split() for name, _, counts in (line.partition(" ") for line in lines)}
 
 
 def overloads_allowed() -> frozenset[str]:

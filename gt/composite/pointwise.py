@@ -182,12 +182,12 @@ def nan_to_num(
 
 def isposinf(self: Tensor) -> Tensor:
     """True where plus infinity."""
-    return self == math.inf
+    return self.eq(math.inf)
 
 
 def isneginf(self: Tensor) -> Tensor:
     """True where minus infinity."""
-    return self == -math.inf
+    return self.eq(-math.inf)
 
 
 def isclose(

@@ -8,46 +8,6 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-/// Functions of which PyTorch has several signatures: its error lists them instead of naming the argument.
-static OVERLOADED: &[&str] = &[
-    "add",
-    "all",
-    "any",
-    "bitwise_and",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "clamp",
-    "clamp_max",
-    "clamp_min",
-    "clip",
-    "div",
-    "eq",
-    "floor_divide",
-    "fmod",
-    "ge",
-    "gt",
-    "le",
-    "lerp",
-    "lt",
-    "masked_fill",
-    "max",
-    "mean",
-    "min",
-    "ne",
-    "pow",
-    "prod",
-    "remainder",
-    "round",
-    "rsub",
-    "scatter",
-    "sort",
-    "sub",
-    "sum",
-    "var",
-];
-
 // A method as a function; not a doc comment, which would be the text of every one of them.
 #[pyclass(frozen, module = "gt._core")]
 pub(crate) struct Function {
@@ -132,7 +92,10 @@ impl Function {
             value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string())
         };
         let name = &self.name;
-        if OVERLOADED.contains(&name.as_str()) {
+        let is_overloaded = py.import("gt.aten.schemas").and_then(|schemas| {
+            schemas.call_method1("is_overloaded", (name, args.len()))?.is_truthy()
+        });
+        if is_overloaded.unwrap_or(false) {
             let kinds: Vec<String> = args.iter().map(|value| kind(&value)).collect();
             return PyTypeError::new_err(format!(
                 "{name}() received an invalid combination of arguments - got ({}), but expected one of:\n * (Tensor \

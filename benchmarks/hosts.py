@@ -1,7 +1,7 @@
 """`python hosts.py`: a sum over workers that share no memory, beside Gloo.
 
 The workers stay on TCP (`--tcp`), as workers of several hosts do; Gloo's processes use the same
-loopback. GT's figure is what a sum of pieces takes less what the pieces alone take: each round
+loopback. GT's figure is what a sum of chunks takes less what the chunks alone take: each round
 measures both and Gloo, one after the other. With `--groups` GT's workers meet in Gloo's groups too,
 for information: the figures then show what GT adds to Gloo.
 """

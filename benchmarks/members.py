@@ -180,14 +180,14 @@ def member(backend: str, store: str, count: int, rank: int) -> None:
         kind, elements, repeats = line.split()
         if repeats == "0":
             whole = torch.zeros(int(elements), device=device)
-            piece = torch.zeros(int(elements) // count, device=device)
+            shard = torch.zeros(int(elements) // count, device=device)
         for _ in range(int(repeats)):
             if kind == "all_reduce":
                 dist.all_reduce(whole)
             elif kind == "all_gather":
-                dist.all_gather_into_tensor(whole, piece)
+                dist.all_gather_into_tensor(whole, shard)
             else:
-                dist.reduce_scatter_tensor(piece, whole)
+                dist.reduce_scatter_tensor(shard, whole)
         _wait_for(device)
         print("done", flush=True)
     dist.destroy_process_group()

@@ -85,8 +85,8 @@ class Training:
         """Seconds of each sum of as many and as large gradients."""
         seconds = []
         for _ in range(steps):
-            pieces = [gt.distribute(gt.ones(2, *p.shape), dim=0) for p in self.parameters]
-            parts = [piece.sum(0) for piece in pieces]
+            shards = [gt.distribute(gt.ones(2, *p.shape), dim=0) for p in self.parameters]
+            parts = [shard.sum(0) for shard in shards]
             gt.synchronize()
             begin = time.perf_counter()
             for part in parts:

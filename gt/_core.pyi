@@ -563,11 +563,11 @@ class Tensor:
     def narrow(self, dim: _int, start: _int | Tensor, length: _int, *, axis: _int | None=None) -> Tensor:
         """`length` elements from `start` along `dim`."""
     def split(self, split_size: _int | Sequence[_int], dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """Pieces of a size (the last may be smaller), or of the given sizes."""
+        """Slices of a size (the last may be smaller), or of the given sizes."""
     def split_with_sizes(self, split_sizes: Sequence[_int], dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """Pieces of the given sizes."""
+        """Slices of the given sizes."""
     def chunk(self, chunks: _int, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
-        """At most `chunks` pieces of equal size; the last may be smaller."""
+        """At most `chunks` slices of equal size; the last may be smaller."""
     def unbind(self, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
         """All slices along `dim`, which disappears."""
     def tile(self, *counts: _int | Sequence[_int], dims: Sequence[_int] | None=None) -> Tensor:

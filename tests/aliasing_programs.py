@@ -191,7 +191,7 @@ def viewed(writer: Writer, x: torch.Tensor) -> str:
         f".permute({order(writer, rank)})",
         f".narrow({one}, {start}, {max(size_at(x, one) - start, 0)})",
         f".diagonal({chance.randint(-1, 1)}, {one}, {dim(writer, rank)})",
-        pieces(writer, x),
+        slices(writer, x),
         f".select({one}, {chance.randint(-1, 1)})",
         f".flatten({one}, {dim(writer, rank)})",
     )
@@ -205,7 +205,7 @@ def size_at(x: torch.Tensor, d: int) -> int:
     return x.shape[d] if -x.ndim <= d < x.ndim else 1
 
 
-def pieces(writer: Writer, x: torch.Tensor) -> str:
+def slices(writer: Writer, x: torch.Tensor) -> str:
     d = dim(writer, x.ndim)
     count, size = writer.random.randint(1, 3), size_at(x, d)
     sections = f"[1, {size - 1}]"

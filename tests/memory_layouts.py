@@ -67,9 +67,9 @@ def ways(rows: int) -> Iterator[tuple[str, float, Make]]:
         )
     yield "a rule of a file", even, lambda: called(linear(rows))
     third = rows // 3
-    pieces = [(0, third), (third, 2 * third), (2 * third, rows - 1), (rows - 1, rows)]
-    uneven = gt.Layout(mesh, (rows, COLUMNS), placements=[gt.Shard(0, pieces=pieces)])
-    yield "uneven pieces", 0.34, lambda: gt.distribute(gt.zeros(rows, COLUMNS), uneven)
+    ranges = [(0, third), (third, 2 * third), (2 * third, rows - 1), (rows - 1, rows)]
+    uneven = gt.Layout(mesh, (rows, COLUMNS), placements=[gt.Shard(0, ranges=ranges)])
+    yield "uneven ranges", 0.34, lambda: gt.distribute(gt.zeros(rows, COLUMNS), uneven)
     yield (
         "a padding row is written",  # what was there, and what is there now
         2 * even,
@@ -81,7 +81,7 @@ def ways(rows: int) -> Iterator[tuple[str, float, Make]]:
         lambda: gt.zeros_like(gt.distribute(gt.empty(rows, COLUMNS), dim=0)),
     )
     blocks = gt.Layout(mesh, (rows, COLUMNS), placements=[gt.Shard(0, blocks=4)])
-    # Last, for the allocator keeps what it has had in smaller pieces.
+    # Last, for the allocator keeps what it has had in smaller ranges.
     for make in (gt.zeros, gt.randn):
         name = f"distribute({make.__name__}) in blocks"  # random blocks are joined: the share twice
         yield (

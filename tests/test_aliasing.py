@@ -88,7 +88,7 @@ def different(x: torch.Tensor, y: object, finished: bool) -> str | None:
         return f"gt has {y!r}"
     try:
         leaf = x.is_leaf
-    except RuntimeError as error:  # a piece of a tensor that was written since: PyTorch raises
+    except RuntimeError as error:  # a slice of a tensor that was written since: PyTorch raises
         return None if isinstance(outcome("y.is_leaf", {"y": y}), type(error)) else f"no {error}"
     facts = {
         "shape": (tuple(x.shape), tuple(y.shape)),

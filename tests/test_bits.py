@@ -150,7 +150,7 @@ def answered(backend: object, parts: list[bytes]) -> list[bytes]:
     return [message.data for message in messages]
 
 
-def pieces(frames: list[bytes], draw: random.Random) -> list[bytes]:
+def chunks(frames: list[bytes], draw: random.Random) -> list[bytes]:
     cut = [[]]
     for frame in frames:
         cut[-1].append(frame)
@@ -160,14 +160,14 @@ def pieces(frames: list[bytes], draw: random.Random) -> list[bytes]:
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_words_in_pieces_give_the_same_bits(backend: object) -> None:
+def test_words_in_chunks_give_the_same_bits(backend: object) -> None:
     for seed in range(SEED, SEED + 400):
         draw = random.Random(seed)
         stream = chain(draw)
         together = answered(backend, [b"".join(stream.frames)])
         assert len(together) == stream.reads
         assert answered(backend, stream.frames) == together, f"one by one, seed {seed}"
-        assert answered(backend, pieces(stream.frames, draw)) == together, f"drawn, seed {seed}"
+        assert answered(backend, chunks(stream.frames, draw)) == together, f"drawn, seed {seed}"
         blind = dataclasses.replace(backend, look_ahead=0)
         assert answered(blind, [b"".join(stream.frames)]) == together, f"blind, seed {seed}"
 

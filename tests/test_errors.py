@@ -364,7 +364,7 @@ except gt.Error as error: print(error)
 """
 
 
-def test_of_pieces_the_whole_tensors_shapes_are_named() -> None:
+def test_of_shards_the_whole_tensors_shapes_are_named() -> None:
     ended = program(SPREAD)
     assert ended.stderr == ""
     assert ended.stdout == (

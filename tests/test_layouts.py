@@ -81,14 +81,14 @@ LAYOUTS = [
         "partial(max),shard(1)@[[0,1],[2,3]]",
     ),
     (
-        Layout(gt.DeviceMesh(2, [3, 1]), (5, 7), placements=[Shard(1, pieces=[(0, 2), (2, 7)])]),
+        Layout(gt.DeviceMesh(2, [3, 1]), (5, 7), placements=[Shard(1, ranges=[(0, 2), (2, 7)])]),
         "shard(1)[0:2|2:7]@[3,1]",
     ),
     (
-        Layout(gt.DeviceMesh(2), (5, 7), placements=[Shard(1, pieces=[[(0, 2), (6, 7)], (2, 6)])]),
+        Layout(gt.DeviceMesh(2), (5, 7), placements=[Shard(1, ranges=[[(0, 2), (6, 7)], (2, 6)])]),
         "shard(1)[0:2+6:7|2:6]@[0,1]",
     ),
-    (Layout(LINE, (5, 7), placements=[Shard(1, pieces=[(0, 7), [], [], []])]), None),
+    (Layout(LINE, (5, 7), placements=[Shard(1, ranges=[(0, 7), [], [], []])]), None),
 ]
 
 
@@ -114,7 +114,7 @@ def test_blocks_cut_each_block():
 
 
 @pytest.mark.parametrize(("layout", "text"), LAYOUTS, ids=str)
-def test_a_members_piece_is_a_plain_tensor(layout, text):
+def test_a_members_shard_is_a_plain_tensor(layout, text):
     del text
     x = gt.distribute(gt.tensor(VALUES, requires_grad=True), layout)
     shards = [x.to_local(member) for member in range(layout.mesh.size())]
@@ -132,7 +132,7 @@ def test_a_members_piece_is_a_plain_tensor(layout, text):
         assert total == VALUES.sum() * (cut or 1)
 
 
-def test_pieces_of_a_partial_tensor_add_up():
+def test_shards_of_a_partial_tensor_add_up():
     x = gt.distribute(gt.tensor(VALUES), Layout(LINE, (5, 7), placements=[Partial()]))
     total = sum(x.to_local(member).numpy() for member in range(4))
     np.testing.assert_array_equal(total, VALUES)
@@ -177,20 +177,20 @@ def test_methods_change_where_a_tensor_lies():
             "3 blocks do not divide dimension 1 of size 7",
         ),
         (
-            lambda: Layout(gt.DeviceMesh(2), (5,), placements=[Shard(0, pieces=[(0, 2), (3, 5)])]),
+            lambda: Layout(gt.DeviceMesh(2), (5,), placements=[Shard(0, ranges=[(0, 2), (3, 5)])]),
             ValueError,
             "do not hold each of 5 indexes once",
         ),
         (
-            lambda: Layout(LINE, (5,), placements=[Shard(0, pieces=[(0, 5)])]),
+            lambda: Layout(LINE, (5,), placements=[Shard(0, ranges=[(0, 5)])]),
             ValueError,
-            "1 pieces for 4 workers",
+            "1 ranges for 4 workers",
         ),
         (lambda: Layout(LINE, (5,), placements=[Partial("mean")]), ValueError, "none of replicate"),
         (lambda: Layout(LINE, (5,), placements=["shard"]), TypeError, "placements are Replicate"),
         (lambda: Layout(LINE, (5,), placements=[Shard(0)] * 2), ValueError, "2 placements for"),
         (lambda: Layout(LINE, (5,), 0, [Shard(0)]), ValueError, "not with placements"),
-        (lambda: Shard(0, 2, [(0, 1)]), ValueError, "blocks or pieces"),
+        (lambda: Shard(0, 2, [(0, 1)]), ValueError, "blocks or ranges"),
         (lambda: gt.ones(3).redistribute(Layout(LINE, (4,))), RuntimeError, "of shape"),
         (lambda: gt.ones(3).redistribute("shard(0)"), TypeError, "expected a Layout"),
         (lambda: gt.distribute(gt.ones(3), "shard(0)"), TypeError, "expected a Layout"),

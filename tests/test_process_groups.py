@@ -127,7 +127,7 @@ CUTS = {
 
 @pytest.mark.parametrize("cut_name", CUTS)
 @pytest.mark.parametrize("dim", [0, 1, 2])
-def test_gathered_and_reduced_pieces(shared: Cluster, cut_name: str, dim: int) -> None:
+def test_gathered_and_reduced_shards(shared: Cluster, cut_name: str, dim: int) -> None:
     sizes = CUTS[cut_name]
     shape = [3, 4, 5]
     shape[dim] = sum(sizes)

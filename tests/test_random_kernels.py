@@ -184,7 +184,7 @@ def test_threads_change_nothing(threads, shape, start):
 
 
 @pytest.mark.parametrize(("name", "dtype_name", "values"), CASES)
-def test_pieces_make_the_whole(name, dtype_name, values):
+def test_boxes_make_the_whole(name, dtype_name, values):
     whole = (13, 29)
     expected = _made(name, whole, dtype_name, values)
     for dim, cuts in [(0, [0, 1, 1, 6, 13]), (1, [0, 2, 13, 28, 29])]:

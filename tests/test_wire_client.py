@@ -43,7 +43,7 @@ def test_upload_add_read(client: Client) -> None:
     assert client.read(client.add(total, total)) == [3.0, 5.0, 8.0, -7.0]
 
 
-def test_what_is_longer_than_a_piece(client: Client) -> None:
+def test_what_is_longer_than_a_chunk(client: Client) -> None:
     values = [float(place % 1000) for place in range(300_000)]
     long = client.upload(values, (300, 1000))
     assert client.read(client.add(long, long)) == [2 * value for value in values]

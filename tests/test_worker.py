@@ -225,7 +225,7 @@ def test_what_others_send_ahead_is_put_aside_up_to_a_limit(workers: list[Worker]
 
 
 def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
-    """Answers of so many bytes, by request; a long one comes in pieces."""
+    """Answers of so many bytes, by request; a long one comes in chunks."""
     found: dict[int, Answer] = {}
     data = b""
     while any(
@@ -294,8 +294,8 @@ def test_every_dtype_is_reduced_as_torch_does(four: list[Worker]) -> None:
                 assert answer.data == expected, (dtype, size, reduce_op)
 
 
-def test_pieces_change_hands(four: list[Worker]) -> None:
-    """Each collective with uneven and empty pieces, larger than a slab, against torch."""
+def test_shards_change_hands(four: list[Worker]) -> None:
+    """Each collective with uneven and empty shards, larger than a slab, against torch."""
     whole = torch.randn(1_000, 700, generator=torch.Generator().manual_seed(5))
     rows, columns = (400, 0, 599, 1), (0, 350, 1, 349)
     members = (0, 1, 2, 3)
@@ -324,11 +324,11 @@ def test_pieces_change_hands(four: list[Worker]) -> None:
 
 def _uploaded(slot: int, value: torch.Tensor, dtype: int) -> list[bytes]:
     data = _numbers(value.contiguous())
-    pieces = [data[start : start + 32_768] for start in range(0, len(data), 32_768)] or [b""]
+    chunks = [data[start : start + 32_768] for start in range(0, len(data), 32_768)] or [b""]
     size = tuple(value.shape)
-    steps = [op("upload", (slot,), (), (size, dtype), payload=pieces[0])]
-    for place, piece in enumerate(pieces[1:], 1):
-        steps.append(op("chunk", (), (slot,), (place * 32_768,), payload=piece))
+    steps = [op("upload", (slot,), (), (size, dtype), payload=chunks[0])]
+    for place, chunk in enumerate(chunks[1:], 1):
+        steps.append(op("chunk", (), (slot,), (place * 32_768,), payload=chunk))
     return steps
 
 

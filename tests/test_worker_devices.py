@@ -86,8 +86,8 @@ def test_every_dtype_is_reduced_the_same_to_the_last_bit(four: Group) -> None:
     assert all(_mapped(worker) >= 3 for worker in four), "it went by bytes"
 
 
-def test_pieces_change_hands(four: Group) -> None:
-    """Each collective with uneven and empty pieces, against torch."""
+def test_shards_change_hands(four: Group) -> None:
+    """Each collective with uneven and empty shards, against torch."""
     whole = torch.randn(60, 7, 50, generator=torch.Generator().manual_seed(5))
     rows, columns, last = (30, 0, 29, 1), (3, 0, 1, 3), (0, 25, 1, 24)
     members, f32 = (0, 1, 2, 3), F32

@@ -102,8 +102,8 @@ class ThreadWorker:
     def _exactly(self, length: int) -> bytes:
         data = b""
         while len(data) < length:
-            piece = self._socket.recv(length - len(data))
-            if not piece:
+            chunk = self._socket.recv(length - len(data))
+            if not chunk:
                 raise ConnectionError("the worker has ended") from self._error
-            data += piece
+            data += chunk
         return data

@@ -1,4 +1,4 @@
-// A box of a global tensor: the piece that one worker holds. Knows indexes only, no data and no
+// A box of a global tensor: the shard that one worker holds. Knows indexes only, no data and no
 // dtype.
 #pragma once
 

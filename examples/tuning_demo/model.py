@@ -175,7 +175,7 @@ class MiniGPT(nn.Module):
 
 
 def batches(sizes: dict[str, int], *, batch: int, length: int, steps: int) -> Iterator[np.ndarray]:
-    """Pieces [b, t + 1] of the standard library's source, a byte a token; the same in every run."""
+    """Windows [b, t + 1] of the standard library's source, a byte a token; always the same."""
     text = b"".join(
         path.read_bytes() for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     )[:TEXT_BYTES]

@@ -70,13 +70,13 @@ def connect(address: str | None, port: int, workers: int) -> None:
 
 def micro_batches(arguments: argparse.Namespace) -> Iterator[list[np.ndarray]]:
     """For each step the micro-batches."""
-    pieces = batches(
+    windows = batches(
         sizes_of(arguments),
         batch=arguments.batch_size,
         length=arguments.seq_len,
         steps=arguments.steps,
     )
-    return (np.split(piece, arguments.microbatches) for piece in pieces)
+    return (np.split(window, arguments.microbatches) for window in windows)
 
 
 def options() -> argparse.Namespace:

@@ -29,12 +29,12 @@ def main() -> None:
     model = MiniGPT(sizes)
     print(model.describe(), flush=True)
     optimizer = gt.optim.AdamW(model.parameters(), lr=3e-4)
-    pieces = batches(
+    windows = batches(
         sizes, batch=arguments.batch_size, length=arguments.seq_len, steps=arguments.steps
     )
-    for step, piece in enumerate(pieces):
+    for step, window in enumerate(windows):
         start = time.perf_counter()
-        tokens = gt.tensor(piece)  # [b, t + 1]
+        tokens = gt.tensor(window)  # [b, t + 1]
         loss = model.loss(tokens[:, :-1], tokens[:, 1:])
         optimizer.zero_grad()
         loss.backward()

@@ -109,7 +109,7 @@ def dims(dim: Dims, ndim: int) -> Shape:
     return tuple(wrap(d, ndim) for d in listed(dim))
 
 
-def piece(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+def slice_dim(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
     return call("slice", x, dim=dim, start=start, end=start + length, step=1)
 

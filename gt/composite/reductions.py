@@ -12,7 +12,7 @@ from gt.composite.common import (
     ValuesIndices,
     dims,
     listed,
-    piece,
+    slice_dim,
     wrap,
 )
 from gt.errors import IndexOutOfRange, NotSupported, ShapeError
@@ -215,7 +215,7 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Valu
     if self.ndim == 0:
         return ordered
     if keepdim:
-        return ValuesIndices(*(piece(x, place, k - 1, 1) for x in ordered))
+        return ValuesIndices(*(slice_dim(x, place, k - 1, 1) for x in ordered))
     return ValuesIndices(*(call("select", x, dim=place, index=k - 1) for x in ordered))
 
 

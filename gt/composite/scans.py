@@ -3,7 +3,7 @@
 import gt
 from gt import _core
 from gt._core import Tensor, call
-from gt.composite.common import Method, piece, wrap
+from gt.composite.common import Method, slice_dim, wrap
 from gt.errors import ShapeError
 
 
@@ -28,8 +28,8 @@ def cumprod(self: Tensor, dim: int, *, dtype: _core.dtype | None = None) -> Tens
     if size < 2:
         return out.to(target).clone()
     while done < size:
-        rest = piece(out, place, done, size - done) * piece(out, place, 0, size - done)
-        out = call("cat", piece(out, place, 0, done), rest, dim=place)
+        rest = slice_dim(out, place, done, size - done) * slice_dim(out, place, 0, size - done)
+        out = call("cat", slice_dim(out, place, 0, done), rest, dim=place)
         done *= 2
     return out.to(target)
 
@@ -63,7 +63,7 @@ def diff(
     out = gt.cat(parts, dim=place) if len(parts) > 1 else self
     for _ in range(min(n, out.shape[place])):
         rest = out.shape[place] - 1
-        later, before = piece(out, place, 1, rest), piece(out, place, 0, rest)
+        later, before = slice_dim(out, place, 1, rest), slice_dim(out, place, 0, rest)
         out = later.logical_xor(before) if out.dtype == gt.bool else later - before
     return out
 

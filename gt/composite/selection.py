@@ -11,7 +11,7 @@ from typing import Literal, overload
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES, cast
-from gt.composite.common import Method, Number, broadcast_shapes, piece, wrap
+from gt.composite.common import Method, Number, broadcast_shapes, slice_dim, wrap
 from gt.composite.pointwise import isclose
 from gt.composite.reductions import topk
 from gt.draws import Generator, next_draw
@@ -26,7 +26,7 @@ def true_places(mask: Tensor) -> Tensor:
     slots = call("where", flat, flat.cumsum(0) - 1, count)
     numbers = call("arange", start=0, end=total, step=1, dtype=_core.int64)
     blank = call("full", size=(count + 1,), value=0, dtype=_core.int64)  # the last slot: false ones
-    return piece(call("scatter", blank, slots, numbers, dim=0), 0, 0, count)
+    return slice_dim(call("scatter", blank, slots, numbers, dim=0), 0, 0, count)
 
 
 @overload
@@ -149,7 +149,7 @@ def multiplied(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
         return whole.reshape(())
     part = source
     for place, size in enumerate(index.shape):
-        part = piece(part, place, 0, size)
+        part = slice_dim(part, place, 0, size)
     names = index.movedim(dim, -1).unsqueeze(-1)  # [..., k, 1]
     places = call("arange", start=0, end=self.shape[dim], step=1, dtype=_core.int64)
     hit = names == places  # [..., k, n]
@@ -246,7 +246,7 @@ def multinomial(
         exponential = -uniform_like(weight, self.shape, generator).log()
         return topk(weight / exponential, num_samples, -1).indices
     total = weight.cumsum(-1)
-    drawn = uniform_like(weight, (*self.shape[:-1], num_samples), generator) * piece(
+    drawn = uniform_like(weight, (*self.shape[:-1], num_samples), generator) * slice_dim(
         total, self.ndim - 1, count - 1, 1
     )
     passed = total.reshape((*self.shape[:-1], 1, count)) <= drawn.reshape((*drawn.shape, 1))

@@ -14,8 +14,8 @@ from gt.composite.common import (
     Shape,
     dims,
     listed,
-    piece,
     sizes,
+    slice_dim,
     whole,
     wrap,
 )
@@ -131,10 +131,10 @@ def narrow(self: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     first = start + whole if start < 0 else start
     if first + length > whole:
         raise ShapeError(f"start ({first}) + length ({length}) exceeds dimension size ({whole}).")
-    return piece(self, place, first, length)
+    return slice_dim(self, place, first, length)
 
 
-def pieces(function: str, parts: Iterable[Tensor]) -> tuple[Tensor, ...]:
+def multiple_views(function: str, parts: Iterable[Tensor]) -> tuple[Tensor, ...]:
     """The results of one function: PyTorch forbids recorded writes into one."""
     results = tuple(parts)
     _core.mark_multiple_views(results, function)
@@ -142,7 +142,7 @@ def pieces(function: str, parts: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 
 def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of a size (the last may be smaller), or of the given sizes."""
+    """Slices of a size (the last may be smaller), or of the given sizes."""
     if self.ndim == 0:
         raise ShapeError("split expects at least a 1-dimensional tensor")
     place, length = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
@@ -156,18 +156,20 @@ def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[
             f"split_size can only be 0 if dimension size is 0, but got dimension size of {length}"
         )
     starts = range(0, length, step) if length and step else range(1)
-    return pieces("Split", (piece(self, place, at, min(step, length - at)) for at in starts))
+    return multiple_views(
+        "Split", (slice_dim(self, place, at, min(step, length - at)) for at in starts)
+    )
 
 
 def split_function(
     tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0
 ) -> tuple[Tensor, ...]:
-    """Pieces of a size (the last may be smaller), or of the given sizes."""
+    """Slices of a size (the last may be smaller), or of the given sizes."""
     return tensor.split(split_size_or_sections, dim)
 
 
 def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of the given sizes."""
+    """Slices of the given sizes."""
     place, whole = wrap(dim, self.ndim), self.shape[wrap(dim, self.ndim)]
     if any(n < 0 for n in split_sizes):
         raise ShapeError(
@@ -181,11 +183,11 @@ def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> 
         )
     ends = list(itertools.accumulate(split_sizes, initial=0))
     parts = zip(ends, split_sizes, strict=False)
-    return pieces("Split", (piece(self, place, at, n) for at, n in parts))
+    return multiple_views("Split", (slice_dim(self, place, at, n) for at, n in parts))
 
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of equal size; the last may be smaller."""
+    """At most `chunks` slices of equal size; the last may be smaller."""
     if self.ndim == 0:
         raise ShapeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -202,7 +204,7 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if self.ndim == 0:
         raise IndexOutOfRange("Dimension specified as 0 but tensor has no dimensions")
     slices = (call("select", self, dim=place, index=i) for i in range(self.shape[place]))
-    return pieces("Unbind", slices)
+    return multiple_views("Unbind", slices)
 
 
 def tile(self: Tensor, *counts: int | Sequence[int], dims: Sequence[int] | None = None) -> Tensor:
@@ -232,7 +234,9 @@ def roll(self: Tensor, shifts: int | Shape, dims: int | Shape | None = None) -> 
         length = self.shape[d]
         cut = length - move % length if length else 0
         if cut != length:
-            out = call("cat", piece(out, d, cut, length - cut), piece(out, d, 0, cut), dim=d)
+            out = call(
+                "cat", slice_dim(out, d, cut, length - cut), slice_dim(out, d, 0, cut), dim=d
+            )
     return self.clone() if out is self else out
 
 
@@ -260,9 +264,9 @@ def repeat_interleave(
             "repeats must have the same size as input along dim, but got repeats.size(0) = "
             f"{len(counts)} and input.size({dim}) = {length}"
         )
-    parts = [piece(self, place, i, 1) for i in range(length)]
+    parts = [slice_dim(self, place, i, 1) for i in range(length)]
     copies = [part for part, count in zip(parts, counts, strict=True) for _ in range(count)]
-    return call("cat", *copies, dim=place) if copies else piece(self, place, 0, 0)
+    return call("cat", *copies, dim=place) if copies else slice_dim(self, place, 0, 0)
 
 
 def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:

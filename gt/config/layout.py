@@ -28,7 +28,7 @@ class ShardConfig:
     Args:
         axis: the dimension that is cut, of tensors that are created in the scope and of the weight
             `w` of a product `x @ w` there; negative counts from the end. Never of an activation.
-        workers: their indexes, in the order of the pieces; those of the scope around if not given.
+        workers: their indexes, in the order of the shards; those of the scope around if not given.
         replicated: every worker holds the whole.
         mesh: names and sizes of the dimensions in which the workers are arranged.
         placements: for each dimension of the mesh `replicate` or `shard(d)`: a list in the mesh's
@@ -244,7 +244,7 @@ def _check_together(shard: ShardConfig) -> None:
     if twice:
         raise ConfigError(
             f"{twice[0]} stands for two dimensions of the mesh",
-            "cut a dimension along one of them: a mesh of one dimension cuts it in more pieces",
+            "cut a dimension along one of them: a mesh of one dimension cuts it into more shards",
             key="placements",
         )
     if shard.placements is not None and shard.axis is not None:

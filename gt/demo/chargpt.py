@@ -21,7 +21,7 @@ from gt.nn import Module
 Codes = npt.NDArray[np.int64]
 
 STEPS = 200
-BATCH = 16  # pieces of text a step
+BATCH = 16  # windows of text a step
 TEXT_CHARACTERS_MAX = 1_000_000  # more would not be seen in 200 steps
 LIMITS = {"float32": 1e-5, "float64": 1e-9}  # looser ones would not notice a missing weight decay
 
@@ -33,7 +33,7 @@ class Text:
     alphabet: str  # character i stands at place i
     codes: Codes  # [length]
 
-    def piece(self, codes: Codes) -> str:
+    def decode(self, codes: Codes) -> str:
         """The characters of some numbers."""
         return "".join(self.alphabet[code] for code in codes)
 
@@ -76,12 +76,12 @@ def load_text() -> Text:
 
 
 def batches(text: Text, sizes: Sizes, *, steps: int, seed: int) -> Codes:
-    """Random pieces [steps, b, t + 1]: t characters and, one further, what follows each."""
+    """Random windows [steps, b, t + 1]: t characters and, one further, what follows each."""
     generator = np.random.default_rng(seed)
     length = sizes.context + 1
     starts = generator.integers(0, len(text.codes) - length, size=(steps, BATCH, 1))
-    pieces: Codes = text.codes[starts + np.arange(length)]
-    return pieces
+    windows: Codes = text.codes[starts + np.arange(length)]
+    return windows
 
 
 def compare(
@@ -92,20 +92,20 @@ def compare(
 
     text = load_text()
     sizes = Sizes(len(text.alphabet))
-    pieces = batches(text, sizes, steps=steps, seed=seed)
+    windows = batches(text, sizes, steps=steps, seed=seed)
     gt.manual_seed(seed)
     model = char_gpt(gt, sizes).to(getattr(gt, dtype))
     twin = char_gpt(torch, sizes).to(getattr(torch, dtype))
     weights = {name: torch.tensor(w.numpy()) for name, w in model.state_dict().items()}
     twin.load_state_dict(weights)  # type: ignore[arg-type]
-    losses, seconds = train(gt, model, pieces, show_progress=show_progress)
-    torch_losses, torch_seconds = train(torch, twin, pieces, show_progress=show_progress)
+    losses, seconds = train(gt, model, windows, show_progress=show_progress)
+    torch_losses, torch_seconds = train(torch, twin, windows, show_progress=show_progress)
     sample = write(model, text, sizes, seed=seed)
     return Result(losses, torch_losses, seconds, torch_seconds, dtype, sample)
 
 
 def train(
-    lib: ModuleType, model: Module, pieces: Codes, *, show_progress: bool
+    lib: ModuleType, model: Module, windows: Codes, *, show_progress: bool
 ) -> tuple[list[float], float]:
     """The loss of each step and the seconds of all; the same lines train in both libraries."""
     from tqdm import tqdm
@@ -113,8 +113,8 @@ def train(
     optimizer = lib.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)
     losses = []
     start = time.perf_counter()
-    for piece in tqdm(pieces, desc=f"GPT, {lib.__name__}", disable=not show_progress):
-        seen, following = lib.tensor(piece[:, :-1]), lib.tensor(piece[:, 1:])  # [b, t] each
+    for window in tqdm(windows, desc=f"GPT, {lib.__name__}", disable=not show_progress):
+        seen, following = lib.tensor(window[:, :-1]), lib.tensor(window[:, 1:])  # [b, t] each
         scores = model(seen)  # [b, t, v]
         loss = lib.nn.functional.cross_entropy(scores.flatten(0, 1), following.flatten())
         optimizer.zero_grad()
@@ -134,4 +134,4 @@ def write(model: Module, text: Text, sizes: Sizes, *, seed: int, characters: int
             scores = model(gt.tensor([codes[-sizes.context :]]))[0, -1]  # [v]
             shares = scores.double().softmax(-1).numpy()
             codes.append(int(generator.choice(len(shares), p=shares / shares.sum())))
-    return text.piece(np.array(codes[1:]))
+    return text.decode(np.array(codes[1:]))

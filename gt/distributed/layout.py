@@ -32,28 +32,28 @@ class Shard:
         dim: Which one; it may be of any size, also one smaller than the mesh.
         blocks: Cut each of so many equal blocks, as a fused projection of query, key and value is
             cut on heads inside each of the three (`blocks=3`).
-        pieces: What each member holds, as (start, end) or a list of those; even if not given.
+        ranges: What each member holds, as (start, end) or a list of those; even if not given.
     """
 
     dim: int
     blocks: int | None = None
-    pieces: tuple[tuple[Interval, ...], ...] | None = None
+    ranges: tuple[tuple[Interval, ...], ...] | None = None
 
     def __init__(
         self,
         dim: int,
         blocks: int | None = None,
-        pieces: Sequence[Interval | Sequence[Interval]] | None = None,
+        ranges: Sequence[Interval | Sequence[Interval]] | None = None,
     ) -> None:
-        if blocks is not None and pieces is not None:
-            raise InvalidValue("Shard: give blocks or pieces, not both")
-        listed = None if pieces is None else tuple(_intervals(shard) for shard in pieces)
-        for name, value in (("dim", dim), ("blocks", blocks), ("pieces", listed)):
+        if blocks is not None and ranges is not None:
+            raise InvalidValue("Shard: give blocks or ranges, not both")
+        listed = None if ranges is None else tuple(_intervals(shard) for shard in ranges)
+        for name, value in (("dim", dim), ("blocks", blocks), ("ranges", listed)):
             object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
-        if self.pieces is not None:
-            members = ["+".join(f"{start}:{end}" for start, end in one) for one in self.pieces]
+        if self.ranges is not None:
+            members = ["+".join(f"{start}:{end}" for start, end in one) for one in self.ranges]
             return f"shard({self.dim})[{'|'.join(members)}]"
         return f"shard({self.dim})" if self.blocks is None else self._blocked()
 
@@ -62,7 +62,7 @@ class Shard:
 
     def __repr__(self) -> str:
         fields = [str(self.dim)]
-        for name in ("blocks", "pieces"):
+        for name in ("blocks", "ranges"):
             value = getattr(self, name)
             fields += [] if value is None else [f"{name}={value}"]
         return f"Shard({', '.join(fields)})"
@@ -122,8 +122,8 @@ def _placements(
 ) -> tuple[Placement, ...]:
     """What gt._core has parsed."""
     return tuple(
-        Replicate() if kind == "replicate" else Partial(op) if op else Shard(dim, None, pieces)
-        for kind, dim, op, pieces in placed
+        Replicate() if kind == "replicate" else Partial(op) if op else Shard(dim, None, ranges)
+        for kind, dim, op, ranges in placed
     )
 
 
@@ -192,8 +192,8 @@ class Layout:
             if isinstance(placement, Shard):
                 size, members = sizes[placement.dim], self.mesh.shape[axis]
                 sizes[placement.dim] = size // members + int(coordinate < size % members)
-                if placement.pieces is not None:
-                    intervals = placement.pieces[coordinate]
+                if placement.ranges is not None:
+                    intervals = placement.ranges[coordinate]
                     sizes[placement.dim] = sum(end - start for start, end in intervals)
         return Size(sizes)
 

@@ -103,9 +103,9 @@ def write(value: Tensor, offset: int, data: bytes) -> None:
     """Puts bytes into a contiguous value, wherever it lies."""
     if not data:
         return  # of no bytes torch makes no tensor
-    piece = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    chunk = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     target = value.reshape(-1).view(torch.uint8)
-    target[offset : offset + len(data)].copy_(piece)
+    target[offset : offset + len(data)].copy_(chunk)
 
 
 def _memory_bytes(value: Tensor) -> int:

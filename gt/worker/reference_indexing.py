@@ -152,7 +152,7 @@ def _check_rows(index: Index, size: int) -> None:
 
 
 def _read(self: Array, dim: int, start: int | None, total: int | None) -> Array:
-    """What is read: a piece is one among zeros."""
+    """What is read: a shard is one among zeros."""
     return self if start is None or total is None else in_whole(self, dim, start, total)
 
 
@@ -225,10 +225,10 @@ def _scatter(
     start: int | None = None,
     total: int | None = None,
 ) -> Array:
-    self, piece = _read(self, dim, start, total), self
+    self, shard = _read(self, dim, start, total), self
     _check_along(index, dim, self)
     part = _corner(src, index) if isinstance(src, np.ndarray) else src
-    return _kept(_written(self, _grid(index, dim), part), piece, dim, start)
+    return _kept(_written(self, _grid(index, dim), part), shard, dim, start)
 
 
 def _added(self: Array, index: Places, src: Array) -> Array:
@@ -245,9 +245,9 @@ def _scatter_add(
     start: int | None = None,
     total: int | None = None,
 ) -> Array:
-    self, piece = _read(self, dim, start, total), self
+    self, shard = _read(self, dim, start, total), self
     _check_along(index, dim, self)
-    return _kept(_added(self, _grid(index, dim), _corner(src, index)), piece, dim, start)
+    return _kept(_added(self, _grid(index, dim), _corner(src, index)), shard, dim, start)
 
 
 def _index_select(
@@ -274,13 +274,13 @@ def _index_add(
 ) -> Array:
     if self.ndim == 0:
         return _index_add(self.reshape(1), index, source.reshape(-1), 0, None, None).reshape(())
-    self, piece = _read(self, dim, start, total), self
+    self, shard = _read(self, dim, start, total), self
     if self.ndim == 1:
         _check_rows(index, self.shape[0])
     _check_along(index, dim, self)
     place: list[object] = [slice(None)] * self.ndim
     place[dim] = index.reshape(-1)
-    return _kept(_added(self, tuple(place), source), piece, dim, start)
+    return _kept(_added(self, tuple(place), source), shard, dim, start)
 
 
 def _places(self: Array, indices: list[Array | None]) -> Places:
@@ -316,12 +316,12 @@ def _index_put(
     total: int | None = None,
 ) -> Array:
     dim = along or 0
-    self, piece = _read(self, dim, start, total), self
+    self, shard = _read(self, dim, start, total), self
     if accumulate:
         written = _added(self, _places(self, indices), np.asarray(cast(values, dtype_name(self))))
     else:
         written = _written(self, _places(self, indices), values)
-    return _kept(written, piece, dim, start)
+    return _kept(written, shard, dim, start)
 
 
 def _tril(self: Array, diagonal: int) -> Array:

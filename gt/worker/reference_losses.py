@@ -41,7 +41,7 @@ def _weights(
 def _completed(
     self: Array, weight: Array | None, start: int | None = None, total: int | None = None
 ) -> tuple[Array, Array | None]:
-    """A piece of the classes among zeros, which have no weight."""
+    """A shard of the classes among zeros, which have no weight."""
     if start is None or total is None:
         return self, weight
     dim = min(self.ndim - 1, 1)
@@ -99,10 +99,10 @@ def _nll_loss_backward(
     share = share / widened(total_weight) if reduction == "mean" else share
     out = _at_targets(x, target, share, ignore_index)
     out = np.moveaxis(out, -1, 1) if self.ndim > 1 else out
-    return narrowed(_piece(out, dim, start, size), dtype_name(self))
+    return narrowed(_shard(out, dim, start, size), dtype_name(self))
 
 
-def _piece(whole: Array, dim: int, start: int | None, size: int) -> Array:
+def _shard(whole: Array, dim: int, start: int | None, size: int) -> Array:
     return whole if start is None else np.take(whole, range(start, start + size), axis=dim)
 
 
@@ -165,7 +165,7 @@ def _cross_entropy_backward(
         along = along - evenly[..., None] * each
     out = along - np.exp(x) * np.sum(along, axis=-1, keepdims=True)
     out = np.moveaxis(out, -1, 1) if log_probs.ndim > 1 else out
-    return narrowed(_piece(out, dim, start, size), name)
+    return narrowed(_shard(out, dim, start, size), name)
 
 
 def _as(value: Array, name: str) -> Array:

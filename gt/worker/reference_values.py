@@ -141,10 +141,10 @@ def promotion(operands: Sequence[Operand]) -> str:
     return result or "float32"
 
 
-def in_whole(piece: Array, dim: int, start: int, total: int, rest: float = 0) -> Array:
-    """The piece of a dimension in its place among `rest`."""
-    if piece.ndim == 0:
-        return piece
-    widths = [(0, 0)] * piece.ndim
-    widths[dim] = (start, total - start - piece.shape[dim])
-    return marked(np.pad(np.asarray(piece), widths, constant_values=rest), piece)
+def in_whole(shard: Array, dim: int, start: int, total: int, rest: float = 0) -> Array:
+    """The shard of a dimension in its place among `rest`."""
+    if shard.ndim == 0:
+        return shard
+    widths = [(0, 0)] * shard.ndim
+    widths[dim] = (start, total - start - shard.shape[dim])
+    return marked(np.pad(np.asarray(shard), widths, constant_values=rest), shard)

@@ -21,7 +21,7 @@ from torch.distributed import (
     Work,
 )
 
-# Uneven pieces are padded to the largest unless that makes them more than so many times as much.
+# Uneven shards are padded to the largest unless that makes them more than so many times as much.
 PADDING_MAX = 2
 
 _OPS = {
@@ -96,7 +96,7 @@ def all_reduce(operand: Tensor, result: Tensor, *, reduce: str) -> Prepared:
 def reduce_scatter(
     operand: Tensor, result: Tensor, *, me: int, reduce: str, dim: int, sizes: Sequence[int]
 ) -> Prepared:
-    """Our piece of the reduction of all members' operands.
+    """Our shard of the reduction of all members' operands.
 
     Args:
         operand: Any shape, the same for all members.
@@ -108,7 +108,7 @@ def reduce_scatter(
     """
     if not operand.numel():
         return _NOTHING
-    # Pieces to whom they are for, and reduced there: no member has more to send, and the order is
+    # Shards to whom they are for, and reduced there: no member has more to send, and the order is
     # the group's whatever the library does (Gloo itself would sum everything everywhere).
     sent = _cut(operand, sizes, dim)
     shape, count = list(sent[me].shape), len(sizes)
@@ -130,7 +130,7 @@ def all_gather(
         operand: With `sizes[me]` along `dim`.
         result: With the sum of `sizes` along `dim`.
         me: Our place among the members.
-        dim: Along which the pieces are joined.
+        dim: Along which the shards are joined.
         sizes: One size a member.
     """
     if not result.numel():
@@ -138,20 +138,20 @@ def all_gather(
     total, largest = sum(sizes), max(sizes)
     unit = result.nbytes // total
     own = _bytes(operand)
-    # Whether pieces have no gaps in the result, so that they may arrive there.
+    # Whether shards have no gaps in the result, so that they may arrive there.
     is_direct = result.is_contiguous() and math.prod(result.shape[:dim]) == 1
     if len(sizes) * largest > PADDING_MAX * total:
         place = _bytes(result) if is_direct else own.new_empty(result.nbytes)
-        pieces = _cut(place, [size * unit for size in sizes])
-        pieces[me].copy_(own)
+        shards = _cut(place, [size * unit for size in sizes])
+        shards[me].copy_(own)
         return Prepared(
             launch=lambda group: [
                 work
-                for root, piece in enumerate(pieces)
-                if piece.numel()
-                for work in _broadcasts(piece, root)(group)
+                for root, shard in enumerate(shards)
+                if shard.numel()
+                for work in _broadcasts(shard, root)(group)
             ],
-            finish=_nothing if is_direct else lambda: _join(result, dim, sizes, pieces),
+            finish=_nothing if is_direct else lambda: _join(result, dim, sizes, shards),
         )
     span = largest * unit
     is_even = total == len(sizes) * largest
@@ -161,8 +161,8 @@ def all_gather(
     rows = _bytes(result) if is_direct else own.new_empty(len(sizes) * span)
 
     def finish() -> None:
-        pieces = [rows.narrow(0, k * span, size * unit) for k, size in enumerate(sizes)]
-        _join(result, dim, sizes, pieces)
+        shards = [rows.narrow(0, k * span, size * unit) for k, size in enumerate(sizes)]
+        _join(result, dim, sizes, shards)
 
     return Prepared(
         launch=lambda group: [group._allgather_base(rows, own)],  # noqa: SLF001
@@ -180,7 +180,7 @@ def all_to_all(
     to_dim: int,
     to_sizes: Sequence[int],
 ) -> Prepared:
-    """From pieces along `from_dim` to pieces along `to_dim` of the same whole value.
+    """From shards along `from_dim` to shards along `to_dim` of the same whole value.
 
     Args:
         operand: With `from_sizes[me]` along `from_dim` of the whole.
@@ -278,11 +278,11 @@ def _broadcasts(place: Tensor, root: int) -> Callable[[Group], list[Work]]:
 
 
 def _exchange(
-    pieces: Sequence[Tensor], spans: list[int]
+    shards: Sequence[Tensor], spans: list[int]
 ) -> tuple[Callable[[Group], list[Work]], Tensor]:
-    """Piece k to member k; where its bytes come, as many from each as `spans` says."""
-    sent = torch.cat([_bytes(piece) for piece in pieces])
-    lengths = [piece.nbytes for piece in pieces]
+    """Shard k to member k; where its bytes come, as many from each as `spans` says."""
+    sent = torch.cat([_bytes(shard) for shard in shards])
+    lengths = [shard.nbytes for shard in shards]
     place = sent.new_empty(sum(spans))
     return lambda group: [group.alltoall_base(place, sent, spans, lengths)], place
 
@@ -303,19 +303,19 @@ def _bytes(value: Tensor) -> Tensor:
 
 
 def _cut(value: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
-    """Consecutive pieces along `dim`."""
+    """Consecutive shards along `dim`."""
     return [value.narrow(dim, sum(sizes[:place]), size) for place, size in enumerate(sizes)]
 
 
-def _join(result: Tensor, dim: int, sizes: Sequence[int], pieces: Sequence[Tensor]) -> None:
-    """Pieces as bytes, to where they lie along `dim`."""
-    for place, piece in zip(_cut(result, sizes, dim), pieces, strict=True):
-        if piece.numel():
-            place.copy_(piece.view(result.dtype).view(place.shape))
+def _join(result: Tensor, dim: int, sizes: Sequence[int], shards: Sequence[Tensor]) -> None:
+    """Shards as bytes, to where they lie along `dim`."""
+    for place, shard in zip(_cut(result, sizes, dim), shards, strict=True):
+        if shard.numel():
+            place.copy_(shard.view(result.dtype).view(place.shape))
 
 
 def _overlaps(cut: Sequence[int], mine: int, other: Sequence[int]) -> list[int]:
-    """How much of piece `mine` lies in each piece of another cut of the same dimension."""
+    """How much of shard `mine` lies in each shard of another cut of the same dimension."""
     start = sum(cut[:mine])
     end = start + cut[mine]
     ends = [sum(other[: place + 1]) for place in range(len(other))]

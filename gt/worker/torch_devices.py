@@ -402,7 +402,7 @@ Block = tuple[int, int, int, int]
 
 
 def blocks(rows: int, run: int) -> Iterator[Block]:
-    """Rows of elements in pieces of at most BLOCK elements."""
+    """Rows of elements in chunks of at most BLOCK elements."""
     if run >= BLOCK:
         for row in range(rows):
             for start in range(0, run, BLOCK):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gt.worker import torch_pieces as pieces
+from gt.worker import torch_shards as shards
 from gt.worker.backend import InPlace, Kernel
-from gt.worker.torch_pieces import Piece
+from gt.worker.torch_shards import ShardRange
 
 _aten = torch.ops.aten
 
@@ -44,7 +44,7 @@ def _embedding(
     padding = -1 if padding_idx is None else padding_idx
     if start is None:
         return torch.embedding(weight, indices, padding)
-    return pieces.embedding(weight, indices, Piece.of(start, total))
+    return shards.embedding(weight, indices, ShardRange.of(start, total))
 
 
 def _embedding_backward(
@@ -57,13 +57,13 @@ def _embedding_backward(
 ) -> Tensor:
     padding = -1 if padding_idx is None else padding_idx
     if start is not None:
-        piece = Piece.of(start, total)
-        return pieces.embedding_backward(grad, indices, num_weights, padding, piece)
+        shard = ShardRange.of(start, total)
+        return shards.embedding_backward(grad, indices, num_weights, padding, shard)
     # torch's CPU kernel leaves out what is out of range, in silence; the forward pass has failed.
     outside = (
         indices.device.type == "cpu"
         and indices.numel() > 0
-        and not pieces.within(indices, num_weights)
+        and not shards.within(indices, num_weights)
     )
     if outside:
         raise IndexError("index out of range in self")
@@ -75,7 +75,7 @@ def _gather(
 ) -> Tensor:
     if start is None:
         return self.gather(dim, index)
-    return pieces.gather(self, index, dim, Piece.of(start, total))
+    return shards.gather(self, index, dim, ShardRange.of(start, total))
 
 
 def _index_select(
@@ -83,7 +83,7 @@ def _index_select(
 ) -> Tensor:
     if start is None:
         return self.index_select(dim, index)
-    return pieces.index_select(self, index, dim, Piece.of(start, total))
+    return shards.index_select(self, index, dim, ShardRange.of(start, total))
 
 
 def _scatter(
@@ -96,7 +96,7 @@ def _scatter(
 ) -> Tensor:
     if start is None:
         return self.scatter(dim, index, src)
-    return pieces.written(Tensor.scatter_, self, index, src, dim, Piece.of(start, total))
+    return shards.written(Tensor.scatter_, self, index, src, dim, ShardRange.of(start, total))
 
 
 def _scatter_add(
@@ -109,7 +109,7 @@ def _scatter_add(
 ) -> Tensor:
     if start is None:
         return self.scatter_add(dim, index, src)
-    return pieces.written(Tensor.scatter_add_, self, index, src, dim, Piece.of(start, total))
+    return shards.written(Tensor.scatter_add_, self, index, src, dim, ShardRange.of(start, total))
 
 
 def _index_add(
@@ -122,7 +122,7 @@ def _index_add(
 ) -> Tensor:
     if start is None:
         return self.index_add(dim, index, source)
-    return pieces.written(Tensor.index_add_, self, index, source, dim, Piece.of(start, total))
+    return shards.written(Tensor.index_add_, self, index, source, dim, ShardRange.of(start, total))
 
 
 def _index(
@@ -134,7 +134,7 @@ def _index(
 ) -> Tensor:
     if along is None or start is None:
         return _aten.index.Tensor(self, indices)
-    return pieces.index(self, indices, along, Piece.of(start, total))
+    return shards.index(self, indices, along, ShardRange.of(start, total))
 
 
 def _index_put(
@@ -149,7 +149,7 @@ def _index_put(
     values = _values(self, values)
     if along is None or start is None:
         return _aten.index_put.default(self, indices, values, accumulate)
-    return pieces.index_put(self, values, indices, accumulate, along, Piece.of(start, total))
+    return shards.index_put(self, values, indices, accumulate, along, ShardRange.of(start, total))
 
 
 def _values(self: Tensor, values: Tensor | float) -> Tensor:

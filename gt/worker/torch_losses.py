@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gt.worker.backend import Kernel
-from gt.worker.torch_pieces import Piece, targets
+from gt.worker.torch_shards import ShardRange, targets
 
 _REDUCTION = {"none": 0, "mean": 1, "sum": 2}
 _aten = torch.ops.aten
@@ -18,7 +18,7 @@ _nn = torch._C._nn  # noqa: SLF001  torch.nn.functional checks arguments again a
 def _flat(self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Classes in dimension 1 and all behind it in one, as torch's kernel for images has it."""
     batch, classes, *rest = self.shape
-    pixels = math.prod(rest)  # not -1: a piece may be empty
+    pixels = math.prod(rest)  # not -1: a shard may be empty
     # [n, c, ...] -> [n, c, 1, d]
     return self.reshape(batch, classes, 1, pixels), target.reshape(batch, 1, pixels)
 
@@ -38,7 +38,7 @@ def _local(
     if start is None:
         return target, ignore_index
     classes = self.shape[_class_dim(self)]
-    return targets(target, ignore_index, classes, Piece.of(start, total)), -1
+    return targets(target, ignore_index, classes, ShardRange.of(start, total)), -1
 
 
 def _nll_loss(
@@ -127,9 +127,9 @@ def _cross_entropy_backward(
     total: int | None = None,
 ) -> Tensor:
     if start is not None:
-        piece = Piece.of(start, total)
+        shard = ShardRange.of(start, total)
         share = _Share(grad, target, weight, total_weight, reduction, ignore_index)
-        return _piece_backward(share, log_probs, label_smoothing, piece)
+        return _shard_backward(share, log_probs, label_smoothing, shard)
     dim = _class_dim(log_probs)
     args = (log_probs, target, weight, total_weight, reduction, ignore_index)
     if not label_smoothing:
@@ -177,25 +177,25 @@ class _Share:
         return each * self.weight[known].reshape(each.shape)
 
 
-def _piece_backward(
-    share: _Share, log_probs: Tensor, label_smoothing: float, piece: Piece
+def _shard_backward(
+    share: _Share, log_probs: Tensor, label_smoothing: float, shard: ShardRange
 ) -> Tensor:
-    """softmax - one-hot for the classes from `piece.start` on; `weight` is that of all classes."""
+    """softmax - one-hot for the classes from `shard.start` on; `weight` is that of all classes."""
     dim, weight = _class_dim(log_probs), share.weight
     size = log_probs.shape[dim]
     picked = share.weighted(log_probs).unsqueeze(dim) * (1 - label_smoothing)
     out = log_probs.exp()
     if label_smoothing:
-        evenly = share.each(log_probs).unsqueeze(dim) * (label_smoothing / piece.total)
-        weights = piece.total if weight is None else weight.sum()
+        evenly = share.each(log_probs).unsqueeze(dim) * (label_smoothing / shard.total)
+        weights = shard.total if weight is None else weight.sum()
         out.mul_(picked + evenly * weights)
         if weight is None:
             out.sub_(evenly)
         else:
-            out.sub_(evenly * _by_class(weight.narrow(0, piece.start, size), log_probs))
+            out.sub_(evenly * _by_class(weight.narrow(0, shard.start, size), log_probs))
     else:
         out.mul_(picked)
-    local = share.target.reshape(picked.shape) - piece.start
+    local = share.target.reshape(picked.shape) - shard.start
     outside = (local < 0) | (local >= size) | share.ignored.reshape(picked.shape)
     if not size:
         return out

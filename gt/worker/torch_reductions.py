@@ -38,7 +38,7 @@ def _amin(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
     if self.numel() == 0:
         out = self.sum(dim, keepdim=keepdim)
-        if out.numel() == 0:  # a worker's empty piece, of which torch would warn
+        if out.numel() == 0:  # a worker's empty shard, of which torch would warn
             return out
     return self.var(dim, correction=correction, keepdim=keepdim)
 
@@ -84,7 +84,7 @@ def _layer_norm_backward(
     # The kernel makes gradients only for a weight and a bias that are there; ones change nothing.
     weight = torch.ones(size, dtype=input.dtype, device=input.device) if weight is None else weight
     mask = [True, True, True]
-    # It reads both as if they lay in order, which a piece of them need not.
+    # It reads both as if they were contiguous, which a shard of them need not be.
     mean, rstd = mean.contiguous(), rstd.contiguous()
     return _aten.native_layer_norm_backward.default(
         grad, input, size, mean, rstd, weight, weight, mask

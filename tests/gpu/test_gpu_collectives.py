@@ -38,7 +38,7 @@ def test_every_dtype_is_reduced_the_same_to_the_last_bit(group):
     check_reductions(group, (3, 90_001))
 
 
-def test_pieces_change_hands(group):
+def test_shards_change_hands(group):
     count = len(group)
     whole = torch.randn(61, 7, 50, generator=torch.Generator().manual_seed(5))
     rows, columns = [0] * count, [0] * count

@@ -40,7 +40,7 @@ def test_all_reduce(cluster: Cluster, dtype: str, reduce_op: str) -> None:
 
 @pytest.mark.parametrize("sizes", [[3, 3], [5, 1], [0, 6]], ids=str)
 @pytest.mark.parametrize("dim", [0, 1])
-def test_pieces(cluster: Cluster, sizes: list[int], dim: int) -> None:
+def test_shards(cluster: Cluster, sizes: list[int], dim: int) -> None:
     shape = [4, 4]
     shape[dim] = 6
     wholes = values(2, "float32", *shape, count=MEMBERS)

@@ -34,7 +34,7 @@ from harness.half import UNIT, half_difference
 from harness.layouts import WHOLE, place
 
 COMBINATIONS_MAX = 8  # of placements, for a sample
-# Pieces are summed in another order than the whole.
+# Shards are summed in another order than the whole.
 LOOSER = 4.0
 HALF = ("bfloat16", "float16")
 Shapes = Sequence[Sequence[int]]

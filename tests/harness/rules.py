@@ -79,13 +79,13 @@ def cases(row: str) -> list[Case]:
         case = Case(row, sample)
         names = [text.split(":")[0] for text in ROWS[row].get("attrs", [])]
         named = dict(zip(names, sample.attrs, strict=False))
-        is_piece = named.get("total") is not None  # what the planner gives a member
+        is_shard = named.get("total") is not None  # what the planner gives a member
         masks = row in ("index", "index_put") and any(x.dtype == "bool" for x in case.given)
         numbers = all(
             x.dtype != "bfloat16" and x.values.size and np.isfinite(x.values).all()
             for x in case.given
         )
-        if numbers and not is_piece and not masks:
+        if numbers and not is_shard and not masks:
             table.setdefault(case.title, case)
     return list(table.values())
 

@@ -71,7 +71,7 @@ def _lie(
 ) -> list[set[str]]:
     """For each result the placements that the members' results are; nothing where one refuses."""
     whole = [cast(x.values, x.dtype) for x in values]
-    shards = [_pieces(x, one, draw) for x, one in zip(whole, how, strict=True)]
+    shards = [_shards(x, one, draw) for x, one in zip(whole, how, strict=True)]
     try:
         expected = _run(case, whole)
         members = [_run(case, list(own)) for own in zip(*shards, strict=True)]
@@ -95,7 +95,7 @@ def _run(case: Case, arrays: list[Array]) -> list[Array]:
     return [np.asarray(x) for x in (results if several else (results,))]
 
 
-def _pieces(x: Array, how: str, draw: np.random.Generator) -> Sequence[Array]:
+def _shards(x: Array, how: str, draw: np.random.Generator) -> Sequence[Array]:
     """What each member holds."""
     if how == WHOLE:
         return [x] * MEMBERS

@@ -38,7 +38,7 @@ impl Planner<'_> {
             }
             Op::Distribute => self.distribute(instruction),
             Op::Describe => self.describe(instruction),
-            Op::Piece => self.take_shard(instruction),
+            Op::LocalShard => self.take_shard(instruction),
             op => Err(Fault::NotForClients { op }),
         }
     }

@@ -1,4 +1,4 @@
-//! `distribute` and `piece`: a value in the layout that its client asks for, and one member's shard of it.
+//! `distribute` and `local_shard`: a value in the layout that its client asks for, and one member's shard of it.
 
 use super::first_slot;
 use crate::event::Fault;

@@ -20,7 +20,7 @@ pub enum Op {
     Eye,
     /// `steps` evenly spaced values from `start` to `end`, both included.
     Linspace,
-    /// A tensor from the client's bytes; the first piece travels as the payload, the rest as `chunk`.
+    /// A tensor from the client's bytes; the first chunk travels as the payload, the rest as `chunk`.
     Upload,
     /// Uniform values in [low, high).
     Uniform,
@@ -294,7 +294,7 @@ pub enum Op {
     MseLossBackward,
     /// nll_loss of log_softmax over the classes (dimension 1), spread over them by `label_smoothing`; also log_softmax and the total weight.
     CrossEntropy,
-    /// Gradient of cross_entropy for `self`; on a piece of the classes `weight` is that of all of them.
+    /// Gradient of cross_entropy for `self`; on a shard of the classes `weight` is that of all of them.
     CrossEntropyBackward,
     /// One step of stochastic gradient descent: new parameter and momentum buffer.
     Sgd,
@@ -310,7 +310,7 @@ pub enum Op {
     Free,
     /// The client asks for `count` elements from `start` (row-major) of a value.
     Read,
-    /// A further piece of an upload; the payload's bytes belong at `offset`.
+    /// A further chunk of an upload; the payload's bytes belong at `offset`.
     Chunk,
     /// The client waits until everything before has run.
     Synchronize,
@@ -328,11 +328,11 @@ pub enum Op {
     Boundary,
     /// The client asks where a value lies, or why, or (without a value) what its session has counted, or which workers there are.
     Describe,
-    /// What member `member` of `layout`'s mesh holds of a value that lies so, as a value of its own on that worker.
-    Piece,
+    /// What member `member` of `layout`'s mesh holds of a value of that layout, as a value of its own on that worker.
+    LocalShard,
     /// Between workers: the reduction of all members' values, everywhere, in the group's order.
     AllReduce,
-    /// Between workers: all pieces one after the other along `dim`, everywhere.
+    /// Between workers: all shards one after the other along `dim`, everywhere.
     AllGather,
     /// Between workers: a value to `peer`.
     Send,
@@ -340,7 +340,7 @@ pub enum Op {
     Receive,
     /// Between workers: to each member its shard along `dim` of the reduction of all members' values.
     ReduceScatter,
-    /// Between workers: from pieces along `from_dim` to pieces along `to_dim` of the same whole value.
+    /// Between workers: from shards along `from_dim` to shards along `to_dim` of the same whole value.
     AllToAll,
     /// Between workers: the value of the worker `root`, everywhere; only the root has an operand.
     Broadcast,
@@ -511,7 +511,7 @@ impl Op {
             0x0b09 => Op::Configure,
             0x0b0a => Op::Boundary,
             0x0b0b => Op::Describe,
-            0x0b0c => Op::Piece,
+            0x0b0c => Op::LocalShard,
             0x0c01 => Op::AllReduce,
             0x0c02 => Op::AllGather,
             0x0c03 => Op::Send,
@@ -686,7 +686,7 @@ impl Op {
             "configure" => Op::Configure,
             "boundary" => Op::Boundary,
             "describe" => Op::Describe,
-            "piece" => Op::Piece,
+            "local_shard" => Op::LocalShard,
             "all_reduce" => Op::AllReduce,
             "all_gather" => Op::AllGather,
             "send" => Op::Send,

@@ -13,7 +13,7 @@ pub struct Footprint {
     /// From the outermost on; every one but the first is cut.
     dims: SmallVec<[Cut; 3]>,
     whole: u64,
-    piece: u64,
+    shard: u64,
 }
 
 /// One dimension, or several that are cut as one.
@@ -69,7 +69,7 @@ impl Footprint {
         if !ascending {
             return None;
         }
-        let mut footprint = Self { dims: SmallVec::new(), whole: unit, piece: unit };
+        let mut footprint = Self { dims: SmallVec::new(), whole: unit, shard: unit };
         // From the innermost on: what one element takes is held whole.
         let mut inner = Cut { held: SmallVec::from_elem((0, unit), 1), stride: 1, step: 1 };
         let mut inner_size = unit;
@@ -83,13 +83,13 @@ impl Footprint {
                 inner.held = scaled.collect();
                 inner_size *= size;
             } else {
-                let (stride, step) = (footprint.whole, footprint.piece);
+                let (stride, step) = (footprint.whole, footprint.shard);
                 let outer = Cut { held, stride, step };
                 footprint.dims.push(std::mem::replace(&mut inner, outer));
                 inner_size = size;
             }
             footprint.whole *= size;
-            footprint.piece *= count;
+            footprint.shard *= count;
         }
         footprint.dims.push(inner);
         footprint.dims.reverse();
@@ -98,17 +98,17 @@ impl Footprint {
 
     /// Positions of the shard.
     pub fn len(&self) -> u64 {
-        self.piece
+        self.shard
     }
 
     pub fn is_empty(&self) -> bool {
-        self.piece == 0
+        self.shard == 0
     }
 
     /// How many positions of the shard stand before `position` of the whole: where a range that begins there begins.
     pub fn before(&self, position: u64) -> u64 {
-        if self.piece == 0 || position >= self.whole {
-            return self.piece;
+        if self.shard == 0 || position >= self.whole {
+            return self.shard;
         }
         let (mut rest, mut before) = (position, 0);
         for cut in &self.dims {
@@ -125,7 +125,7 @@ impl Footprint {
 
     /// What positions `from..to` of the shard are in the whole, in order.
     pub fn stretches(&self, from: u64, to: u64) -> impl Iterator<Item = StridedRange> + '_ {
-        let (mut at, to) = (from, to.min(self.piece));
+        let (mut at, to) = (from, to.min(self.shard));
         std::iter::from_fn(move || {
             let stretch = (at < to).then(|| self.stretch(at, to - at))?;
             at += stretch.len();

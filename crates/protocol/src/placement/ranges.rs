@@ -61,13 +61,13 @@ impl ShardRanges {
         let count = i64::try_from(members).unwrap_or(1).max(1);
         let block = size / blocks;
         let (base, extra) = (block / count, block % count);
-        let piece = |member: i64| {
+        let shard = |member: i64| {
             let start = member * base + member.min(extra);
             let end = start + base + i64::from(member < extra);
             let at = |of: i64| Interval { start: of * block + start, end: of * block + end };
             joined((0..blocks).map(at))
         };
-        Self((0..count).map(piece).collect())
+        Self((0..count).map(shard).collect())
     }
 
     /// How many indexes the member holds.

@@ -3,7 +3,7 @@ use crate::value::Dims;
 use proptest::prelude::*;
 
 #[test]
-fn uneven_and_empty_pieces_cover_the_dimension_once() {
+fn uneven_and_empty_shards_cover_the_dimension_once() {
     for (size, members, expected) in
         [(7, 2, vec![4, 3]), (1, 2, vec![1, 0]), (0, 3, vec![0, 0, 0]), (8, 3, vec![3, 3, 2])]
     {
@@ -66,7 +66,7 @@ fn what_is_no_layout_says_why() {
 }
 
 #[test]
-fn a_range_is_a_range_of_ascending_pieces() {
+fn a_range_is_a_range_of_ascending_intervals() {
     let ranges = |text: &str| {
         let layout = Layout::parse(text, &Dims::new(&[6]).unwrap()).unwrap();
         layout.cut_of(0).unwrap().1.clone()

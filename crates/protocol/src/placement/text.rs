@@ -204,15 +204,15 @@ fn parse_placement(word: &str, dims: &Dims, members: usize) -> Result<Placement,
         ("", Some(blocks)) => {
             return Err(format!("{blocks} blocks do not divide dimension {place} of size {size}"));
         }
-        (list, _) => parse_pieces(list, size, members)?,
+        (list, _) => parse_ranges(list, size, members)?,
     };
     Ok(Placement::Shard { dim: place, ranges })
 }
 
-fn parse_pieces(list: &str, size: i64, members: usize) -> Result<ShardRanges, String> {
+fn parse_ranges(list: &str, size: i64, members: usize) -> Result<ShardRanges, String> {
     let inside = list.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    let inside = inside.ok_or_else(|| format!("`{list}` is no list of pieces"))?;
-    let piece = |member: &str| -> Result<Intervals, String> {
+    let inside = inside.ok_or_else(|| format!("`{list}` is no list of ranges"))?;
+    let shard = |member: &str| -> Result<Intervals, String> {
         let parts = member.split('+').filter(|part| !part.is_empty());
         parts
             .map(|part| {
@@ -222,13 +222,13 @@ fn parse_pieces(list: &str, size: i64, members: usize) -> Result<ShardRanges, St
             })
             .collect()
     };
-    let intervals: Vec<Intervals> = inside.split('|').map(piece).collect::<Result<_, _>>()?;
+    let intervals: Vec<Intervals> = inside.split('|').map(shard).collect::<Result<_, _>>()?;
     let ranges = ShardRanges::new(intervals);
     if ranges.len() != members {
-        return Err(format!("{} pieces for {members} workers", ranges.len()));
+        return Err(format!("{} ranges for {members} workers", ranges.len()));
     }
     if !ranges.cover(size) {
-        return Err(format!("the pieces [{ranges}] do not hold each of {size} indexes once"));
+        return Err(format!("the ranges [{ranges}] do not hold each of {size} indexes once"));
     }
     Ok(ranges)
 }

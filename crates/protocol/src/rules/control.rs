@@ -50,18 +50,18 @@ pub(super) fn distribute(call: &Call<'_>) -> Inferred {
     one(*value)
 }
 
-pub(super) fn piece(call: &Call<'_>) -> Inferred {
+pub(super) fn local_shard(call: &Call<'_>) -> Inferred {
     let value = call.tensor(0)?;
     let (Attr::Text(text), member) = (call.attr(0), call.integer(1)?) else {
-        return Err(RuleError::runtime("piece: the layout is missing"));
+        return Err(RuleError::runtime("local_shard: the layout is missing"));
     };
     let layout = Layout::parse(text, &value.dims)
-        .map_err(|error| RuleError::runtime(format!("piece: {error}")))?;
+        .map_err(|error| RuleError::runtime(format!("local_shard: {error}")))?;
     let members = layout.mesh().len();
     let place = usize::try_from(member).ok().filter(|&place| place < members);
     let Some(place) = place else {
         return Err(RuleError::index(format!(
-            "piece: member {member} of a mesh of {members} members"
+            "local_shard: member {member} of a mesh of {members} members"
         )));
     };
     one(Meta::new(value.dtype, layout.local_dims(&value.dims, place)))
@@ -86,18 +86,18 @@ pub(super) fn reduce_scatter(call: &Call<'_>) -> Inferred {
 
 /// Checks the form, as [`reduce_scatter`] does.
 pub(super) fn all_to_all(call: &Call<'_>) -> Inferred {
-    let piece = call.tensor(0)?;
-    let (_, _) = cut(call, piece, 1, 2)?;
-    let (to, total) = cut(call, piece, 3, 4)?;
+    let shard = call.tensor(0)?;
+    let (_, _) = cut(call, shard, 1, 2)?;
+    let (to, total) = cut(call, shard, 3, 4)?;
     let sizes = call.list(4)?;
-    if piece.dims.get(to) != Some(&total) {
-        return Err(RuleError::runtime(format!("all_to_all: sizes {sizes:?} of {piece}")));
+    if shard.dims.get(to) != Some(&total) {
+        return Err(RuleError::runtime(format!("all_to_all: sizes {sizes:?} of {shard}")));
     }
     one_of_several(call)
 }
 
 fn one_of_several(call: &Call<'_>) -> Inferred {
-    Err(RuleError::runtime(format!("{}: only a member knows its piece", call.info.name)))
+    Err(RuleError::runtime(format!("{}: only a member knows its shard", call.info.name)))
 }
 
 /// The dimension of the attribute `dim`, and what the sizes of `sizes`, one a member, add up to.

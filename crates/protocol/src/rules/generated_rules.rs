@@ -161,7 +161,7 @@ pub(super) static TABLE: &[super::call::Rule] = &[
     super::control::nothing,
     super::control::nothing,
     super::control::nothing,
-    super::control::piece,
+    super::control::local_shard,
     super::control::same,
     super::control::all_gather,
     super::control::send,

@@ -14,7 +14,7 @@ pub(super) fn is_index(dtype: Dtype) -> bool {
 
 /// Attributes `start` and `total`, the last ones, come together: the operand of `size` is the shard of a dimension of
 /// size `total` that begins at `start`.
-pub(super) fn check_piece(call: &Call<'_>, size: i64) -> Result<(), RuleError> {
+pub(super) fn check_shard(call: &Call<'_>, size: i64) -> Result<(), RuleError> {
     let place = call.info.attrs.len().saturating_sub(2);
     match (call.attr(place), call.attr(place.saturating_add(1))) {
         (Attr::Absent, Attr::Absent) => Ok(()),
@@ -24,7 +24,7 @@ pub(super) fn check_piece(call: &Call<'_>, size: i64) -> Result<(), RuleError> {
                 return Ok(());
             }
             Err(RuleError::shape(format!(
-                "a piece of size {size} from {start} on does not lie in a dimension of size {total}"
+                "a shard of size {size} from {start} on is outside of a dimension of size {total}"
             )))
         }
         _ => Err(RuleError::runtime("start and total are given together or not at all")),
@@ -32,7 +32,7 @@ pub(super) fn check_piece(call: &Call<'_>, size: i64) -> Result<(), RuleError> {
 }
 
 /// Whether the operand is a shard.
-pub(super) fn is_piece(call: &Call<'_>) -> bool {
+pub(super) fn is_shard(call: &Call<'_>) -> bool {
     matches!(call.attrs.last(), Some(Attr::Int(_)))
 }
 
@@ -52,7 +52,7 @@ pub(super) fn embedding(call: &Call<'_>) -> Inferred {
     let [rows, width] = *weight.dims.as_slice() else {
         return Err(RuleError::shape("'weight' must be 2-D"));
     };
-    check_piece(call, rows)?;
+    check_shard(call, rows)?;
     check_embedding_indices(indices, 1, "embedding")?;
     let dims = shape::dims(indices.dims.iter().copied().chain([width]))?;
     one(Meta::new(weight.dtype, dims))
@@ -74,7 +74,7 @@ pub(super) fn embedding_backward(call: &Call<'_>) -> Inferred {
     if rows < 0 {
         return Err(RuleError::shape("zeros: Dimension size must be non-negative."));
     }
-    check_piece(call, rows)?;
+    check_shard(call, rows)?;
     one(Meta::new(grad.dtype, shape::dims([rows, width])?))
 }
 
@@ -82,7 +82,7 @@ pub(super) fn gather(call: &Call<'_>) -> Inferred {
     let [operand, index] = call.tensors()?;
     let rank = operand.dims.len();
     let dim = wrap_dim(call.integer(0)?, rank)?;
-    check_piece(call, size(&operand.dims, dim))?;
+    check_shard(call, size(&operand.dims, dim))?;
     let output = one(Meta::new(operand.dtype, index.dims));
     if index.dims.contains(&0) {
         return output;
@@ -110,7 +110,7 @@ pub(super) fn gather(call: &Call<'_>) -> Inferred {
 pub(super) fn index_select(call: &Call<'_>) -> Inferred {
     let [operand, index] = call.tensors()?;
     let dim = wrap_dim(call.integer(0)?, operand.dims.len())?;
-    check_piece(call, size(&operand.dims, dim))?;
+    check_shard(call, size(&operand.dims, dim))?;
     if index.dims.len() > 1 {
         return Err(RuleError::index("index_select(): Index is supposed to be a vector"));
     }
@@ -123,7 +123,7 @@ pub(super) fn index_select(call: &Call<'_>) -> Inferred {
     if !is_index(index.dtype) {
         return Err(RuleError::dtype("index_select(): Expected dtype int32 or int64 for index"));
     }
-    if size(&operand.dims, dim) == 0 && count > 0 && !is_piece(call) {
+    if size(&operand.dims, dim) == 0 && count > 0 && !is_shard(call) {
         return Err(RuleError::shape("index_select(): self indexing axis dim should be positive"));
     }
     one(Meta::new(operand.dtype, with_size(&operand.dims, dim, count)))
@@ -135,22 +135,22 @@ pub(super) fn index(call: &Call<'_>) -> Inferred {
 }
 
 /// Of which dimension that has an index the operand holds a shard: attribute `along`, which comes with `start` and `total`.
-fn piece_along(
+fn shard_dim(
     call: &Call<'_>,
     dims: &Dims,
     indices: &[Arg<'_>],
 ) -> Result<Option<usize>, RuleError> {
     let Attr::Int(dim) = call.attr(call.info.attrs.len().saturating_sub(3)) else {
-        if is_piece(call) {
+        if is_shard(call) {
             return Err(RuleError::runtime("start and total are given with along or not at all"));
         }
         return Ok(None);
     };
     let dim = wrap_dim(*dim, dims.len())?;
-    if !is_piece(call) || !matches!(indices.get(dim), Some(Arg::Value(_))) {
+    if !is_shard(call) || !matches!(indices.get(dim), Some(Arg::Value(_))) {
         return Err(RuleError::runtime("along names a dimension with an index, start and total"));
     }
-    check_piece(call, size(dims, dim))?;
+    check_shard(call, size(dims, dim))?;
     Ok(Some(dim))
 }
 
@@ -160,13 +160,13 @@ pub(super) fn indexed(
     dims: &Dims,
     indices: &[Arg<'_>],
 ) -> Result<Dims, RuleError> {
-    let piece = piece_along(call, dims, indices)?;
+    let cut = shard_dim(call, dims, indices)?;
     let shared = shared_shape(dims, indices)?;
     let picked = |dim: usize| matches!(indices.get(dim), Some(Arg::Value(_)));
     let kept_before = (0..indices.len()).take_while(|dim| !picked(*dim)).count();
     let count = (0..indices.len()).filter(|dim| picked(*dim)).count();
     let adjacent = (kept_before..indices.len()).take(count).all(picked);
-    let has_none = |dim| picked(dim) && size(dims, dim) == 0 && piece != Some(dim);
+    let has_none = |dim| picked(dim) && size(dims, dim) == 0 && cut != Some(dim);
     if !shared.contains(&0) && (0..dims.len()).any(has_none) {
         return Err(RuleError::index("index is out of bounds for dimension with size 0"));
     }

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::error::RuleError;
-use super::index::{check_piece, is_piece};
+use super::index::{check_shard, is_shard};
 use super::normalize::check_dim;
 use super::outputs::{Inferred, one, promote, several};
 use super::shape;
@@ -17,7 +17,7 @@ fn unreduced(call: &Call<'_>) -> Result<bool, RuleError> {
 pub(super) fn nll_loss(call: &Call<'_>) -> Inferred {
     let [scores, target] = call.tensors()?;
     check_classes(scores, target, call.optional_tensor(2)?)?;
-    check_piece(call, classes(scores))?;
+    check_shard(call, classes(scores))?;
     let each = if scores.dims.len() > 1 { target.dims } else { Dims::EMPTY };
     let dims = if unreduced(call)? { each } else { Dims::EMPTY };
     several(&[Meta::new(scores.dtype, dims), Meta::new(scores.dtype, Dims::EMPTY)])
@@ -127,7 +127,7 @@ fn check_single_target(target: &Dims) -> Result<(), RuleError> {
 pub(super) fn nll_loss_backward(call: &Call<'_>) -> Inferred {
     let [grad, scores, target] = call.tensors()?;
     check_classes(scores, target, call.optional_tensor(3)?)?;
-    check_piece(call, classes(scores))?;
+    check_shard(call, classes(scores))?;
     check_gradient(call, grad, scores, target)?;
     one(*scores)
 }
@@ -135,8 +135,8 @@ pub(super) fn nll_loss_backward(call: &Call<'_>) -> Inferred {
 pub(super) fn cross_entropy_backward(call: &Call<'_>) -> Inferred {
     let [grad, scores, target] = call.tensors()?;
     let weight = call.optional_tensor(3)?;
-    check_classes(scores, target, if is_piece(call) { None } else { weight })?;
-    check_piece(call, classes(scores))?;
+    check_classes(scores, target, if is_shard(call) { None } else { weight })?;
+    check_shard(call, classes(scores))?;
     check_gradient(call, grad, scores, target)?;
     one(*scores)
 }

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::error::RuleError;
-use super::index::{check_piece, indexed, is_index};
+use super::index::{check_shard, indexed, is_index};
 use super::outputs::{Arg, Inferred, one};
 use super::shape;
 use super::shape::{size, wrap_dim};
@@ -12,7 +12,7 @@ use crate::{Dims, Meta};
 pub(super) fn scatter(call: &Call<'_>) -> Inferred {
     let [target, index] = call.tensors()?;
     let dim = wrap_dim(call.integer(0)?, target.dims.len())?;
-    check_piece(call, size(&target.dims, dim))?;
+    check_shard(call, size(&target.dims, dim))?;
     let empty = index.dims.contains(&0);
     if !empty && !is_index(index.dtype) {
         return Err(RuleError::dtype("scatter(): Expected dtype int32/int64 for index"));
@@ -82,7 +82,7 @@ fn check_scatter(
 pub(super) fn index_add(call: &Call<'_>) -> Inferred {
     let [target, index, source] = call.tensors()?;
     let dim = wrap_dim(call.integer(0)?, target.dims.len())?;
-    check_piece(call, size(&target.dims, dim))?;
+    check_shard(call, size(&target.dims, dim))?;
     if index.dims.len() > 1 {
         return Err(RuleError::index(format!(
             "index_add_(): Index is supposed to be a vector, but got dim: {} with type: {} and size: {}",

@@ -32,7 +32,7 @@ pub fn parse<'a>(
         if parser.scanner.at_end() {
             break;
         }
-        parser.piece(names, payload)?;
+        parser.word(names, payload)?;
     }
     parser.check_operands()?;
     parser.check_attrs()?;
@@ -77,7 +77,7 @@ impl<'l> Parser<'l> {
     }
 
     /// One operand, attribute, signal, tag or payload.
-    fn piece(&mut self, names: &mut dyn Names, payload: &mut Vec<u8>) -> Result<(), ParseError> {
+    fn word(&mut self, names: &mut dyn Names, payload: &mut Vec<u8>) -> Result<(), ParseError> {
         let start = self.scanner.position();
         if let Some(id) = id(&mut self.scanner)? {
             return self.operand(start, Operand::Value(id));

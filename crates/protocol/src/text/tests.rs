@@ -211,7 +211,7 @@ proptest! {
     #[test]
     fn random_lines_never_panic(
         line in any::<String>(),
-        ranges in prop::collection::vec(prop::sample::select(PIECES), 0..12),
+        ranges in prop::collection::vec(prop::sample::select(FRAGMENTS), 0..12),
     ) {
         let mut bytes = Vec::new();
         let _ = parse(&line, &mut NoNames, &mut bytes);
@@ -223,7 +223,7 @@ proptest! {
     }
 }
 
-const PIECES: &[&str] = &[
+const FRAGMENTS: &[&str] = &[
     "%1",
     "%",
     "TENSOR[",

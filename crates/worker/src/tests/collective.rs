@@ -11,7 +11,7 @@ pub fn all_reduce(out: u32, from: u32, group: &[i64]) -> Instruction<'static> {
 
 #[test]
 fn every_member_reduces_in_the_same_order_in_one_hop_and_in_two() {
-    // 40 bytes, and 24 kB of which no piece is even.
+    // 40 bytes, and 24 kB of which no shard is even.
     for size in [5, 3_001] {
         let programs: Vec<_> = (1..=3)
             .map(|number| {
@@ -86,15 +86,15 @@ fn uneven_and_empty_shards_are_gathered() {
     assert_eq!(along(1), vec![vec![answer(1, &[10, 10, 12, 10, 10, 12])]; 3]);
 }
 
-/// A value whose elements are `first`, `first + 1` and so on in the whole that it is a piece of: uploaded.
+/// A value whose elements are `first`, `first + 1` and so on in the whole that it is a shard of: uploaded.
 fn upload(slot: u32, dims: &[i64], numbers: &[i64]) -> Instruction<'static> {
     let payload = bytes_of(numbers).leak();
     let attrs = [ints(dims), Attr::Dtype(Dtype::I64)];
     Instruction { payload, ..op(Op::Upload, &[slot], &[], &attrs) }
 }
 
-/// The piece from `start` on, `size` long, along `dim` of the two-dimensional whole that counts from 0.
-fn piece([rows, columns]: [i64; 2], dim: usize, start: i64, size: i64) -> ([i64; 2], Vec<i64>) {
+/// The shard from `start` on, `size` long, along `dim` of the two-dimensional whole that counts from 0.
+fn shard([rows, columns]: [i64; 2], dim: usize, start: i64, size: i64) -> ([i64; 2], Vec<i64>) {
     let within = |row: i64, column: i64| (start..start + size).contains(&[row, column][dim]);
     let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
     let numbers = places.filter(|&(row, column)| within(row, column));
@@ -107,7 +107,7 @@ fn starts(sizes: &[i64]) -> Vec<i64> {
 }
 
 #[test]
-fn pieces_along_one_dimension_become_pieces_along_another() {
+fn shards_along_one_dimension_become_shards_along_another() {
     let whole = [7, 5];
     let cuts: [(usize, [i64; 3]); 4] =
         [(0, [4, 0, 3]), (1, [1, 1, 3]), (0, [2, 3, 2]), (1, [5, 0, 0])];
@@ -122,13 +122,13 @@ fn pieces_along_one_dimension_become_pieces_along_another() {
                 list(&to_sizes),
                 Attr::Int(6),
             ];
-            // The group's order is not the workers': worker 2 holds the first piece.
+            // The group's order is not the workers': worker 2 holds the first shard.
             let mut programs = vec![Vec::new(); 3];
             let mut expected = vec![Vec::new(); 3];
             for (place, worker) in [2, 0, 1].into_iter().enumerate() {
                 let (dims, numbers) =
-                    piece(whole, from, starts(&from_sizes)[place], from_sizes[place]);
-                let (_, wanted) = piece(whole, to, starts(&to_sizes)[place], to_sizes[place]);
+                    shard(whole, from, starts(&from_sizes)[place], from_sizes[place]);
+                let (_, wanted) = shard(whole, to, starts(&to_sizes)[place], to_sizes[place]);
                 let count = i64::try_from(wanted.len()).unwrap();
                 let change = op(Op::AllToAll, &[1], &[0], &attrs);
                 programs[worker] = vec![upload(0, &dims, &numbers), change, read(1, 3, count)];
@@ -140,10 +140,10 @@ fn pieces_along_one_dimension_become_pieces_along_another() {
 }
 
 #[test]
-fn each_member_gets_its_piece_of_the_reduction() {
+fn each_member_gets_its_shard_of_the_reduction() {
     for (dim, sizes) in [(0, [4, 0, 3]), (1, [1, 1, 3]), (1, [5, 0, 0])] {
         let whole = [7, 5];
-        let (_, numbers) = piece(whole, 0, 0, 7);
+        let (_, numbers) = shard(whole, 0, 0, 7);
         let attrs = [list(&[0, 1, 2]), Attr::Choice(0), Attr::Int(dim), list(&sizes), Attr::Int(6)];
         let place = usize::try_from(dim).unwrap();
         let mut programs = Vec::new();
@@ -151,7 +151,7 @@ fn each_member_gets_its_piece_of_the_reduction() {
         for worker in 0..3 {
             let own: Vec<i64> =
                 numbers.iter().map(|n| n + 100 * i64::try_from(worker).unwrap()).collect();
-            let (_, wanted) = piece(whole, place, starts(&sizes)[worker], sizes[worker]);
+            let (_, wanted) = shard(whole, place, starts(&sizes)[worker], sizes[worker]);
             // The toy's sum is (a * 3 + b) * 3 + c.
             let wanted: Vec<i64> = wanted.iter().map(|n| (n * 3 + n + 100) * 3 + n + 200).collect();
             let scatter = op(Op::ReduceScatter, &[1], &[0], &attrs);

@@ -136,8 +136,8 @@ pub(super) fn masked(
     let info = spec.op.info();
     let (start, total) = (info.attr_index("start")?, info.attr_index("total")?);
     // What is a shard of something larger already keeps its own range.
-    let is_piece = *spec.attr("total") != Attr::Absent;
-    if is_piece || driving.ranges.iter().any(|intervals| intervals.len() > 1) {
+    let is_shard = *spec.attr("total") != Attr::Absent;
+    if is_shard || driving.ranges.iter().any(|intervals| intervals.len() > 1) {
         return None;
     }
     let ranges = driving.ranges.clone();

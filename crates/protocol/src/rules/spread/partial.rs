@@ -25,9 +25,9 @@ fn selects(spec: &OpSpec<'_>, position: usize, reduce_op: ReduceOp) -> Option<St
         let passes = |at| spec.covers(term, at) && is_partial(at) && spec.ordered(at);
         return passes(position).then(|| spec.contributions(reduce_op, passes));
     }
-    let is_piece = *spec.attr("total") != Attr::Absent;
+    let is_shard = *spec.attr("total") != Attr::Absent;
     let fills = match info.fills {
-        Fill::Nothing if !is_piece => true,
+        Fill::Nothing if !is_shard => true,
         Fill::Nothing | Fill::Zero => reduce_op == ReduceOp::Sum,
         Fill::Attr(place) => {
             reduce_op == ReduceOp::Sum && spec.attrs.get(place) == Some(&Attr::Float(0.0))

@@ -220,7 +220,7 @@ fn control_and_collectives() {
         ),
         (
             "reduce_scatter f32[3] group=[0,1] dim=0 sizes=[2,1]",
-            "RuntimeError: reduce_scatter: only a member knows its piece",
+            "RuntimeError: reduce_scatter: only a member knows its shard",
         ),
         (
             "all_to_all f32[2,3] group=[0,1] from_dim=0 from_sizes=[2,1] to_dim=1 to_sizes=[2,2]",

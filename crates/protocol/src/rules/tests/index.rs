@@ -6,9 +6,9 @@ const OUT_OF_RANGE: &str =
     "IndexError: Dimension out of range (expected to be in range of [-2, 1], but got 2)";
 
 #[test]
-fn pieces() {
+fn shards() {
     const OUTSIDE: &str =
-        "RuntimeError: a piece of size 3 from 5 on does not lie in a dimension of size 7";
+        "RuntimeError: a shard of size 3 from 5 on is outside of a dimension of size 7";
     check_all(&[
         ("embedding f32[3,4] i64[2] start=4 total=7", "f32[2,4]"),
         ("embedding f32[3,4] i64[2] start=5 total=7", OUTSIDE),
@@ -22,7 +22,7 @@ fn pieces() {
         ),
         (
             "embedding f32[3,4] i64[2] start=-1 total=7",
-            "RuntimeError: a piece of size 3 from -1 on does not lie in a dimension of size 7",
+            "RuntimeError: a shard of size 3 from -1 on is outside of a dimension of size 7",
         ),
         ("embedding_backward f32[2,4] i64[2] num_weights=3 start=4 total=7", "f32[3,4]"),
         ("embedding_backward f32[2,4] i64[2] num_weights=3 start=5 total=7", OUTSIDE),

@@ -90,9 +90,9 @@ fn nll_loss_backward() {
 }
 
 #[test]
-fn losses_of_a_piece_of_the_classes() {
+fn losses_of_a_shard_of_the_classes() {
     const TOO_LARGE: &str =
-        "RuntimeError: a piece of size 3 from 5 on does not lie in a dimension of size 7";
+        "RuntimeError: a shard of size 3 from 5 on is outside of a dimension of size 7";
     check_all(&[
         ("nll_loss f32[2,3] i64[2] f32[3] start=4 total=7", "f32[2] f32[]"),
         ("nll_loss f32[2,3] i64[2] start=5 total=7", TOO_LARGE),

@@ -72,7 +72,7 @@ fn local_shard<'py>(
     let var = &tensor.get().var;
     let text = parsed(py, "local_shard", layout, &var.meta(py).dims)?.to_string();
     let attrs = smallvec![Attr::Text(text.into()), Attr::Int(member)];
-    emit::tensor(py, Op::Piece, &[Arg::Var(var)], attrs)
+    emit::tensor(py, Op::LocalShard, &[Arg::Var(var)], attrs)
 }
 
 /// Where a tensor lies: `shard(0)@[0,1]`. Asks the dispatcher.

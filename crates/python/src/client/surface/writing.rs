@@ -85,6 +85,6 @@ fn fill_<'py>(
 fn mark_multiple_views(py: Python<'_>, views: Vec<Bound<'_, Tensor>>, function: &str) {
     let function = if function == "Unbind" { "Unbind" } else { "Split" };
     for (place, view) in (0..).zip(&views) {
-        view.get().var.mark_piece(py, place, function);
+        view.get().var.mark_multiple(py, place, function);
     }
 }

@@ -85,11 +85,11 @@ pub(crate) fn result_of(step: &Step, meta: Meta) -> Meta {
     }
 }
 
-/// How a piece that a view operator has taken goes back.
+/// How a slice that a view operator has taken is written back.
 pub(crate) enum Back {
-    /// The piece is the whole: this operator turns it round.
+    /// The slice is the whole: this operator is the inverse.
     Whole(Step),
-    /// The piece is a part: this operator writes it over the whole.
+    /// The slice is a part: this operator writes it over the whole.
     Part(Step),
     /// Elements are written by their numbers.
     ByNumber,

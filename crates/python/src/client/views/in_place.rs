@@ -107,7 +107,7 @@ pub(crate) fn assign(py: Python<'_>, var: &Var, result: Var, computed: bool) -> 
 /// Every element of `var` becomes the number (also where elements share memory) or the 0-d tensor.
 pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResult<()> {
     let meta = var.meta(py);
-    let piece = match value {
+    let filled = match value {
         OperandArg::Tensor(value) => {
             let value: &Var = &value.get().var;
             var.check_writable(py, value.requires_grad(py))?;
@@ -133,7 +133,7 @@ pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResul
             return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
         }
     };
-    var.write(py, &piece, false)
+    var.write(py, &filled, false)
 }
 
 /// `PyTorch`'s rule for what an in-place result may become.

@@ -31,11 +31,11 @@ pub(crate) fn get_item<'py>(
     }
     let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(&picked.view)];
     args.extend(picked.lookups());
-    emit::tensor(py, Op::Index, &args, SmallVec::from(NO_PIECE.as_slice()))
+    emit::tensor(py, Op::Index, &args, SmallVec::from(NO_SHARD.as_slice()))
 }
 
-/// What a look-up says last: its operand is no piece of anything.
-pub(crate) const NO_PIECE: [Attr; 3] = [Attr::Absent, Attr::Absent, Attr::Absent];
+/// What a look-up says last: its operand is no shard of anything.
+pub(crate) const NO_SHARD: [Attr; 3] = [Attr::Absent, Attr::Absent, Attr::Absent];
 
 pub(crate) fn set_item(
     tensor: &Bound<'_, Tensor>,
@@ -82,7 +82,7 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
     let value = if given.dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
     let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(view), Arg::Var(&value)];
     args.extend(picked.lookups());
-    let attrs: SmallVec<[Attr; 2]> = std::iter::once(Attr::Bool(false)).chain(NO_PIECE).collect();
+    let attrs: SmallVec<[Attr; 2]> = std::iter::once(Attr::Bool(false)).chain(NO_SHARD).collect();
     // Shapes first, then dtypes, and both before the old value may go with the instruction.
     emit::results_of(py, Op::IndexPut, &args, &attrs)?;
     same_dtype(py, &target, &given)?;

@@ -102,7 +102,7 @@ impl Var {
     }
 
     /// Says that this view is one of several results of `function`.
-    pub(crate) fn mark_piece(&self, py: Python<'_>, place: u16, function: &'static str) {
+    pub(crate) fn mark_multiple(&self, py: Python<'_>, place: u16, function: &'static str) {
         if let Some(view) = self.state(py).alias_mut().and_then(|alias| alias.view.as_mut())
             && view.origin != Origin::NoGrad
         {

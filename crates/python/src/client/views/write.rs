@@ -1,6 +1,6 @@
 //! Writes in place: through a view into its storage, with PyTorch's checks before and autograd's records after.
 
-use super::indexing::NO_PIECE;
+use super::indexing::NO_SHARD;
 use crate::client::emission::emit::{self, Arg};
 use crate::client::session::errors;
 use crate::client::tape::{self, Edge};
@@ -155,7 +155,7 @@ impl Var {
         }
         let (old, edge) = (self.edge(py)?, resolved.edge);
         let (before, made) = (self.watched(py), if keeps { edge.clone() } else { None });
-        let value_of_piece = resolved.value.clone();
+        let slice_value = resolved.value.clone();
         self.store(py, resolved.value)?;
         let view = {
             let state = self.look(py);
@@ -177,8 +177,8 @@ impl Var {
             Some((root, steps)) => {
                 let edge = if steps.iter().any(steps::is_by_number) {
                     let (value, root_edge) = (root.value(py)?, root.edge(py)?);
-                    let piece = Self::new(py, value_of_piece.clone(), edge);
-                    put_at_places(py, &Self::new(py, value, root_edge), &steps, &piece)?.edge(py)?
+                    let slice = Self::new(py, slice_value.clone(), edge);
+                    put_at_places(py, &Self::new(py, value, root_edge), &steps, &slice)?.edge(py)?
                 } else {
                     written_through(py, &root, &steps, edge, keeps)?
                 };
@@ -222,8 +222,8 @@ impl Var {
         let before = tape::set_grad_enabled(false);
         let whole = if steps.iter().any(steps::is_by_number) {
             let whole = Self::new(py, storage.value(py), None);
-            let piece = Self::new(py, value, None);
-            put_at_places(py, &whole, &steps, &piece).and_then(|whole| whole.value(py))
+            let slice = Self::new(py, value, None);
+            put_at_places(py, &whole, &steps, &slice).and_then(|whole| whole.value(py))
         } else {
             scatter(py, &storage, &steps, value)
         };
@@ -238,18 +238,18 @@ impl Var {
     }
 }
 
-/// The storage's value with `piece` where `steps` lead.
+/// The storage's value with `slice` where `steps` lead.
 fn scatter(
     py: Python<'_>,
     storage: &Arc<Storage>,
     steps: &[Step],
-    piece: SharedValue,
+    slice: SharedValue,
 ) -> PyResult<SharedValue> {
     let metas = metas(**storage.value(py).meta, steps);
-    let mut piece = piece;
+    let mut slice = slice;
     for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
         match steps::back(step, meta) {
-            Back::Whole(turn) => piece = emit::take(py, piece, &[turn])?,
+            Back::Whole(turn) => slice = emit::take(py, slice, &[turn])?,
             Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
             Back::Part(over) => {
                 let inner =
@@ -257,9 +257,9 @@ fn scatter(
                 storage.forget_views(py);
                 // The storage and `inner` hold it: then nobody else reads the old elements.
                 let alone = level == 0 && inner.count(py) == 2;
-                let (inner, part) = (Var::new(py, inner, None), Var::new(py, piece, None));
+                let (inner, part) = (Var::new(py, inner, None), Var::new(py, slice, None));
                 let args = [Arg::Var(&inner), Arg::Var(&part)];
-                piece = emit::only(emit::emit_consuming(
+                slice = emit::only(emit::emit_consuming(
                     py,
                     over.op,
                     &args,
@@ -270,11 +270,11 @@ fn scatter(
             }
         }
     }
-    Ok(piece)
+    Ok(slice)
 }
 
-/// `whole` with `piece` at the places that `steps` lead to, as numbers of its elements.
-fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], piece: &Var) -> PyResult<Var> {
+/// `whole` with `slice` at the places that `steps` lead to, as numbers of its elements.
+fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], slice: &Var) -> PyResult<Var> {
     let run =
         |op, args: &[Arg<'_>], attrs: steps::Attrs| emit::only(emit::emit(py, op, args, attrs)?);
     let shaped = |var: &Var, dims: Dims| {
@@ -287,9 +287,9 @@ fn put_at_places(py: Python<'_>, whole: &Var, steps: &[Step], piece: &Var) -> Py
     let attrs = range.into_iter().chain([Attr::Dtype(Dtype::I64)]).collect();
     let numbers = shaped(&run(Op::Arange, &[], attrs)?, dims)?;
     let places = flat(&Var::new(py, emit::take(py, numbers.value(py)?, steps)?, None))?;
-    let (whole, piece) = (flat(whole)?, flat(piece)?);
-    let args = [Arg::Var(&whole), Arg::Var(&piece), Arg::Var(&places)];
-    let attrs = std::iter::once(Attr::Bool(false)).chain(NO_PIECE).collect();
+    let (whole, slice) = (flat(whole)?, flat(slice)?);
+    let args = [Arg::Var(&whole), Arg::Var(&slice), Arg::Var(&places)];
+    let attrs = std::iter::once(Attr::Bool(false)).chain(NO_SHARD).collect();
     shaped(&run(Op::IndexPut, &args, attrs)?, dims)
 }
 
@@ -304,22 +304,22 @@ fn metas(whole: Meta, steps: &[Step]) -> Vec<Meta> {
     metas
 }
 
-/// The root's edge after a write through a view: the old one outside of it, `piece` inside.
+/// The root's edge after a write through a view: the old one outside of it, `slice` inside.
 fn written_through(
     py: Python<'_>,
     root: &Var,
     steps: &[Step],
-    piece: Option<Edge>,
+    slice: Option<Edge>,
     keeps: bool,
 ) -> PyResult<Option<Edge>> {
     let metas = metas(root.meta(py), steps);
     let old = root.edge(py)?;
-    let mut piece = piece;
+    let mut slice = slice;
     for (level, (step, meta)) in steps.iter().zip(&metas).enumerate().rev() {
         let taken = steps::result_of(step, *meta);
         match steps::back(step, meta) {
             Back::Whole(turn) => {
-                piece = piece.and_then(|edge| tape::link_views(py, Some(edge), taken, &[turn]));
+                slice = slice.and_then(|edge| tape::link_views(py, Some(edge), taken, &[turn]));
             }
             Back::ByNumber => unreachable!("{} is written by numbers", step.op.info().name),
             Back::Part(over) => {
@@ -327,9 +327,9 @@ fn written_through(
                 let outside = old
                     .clone()
                     .and_then(|edge| tape::link_views(py, Some(edge), root.meta(py), above));
-                if outside.is_some() || piece.is_some() {
-                    let inputs = vec![(outside, *meta), (piece, taken)];
-                    piece = Some(tape::link(py, over.op, over.attrs, inputs, *meta));
+                if outside.is_some() || slice.is_some() {
+                    let inputs = vec![(outside, *meta), (slice, taken)];
+                    slice = Some(tape::link(py, over.op, over.attrs, inputs, *meta));
                 }
             }
         }
@@ -338,11 +338,11 @@ fn written_through(
         .iter()
         .zip(&metas)
         .any(|(step, meta)| matches!(steps::back(step, meta), Back::Part(_)));
-    if part || (keeps && piece.is_some()) {
-        return Ok(piece);
+    if part || (keeps && slice.is_some()) {
+        return Ok(slice);
     }
     // A view of everything: the old value takes part too, with a gradient of zero.
-    Ok(overwritten(py, old, piece, root.meta(py)))
+    Ok(overwritten(py, old, slice, root.meta(py)))
 }
 
 /// The edge of a variable whose value was replaced as a whole: its old one gets zeros.

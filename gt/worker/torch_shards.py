@@ -1,6 +1,6 @@
-"""Look-ups in a piece of a dimension, for torch; what is not there counts as nothing.
+"""Look-ups in a shard of a dimension, for torch; what is not there counts as nothing.
 
-Indices are those of the whole dimension. The pieces' reads add up to the whole's, their writes
+Indices are those of the whole dimension. The shards' reads add up to the whole's, their writes
 together are the whole's, and an index outside of the whole fails as it does there.
 """
 
@@ -16,14 +16,14 @@ _aten = torch.ops.aten
 Write = Callable[..., Tensor]
 
 
-class Piece(NamedTuple):
-    """Where a piece begins in a dimension of size `total`."""
+class ShardRange(NamedTuple):
+    """Where a shard begins in a dimension of size `total`."""
 
     start: int
     total: int
 
     @classmethod
-    def of(cls, start: int, total: int | None) -> Piece:
+    def of(cls, start: int, total: int | None) -> ShardRange:
         """From an instruction's attributes, which come together."""
         return cls(start, start if total is None else total)
 
@@ -53,73 +53,73 @@ def _nothing(like: Tensor, dim: int, total: int) -> Tensor:
 
 
 def place(indices: Tensor, start: int, size: int) -> tuple[Tensor, Tensor]:
-    """Indices in the piece, and which of them are not: those are 0."""
+    """Indices in the shard, and which of them are not: those are 0."""
     local = indices - start
     outside = (local < 0) | (local >= size)
     return local.masked_fill_(outside, 0), outside
 
 
-def embedding(weight: Tensor, indices: Tensor, piece: Piece) -> Tensor:
-    """Rows of the piece, zeros for the others."""
-    check(indices, piece.total, lambda: torch.embedding(_nothing(weight, 0, piece.total), indices))
+def embedding(weight: Tensor, indices: Tensor, shard: ShardRange) -> Tensor:
+    """Rows of the shard, zeros for the others."""
+    check(indices, shard.total, lambda: torch.embedding(_nothing(weight, 0, shard.total), indices))
     if not weight.shape[0]:
         return weight.new_zeros((*indices.shape, weight.shape[1]))
-    local, outside = place(indices, piece.start, weight.shape[0])
+    local, outside = place(indices, shard.start, weight.shape[0])
     return torch.embedding(weight, local).masked_fill_(outside.unsqueeze(-1), 0)
 
 
 def embedding_backward(
-    grad: Tensor, indices: Tensor, count: int, padding: int, piece: Piece
+    grad: Tensor, indices: Tensor, count: int, padding: int, shard: ShardRange
 ) -> Tensor:
-    """The gradient of the piece of `count` rows."""
-    if indices.device.type == "cpu" and indices.numel() and not within(indices, piece.total):
+    """The gradient of the shard of `count` rows."""
+    if indices.device.type == "cpu" and indices.numel() and not within(indices, shard.total):
         raise IndexError("index out of range in self")
-    local = indices - piece.start
-    # One row more takes what is not of this piece, and is not filled.
+    local = indices - shard.start
+    # One row more takes what is not of this shard, and is not filled.
     local = local.masked_fill_((local < 0) | (local >= count) | (indices == padding), count)
     out = _aten.embedding_dense_backward.default(grad, local, count + 1, count, False)
     return out.narrow(0, 0, count).clone()  # in memory of its own size
 
 
-def gather(self: Tensor, index: Tensor, dim: int, piece: Piece) -> Tensor:
-    """Values of the piece, zeros for the others."""
-    check(index, piece.total, lambda: _nothing(self, dim, piece.total).gather(dim, index))
+def gather(self: Tensor, index: Tensor, dim: int, shard: ShardRange) -> Tensor:
+    """Values of the shard, zeros for the others."""
+    check(index, shard.total, lambda: _nothing(self, dim, shard.total).gather(dim, index))
     if not self.numel():
         return self.new_zeros(index.shape)
-    local, outside = place(index, piece.start, self.shape[dim] if self.dim() else 1)
+    local, outside = place(index, shard.start, self.shape[dim] if self.dim() else 1)
     return self.gather(dim, local).masked_fill_(outside, 0)
 
 
-def index_select(self: Tensor, index: Tensor, dim: int, piece: Piece) -> Tensor:
-    """Slices of the piece, zeros for the others."""
-    check(index, piece.total, lambda: _nothing(self, dim, piece.total).index_select(dim, index))
+def index_select(self: Tensor, index: Tensor, dim: int, shard: ShardRange) -> Tensor:
+    """Slices of the shard, zeros for the others."""
+    check(index, shard.total, lambda: _nothing(self, dim, shard.total).index_select(dim, index))
     shape = list(self.shape)
     shape[dim] = index.numel()
     if not self.shape[dim]:
         return self.new_zeros(shape)
-    local, outside = place(index.reshape(-1), piece.start, self.shape[dim])
+    local, outside = place(index.reshape(-1), shard.start, self.shape[dim])
     beside = [1] * self.dim()
     beside[dim] = -1
     return self.index_select(dim, local).masked_fill_(outside.reshape(beside), 0)
 
 
 def written(
-    write: Write, self: Tensor, index: Tensor, src: Tensor | float, dim: int, piece: Piece
+    write: Write, self: Tensor, index: Tensor, src: Tensor | float, dim: int, shard: ShardRange
 ) -> Tensor:
-    """The piece with what falls into it written by `write`, one of torch's methods in place."""
+    """The shard with what falls into it written by `write`, one of torch's methods in place."""
     check(
         index,
-        piece.total,
-        lambda: write(_nothing(self, dim, piece.total).contiguous(), dim, index, src),
+        shard.total,
+        lambda: write(_nothing(self, dim, shard.total).contiguous(), dim, index, src),
     )
     size = self.shape[dim]
-    local = index - piece.start
+    local = index - shard.start
     local = local.masked_fill_((local < 0) | (local >= size), size)
     return write(_with_room(self, dim), dim, local, src).narrow(dim, 0, size).clone()
 
 
-def _whole(like: Tensor, along: int, piece: Piece) -> Tensor:
-    return _nothing(like, along, piece.total)
+def _whole(like: Tensor, along: int, shard: ShardRange) -> Tensor:
+    return _nothing(like, along, shard.total)
 
 
 def _from_front(index: Tensor, total: int) -> Tensor:
@@ -127,17 +127,17 @@ def _from_front(index: Tensor, total: int) -> Tensor:
     return torch.where(index < 0, index + total, index)
 
 
-def index(self: Tensor, indices: list[Tensor | None], along: int, piece: Piece) -> Tensor:
-    """What the indices pick of the piece of dimension `along`, zeros for the rest."""
+def index(self: Tensor, indices: list[Tensor | None], along: int, shard: ShardRange) -> Tensor:
+    """What the indices pick of the shard of dimension `along`, zeros for the rest."""
     given = indices[along]
     assert given is not None
-    whole = _whole(self, along, piece)
-    given = _from_front(given, piece.total)
-    check(given, piece.total, lambda: _aten.index.Tensor(whole, indices))
+    whole = _whole(self, along, shard)
+    given = _from_front(given, shard.total)
+    check(given, shard.total, lambda: _aten.index.Tensor(whole, indices))
     size = self.shape[along]
     if not size:
         return _aten.index.Tensor(whole, indices)
-    local, outside = place(given, piece.start, size)
+    local, outside = place(given, shard.start, size)
     out = _aten.index.Tensor(self, [*indices[:along], local, *indices[along + 1 :]])
     picked = [dim for dim, one in enumerate(indices) if one is not None]
     adjacent = picked[-1] - picked[0] + 1 == len(picked)
@@ -151,15 +151,15 @@ def index_put(
     indices: list[Tensor | None],
     accumulate: bool,
     along: int,
-    piece: Piece,
+    shard: ShardRange,
 ) -> Tensor:
-    """The piece of dimension `along` with what falls into it written, or added."""
+    """The shard of dimension `along` with what falls into it written, or added."""
     given = indices[along]
     assert given is not None
-    given = _from_front(given, piece.total)
-    check(given, piece.total, lambda: _aten.index.Tensor(_whole(self, along, piece), indices))
+    given = _from_front(given, shard.total)
+    check(given, shard.total, lambda: _aten.index.Tensor(_whole(self, along, shard), indices))
     size = self.shape[along]
-    local = given - piece.start
+    local = given - shard.start
     local = local.masked_fill_((local < 0) | (local >= size), size)
     room = _with_room(self, along)
     _aten.index_put_.default(
@@ -169,7 +169,7 @@ def index_put(
 
 
 def _with_room(self: Tensor, dim: int) -> Tensor:
-    """One slice more takes what is not of this piece."""
+    """One slice more takes what is not of this shard."""
     shape = list(self.shape)
     shape[dim] += 1
     room = self.new_zeros(shape)
@@ -177,8 +177,8 @@ def _with_room(self: Tensor, dim: int) -> Tensor:
     return room
 
 
-def targets(target: Tensor, ignore_index: int, classes: int, piece: Piece) -> Tensor:
-    """Classes counted from the piece's first one; -1 where ignored, or not of this piece."""
+def targets(target: Tensor, ignore_index: int, classes: int, shard: ShardRange) -> Tensor:
+    """Classes counted from the shard's first one; -1 where ignored, or not of this shard."""
     target = target.to(torch.int64)
     ignored = target == ignore_index
     known = target.masked_fill(ignored, 0)
@@ -186,10 +186,10 @@ def targets(target: Tensor, ignore_index: int, classes: int, piece: Piece) -> Te
         one = torch.zeros((), device=target.device)
         check(
             known,
-            piece.total,
+            shard.total,
             lambda: _aten.nll_loss_forward.default(
-                one.expand(known.numel(), piece.total), known.reshape(-1), None, 0, -100
+                one.expand(known.numel(), shard.total), known.reshape(-1), None, 0, -100
             ),
         )
-    local = target - piece.start
+    local = target - shard.start
     return local.masked_fill_(ignored | (local < 0) | (local >= classes), -1)

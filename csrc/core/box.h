@@ -19,7 +19,7 @@ class Box {
 
   std::int64_t elements() const { return elements_; }
 
-  // Calls visit(local, global, count) for each stretch of the local elements [begin, end) whose
+  // Calls visit(local, global, count) for each run of the local elements [begin, end) whose
   // global indexes are consecutive, in local order.
   template <class Visit>
   void visit_runs(std::int64_t begin, std::int64_t end, Visit visit) const {

@@ -5,7 +5,7 @@ mod describe;
 mod distribute;
 mod read;
 
-use crate::event::{Fault, TraceNotes};
+use crate::event::{ClientFault, TraceNotes};
 use crate::planner::Planner;
 use crate::session::Session;
 use crate::session::requests::{Request, RequestKind, request_number};
@@ -18,7 +18,7 @@ impl Planner<'_> {
         clippy::wildcard_enum_match_arm,
         reason = "whatever is no instruction of clients is refused"
     )]
-    pub fn control(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+    pub fn control(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         if !matches!(instruction.op, Op::Free) {
             self.launch_buckets_of(instruction);
         }
@@ -39,11 +39,11 @@ impl Planner<'_> {
             Op::Distribute => self.distribute(instruction),
             Op::Describe => self.describe(instruction),
             Op::LocalShard => self.take_shard(instruction),
-            op => Err(Fault::NotForClients { op }),
+            op => Err(ClientFault::NotForClients { op }),
         }
     }
 
-    fn free_values(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+    fn free_values(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         self.trace_plain(instruction);
         for id in instruction.values() {
             self.release(id.as_slot().unwrap_or(u32::MAX))?;
@@ -52,14 +52,16 @@ impl Planner<'_> {
     }
 
     /// Frees one value.
-    pub fn release(&mut self, slot: u32) -> Result<(), Fault> {
+    pub fn release(&mut self, slot: u32) -> Result<(), ClientFault> {
         match self.session.handle(slot) {
             Handle::Live(value) => match value.only() {
                 Some((worker, slot)) => self.core.workers.free(worker, &[slot], self.sink),
                 None => self.core.workers.free_all(value.worker_slots(), self.sink),
             },
             Handle::Failed(_) => {}
-            Handle::Free => return Err(Fault::UnknownSlot { op: Op::Free, slot: u64::from(slot) }),
+            Handle::Free => {
+                return Err(ClientFault::UnknownSlot { op: Op::Free, slot: u64::from(slot) });
+            }
         }
         if !self.session.reductions.is_empty() {
             self.session.reductions.forget(slot);
@@ -68,7 +70,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn synchronize(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+    fn synchronize(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         let number = request_number(instruction)?;
         self.launch_all_buckets();
         if !self.core.reduced_together.is_empty() {
@@ -78,13 +80,13 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn name(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+    fn name(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         let op = instruction.op;
         let (Attr::Int(id), Attr::Text(name)) = (instruction.attr("id"), instruction.attr("name"))
         else {
-            return Err(Fault::Attribute { op, name: "id" });
+            return Err(ClientFault::Attribute { op, name: "id" });
         };
-        let id = u32::try_from(*id).map_err(|_| Fault::Attribute { op, name: "id" })?;
+        let id = u32::try_from(*id).map_err(|_| ClientFault::Attribute { op, name: "id" })?;
         self.session.name(op, id, name);
         Ok(())
     }

@@ -7,7 +7,7 @@ pub(crate) mod probe;
 mod untrusted;
 
 use crate::cost::Prices;
-use crate::event::{Event, Fault, SessionId, Sink, Statistics};
+use crate::event::{ClientFault, Event, SessionId, Sink, Statistics};
 use crate::planner::{Config, Core, Planner};
 use crate::session::Session;
 use crate::session::value::{Shards, Value};
@@ -69,14 +69,14 @@ impl Dispatcher {
     /// One instruction of a client: plans it and gives the workers' instructions to `sink`.
     ///
     /// # Errors
-    /// A [`Fault`] is a breach of the protocol by the client; the caller closes the session. Mistakes in the data are not
+    /// A [`ClientFault`] is a breach of the protocol by the client; the caller closes the session. Mistakes in the data are not
     /// faults: they mark the results as failed.
     pub fn instruction(
         &mut self,
         session: SessionId,
         instruction: &Instruction<'_>,
         sink: &mut dyn Sink,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ClientFault> {
         if self.fast(session, instruction, None, sink).is_some()
             || self.replay(session, instruction, None, sink).is_some()
         {
@@ -96,7 +96,7 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
         outputs: &[Meta],
         sink: &mut dyn Sink,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ClientFault> {
         if self.fast(session, instruction, Some(outputs), sink).is_some()
             || self.replay(session, instruction, Some(outputs), sink).is_some()
         {
@@ -112,11 +112,11 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
         known: Option<&[Meta]>,
         sink: &mut dyn Sink,
-    ) -> Result<(), Fault> {
-        let mut planner = self.planner(session, sink).ok_or(Fault::NoSession { session })?;
+    ) -> Result<(), ClientFault> {
+        let mut planner = self.planner(session, sink).ok_or(ClientFault::NoSession { session })?;
         match instruction.op.info().kind() {
             Kind::Control => planner.control(instruction),
-            Kind::Collective => Err(Fault::NotForClients { op: instruction.op }),
+            Kind::Collective => Err(ClientFault::NotForClients { op: instruction.op }),
             Kind::Compute => planner.define(instruction, known),
         }
     }
@@ -130,8 +130,8 @@ impl Dispatcher {
         session: SessionId,
         slots: &[u32],
         sink: &mut dyn Sink,
-    ) -> Result<(), Fault> {
-        let mut planner = self.planner(session, sink).ok_or(Fault::NoSession { session })?;
+    ) -> Result<(), ClientFault> {
+        let mut planner = self.planner(session, sink).ok_or(ClientFault::NoSession { session })?;
         slots.iter().try_for_each(|&slot| planner.release(slot))
     }
 

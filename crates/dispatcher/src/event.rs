@@ -100,7 +100,7 @@ pub struct Statistics {
 /// A breach of the protocol by a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ClientFault {
     #[error("session {session:?} is not open")]
     NoSession { session: SessionId },
     #[error("{op:?} is not an instruction for clients")]

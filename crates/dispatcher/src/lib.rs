@@ -27,5 +27,5 @@ mod workers;
 pub use cost::{LinkPrices, Links, Prices, PricesError};
 pub use dispatcher::Dispatcher;
 pub use dispatcher::probe::{Measured, Probe};
-pub use event::{Event, Fault, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
+pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use planner::Config;

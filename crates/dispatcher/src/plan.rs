@@ -24,7 +24,7 @@ mod upload;
 pub(crate) use operands::KeepCopy;
 pub(crate) use results::Results;
 
-use crate::event::Fault;
+use crate::event::ClientFault;
 use crate::planner::Planner;
 use crate::session::Session;
 use crate::session::failure::ValueFailure;
@@ -32,7 +32,7 @@ use crate::session::provenance::Decider;
 use crate::session::value::Handle;
 use crate::strategy::cache::Plan;
 use create::Creation;
-use gt_protocol::rules::{Arg, ErrorClass, Outputs, RuleError, infer};
+use gt_protocol::rules::{ErrorClass, Outputs, RuleArg, RuleError, infer};
 use gt_protocol::{Id, Instruction, Meta, Operand};
 use run::{PlanOf, Run};
 use smallvec::SmallVec;
@@ -58,7 +58,7 @@ impl Planner<'_> {
         &mut self,
         instruction: &Instruction<'_>,
         known: Option<&[Meta]>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ClientFault> {
         check_outputs(self.session, instruction)?;
         let failed = check_operands(self.session, instruction)?;
         self.number = self.session.number(instruction.tag);
@@ -120,16 +120,16 @@ impl Planner<'_> {
     }
 }
 
-fn check_outputs(session: &Session, instruction: &Instruction<'_>) -> Result<(), Fault> {
+fn check_outputs(session: &Session, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
     let (info, count) = (instruction.op.info(), instruction.outputs.len());
     if !info.fits_outputs(count) {
         let expected = usize::from(info.outputs.max(1));
-        return Err(Fault::Outputs { op: instruction.op, count, expected });
+        return Err(ClientFault::Outputs { op: instruction.op, count, expected });
     }
     for (position, id) in instruction.outputs.iter().enumerate() {
         let slot = session.check_definable(instruction.op, *id)?;
         if instruction.outputs.iter().take(position).any(|earlier| earlier == id) {
-            return Err(Fault::SlotInUse { op: instruction.op, slot: u64::from(slot) });
+            return Err(ClientFault::SlotInUse { op: instruction.op, slot: u64::from(slot) });
         }
     }
     Ok(())
@@ -139,14 +139,14 @@ fn check_outputs(session: &Session, instruction: &Instruction<'_>) -> Result<(),
 fn check_operands(
     session: &Session,
     instruction: &Instruction<'_>,
-) -> Result<Option<ValueFailure>, Fault> {
+) -> Result<Option<ValueFailure>, ClientFault> {
     for id in instruction.values() {
         let slot = id.as_slot().unwrap_or(u32::MAX);
         match session.handle(slot) {
             Handle::Live(_) => {}
             Handle::Failed(failure) => return Ok(Some(failure.clone())),
             Handle::Free => {
-                return Err(Fault::UnknownSlot { op: instruction.op, slot: u64::from(slot) });
+                return Err(ClientFault::UnknownSlot { op: instruction.op, slot: u64::from(slot) });
             }
         }
     }
@@ -158,14 +158,14 @@ pub(crate) fn infer_outputs(
     instruction: &Instruction<'_>,
 ) -> Result<Outputs, RuleError> {
     let arg = |operand: &Operand| match operand {
-        Operand::Scalar(scalar) => Arg::Scalar(*scalar),
+        Operand::Scalar(scalar) => RuleArg::Scalar(*scalar),
         Operand::Value(id) => {
             let value = id.as_slot().and_then(|slot| session.value(slot));
-            value.map_or(Arg::Absent, |value| Arg::Value(value.meta()))
+            value.map_or(RuleArg::Absent, |value| RuleArg::Value(value.meta()))
         }
-        Operand::Absent => Arg::Absent,
+        Operand::Absent => RuleArg::Absent,
     };
-    let args: SmallVec<[Arg<'_>; 4]> = instruction.operands.iter().map(arg).collect();
+    let args: SmallVec<[RuleArg<'_>; 4]> = instruction.operands.iter().map(arg).collect();
     let outputs = infer(instruction.op, &args, &instruction.attrs)?;
     if outputs.len() != instruction.outputs.len() {
         let (name, stated) = (instruction.op.info().name, outputs.len());

@@ -10,7 +10,7 @@ pub(crate) mod spec;
 pub(crate) mod uploads;
 pub(crate) mod value;
 
-use crate::event::Fault;
+use crate::event::ClientFault;
 use failure::{ClientOperand, ClientOperands, OperandHistory, RootCause, ValueFailure};
 use gt_protocol::{Id, Instruction, Op, Operand};
 use provenance::TrafficStats;
@@ -173,18 +173,18 @@ impl Session {
     }
 
     /// Whether `id` may be defined: within the limit and free.
-    pub fn check_definable(&self, op: Op, id: Id) -> Result<u32, Fault> {
-        let slot = id.as_slot().ok_or(Fault::UnknownSlot { op, slot: u64::MAX })?;
+    pub fn check_definable(&self, op: Op, id: Id) -> Result<u32, ClientFault> {
+        let slot = id.as_slot().ok_or(ClientFault::UnknownSlot { op, slot: u64::MAX })?;
         let count =
             u32::try_from(self.handles.len()).expect("no more values than the limit of a session");
         let limit = count.saturating_add(SLOTS_AHEAD_MAX).min(SLOTS_MAX);
         if slot >= limit {
-            return Err(Fault::TooManyValues { slot: u64::from(slot), limit });
+            return Err(ClientFault::TooManyValues { slot: u64::from(slot), limit });
         }
         match self.handle(slot) {
             Handle::Free => Ok(slot),
             Handle::Live(_) | Handle::Failed(_) => {
-                Err(Fault::SlotInUse { op, slot: u64::from(slot) })
+                Err(ClientFault::SlotInUse { op, slot: u64::from(slot) })
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use gt_dispatcher::{Config, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{ToClient, ToWorker};
-use gt_protocol::rules::{Arg, infer};
+use gt_protocol::rules::{RuleArg, infer};
 use gt_protocol::text::{Names, parse};
 use gt_protocol::{Family, Instruction, Meta, Operand, wire};
 use std::collections::BTreeMap;
@@ -202,11 +202,11 @@ impl Program {
     /// What the client knows of the results; nothing of an instruction that its rule refuses.
     fn metas(&self, instruction: &Instruction<'_>) -> Option<Vec<Meta>> {
         let arg = |operand: &Operand| match operand {
-            Operand::Absent => Some(Arg::Absent),
-            Operand::Scalar(scalar) => Some(Arg::Scalar(*scalar)),
-            Operand::Value(id) => Some(Arg::Value(self.live.get(&id.as_slot()?)?)),
+            Operand::Absent => Some(RuleArg::Absent),
+            Operand::Scalar(scalar) => Some(RuleArg::Scalar(*scalar)),
+            Operand::Value(id) => Some(RuleArg::Value(self.live.get(&id.as_slot()?)?)),
         };
-        let args: Vec<Arg<'_>> = instruction.operands.iter().map(arg).collect::<Option<_>>()?;
+        let args: Vec<RuleArg<'_>> = instruction.operands.iter().map(arg).collect::<Option<_>>()?;
         let metas = infer(instruction.op, &args, &instruction.attrs).ok()?;
         Some(metas.to_vec())
     }

@@ -7,7 +7,7 @@
     reason = "a test that cannot go on says why by where it stops"
 )]
 
-use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{ClientFault, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{ToClient, ToWorker};
 use gt_protocol::text::{NoNames, parse};
 use gt_protocol::{Instruction, wire};
@@ -123,12 +123,18 @@ fn words_that_break_the_protocol_are_refused() {
     let mut refused = |words: &[u32]| {
         core.instruction_words(session, &mut words.to_vec(), &mut sent).unwrap_err()
     };
-    assert!(matches!(refused(&[0x0006_0324, 0, 0, 1, 7, 7]), Fault::UnknownSlot { slot: 7, .. }));
-    assert!(matches!(refused(&[0x0005_0b01, 0, 0, 1, 7]), Fault::UnknownSlot { slot: 7, .. }));
+    assert!(matches!(
+        refused(&[0x0006_0324, 0, 0, 1, 7, 7]),
+        ClientFault::UnknownSlot { slot: 7, .. }
+    ));
+    assert!(matches!(
+        refused(&[0x0005_0b01, 0, 0, 1, 7]),
+        ClientFault::UnknownSlot { slot: 7, .. }
+    ));
     for words in
         [&[0x0003_ffff, 0, 0][..], &[0x0006_0324, 0, 0, 1, 7], &[0x0006_0324, 0, 4, 1, 0, 0]]
     {
-        assert!(matches!(refused(words), Fault::Wire(_)), "{words:?}");
+        assert!(matches!(refused(words), ClientFault::Wire(_)), "{words:?}");
     }
     assert!(sent.words.is_empty());
 }

@@ -10,7 +10,7 @@ mod ranges;
 mod tests;
 mod text;
 
-pub use footprint::{Footprint, StridedRange};
+pub use footprint::{Footprint, StridedPositions};
 pub use mesh::{MESH_DIMS_MAX, MESH_MEMBERS_MAX, Mesh};
 pub use ranges::{Interval, Intervals, ShardRanges};
 pub use text::LayoutError;

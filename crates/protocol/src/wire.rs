@@ -13,7 +13,7 @@ mod words;
 
 pub use decode::{decode, decode_into, halves};
 pub use encode::{append_attrs, close, count_outputs, encode, encode_free, rebind};
-pub use view::{View, freed};
+pub use view::{InstructionView, freed};
 pub(crate) use words::{WordReader, count_word, push_bytes, push_dims, push_u64};
 pub use words::{scalar, scalar_words};
 

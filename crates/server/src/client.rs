@@ -2,7 +2,7 @@
 
 use crate::link::{Inbound, SlabPayloads};
 use crate::outbox::{Load, Outbox};
-use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, WorkerIndex};
+use gt_dispatcher::{ClientFault, Dispatcher, Event, SessionId, WorkerIndex};
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::wire::{self, WireError, cut};
 use gt_protocol::{Attr, Instruction, Op};
@@ -35,7 +35,7 @@ pub(crate) struct ServedClient {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Breach {
     #[error("{0}")]
-    Fault(#[from] Fault),
+    Fault(#[from] ClientFault),
     #[error("broken stream: {0}")]
     Wire(#[from] WireError),
     #[error("impossible counters in its ring")]

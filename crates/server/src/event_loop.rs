@@ -252,7 +252,7 @@ impl EventLoop {
     }
 
     fn sleep(&mut self, idle: Duration, held_back: bool) -> Result<(), SleepError> {
-        self.outbox.settle();
+        self.outbox.flush_trace();
         let doze =
             if held_back || self.outbox.is_waiting() { Doze::Nap(idle) } else { Doze::Sound };
         self.waker.sleep_begin();
@@ -294,7 +294,7 @@ impl EventLoop {
             self.outbox.flush();
             gt_transport::yield_now();
         }
-        self.outbox.settle();
+        self.outbox.flush_trace();
     }
 }
 

@@ -100,13 +100,13 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let probing = options.prices.clone().filter(|_| options.probe).map(Probing::new);
     let waker = Arc::new(Waker::new()?);
     // Without a limit: see `NetEvent`.
-    let (events, heard) = mpsc::unbounded_channel();
+    let (events, inbox) = mpsc::unbounded_channel();
     let event_loop =
-        EventLoop::new(dispatcher, Outbox::new(trace), probing, heard, Arc::clone(&waker))?;
+        EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?;
     let (ended, core_ended) = oneshot::channel();
     let core = std::thread::Builder::new().name("gt-core".into()).spawn(move || {
         let outcome = event_loop.run();
-        // The sockets' thread has ended first if nobody hears this.
+        // The sockets' thread has ended first if nobody receives this.
         let _: Result<(), ()> = ended.send(());
         outcome
     })?;

@@ -32,7 +32,7 @@ pub(crate) struct PeerLink {
     pub slab_down: Option<SlabWriter>,
 }
 
-/// Payloads and chunks of answers that a peer lays into a slab. Each is copied out before anybody looks at it.
+/// Payloads and chunks of answers that a peer puts into a slab. Each is copied out before anybody looks at it.
 #[derive(Debug)]
 pub(crate) struct SlabPayloads {
     slab: SlabReader,
@@ -89,7 +89,7 @@ impl Inbound {
         Self { source, words: Vec::new(), start: 0, arrived: 0, slab }
     }
 
-    /// What has arrived and was not consumed, and what was laid beside it.
+    /// What has arrived and was not consumed, and what was put beside it.
     pub fn unread_and_slab(&mut self) -> (&mut [u32], Option<&mut SlabPayloads>) {
         (self.words.get_mut(self.start..).unwrap_or_default(), self.slab.as_mut())
     }
@@ -220,8 +220,8 @@ impl Drain {
         }
     }
 
-    fn words_in(&self, span: Duration) -> usize {
-        let words = u128::from(self.words) * span.as_nanos() / self.passed.as_nanos().max(1);
+    fn words_in(&self, window: Duration) -> usize {
+        let words = u128::from(self.words) * window.as_nanos() / self.passed.as_nanos().max(1);
         usize::try_from(words).unwrap_or(usize::MAX)
     }
 }
@@ -237,8 +237,8 @@ impl Outbound {
         Self { target, words, start, credit, listed, sent, drain, slab_down, _cancel: cancel }
     }
 
-    /// Lays bytes beside the words, if they are many and there is room: what names them is to be sent next.
-    pub fn lend(&mut self, offset: u64, bytes: &[u8]) -> bool {
+    /// Puts bytes into the slab beside the words, if they are many and there is room: what names them is to be sent next.
+    pub fn send_beside(&mut self, offset: u64, bytes: &[u8]) -> bool {
         let Some(slab) = self.slab_down.as_mut().filter(|_| bytes.len() >= PAYLOAD_BYTES_MIN)
         else {
             return false;
@@ -292,10 +292,10 @@ impl Outbound {
     }
 
     /// Words that the peer takes in a time, as it has lately; asked often by whoever wants to know.
-    pub fn drained_in(&mut self, span: Duration, now: Instant) -> usize {
+    pub fn drained_in(&mut self, window: Duration, now: Instant) -> usize {
         let inside = u64::try_from(self.inside()).unwrap_or(0);
         self.drain.note(now, self.sent.saturating_sub(inside));
-        self.drain.words_in(span)
+        self.drain.words_in(window)
     }
 
     /// Whether the peer took its last words on the CPU of the calling thread.

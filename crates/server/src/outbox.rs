@@ -197,8 +197,8 @@ impl Outbox {
         !self.listed_workers.is_empty() || !self.listed_sessions.is_empty()
     }
 
-    /// Before a sleep: brings the trace to its file.
-    pub fn settle(&mut self) {
+    /// Before a sleep: writes the trace to its file.
+    pub fn flush_trace(&mut self) {
         if let Some(Err(error)) = self.trace.as_mut().map(Trace::flush) {
             self.end_trace(&error);
         }
@@ -251,13 +251,13 @@ impl Sink for Outbox {
             return;
         };
         let before = worker.buffer().len();
-        let lent;
+        let words_only;
         let instruction = match offset_of_chunk(instruction) {
-            Some(offset) if worker.lend(offset, instruction.payload) => {
-                lent = Instruction { payload: &[], ..instruction.clone() };
+            Some(offset) if worker.send_beside(offset, instruction.payload) => {
+                words_only = Instruction { payload: &[], ..instruction.clone() };
                 // Who sends more than the worker takes is to wait.
                 self.tight |= worker.is_full();
-                &lent
+                &words_only
             }
             _ => instruction,
         };
@@ -311,7 +311,7 @@ impl Sink for Outbox {
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let encoded = if let ToClient::Reply(reply) = message
-            && session.lend(0, reply.bytes)
+            && session.send_beside(0, reply.bytes)
         {
             message::encode_beside(reply, session.buffer())
         } else {

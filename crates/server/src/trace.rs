@@ -42,7 +42,7 @@ impl Trace {
         instruction: &Instruction<'_>,
         notes: &TraceNotes<'_>,
     ) -> io::Result<()> {
-        let names = OneName(notes.signal);
+        let names = LineSignal(notes.signal);
         let line = TextLine { instruction, names: &names, payload: PayloadText::Reference };
         write!(self.file, "{line}   # {}", notes.results)?;
         let gap = if notes.results.is_empty() { "" } else { " " };
@@ -72,7 +72,7 @@ impl Trace {
         writeln!(self.file, "{}", text::failure(failure, &clock(SystemTime::now())))
     }
 
-    /// Brings what was written to the file.
+    /// Flushes what was written into the file.
     ///
     /// # Errors
     /// What the file system says.
@@ -91,9 +91,9 @@ impl Trace {
 }
 
 /// The name of the one signal that the line may have.
-struct OneName<'a>(Option<&'a str>);
+struct LineSignal<'a>(Option<&'a str>);
 
-impl Names for OneName<'_> {
+impl Names for LineSignal<'_> {
     fn signal_name(&self, _id: u16) -> Option<&str> {
         self.0
     }

@@ -19,7 +19,7 @@ use std::rc::Rc;
 pub struct ToyEngine {
     /// It announces a backend of collectives, and refuses each: its members negotiate before their bytes
     /// go.
-    pub talks: bool,
+    pub negotiates: bool,
 }
 
 /// A tensor and the memory that it shares with its views. A real engine writes a result over an operand that nobody
@@ -46,7 +46,7 @@ impl Stored {
     }
 }
 
-/// Bytes of tensors on loan: copies, for a tensor here is no bytes.
+/// Borrowed bytes of tensors: copies, for a tensor here is no bytes.
 #[derive(Debug, Default)]
 pub struct BorrowedTensors {
     /// The mark on the operand's memory: what is sent from there is nonsense once a result has taken it over.
@@ -211,7 +211,7 @@ impl Engine for ToyEngine {
     }
 
     fn domains(&self) -> [&str; 2] {
-        if self.talks { ["toys", ""] } else { ["", ""] }
+        if self.negotiates { ["toys", ""] } else { ["", ""] }
     }
 
     fn rendezvous(

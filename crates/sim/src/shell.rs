@@ -2,7 +2,7 @@
 
 use crate::mistake::{Mistake, Occasion, Planted};
 use crate::shadow::ShadowAccounts;
-use gt_dispatcher::{Dispatcher, Event, Fault, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{ClientFault, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, NoNames, PayloadText};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, cut};
@@ -24,11 +24,11 @@ pub struct Shell {
     pub accounts: ShadowAccounts,
     pub outputs: CoreOutputs,
     planted: Option<Planted>,
-    connections: BTreeMap<SessionId, Connection>,
+    connections: BTreeMap<SessionId, SimConnection>,
     pub instructions: u64,
 }
 
-struct Connection {
+struct SimConnection {
     client: usize,
     inbox: Vec<u32>,
     /// As a client in the same process: it infers before it emits and frees without an instruction.
@@ -90,7 +90,7 @@ impl Shell {
         let session = self.dispatcher.open_session();
         self.accounts.open(session);
         let inbox = Vec::new();
-        self.connections.insert(session, Connection { client, inbox, embedded, closing: false });
+        self.connections.insert(session, SimConnection { client, inbox, embedded, closing: false });
         session
     }
 
@@ -172,7 +172,7 @@ impl Shell {
         session: SessionId,
         (instruction, words): (&Instruction<'_>, &[u32]),
         inferred: InferredMeta<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ClientFault> {
         let embedded = self.connections.get(&session).is_some_and(|connection| connection.embedded);
         if embedded && instruction.op == Op::Free {
             let slots: Vec<u32> = instruction.values().filter_map(Id::as_slot).collect();

@@ -67,8 +67,8 @@ pub struct SimWorker {
 type PeerMessages = BTreeMap<(u32, MessageId), VecDeque<Result<Vec<u8>, Cause>>>;
 
 impl SimWorker {
-    pub fn new(index: u32, ticks: u64, talks: bool) -> Self {
-        let mut machine = Machine::new(ToyEngine { talks });
+    pub fn new(index: u32, ticks: u64, negotiates: bool) -> Self {
+        let mut machine = Machine::new(ToyEngine { negotiates });
         machine.set_index(index);
         let stream =
             SimStream { stream: CommunicationStream::new(SimPeers::default()), lags: false };

@@ -141,7 +141,7 @@ struct World {
     faults: Faults,
     steps_per_client: Option<u64>,
     /// Collectives are talked about before their bytes go.
-    talks: bool,
+    negotiates: bool,
     step: u64,
     exchanges: u64,
     breaches: u64,
@@ -195,7 +195,7 @@ impl World {
             next_worker: 0,
             faults,
             steps_per_client: config.steps,
-            talks: config.seed % 3 == 1,
+            negotiates: config.seed % 3 == 1,
             step: 0,
             exchanges: 0,
             breaches: 0,

@@ -3,7 +3,7 @@
 use crate::table::SlotTable;
 use gt_protocol::dtype::Category;
 use gt_protocol::integer::to_usize;
-use gt_protocol::rules::Arg;
+use gt_protocol::rules::RuleArg;
 use gt_protocol::{Dims, Dtype, DtypeRule, Family, Id, Instruction, Meta, Op, Operand};
 use smallvec::SmallVec;
 
@@ -60,12 +60,12 @@ pub fn results<V>(table: &SlotTable<V>, instruction: &Instruction<'_>) -> SmallV
 }
 
 fn inferred<V>(table: &SlotTable<V>, instruction: &Instruction<'_>) -> Option<SmallVec<[Meta; 2]>> {
-    let mut args: SmallVec<[Arg<'_>; 4]> = SmallVec::new();
+    let mut args: SmallVec<[RuleArg<'_>; 4]> = SmallVec::new();
     for operand in &instruction.operands {
         args.push(match operand {
-            Operand::Absent => Arg::Absent,
-            Operand::Scalar(scalar) => Arg::Scalar(*scalar),
-            Operand::Value(id) => Arg::Value(&table.held(*id).ok()?.meta),
+            Operand::Absent => RuleArg::Absent,
+            Operand::Scalar(scalar) => RuleArg::Scalar(*scalar),
+            Operand::Value(id) => RuleArg::Value(&table.held(*id).ok()?.meta),
         });
     }
     gt_protocol::rules::infer(instruction.op, &args, &instruction.attrs).ok()

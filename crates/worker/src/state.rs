@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::failure::{Cause, FailedInstruction, Fault};
 use crate::table::{NoValue, SlotTable};
 use gt_protocol::message::FailureClass;
-use gt_protocol::rules::{Arg, describe};
+use gt_protocol::rules::{RuleArg, describe};
 use gt_protocol::{Instruction, Kind, Meta, Operand};
 use smallvec::SmallVec;
 
@@ -69,15 +69,15 @@ impl<E: Engine> MachineState<E> {
     /// The operator with its operands as they are here: `gather f32[3] i64[1]`.
     #[cold]
     fn described(&self, instruction: &Instruction<'_>) -> String {
-        let operands: SmallVec<[Arg<'_>; 4]> = instruction
+        let operands: SmallVec<[RuleArg<'_>; 4]> = instruction
             .operands
             .iter()
             .map(|operand| match operand {
-                Operand::Absent => Arg::Absent,
-                Operand::Scalar(scalar) => Arg::Scalar(*scalar),
+                Operand::Absent => RuleArg::Absent,
+                Operand::Scalar(scalar) => RuleArg::Scalar(*scalar),
                 Operand::Value(id) => match self.table.held(*id) {
-                    Ok(held) => Arg::Value(&held.meta),
-                    Err(_) => Arg::Absent,
+                    Ok(held) => RuleArg::Value(&held.meta),
+                    Err(_) => RuleArg::Absent,
                 },
             })
             .collect();

@@ -33,7 +33,7 @@ pub trait Driver<M> {
     /// Takes a job, and gives it back if it is over at once.
     fn submit(&mut self, job: Job<M>) -> Option<Ended<M>>;
 
-    /// Our part in a collective has failed before it was a job: the others are to hear of it.
+    /// Our part in a collective has failed before it was a job: the others are to be told.
     fn abort(&mut self, abort: Abort);
 
     /// Between two instructions while jobs are in flight: those that are over since, one a call. It may also move the
@@ -43,8 +43,8 @@ pub trait Driver<M> {
     /// The machine is about to compute, and will not look at the jobs that are in flight meanwhile.
     fn compute(&mut self) {}
 
-    /// Moves jobs on until this one is over, or until any is: what comes of that the machine has to say. False where that needs something from outside which the caller of
-    /// [`Machine::run`](crate::Machine::run) has to bring: the instruction is then run again.
+    /// Moves jobs on until this one is over, or until any is: the machine reports its outcome. False where that needs an event from outside,
+    /// for which the caller of [`Machine::run`](crate::Machine::run) waits: the instruction is then run again.
     fn wait(&mut self, ticket: u64) -> bool;
 
     /// Moves jobs on while the machine waits for what the stream does not do, or sleeps a little where nothing can be moved;

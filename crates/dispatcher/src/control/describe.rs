@@ -2,7 +2,7 @@
 //! decided here.
 
 use crate::cost::Prices;
-use crate::event::Fault;
+use crate::event::ClientFault;
 use crate::number::wide;
 use crate::planner::Planner;
 use crate::session::Session;
@@ -16,7 +16,7 @@ use std::fmt::Write;
 
 impl Planner<'_> {
     /// The instruction `describe`.
-    pub(super) fn describe(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+    pub(super) fn describe(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         let op = instruction.op;
         let request = request_number(instruction)?;
         let session = &*self.session;
@@ -24,7 +24,7 @@ impl Planner<'_> {
         let questions = questions.into_iter().zip(0..);
         let mut questions =
             questions.filter(|(_, choice)| *instruction.attr("what") == Attr::Choice(*choice));
-        let (what, _) = questions.next().ok_or(Fault::Attribute { op, name: "what" })?;
+        let (what, _) = questions.next().ok_or(ClientFault::Attribute { op, name: "what" })?;
         let slot = match instruction.operands.first() {
             Some(Operand::Value(id)) => id.as_slot(),
             Some(Operand::Absent | Operand::Scalar(_)) | None => None,
@@ -33,10 +33,10 @@ impl Planner<'_> {
             (What::Counters, _) => self.counters(),
             (What::Workers, _) => self.indexes(),
             (What::Layout | What::Explanation, None) => {
-                return Err(Fault::UnknownSlot { op, slot: u64::MAX });
+                return Err(ClientFault::UnknownSlot { op, slot: u64::MAX });
             }
             (What::Layout | What::Explanation, Some(slot)) => match session.handle(slot) {
-                Handle::Free => return Err(Fault::UnknownSlot { op, slot: u64::from(slot) }),
+                Handle::Free => return Err(ClientFault::UnknownSlot { op, slot: u64::from(slot) }),
                 Handle::Failed(failure) => {
                     answer_failed(self.id, request, failure, self.sink);
                     return Ok(());

@@ -1,7 +1,7 @@
 //! `distribute` and `local_shard`: a value in the layout that its client asks for, and one member's shard of it.
 
 use super::first_slot;
-use crate::event::Fault;
+use crate::event::ClientFault;
 use crate::number::signed;
 use crate::plan::{KeepCopy, PlanStop, Results};
 use crate::planner::Planner;
@@ -20,13 +20,13 @@ enum LayoutRequest {
 }
 
 impl Planner<'_> {
-    pub(super) fn distribute(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+    pub(super) fn distribute(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         self.redistributed(instruction, LayoutRequest::Value)
     }
 
     /// One member's shard of a value, as a value on that worker alone.
-    pub(super) fn take_shard(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
-        let fault = Fault::Attribute { op: instruction.op, name: "member" };
+    pub(super) fn take_shard(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
+        let fault = ClientFault::Attribute { op: instruction.op, name: "member" };
         let Attr::Int(member) = *instruction.attr("member") else { return Err(fault) };
         let member = usize::try_from(member).map_err(|_| fault)?;
         self.redistributed(instruction, LayoutRequest::Shard(member))
@@ -36,13 +36,13 @@ impl Planner<'_> {
         &mut self,
         instruction: &Instruction<'_>,
         request: LayoutRequest,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ClientFault> {
         let (op, slot) = (instruction.op, first_slot(instruction));
         let output = instruction.outputs.first();
-        let output = output.ok_or(Fault::Outputs { op, count: 0, expected: 1 })?;
+        let output = output.ok_or(ClientFault::Outputs { op, count: 0, expected: 1 })?;
         self.session.check_definable(op, *output)?;
         let failed = match self.session.handle(slot) {
-            Handle::Free => return Err(Fault::UnknownSlot { op, slot: u64::from(slot) }),
+            Handle::Free => return Err(ClientFault::UnknownSlot { op, slot: u64::from(slot) }),
             Handle::Failed(failure) => Some(failure.clone()),
             Handle::Live(_) => None,
         };
@@ -67,8 +67,8 @@ impl Planner<'_> {
         layout: &Layout,
         request: LayoutRequest,
         instruction: &Instruction<'_>,
-    ) -> Result<Result<Results, PlanStop>, Fault> {
-        let fault = Fault::Attribute { op: instruction.op, name: "member" };
+    ) -> Result<Result<Results, PlanStop>, ClientFault> {
+        let fault = ClientFault::Attribute { op: instruction.op, name: "member" };
         let member = match request {
             LayoutRequest::Shard(member) => {
                 let worker = layout.mesh().members().get(member).ok_or(fault)?;
@@ -105,7 +105,7 @@ impl Planner<'_> {
         &self,
         instruction: &Instruction<'_>,
         value: &Value,
-    ) -> Result<Result<Layout, RuleError>, Fault> {
+    ) -> Result<Result<Layout, RuleError>, ClientFault> {
         let op = instruction.op;
         let mistake = |text: String| {
             Ok(Err(RuleError { class: ErrorClass::Runtime, text: format!("distribute: {text}") }))
@@ -119,7 +119,7 @@ impl Planner<'_> {
                 Err(error) if text.contains("keep") || text.contains("reduce") => {
                     return mistake(error.to_string());
                 }
-                Err(_) => return Err(Fault::Attribute { op, name: "layout" }),
+                Err(_) => return Err(ClientFault::Attribute { op, name: "layout" }),
             };
             let absent = layout.mesh().members().iter().find(|worker| !alive.contains(worker));
             return match absent {
@@ -139,7 +139,7 @@ impl Planner<'_> {
         };
         let dim = usize::try_from(if asked < 0 { asked + rank } else { asked }).ok();
         let Some((dim, &size)) = dim.and_then(|dim| Some((dim, dims.get(dim)?))) else {
-            return Err(Fault::Attribute { op, name: "dim" });
+            return Err(ClientFault::Attribute { op, name: "dim" });
         };
         let ranges = ShardRanges::even(size, mesh.len());
         Ok(Ok(Layout::new(mesh, [Placement::Shard { dim, ranges }].into_iter().collect())))

@@ -1,7 +1,7 @@
 //! Reads: one worker is asked for a value that it holds whole, each holder for its shard of one that is cut. Shards go on
 //! to the client as they come; it puts them where they belong, so that no worker ever holds more than its share.
 
-use crate::event::Fault;
+use crate::event::ClientFault;
 use crate::plan::KeepCopy;
 use crate::planner::Planner;
 use crate::session::requests::{ReadPart, Request, RequestKind, answer_failed, request_number};
@@ -20,12 +20,14 @@ struct ShardRead {
 }
 
 impl Planner<'_> {
-    pub(super) fn read(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+    pub(super) fn read(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         let number = request_number(instruction)?;
         let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
         self.materialize(slot, None);
         let value = match self.session.handle(slot) {
-            Handle::Free => return Err(Fault::UnknownSlot { op: Op::Read, slot: u64::from(slot) }),
+            Handle::Free => {
+                return Err(ClientFault::UnknownSlot { op: Op::Read, slot: u64::from(slot) });
+            }
             Handle::Failed(failure) => {
                 answer_failed(self.id, number, failure, self.sink);
                 return Ok(());

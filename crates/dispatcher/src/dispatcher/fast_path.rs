@@ -3,7 +3,7 @@
 //! ordinary in any respect goes the general way; a property test holds both equal.
 
 use super::Dispatcher;
-use crate::event::{Fault, SessionId, Sink, low_half};
+use crate::event::{ClientFault, SessionId, Sink, low_half};
 use crate::plan::infer_outputs;
 use crate::planner::Core;
 use crate::session::Session;
@@ -24,13 +24,13 @@ impl Dispatcher {
         words: &mut [u32],
         outputs: &[Meta],
         sink: &mut dyn Sink,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ClientFault> {
         if self.rewrite(session, op, words, outputs, sink).is_some()
             || self.replay_words(session, op, words, Some(outputs), sink).is_some()
         {
             return Ok(());
         }
-        let (instruction, _) = wire::decode(words).map_err(|_| Fault::Malformed { op })?;
+        let (instruction, _) = wire::decode(words).map_err(|_| ClientFault::Malformed { op })?;
         self.general(session, &instruction, Some(outputs), sink)
     }
 

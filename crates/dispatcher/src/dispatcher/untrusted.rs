@@ -3,12 +3,12 @@
 //! refuses is decoded and goes the general way, to the same end.
 
 use super::Dispatcher;
-use crate::event::{Fault, SessionId, Sink};
+use crate::event::{ClientFault, SessionId, Sink};
 use crate::session::Session;
 use crate::session::value::Value;
 use gt_protocol::Meta;
-use gt_protocol::rules::{Arg, Outputs, infer, keeps_metadata};
-use gt_protocol::wire::{self, View};
+use gt_protocol::rules::{Outputs, RuleArg, infer, keeps_metadata};
+use gt_protocol::wire::{self, InstructionView};
 use smallvec::SmallVec;
 
 impl Dispatcher {
@@ -21,13 +21,13 @@ impl Dispatcher {
         session: SessionId,
         words: &mut [u32],
         sink: &mut dyn Sink,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ClientFault> {
         if !self.core.tracing
             && let Some(slots) = wire::freed(words)
         {
             return self.release(session, slots, sink);
         }
-        let view = View::new(words)?.filter(|view| self.core.is_fast(view.op));
+        let view = InstructionView::new(words)?.filter(|view| self.core.is_fast(view.op));
         if let Some(view) = view
             && let Some(outputs) = self.results_of(session, &view)
         {
@@ -39,7 +39,7 @@ impl Dispatcher {
 
     /// The metadata of its results, where all its operands are values: the same as of all operands where that is the rule,
     /// else what the rule says. A mistake is found again, and told, by the general way.
-    fn results_of(&self, session: SessionId, view: &View<'_>) -> Option<Outputs> {
+    fn results_of(&self, session: SessionId, view: &InstructionView<'_>) -> Option<Outputs> {
         let state = self.sessions.get(&session)?;
         if keeps_metadata(view.op)
             && let Some(meta) = common_meta(state, view.operands)
@@ -47,14 +47,14 @@ impl Dispatcher {
             return Some(Outputs::from_slice(std::slice::from_ref(meta)));
         }
         let mut scalars = view.scalars.iter();
-        let mut operands: SmallVec<[Arg<'_>; 4]> = SmallVec::new();
+        let mut operands: SmallVec<[RuleArg<'_>; 4]> = SmallVec::new();
         for &word in view.operands {
             operands.push(if word == wire::IMMEDIATE {
-                Arg::Scalar(
+                RuleArg::Scalar(
                     *scalars.next().expect("the view has a scalar for each immediate operand"),
                 )
             } else {
-                Arg::Value(state.value(word)?.meta())
+                RuleArg::Value(state.value(word)?.meta())
             });
         }
         infer(view.op, &operands, &view.attrs).ok()

@@ -6,7 +6,7 @@ use super::run::Run;
 use crate::planner::{Planner, no_worker};
 use crate::session::value::Shards;
 use gt_protocol::placement::Mesh;
-use gt_protocol::rules::decomposition::{Decomposition, Source, Step};
+use gt_protocol::rules::decomposition::{Decomposition, DecompositionStep, Source};
 use gt_protocol::rules::{RuleError, infer};
 use gt_protocol::{Attr, Id, Meta, Op, Operand};
 use smallvec::{SmallVec, smallvec};
@@ -40,7 +40,7 @@ impl Planner<'_> {
     /// Runs one step and adds what it yields to `values`.
     fn run_step(
         &mut self,
-        step: &Step,
+        step: &DecompositionStep,
         axis: usize,
         inputs: &[PlanOperand],
         mesh: &Mesh,

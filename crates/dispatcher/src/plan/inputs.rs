@@ -5,7 +5,7 @@ use crate::session::value::Shards;
 use crate::strategy::cache::Query;
 use crate::strategy::choose::OperandSpec;
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
-use gt_protocol::rules::Arg;
+use gt_protocol::rules::RuleArg;
 use gt_protocol::{Instruction, Meta, Operand, Scalar};
 use smallvec::SmallVec;
 
@@ -117,14 +117,17 @@ pub(super) fn specs(
 }
 
 /// Metadata of the operands, as rules of shapes ask for them.
-pub(super) fn args<'a>(session: &'a Session, inputs: &'a [PlanOperand]) -> SmallVec<[Arg<'a>; 4]> {
+pub(super) fn args<'a>(
+    session: &'a Session,
+    inputs: &'a [PlanOperand],
+) -> SmallVec<[RuleArg<'a>; 4]> {
     inputs
         .iter()
         .map(|input| match input {
-            PlanOperand::Absent => Arg::Absent,
-            PlanOperand::Scalar(scalar) => Arg::Scalar(*scalar),
+            PlanOperand::Absent => RuleArg::Absent,
+            PlanOperand::Scalar(scalar) => RuleArg::Scalar(*scalar),
             PlanOperand::Value(_) | PlanOperand::Made(..) => {
-                operand(session, input).map_or(Arg::Absent, |(meta, _)| Arg::Value(meta))
+                operand(session, input).map_or(RuleArg::Absent, |(meta, _)| RuleArg::Value(meta))
             }
         })
         .collect()

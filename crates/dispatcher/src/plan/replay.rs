@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Metadata and layouts of results.
-type Specs = SmallVec<[Arc<ValueSpec>; 1]>;
+type ResultSpecs = SmallVec<[Arc<ValueSpec>; 1]>;
 
 /// What a replay looks up; nothing where an operand is not simply there.
 fn query<'q>(
@@ -91,7 +91,7 @@ impl Planner<'_> {
         if parts.slots().any(|slot| self.session.reductions.waits(slot)) {
             return None;
         }
-        let specs: Specs = replay.outputs.clone();
+        let specs: ResultSpecs = replay.outputs.clone();
         self.number = self.session.number(parts.tag);
         let outputs: SmallVec<[u32; 2]> = SmallVec::from_slice(parts.outputs);
         let operands = client_operands(self.session, parts);
@@ -111,7 +111,12 @@ impl Planner<'_> {
     }
 
     /// Sends the words to each member of the mesh of the results; the results' slots.
-    fn send_replay(&mut self, op: Op, words: &mut [u32], specs: &Specs) -> SmallVec<[Slots; 1]> {
+    fn send_replay(
+        &mut self,
+        op: Op,
+        words: &mut [u32],
+        specs: &ResultSpecs,
+    ) -> SmallVec<[Slots; 1]> {
         let Self { core: Core { workers, .. }, session, sink, .. } = self;
         let [_, tag, flags, rest @ ..] = &mut *words else { unreachable!("words have a header") };
         (*tag, *flags) = (low_half(self.number), *flags & 0xffff);
@@ -171,7 +176,7 @@ impl Planner<'_> {
             return;
         }
         let specs = outputs.iter().zip(&choice.outputs);
-        let specs: Specs =
+        let specs: ResultSpecs =
             specs.map(|(meta, layout)| self.session.specs.of(meta, layout)).collect();
         let mesh = scope.map(|scope| &scope.mesh);
         let query =

@@ -1,7 +1,7 @@
 //! Uploads: a client's bytes go to each member of the layout as its own shard, straight from the frame that they came in.
 //! Nothing is whole anywhere but in the client.
 
-use crate::event::Fault;
+use crate::event::ClientFault;
 use crate::number::wide;
 use crate::planner::Planner;
 use crate::session::value::{Handle, Shards, Slots};
@@ -41,15 +41,15 @@ impl Planner<'_> {
     }
 
     /// The instruction `chunk`.
-    pub(crate) fn chunk(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+    pub(crate) fn chunk(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         let op = instruction.op;
         let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
         let value = match self.session.handle(slot) {
             Handle::Live(value) => value,
             Handle::Failed(_) => return Ok(()),
-            Handle::Free => return Err(Fault::UnknownSlot { op, slot: u64::from(slot) }),
+            Handle::Free => return Err(ClientFault::UnknownSlot { op, slot: u64::from(slot) }),
         };
-        let fault = Fault::Attribute { op, name: "offset" };
+        let fault = ClientFault::Attribute { op, name: "offset" };
         let &Attr::Int(offset) = instruction.attr("offset") else { return Err(fault) };
         let length = wide(instruction.payload.len());
         let meta = *value.meta();
@@ -57,7 +57,7 @@ impl Planner<'_> {
         let Some(offset) = u64::try_from(offset).ok().filter(fits) else { return Err(fault) };
         if value.deferred().is_some() {
             // The client's mistake: it was no upload.
-            return Err(Fault::Attribute { op, name: "self" });
+            return Err(ClientFault::Attribute { op, name: "self" });
         }
         let (shards, number) = (value.shards(), value.number());
         self.number = number;
@@ -118,12 +118,12 @@ fn part<'b>(
         payload.get(start..end)
     };
     gathered.clear();
-    for stretch in footprint.stretches(from, to) {
-        if stretch.len() == to - from && stretch.count == 1 {
-            return run_at(stretch.start, stretch.run).unwrap_or_default();
+    for range in footprint.ranges(from, to) {
+        if range.len() == to - from && range.count == 1 {
+            return run_at(range.start, range.run).unwrap_or_default();
         }
-        for start in stretch.starts() {
-            gathered.extend_from_slice(run_at(start, stretch.run).unwrap_or_default());
+        for start in range.starts() {
+            gathered.extend_from_slice(run_at(start, range.run).unwrap_or_default());
         }
     }
     gathered

@@ -3,7 +3,7 @@
 use super::spec::ValueSpec;
 use crate::event::SessionId;
 use gt_protocol::message::{self, FailureClass};
-use gt_protocol::rules::{Arg, describe};
+use gt_protocol::rules::{RuleArg, describe};
 use gt_protocol::{Family, Op, Scalar};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -85,12 +85,12 @@ impl OperandHistory {
         };
         let suffix = report.op.and_then(|op| report.text.rfind(&format!("; {}", op.info().name)));
         let reason = report.text.get(..suffix.unwrap_or(report.text.len())).unwrap_or_default();
-        let args: SmallVec<[Arg<'_>; 4]> = operands
+        let args: SmallVec<[RuleArg<'_>; 4]> = operands
             .iter()
             .map(|operand| match operand {
-                ClientOperand::Absent => Arg::Absent,
-                ClientOperand::Scalar(scalar) => Arg::Scalar(*scalar),
-                ClientOperand::Value(spec) => Arg::Value(&spec.meta),
+                ClientOperand::Absent => RuleArg::Absent,
+                ClientOperand::Scalar(scalar) => RuleArg::Scalar(*scalar),
+                ClientOperand::Value(spec) => RuleArg::Value(&spec.meta),
             })
             .collect();
         format!("{reason}; {}", describe(*op, &args))

@@ -1,7 +1,7 @@
 //! Requests of clients that wait for workers.
 
 use super::failure::ValueFailure;
-use crate::event::{Fault, SessionId, Sink, WorkerIndex};
+use crate::event::{ClientFault, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{Reply, SpacedReply, ToClient};
 use gt_protocol::placement::Footprint;
 use gt_protocol::{Attr, Dims, Instruction};
@@ -88,26 +88,22 @@ impl ReadPart {
             pass(&ToClient::Reply(Reply { start: 0, ..whole }));
         }
         let end = reply.start.saturating_add(reply.count);
-        for stretch in self.footprint.stretches(reply.start, end) {
-            let length = usize::try_from(stretch.len() * size).expect("bytes of an answer");
+        for range in self.footprint.ranges(reply.start, end) {
+            let length = usize::try_from(range.len() * size).expect("bytes of an answer");
             let Some((bytes, others)) = rest.split_at_checked(length) else { return };
             rest = others;
-            let reply = Reply { start: stretch.start, count: stretch.len(), bytes, ..whole };
-            pass(&if stretch.count == 1 {
+            let reply = Reply { start: range.start, count: range.len(), bytes, ..whole };
+            pass(&if range.count == 1 {
                 ToClient::Reply(reply)
             } else {
-                ToClient::SpacedReply(SpacedReply {
-                    reply,
-                    run: stretch.run,
-                    stride: stretch.stride,
-                })
+                ToClient::SpacedReply(SpacedReply { reply, run: range.run, stride: range.stride })
             });
         }
     }
 }
 
-pub(crate) fn request_number(instruction: &Instruction<'_>) -> Result<u64, Fault> {
-    let fault = Fault::Attribute { op: instruction.op, name: "request" };
+pub(crate) fn request_number(instruction: &Instruction<'_>) -> Result<u64, ClientFault> {
+    let fault = ClientFault::Attribute { op: instruction.op, name: "request" };
     let Attr::Int(request) = instruction.attr("request") else { return Err(fault) };
     u64::try_from(*request).map_err(|_| fault)
 }

@@ -1,6 +1,6 @@
 //! What a session knows of its signals: the scopes that its client has configured, and their meshes.
 
-use crate::event::Fault;
+use crate::event::ClientFault;
 use gt_protocol::placement::Mesh;
 use gt_protocol::scope::Scope;
 use gt_protocol::{Attr, Instruction, Op};
@@ -44,7 +44,7 @@ impl Scopes {
     }
 
     /// Gives a signal its meaning, or takes it back by an empty text.
-    fn set(&mut self, signal: u16, text: &str) -> Result<(), Fault> {
+    fn set(&mut self, signal: u16, text: &str) -> Result<(), ClientFault> {
         let place = usize::from(signal);
         if let Some(old) = self.entries.get_mut(place).and_then(Option::take) {
             self.text_bytes -= old.text_bytes;
@@ -115,7 +115,7 @@ impl Scopes {
     }
 
     /// The instruction `configure`.
-    pub fn configure(&mut self, instruction: &Instruction<'_>) -> Result<(), Fault> {
+    pub fn configure(&mut self, instruction: &Instruction<'_>) -> Result<(), ClientFault> {
         let (Attr::Int(signal), Attr::Text(text)) =
             (instruction.attr("signal"), instruction.attr("text"))
         else {
@@ -128,8 +128,8 @@ impl Scopes {
 }
 
 /// What is wrong with an attribute of the instruction `configure`.
-fn fault(name: &'static str) -> Fault {
-    Fault::Attribute { op: Op::Configure, name }
+fn fault(name: &'static str) -> ClientFault {
+    ClientFault::Attribute { op: Op::Configure, name }
 }
 
 /// The scope's workers that live, in its arrangement; all that live where it names none of them.
@@ -149,11 +149,11 @@ fn mesh_of(scope: &Scope, alive: &[u32]) -> Option<Mesh> {
 #[cfg(test)]
 mod tests {
     use super::{Scopes, TEXT_BYTES_MAX, fault};
-    use crate::event::Fault;
+    use crate::event::ClientFault;
     use gt_protocol::{Attr, Instruction, Op};
     use smallvec::smallvec;
 
-    fn configure(scopes: &mut Scopes, signal: i64, text: &str) -> Result<(), Fault> {
+    fn configure(scopes: &mut Scopes, signal: i64, text: &str) -> Result<(), ClientFault> {
         let mut word = Instruction::new(Op::Configure);
         word.attrs = smallvec![Attr::Int(signal), Attr::Text(text.into())];
         scopes.configure(&word)

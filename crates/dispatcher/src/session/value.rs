@@ -70,7 +70,7 @@ pub(crate) enum PendingLayout {
 
 /// Where a value's slots are.
 #[derive(Debug, Default)]
-enum Storage {
+enum SlotStorage {
     /// In the value itself: there is one.
     #[default]
     Inline,
@@ -80,8 +80,8 @@ enum Storage {
 
 /// What few values have.
 #[derive(Debug, Default)]
-struct Cold {
-    storage: Storage,
+struct ValueExtras {
+    storage: SlotStorage,
     /// The same value on other members or in another layout, kept for the next reader there.
     copies: Vec<Shards>,
     pending: PendingLayout,
@@ -91,7 +91,7 @@ struct Cold {
 
 /// Whether the fast path may take a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
+enum PlanPath {
     /// One worker holds all of it, nobody else holds any, and nothing is pending.
     Fast,
     General,
@@ -106,12 +106,12 @@ pub(crate) struct Value {
     number_low: u32,
     number_high: u16,
     pub output: u8,
-    path: Path,
+    path: PlanPath,
     /// Call site of what made it, kept with it: it may be read long after the session has forgotten its number's.
     pub site: u32,
     /// The slot on its only worker, where there is just one.
     slot: u32,
-    cold: Option<Box<Cold>>,
+    cold: Option<Box<ValueExtras>>,
 }
 
 impl Value {
@@ -127,26 +127,26 @@ impl Value {
     pub fn on_one(spec: Arc<ValueSpec>, number: u64, output: u8, slot: u32) -> Self {
         let number_high = u16::try_from(number >> 32).expect("a session's numbers have 48 bits");
         let number_low = low_half(number);
-        let path = Path::Fast;
+        let path = PlanPath::Fast;
         Self { spec, number_low, number_high, output, path, site: 0, slot, cold: None }
     }
 
     fn set_state(&mut self, state: ValueState) {
         let storage = match state {
-            ValueState::Deferred(deferred) => Storage::Deferred(deferred),
+            ValueState::Deferred(deferred) => SlotStorage::Deferred(deferred),
             ValueState::Ready(slots) => {
                 let layout = &self.spec.layout;
                 assert_eq!(layout.mesh().len(), slots.len(), "slots {slots:?} of {layout}");
                 match *slots {
                     [only] => {
                         self.slot = only;
-                        Storage::Inline
+                        SlotStorage::Inline
                     }
-                    _ => Storage::Spread(slots),
+                    _ => SlotStorage::Spread(slots),
                 }
             }
         };
-        if self.cold.is_some() || !matches!(storage, Storage::Inline) {
+        if self.cold.is_some() || !matches!(storage, SlotStorage::Inline) {
             self.cold_mut().storage = storage;
         }
         self.update_path();
@@ -154,9 +154,9 @@ impl Value {
 
     fn update_path(&mut self) {
         let is_fast = self.cold().is_none_or(|cold| {
-            matches!(cold.storage, Storage::Inline) && cold.pending == PendingLayout::Nothing
+            matches!(cold.storage, SlotStorage::Inline) && cold.pending == PendingLayout::Nothing
         });
-        self.path = if is_fast { Path::Fast } else { Path::General };
+        self.path = if is_fast { PlanPath::Fast } else { PlanPath::General };
     }
 
     pub fn spec(&self) -> &Arc<ValueSpec> {
@@ -176,23 +176,23 @@ impl Value {
     /// The only worker that holds it, where it is whole there and nothing is pending: the fast path asks this.
     #[inline]
     pub fn plain(&self) -> Option<u32> {
-        self.spec.single.filter(|_| self.path == Path::Fast)
+        self.spec.single.filter(|_| self.path == PlanPath::Fast)
     }
 
     /// Whether its next use finds it as it is: it is not deferred, and nothing is pending.
     #[inline]
     pub fn is_settled(&self) -> bool {
-        self.path == Path::Fast
+        self.path == PlanPath::Fast
             || self.cold().is_some_and(|cold| {
                 cold.pending == PendingLayout::Nothing
-                    && !matches!(cold.storage, Storage::Deferred(_))
+                    && !matches!(cold.storage, SlotStorage::Deferred(_))
             })
     }
 
     /// The slot of a plain value on its worker.
     #[inline]
     pub fn plain_slot(&self) -> u32 {
-        assert_eq!(self.path, Path::Fast, "%{} is not plain", self.number());
+        assert_eq!(self.path, PlanPath::Fast, "%{} is not plain", self.number());
         self.slot
     }
 
@@ -204,8 +204,8 @@ impl Value {
 
     pub fn deferred(&self) -> Option<&Deferred> {
         match &self.cold()?.storage {
-            Storage::Deferred(deferred) => Some(deferred),
-            Storage::Inline | Storage::Spread(_) => None,
+            SlotStorage::Deferred(deferred) => Some(deferred),
+            SlotStorage::Inline | SlotStorage::Spread(_) => None,
         }
     }
 
@@ -226,10 +226,10 @@ impl Value {
     /// The slot on each member; nothing where it is deferred.
     #[inline]
     fn ready_slots(&self) -> Option<&[u32]> {
-        match self.cold().map_or(&Storage::Inline, |cold| &cold.storage) {
-            Storage::Inline => Some(std::slice::from_ref(&self.slot)),
-            Storage::Spread(slots) => Some(slots),
-            Storage::Deferred(_) => None,
+        match self.cold().map_or(&SlotStorage::Inline, |cold| &cold.storage) {
+            SlotStorage::Inline => Some(std::slice::from_ref(&self.slot)),
+            SlotStorage::Spread(slots) => Some(slots),
+            SlotStorage::Deferred(_) => None,
         }
     }
 
@@ -263,11 +263,11 @@ impl Value {
         old
     }
 
-    fn cold(&self) -> Option<&Cold> {
+    fn cold(&self) -> Option<&ValueExtras> {
         self.cold.as_deref()
     }
 
-    fn cold_mut(&mut self) -> &mut Cold {
+    fn cold_mut(&mut self) -> &mut ValueExtras {
         self.cold.get_or_insert_default()
     }
 

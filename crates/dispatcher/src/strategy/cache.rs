@@ -41,7 +41,7 @@ pub(crate) struct Query<'q> {
 
 /// The same, kept.
 #[derive(Debug)]
-struct Key {
+struct StrategyKey {
     op: Op,
     mesh: Mesh,
     operands: Box<[Option<(Meta, Layout)>]>,
@@ -89,7 +89,7 @@ impl<'q> Query<'q> {
         state.finish()
     }
 
-    fn is(&self, key: &Key) -> bool {
+    fn is(&self, key: &StrategyKey) -> bool {
         self.op == key.op
             && self.twins == key.twins
             && self.operands.len() == key.operands.len()
@@ -103,11 +103,11 @@ impl<'q> Query<'q> {
             && *self.attrs == *key.attrs
     }
 
-    fn to_key(&self) -> Key {
+    fn to_key(&self) -> StrategyKey {
         let operand = |operand: &Option<(&Meta, &Layout)>| {
             operand.map(|(meta, layout)| (*meta, layout.clone()))
         };
-        Key {
+        StrategyKey {
             op: self.op,
             mesh: self.mesh.clone(),
             operands: self.operands.iter().map(operand).collect(),
@@ -145,7 +145,7 @@ fn hash_attr(attr: &Attr, state: &mut Digest) {
 #[derive(Default)]
 pub(crate) struct PlanCache {
     #[allow(clippy::disallowed_types, reason = "looked up only: its order is never seen")]
-    known: std::collections::HashMap<u64, Vec<(Key, Plan)>, BuildHasherDefault<Same>>,
+    known: std::collections::HashMap<u64, Vec<(StrategyKey, Plan)>, BuildHasherDefault<Same>>,
 }
 
 impl PlanCache {

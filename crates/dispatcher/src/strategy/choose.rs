@@ -87,9 +87,9 @@ pub(crate) fn choose(
             };
             let along = Along { mesh, axis, link: operation.prices.along(mesh, axis) };
             let price = |strategy: &Strategy| price(operation, &along, operands, strategy, work);
-            let mut offers = strategies(&spec);
-            offers.retain(|offer| are_apart(&offer.local_attrs, &local_attrs));
-            cheapest(offers, &input_specs, &output_specs, price)
+            let mut candidates = strategies(&spec);
+            candidates.retain(|candidate| are_apart(&candidate.local_attrs, &local_attrs));
+            cheapest(candidates, &input_specs, &output_specs, price)
         };
         for (list, need) in input_specs.iter_mut().zip(strategy.input_specs) {
             list.push(need);
@@ -121,24 +121,24 @@ fn layout_on<'l>(
 }
 
 fn cheapest(
-    mut offers: SmallVec<[Strategy; 4]>,
+    mut candidates: SmallVec<[Strategy; 4]>,
     input_specs: &[Placements],
     output_specs: &[Placements],
     price: impl Fn(&Strategy) -> f64,
 ) -> Strategy {
-    let fallback = offers.pop().unwrap_or_default();
-    offers.retain(|offer| {
-        fits(&offer.input_specs, input_specs) && fits(&offer.output_specs, output_specs)
+    let fallback = candidates.pop().unwrap_or_default();
+    candidates.retain(|candidate| {
+        fits(&candidate.input_specs, input_specs) && fits(&candidate.output_specs, output_specs)
     });
-    if offers.is_empty() {
+    if candidates.is_empty() {
         return fallback;
     }
     let mut best = (price(&fallback), fallback);
     // The first of equals: strategies stand in the operands' order.
-    for offer in offers.into_iter().rev() {
-        let cost = price(&offer);
+    for candidate in candidates.into_iter().rev() {
+        let cost = price(&candidate);
         if cost <= best.0 {
-            best = (cost, offer);
+            best = (cost, candidate);
         }
     }
     best.1

@@ -98,8 +98,8 @@ fn window(
     let (first, last) = (bound(start, 0).max(0), bound(end, total));
     // The first index of the range that is not before the shard.
     let begins = intervals.first().map_or(0, |one| one.start);
-    let late = (begins - first).max(0).rem_euclid(step);
-    let skipped = if late == 0 { 0 } else { step - late };
+    let phase = (begins - first).max(0).rem_euclid(step);
+    let skipped = if phase == 0 { 0 } else { step - phase };
     let local = before(first).saturating_add(skipped);
     set(attrs, start, Attr::Int(local));
     set(attrs, end, Attr::Int(before(last).max(local)));

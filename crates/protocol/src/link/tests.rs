@@ -47,11 +47,11 @@ fn instruction(length: u16, fill: u32) -> Vec<u32> {
 enum Step {
     /// One end sends.
     Send(bool, u16),
-    /// So many bytes that are under way to one end arrive.
+    /// So many bytes that are in flight to one end arrive.
     Arrive(bool, usize),
     /// One end acknowledges, if it should.
     Acknowledge(bool),
-    /// The connection breaks, with all that is under way, and is taken up again.
+    /// The connection breaks, with all that is in flight, and is taken up again.
     Resume,
 }
 
@@ -64,13 +64,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn resume(ends: &mut [End; 2], under_way: &mut [Vec<u8>; 2]) {
+fn resume(ends: &mut [End; 2], in_flight: &mut [Vec<u8>; 2]) {
     let had = [ends[0].link.received(), ends[1].link.received()];
     for (place, end) in ends.iter_mut().enumerate() {
         end.unread.clear();
         end.link.resume(had[1 - place]).unwrap();
-        under_way[1 - place].clear();
-        end.link.resend(&mut under_way[1 - place]);
+        in_flight[1 - place].clear();
+        end.link.resend(&mut in_flight[1 - place]);
     }
 }
 
@@ -81,7 +81,7 @@ proptest! {
     fn words_arrive_once_and_in_order(steps in prop::collection::vec(step(), 1..120)) {
         let mut ends = [End::new(), End::new()];
         // Bytes on their way to each end, and all words ever sent to it.
-        let mut under_way = [Vec::new(), Vec::new()];
+        let mut in_flight = [Vec::new(), Vec::new()];
         let mut sent = [Vec::new(), Vec::new()];
         for (number, step) in (0..).zip(steps) {
             match step {
@@ -90,31 +90,31 @@ proptest! {
                     if ends[from].link.may_send() {
                         let words = instruction(length, number);
                         sent[to].extend_from_slice(&words);
-                        ends[from].link.send(words, &mut under_way[to]);
+                        ends[from].link.send(words, &mut in_flight[to]);
                     }
                 }
                 Step::Arrive(to, bytes) => {
                     let to = usize::from(to);
-                    let bytes = bytes.min(under_way[to].len());
-                    let bytes: Vec<u8> = under_way[to].drain(..bytes).collect();
+                    let bytes = bytes.min(in_flight[to].len());
+                    let bytes: Vec<u8> = in_flight[to].drain(..bytes).collect();
                     ends[to].read(&bytes).unwrap();
                 }
                 Step::Acknowledge(from) => {
                     let (from, to) = (usize::from(from), usize::from(!from));
                     if ends[from].link.owes_acknowledgement() {
-                        ends[from].link.acknowledge(&mut under_way[to]);
+                        ends[from].link.acknowledge(&mut in_flight[to]);
                         prop_assert!(!ends[from].link.owes_acknowledgement());
                     }
                 }
-                Step::Resume => resume(&mut ends, &mut under_way),
+                Step::Resume => resume(&mut ends, &mut in_flight),
             }
             for end in &ends {
                 prop_assert!(end.link.kept_bytes < (1 << 12) + 4 * 60);
             }
         }
-        resume(&mut ends, &mut under_way);
+        resume(&mut ends, &mut in_flight);
         for to in 0..2 {
-            ends[to].read(&under_way[to]).unwrap();
+            ends[to].read(&in_flight[to]).unwrap();
             prop_assert_eq!(&ends[to].arrived, &sent[to]);
         }
     }

@@ -29,14 +29,14 @@ struct Cut {
 /// Positions that lie together in the shard and regularly in the whole: `count` runs of `run`, each `stride` after the
 /// beginning of the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StridedRange {
+pub struct StridedPositions {
     pub start: u64,
     pub run: u64,
     pub stride: u64,
     pub count: u64,
 }
 
-impl StridedRange {
+impl StridedPositions {
     /// Positions in all runs.
     pub fn len(&self) -> u64 {
         self.run * self.count
@@ -124,17 +124,17 @@ impl Footprint {
     }
 
     /// What positions `from..to` of the shard are in the whole, in order.
-    pub fn stretches(&self, from: u64, to: u64) -> impl Iterator<Item = StridedRange> + '_ {
+    pub fn ranges(&self, from: u64, to: u64) -> impl Iterator<Item = StridedPositions> + '_ {
         let (mut at, to) = (from, to.min(self.shard));
         std::iter::from_fn(move || {
-            let stretch = (at < to).then(|| self.stretch(at, to - at))?;
-            at += stretch.len();
-            Some(stretch)
+            let range = (at < to).then(|| self.range(at, to - at))?;
+            at += range.len();
+            Some(range)
         })
     }
 
-    /// The longest stretch from `at` on, of at most `most` positions.
-    fn stretch(&self, at: u64, most: u64) -> StridedRange {
+    /// The longest range from `at` on, of at most `most` positions.
+    fn range(&self, at: u64, most: u64) -> StridedPositions {
         let (mut rest, mut start) = (at, 0);
         let mut left = (1, 1);
         for cut in &self.dims {
@@ -151,10 +151,10 @@ impl Footprint {
             && most >= inner_left
         {
             let count = outer_left.min(most / inner_left);
-            return StridedRange { start, run: inner_left, stride: outer.stride, count };
+            return StridedPositions { start, run: inner_left, stride: outer.stride, count };
         }
         let run = inner_left.min(most);
-        StridedRange { start, run, stride: run, count: 1 }
+        StridedPositions { start, run, stride: run, count: 1 }
     }
 }
 

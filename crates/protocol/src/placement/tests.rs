@@ -137,13 +137,13 @@ fn by_elements(layout: &Layout, dims: &Dims, place: usize, unit: u64) -> Vec<u64
 }
 
 #[test]
-fn rows_are_one_stretch_and_columns_are_many() {
+fn rows_are_one_range_and_columns_are_many() {
     let dims = Dims::new(&[6, 8, 5]).unwrap();
     let of = |text: &str, place, from: u64, to: u64| {
         let layout = Layout::parse(text, &dims).unwrap();
         let footprint = Footprint::new(&layout, &dims, place, 4).unwrap();
-        let stretches = footprint.stretches(from, to.min(footprint.len()));
-        stretches.map(|one| (one.start, one.run, one.stride, one.count)).collect::<Vec<_>>()
+        let ranges = footprint.ranges(from, to.min(footprint.len()));
+        ranges.map(|one| (one.start, one.run, one.stride, one.count)).collect::<Vec<_>>()
     };
     assert_eq!(of("shard(0)@[0,1]", 1, 0, 9999), [(480, 480, 480, 1)]);
     assert_eq!(of("shard(1)@[0,1]", 1, 0, 9999), [(80, 80, 160, 6)]);
@@ -183,9 +183,9 @@ proptest! {
         let below = positions.iter().filter(|&&position| position < from).count();
         prop_assert_eq!(footprint.before(from), u64::try_from(below).unwrap());
         let mut found = Vec::new();
-        for stretch in footprint.stretches(from, to) {
-            prop_assert!(!stretch.is_empty());
-            found.extend(stretch.starts().flat_map(|start| start..start + stretch.run));
+        for range in footprint.ranges(from, to) {
+            prop_assert!(!range.is_empty());
+            found.extend(range.starts().flat_map(|start| start..start + range.run));
         }
         let place = |at: u64| usize::try_from(at.min(count)).unwrap();
         let expected = positions.get(place(from)..place(to)).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What a rule takes: an operator with its operands and attributes, read by position with their kinds checked.
 
 use super::error::RuleError;
-use super::outputs::{Arg, Inferred};
+use super::outputs::{Inferred, RuleArg};
 use crate::operator::{OpInfo, OperandKind};
 use crate::{Attr, Dims, Dtype, Meta, Op, Scalar};
 use std::fmt::Write;
@@ -12,12 +12,12 @@ pub(super) type Rule = fn(&Call<'_>) -> Inferred;
 pub(super) struct Call<'a> {
     pub op: Op,
     pub info: &'static OpInfo,
-    pub operands: &'a [Arg<'a>],
+    pub operands: &'a [RuleArg<'a>],
     pub attrs: &'a [Attr],
 }
 
 impl<'a> Call<'a> {
-    pub fn new(op: Op, operands: &'a [Arg<'a>], attrs: &'a [Attr]) -> Self {
+    pub fn new(op: Op, operands: &'a [RuleArg<'a>], attrs: &'a [Attr]) -> Self {
         Self { op, info: op.info(), operands, attrs }
     }
 
@@ -30,7 +30,7 @@ impl<'a> Call<'a> {
             return Err(self.malformed(&format!("takes {fixed} operands, got {got}")));
         }
         for (info, operand) in self.info.operands.iter().zip(self.operands) {
-            if info.kind == OperandKind::Required && *operand == Arg::Absent {
+            if info.kind == OperandKind::Required && *operand == RuleArg::Absent {
                 return Err(self.malformed(&format!("operand '{}' is absent", info.name)));
             }
         }
@@ -67,9 +67,9 @@ impl<'a> Call<'a> {
     /// The operand at `position`, which must be a tensor.
     pub fn tensor(&self, position: usize) -> Result<&'a Meta, RuleError> {
         let found = match self.operands.get(position) {
-            Some(Arg::Value(meta)) => return Ok(meta),
-            Some(Arg::Scalar(scalar)) => scalar.python_type(),
-            Some(Arg::Absent) | None => "NoneType",
+            Some(RuleArg::Value(meta)) => return Ok(meta),
+            Some(RuleArg::Scalar(scalar)) => scalar.python_type(),
+            Some(RuleArg::Absent) | None => "NoneType",
         };
         let last = self.info.operands.last();
         let name = self.info.operands.get(position).or(last).map_or("", |operand| operand.name);
@@ -92,13 +92,13 @@ impl<'a> Call<'a> {
     /// The operand at `position`, a tensor if it is there.
     pub fn optional_tensor(&self, position: usize) -> Result<Option<&'a Meta>, RuleError> {
         match self.operands.get(position) {
-            Some(Arg::Absent) | None => Ok(None),
-            Some(Arg::Value(_) | Arg::Scalar(_)) => self.tensor(position).map(Some),
+            Some(RuleArg::Absent) | None => Ok(None),
+            Some(RuleArg::Value(_) | RuleArg::Scalar(_)) => self.tensor(position).map(Some),
         }
     }
 
     /// The operands from `position` on.
-    pub fn operands_from(&self, position: usize) -> &'a [Arg<'a>] {
+    pub fn operands_from(&self, position: usize) -> &'a [RuleArg<'a>] {
         self.operands.get(position..).unwrap_or_default()
     }
 
@@ -172,16 +172,16 @@ impl<'a> Call<'a> {
 
 /// An operator and its operands as every error's text ends with them: `matmul f32[2,3] f32[4,5]`.
 #[cold]
-pub fn describe(op: Op, operands: &[Arg<'_>]) -> String {
+pub fn describe(op: Op, operands: &[RuleArg<'_>]) -> String {
     let mut text = op.info().name.to_owned();
     for operand in operands {
         // Writing to a string cannot fail.
         let _ = match operand {
-            Arg::Absent => write!(text, " _"),
-            Arg::Value(meta) => write!(text, " {meta}"),
-            Arg::Scalar(Scalar::Bool(value)) => write!(text, " {value}"),
-            Arg::Scalar(Scalar::Int(value)) => write!(text, " {value}"),
-            Arg::Scalar(Scalar::Float(value)) => write!(text, " {value:?}"),
+            RuleArg::Absent => write!(text, " _"),
+            RuleArg::Value(meta) => write!(text, " {meta}"),
+            RuleArg::Scalar(Scalar::Bool(value)) => write!(text, " {value}"),
+            RuleArg::Scalar(Scalar::Int(value)) => write!(text, " {value}"),
+            RuleArg::Scalar(Scalar::Float(value)) => write!(text, " {value:?}"),
         };
     }
     text

@@ -1,14 +1,14 @@
 //! Which operands would become floats by nothing but the default dtype. The rules, as the wire, know float32 only: a
 //! client with another default casts these operands itself, so that an instruction means the same to everybody.
 
-use super::outputs::Arg;
+use super::outputs::RuleArg;
 use crate::operator::Family;
 use crate::{DtypeRule, Op, Scalar};
 
 /// The operands of `op`, bit by bit, that a client whose default is not float32 has to make floats of that default
 /// first: integers and bools that `PyTorch` computes with as floats because a number or the operator makes them so.
 /// Where there are only numbers, those with a point; 0 where a tensor of floats decides, or where nothing is a float.
-pub fn floats_by_default(op: Op, operands: &[Arg<'_>]) -> u16 {
+pub fn floats_by_default(op: Op, operands: &[RuleArg<'_>]) -> u16 {
     let info = op.info();
     // What only selects has no say in the dtype.
     let first = info.first_selected();
@@ -21,19 +21,19 @@ pub fn floats_by_default(op: Op, operands: &[Arg<'_>]) -> u16 {
         (_, _) => false,
     };
     let tensor_decides =
-        |operand: &Arg<'_>| matches!(operand, Arg::Value(meta) if meta.dtype.is_float());
+        |operand: &RuleArg<'_>| matches!(operand, RuleArg::Value(meta) if meta.dtype.is_float());
     if !made || operands.iter().skip(first).any(tensor_decides) {
         return 0;
     }
-    let tensors = bits(operands, first, |operand| matches!(operand, Arg::Value(_)));
+    let tensors = bits(operands, first, |operand| matches!(operand, RuleArg::Value(_)));
     if tensors == 0 { bits(operands, first, is_float) } else { tensors }
 }
 
-fn is_float(operand: &Arg<'_>) -> bool {
-    matches!(operand, Arg::Scalar(Scalar::Float(_)))
+fn is_float(operand: &RuleArg<'_>) -> bool {
+    matches!(operand, RuleArg::Scalar(Scalar::Float(_)))
 }
 
-fn bits(operands: &[Arg<'_>], first: usize, wanted: fn(&Arg<'_>) -> bool) -> u16 {
+fn bits(operands: &[RuleArg<'_>], first: usize, wanted: fn(&RuleArg<'_>) -> bool) -> u16 {
     let found = operands.iter().take(16).enumerate().skip(first);
     found.filter(|(_, operand)| wanted(operand)).fold(0, |bits, (place, _)| bits | (1 << place))
 }

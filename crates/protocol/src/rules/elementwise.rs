@@ -3,7 +3,7 @@
 
 use super::call::Call;
 use super::error::RuleError;
-use super::outputs::{Arg, Inferred, check_refused, one, promote};
+use super::outputs::{Inferred, RuleArg, check_refused, one, promote};
 use super::shape;
 use crate::dtype::Promotion;
 use crate::{Dims, Dtype, DtypeRule, Meta, Scalar};
@@ -31,9 +31,9 @@ fn combine(call: &Call<'_>) -> Result<(Dims, Dtype), RuleError> {
     let mut found = false;
     for operand in call.operands {
         match operand {
-            Arg::Absent => {}
-            Arg::Scalar(scalar) => promotion.scalar(*scalar),
-            Arg::Value(meta) => {
+            RuleArg::Absent => {}
+            RuleArg::Scalar(scalar) => promotion.scalar(*scalar),
+            RuleArg::Value(meta) => {
                 promotion.tensor(meta.dtype, meta.dims.is_empty());
                 if found {
                     shape::broadcast_into(&mut dims, &meta.dims)?;
@@ -56,11 +56,11 @@ pub(super) fn floating(dtype: Dtype) -> Dtype {
 }
 
 /// The dtype by which an operand takes part.
-fn dtype_of(operand: Option<&Arg<'_>>) -> Option<Dtype> {
+fn dtype_of(operand: Option<&RuleArg<'_>>) -> Option<Dtype> {
     match operand? {
-        Arg::Absent => None,
-        Arg::Value(meta) => Some(meta.dtype),
-        Arg::Scalar(scalar) => Some(scalar.dtype()),
+        RuleArg::Absent => None,
+        RuleArg::Value(meta) => Some(meta.dtype),
+        RuleArg::Scalar(scalar) => Some(scalar.dtype()),
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn sub(call: &Call<'_>) -> Inferred {
 pub(super) fn pow(call: &Call<'_>) -> Inferred {
     let common = promote(call.operands);
     match call.operands {
-        [_, Arg::Scalar(exponent)] => {
+        [_, RuleArg::Scalar(exponent)] => {
             let negative = matches!(exponent, Scalar::Int(value) if *value < 0);
             if negative && !common.is_float() {
                 return Err(RuleError::runtime(
@@ -91,7 +91,7 @@ pub(super) fn pow(call: &Call<'_>) -> Inferred {
             }
             shape::check_stored(*exponent, common)?;
         }
-        [_, Arg::Value(_)] if common == Dtype::Bool => {
+        [_, RuleArg::Value(_)] if common == Dtype::Bool => {
             return Err(RuleError::kernel("pow", common));
         }
         _ => {}
@@ -123,7 +123,7 @@ pub(super) fn condition(call: &Call<'_>) -> Inferred {
     let branches = call.operands_from(1);
     let dtype = promote(branches);
     for branch in branches {
-        if let Arg::Scalar(scalar) = branch {
+        if let RuleArg::Scalar(scalar) = branch {
             shape::check_stored(*scalar, dtype)?;
         }
     }
@@ -134,18 +134,19 @@ pub(super) fn clamp(call: &Call<'_>) -> Inferred {
     let (dims, common) = combine(call)?;
     call.tensor(0)?;
     let kernel = match (call.operands.get(1), call.operands.get(2)) {
-        (Some(Arg::Absent) | None, Some(Arg::Absent) | None) => {
+        (Some(RuleArg::Absent) | None, Some(RuleArg::Absent) | None) => {
             return Err(RuleError::runtime(
                 "torch.clamp: At least one of 'min' or 'max' must not be None",
             ));
         }
-        (Some(Arg::Absent) | None, Some(Arg::Scalar(_))) => Some("clamp_max_scalar_cpu"),
-        (Some(Arg::Scalar(_)), Some(Arg::Absent) | None) => Some("clamp_min_scalar_cpu"),
-        (Some(Arg::Scalar(_)), Some(Arg::Scalar(_))) => Some("clamp_scalar_cpu"),
-        (Some(Arg::Absent) | None, _) | (_, Some(Arg::Absent) | None) => None,
-        (Some(Arg::Value(_) | Arg::Scalar(_)), Some(Arg::Value(_) | Arg::Scalar(_))) => {
-            Some("clamp_cpu")
-        }
+        (Some(RuleArg::Absent) | None, Some(RuleArg::Scalar(_))) => Some("clamp_max_scalar_cpu"),
+        (Some(RuleArg::Scalar(_)), Some(RuleArg::Absent) | None) => Some("clamp_min_scalar_cpu"),
+        (Some(RuleArg::Scalar(_)), Some(RuleArg::Scalar(_))) => Some("clamp_scalar_cpu"),
+        (Some(RuleArg::Absent) | None, _) | (_, Some(RuleArg::Absent) | None) => None,
+        (
+            Some(RuleArg::Value(_) | RuleArg::Scalar(_)),
+            Some(RuleArg::Value(_) | RuleArg::Scalar(_)),
+        ) => Some("clamp_cpu"),
     };
     match kernel {
         Some(kernel) if common == Dtype::Bool => Err(RuleError::kernel(kernel, common)),
@@ -156,7 +157,7 @@ pub(super) fn clamp(call: &Call<'_>) -> Inferred {
 pub(super) fn masked_fill(call: &Call<'_>) -> Inferred {
     let [operand, mask] = call.tensors()?;
     let dims = shape::broadcast(&mask.dims, &operand.dims)?;
-    if let Some(Arg::Value(value)) = call.operands.get(2)
+    if let Some(RuleArg::Value(value)) = call.operands.get(2)
         && !value.dims.is_empty()
     {
         return Err(RuleError::shape(format!(
@@ -170,7 +171,7 @@ pub(super) fn masked_fill(call: &Call<'_>) -> Inferred {
             mask.dtype.cpp_name()
         )));
     }
-    if let Some(Arg::Scalar(value)) = call.operands.get(2) {
+    if let Some(RuleArg::Scalar(value)) = call.operands.get(2) {
         shape::check_stored(*value, operand.dtype)?;
     }
     one(Meta::new(operand.dtype, dims))
@@ -190,8 +191,8 @@ pub(super) fn lerp(call: &Call<'_>) -> Inferred {
     };
     same("end", end)?;
     let weight = match call.operands.get(2) {
-        Some(Arg::Value(weight)) => Some(weight),
-        Some(Arg::Scalar(_) | Arg::Absent) | None => None,
+        Some(RuleArg::Value(weight)) => Some(weight),
+        Some(RuleArg::Scalar(_) | RuleArg::Absent) | None => None,
     };
     if let Some(weight) = weight
         && !weight.dims.is_empty()

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 /// One operand of an equation.
 #[derive(Clone, Copy)]
-pub(super) struct Term<'a> {
+pub(super) struct EquationTerm<'a> {
     letters: &'a [u8],
     /// The letters that this operand lacks.
     dropped: &'a [u8],
@@ -16,7 +16,7 @@ pub(super) struct Term<'a> {
 
 /// An equation and the shapes of its operands; an operand that is absent has none.
 pub(super) struct Equation<'a> {
-    pub terms: SmallVec<[Option<Term<'a>>; 3]>,
+    pub terms: SmallVec<[Option<EquationTerm<'a>>; 3]>,
     pub output: &'a [u8],
 }
 
@@ -27,7 +27,7 @@ impl<'a> Equation<'a> {
         let (terms, output) = text.split_once('-').unwrap_or((text, ""));
         let output = letters(output.trim_start_matches('>'));
         let of = |(term, dims): (&'a str, Option<&'a Dims>)| {
-            Some(Term::new(letters(term), output, dims?))
+            Some(EquationTerm::new(letters(term), output, dims?))
         };
         Self { terms: terms.split(',').zip(operands).map(of).collect(), output }
     }
@@ -44,7 +44,7 @@ fn letters(term: &str) -> &[u8] {
     term.strip_prefix("...").unwrap_or(term).as_bytes()
 }
 
-impl<'a> Term<'a> {
+impl<'a> EquationTerm<'a> {
     fn new(letters: &'a [u8], output: &'a [u8], dims: &'a Dims) -> Self {
         let dropped = if dims.len() < letters.len() { output } else { &[] };
         Self { letters, dropped, dims }

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::error::RuleError;
-use super::outputs::{Arg, Inferred, one, several};
+use super::outputs::{Inferred, RuleArg, one, several};
 use super::shape;
 use super::shape::{size, with_size, wrap_dim};
 use crate::{Attr, Dims, Dtype, Meta};
@@ -138,7 +138,7 @@ pub(super) fn index(call: &Call<'_>) -> Inferred {
 fn shard_dim(
     call: &Call<'_>,
     dims: &Dims,
-    indices: &[Arg<'_>],
+    indices: &[RuleArg<'_>],
 ) -> Result<Option<usize>, RuleError> {
     let Attr::Int(dim) = call.attr(call.info.attrs.len().saturating_sub(3)) else {
         if is_shard(call) {
@@ -147,7 +147,7 @@ fn shard_dim(
         return Ok(None);
     };
     let dim = wrap_dim(*dim, dims.len())?;
-    if !is_shard(call) || !matches!(indices.get(dim), Some(Arg::Value(_))) {
+    if !is_shard(call) || !matches!(indices.get(dim), Some(RuleArg::Value(_))) {
         return Err(RuleError::runtime("along names a dimension with an index, start and total"));
     }
     check_shard(call, size(dims, dim))?;
@@ -158,11 +158,11 @@ fn shard_dim(
 pub(super) fn indexed(
     call: &Call<'_>,
     dims: &Dims,
-    indices: &[Arg<'_>],
+    indices: &[RuleArg<'_>],
 ) -> Result<Dims, RuleError> {
     let cut = shard_dim(call, dims, indices)?;
     let shared = shared_shape(dims, indices)?;
-    let picked = |dim: usize| matches!(indices.get(dim), Some(Arg::Value(_)));
+    let picked = |dim: usize| matches!(indices.get(dim), Some(RuleArg::Value(_)));
     let kept_before = (0..indices.len()).take_while(|dim| !picked(*dim)).count();
     let count = (0..indices.len()).filter(|dim| picked(*dim)).count();
     let adjacent = (kept_before..indices.len()).take(count).all(picked);
@@ -178,7 +178,7 @@ pub(super) fn indexed(
 }
 
 /// The broadcast shape of the index tensors.
-fn shared_shape(dims: &Dims, indices: &[Arg<'_>]) -> Result<Dims, RuleError> {
+fn shared_shape(dims: &Dims, indices: &[RuleArg<'_>]) -> Result<Dims, RuleError> {
     if indices.len() > dims.len() {
         return Err(RuleError::index(format!(
             "too many indices for tensor of dimension {} (got {})",
@@ -189,7 +189,7 @@ fn shared_shape(dims: &Dims, indices: &[Arg<'_>]) -> Result<Dims, RuleError> {
     let mut shared: Option<Dims> = None;
     let mut broadcasts = true;
     for index in indices {
-        let Arg::Value(index) = index else { continue };
+        let RuleArg::Value(index) = index else { continue };
         if index.dtype == Dtype::Bool || index.dtype == Dtype::U8 {
             return Err(RuleError::shape(
                 "the size of indexing with a mask is data-dependent; take the mask's indices first",
@@ -207,8 +207,8 @@ fn shared_shape(dims: &Dims, indices: &[Arg<'_>]) -> Result<Dims, RuleError> {
     }
     if !broadcasts {
         let shapes = indices.iter().filter_map(|index| match index {
-            Arg::Value(index) => Some(index.dims.to_string()),
-            Arg::Absent | Arg::Scalar(_) => None,
+            RuleArg::Value(index) => Some(index.dims.to_string()),
+            RuleArg::Absent | RuleArg::Scalar(_) => None,
         });
         return Err(RuleError::index(format!(
             "shape mismatch: indexing tensors could not be broadcast together with shapes {}",

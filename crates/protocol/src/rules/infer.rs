@@ -2,14 +2,14 @@
 
 use super::call::Call;
 use super::error::RuleError;
-use super::outputs::{Arg, Inferred, Outputs};
+use super::outputs::{Inferred, Outputs, RuleArg};
 use super::{generated_rules, random};
 use crate::operator::Family;
 use crate::{Attr, Op};
 
 /// Metadata of the results of `op`. Operands stand in the row's order (a list's values after the fixed ones), so do
 /// the attributes. A text of an error ends with the operator and its operands: `...; matmul f32[2,3] f32[4,5]`.
-pub fn infer(op: Op, operands: &[Arg<'_>], attrs: &[Attr]) -> Result<Outputs, RuleError> {
+pub fn infer(op: Op, operands: &[RuleArg<'_>], attrs: &[Attr]) -> Result<Outputs, RuleError> {
     let call = Call::new(op, operands, attrs);
     // Results are large: they are built where they are returned, not copied from rule to rule.
     let mut inferred = infer_call(&call);

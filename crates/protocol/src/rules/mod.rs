@@ -36,5 +36,5 @@ pub use call::describe;
 pub use default_float::floats_by_default;
 pub use error::RuleError;
 pub use infer::infer;
-pub use outputs::{Arg, Outputs, promote};
+pub use outputs::{Outputs, RuleArg, promote};
 pub use unchanged::keeps_metadata;

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 /// What a rule knows of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Arg<'a> {
+pub enum RuleArg<'a> {
     Absent,
     Value(&'a Meta),
     Scalar(Scalar),
@@ -21,13 +21,13 @@ pub type Outputs = SmallVec<[Meta; 2]>;
 pub(super) type Inferred = Result<Outputs, RuleError>;
 
 /// The dtype that `PyTorch` computes in for these operands.
-pub fn promote(operands: &[Arg<'_>]) -> Dtype {
+pub fn promote(operands: &[RuleArg<'_>]) -> Dtype {
     let mut promotion = Promotion::default();
     for operand in operands {
         match operand {
-            Arg::Absent => {}
-            Arg::Value(meta) => promotion.tensor(meta.dtype, meta.dims.is_empty()),
-            Arg::Scalar(scalar) => promotion.scalar(*scalar),
+            RuleArg::Absent => {}
+            RuleArg::Value(meta) => promotion.tensor(meta.dtype, meta.dims.is_empty()),
+            RuleArg::Scalar(scalar) => promotion.scalar(*scalar),
         }
     }
     promotion.dtype()

@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::error::RuleError;
 use super::index::{check_shard, indexed, is_index};
-use super::outputs::{Arg, Inferred, one};
+use super::outputs::{Inferred, RuleArg, one};
 use super::shape;
 use super::shape::{size, wrap_dim};
 use crate::{Dims, Meta};
@@ -18,11 +18,11 @@ pub(super) fn scatter(call: &Call<'_>) -> Inferred {
         return Err(RuleError::dtype("scatter(): Expected dtype int32/int64 for index"));
     }
     let source = match call.operands.get(2) {
-        Some(Arg::Scalar(value)) if call.info.linear.is_empty() => {
+        Some(RuleArg::Scalar(value)) if call.info.linear.is_empty() => {
             shape::check_stored(*value, target.dtype)?;
             None
         }
-        Some(Arg::Value(_) | Arg::Scalar(_) | Arg::Absent) | None => {
+        Some(RuleArg::Value(_) | RuleArg::Scalar(_) | RuleArg::Absent) | None => {
             let source = call.tensor(2)?;
             if source.dtype != target.dtype {
                 return Err(RuleError::dtype(

@@ -47,18 +47,18 @@ impl Strided {
         self.scope(call, *before).list(self.merged.as_ref()?)
     }
 
-    fn scope<'a>(&self, call: ViewCall<'a>, before: Dims) -> Scope<'a> {
-        Scope { call, dims: self.dims, before }
+    fn scope<'a>(&self, call: ViewCall<'a>, before: Dims) -> Evaluator<'a> {
+        Evaluator { call, dims: self.dims, before }
     }
 }
 
-struct Scope<'a> {
+struct Evaluator<'a> {
     call: ViewCall<'a>,
     dims: u16,
     before: Dims,
 }
 
-impl Scope<'_> {
+impl Evaluator<'_> {
     fn is_dims(&self, attr: usize) -> bool {
         attr < 16 && self.dims >> attr & 1 != 0
     }

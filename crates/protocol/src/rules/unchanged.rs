@@ -1,7 +1,7 @@
 //! Which elementwise operators leave metadata as it is: a client that knows need not ask the rule at every instruction.
 
 use super::infer::infer;
-use super::outputs::Arg;
+use super::outputs::RuleArg;
 use crate::operator::{Family, OpInfo};
 use crate::{Dims, Dtype, Meta, Op};
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ fn keeps_sample_metadata(info: &OpInfo) -> bool {
     shapes.into_iter().flatten().all(|dims| {
         floats().all(|dtype| {
             let meta = Meta::new(dtype, dims);
-            let operands = vec![Arg::Value(&meta); info.operands.len()];
+            let operands = vec![RuleArg::Value(&meta); info.operands.len()];
             infer(info.op, &operands, &[]).is_ok_and(|results| *results == [meta])
         })
     })

@@ -209,7 +209,7 @@ proptest! {
             let expected: Vec<u32> = instruction.values().filter_map(Id::as_slot).collect();
             prop_assert_eq!((instruction.op, slots), (Op::Free, &expected[..]));
         }
-        match View::new(&words) {
+        match InstructionView::new(&words) {
             Ok(Some(view)) => {
                 let (instruction, _) = decoded.unwrap();
                 let mut scalars = view.scalars.iter();
@@ -237,7 +237,7 @@ fn what_models_emit_has_a_view() {
     sum.outputs.push(Id::slot(3));
     sum.operands.extend([Operand::Value(Id::slot(1)), Operand::Scalar(Scalar::Int(2))]);
     let words = words(&sum);
-    let view = View::new(&words).unwrap().unwrap();
+    let view = InstructionView::new(&words).unwrap().unwrap();
     assert_eq!((view.op, view.outputs, view.operands), (Op::Add, &[3][..], &[1, IMMEDIATE][..]));
     assert_eq!(view.scalars[..], [Scalar::Int(2)]);
     assert_eq!(freed(&[0x0006_0b01, 0, 0, 2, 9, 8]), Some(&[9, 8][..]));

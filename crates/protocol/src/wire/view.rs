@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 /// Instructions without a list of operands or results and without a payload, all of whose operands are there.
 #[derive(Clone, Debug, PartialEq)]
-pub struct View<'a> {
+pub struct InstructionView<'a> {
     pub op: Op,
     /// The slots that its results are to have.
     pub outputs: &'a [u32],
@@ -23,7 +23,7 @@ pub struct View<'a> {
     pub attrs: SmallVec<[Attr; 2]>,
 }
 
-impl<'a> View<'a> {
+impl<'a> InstructionView<'a> {
     /// The one instruction that `words` are. `None` for another form, whose words are not checked here.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 /// Memory of the host that an object keeps.
 #[derive(Debug)]
-pub struct Span {
+pub struct BorrowedBytes {
     address: usize,
     length: usize,
     /// What the memory belongs to. It is made and dropped with the interpreter, in the thread of the machine.
@@ -15,11 +15,11 @@ pub struct Span {
     keeper: Py<PyAny>,
 }
 
-impl Span {
+impl BorrowedBytes {
     /// The `length` bytes at `address`, which live as long as `keeper`.
     ///
     /// # Safety
-    /// They do, and until the span is dropped nobody writes to them but through it; if it is for writing, nobody reads
+    /// They do, and until the buffer is dropped nobody writes to them but through it; if it is for writing, nobody reads
     /// them either. So it may be used in any thread, by one at a time.
     pub unsafe fn new(address: usize, length: usize, keeper: Py<PyAny>) -> Self {
         Self { address, length, keeper }
@@ -39,8 +39,8 @@ impl Span {
             return &mut [];
         }
         let start = std::ptr::with_exposed_provenance_mut(self.address);
-        // SAFETY: what `new` was promised for a span for writing, which is the only kind that `BorrowedMemory` asks this of; and the
-        // span is borrowed for writing as long as the slice is.
+        // SAFETY: what `new` was promised for a buffer for writing, which is the only kind that `BorrowedMemory` asks this of; and the
+        // buffer is borrowed for writing as long as the slice is.
         unsafe { std::slice::from_raw_parts_mut(start, self.length) }
     }
 }
@@ -48,7 +48,7 @@ impl Span {
 /// Memory that is written to.
 #[derive(Debug)]
 pub enum Written {
-    Place(Span),
+    Place(BorrowedBytes),
     /// Of a value in a device's memory, to be written back.
     Copy(Vec<u8>),
 }
@@ -56,7 +56,7 @@ pub enum Written {
 impl Written {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Self::Place(span) => span.bytes_mut(),
+            Self::Place(buffer) => buffer.bytes_mut(),
             Self::Copy(bytes) => bytes,
         }
     }
@@ -65,7 +65,7 @@ impl Written {
 /// What a collective reads and writes.
 #[derive(Debug)]
 pub struct BorrowedMemory {
-    operand: Option<Span>,
+    operand: Option<BorrowedBytes>,
     result: Option<Written>,
     /// The result is the operand too.
     is_one: bool,
@@ -76,7 +76,7 @@ impl BorrowedMemory {
         Self { operand: None, result: None, is_one: false }
     }
 
-    pub const fn operand(operand: Span) -> Self {
+    pub const fn operand(operand: BorrowedBytes) -> Self {
         Self { operand: Some(operand), result: None, is_one: false }
     }
 
@@ -84,7 +84,7 @@ impl BorrowedMemory {
         Self { operand: None, result: Some(result), is_one: false }
     }
 
-    pub const fn both(operand: Span, result: Written) -> Self {
+    pub const fn both(operand: BorrowedBytes, result: Written) -> Self {
         Self { operand: Some(operand), result: Some(result), is_one: false }
     }
 
@@ -107,7 +107,7 @@ impl BorrowedBuffers for BorrowedMemory {
         if self.is_one {
             work(Buffers::One(result));
         } else {
-            work(Buffers::Two(self.operand.as_ref().map_or(&[], Span::bytes), result));
+            work(Buffers::Two(self.operand.as_ref().map_or(&[], BorrowedBytes::bytes), result));
         }
     }
 }

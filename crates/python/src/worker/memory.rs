@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "tensors' bytes")]
 
-use super::borrowed::{BorrowedMemory, Span, Written};
+use super::borrowed::{BorrowedBytes, BorrowedMemory, Written};
 use super::vectorcall::Vectorcaller;
 use gt_protocol::Meta;
 use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};
@@ -124,7 +124,7 @@ impl ValueMemory {
         value: &Py<PyAny>,
         show: &mut dyn FnMut(&[u8]),
     ) -> PyResult<()> {
-        let (address, length, contiguous) = self.span(py, value)?;
+        let (address, length, contiguous) = self.buffer(py, value)?;
         // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the call; values
         // are only written to by the engine, which is borrowed by who shows.
         show(unsafe { memory(address, length) });
@@ -202,11 +202,11 @@ impl ValueMemory {
         write.call1(py, (result, 0, PyBytes::new(py, copy))).map(drop)
     }
 
-    fn borrow_operand(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<Span> {
-        let (address, length, contiguous) = self.span(py, value)?;
+    fn borrow_operand(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<BorrowedBytes> {
+        let (address, length, contiguous) = self.buffer(py, value)?;
         // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. While they are borrowed the machine lets
         // nothing be written to the value's memory, or `contiguous` is a copy that only we have.
-        Ok(unsafe { Span::new(address, length, contiguous) })
+        Ok(unsafe { BorrowedBytes::new(address, length, contiguous) })
     }
 
     /// Memory of a value to be written: its own where it is in the host's memory, after it has become contiguous, else a
@@ -220,12 +220,12 @@ impl ValueMemory {
         if self.write.is_some() {
             return self.bytes_to_write(py, value, read).map(Written::Copy);
         }
-        let (address, length, contiguous) = self.span(py, value)?;
+        let (address, length, contiguous) = self.buffer(py, value)?;
         *value = contiguous.clone_ref(py);
         // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. The machine gives for writing what
         // nothing else shares memory with and hands it out again only when it is back, or `contiguous` is a copy made just
         // now.
-        Ok(Written::Place(unsafe { Span::new(address, length, contiguous) }))
+        Ok(Written::Place(unsafe { BorrowedBytes::new(address, length, contiguous) }))
     }
 
     /// A value's bytes, or as many zeros.
@@ -240,7 +240,7 @@ impl ValueMemory {
     }
 
     /// Address and length of a value's bytes, valid while the returned object lives.
-    fn span(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<(usize, usize, Py<PyAny>)> {
+    fn buffer(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<(usize, usize, Py<PyAny>)> {
         let contiguous = self.caller.call(py, &self.contiguous, &[value.as_ptr()])?;
         let (address, length) = self.place(py, &contiguous)?;
         Ok((address, length, contiguous))

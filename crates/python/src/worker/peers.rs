@@ -50,7 +50,7 @@ pub struct WorkerPeers {
     events: Receiver<PeerEvent>,
     /// Chunks that came before the instruction that they are for.
     kept: Aside,
-    /// The tags of the instructions that are under way.
+    /// The tags of the instructions that are in flight.
     active: Vec<u64>,
     /// Those of them whose chunks stand first.
     heads: Vec<u64>,
@@ -93,9 +93,9 @@ impl WorkerPeers {
     /// Takes in what the dispatcher has said since; whether that was anything. A link that cannot be mapped is a peer that
     /// cannot be reached.
     fn listen(&mut self) -> bool {
-        let mut heard = false;
+        let mut has_events = false;
         while let Ok(event) = self.events.try_recv() {
-            heard = true;
+            has_events = true;
             match event {
                 PeerEvent::Joined(peer, descriptors) => {
                     self.join(peer, SlabLink::new(descriptors).map(WorkerLink::Slab));
@@ -106,7 +106,7 @@ impl WorkerPeers {
                 }
             }
         }
-        heard
+        has_events
     }
 
     /// A new worker of this index; whatever is left of an earlier one is nobody's.

@@ -150,7 +150,7 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
     machine.announce(false, &mut answers);
     loop {
         let wanted = words_wanted(&taken);
-        // With a collective under way the wait below polls too.
+        // With a collective in flight the wait below polls too.
         if words.read(&mut taken, wanted) == 0
             && (machine.is_in_flight() || !poll(&mut words, &answers))
         {

@@ -46,15 +46,15 @@ struct SharedStream {
     is_driven: AtomicBool,
     /// The machine's thread is about to take the lock: the other one, which takes it again and again, lets it.
     is_wanted: AtomicBool,
-    /// There is enough under way to wake the thread for. Only the machine's thread uses it.
+    /// There is enough in flight to wake the thread for. Only the machine's thread uses it.
     is_worth_it: AtomicBool,
     /// The thread has been handed work, and has not come to its end.
     is_handed: AtomicBool,
     /// Jobs have ended that the machine has not taken back.
     has_ended: AtomicBool,
-    /// The machine's thread waits for words where it cannot hear other workers.
+    /// The machine's thread waits for words where it is not woken by other workers.
     is_away: AtomicBool,
-    /// Brings it back from there.
+    /// Wakes it there.
     eventfd: OwnedFd,
     stops: AtomicBool,
 }

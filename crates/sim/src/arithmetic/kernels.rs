@@ -67,7 +67,7 @@ pub fn wrap(dim: i64, rank: usize) -> Result<usize, KernelError> {
     }
 }
 
-/// The shape that all of these stretch to.
+/// The shape that all of these broadcast to.
 pub fn broadcast(shapes: &[&[usize]]) -> Result<Vec<usize>, KernelError> {
     let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
     let mut result = vec![1; rank];
@@ -77,7 +77,7 @@ pub fn broadcast(shapes: &[&[usize]]) -> Result<Vec<usize>, KernelError> {
                 (_, 1) => {}
                 (1, _) => *place = size,
                 (a, b) if a == b => {}
-                (_, _) => return Err(KernelError::Form("shapes do not stretch to each other")),
+                (_, _) => return Err(KernelError::Form("shapes do not broadcast to each other")),
             }
         }
     }

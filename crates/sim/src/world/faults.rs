@@ -82,7 +82,7 @@ impl World {
         self.next_worker += 1;
         let slow = self.random.percent(15);
         let ticks = if slow { self.random.between(20, 60) } else { self.random.between(1, 4) };
-        let mut worker = SimWorker::new(index, ticks, self.talks);
+        let mut worker = SimWorker::new(index, ticks, self.negotiates);
         for &gone in &self.crashed {
             worker.peer_gone(gone);
         }

@@ -1,4 +1,4 @@
-//! Rules that hold at every step, and those that hold when nothing is under way any more.
+//! Rules that hold at every step, and those that hold when nothing is in flight any more.
 
 use super::{Checked, SessionEvidence, Summary, World};
 use crate::client::Evidence;

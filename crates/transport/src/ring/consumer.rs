@@ -76,7 +76,7 @@ impl Consumer {
         if words == 0 || self.corrupt {
             return 0;
         }
-        let (first, second) = self.mapping.span(self.head, words);
+        let (first, second) = self.mapping.words_at(self.head, words);
         out.reserve(words);
         out.extend(first.iter().map(|slot| slot.load(Ordering::Relaxed)));
         out.extend(second.iter().map(|slot| slot.load(Ordering::Relaxed)));

@@ -108,7 +108,7 @@ impl RingMapping {
 
     /// The `count` words from a counter on: up to the end of the memory, and the rest from its start.
     /// Never more than the capacity.
-    pub(super) fn span(&self, counter: u32, count: usize) -> (&[AtomicU32], &[AtomicU32]) {
+    pub(super) fn words_at(&self, counter: u32, count: usize) -> (&[AtomicU32], &[AtomicU32]) {
         let start = counter & (self.capacity - 1);
         let (low, high) = self.words().split_at(to_usize(start));
         match high.get(..count) {

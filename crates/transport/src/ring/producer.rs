@@ -144,7 +144,7 @@ impl Producer {
 
     /// Stores `count` words from a counter on, unpublished, and returns the counter behind them.
     fn store(&self, counter: u32, count: usize, mut words: impl Iterator<Item = u32>) -> u32 {
-        let (first, second) = self.mapping.span(counter, count);
+        let (first, second) = self.mapping.words_at(counter, count);
         // Two loops, not a chain: that one tests at every word which half it is in.
         for (slot, word) in first.iter().zip(words.by_ref()) {
             slot.store(word, Ordering::Relaxed);

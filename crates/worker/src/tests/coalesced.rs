@@ -1,7 +1,7 @@
 //! Several values reduced at once, each in its slot.
 
 use super::collective::{all_reduce, list};
-use super::links::{settle, together, workers};
+use super::links::{run_until_idle, together, workers};
 use super::*;
 
 fn coalesced(slots: &[u32], sizes: &[i64], group: &[i64]) -> Instruction<'static> {
@@ -118,13 +118,13 @@ fn the_reduction_goes_over_the_value_unless_others_read_it() {
             worker.is_sent(&[coalesced(&[0, 1], &[size, size], &[0, 1])]);
             worker.is_sent(&[read(0, 1, size), read(1, 2, size), read(2, 3, size)]);
         }
-        settle(&mut all);
+        run_until_idle(&mut all);
         for worker in &mut all {
             assert_eq!(worker.answers(), [many(1, 4, size), many(2, 8, size), many(3, 2, size)]);
             assert_eq!(worker.allocations.get(), 3, "one for what the view is of");
             worker.is_sent(&[free(&[0, 1, 2])]);
         }
-        settle(&mut all);
+        run_until_idle(&mut all);
         for worker in &all {
             let stats = worker.machine.stats(0);
             assert_eq!((stats.values, stats.bytes), (0, 0));
@@ -144,7 +144,7 @@ fn what_is_freed_meanwhile_is_nobody_s_and_the_rest_is_there() {
     assert_eq!(all[0].answers(), [many(1, 9, 1)]);
     all[1].is_sent(&program);
     all[0].is_sent(&[read(2, 2, size)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[0].answers(), [many(2, 16, size)]);
     assert_eq!(all[0].machine.stats(0).bytes, 8 * (1 + 2 * size.unsigned_abs()));
 }
@@ -162,9 +162,9 @@ fn a_lost_member_fails_all_and_nobody_waits() {
             worker.is_sent(&[coalesced(&[0, 1], &[size, size], &group(3)), read(0, 1, size)]);
             worker.is_sent(&[read(1, 2, size)]);
         }
-        settle(&mut all);
+        run_until_idle(&mut all);
         all[2].leaves();
-        settle(&mut all[..2]);
+        run_until_idle(&mut all[..2]);
         for worker in &mut all[..2] {
             assert!(!worker.waits() && !worker.stream.is_busy());
             let answers = worker.answers();

@@ -1,10 +1,10 @@
-//! Workers side by side, with ways between them that hold little and keep their order.
+//! Workers side by side, with queues between them that hold little and keep their order.
 
 use super::device::{Device, DeviceConduct};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Bytes of a chunk, and chunks on the way from one worker to another: so few that every way is full all the time.
+/// Bytes of a chunk, and chunks in flight from one worker to another: so few that every queue is full all the time.
 const CHUNK_BYTES: usize = 24;
 const CHUNKS_MAX: usize = 2;
 
@@ -31,14 +31,14 @@ impl Chunk {
     }
 }
 
-/// What all workers share: the ways, by sender and receiver, and who is gone.
+/// What all workers share: the queues, by sender and receiver, and who is gone.
 #[derive(Debug, Default)]
 struct Between {
-    ways: BTreeMap<(u32, u32), VecDeque<Chunk>>,
+    queues: BTreeMap<(u32, u32), VecDeque<Chunk>>,
     gone: BTreeSet<u32>,
 }
 
-/// A worker's ends of the ways. A chunk of an instruction that is under way stands at the front of its way until it is
+/// A worker's ends of the queues. A chunk of an instruction that is in flight stands at the front of its queue until it is
 /// taken, and everything behind it waits.
 #[derive(Debug)]
 pub struct Links {
@@ -59,21 +59,21 @@ impl Links {
         if between.gone.contains(&peer) {
             return Err(PeerLost(peer));
         }
-        let way = between.ways.entry((self.index, peer)).or_default();
-        let room = way.len() < CHUNKS_MAX;
+        let queue = between.queues.entry((self.index, peer)).or_default();
+        let room = queue.len() < CHUNKS_MAX;
         if room {
-            way.push_back(chunk);
+            queue.push_back(chunk);
         } else {
             self.refused.borrow_mut().insert(peer);
         }
         Ok(room)
     }
 
-    /// The front of the way from a worker comes into view.
+    /// The front of the queue from a worker comes into view.
     fn advance(&mut self, peer: u32) {
         if !self.heads.contains_key(&peer)
-            && let Some(way) = self.between.borrow_mut().ways.get_mut(&(peer, self.index))
-            && let Some(chunk) = way.pop_front()
+            && let Some(queue) = self.between.borrow_mut().queues.get_mut(&(peer, self.index))
+            && let Some(chunk) = queue.pop_front()
         {
             self.heads.insert(peer, chunk);
         }
@@ -107,7 +107,8 @@ impl Peers for Links {
     }
 
     fn poll(&mut self) -> bool {
-        let senders: Vec<u32> = self.between.borrow().ways.keys().map(|&(from, _)| from).collect();
+        let senders: Vec<u32> =
+            self.between.borrow().queues.keys().map(|&(from, _)| from).collect();
         for peer in senders {
             self.advance(peer);
             while let Some(head) = self.heads.get(&peer) {
@@ -124,7 +125,7 @@ impl Peers for Links {
         }
         let between = self.between.borrow();
         let full = |peer: u32| {
-            between.ways.get(&(self.index, peer)).is_some_and(|way| way.len() >= CHUNKS_MAX)
+            between.queues.get(&(self.index, peer)).is_some_and(|queue| queue.len() >= CHUNKS_MAX)
         };
         let refused = self.refused.replace(BTreeSet::new());
         let (still, room): (BTreeSet<u32>, BTreeSet<u32>) =
@@ -240,15 +241,15 @@ impl Worker {
         let links = self.stream.peers();
         let between = &mut *links.between.borrow_mut();
         between.gone.insert(links.index);
-        between.ways.retain(|&(_, to), _| to != links.index);
+        between.queues.retain(|&(_, to), _| to != links.index);
     }
 
-    /// Chunks on their way to it.
-    pub fn chunks_on_the_way(&self) -> usize {
+    /// Chunks in flight to it.
+    pub fn chunks_in_flight(&self) -> usize {
         let links = self.stream.peers();
         let between = links.between.borrow();
-        let to_it = between.ways.iter().filter(|((_, to), _)| *to == links.index);
-        to_it.map(|(_, way)| way.len()).sum::<usize>() + links.heads.len()
+        let to_it = between.queues.iter().filter(|((_, to), _)| *to == links.index);
+        to_it.map(|(_, queue)| queue.len()).sum::<usize>() + links.heads.len()
     }
 }
 
@@ -286,11 +287,11 @@ pub fn workers_with(conducts: &[DeviceConduct]) -> Vec<Worker> {
 }
 
 /// All go on until nobody gets any further.
-pub fn settle(workers: &mut [Worker]) {
+pub fn run_until_idle(workers: &mut [Worker]) {
     while workers.iter_mut().any(Worker::go) {}
 }
 
-/// Runs one program a worker to its end and returns their answers, which are the same by every way: by bytes, from device to
+/// Runs one program a worker to its end and returns their answers, which are the same by every backend: by bytes, from device to
 /// device, and by bytes because one worker has no device.
 pub fn together(programs: &[Vec<Instruction<'static>>]) -> Vec<Vec<Answer>> {
     let device = DeviceConduct { device: Some(Device::default()), ..DeviceConduct::default() };
@@ -323,7 +324,7 @@ fn to_the_end(
     for (worker, program) in all.iter_mut().zip(programs) {
         worker.is_sent(program);
     }
-    settle(&mut all);
+    run_until_idle(&mut all);
     for worker in &all {
         assert!(!worker.waits() && !worker.stream.is_busy(), "stuck");
     }

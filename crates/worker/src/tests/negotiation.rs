@@ -2,7 +2,7 @@
 
 use super::collective::{all_reduce, list};
 use super::device::{Device, DeviceConduct};
-use super::links::{Worker, by_device, settle, workers_with};
+use super::links::{Worker, by_device, run_until_idle, workers_with};
 use super::*;
 
 const SIZE: i64 = 40;
@@ -46,7 +46,7 @@ fn an_operand_is_not_written_to_before_all_have_read_it() {
             ];
             is_sent(worker, &program);
         }
-        settle(&mut all);
+        run_until_idle(&mut all);
         for (number, worker) in (1..).zip(&mut all) {
             let expected = [same(1, size, 2 * number), same(2, size, (3 + 2) * 3 + 3)];
             assert_eq!(worker.answers(), expected);
@@ -62,7 +62,7 @@ fn a_result_that_others_read_is_not_written_to() {
         is_sent(worker, &reduce);
         is_sent(worker, &[add(2, 1, 1), free(&[1]), read(2, 1, LARGE)]);
     }
-    settle(&mut all);
+    run_until_idle(&mut all);
     for worker in &mut all {
         assert_eq!(worker.answers(), [same(1, LARGE, 36)]);
     }
@@ -79,7 +79,7 @@ fn a_result_waits_for_who_needs_it_and_nobody_else_waits() {
     while all[0].go() {}
     assert!(all[0].waits());
     is_sent(&mut all[1], &[full(0, SIZE, 5), all_reduce(1, 0, &[0, 1])]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[0].answers(), [same(2, SIZE, 26)]);
 }
 
@@ -91,11 +91,11 @@ fn everything_lent_comes_back() {
             let program = [full(0, size, 1), all_reduce(1, 0, &[0, 1, 2]), free(&[0, 1])];
             is_sent(worker, &program);
         }
-        settle(&mut all);
+        run_until_idle(&mut all);
         for worker in &mut all {
             worker.is_sent(&[synchronize(3)]);
         }
-        settle(&mut all);
+        run_until_idle(&mut all);
         for worker in &mut all {
             assert_eq!(worker.answers(), [Answer::Done(3)]);
             let stats = worker.machine.stats(0);
@@ -114,7 +114,7 @@ fn what_is_lent_and_not_asked_back_has_a_limit() {
             is_sent(worker, &[full(0, SIZE, tag), reduce, free(&[0, 1])]);
         }
     }
-    settle(&mut all);
+    run_until_idle(&mut all);
     for worker in &all {
         let bytes = worker.machine.stats(0).bytes;
         assert!(!worker.waits() && bytes <= 64 * 2 * 8 * SIZE.unsigned_abs(), "{bytes}");
@@ -132,7 +132,7 @@ fn a_failure_after_any_round_reaches_all_and_nobody_waits() {
                 is_sent(worker, &[full(0, size, 1), all_reduce(1, 0, &[0, 1, 2])]);
                 is_sent(worker, &[synchronize(3), read(1, 4, size)]);
             }
-            settle(&mut all);
+            run_until_idle(&mut all);
             let answers: Vec<_> = all.iter_mut().map(Worker::answers).collect();
             let [Answer::Failure(cause), Answer::Done(3), Answer::FailedReply(4, again)] =
                 &answers[1][..]
@@ -149,7 +149,7 @@ fn a_failure_after_any_round_reaches_all_and_nobody_waits() {
             for place in [0, 2] {
                 assert_eq!(answers[place], [Answer::Done(3), of_others.clone()], "{size} {after}");
             }
-            assert!(all.iter().all(|worker| worker.chunks_on_the_way() == 0));
+            assert!(all.iter().all(|worker| worker.chunks_in_flight() == 0));
         }
     }
 }
@@ -157,7 +157,7 @@ fn a_failure_after_any_round_reaches_all_and_nobody_waits() {
 #[test]
 fn a_member_that_dies_leaves_nobody_waiting() {
     for size in [SIZE, LARGE] {
-        // It dies after so many looks at the ways, so with more or fewer of its words out.
+        // It dies after so many looks at the queues, so with more or fewer of its words out.
         for steps in 0..12 {
             let mut all = workers_with(&devices(3));
             for worker in &mut all {
@@ -168,7 +168,7 @@ fn a_member_that_dies_leaves_nobody_waiting() {
                 all[step % 3].go();
             }
             all[2].leaves();
-            settle(&mut all[..2]);
+            run_until_idle(&mut all[..2]);
             let whole = same(4, size, (3 + 1) * 3 + 1);
             for worker in &mut all[..2] {
                 assert!(!worker.waits() && !worker.stream.is_busy(), "{size} {steps}");
@@ -195,7 +195,7 @@ fn collectives_overtake_each_other_and_lose_nothing() {
     while two.iter_mut().any(|worker| worker.go()) {}
     assert_eq!(all[1].answers(), [same(1, LARGE, 4)]);
     is_sent(&mut all[0], &[reduce(1, 1, &[0, 1, 2]), read(1, 1, LARGE)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[0].answers(), [same(1, LARGE, 13)]);
     assert_eq!(all[2].answers(), [same(1, LARGE, 13)]);
 }
@@ -210,7 +210,7 @@ fn work_that_is_not_over_is_asked_for_until_it_is() {
             is_sent(worker, &program);
             is_sent(worker, &[free(&[0, 1]), read(2, 2, LARGE), synchronize(3)]);
         }
-        settle(&mut all);
+        run_until_idle(&mut all);
         for worker in &mut all {
             assert_eq!(worker.answers(), [same(2, LARGE, 26), Answer::Done(3)]);
         }
@@ -224,12 +224,12 @@ fn who_waits_for_work_of_a_lost_member_is_told() {
     for worker in &mut all {
         is_sent(worker, &[full(0, SIZE, 1), all_reduce(1, 0, &[0, 1, 2])]);
     }
-    settle(&mut all);
+    run_until_idle(&mut all);
     all[2].leaves();
     for worker in &mut all[..2] {
         is_sent(worker, &[read(1, 4, SIZE), synchronize(3)]);
     }
-    settle(&mut all[..2]);
+    run_until_idle(&mut all[..2]);
     for worker in &mut all[..2] {
         let answers = worker.answers();
         let [Answer::Failure(cause), Answer::FailedReply(4, again), Answer::Done(3)] = &answers[..]

@@ -1,10 +1,10 @@
-//! What goes on beside a collective that is under way.
+//! What goes on beside a collective that is in flight.
 
 use super::collective::{all_reduce, list};
-use super::links::{Worker, settle, workers};
+use super::links::{Worker, run_until_idle, workers};
 use super::*;
 
-/// More than the ways between workers hold.
+/// More than the queues between workers hold.
 const LARGE: i64 = 500;
 
 fn send(from: u32, peer: i64, tag: i64) -> Instruction<'static> {
@@ -46,7 +46,7 @@ fn what_does_not_need_a_collective_does_not_wait_for_it() {
     assert_eq!(all[0].answers(), [answer(9, &[6, 6]), same(8, 7)]);
     assert!(all[0].stream.is_busy(), "the way holds less than the value");
     all[1].is_sent(&[receive(5, 0, 1, LARGE), read(5, 4, LARGE)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[1].answers(), [same(4, 7)]);
     assert!(!all[0].stream.is_busy());
 }
@@ -59,7 +59,7 @@ fn an_operand_lives_as_long_as_it_is_read() {
     assert_eq!(all[0].answers(), [answer(1, &[3, 3])]);
     assert_eq!(bytes_held(&all[0]), 8 * (LARGE.unsigned_abs() + 2), "what is sent is still there");
     all[1].is_sent(&[receive(0, 0, 1, LARGE), read(0, 2, LARGE)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[1].answers(), [same(2, 7)]);
     assert_eq!(bytes_held(&all[0]), 16);
 }
@@ -79,10 +79,10 @@ fn memory_that_is_sent_is_not_used_again() {
     while all[0].go() {}
     all[1].is_sent(&[receive(0, 0, 1, LARGE), receive(1, 0, 2, LARGE), full(2, LARGE, 1)]);
     all[1].is_sent(&[all_reduce(3, 2, &[0, 1]), read(0, 1, LARGE), read(1, 2, LARGE)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[1].answers(), [same(1, 7), same(2, 1)]);
     all[0].is_sent(&[read(3, 5, LARGE)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[0].answers(), [same(5, 4)]);
 }
 
@@ -95,7 +95,7 @@ fn a_chunk_waits_until_nobody_reads_what_it_writes_to() {
     while all[0].go() {}
     assert!(all[0].waits());
     all[1].is_sent(&[receive(0, 0, 1, LARGE), read(0, 2, LARGE)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[1].answers(), [same(2, 7)]);
     assert_eq!(all[0].answers(), [answer(1, &[7])]);
 }
@@ -110,7 +110,7 @@ fn who_needs_a_result_waits_for_it_and_others_do_not() {
     assert_eq!(all[1].answers(), [answer(1, &[4])]);
     assert!(all[1].waits(), "the sum needs what comes");
     all[0].is_sent(&[full(0, LARGE, 7), send(0, 1, 1)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[1].answers(), [same(2, 14)]);
 }
 
@@ -123,7 +123,7 @@ fn a_result_that_is_freed_before_it_comes_is_nobody_s() {
     assert_eq!(all[1].answers(), [answer(1, &[4])]);
     all[0].is_sent(&[full(0, LARGE, 7), send(0, 1, 1)]);
     all[1].is_sent(&[read(0, 2, 1)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[1].answers(), [answer(2, &[4])]);
     assert_eq!((all[1].machine.stats(0).values, bytes_held(&all[1])), (1, 8));
 }
@@ -144,7 +144,7 @@ fn two_may_send_each_other_much_and_receive_it_later() {
         ];
         all[usize::try_from(worker).unwrap()].is_sent(&program);
     }
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[0].answers(), [same(1, 4), same(2, 4)]);
     assert_eq!(all[1].answers(), [same(1, 5), same(2, 3)]);
 }
@@ -163,7 +163,7 @@ fn a_peer_that_takes_nothing_holds_up_nobody_else() {
     }
     assert!(all[0].stream.is_busy() && !all[0].waits());
     all[3].leaves();
-    settle(&mut all[..3]);
+    run_until_idle(&mut all[..3]);
     assert!(!all[0].stream.is_busy());
     let [Answer::Failure(cause)] = &all[0].answers()[..] else { panic!("one failure") };
     assert_eq!(
@@ -179,13 +179,13 @@ fn a_lost_peer_fails_what_is_under_way_with_it_once_each() {
     all[0].is_sent(&[session(4), full(0, LARGE, 7), receive(1, 1, 1, LARGE), session(5)]);
     all[0].is_sent(&[all_reduce(2, 0, &[0, 1, 2]), send(0, 2, 9), session(6)]);
     all[2].is_sent(&[full(0, LARGE, 1), all_reduce(2, 0, &[0, 1, 2]), receive(1, 0, 9, LARGE)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert!(!all[0].waits() && all[0].answers().is_empty());
     all[1].leaves();
     let read_all = [read(1, 1, LARGE), read(2, 2, LARGE)];
     all[0].is_sent(&read_all);
     all[2].is_sent(&read_all);
-    settle(&mut all);
+    run_until_idle(&mut all);
     let answers = all[0].answers();
     let [Answer::Failure(one), Answer::Failure(two), rest @ ..] = &answers[..] else {
         panic!("{answers:?}")
@@ -212,11 +212,11 @@ fn a_member_that_has_failed_takes_in_what_the_others_send() {
             worker.is_sent(&[full(0, 3_001, 1), all_reduce(1, 0, &group)]);
             worker.is_sent(&[op(Op::Synchronize, &[], &[], &[Attr::Int(3)])]);
         }
-        settle(&mut all);
+        run_until_idle(&mut all);
         let [Answer::Failure(_)] = &all[0].answers()[..] else { panic!("one failure") };
         for worker in &mut all {
             assert!(!worker.waits() && !worker.stream.is_busy());
-            assert_eq!(worker.chunks_on_the_way(), 0);
+            assert_eq!(worker.chunks_in_flight(), 0);
         }
         for worker in &mut all[1..] {
             assert_eq!(worker.answers(), [Answer::Done(3)], "the failure is reported once");
@@ -226,7 +226,7 @@ fn a_member_that_has_failed_takes_in_what_the_others_send() {
 
 #[test]
 fn members_may_meet_two_collectives_in_different_paces() {
-    // Both of worker 1's and worker 2's chunks go to worker 0 on one way each; the reduction of either collective needs both
+    // Both of worker 1's and worker 2's chunks go to worker 0 on one queue each; the reduction of either collective needs both
     // workers, and their chunks come in different orders.
     let reduce = |out: u32, from: u32, tag: i64| {
         op(Op::AllReduce, &[out], &[from], &[list(&[0, 1, 2]), Attr::Choice(0), Attr::Int(tag)])
@@ -243,7 +243,7 @@ fn members_may_meet_two_collectives_in_different_paces() {
     all[1].is_sent(&[reduce(3, 1, 2)]);
     all[2].is_sent(&[reduce(2, 0, 1)]);
     all[0].is_sent(&[reduce(2, 0, 1), reduce(3, 1, 2), read(2, 1, LARGE), read(3, 2, LARGE)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[0].answers(), [same(1, 13), same(2, 26)]);
 }
 
@@ -257,7 +257,7 @@ fn there_is_a_limit_to_what_is_under_way() {
     for tag in 1..=count {
         all[1].is_sent(&[receive(0, 0, tag, size), read(0, 1, size), free(&[0])]);
     }
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert!(!all[0].waits() && !all[0].stream.is_busy());
     assert_eq!(all[1].answers(), vec![answer(1, &[7; 20]); 80]);
 }
@@ -277,7 +277,7 @@ fn synchronize_and_counters_wait_for_what_is_before_them() {
     while all[0].go() {}
     assert!(all[0].waits() && all[0].answers().is_empty());
     all[1].is_sent(&[receive(0, 0, 1, LARGE)]);
-    settle(&mut all);
+    run_until_idle(&mut all);
     assert_eq!(all[0].answers(), [Answer::Other("stats"), Answer::Done(3)]);
     assert_eq!(bytes_held(&all[0]), 0);
 }

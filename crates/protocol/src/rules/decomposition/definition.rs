@@ -1,7 +1,7 @@
 //! The definitions of `definitions.txt`, parsed once. Its form is explained there. A mistake in it is ours: the parser
 //! asserts with the line.
 
-use super::expression::{Binary, Expression, FUNCTIONS, Value};
+use super::expression::{Binary, Expression, ExpressionValue, FUNCTIONS};
 use crate::operator::OpInfo;
 use crate::placement::ReduceOp;
 use crate::{Dtype, Op};
@@ -14,12 +14,12 @@ pub(super) struct Definition {
     pub conditions: Vec<Expression>,
     pub lines: Vec<Line>,
     /// Result lists, the first of which whose condition holds is taken.
-    pub results: Vec<(Option<Expression>, Vec<Operand>)>,
+    pub results: Vec<(Option<Expression>, Vec<LineOperand>)>,
 }
 
 /// A value of a definition.
 #[derive(Clone, Debug)]
-pub(super) enum Operand {
+pub(super) enum LineOperand {
     Absent,
     /// An operand of the operator.
     Given(usize),
@@ -31,32 +31,32 @@ pub(super) enum Operand {
 /// A line that defines values: an instruction, or a choice without one.
 #[derive(Debug)]
 pub(super) struct Line {
-    pub instruction: Result<Instruction, Operand>,
+    pub instruction: Result<LineInstruction, LineOperand>,
     /// Where this does not hold, the value is the other one.
     pub condition: Option<Expression>,
-    pub otherwise: Option<Operand>,
+    pub otherwise: Option<LineOperand>,
 }
 
 #[derive(Debug)]
-pub(super) struct Instruction {
+pub(super) struct LineInstruction {
     pub op: Op,
-    pub operands: Vec<Operand>,
+    pub operands: Vec<LineOperand>,
     /// Those that are given, with their positions.
     pub attrs: Vec<(usize, Expression)>,
-    pub placed: Option<Placed>,
+    pub placed: Option<LinePlacements>,
 }
 
 /// How an instruction's operands and results are placed, and the dtype and shape of each result.
 #[derive(Debug)]
-pub(super) struct Placed {
-    pub operands: Vec<Place>,
-    pub results: Vec<(Place, Expression, Expression)>,
+pub(super) struct LinePlacements {
+    pub operands: Vec<LinePlacement>,
+    pub results: Vec<(LinePlacement, Expression, Expression)>,
     /// Each member looks up its own range of indexes.
     pub range: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum LinePlacement {
     Replicate,
     Partial(ReduceOp),
     /// As the first operand.
@@ -88,18 +88,18 @@ pub(super) fn definitions(op: Op) -> &'static [Definition] {
 }
 
 /// An operator that an entry is for, and the words that stand for others in it.
-struct Header {
+struct DefinitionHeader {
     op: Op,
     words: BTreeMap<&'static str, &'static str>,
 }
 
-struct Entry {
-    headers: Vec<Header>,
+struct DefinitionEntry {
+    headers: Vec<DefinitionHeader>,
     lines: Vec<&'static str>,
 }
 
-fn entries(text: &'static str) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
+fn entries(text: &'static str) -> Vec<DefinitionEntry> {
+    let mut entries: Vec<DefinitionEntry> = Vec::new();
     for line in
         text.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
     {
@@ -111,10 +111,10 @@ fn entries(text: &'static str) -> Vec<Entry> {
         let name = words.next().unwrap_or_default();
         let op = expected(Op::from_name(name), line);
         let pairs = words.map(|pair| expected(pair.split_once('='), line));
-        let header = Header { op, words: pairs.chain([("op", name)]).collect() };
+        let header = DefinitionHeader { op, words: pairs.chain([("op", name)]).collect() };
         match entries.last_mut().filter(|entry| entry.lines.is_empty()) {
             Some(entry) => entry.headers.push(header),
-            None => entries.push(Entry { headers: vec![header], lines: Vec::new() }),
+            None => entries.push(DefinitionEntry { headers: vec![header], lines: Vec::new() }),
         }
     }
     entries
@@ -132,15 +132,15 @@ fn expected<T>(found: Option<T>, text: &str) -> T {
 
 /// Reads an entry for one of its operators.
 struct Reader<'h> {
-    header: &'h Header,
+    header: &'h DefinitionHeader,
     info: &'static OpInfo,
-    values: BTreeMap<&'static str, Operand>,
+    values: BTreeMap<&'static str, LineOperand>,
     expressions: BTreeMap<&'static str, Expression>,
     lines: Vec<Line>,
 }
 
 impl<'h> Reader<'h> {
-    fn new(header: &'h Header) -> Self {
+    fn new(header: &'h DefinitionHeader) -> Self {
         let (values, expressions) = (BTreeMap::new(), BTreeMap::new());
         Self { header, info: header.op.info(), values, expressions, lines: Vec::new() }
     }
@@ -185,7 +185,7 @@ impl<'h> Reader<'h> {
         let line = self.lines.len();
         self.lines.push(Line { instruction, condition, otherwise });
         for (output, name) in names.into_iter().enumerate() {
-            self.values.insert(name, Operand::Line(line, output));
+            self.values.insert(name, LineOperand::Line(line, output));
         }
     }
 
@@ -193,18 +193,18 @@ impl<'h> Reader<'h> {
         tokens.take("if").then(|| self.braced(tokens))
     }
 
-    fn operand(&self, tokens: &mut Tokens) -> Option<Operand> {
+    fn operand(&self, tokens: &mut Tokens) -> Option<LineOperand> {
         let word = tokens.peek();
         let found = if let Some(name) = word.strip_prefix('%') {
             expected(self.values.get(name).cloned(), tokens.line)
         } else if let Some(name) = word.strip_prefix('$') {
-            Operand::Given(expected(self.position(name), tokens.line))
+            LineOperand::Given(expected(self.position(name), tokens.line))
         } else if word == "_" {
-            Operand::Absent
+            LineOperand::Absent
         } else if word.starts_with('{') {
-            return Some(Operand::Number(self.braced(tokens)));
+            return Some(LineOperand::Number(self.braced(tokens)));
         } else {
-            Operand::Number(Expression::Literal(number(word)?))
+            LineOperand::Number(Expression::Literal(number(word)?))
         };
         tokens.next();
         Some(found)
@@ -214,7 +214,7 @@ impl<'h> Reader<'h> {
         self.info.operands.iter().position(|operand| operand.name == name)
     }
 
-    fn instruction(&self, tokens: &mut Tokens) -> Instruction {
+    fn instruction(&self, tokens: &mut Tokens) -> LineInstruction {
         let word = tokens.next();
         let name = self.header.words.get(word).copied().unwrap_or(word);
         let op = expected(Op::from_name(name), tokens.line);
@@ -235,11 +235,11 @@ impl<'h> Reader<'h> {
             attrs.push((place, value));
         }
         let placed = tokens.take("on").then(|| self.placed(tokens));
-        Instruction { op, operands, attrs, placed }
+        LineInstruction { op, operands, attrs, placed }
     }
 
     /// `shard, replicate -> partial(sum) {dtype} {shape}`
-    fn placed(&self, tokens: &mut Tokens) -> Placed {
+    fn placed(&self, tokens: &mut Tokens) -> LinePlacements {
         let mut operands = vec![self.place(tokens)];
         while tokens.take(",") {
             operands.push(self.place(tokens));
@@ -249,26 +249,26 @@ impl<'h> Reader<'h> {
         loop {
             results.push((self.place(tokens), self.braced(tokens), self.braced(tokens)));
             if !tokens.take(",") {
-                return Placed { operands, results, range: tokens.take("range") };
+                return LinePlacements { operands, results, range: tokens.take("range") };
             }
         }
     }
 
-    fn place(&self, tokens: &mut Tokens) -> Place {
+    fn place(&self, tokens: &mut Tokens) -> LinePlacement {
         if tokens.take("replicate") {
-            Place::Replicate
+            LinePlacement::Replicate
         } else if tokens.take("partial(sum)") {
-            Place::Partial(ReduceOp::Sum)
+            LinePlacement::Partial(ReduceOp::Sum)
         } else if tokens.take("partial(max)") {
-            Place::Partial(ReduceOp::Max)
+            LinePlacement::Partial(ReduceOp::Max)
         } else {
             assert!(tokens.take("shard"), "definitions.txt: {}", tokens.line);
             if !tokens.take("(") {
-                return Place::Shard;
+                return LinePlacement::Shard;
             }
             let each = self.braced(tokens);
             assert!(tokens.take(")"), "definitions.txt: {}", tokens.line);
-            Place::Even(each)
+            LinePlacement::Even(each)
         }
     }
 
@@ -368,23 +368,23 @@ static OPERATORS: &[&[(&str, Binary, bool)]] = &[
 const COMPARISONS: usize = 2;
 
 /// A number, a bool, a dtype, an empty list, or else a word of a choice.
-fn literal(word: &'static str) -> Option<Value> {
-    let dtype = || Dtype::from_short(word).map(Value::Dtype);
+fn literal(word: &'static str) -> Option<ExpressionValue> {
+    let dtype = || Dtype::from_short(word).map(ExpressionValue::Dtype);
     let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     match word {
-        "true" => Some(Value::Bool(true)),
-        "false" => Some(Value::Bool(false)),
+        "true" => Some(ExpressionValue::Bool(true)),
+        "false" => Some(ExpressionValue::Bool(false)),
         "[]" => Some(std::iter::empty().collect()),
-        _ => number(word).or_else(dtype).or_else(|| is_word.then_some(Value::Word(word))),
+        _ => number(word).or_else(dtype).or_else(|| is_word.then_some(ExpressionValue::Word(word))),
     }
 }
 
-fn number(word: &str) -> Option<Value> {
+fn number(word: &str) -> Option<ExpressionValue> {
     if !word.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    let integer = word.parse().ok().map(Value::Int);
-    integer.or_else(|| word.parse().ok().map(Value::Float))
+    let integer = word.parse().ok().map(ExpressionValue::Int);
+    integer.or_else(|| word.parse().ok().map(ExpressionValue::Float))
 }
 
 /// A line from left to right.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 /// A value of an expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum ExpressionValue {
     Absent,
     Bool(bool),
     Int(i64),
@@ -23,7 +23,7 @@ pub(super) enum Value {
 
 #[derive(Clone, Debug)]
 pub(super) enum Expression {
-    Literal(Value),
+    Literal(ExpressionValue),
     /// The dimensions that are reduced or normalised.
     Dims,
     /// Members along this dimension of the mesh.
@@ -34,7 +34,7 @@ pub(super) enum Expression {
     Operand(usize),
     /// The first result.
     Result,
-    Function(Function, Vec<Expression>),
+    Function(CallFunction, Vec<Expression>),
     Binary(Binary, Box<[Expression; 2]>),
     Not(Box<Expression>),
     /// The second if the first holds, else the third.
@@ -55,37 +55,41 @@ pub(super) enum Binary {
 }
 
 /// A function of a call: its name in a definition and what computes it from its arguments.
-pub(super) type Function = fn(&OpSpec<'_>, &[Expression]) -> Option<Value>;
+pub(super) type CallFunction = fn(&OpSpec<'_>, &[Expression]) -> Option<ExpressionValue>;
 
 /// Every function. An argument `x` is an operand or `result`, `s` a shape, `d` a list of dimensions.
-pub(super) static FUNCTIONS: &[(&str, Function)] = &[
+pub(super) static FUNCTIONS: &[(&str, CallFunction)] = &[
     // cut(x), cut(x, d): whether one of the dimensions is cut. Where they hold nothing there is no extreme to begin with:
     // one instruction on the gathered value knows what becomes of nothing.
     ("cut", cut),
-    ("cut_dims", |call, args| Some(Value::Dims(Dims::new(&[wide(shards(call, args)?.0)?])?))),
+    ("cut_dims", |call, args| {
+        Some(ExpressionValue::Dims(Dims::new(&[wide(shards(call, args)?.0)?])?))
+    }),
     ("contiguous", |call, args| {
         let single = shards(call, args)?.1.iter().all(|intervals| intervals.len() <= 1);
-        Some(Value::Bool(single))
+        Some(ExpressionValue::Bool(single))
     }),
-    ("ordered", |call, args| Some(Value::Bool(shards(call, args)?.1.in_order()))),
-    ("smallest", |call, args| shards(call, args)?.1.sizes().min().map(Value::Int)),
+    ("ordered", |call, args| Some(ExpressionValue::Bool(shards(call, args)?.1.in_order()))),
+    ("smallest", |call, args| shards(call, args)?.1.sizes().min().map(ExpressionValue::Int)),
     // given(x): whether there is such an operand or attribute.
     ("given", given),
-    ("half", |call, args| meta(call, args).map(|meta| Value::Bool(is_half(meta.dtype))).or(NO)),
-    ("float", |call, args| Some(Value::Bool(meta(call, args)?.dtype.is_float()))),
-    ("dtype", |call, args| Some(Value::Dtype(meta(call, args)?.dtype))),
+    ("half", |call, args| {
+        meta(call, args).map(|meta| ExpressionValue::Bool(is_half(meta.dtype))).or(NO)
+    }),
+    ("float", |call, args| Some(ExpressionValue::Bool(meta(call, args)?.dtype.is_float()))),
+    ("dtype", |call, args| Some(ExpressionValue::Dtype(meta(call, args)?.dtype))),
     ("single", |call, args| {
         let dtype = meta(call, args)?.dtype;
-        Some(Value::Dtype(if is_half(dtype) { Dtype::F32 } else { dtype }))
+        Some(ExpressionValue::Dtype(if is_half(dtype) { Dtype::F32 } else { dtype }))
     }),
-    ("shape", |call, args| Some(Value::Dims(meta(call, args)?.dims))),
-    ("rank", |call, args| Some(Value::Int(wide(meta(call, args)?.dims.len())?))),
-    ("elements", |call, args| Some(Value::Int(meta(call, args)?.elements()))),
+    ("shape", |call, args| Some(ExpressionValue::Dims(meta(call, args)?.dims))),
+    ("rank", |call, args| Some(ExpressionValue::Int(wide(meta(call, args)?.dims.len())?))),
+    ("elements", |call, args| Some(ExpressionValue::Int(meta(call, args)?.elements()))),
     // count(x), count(x, d): how many elements those dimensions hold, as the number that PyTorch divides by.
     ("count", count),
     ("size", |call, args| {
         let place = usize::try_from(*list(call, args, 1)?.first()?).ok()?;
-        meta(call, args)?.dims.get(place).copied().map(Value::Int)
+        meta(call, args)?.dims.get(place).copied().map(ExpressionValue::Int)
     }),
     ("rest", |call, args| {
         let (rank, dims) = (meta(call, args)?.dims.len(), list(call, args, 1)?);
@@ -109,10 +113,10 @@ pub(super) static FUNCTIONS: &[(&str, Function)] = &[
     }),
     ("item", |call, args| {
         let place = usize::try_from(integer(call, args.get(1)?)?).ok()?;
-        Some(Value::Int(list(call, args, 0)?.get(place).copied().unwrap_or(0)))
+        Some(ExpressionValue::Int(list(call, args, 0)?.get(place).copied().unwrap_or(0)))
     }),
-    ("first", |call, args| list(call, args, 0)?.first().copied().map(Value::Int)),
-    ("len", |call, args| Some(Value::Int(wide(list(call, args, 0)?.len())?))),
+    ("first", |call, args| list(call, args, 0)?.first().copied().map(ExpressionValue::Int)),
+    ("len", |call, args| Some(ExpressionValue::Int(wide(list(call, args, 0)?.len())?))),
     ("ones", |call, args| sizes(call, args, |size, among| Some(if among { 1 } else { size }))),
     ("only", |call, args| sizes(call, args, |size, among| Some(if among { size } else { 1 }))),
     ("without", |call, args| sizes(call, args, |size, among| (!among).then_some(size))),
@@ -124,20 +128,22 @@ pub(super) static FUNCTIONS: &[(&str, Function)] = &[
     ("max", |call, args| arithmetic(call, args, i64::max, f64::max)),
 ];
 
-const NO: Option<Value> = Some(Value::Bool(false));
+const NO: Option<ExpressionValue> = Some(ExpressionValue::Bool(false));
 
 impl Expression {
     /// `None` where the call lacks what is asked for, so that the definition is not for it.
-    pub fn evaluate(&self, call: &OpSpec<'_>) -> Option<Value> {
+    pub fn evaluate(&self, call: &OpSpec<'_>) -> Option<ExpressionValue> {
         Some(match self {
             Self::Literal(value) => value.clone(),
-            Self::Dims => Value::Dims(Dims::new(&reduced(call)?)?),
-            Self::Members => Value::Int(wide(call.members)?),
-            Self::Outputs => Value::Int(wide(call.outputs.len())?),
-            Self::Attr(place) => Value::of(call.attrs.get(*place)?, call.op.info(), *place),
+            Self::Dims => ExpressionValue::Dims(Dims::new(&reduced(call)?)?),
+            Self::Members => ExpressionValue::Int(wide(call.members)?),
+            Self::Outputs => ExpressionValue::Int(wide(call.outputs.len())?),
+            Self::Attr(place) => {
+                ExpressionValue::of(call.attrs.get(*place)?, call.op.info(), *place)
+            }
             Self::Operand(_) | Self::Result => return None,
             Self::Function(function, args) => return function(call, args),
-            Self::Not(operand) => Value::Bool(!operand.holds(call)?),
+            Self::Not(operand) => ExpressionValue::Bool(!operand.holds(call)?),
             Self::If(parts) => {
                 let [condition, yes, no] = &**parts;
                 return if condition.holds(call)? { yes } else { no }.evaluate(call);
@@ -148,35 +154,37 @@ impl Expression {
 
     /// Whether a condition holds.
     pub fn holds(&self, call: &OpSpec<'_>) -> Option<bool> {
-        if let Value::Bool(holds) = self.evaluate(call)? { Some(holds) } else { None }
+        if let ExpressionValue::Bool(holds) = self.evaluate(call)? { Some(holds) } else { None }
     }
 }
 
 impl Binary {
-    fn evaluate(self, call: &OpSpec<'_>, operands: &[Expression; 2]) -> Option<Value> {
+    fn evaluate(self, call: &OpSpec<'_>, operands: &[Expression; 2]) -> Option<ExpressionValue> {
         let [left, right] = operands;
         let order = || {
             let pair = numbers(call, operands)?;
             Some(pair.0.partial_cmp(&pair.1))
         };
         Some(match self {
-            Self::Or => Value::Bool(left.holds(call)? || right.holds(call)?),
-            Self::And => Value::Bool(left.holds(call)? && right.holds(call)?),
-            Self::Equal => Value::Bool(left.evaluate(call)? == right.evaluate(call)?),
-            Self::Less => Value::Bool(order()?.is_some_and(std::cmp::Ordering::is_lt)),
-            Self::LessOrEqual => Value::Bool(order()?.is_some_and(std::cmp::Ordering::is_le)),
+            Self::Or => ExpressionValue::Bool(left.holds(call)? || right.holds(call)?),
+            Self::And => ExpressionValue::Bool(left.holds(call)? && right.holds(call)?),
+            Self::Equal => ExpressionValue::Bool(left.evaluate(call)? == right.evaluate(call)?),
+            Self::Less => ExpressionValue::Bool(order()?.is_some_and(std::cmp::Ordering::is_lt)),
+            Self::LessOrEqual => {
+                ExpressionValue::Bool(order()?.is_some_and(std::cmp::Ordering::is_le))
+            }
             Self::Add => return arithmetic(call, operands, i64::saturating_add, |a, b| a + b),
             Self::Subtract => return arithmetic(call, operands, i64::saturating_sub, |a, b| a - b),
             Self::Multiply => return arithmetic(call, operands, i64::saturating_mul, |a, b| a * b),
             Self::Divide => {
                 let (left, right) = numbers(call, operands)?;
-                Value::Float(left / right)
+                ExpressionValue::Float(left / right)
             }
         })
     }
 }
 
-impl Value {
+impl ExpressionValue {
     /// An attribute of the call, in terms of its row.
     fn of(attr: &Attr, info: &'static OpInfo, place: usize) -> Self {
         match (attr, info.attrs.get(place).map(|row| row.kind)) {
@@ -233,7 +241,7 @@ impl Value {
     }
 }
 
-impl FromIterator<i64> for Value {
+impl FromIterator<i64> for ExpressionValue {
     /// A list; one that is longer than a shape is absent.
     fn from_iter<I: IntoIterator<Item = i64>>(items: I) -> Self {
         let items: SmallVec<[i64; 16]> = items.into_iter().collect();
@@ -288,7 +296,7 @@ fn shards<'q>(call: &OpSpec<'q>, args: &[Expression]) -> Option<(usize, &'q Shar
     }
 }
 
-fn cut(call: &OpSpec<'_>, args: &[Expression]) -> Option<Value> {
+fn cut(call: &OpSpec<'_>, args: &[Expression]) -> Option<ExpressionValue> {
     let (Some(meta), Some((dim, _))) = (meta(call, args), shards(call, args)) else { return NO };
     let among = |dim: usize| match args.get(1) {
         Some(_) => {
@@ -297,11 +305,11 @@ fn cut(call: &OpSpec<'_>, args: &[Expression]) -> Option<Value> {
         None => true,
     };
     let empty = meta.dims.iter().enumerate().any(|(dim, &size)| size == 0 && among(dim));
-    Some(Value::Bool(!empty && among(dim)))
+    Some(ExpressionValue::Bool(!empty && among(dim)))
 }
 
-fn given(call: &OpSpec<'_>, args: &[Expression]) -> Option<Value> {
-    Some(Value::Bool(if let Expression::Attr(place) = args.first()? {
+fn given(call: &OpSpec<'_>, args: &[Expression]) -> Option<ExpressionValue> {
+    Some(ExpressionValue::Bool(if let Expression::Attr(place) = args.first()? {
         call.attrs.get(*place)? != &Attr::Absent
     } else {
         meta(call, args).is_some()
@@ -313,14 +321,14 @@ fn given(call: &OpSpec<'_>, args: &[Expression]) -> Option<Value> {
     clippy::cast_precision_loss,
     reason = "torch divides by the count as a double too"
 )]
-fn count(call: &OpSpec<'_>, args: &[Expression]) -> Option<Value> {
+fn count(call: &OpSpec<'_>, args: &[Expression]) -> Option<ExpressionValue> {
     let shape = meta(call, args)?.dims;
     let among = match args.get(1) {
         Some(_) => list(call, args, 1)?,
-        None => (0..shape.len()).map(wide).collect::<Option<Value>>()?.list()?,
+        None => (0..shape.len()).map(wide).collect::<Option<ExpressionValue>>()?.list()?,
     };
     let size = |dim: &i64| shape.get(usize::try_from(*dim).ok()?).copied();
-    Some(Value::Float(among.iter().filter_map(size).product::<i64>() as f64))
+    Some(ExpressionValue::Float(among.iter().filter_map(size).product::<i64>() as f64))
 }
 
 fn list(call: &OpSpec<'_>, args: &[Expression], place: usize) -> Option<Dims> {
@@ -336,7 +344,7 @@ fn sizes(
     call: &OpSpec<'_>,
     args: &[Expression],
     size: impl Fn(i64, bool) -> Option<i64>,
-) -> Option<Value> {
+) -> Option<ExpressionValue> {
     let (shape, dims) = (list(call, args, 0)?, list(call, args, 1)?);
     let among = |dim: usize| wide(dim).is_some_and(|dim| dims.contains(&dim));
     let kept = shape.iter().enumerate().filter_map(|(dim, &one)| size(one, among(dim)));
@@ -354,11 +362,11 @@ fn arithmetic(
     args: &[Expression],
     of_integers: fn(i64, i64) -> i64,
     of_floats: fn(f64, f64) -> f64,
-) -> Option<Value> {
+) -> Option<ExpressionValue> {
     let integers = integer(call, args.first()?).zip(integer(call, args.get(1)?));
     if let Some((left, right)) = integers {
-        return Some(Value::Int(of_integers(left, right)));
+        return Some(ExpressionValue::Int(of_integers(left, right)));
     }
     let (left, right) = numbers(call, args)?;
-    Some(Value::Float(of_floats(left, right)))
+    Some(ExpressionValue::Float(of_floats(left, right)))
 }

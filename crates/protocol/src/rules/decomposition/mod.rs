@@ -10,7 +10,9 @@ mod tests;
 use crate::placement::{Placement, ShardRanges};
 use crate::rules::spread::spec::{LocalAttr, OpSpec, Strategy};
 use crate::{Attr, Meta, Op, Scalar};
-use definition::{Definition, Instruction, Operand, Place, Placed, definitions};
+use definition::{
+    Definition, LineInstruction, LineOperand, LinePlacement, LinePlacements, definitions,
+};
 use expression::Expression;
 use smallvec::SmallVec;
 
@@ -27,7 +29,7 @@ pub enum Source {
 
 /// One instruction of a decomposition.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct DecompositionStep {
     pub op: Op,
     pub operands: SmallVec<[Source; 3]>,
     pub attrs: SmallVec<[Attr; 2]>,
@@ -45,7 +47,7 @@ pub struct Forced {
 /// Instructions that together yield what one would.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decomposition {
-    pub steps: Vec<Step>,
+    pub steps: Vec<DecompositionStep>,
     pub results: SmallVec<[Source; 2]>,
 }
 
@@ -100,8 +102,8 @@ impl Chosen<'_, '_> {
     }
 
     /// Marks the lines that a value needs.
-    fn mark(&mut self, value: &Operand) -> Option<()> {
-        let Operand::Line(place, _) = *value else { return Some(()) };
+    fn mark(&mut self, value: &LineOperand) -> Option<()> {
+        let LineOperand::Line(place, _) = *value else { return Some(()) };
         if std::mem::replace(self.used.get_mut(place)?, true) {
             return Some(());
         }
@@ -116,15 +118,15 @@ impl Chosen<'_, '_> {
     }
 
     /// The instruction's value, past the choices that stand before it.
-    fn source(&self, value: &Operand, steps: &[Option<usize>]) -> Option<Source> {
+    fn source(&self, value: &LineOperand, steps: &[Option<usize>]) -> Option<Source> {
         Some(match value {
-            Operand::Absent => Source::Absent,
-            Operand::Given(position) if self.call.args.get(*position)?.meta.is_none() => {
+            LineOperand::Absent => Source::Absent,
+            LineOperand::Given(position) if self.call.args.get(*position)?.meta.is_none() => {
                 Source::Absent
             }
-            Operand::Given(position) => Source::Operand(*position),
-            Operand::Number(number) => Source::Scalar(number.evaluate(self.call)?.number()?),
-            Operand::Line(place, output) => {
+            LineOperand::Given(position) => Source::Operand(*position),
+            LineOperand::Number(number) => Source::Scalar(number.evaluate(self.call)?.number()?),
+            LineOperand::Line(place, output) => {
                 let line = self.definition.lines.get(*place)?;
                 match &line.instruction {
                     _ if !self.holds(*place)? => self.source(line.otherwise.as_ref()?, steps)?,
@@ -135,7 +137,11 @@ impl Chosen<'_, '_> {
         })
     }
 
-    fn step(&self, instruction: &Instruction, steps: &[Option<usize>]) -> Option<Step> {
+    fn step(
+        &self,
+        instruction: &LineInstruction,
+        steps: &[Option<usize>],
+    ) -> Option<DecompositionStep> {
         let info = instruction.op.info();
         let mut attrs: SmallVec<[Attr; 2]> = SmallVec::from_elem(Attr::Absent, info.attrs.len());
         for (place, value) in &instruction.attrs {
@@ -148,10 +154,15 @@ impl Chosen<'_, '_> {
             Some(placed) => Some(self.forced(instruction.op, placed)?),
             None => None,
         };
-        Some(Step { op: instruction.op, operands: operands.collect::<Option<_>>()?, attrs, forced })
+        Some(DecompositionStep {
+            op: instruction.op,
+            operands: operands.collect::<Option<_>>()?,
+            attrs,
+            forced,
+        })
     }
 
-    fn forced(&self, op: Op, placed: &Placed) -> Option<Forced> {
+    fn forced(&self, op: Op, placed: &LinePlacements) -> Option<Forced> {
         let mut strategy = Strategy::default();
         for place in &placed.operands {
             strategy.input_specs.push(self.placement(place)?);
@@ -182,12 +193,12 @@ impl Chosen<'_, '_> {
         }
     }
 
-    fn placement(&self, place: &Place) -> Option<Placement> {
+    fn placement(&self, place: &LinePlacement) -> Option<Placement> {
         Some(match place {
-            Place::Replicate => Placement::Replicate,
-            Place::Partial(reduction) => Placement::Partial(*reduction),
-            Place::Shard => self.call.args.first()?.placement.clone(),
-            Place::Even(each) => {
+            LinePlacement::Replicate => Placement::Replicate,
+            LinePlacement::Partial(reduction) => Placement::Partial(*reduction),
+            LinePlacement::Shard => self.call.args.first()?.placement.clone(),
+            LinePlacement::Even(each) => {
                 let each = each.evaluate(self.call)?.integer()?;
                 let members = self.call.members;
                 let total = each.checked_mul(i64::try_from(members).ok()?)?;

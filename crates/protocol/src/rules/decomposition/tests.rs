@@ -4,13 +4,13 @@ use super::definition::definitions;
 use super::{Source, decompose};
 use crate::placement::{Placement, ShardRanges};
 use crate::rules::spread::{InputSpec, OpSpec};
-use crate::rules::{Arg, infer};
+use crate::rules::{RuleArg, infer};
 use crate::{Attr, Dims, Dtype, Meta, Op};
 
 /// The operators of the steps that `line` becomes where its first operand is cut in two along `dim`.
 fn steps(op: Op, dims: &[i64], dim: usize, attrs: &[Attr]) -> Option<Vec<&'static str>> {
     let meta = Meta::new(Dtype::F32, Dims::new(dims)?);
-    let outputs = infer(op, &[Arg::Value(&meta)], attrs).ok()?;
+    let outputs = infer(op, &[RuleArg::Value(&meta)], attrs).ok()?;
     let placement = Placement::Shard { dim, ranges: ShardRanges::even(*dims.get(dim)?, 2) };
     let args = [InputSpec { meta: Some(&meta), placement: &placement }];
     let call = OpSpec { op, args: &args, attrs, outputs: &outputs, members: 2 };

@@ -20,7 +20,7 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
             Some(letter) => (*term)?.place(letter)?,
             None => (*term)?.batch_rank().checked_sub(from_batch_end)?,
         };
-        // What is stretched stays whole.
+        // What is broadcast stays whole.
         (arg.meta?.dims.get(dim) == Some(&driving.size)).then(|| cut(dim, driving.ranges))
     });
     let input_specs: SmallVec<[Placement; 4]> =

@@ -8,13 +8,13 @@ use crate::placement::{Interval, Intervals, ShardRanges};
 pub(super) const INTERVALS_MAX: usize = 256;
 
 /// A range of indexes, each `step`th of it.
-struct Range {
+struct SteppedRange {
     start: i64,
     end: i64,
     step: i64,
 }
 
-impl Range {
+impl SteppedRange {
     /// Attributes `start`, `end` and `step`, which count from the back where they are negative.
     fn of(spec: &OpSpec<'_>, size: i64) -> Option<Self> {
         let bound = |name| {
@@ -55,7 +55,7 @@ pub(super) fn window(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     if driving.position == 1 {
         return around(spec, driving);
     }
-    let range = Range::of(spec, driving.size)?;
+    let range = SteppedRange::of(spec, driving.size)?;
     if !driving.ranges.ascending() {
         return None;
     }
@@ -86,7 +86,7 @@ fn windowed(
 /// ends are on the members with the first and the last.
 fn around(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let size = *spec.meta(0)?.dims.get(driving.dim)?;
-    let range = Range::of(spec, size)?;
+    let range = SteppedRange::of(spec, size)?;
     if range.step != 1 || driving.size == 0 || !driving.ranges.ascending() {
         return None;
     }

@@ -6,7 +6,7 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     let from_end = spec.rank(driving.position)? - driving.dim;
     let out_dim = spec.out_rank()?.checked_sub(from_end)?;
     for output in spec.outputs {
-        // A cut dimension of size 1 may be what is stretched.
+        // A cut dimension of size 1 may be what is broadcast.
         if output.dims.len().checked_sub(from_end) != Some(out_dim)
             || output.dims.get(out_dim) != Some(&driving.size)
         {

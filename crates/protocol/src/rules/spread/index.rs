@@ -106,7 +106,7 @@ pub(super) fn index(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy>
     }
     let from_end = spec.rank(driving.position)? - driving.dim;
     let to = picks.at + picks.shared - from_end;
-    // A cut dimension of size 1 may be what is stretched.
+    // A cut dimension of size 1 may be what is broadcast.
     if spec.outputs.first()?.dims.get(to) != Some(&driving.size) {
         return None;
     }

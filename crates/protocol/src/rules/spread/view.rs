@@ -5,7 +5,7 @@ use super::spec::{Driving, LocalAttr, OpSpec, Strategy, cut, normal};
 use crate::meta::DIMS_MAX;
 use crate::placement::{Interval, Intervals, Placement, ShardRanges};
 use crate::rules::infer::infer;
-use crate::rules::outputs::Arg;
+use crate::rules::outputs::RuleArg;
 use crate::rules::strided::ViewCall;
 use crate::{Dims, Meta};
 use smallvec::SmallVec;
@@ -24,7 +24,7 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
     let once = offset == 0 && steps.iter().filter(|step| **step != 0).count() == 1;
     let resized = |size| {
         let part = Meta::new(from.dtype, with_size(from.dims, driving.dim, size)?);
-        let outputs = infer(spec.op, &[Arg::Value(&part)], spec.attrs).ok()?;
+        let outputs = infer(spec.op, &[RuleArg::Value(&part)], spec.attrs).ok()?;
         (outputs.first()?.dims == with_size(result, to, size)?).then_some(())
     };
     // Of any size: a part of it, and none, too.
@@ -47,7 +47,7 @@ pub(super) fn reshape(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strateg
 pub(super) fn expand(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let to = spec.outputs.first()?.dims;
     let dim = driving.dim + to.len().checked_sub(spec.rank(0)?)?;
-    // A cut dimension of size 1 may be what is stretched.
+    // A cut dimension of size 1 may be what is broadcast.
     let stays = to.get(dim) == Some(&driving.size);
     stays.then(|| resized(spec, driving, dim, driving.ranges.clone()))
 }
@@ -173,10 +173,10 @@ fn spread(ranges: &ShardRanges, outer: i64, size: i64, inner: i64) -> Option<Sha
     Some(ShardRanges::new(ranges.iter().map(blocks)))
 }
 
-type Range = std::ops::Range<usize>;
+type DimRange = std::ops::Range<usize>;
 
 /// The shortest runs of dimensions around `cut` that hold the same elements in both shapes.
-fn group(from: &Dims, to: &Dims, cut: usize) -> Option<(Range, Range)> {
+fn group(from: &Dims, to: &Dims, cut: usize) -> Option<(DimRange, DimRange)> {
     let (mut from_end, mut to_end) = (0, 0);
     while from_end < from.len() {
         let (from_start, to_start) = (from_end, to_end);

@@ -66,15 +66,15 @@ pub(super) fn index_put(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strat
             spec.strategy([cut(dim, driving.ranges), here()], [cut(dim, driving.ranges)])
         });
     }
-    // A cut dimension of size 1 may be what is stretched.
+    // A cut dimension of size 1 may be what is broadcast.
     let from_end = picks.at + picks.shared - to;
     let size = |meta: &crate::Meta| {
         let dim = meta.dims.len().checked_sub(from_end)?;
         meta.dims.get(dim).copied()
     };
     let indices = spec.args.iter().skip(2).filter_map(|arg| size(arg.meta?));
-    let mut stretched = indices.filter(|&size| size != 1);
-    if !adds(spec) || stretched.next().unwrap_or(1) != driving.size {
+    let mut expanded = indices.filter(|&size| size != 1);
+    if !adds(spec) || expanded.next().unwrap_or(1) != driving.size {
         return None;
     }
     let values = spec.aligned(picks.part(rank) - to, driving).get(1)?.clone();

@@ -1,7 +1,7 @@
 //! Elementwise operators, and promotion against a table that `PyTorch` printed.
 
 use super::{check, check_all};
-use crate::rules::{Arg, floats_by_default, keeps_metadata};
+use crate::rules::{RuleArg, floats_by_default, keeps_metadata};
 use crate::{Dims, Dtype, Meta, Op, Scalar, dtype::Promotion};
 
 #[test]
@@ -334,9 +334,9 @@ fn which_operators_keep_float_metadata() {
 fn integers_that_become_floats_by_default_are_told() {
     let [whole, flag, float] = [Dtype::I64, Dtype::Bool, Dtype::F16]
         .map(|dtype| Meta::new(dtype, Dims::new(&[2]).unwrap()));
-    let [i, b, f] = [Arg::Value(&whole), Arg::Value(&flag), Arg::Value(&float)];
-    let [one, half] = [Arg::Scalar(Scalar::Int(1)), Arg::Scalar(Scalar::Float(0.5))];
-    let rows: &[(Op, &[Arg<'_>], u16)] = &[
+    let [i, b, f] = [RuleArg::Value(&whole), RuleArg::Value(&flag), RuleArg::Value(&float)];
+    let [one, half] = [RuleArg::Scalar(Scalar::Int(1)), RuleArg::Scalar(Scalar::Float(0.5))];
+    let rows: &[(Op, &[RuleArg<'_>], u16)] = &[
         (Op::Add, &[i, half], 0b01),
         (Op::Add, &[half, b], 0b10),
         (Op::Add, &[i, one], 0),
@@ -352,7 +352,7 @@ fn integers_that_become_floats_by_default_are_told() {
         (Op::Where, &[b, f, half], 0),
         (Op::Lerp, &[i, i, half], 0),
         (Op::MaskedFill, &[i, b, half], 0),
-        (Op::Clamp, &[i, Arg::Absent, half], 0b001),
+        (Op::Clamp, &[i, RuleArg::Absent, half], 0b001),
         (Op::Logsumexp, &[i], 0b1),
         (Op::Sum, &[i], 0),
     ];

@@ -10,7 +10,7 @@ mod reduce;
 mod train;
 mod view;
 
-use super::{Arg, ErrorClass, RuleError, infer};
+use super::{ErrorClass, RuleArg, RuleError, infer};
 use crate::operator::OperandKind;
 use crate::{Attr, AttrInfo, AttrKind, Dims, Dtype, Meta, Op, Scalar};
 
@@ -46,18 +46,18 @@ fn outcome(line: &str) -> Result<super::Outputs, RuleError> {
     let (attrs, operands): (Vec<&str>, Vec<&str>) =
         words.into_iter().partition(|word| word.contains('='));
     let metas: Vec<Option<Meta>> = operands.iter().map(|word| meta(word)).collect();
-    let mut args: Vec<Arg<'_>> = Vec::new();
+    let mut args: Vec<RuleArg<'_>> = Vec::new();
     for (word, meta) in operands.iter().zip(&metas) {
         args.push(match meta {
-            Some(meta) => Arg::Value(meta),
-            None if *word == "_" => Arg::Absent,
-            None => Arg::Scalar(scalar(word)),
+            Some(meta) => RuleArg::Value(meta),
+            None if *word == "_" => RuleArg::Absent,
+            None => RuleArg::Scalar(scalar(word)),
         });
     }
     // Optional operands at the end may be left out of a row.
     for info in op.info().operands.iter().skip(args.len()) {
         if info.kind == OperandKind::Optional {
-            args.push(Arg::Absent);
+            args.push(RuleArg::Absent);
         }
     }
     let attrs: Vec<Attr> = op.info().attrs.iter().map(|info| attr(info, &attrs)).collect();
@@ -158,15 +158,15 @@ fn the_class_says_what_the_mistake_is_about() {
 #[test]
 fn malformed_calls_are_refused() {
     let meta = Meta::new(Dtype::F32, Dims::EMPTY);
-    let value = Arg::Value(&meta);
-    let refused = |op, operands: &[Arg<'_>], attrs: &[Attr], text: &str| {
+    let value = RuleArg::Value(&meta);
+    let refused = |op, operands: &[RuleArg<'_>], attrs: &[Attr], text: &str| {
         let error = infer(op, operands, attrs).expect_err("malformed");
         assert!(error.text.starts_with(text), "{}", error.text);
         assert_eq!(error.class, ErrorClass::Runtime);
     };
     refused(Op::Add, &[value], &[], "add: takes 2 operands, got 1");
     refused(Op::Add, &[value; 3], &[], "add: takes 2 operands, got 3");
-    refused(Op::Add, &[value, Arg::Absent], &[], "add: operand 'other' is absent");
+    refused(Op::Add, &[value, RuleArg::Absent], &[], "add: operand 'other' is absent");
     refused(Op::Add, &[value; 2], &[Attr::Int(1)], "add: takes 0 attributes, got 1");
     refused(Op::Flip, &[value], &[Attr::Int(1)], "flip: attribute 'dims' is Int(1)");
     refused(Op::Flip, &[value], &[Attr::Absent], "flip: attribute 'dims' is Absent");

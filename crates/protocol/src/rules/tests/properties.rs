@@ -3,7 +3,7 @@
 use crate::operator::OperandKind;
 use crate::placement::{Placement, ShardRanges};
 use crate::rules::spread::{InputSpec, OpSpec, strategies};
-use crate::rules::{Arg, infer, keeps_metadata, promote};
+use crate::rules::{RuleArg, infer, keeps_metadata, promote};
 use crate::{Attr, AttrInfo, AttrKind, Dims, Dtype, Meta, Op, Scalar};
 use proptest::prelude::*;
 
@@ -75,11 +75,11 @@ enum Held {
 }
 
 impl Held {
-    fn arg(&self) -> Arg<'_> {
+    fn arg(&self) -> RuleArg<'_> {
         match self {
-            Self::Absent => Arg::Absent,
-            Self::Value(meta) => Arg::Value(meta),
-            Self::Scalar(scalar) => Arg::Scalar(*scalar),
+            Self::Absent => RuleArg::Absent,
+            Self::Value(meta) => RuleArg::Value(meta),
+            Self::Scalar(scalar) => RuleArg::Scalar(*scalar),
         }
     }
 }
@@ -112,7 +112,7 @@ fn any_call() -> impl Strategy<Value = (Op, Vec<Held>, Vec<Attr>)> {
 }
 
 fn check_never_panics(op: Op, held: &[Held], attrs: &[Attr]) -> Result<(), TestCaseError> {
-    let args: Vec<Arg<'_>> = held.iter().map(Held::arg).collect();
+    let args: Vec<RuleArg<'_>> = held.iter().map(Held::arg).collect();
     promote(&args);
     if let Ok(outputs) = infer(op, &args, attrs) {
         prop_assert!(op.info().fits_outputs(outputs.len()), "{} results", outputs.len());
@@ -184,7 +184,7 @@ proptest! {
     ) {
         let meta = Meta::new(dtype, Dims::new(&sizes).expect("at most eight"));
         for info in Op::table().iter().filter(|info| keeps_metadata(info.op)) {
-            let results = infer(info.op, &vec![Arg::Value(&meta); info.operands.len()], &[]);
+            let results = infer(info.op, &vec![RuleArg::Value(&meta); info.operands.len()], &[]);
             prop_assert_eq!(results.as_deref(), Ok(&[meta][..]), "{}", info.name);
         }
     }
@@ -200,11 +200,11 @@ proptest! {
 fn every_operator_has_a_rule() {
     let meta = Meta::new(Dtype::F32, Dims::EMPTY);
     for info in Op::table() {
-        let operands: Vec<Arg<'_>> = info
+        let operands: Vec<RuleArg<'_>> = info
             .operands
             .iter()
             .filter(|operand| operand.kind != OperandKind::List)
-            .map(|_| Arg::Value(&meta))
+            .map(|_| RuleArg::Value(&meta))
             .collect();
         let attrs: Vec<Attr> = info.attrs.iter().map(super::default).collect();
         if let Err(error) = infer(info.op, &operands, &attrs) {
@@ -223,7 +223,7 @@ fn huge_attributes_have_strategies() {
         (Op::Unfold, &[4], [0, 2, i64::MAX].map(Attr::Int).to_vec()),
     ] {
         let meta = Meta::new(Dtype::F32, Dims::new(sizes).expect("at most eight"));
-        let outputs = infer(op, &[Arg::Value(&meta)], &attrs).expect("a result");
+        let outputs = infer(op, &[RuleArg::Value(&meta)], &attrs).expect("a result");
         check_strategies(op, &[Held::Value(meta)], &attrs, &outputs).expect("a strategy");
     }
 }

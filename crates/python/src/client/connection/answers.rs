@@ -136,7 +136,7 @@ impl Answers {
         }
     }
 
-    /// Whether a failure only repeats that a worker is gone: all collectives under way fail with it, and one is told.
+    /// Whether a failure only repeats that a worker is gone: all collectives in flight fail with it, and one is told.
     fn knows_loss(&mut self, failure: &Failure<'_>) -> bool {
         if failure.class != FailureClass::WorkerLost {
             return false;

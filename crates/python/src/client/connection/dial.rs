@@ -22,11 +22,11 @@ pub(crate) fn dial(
     let capabilities = if ring { Capabilities::LOCAL } else { Capabilities::default() };
     if let Some(path) = address.strip_prefix("unix:") {
         let socket = UnixStream::connect(path).map_err(|source| unreachable_at(address, source))?;
-        let mut call = Call { address, token, capabilities };
+        let mut call = ConnectionAttempt { address, token, capabilities };
         call.greet(&mut limited(&socket, address)?, None)?;
         return Ok(Box::new(call.rings(socket, None)?));
     }
-    let mut call = Call { address, token, capabilities };
+    let mut call = ConnectionAttempt { address, token, capabilities };
     let mut stream = call.tcp()?;
     let welcome = call.greet(&mut stream, None)?;
     let Some(local) = &welcome.local_socket else {
@@ -49,13 +49,13 @@ fn limited(socket: &UnixStream, address: &str) -> Result<UnixStream, DialError> 
 }
 
 /// One attempt to connect.
-struct Call<'a> {
+struct ConnectionAttempt<'a> {
     address: &'a str,
     token: Option<&'a str>,
     capabilities: Capabilities,
 }
 
-impl Call<'_> {
+impl ConnectionAttempt<'_> {
     fn tcp(&self) -> Result<TcpStream, DialError> {
         connect_tcp(self.address)
     }

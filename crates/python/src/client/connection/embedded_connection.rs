@@ -21,7 +21,7 @@ const ROOM_WORDS: usize = 12 * 1024;
 const FREES_WORDS_MAX: usize = 1024;
 
 /// One worker process.
-pub(crate) struct Link {
+pub(crate) struct WorkerProcess {
     pub producer: Producer,
     pub control: Arc<OwnedFd>,
     pub child: Child,
@@ -35,7 +35,7 @@ pub(crate) struct Link {
     pub payloads: Payloads,
 }
 
-impl Link {
+impl WorkerProcess {
     fn is_full(&self) -> bool {
         self.alive && self.payloads.is_full()
     }
@@ -44,7 +44,7 @@ impl Link {
 pub(crate) struct EmbeddedConnection {
     core: Dispatcher,
     session: SessionId,
-    links: Vec<Link>,
+    links: Vec<WorkerProcess>,
     /// Large chunks of answers, by worker.
     chunks: Vec<SlabReader>,
     scratch: Vec<u32>,
@@ -61,14 +61,14 @@ pub(crate) struct Log {
 
 impl EmbeddedConnection {
     pub(crate) fn new(
-        links: Vec<Link>,
+        links: Vec<WorkerProcess>,
         chunks: Vec<SlabReader>,
         log: Option<Log>,
         backend: String,
     ) -> Self {
         let mut core = Dispatcher::new();
         let mut answers = Answers::default();
-        let mut ignore = Outputs {
+        let mut ignore = LinkSink {
             links: &mut [],
             scratch: &mut Vec::new(),
             answers: &mut answers,
@@ -88,8 +88,8 @@ impl EmbeddedConnection {
         self.core.set_prices(prices);
     }
 
-    fn split<'a>(&'a mut self, answers: &'a mut Answers) -> (&'a mut Dispatcher, Outputs<'a>) {
-        let outputs = Outputs {
+    fn split<'a>(&'a mut self, answers: &'a mut Answers) -> (&'a mut Dispatcher, LinkSink<'a>) {
+        let outputs = LinkSink {
             links: &mut self.links,
             scratch: &mut self.scratch,
             answers,
@@ -100,15 +100,15 @@ impl EmbeddedConnection {
 }
 
 impl EmbeddedConnection {
-    /// The first message of a worker's words, with its bytes if those came beside it, and its length.
-    fn hear(
+    /// Handles the first message of a worker's words, with its bytes if those came beside it; the length of the message.
+    fn handle_first(
         &mut self,
         place: usize,
         words: &[u32],
         answers: &mut Answers,
     ) -> Result<usize, String> {
         let Self { core, links, chunks, scratch, log, .. } = self;
-        let mut outputs = Outputs { links, scratch, answers, log };
+        let mut outputs = LinkSink { links, scratch, answers, log };
         let index = WorkerIndex::try_from(place).expect("workers are few");
         let mut slab = chunks.get_mut(place);
         let mut is_beside = false;
@@ -130,7 +130,7 @@ impl EmbeddedConnection {
 
 impl Connection for EmbeddedConnection {
     fn has_room(&mut self) -> bool {
-        self.links.iter_mut().filter(|link| link.alive).all(Link::has_room)
+        self.links.iter_mut().filter(|link| link.alive).all(WorkerProcess::has_room)
     }
 
     fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String> {
@@ -207,7 +207,7 @@ impl Connection for EmbeddedConnection {
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers) {
         let mut rest = words;
         while !rest.is_empty() {
-            match self.hear(index, rest, answers) {
+            match self.handle_first(index, rest, answers) {
                 Ok(used) => rest = rest.get(used..).unwrap_or_default(),
                 Err(reason) => return self.lost(index, &reason, answers),
             }
@@ -264,7 +264,7 @@ impl Connection for EmbeddedConnection {
     }
 }
 
-impl Link {
+impl WorkerProcess {
     fn has_room(&mut self) -> bool {
         if !self.backlog.is_empty() && self.producer.write(&[&self.backlog]) {
             self.backlog.clear();
@@ -305,14 +305,14 @@ impl Drop for EmbeddedConnection {
     }
 }
 
-struct Outputs<'a> {
-    links: &'a mut [Link],
+struct LinkSink<'a> {
+    links: &'a mut [WorkerProcess],
     scratch: &'a mut Vec<u32>,
     answers: &'a mut Answers,
     log: &'a mut Option<Log>,
 }
 
-impl Outputs<'_> {
+impl LinkSink<'_> {
     fn deliver(&mut self, worker: WorkerIndex) {
         let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
@@ -321,7 +321,7 @@ impl Outputs<'_> {
     }
 }
 
-impl Sink for Outputs<'_> {
+impl Sink for LinkSink<'_> {
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
         self.scratch.clear();
         let place = to_usize(worker);
@@ -380,7 +380,7 @@ pub(crate) fn trace_line(
     notes: &TraceNotes<'_>,
     time: &str,
 ) -> String {
-    let names = OneName { id: instruction.signal, name: notes.signal };
+    let names = SignalName { id: instruction.signal, name: notes.signal };
     let mut line = text::format(instruction, &names, PayloadText::Reference);
     line.push_str("  #");
     let mut note = |text: &str| {
@@ -405,12 +405,12 @@ pub(crate) fn trace_line(
 }
 
 /// The name of the one signal on a line.
-struct OneName<'a> {
+struct SignalName<'a> {
     id: u16,
     name: Option<&'a str>,
 }
 
-impl Names for OneName<'_> {
+impl Names for SignalName<'_> {
     fn signal_name(&self, id: u16) -> Option<&str> {
         self.name.filter(|_| id == self.id)
     }

@@ -26,7 +26,7 @@ const OUTGOING_WORDS_MAX: usize = 1 << 22;
 /// network holds in a round trip.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
-struct State {
+struct TcpState {
     outgoing: Vec<u32>,
     link: Link,
     incoming: Vec<u32>,
@@ -39,7 +39,7 @@ struct State {
     closed: Option<String>,
 }
 
-impl State {
+impl TcpState {
     fn new(stream: TcpStream) -> Self {
         Self {
             outgoing: Vec::new(),
@@ -54,8 +54,8 @@ impl State {
     }
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct SharedConnection {
+    state: Mutex<TcpState>,
     /// Something to write, a new stream, or the end.
     writer: Condvar,
     /// Something arrived, or the end.
@@ -68,13 +68,13 @@ struct Shared {
 }
 
 pub(crate) struct TcpConnection {
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
     inbox: SharedInbox,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedConnection {
+    fn lock(&self) -> MutexGuard<'_, TcpState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,8 +117,8 @@ impl TcpConnection {
         token: Option<&str>,
     ) -> Self {
         without_limits(&stream);
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(stream)),
+        let shared = Arc::new(SharedConnection {
+            state: Mutex::new(TcpState::new(stream)),
             writer: Condvar::new(),
             reader: Condvar::new(),
             waker: FutexWaker::default(),
@@ -238,7 +238,7 @@ impl Drop for TcpConnection {
 }
 
 struct TcpInbox {
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
     parked: Parked,
 }
 
@@ -272,7 +272,7 @@ impl Inbox for TcpInbox {
 }
 
 /// Writes what has gathered, as whole instructions, until the end; resumes a broken connection.
-fn write_loop(shared: &Shared) {
+fn write_loop(shared: &SharedConnection) {
     loop {
         let Some(Next { mut stream, number, bytes, last }) = next_frames(shared) else { return };
         let written = stream.write_all(&bytes);
@@ -299,7 +299,7 @@ struct Next {
 }
 
 /// Waits for something to write. Resumes a broken connection first.
-fn next_frames(shared: &Shared) -> Option<Next> {
+fn next_frames(shared: &SharedConnection) -> Option<Next> {
     let mut state = shared.lock();
     loop {
         if state.closed.is_some() {
@@ -320,7 +320,7 @@ fn next_frames(shared: &Shared) -> Option<Next> {
         state.writer_waits = true;
         state = shared.writer.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
-    let State { outgoing, link, stream, streams, closing, .. } = &mut *state;
+    let TcpState { outgoing, link, stream, streams, closing, .. } = &mut *state;
     let mut bytes = Vec::new();
     let last = *closing && link.may_send();
     if link.may_send() {
@@ -334,7 +334,7 @@ fn next_frames(shared: &Shared) -> Option<Next> {
 }
 
 /// Reads frames until the end.
-fn read_loop(shared: &Shared) {
+fn read_loop(shared: &SharedConnection) {
     loop {
         let (stream, number) = {
             let mut state = shared.lock();
@@ -365,7 +365,7 @@ fn read_loop(shared: &Shared) {
 }
 
 /// Takes frames in until the connection breaks.
-fn read_frames(shared: &Shared, mut stream: TcpStream) {
+fn read_frames(shared: &SharedConnection, mut stream: TcpStream) {
     let mut header = [0; FrameHeader::BYTES];
     let mut words: Vec<u32> = Vec::new();
     while stream.read_exact(&mut header).is_ok() {
@@ -392,7 +392,7 @@ fn read_frames(shared: &Shared, mut stream: TcpStream) {
 }
 
 /// Takes a broken connection up again; false when the session is lost.
-fn resume(shared: &Shared) -> bool {
+fn resume(shared: &SharedConnection) -> bool {
     let deadline = Instant::now() + RESUME_MAX;
     loop {
         {
@@ -414,7 +414,7 @@ fn resume(shared: &Shared) -> bool {
     }
 }
 
-fn try_resume(shared: &Shared) -> Result<(), String> {
+fn try_resume(shared: &SharedConnection) -> Result<(), String> {
     let mut stream = connect_tcp(&shared.address).map_err(|error| error.to_string())?;
     let acknowledged = shared.lock().link.received();
     let resume =
@@ -445,7 +445,7 @@ fn try_resume(shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
-fn end(shared: &Shared, reason: &str) {
+fn end(shared: &SharedConnection, reason: &str) {
     shared.lock().closed.get_or_insert_with(|| reason.to_owned());
     shared.wake_reader();
     shared.writer.notify_all();

@@ -49,7 +49,7 @@ pub(crate) fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDtype>> {
 pub(crate) fn results_of(
     py: Python<'_>,
     op: Op,
-    operands: &[rules::Arg<'_>],
+    operands: &[rules::RuleArg<'_>],
     attrs: &[Attr],
 ) -> Option<Result<rules::Outputs, rules::RuleError>> {
     let default = default_float(py);
@@ -58,21 +58,25 @@ pub(crate) fn results_of(
         .iter()
         .enumerate()
         .map(|(place, operand)| match operand {
-            rules::Arg::Value(meta) if is_set(floats, place) => Some(Meta::new(default, meta.dims)),
-            rules::Arg::Scalar(_) if is_set(floats, place) => Some(Meta::new(default, Dims::EMPTY)),
-            rules::Arg::Absent | rules::Arg::Value(_) | rules::Arg::Scalar(_) => None,
+            rules::RuleArg::Value(meta) if is_set(floats, place) => {
+                Some(Meta::new(default, meta.dims))
+            }
+            rules::RuleArg::Scalar(_) if is_set(floats, place) => {
+                Some(Meta::new(default, Dims::EMPTY))
+            }
+            rules::RuleArg::Absent | rules::RuleArg::Value(_) | rules::RuleArg::Scalar(_) => None,
         })
         .collect();
-    let cast: SmallVec<[rules::Arg<'_>; 4]> = operands
+    let cast: SmallVec<[rules::RuleArg<'_>; 4]> = operands
         .iter()
         .zip(&metas)
-        .map(|(operand, meta)| meta.as_ref().map_or(*operand, rules::Arg::Value))
+        .map(|(operand, meta)| meta.as_ref().map_or(*operand, rules::RuleArg::Value))
         .collect();
     Some(rules::infer(op, &cast, attrs))
 }
 
 /// Which operands become floats of another default than float32; `None` where none does.
-pub(crate) fn floats(py: Python<'_>, op: Op, operands: &[rules::Arg<'_>]) -> Option<u16> {
+pub(crate) fn floats(py: Python<'_>, op: Op, operands: &[rules::RuleArg<'_>]) -> Option<u16> {
     let default = default_float(py);
     if default == Dtype::DEFAULT {
         return None;

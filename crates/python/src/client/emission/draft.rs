@@ -1,6 +1,6 @@
 //! An instruction whose words are being written, while its operands are looked at.
 
-use super::inference::{Key, OperandKey};
+use super::inference::{InferenceKey, OperandKey};
 use super::operands::{Arg, check_operands};
 use crate::client::session::runtime;
 use gt_protocol::wire::{self, EncodeError};
@@ -121,8 +121,8 @@ impl Draft {
 
     /// What the results follow from.
     #[inline]
-    pub(crate) fn key(&self, op: Op) -> Key<'_> {
-        Key { op, operands: &self.operands, words: &self.words[self.tail..] }
+    pub(crate) fn key(&self, op: Op) -> InferenceKey<'_> {
+        InferenceKey { op, operands: &self.operands, words: &self.words[self.tail..] }
     }
 }
 

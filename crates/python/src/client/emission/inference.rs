@@ -32,14 +32,14 @@ impl OperandKey {
 
 /// All that results follow from.
 #[derive(Clone, Copy)]
-pub(crate) struct Key<'a> {
+pub(crate) struct InferenceKey<'a> {
     pub op: Op,
     pub operands: &'a [OperandKey],
     /// Numbers and attributes as they travel.
     pub words: &'a [u32],
 }
 
-impl Key<'_> {
+impl InferenceKey<'_> {
     #[inline]
     fn hash(&self) -> u64 {
         const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -56,13 +56,13 @@ impl Key<'_> {
 }
 
 /// What an instruction results in.
-pub(crate) struct Results {
+pub(crate) struct InferredResults {
     pub outputs: Outputs,
     /// The same, as values refer to it.
     pub shared: SmallVec<[SharedMeta; 1]>,
 }
 
-impl Results {
+impl InferredResults {
     pub(crate) fn new(py: Python<'_>, outputs: Outputs) -> Self {
         let shared = outputs.iter().map(|meta| SharedMeta::of(py, meta)).collect();
         Self { outputs, shared }
@@ -80,11 +80,11 @@ struct Known {
     words: SmallVec<[u32; 8]>,
     /// Keeps the operands' metadata where it is: its address means nothing else.
     _metas: SmallVec<[SharedMeta; 2]>,
-    results: Results,
+    results: InferredResults,
 }
 
 #[derive(Default)]
-struct Place {
+struct CacheSlot {
     /// Hash of what was missed here last.
     missed: u64,
     known: Option<Box<Known>>,
@@ -93,7 +93,7 @@ struct Place {
 /// The table.
 pub(crate) struct Inferences {
     /// [`PLACES`] once anything was missed.
-    places: Vec<Place>,
+    places: Vec<CacheSlot>,
 }
 
 impl Inferences {
@@ -102,7 +102,7 @@ impl Inferences {
     }
 
     #[inline]
-    pub(crate) fn find(&self, key: Key<'_>) -> Option<&Results> {
+    pub(crate) fn find(&self, key: InferenceKey<'_>) -> Option<&InferredResults> {
         let known = self.places.get(place_of(key.hash()))?.known.as_deref()?;
         let is_it = known.op == key.op
             && known.operands.as_slice() == key.operands
@@ -115,15 +115,15 @@ impl Inferences {
     pub(crate) fn missed(
         &mut self,
         py: Python<'_>,
-        key: Key<'_>,
-        results: &Results,
+        key: InferenceKey<'_>,
+        results: &InferredResults,
         args: &[Arg<'_>],
     ) {
         if key.operands.len() > OPERANDS_MAX || key.words.len() > WORDS_MAX {
             return;
         }
         if self.places.is_empty() {
-            self.places.resize_with(PLACES, Place::default);
+            self.places.resize_with(PLACES, CacheSlot::default);
         }
         let hash = key.hash();
         let place = &mut self.places[place_of(hash)];

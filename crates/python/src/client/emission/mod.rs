@@ -15,16 +15,16 @@ pub(crate) mod read;
 pub(crate) mod upload;
 
 use crate::client::gil_cell::GilCell;
-use crate::client::session::runtime::{self, Caller, Slots};
+use crate::client::session::runtime::{self, Caller, ResultSlots};
 use crate::client::session::{caller, errors};
 use crate::client::tape::{self, generated_formulas, grad_enabled};
-use crate::client::value::Value;
+use crate::client::value::ValueHandle;
 use crate::client::value::variable::{Edge, Input, Place, SavedValue, Var, Vars};
 use draft::Draft;
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::wire::{self, EncodeError};
 use gt_protocol::{Attr, Op};
-use inference::{Inferences, Key, OperandKey, Results};
+use inference::{InferenceKey, Inferences, InferredResults, OperandKey};
 pub(crate) use operands::{Arg, of_operands};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -48,11 +48,11 @@ enum Publication {
     NotReady,
     Stale(usize),
     Floats(u16),
-    Refused(Refusal),
+    Refused(EmissionError),
 }
 
 /// Why there is no such instruction.
-enum Refusal {
+enum EmissionError {
     Rule(RuleError),
     /// A value belongs to an earlier connection.
     Foreign,
@@ -62,7 +62,7 @@ enum Refusal {
 
 /// An instruction as it is asked for.
 #[derive(Clone, Copy)]
-struct Request<'a> {
+struct EmissionRequest<'a> {
     op: Op,
     args: &'a [Arg<'a>],
     attrs: &'a [Attr],
@@ -94,7 +94,7 @@ pub(crate) fn emit(
     vars: &mut Vars,
 ) -> PyResult<Emission> {
     let caller = caller::current(py);
-    let request = Request { op, args, attrs, caller, consumes };
+    let request = EmissionRequest { op, args, attrs, caller, consumes };
     let quick = match args {
         [Arg::Var(operand)] => publish_plain(py, request, [operand]),
         [Arg::Var(left), Arg::Var(right)] => publish_plain(py, request, [left, right]),
@@ -114,7 +114,7 @@ pub(crate) fn emit(
             }
             Some(_) | None => consumes,
         };
-        match publish(py, Request { consumes, ..request }, vars) {
+        match publish(py, EmissionRequest { consumes, ..request }, vars) {
             Publication::Done => {}
             Publication::NotReady => {
                 runtime::prepare_for(py, caller)?;
@@ -139,10 +139,10 @@ const PLAIN_WORDS: usize = 8;
 #[inline]
 fn publish_plain<const N: usize>(
     py: Python<'_>,
-    request: Request<'_>,
+    request: EmissionRequest<'_>,
     operands: [&Var; N],
 ) -> Option<PyResult<Var>> {
-    let Request { op, attrs, caller, consumes, .. } = request;
+    let EmissionRequest { op, attrs, caller, consumes, .. } = request;
     let info = op.info();
     let is_plain = attrs.is_empty()
         && info.attrs.is_empty()
@@ -172,7 +172,7 @@ fn publish_plain<const N: usize>(
     }
     wire::close(info.name, words, 0).ok()?;
     let emitter = EMITTER.get(py);
-    let results = emitter.inferences.find(Key { op, operands: &keys, words: &[] })?;
+    let results = emitter.inferences.find(InferenceKey { op, operands: &keys, words: &[] })?;
     let mut slots = [0];
     let sent = runtime::with(py, |runtime| {
         runtime.has_room_for(py, caller).then(|| {
@@ -181,12 +181,12 @@ fn publish_plain<const N: usize>(
     })?;
     let [slot] = slots;
     let meta = results.shared[0].clone_ref(py);
-    Some(sent.map(|()| Var::of(py, Value { slot, epoch, meta })))
+    Some(sent.map(|()| Var::of(py, ValueHandle { slot, epoch, meta })))
 }
 
 /// Writes an instruction down and sends it.
-fn publish(py: Python<'_>, request: Request<'_>, vars: &mut Vars) -> Publication {
-    let Request { op, args, attrs, caller, consumes } = request;
+fn publish(py: Python<'_>, request: EmissionRequest<'_>, vars: &mut Vars) -> Publication {
+    let EmissionRequest { op, args, attrs, caller, consumes } = request;
     let mut emitter = EMITTER.get_mut(py);
     let Emitter { draft, inferences } = &mut *emitter;
     if let Some(position) = draft.begin(py, op, args) {
@@ -198,8 +198,8 @@ fn publish(py: Python<'_>, request: Request<'_>, vars: &mut Vars) -> Publication
         known
     } else {
         fresh = match operands::infer(py, op, args, attrs) {
-            Ok(outputs) => Results::new(py, outputs),
-            Err(error) => return Publication::Refused(Refusal::Rule(error)),
+            Ok(outputs) => InferredResults::new(py, outputs),
+            Err(error) => return Publication::Refused(EmissionError::Rule(error)),
         };
         if encoded.is_ok() {
             inferences.missed(py, draft.key(op), &fresh, args);
@@ -212,15 +212,15 @@ fn publish(py: Python<'_>, request: Request<'_>, vars: &mut Vars) -> Publication
         return Publication::Floats(floats);
     }
     if draft.is_foreign {
-        return Publication::Refused(Refusal::Foreign);
+        return Publication::Refused(EmissionError::Foreign);
     }
     if op.info().output_list && encoded.is_ok() {
         encoded = draft.count_outputs(op, results.outputs.len());
     }
     if let Err(error) = encoded {
-        return Publication::Refused(Refusal::Encode(error));
+        return Publication::Refused(EmissionError::Encode(error));
     }
-    let mut slots: Slots = SmallVec::from_elem(0, results.outputs.len());
+    let mut slots: ResultSlots = SmallVec::from_elem(0, results.outputs.len());
     let sent = runtime::with(py, |runtime| {
         let (words, outputs) = (&mut draft.words, &results.outputs);
         runtime
@@ -229,12 +229,12 @@ fn publish(py: Python<'_>, request: Request<'_>, vars: &mut Vars) -> Publication
     });
     match sent {
         None => return Publication::NotReady,
-        Some(Err(error)) => return Publication::Refused(Refusal::Connection(error)),
+        Some(Err(error)) => return Publication::Refused(EmissionError::Connection(error)),
         Some(Ok(())) => {}
     }
     let epoch = runtime::epoch();
     for (&slot, meta) in slots.iter().zip(&results.shared) {
-        vars.push(Var::of(py, Value { slot, epoch, meta: meta.clone_ref(py) }));
+        vars.push(Var::of(py, ValueHandle { slot, epoch, meta: meta.clone_ref(py) }));
     }
     Publication::Done
 }
@@ -263,15 +263,15 @@ fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Option<Edges>> {
 }
 
 #[cold]
-fn error(py: Python<'_>, op: Op, refusal: Refusal) -> PyErr {
+fn error(py: Python<'_>, op: Op, refusal: EmissionError) -> PyErr {
     match refusal {
-        Refusal::Rule(error) => errors::of_rule(py, &error),
-        Refusal::Foreign => match runtime::prepare(py) {
+        EmissionError::Rule(error) => errors::of_rule(py, &error),
+        EmissionError::Foreign => match runtime::prepare(py) {
             Ok(()) => foreign(py, op),
             Err(error) => error,
         },
-        Refusal::Encode(error) => PyRuntimeError::new_err(error.to_string()),
-        Refusal::Connection(error) => error,
+        EmissionError::Encode(error) => PyRuntimeError::new_err(error.to_string()),
+        EmissionError::Connection(error) => error,
     }
 }
 

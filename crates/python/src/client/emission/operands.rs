@@ -19,7 +19,7 @@ pub(crate) enum Arg<'a> {
 pub(crate) fn of_operands<T>(
     py: Python<'_>,
     args: &[Arg<'_>],
-    rule: impl FnOnce(&[rules::Arg<'_>]) -> T,
+    rule: impl FnOnce(&[rules::RuleArg<'_>]) -> T,
 ) -> T {
     let metas: SmallVec<[Option<Meta>; 4]> = args
         .iter()
@@ -28,13 +28,13 @@ pub(crate) fn of_operands<T>(
             Arg::Absent | Arg::Scalar(_) => None,
         })
         .collect();
-    let operands: SmallVec<[rules::Arg<'_>; 4]> = args
+    let operands: SmallVec<[rules::RuleArg<'_>; 4]> = args
         .iter()
         .zip(&metas)
         .map(|(arg, meta)| match (meta, arg) {
-            (Some(meta), _) => rules::Arg::Value(meta),
-            (None, Arg::Scalar(scalar)) => rules::Arg::Scalar(*scalar),
-            (None, Arg::Absent | Arg::Var(_)) => rules::Arg::Absent,
+            (Some(meta), _) => rules::RuleArg::Value(meta),
+            (None, Arg::Scalar(scalar)) => rules::RuleArg::Scalar(*scalar),
+            (None, Arg::Absent | Arg::Var(_)) => rules::RuleArg::Absent,
         })
         .collect();
     rule(&operands)

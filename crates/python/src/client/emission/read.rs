@@ -219,7 +219,7 @@ fn failure(py: Python<'_>, failed: &Failed) -> PyErr {
 /// Raises the first failure that nobody has read: the others are raised by the next call, or printed at exit.
 fn raise_unread(py: Python<'_>) -> PyResult<()> {
     let first = runtime::with(py, |runtime| {
-        runtime.pump();
+        runtime.receive_ready();
         runtime.answers.take_first_unread()
     });
     first.map_or(Ok(()), |failed| Err(failure(py, &failed)))

@@ -1,7 +1,7 @@
 //! Uploads: bytes of the client become a tensor, in chunks that fit a frame.
 
 use crate::client::session::{caller, errors, runtime, signal};
-use crate::client::value::Value;
+use crate::client::value::ValueHandle;
 use crate::client::value::dtype::DtypeArg;
 use crate::client::value::metadata::SharedMeta;
 use crate::client::value::variable::{Tensor, Var};
@@ -45,7 +45,7 @@ pub(crate) fn from_bytes<'py>(
         word.payload = first;
         runtime.send(&word).map(|()| slot)
     })?;
-    let var = Var::of(py, Value { slot, epoch, meta: SharedMeta::of(py, &meta) });
+    let var = Var::of(py, ValueHandle { slot, epoch, meta: SharedMeta::of(py, &meta) });
     let mut offset = first.len();
     for chunk in rest.chunks(runtime::chunk_bytes_max(py)) {
         runtime::prepare_payload(py)?;

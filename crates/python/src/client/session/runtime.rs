@@ -13,6 +13,6 @@ pub(crate) use patience::WORKER_WAIT;
 pub(crate) use prepare::{prepare, prepare_for, prepare_payload, set_opener};
 pub(crate) use replace::{disconnect, install};
 pub(crate) use state::{
-    Caller, Runtime, Slots, chunk_bytes_max, epoch, has_begun, release, unread, with,
+    Caller, ResultSlots, Runtime, chunk_bytes_max, epoch, has_begun, release, unread, with,
 };
 pub(crate) use wait::wait;

@@ -1,7 +1,7 @@
 //! Opening a connection: worker processes of the embedded dispatcher, started at the first operation.
 
 use super::{errors, runtime};
-use crate::client::connection::embedded_connection::{EmbeddedConnection, Link, Log};
+use crate::client::connection::embedded_connection::{EmbeddedConnection, Log, WorkerProcess};
 use crate::client::connection::payload::Payloads;
 use crate::client::connection::ring_inbox::ring_inbox;
 use gt_dispatcher::Prices;
@@ -112,7 +112,7 @@ fn time_of_day() -> String {
 fn start_workers(
     options: &Options,
     count: u32,
-) -> Result<(Vec<Link>, Vec<SlabReader>), StartError> {
+) -> Result<(Vec<WorkerProcess>, Vec<SlabReader>), StartError> {
     let (mut links, mut slabs) = (Vec::new(), Vec::new());
     for index in 0..count {
         let (link, slab) = start_worker(options, index, count)?;
@@ -144,7 +144,7 @@ fn start_worker(
     options: &Options,
     index: u32,
     count: u32,
-) -> Result<(Link, SlabReader), StartError> {
+) -> Result<(WorkerProcess, SlabReader), StartError> {
     let (ours, theirs) = socket_pair()?;
     let to_worker = create(RING_WORDS)?;
     let from_worker = create(RING_WORDS)?;
@@ -172,7 +172,7 @@ fn start_worker(
         .map_err(|source| StartError::Process { program: options.executable.clone(), source })?;
     let control = Arc::new(ours);
     let consumer = Consumer::new(from_worker)?;
-    let link = Link {
+    let link = WorkerProcess {
         producer: Producer::new(to_worker)?,
         inbox: ring_inbox(consumer, Arc::clone(&control)),
         control,

@@ -10,13 +10,13 @@ use pyo3::types::{PyDict, PyTuple};
 
 // A method as a function; not a doc comment, which would be the text of every one of them.
 #[pyclass(frozen, module = "gt._core")]
-pub(crate) struct Function {
+pub(crate) struct MethodFunction {
     name: String,
     method: Py<PyAny>,
 }
 
 #[pymethods]
-impl Function {
+impl MethodFunction {
     #[new]
     fn new(name: String, method: Py<PyAny>) -> Self {
         Self { name, method }
@@ -56,18 +56,18 @@ impl Function {
     }
 }
 
-/// Gives the class the documentation of its instances: as a method of `Function` it would be hidden by the class's own.
+/// Gives the class the documentation of its instances: as a method of `MethodFunction` it would be hidden by the class's own.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Function>()?;
+    module.add_class::<MethodFunction>()?;
     let py = module.py();
     let read = wrap_pyfunction!(documentation, module)?;
     let property = py.import("builtins")?.getattr("property")?.call1((read,))?;
-    py.get_type::<Function>().setattr("__doc__", property)
+    py.get_type::<MethodFunction>().setattr("__doc__", property)
 }
 
 /// The function's signature, in which the tensor is called `input`, and its method's sentences.
 #[pyfunction]
-fn documentation(function: &Bound<'_, Function>) -> PyResult<String> {
+fn documentation(function: &Bound<'_, MethodFunction>) -> PyResult<String> {
     let py = function.py();
     let inner = function.get();
     let method = inner.method.bind(py);
@@ -77,7 +77,7 @@ fn documentation(function: &Bound<'_, Function>) -> PyResult<String> {
     Ok(format!("{}{shown}\n\n{text}", inner.name))
 }
 
-impl Function {
+impl MethodFunction {
     /// What Python says of a method called on something else, in PyTorch's words.
     #[cold]
     fn explain(&self, args: &Bound<'_, PyTuple>, error: PyErr) -> PyErr {

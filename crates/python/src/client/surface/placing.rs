@@ -132,10 +132,10 @@ fn workers(py: Python<'_>) -> PyResult<Vec<u32>> {
 }
 
 /// A placement as Python sees it: kind, dimension, reduce, and each member's intervals where they are not even.
-type Placed = (&'static str, usize, String, Option<Vec<Vec<(i64, i64)>>>);
+type PlacementTuple = (&'static str, usize, String, Option<Vec<Vec<(i64, i64)>>>);
 
 /// A layout as Python sees it.
-type Parsed = (String, Vec<usize>, Vec<u32>, Vec<Placed>);
+type Parsed = (String, Vec<usize>, Vec<u32>, Vec<PlacementTuple>);
 
 /// A layout's canonical text, the shape of its mesh, the mesh's members, and a placement for each dimension of it.
 #[pyfunction]
@@ -146,7 +146,7 @@ fn parse_layout(py: Python<'_>, text: &str, shape: DimsArg) -> PyResult<Parsed> 
     Ok((layout.to_string(), mesh.shape().to_vec(), mesh.members().to_vec(), placements))
 }
 
-fn placed(placement: &Placement) -> Placed {
+fn placed(placement: &Placement) -> PlacementTuple {
     match placement {
         Placement::Replicate => ("replicate", 0, String::new(), None),
         Placement::Partial(reduce_op) => ("partial", 0, reduce_op.to_string(), None),

@@ -26,7 +26,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// A tensor of a file: name, dtype, shape, and the bytes from the data's start where it begins and ends.
-type Entry = (String, Py<PyDtype>, Vec<usize>, usize, usize);
+type TensorEntry = (String, Py<PyDtype>, Vec<usize>, usize, usize);
 
 /// The tensors that a header describes, in its order, and its metadata; `data_bytes` follow the header in the file.
 #[pyfunction]
@@ -34,8 +34,8 @@ fn parse_safetensors_header<'py>(
     py: Python<'py>,
     header: &[u8],
     data_bytes: usize,
-) -> PyResult<(Vec<Entry>, Bound<'py, PyDict>)> {
-    let header = Header::parse(header).map_err(PyValueError::new_err)?;
+) -> PyResult<(Vec<TensorEntry>, Bound<'py, PyDict>)> {
+    let header = FileHeader::parse(header).map_err(PyValueError::new_err)?;
     header.check(data_bytes).map_err(PyValueError::new_err)?;
     let metadata = PyDict::new(py);
     for (key, value) in &header.metadata {
@@ -62,17 +62,17 @@ fn build_safetensors_header(
     tensors: Vec<(String, DtypeArg, Vec<usize>)>,
     metadata: Vec<(String, String)>,
 ) -> PyResult<(Bound<'_, PyBytes>, Vec<String>)> {
-    let (bytes, order) = Header::new(tensors, metadata).map_err(PyValueError::new_err)?.build();
+    let (bytes, order) = FileHeader::new(tensors, metadata).map_err(PyValueError::new_err)?.build();
     Ok((PyBytes::new(py, &bytes), order))
 }
 
 /// What a header says.
-struct Header {
+struct FileHeader {
     metadata: Vec<(String, String)>,
     tensors: Vec<(String, TensorInfo)>,
 }
 
-impl Header {
+impl FileHeader {
     fn parse(text: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(text)
             .map_err(|error| format!("its header is not UTF-8: {error}"))?;
@@ -164,7 +164,7 @@ fn reason(error: &SafeTensorError, tensors: &[(String, TensorInfo)]) -> String {
     )
 }
 
-impl Serialize for Header {
+impl Serialize for FileHeader {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if !self.metadata.is_empty() {
@@ -182,18 +182,18 @@ impl Serialize for Header {
     }
 }
 
-impl<'de> Deserialize<'de> for Header {
+impl<'de> Deserialize<'de> for FileHeader {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct HeaderVisitor;
         impl<'de> Visitor<'de> for HeaderVisitor {
-            type Value = Header;
+            type Value = FileHeader;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("a JSON object with an entry for each tensor")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-                let mut header = Header { metadata: Vec::new(), tensors: Vec::new() };
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FileHeader, A::Error> {
+                let mut header = FileHeader { metadata: Vec::new(), tensors: Vec::new() };
                 let mut names = HashSet::new();
                 while let Some(name) = next_name(&mut map, &mut names)? {
                     if name == METADATA {

@@ -98,7 +98,7 @@ fn gpu_workers(py: Python<'_>, count: u32) -> PyResult<()> {
 #[pyfunction]
 fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let counters = runtime::with(py, |runtime| {
-        runtime.pump();
+        runtime.receive_ready();
         runtime.flush(py);
         let own = runtime.own_counters(py);
         let told = runtime.connection.as_ref().map(|connection| connection.counters());

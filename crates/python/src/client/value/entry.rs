@@ -19,14 +19,14 @@ use std::ptr::NonNull;
 const CHUNK: usize = 256;
 
 /// Names a slot of a session. Immutable: an in-place operator makes a new value.
-pub(crate) struct Value {
+pub(crate) struct ValueHandle {
     pub slot: u32,
     /// Which connection it belongs to; slots of an earlier one mean nothing.
     pub epoch: u32,
     pub meta: SharedMeta,
 }
 
-impl Value {
+impl ValueHandle {
     /// The dispatcher frees it.
     #[inline]
     fn end(self, py: Python<'_>) {
@@ -66,7 +66,7 @@ struct Entry<R> {
     /// Whether the variable is a leaf that accumulates a gradient.
     leaf: Cell<bool>,
     /// Initialised while `values` is not 0.
-    value: UnsafeCell<MaybeUninit<Value>>,
+    value: UnsafeCell<MaybeUninit<ValueHandle>>,
     rest: GilCell<R>,
 }
 
@@ -187,10 +187,10 @@ impl<R: Rest> ValueRef<R> {
 }
 
 impl<R: Rest> Deref for ValueRef<R> {
-    type Target = Value;
+    type Target = ValueHandle;
 
     #[inline]
-    fn deref(&self) -> &Value {
+    fn deref(&self) -> &ValueHandle {
         // SAFETY: initialised as long as this reference is counted, and never written in that time.
         unsafe { (*self.entry().value.get()).assume_init_ref() }
     }
@@ -199,12 +199,12 @@ impl<R: Rest> Deref for ValueRef<R> {
 impl<R: Rest> VarRef<R> {
     /// A variable that names a value of its own.
     #[inline]
-    pub(crate) fn new(py: Python<'_>, value: Value) -> Self {
+    pub(crate) fn new(py: Python<'_>, value: ValueHandle) -> Self {
         let entry = R::entries().get_mut(py).take();
         // SAFETY: an entry that is given out is nobody else's, and chunks live for ever.
         unsafe {
             let entry = entry.as_ref();
-            entry.value.get().cast::<Value>().write(value);
+            entry.value.get().cast::<ValueHandle>().write(value);
             entry.values.set(1);
             entry.variables.set(1);
             entry.names_own.set(true);

@@ -8,6 +8,6 @@ pub(crate) mod pool;
 pub(crate) mod steps;
 pub(crate) mod variable;
 
-pub(crate) use entry::Value;
+pub(crate) use entry::ValueHandle;
 pub(crate) use memory::contiguous;
 pub(crate) use variable::SharedValue;

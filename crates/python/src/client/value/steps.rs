@@ -1,7 +1,7 @@
 //! View operators as data: what leads from a whole value to a part of it, and how a part that was written goes back.
 
 use gt_protocol::operator::Strided;
-use gt_protocol::rules::{Arg as RuleArg, infer};
+use gt_protocol::rules::{RuleArg, infer};
 use gt_protocol::{Attr, Meta, Op};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! (`emission/emit.rs`). Which of them count a write is the [`Counter`]'s business, and through which the gradient flows the
 //! [`View`]'s. How memory comes to be shared stands in `views/sharing.rs`, writing in `views/write.rs`.
 
-use super::entry::{Entries, Rest, Value, ValueRef, VarRef, WeakRef};
+use super::entry::{Entries, Rest, ValueHandle, ValueRef, VarRef, WeakRef};
 use super::metadata::SharedMeta;
 use super::pool::{Pooled, PooledWeak};
 use super::steps::Path;
@@ -79,11 +79,11 @@ pub(crate) struct State {
     /// Where the gradient of the current value goes; of a leaf nothing.
     pub(crate) edge: Option<Edge>,
     /// What few variables have.
-    cold: Option<Box<Cold>>,
+    cold: Option<Box<VarExtras>>,
 }
 
 #[derive(Default)]
-pub(crate) struct Cold {
+pub(crate) struct VarExtras {
     /// The value where it is another entry's: of a variable that was written, of a view that took itself again.
     value: Option<SharedValue>,
     /// What it shares with others, once it does.
@@ -105,11 +105,11 @@ impl State {
         self.cold.as_mut()?.alias.as_deref_mut()
     }
 
-    pub(crate) fn cold(&self) -> Option<&Cold> {
+    pub(crate) fn cold(&self) -> Option<&VarExtras> {
         self.cold.as_deref()
     }
 
-    pub(crate) fn cold_mut(&mut self) -> &mut Cold {
+    pub(crate) fn cold_mut(&mut self) -> &mut VarExtras {
         self.cold.get_or_insert_default()
     }
 }
@@ -299,7 +299,7 @@ impl Var {
 
     /// A variable that shares its value with nobody.
     #[inline]
-    pub(crate) fn of(py: Python<'_>, value: Value) -> Self {
+    pub(crate) fn of(py: Python<'_>, value: ValueHandle) -> Self {
         Self(VarRef::new(py, value))
     }
 

@@ -279,13 +279,13 @@ fn take_slice(
     if step <= 0 {
         return Err(PyValueError::new_err("step must be greater than zero"));
     }
-    let span = (dim, start.unwrap_or(0), stop.unwrap_or(i64::MAX), step);
+    let range = (dim, start.unwrap_or(0), stop.unwrap_or(i64::MAX), step);
     let dims = picked.view.meta(py).dims;
     let size = usize::try_from(dim).ok().and_then(|dim| dims.get(dim).copied());
-    if span.1 == 0 && size.is_some_and(|size| size <= span.2) && step == 1 {
+    if range.1 == 0 && size.is_some_and(|size| size <= range.2) && step == 1 {
         return Ok(());
     }
-    picked.view = views::slice(py, &picked.view, span)?;
+    picked.view = views::slice(py, &picked.view, range)?;
     Ok(())
 }
 

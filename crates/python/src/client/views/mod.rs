@@ -10,7 +10,7 @@ use crate::client::session::errors;
 use crate::client::value::steps;
 use crate::client::value::variable::Var;
 use gt_protocol::rules::strided::{ViewCall, regrouped};
-use gt_protocol::rules::{Arg as RuleArg, ErrorClass, infer};
+use gt_protocol::rules::{ErrorClass, RuleArg, infer};
 use gt_protocol::{Attr, Dims, Dtype, Op};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};

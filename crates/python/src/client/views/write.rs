@@ -77,7 +77,7 @@ impl Var {
         for other in others {
             if let Arg::Var(other) = other
                 && !self.is(other)
-                && self.meets(py, other) == Meeting::Partly
+                && self.overlap_with(py, other) == Overlap::Partial
             {
                 return Err(overlap(py));
             }
@@ -87,9 +87,9 @@ impl Var {
 
     /// Refuses to write `value` into parts of this variable where it shares its memory.
     pub(crate) fn check_apart(&self, py: Python<'_>, value: &Self) -> PyResult<()> {
-        match self.meets(py, value) {
-            Meeting::Not => Ok(()),
-            Meeting::Partly | Meeting::Wholly => Err(overlap(py)),
+        match self.overlap_with(py, value) {
+            Overlap::No => Ok(()),
+            Overlap::Partial | Overlap::Full => Err(overlap(py)),
         }
     }
 
@@ -100,20 +100,24 @@ impl Var {
             && self.layout(py) == other.layout(py)
     }
 
-    fn layout(&self, py: Python<'_>) -> Layout {
-        Layout { dims: self.meta(py).dims, strides: self.strides(py), offset: self.offset(py) }
+    fn layout(&self, py: Python<'_>) -> MemoryLayout {
+        MemoryLayout {
+            dims: self.meta(py).dims,
+            strides: self.strides(py),
+            offset: self.offset(py),
+        }
     }
 
     /// `PyTorch`'s rule (`at::get_overlap_status`): dense ranges of one storage.
-    fn meets(&self, py: Python<'_>, other: &Self) -> Meeting {
+    fn overlap_with(&self, py: Python<'_>, other: &Self) -> Overlap {
         if self.is(other) {
-            return if self.layout(py).elements() == 0 { Meeting::Not } else { Meeting::Wholly };
+            return if self.layout(py).elements() == 0 { Overlap::No } else { Overlap::Full };
         }
         match (self.storage(py), other.storage(py)) {
             (Some(mine), Some(its)) if Arc::ptr_eq(&mine, &its) => {
-                self.layout(py).meets(&other.layout(py))
+                self.layout(py).overlap_with(&other.layout(py))
             }
-            (_, _) => Meeting::Not,
+            (_, _) => Overlap::No,
         }
     }
 
@@ -374,32 +378,32 @@ fn overlap(py: Python<'_>) -> PyErr {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Meeting {
-    Not,
+enum Overlap {
+    No,
     /// Some elements are the same memory, or all in another order.
-    Partly,
-    Wholly,
+    Partial,
+    Full,
 }
 
-/// Where elements lie in a storage.
+/// Where elements are in a storage.
 #[derive(PartialEq, Eq)]
-struct Layout {
+struct MemoryLayout {
     dims: Dims,
     strides: Dims,
     offset: i64,
 }
 
-impl Layout {
-    fn meets(&self, other: &Self) -> Meeting {
+impl MemoryLayout {
+    fn overlap_with(&self, other: &Self) -> Overlap {
         let (mine, its) = (self.elements(), other.elements());
         if mine == 0 || its == 0 || !self.is_dense() || !other.is_dense() {
-            return Meeting::Not;
+            return Overlap::No;
         }
         let (end, other_end) = (self.offset + mine, other.offset + its);
         if (self.offset, end) == (other.offset, other_end) {
-            return if self.strides == other.strides { Meeting::Wholly } else { Meeting::Partly };
+            return if self.strides == other.strides { Overlap::Full } else { Overlap::Partial };
         }
-        if self.offset < other_end && other.offset < end { Meeting::Partly } else { Meeting::Not }
+        if self.offset < other_end && other.offset < end { Overlap::Partial } else { Overlap::No }
     }
 
     fn elements(&self) -> i64 {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Longer chunks than a slab's: each wakes a thread on either side, which takes as long as copying 64 KiB.
 const TCP_CHUNK_BYTES_MAX: usize = 4 * CHUNK_BYTES_MAX;
-/// Chunks on the way between the worker and a thread of the link, each direction: 2 MiB. More lie in the kernel's buffers.
+/// Chunks in flight between the worker and a thread of the link, each direction: 2 MiB. More are in the kernel's buffers.
 const QUEUE_CHUNKS: usize = 8;
 /// Of what has come, so much is taken from the kernel beside the chunk that is read: its head, and a small chunk whole.
 const READ_AHEAD_BYTES: usize = 4 * 1024;
@@ -48,7 +48,7 @@ pub struct TcpLink {
     /// Buffers for the reading thread.
     used: SyncSender<Vec<u8>>,
     /// Chunks that the writing thread has not finished.
-    under_way: Arc<AtomicUsize>,
+    in_flight: Arc<AtomicUsize>,
     first: Option<Arrived>,
     read: usize,
     failure: Option<Cause>,
@@ -73,8 +73,8 @@ impl TcpLink {
         let (inward, from) = sync_channel(QUEUE_CHUNKS);
         let (used, again) = sync_channel(QUEUE_CHUNKS);
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        let under_way = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&under_way);
+        let in_flight = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&in_flight);
         let (out_waker, in_waker) = (waker.clone(), waker.clone());
         named("gt-data-out").spawn(move || {
             write_all(stream, &outward, &done, &counted, &out_waker);
@@ -89,7 +89,7 @@ impl TcpLink {
             written,
             from,
             used,
-            under_way,
+            in_flight,
             first: None,
             read: 0,
             failure: None,
@@ -155,7 +155,7 @@ impl TcpLink {
         ready: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<usize> {
-        if self.under_way.load(Ordering::Acquire) >= QUEUE_CHUNKS {
+        if self.in_flight.load(Ordering::Acquire) >= QUEUE_CHUNKS {
             self.is_full = true;
             return None;
         }
@@ -166,14 +166,14 @@ impl TcpLink {
         let length_word = [u32::try_from(length).expect("at most TCP_CHUNK_BYTES_MAX")];
         words.copy_from_slice(bytemuck::cast_slice(&[&head.encode()[..], &length_word].concat()));
         fill(body);
-        self.under_way.fetch_add(1, Ordering::AcqRel);
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
         // There is room, so this does not wait; a connection that is gone shows where one reads from it.
         self.closed |= self.to.send(chunk).is_err();
         Some(length)
     }
 
     pub fn has_room_again(&mut self) -> bool {
-        let has_room = self.is_full && self.under_way.load(Ordering::Acquire) < QUEUE_CHUNKS;
+        let has_room = self.is_full && self.in_flight.load(Ordering::Acquire) < QUEUE_CHUNKS;
         self.is_full &= !has_room;
         has_room
     }
@@ -184,7 +184,7 @@ impl TcpLink {
         self.refresh();
         let has_news = (self.first.is_some() && !had_chunk) || (self.closed && !self.told_closed);
         self.told_closed |= self.closed;
-        let has_room = self.under_way.load(Ordering::Acquire) < QUEUE_CHUNKS;
+        let has_room = self.in_flight.load(Ordering::Acquire) < QUEUE_CHUNKS;
         !(has_news || (self.is_full && has_room))
     }
 }
@@ -194,14 +194,14 @@ fn write_all(
     mut stream: TcpStream,
     chunks: &Receiver<Vec<u8>>,
     done: &SyncSender<Vec<u8>>,
-    under_way: &AtomicUsize,
+    in_flight: &AtomicUsize,
     waker: &FutexWaker,
 ) {
     while let Ok(chunk) = chunks.recv() {
         let written = stream.write_all(&chunk);
         // One more than the worker can use is not kept.
         let _ = done.try_send(chunk);
-        under_way.fetch_sub(1, Ordering::AcqRel);
+        in_flight.fetch_sub(1, Ordering::AcqRel);
         waker.wake();
         if written.is_err() {
             break;

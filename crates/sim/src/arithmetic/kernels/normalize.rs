@@ -1,7 +1,7 @@
 //! Softmax and layer norm by their formulas, over the field's stand-ins for exponentials and roots.
 
 use super::functions::{exponential, inverse_root, logarithm};
-use super::reduce::folded;
+use super::reduce::reduced_over;
 use super::{KernelArg, KernelError, is_float, wrap};
 use crate::arithmetic::tensor::{PRIME, ToyTensor, element_of, inverse, larger};
 use crate::exact::exact;
@@ -13,7 +13,7 @@ pub fn softmax(operand: &ToyTensor, dim: i64, log: bool) -> Result<ToyTensor, Ke
     if !is_float(operand.dtype) {
         return Err(KernelError::Form("a softmax of whole numbers"));
     }
-    let most = folded(operand, &[dim], |inner| inner.reduce(larger).unwrap_or(0));
+    let most = reduced_over(operand, &[dim], |inner| inner.reduce(larger).unwrap_or(0));
     let away = each(operand, |index| operand.at(index) + PRIME - most.at(index));
     let powers = each(operand, |index| exponential(away.at(index)));
     let sums = sum_over(&powers, &[dim]);
@@ -115,7 +115,7 @@ fn normalized_dims(input: &ToyTensor, normalized: &[usize]) -> Result<Vec<usize>
 }
 
 fn sum_over(operand: &ToyTensor, dims: &[usize]) -> ToyTensor {
-    folded(operand, dims, |inner| inner.fold(0, |sum, element| (sum + element) % PRIME))
+    reduced_over(operand, dims, |inner| inner.fold(0, |sum, element| (sum + element) % PRIME))
 }
 
 fn mean_over(operand: &ToyTensor, dims: &[usize]) -> ToyTensor {

@@ -49,7 +49,7 @@ pub fn reduce(
         Reducer::Prod | Reducer::All => 1,
         Reducer::Amin => HALF,
     };
-    let result = folded(operand, &reduced, |inner| {
+    let result = reduced_over(operand, &reduced, |inner| {
         inner.fold(start, |before, element| match reduction {
             Reducer::Sum | Reducer::Mean => (before + element) % PRIME,
             Reducer::Amax => larger(before, element),
@@ -73,8 +73,8 @@ pub fn extremum(
     if operand.dims.get(dim) == Some(&0) {
         return Err(KernelError::Form("the extremum of nothing"));
     }
-    let values = folded(operand, &[dim], |inner| first_extremum(inner, most).0);
-    let places = folded(operand, &[dim], |inner| first_extremum(inner, most).1);
+    let values = reduced_over(operand, &[dim], |inner| first_extremum(inner, most).0);
+    let places = reduced_over(operand, &[dim], |inner| first_extremum(inner, most).1);
     Ok(vec![
         shaped(values, operand.dtype, &[dim], keepdim),
         shaped(places, Dtype::I64, &[dim], keepdim),
@@ -96,7 +96,7 @@ pub fn place(
     if dims.iter().any(empty) || operand.dtype == Dtype::Bool {
         return Err(KernelError::Form("the extremum of nothing"));
     }
-    let places = folded(operand, &dims, |inner| first_extremum(inner, most).1);
+    let places = reduced_over(operand, &dims, |inner| first_extremum(inner, most).1);
     Ok(shaped(places, Dtype::I64, &dims, keepdim))
 }
 
@@ -125,14 +125,14 @@ pub fn variance(
     let reduced = reduced(operand, dims)?;
     let count: usize = reduced.iter().filter_map(|&dim| operand.dims.get(dim)).product();
     let divisor = (wide(count) - correction).max(0);
-    let mean = folded(operand, &reduced, sum);
+    let mean = reduced_over(operand, &reduced, sum);
     let share = inverse(exact::<_, u64>(count));
     let squares = ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         let away = (operand.at(index) + PRIME - mean.at(index) * share % PRIME) % PRIME;
         away * away
     });
     let scale = inverse(divisor.cast_unsigned());
-    let result = folded(&squares, &reduced, |inner| sum(inner) * scale);
+    let result = reduced_over(&squares, &reduced, |inner| sum(inner) * scale);
     Ok(shaped(result, operand.dtype, &reduced, keepdim))
 }
 
@@ -146,11 +146,11 @@ pub fn log_sum_exp(
     if !is_float(operand.dtype) {
         return Err(KernelError::Form("no sum of exponentials"));
     }
-    let most = folded(operand, &reduced, |inner| inner.reduce(larger).unwrap_or(0));
+    let most = reduced_over(operand, &reduced, |inner| inner.reduce(larger).unwrap_or(0));
     let powers = ToyTensor::from_fn(&operand.dims, operand.dtype, |index| {
         exponential(operand.at(index) + PRIME - most.at(index))
     });
-    let sums = folded(&powers, &reduced, sum);
+    let sums = reduced_over(&powers, &reduced, sum);
     let result = ToyTensor::from_fn(&sums.dims, operand.dtype, |index| {
         logarithm(sums.at(index)) + most.at(index)
     });
@@ -182,10 +182,10 @@ fn reduced(operand: &ToyTensor, dims: Option<&[i64]>) -> Result<Vec<usize>, Kern
 }
 
 /// Reduced with the reduced dimensions kept at size 1. The elements of one reduction come in row-major order.
-pub fn folded(
+pub fn reduced_over(
     operand: &ToyTensor,
     reduced: &[usize],
-    fold: impl Fn(&mut dyn Iterator<Item = u64>) -> u64,
+    reduce: impl Fn(&mut dyn Iterator<Item = u64>) -> u64,
 ) -> ToyTensor {
     let inner: Vec<usize> =
         reduced.iter().filter_map(|&dim| operand.dims.get(dim)).copied().collect();
@@ -198,7 +198,7 @@ pub fn folded(
     }
     ToyTensor::from_fn(&dims, operand.dtype, |index| {
         let mut index = index.to_vec();
-        fold(&mut (0..count).map(|step| {
+        reduce(&mut (0..count).map(|step| {
             let mut rest = step;
             for (&dim, &size) in reduced.iter().zip(&inner).rev() {
                 index[dim] = rest % size;

@@ -44,7 +44,7 @@ pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
                     Missing::Configuration
                 }
                 Some(_) => {
-                    runtime.pump();
+                    runtime.receive_ready();
                     if let Some(reason) = runtime.answers.closed.clone() {
                         return Err(errors::connection_lost(py, &reason));
                     }
@@ -104,7 +104,7 @@ pub(crate) fn prepare_payload(py: Python<'_>) -> PyResult<()> {
         let Some(payloads) = full else { return Ok(()) };
         py.detach(|| payloads.wait());
         // A worker that waits for its answers to be taken takes no payloads, and nor does one that is gone.
-        with(py, Runtime::pump);
+        with(py, Runtime::receive_ready);
         py.check_signals()?;
     }
 }

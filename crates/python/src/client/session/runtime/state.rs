@@ -21,7 +21,7 @@ const FREE_BATCH: usize = 512;
 const WAITING_BYTES_MAX: u64 = 1 << 20;
 
 /// Of one instruction's results.
-pub(crate) type Slots = SmallVec<[u32; 2]>;
+pub(crate) type ResultSlots = SmallVec<[u32; 2]>;
 
 /// Who makes an instruction: the user's call site and the signal around it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -198,7 +198,7 @@ impl Runtime {
     }
 
     /// Takes in what has come, without waiting.
-    pub(crate) fn pump(&mut self) {
+    pub(crate) fn receive_ready(&mut self) {
         // What comes is for the parent; its rings are not even mapped here.
         if forked() {
             return;
@@ -304,7 +304,7 @@ pub(crate) fn release(py: Python<'_>, slot: u32, epoch_of_value: u32, bytes: u64
 /// Failures that nobody has read, and how many more there were than are kept. They count as told from here on.
 pub(crate) fn unread(py: Python<'_>) -> (Vec<Failed>, u64) {
     with(py, |runtime| {
-        runtime.pump();
+        runtime.receive_ready();
         runtime.answers.take_unread()
     })
 }

@@ -32,7 +32,7 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
             let mut state = RUNTIME.get_mut(py);
             let Some(runtime) = state.as_mut() else { return Err(errors::after_fork()) };
             if is_quiet {
-                runtime.pump();
+                runtime.receive_ready();
             }
             if let Some(answer) = runtime.answers.take(request) {
                 return Ok(answer);

@@ -144,5 +144,5 @@ def test_a_scalar_is_a_box():
 
 
 def test_a_box_outside_is_refused_at_the_call():
-    with pytest.raises(gt.ShapeError, match="does not lie in a tensor of shape"):
+    with pytest.raises(gt.ShapeError, match="is outside of a tensor of shape"):
         _core.call("dropout", gt.zeros(4), p=0.5, seed=1, draw=2, **{"global": [5], "start": [2]})

@@ -63,7 +63,7 @@ fn members_that_say_the_same_go_that_way() {
     };
     check([["", ""], ["", ""], ["", ""]], ["bytes", "bytes"]);
     check([["a", ""], ["a", ""], ["a", ""]], ["device", "device"]);
-    // The third lies on another host.
+    // The third is on another host.
     check([["a", "g"], ["a", "g"], ["b", "g"]], ["device", "group"]);
     check([["a", ""], ["a", ""], ["", ""]], ["device", "bytes"]);
     check([["", "g"], ["", "g"], ["", "h"]], ["group", "bytes"]);

@@ -140,7 +140,7 @@ fn uploads_in_scopes() {
     check(program, 2, 1, &expect_file!["golden/uploads.txt"]);
 }
 
-/// What the first batch was needed as, the second one lies as.
+/// What the first batch was needed as is the layout of the second one.
 #[test]
 fn batches_from_one_line() {
     let batch = |id: u32| {
@@ -266,10 +266,10 @@ fn large_tensors_wait_for_their_first_use() {
         %13 = arange start=7 end=-1048570 step=-2 dtype=f32
         %14 = distribute %13 dim=0
     "#;
-    check(program, 2, 0, &expect_file!["golden/late.txt"]);
+    check(program, 2, 0, &expect_file!["golden/deferred.txt"]);
 }
 
-/// What is drawn to lie as a tensor does is drawn there, shard by shard; it waits where that still does.
+/// What is drawn in the layout of a tensor is drawn there, shard by shard; it is deferred where that still is.
 #[test]
 fn random_values_lie_as_what_they_are_like() {
     let program = r#"

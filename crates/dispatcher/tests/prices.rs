@@ -142,7 +142,7 @@ fn a_worker_that_leaves_is_not_waited_for() {
     assert_eq!((held.sessions, held.values, held.worker_slots, held.requests), (0, 0, 0, 0));
 }
 
-/// How a product of a cut and a whole matrix lies.
+/// The layout of a product of a cut and a whole matrix.
 fn product(prices: &str, workers: [u32; 2]) -> String {
     let mut cluster = Cluster::default();
     let mut core = cluster.joined(4);

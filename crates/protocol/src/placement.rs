@@ -61,7 +61,7 @@ impl ReduceOp {
     }
 }
 
-/// How a value lies along one dimension of a mesh.
+/// The placement of a value along one dimension of a mesh.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// Every member holds all of it.

@@ -1,4 +1,4 @@
-//! What a signal means: where the instructions that carry it run, and how what they create is laid out.
+//! What a signal means: where the instructions that carry it run, and the layout of what they create.
 //!
 //! A client writes it as one line of text, in the instruction `configure`; [`Scope`] is that line parsed. Both ways are
 //! exact inverses of each other: a text that [`fmt::Display`] would not have written is refused. What an inner scope has

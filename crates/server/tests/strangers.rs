@@ -89,7 +89,7 @@ fn each_stranger_is_one_line() {
     assert_eq!(warnings.len(), 4, "{log}");
 }
 
-/// A chunk without bytes: they lie beside it.
+/// A chunk without bytes: they are beside it.
 fn chunk(offset: i64) -> Instruction<'static> {
     let mut chunk = Instruction::new(Op::Chunk);
     chunk.operands.push(Operand::Value(Id::slot(0)));

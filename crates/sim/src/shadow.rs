@@ -92,7 +92,7 @@ impl ShadowAccounts {
             }
             return;
         }
-        // The instruction may have laid its operands otherwise.
+        // The instruction may have given its operands another layout.
         for &slot in &operands {
             account.refresh(slot, session, dispatcher);
         }

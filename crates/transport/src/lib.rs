@@ -3,7 +3,7 @@
 //!
 //! The map:
 //! - [`ring`]: [`create`] a sealed memfd, then one [`Producer`] and one [`Consumer`] attach to it.
-//! - [`slab`]: slots of bytes that one side fills and the other reads where they lie: tensors.
+//! - [`slab`]: slots of bytes that one side fills and the other reads in place: tensors.
 //! - [`sleep`]: until any of several rings, slabs and threads has something.
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
 //! - [`calls`]: workers of different hosts meet over TCP.

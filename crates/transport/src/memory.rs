@@ -9,7 +9,7 @@ pub const HUGE_BYTES_MIN: u64 = 4 << 20;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Asks for large pages where these bytes lie, for when they are touched for the first time: 100 MB in pages of 4 KiB take
+/// Asks for large pages for these bytes, for when they are touched for the first time: 100 MB in pages of 4 KiB take
 /// 34 ms to touch, in pages of 2 MiB less than a third of that. What is there stays as it is; a kernel that has no large
 /// pages goes on with small ones.
 pub fn prefer_huge_pages(address: usize, length: usize) {

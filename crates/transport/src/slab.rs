@@ -1,7 +1,7 @@
 //! A slab: slots of bytes in a sealed memfd, from one writer to one reader, for what is too large for a word ring.
 //!
-//! The writer fills a slot where it lies, straight from wherever the bytes are, and publishes it with a few words of
-//! head; the reader reads it where it lies and gives it back. So bytes are copied once on either side, and both sides
+//! The writer fills a slot in place, straight from wherever the bytes are, and publishes it with a few words of
+//! head; the reader reads it in place and gives it back. So bytes are copied once on either side, and both sides
 //! are at work at once.
 //!
 //! Layout: one page of header, then [`SLOTS`] slots of [`SLOT_BYTES`]. A slot begins with a cache line (length and head);
@@ -72,7 +72,7 @@ pub struct SlabReader {
 pub struct Chunk<'a> {
     /// The words that the writer gave it.
     pub head: [u32; HEAD_WORDS],
-    /// Its bytes, where they lie.
+    /// Its bytes, in the slot.
     pub bytes: &'a [u8],
 }
 
@@ -185,7 +185,7 @@ impl SlabWriter {
         if self.corrupt { 0 } else { SLOTS - self.tail.wrapping_sub(self.head) }
     }
 
-    /// The true head lies between the last known one and the tail; anything else is a lie.
+    /// The true head is between the last known one and the tail; anything else is a lie.
     fn refresh(&mut self) {
         let head = self.mapping.header().head.word.load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) > self.tail.wrapping_sub(self.head) {

@@ -38,7 +38,7 @@ fn write(writer: &mut SlabWriter, first: u32, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn chunks_arrive_in_order_and_where_they_lie() {
+fn chunks_arrive_in_order_and_in_place() {
     let (mut writer, mut reader, _) = both();
     assert!(!reader.refresh());
     assert!(write(&mut writer, 7, b"first") && write(&mut writer, 9, b""));

@@ -97,7 +97,7 @@ impl<E: Engine> MachineState<E> {
         Ok((plan.exchange, bucket, in_flight))
     }
 
-    /// What is sent lies here as it will lie there: kernels round by how their operands lie, and what two workers compute
+    /// What is sent has the strides here that it will have there: kernels round by the strides of their operands, and what two workers compute
     /// of the same value is to be the same to the last bit.
     fn make_as_received(&mut self, instruction: &Instruction<'_>) -> Result<(), NoValue> {
         let Some(id) = instruction.values().next().filter(|_| instruction.op == Op::Send) else {

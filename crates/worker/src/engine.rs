@@ -41,7 +41,7 @@ pub trait Engine {
     /// a result has its shape and dtype: its buffer may become a result's. A result shares memory with an operand only
     /// then, and for the rows that `reuse::aliases` lists. Its bits are the same with and without.
     /// Results of creation, and of elementwise rows and updates of contiguous operands, are contiguous or stand for an
-    /// absent state; those of other rows may lie as they like.
+    /// absent state; those of other rows may have any layout.
     fn execute(
         &mut self,
         instruction: &Instruction<'_>,
@@ -64,7 +64,7 @@ pub trait Engine {
     /// Whether a result of `reshape` is its operand's memory; else it is a copy.
     fn is_view(&mut self, result: &Self::Value, operand: &Self::Value) -> Result<bool, Fault>;
 
-    /// Bytes of the memory in which a value lies, all of it. Asked where they need not be those of its shape: of an
+    /// Bytes of the memory that holds a value, all of it. Asked where they need not be those of its shape: of an
     /// optimizer's results, of which one may only stand for a state that the step does not have.
     fn memory_bytes(&mut self, value: &Self::Value) -> Result<u64, Fault>;
 
@@ -79,7 +79,7 @@ pub trait Engine {
         bytes: &[u8],
     ) -> Result<(), Fault>;
 
-    /// Shows all the bytes of a value, row-major, in place where they lie so.
+    /// Shows all the bytes of a value, row-major, in place where they are stored so.
     fn with_bytes(&mut self, value: &Self::Value, show: &mut dyn FnMut(&[u8]))
     -> Result<(), Fault>;
 
@@ -92,7 +92,7 @@ pub trait Engine {
         Ok(None)
     }
 
-    /// A copy that lies as a received value does, address included; nothing where the value lies so.
+    /// A copy with the layout of a received value, address included; nothing where the value has it.
     fn as_received(
         &mut self,
         _value: &Self::Value,
@@ -101,8 +101,8 @@ pub trait Engine {
         Ok(None)
     }
 
-    /// Lends the bytes of values for as long as a collective works on them, row-major, in place where they lie so: of an
-    /// operand to be read, of a result to be written. A value to be written may be replaced by one that lies better.
+    /// Lends the bytes of values for as long as a collective works on them, row-major, in place where they are stored so: of an
+    /// operand to be read, of a result to be written. A value to be written may be replaced by one with a better layout.
     /// Until the buffers are returned the machine writes to none of them, and reads none that is written.
     fn borrow_buffers(&mut self, places: Places<'_, Self::Value>) -> Result<Self::Borrowed, Fault>;
 

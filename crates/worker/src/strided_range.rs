@@ -1,4 +1,4 @@
-//! Where a shard's bytes lie among those of a value.
+//! Where a shard's bytes are among those of a value.
 
 use crate::failure::Fault;
 use gt_protocol::Meta;
@@ -103,7 +103,7 @@ impl From<ByteRows> for StridedRange {
     }
 }
 
-/// How much of the interval of shard `mine` lies in each of the shards of another cut of the same dimension.
+/// How much of the interval of shard `mine` is in each of the shards of another cut of the same dimension.
 pub fn overlaps(cut: &[i64], mine: usize, other: &[i64]) -> Vec<i64> {
     let start: i64 = cut[..mine].iter().sum();
     let end = start + cut[mine];

@@ -22,7 +22,7 @@ pub struct Held<V> {
     pub meta: Meta,
     /// Values with the same one share memory.
     pub storage: StorageId,
-    /// Its elements lie row after row with the strides of a fresh result, in memory that begins with them. Views of
+    /// Its elements are row-major with the strides of a fresh result, in memory that begins with them. Views of
     /// other forms do not. A result may only take memory that would not show afterwards that it was taken.
     pub contiguous: bool,
 }
@@ -130,7 +130,7 @@ impl<V> SlotTable<V> {
         self.put_in(id, value, meta, meta.bytes());
     }
 
-    /// Puts a value into a vacant slot that lies alone in so many bytes of memory: contiguous, unless those are too few.
+    /// Puts a value into a vacant slot that is alone in so many bytes of memory: contiguous, unless those are too few.
     pub fn put_in(&mut self, id: Id, value: V, meta: Meta, bytes: u64) {
         let held = self.adopt(value, meta, bytes);
         self.fill(id, TableSlot::Value(held));

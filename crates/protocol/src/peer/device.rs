@@ -7,7 +7,7 @@ const BUFFERS: u8 = b'O';
 const TRIAL: u8 = b'T';
 const EVENT: u8 = b'E';
 
-/// Where a tensor lies in memory that other processes can map.
+/// Where a tensor is in memory that other processes can map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceBuffer<'a> {
     /// The allocation's name; not empty.

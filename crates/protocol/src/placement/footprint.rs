@@ -1,4 +1,4 @@
-//! Where a shard stands in the whole, both row-major: what a range of the whole is in the shard, and the other way.
+//! Where a shard is in the whole, both row-major: what a range of the whole is in the shard, and the other way.
 //!
 //! An index of a dimension stands for as many positions as the dimensions after it have elements. Dimensions that a
 //! shard holds all of are merged with the one before them, so that as much as possible is one run.
@@ -26,7 +26,7 @@ struct Cut {
     step: u64,
 }
 
-/// Positions that lie together in the shard and regularly in the whole: `count` runs of `run`, each `stride` after the
+/// Positions that are adjacent in the shard and evenly spaced in the whole: `count` runs of `run`, each `stride` after the
 /// beginning of the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StridedPositions {

@@ -97,7 +97,7 @@ impl Layout {
         parse(text, dims, None).map_err(|what| LayoutError { text: text.to_owned(), what })
     }
 
-    /// The layout that `text` describes for a tensor of shape `dims` that is laid out as `current`.
+    /// The layout that `text` describes for a tensor of shape `dims` whose layout is `current`.
     ///
     /// # Errors
     /// As above.

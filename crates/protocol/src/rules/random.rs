@@ -25,7 +25,7 @@ pub(super) fn check_box(call: &Call<'_>, outputs: &Outputs) -> Result<(), RuleEr
         return Ok(());
     }
     Err(RuleError::shape(format!(
-        "a box of shape {size} from {start} on does not lie in a tensor of shape {global}"
+        "a box of shape {size} from {start} on is outside of a tensor of shape {global}"
     )))
 }
 

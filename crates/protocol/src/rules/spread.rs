@@ -32,7 +32,7 @@ use smallvec::SmallVec;
 use spec::Driving;
 pub use spec::{InputSpec, LocalAttr, OpSpec, Strategy};
 
-/// Everything that follows from how the operands lie. The last one is always there: all whole.
+/// Everything that follows from the operands' placements. The last one is always there: all whole.
 pub fn strategies(spec: &OpSpec<'_>) -> SmallVec<[Strategy; 4]> {
     let mut found: SmallVec<[Strategy; 4]> = SmallVec::new();
     for (position, arg) in spec.args.iter().enumerate() {

@@ -222,7 +222,7 @@ pub fn regrouped(old: &Dims, strides: &Dims, new: &Dims) -> Option<Dims> {
     Some(result)
 }
 
-/// Strides of elements that lie row after row, as `PyTorch` counts them: an empty dimension counts as one of size 1.
+/// Strides of row-major elements, as `PyTorch` counts them: an empty dimension counts as one of size 1.
 pub fn contiguous(dims: &Dims) -> Dims {
     let mut strides = *dims;
     let mut stride = 1_i64;

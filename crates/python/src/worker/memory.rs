@@ -1,4 +1,4 @@
-//! Values' memory, through the functions of a `gt.worker.backend.Backend`: bytes in and out, and how a value lies.
+//! Values' memory, through the functions of a `gt.worker.backend.Backend`: bytes in and out, and its layout.
 
 #![allow(unsafe_code, reason = "tensors' bytes")]
 
@@ -157,7 +157,7 @@ impl ValueMemory {
         Ok((!contiguous.is(value)).then_some(contiguous))
     }
 
-    /// A copy of a value that does not lie as one that came from another worker: contiguous and aligned.
+    /// A copy of a value whose layout is not that of one that came from another worker: contiguous and aligned.
     pub fn aligned_copy(
         &self,
         py: Python<'_>,

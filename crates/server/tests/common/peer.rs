@@ -176,7 +176,7 @@ impl Peer {
         self.next().map(<[u32]>::to_vec)
     }
 
-    /// [`Self::frame`] where it lies.
+    /// [`Self::frame`] in place.
     pub fn next(&mut self) -> Option<&[u32]> {
         let mut deadline = None;
         loop {

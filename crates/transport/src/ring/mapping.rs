@@ -118,7 +118,7 @@ impl RingMapping {
     }
 
     fn words(&self) -> &[AtomicU32] {
-        // SAFETY: `capacity` aligned words lie inside the mapping behind the header (see new) and live
+        // SAFETY: `capacity` aligned words are inside the mapping behind the header (see new) and live
         // as long as self; they are atomics, so the other process may write them meanwhile.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), to_usize(self.capacity)) }
     }

@@ -62,7 +62,7 @@ impl Producer {
 
     /// Whether the consumer last looked for words on the CPU that the caller runs on. Then polling keeps it from running, for
     /// a `sched_yield` is no promise: on Linux 6.18 a worker's gave nobody the CPU 30 times in a row, for all the 50 us of
-    /// its polling, while the client for whom its answer lay there was ready to run.
+    /// its polling, while the client for whom its answer was there was ready to run.
     #[must_use]
     pub fn shares_cpu(&self) -> bool {
         let consumer = self.mapping.header().consumer_cpu.word.load(Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl Producer {
         if self.corrupt { 0 } else { self.mapping.capacity() - self.tail.wrapping_sub(self.head) }
     }
 
-    /// The true head lies between the last known one and the tail; anything else is a lie.
+    /// The true head is between the last known one and the tail; anything else is a lie.
     fn refresh_head(&mut self) {
         let head = self.mapping.header().head.word.load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) > self.tail.wrapping_sub(self.head) {

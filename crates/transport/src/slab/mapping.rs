@@ -160,7 +160,7 @@ impl SlabMapping {
 
     /// The bytes of a published slot.
     pub(super) fn bytes(&self, counter: u32) -> &[u8] {
-        // SAFETY: the bytes of a slot lie inside the mapping and live as long as self. The slot is published: by the
+        // SAFETY: the bytes of a slot are inside the mapping and live as long as self. The slot is published: by the
         // protocol, which the introduced peer keeps to, it writes there again only after the slot was given back, and
         // the reader gives it back by `&mut self` of its owner, after this borrow.
         unsafe { std::slice::from_raw_parts(self.data(counter), SLOT_BYTES - LINE_BYTES) }
@@ -171,7 +171,7 @@ impl SlabMapping {
         let length = length.min(SLOT_BYTES - LINE_BYTES);
         bytes.clear();
         bytes.reserve(length);
-        // SAFETY: the source lies inside the mapping, which lives as long as self; the target has room for `length`, and is
+        // SAFETY: the source is inside the mapping, which lives as long as self; the target has room for `length`, and is
         // another allocation. No reference to the source is made: whatever a peer writes there meanwhile, these are bytes.
         unsafe {
             ptr::copy_nonoverlapping(self.data(counter), bytes.as_mut_ptr(), length);
@@ -197,7 +197,7 @@ impl SlabMapping {
 
     fn slot(&self, counter: u32) -> NonNull<u8> {
         let place = to_usize(counter & (SLOTS - 1));
-        // SAFETY: `place` is below SLOTS, so the slot lies inside the mapping.
+        // SAFETY: `place` is below SLOTS, so the slot is inside the mapping.
         unsafe { self.region.base.add(HEADER_BYTES + place * SLOT_BYTES) }
     }
 }

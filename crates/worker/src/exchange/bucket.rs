@@ -1,4 +1,4 @@
-//! Values whose bytes lie one after the other, as if they were one: what an exchange reads and writes. Most buckets hold
+//! Values whose bytes are concatenated, as if they were one: what an exchange reads and writes. Most buckets hold
 //! one value.
 
 use crate::buffers::{BorrowedBuffers, Buffers};
@@ -10,7 +10,7 @@ use gt_protocol::placement::ReduceOp;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Of several values each begins at a multiple of the largest element, so that no element lies in two chunks of a message.
+/// Of several values each begins at a multiple of the largest element, so that no element is in two chunks of a message.
 pub const ALIGNMENT: usize = 8;
 
 /// So many bytes are reduced at a time: the sum stays in the first-level cache while the shards are added to it.
@@ -27,7 +27,7 @@ pub enum MessageBytes {
     Reduced,
 }
 
-/// One of the values: where it lies among all, and its memory, unless it has failed here.
+/// One of the values: where it is among all, and its memory, unless it has failed here.
 #[derive(Debug)]
 struct BucketValue<M> {
     places: Range<usize>,
@@ -104,7 +104,7 @@ impl<M> BucketMemory<M> {
         values.map(|value| ReturnedValue { memory: value.memory, failure: value.failure })
     }
 
-    /// The values of which bytes lie at these places.
+    /// The values of which bytes are at these places.
     fn overlapping(&mut self, places: Range<usize>) -> impl Iterator<Item = &mut BucketValue<M>> {
         let first = self.values.partition_point(|value| value.places.end <= places.start);
         self.values[first..].iter_mut().take_while(move |value| value.places.start < places.end)
@@ -142,7 +142,7 @@ impl<M: BorrowedBuffers> BucketMemory<M> {
         }
     }
 
-    /// Copies a message's bytes to where those of a range lie, from `offset` on.
+    /// Copies a message's bytes to where those of a range are, from `offset` on.
     pub fn write(&mut self, range: &StridedRange, offset: usize, from: &[u8]) {
         for value in self.overlapping(range.hull(offset, from.len())) {
             let BucketValue { places, memory, .. } = value;

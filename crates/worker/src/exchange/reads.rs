@@ -1,5 +1,5 @@
 //! The same exchange where members read each other's memory instead of sending bytes: what each tells the others of where
-//! their shards lie, and what each then reads.
+//! their shards are, and what each then reads.
 
 use super::bucket::MessageBytes;
 use super::group::Group;

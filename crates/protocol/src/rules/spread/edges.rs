@@ -82,7 +82,7 @@ fn windowed(
 }
 
 /// What is written is cut: what it is written into is cut around it. Where it is one of equal blocks (query, key or value
-/// of a fused projection, a gate of four), all are cut like it, so that the gradients of the blocks lie alike; else the
+/// of a fused projection, a gate of four), all are cut like it, so that the gradients of the blocks have the same placement; else the
 /// ends are on the members with the first and the last.
 fn around(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let size = *spec.meta(0)?.dims.get(driving.dim)?;

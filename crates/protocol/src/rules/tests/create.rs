@@ -147,7 +147,7 @@ fn draws() {
 fn boxes_of_draws() {
     let outside = |size, start, global| {
         format!(
-            "RuntimeError: a box of shape {size} from {start} on does not lie in a tensor of shape {global}"
+            "RuntimeError: a box of shape {size} from {start} on is outside of a tensor of shape {global}"
         )
     };
     check_all(&[

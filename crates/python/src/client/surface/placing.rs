@@ -1,4 +1,4 @@
-//! Where tensors lie: asking for a layout, and asking about one.
+//! Placement of tensors: asking for a layout, and asking about one.
 
 use super::tensor::Tensor;
 use crate::client::emission::convert::DimsArg;
@@ -38,7 +38,7 @@ fn distribute<'py>(
     let meta = var.meta(py);
     let rank = meta.dims.len();
     if let Some(text) = layout {
-        // What is relative to how the tensor lies is looked at for its form only, as if it lay nowhere.
+        // What is relative to the tensor's layout is checked for its form only, as if the tensor had none.
         let nowhere = Layout::on(u32::MAX);
         Layout::parse_over(text, &meta.dims, &nowhere)
             .map_err(|error| mistake(py, "distribute", &error))?;
@@ -61,7 +61,7 @@ fn distribute<'py>(
     emit::tensor(py, Op::Distribute, &[Arg::Var(var)], smallvec![dim, Attr::Absent])
 }
 
-/// What a member of a layout holds of a tensor that lies so, as a tensor on that worker; nothing is recorded.
+/// What a member of a layout holds of a tensor of that layout, as a tensor on that worker; nothing is recorded.
 #[pyfunction]
 fn local_shard<'py>(
     py: Python<'py>,
@@ -75,13 +75,13 @@ fn local_shard<'py>(
     emit::tensor(py, Op::LocalShard, &[Arg::Var(var)], attrs)
 }
 
-/// Where a tensor lies: `shard(0)@[0,1]`. Asks the dispatcher.
+/// The layout of a tensor: `shard(0)@[0,1]`. Asks the dispatcher.
 #[pyfunction]
 fn layout(tensor: &Bound<'_, Tensor>) -> PyResult<String> {
     asked(tensor, Question::Layout)
 }
 
-/// Why a tensor lies there, and what moved for it: `name: text` a line. Asks the dispatcher; source positions are ours.
+/// Why a tensor has its layout, and what moved for it: `name: text` a line. Asks the dispatcher; source positions are ours.
 #[pyfunction]
 fn explain(tensor: &Bound<'_, Tensor>) -> PyResult<String> {
     let text = asked(tensor, Question::Explanation)?;

@@ -110,7 +110,7 @@ pub(crate) enum Function {
     Swapped,
     /// The permutation that undoes this one.
     Inverse,
-    /// Where the item begins along a dimension, in a list of tensors that lie one after the other.
+    /// Where the item begins along a dimension, in a list of tensors that are concatenated.
     Before,
     Max,
     IsNumber,

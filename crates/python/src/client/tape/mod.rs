@@ -67,7 +67,7 @@ pub(crate) fn link(
     Edge::Node(node, 0)
 }
 
-/// A node, to which `fill` adds where it lies what the tape keeps of operands and outputs: it is large.
+/// A node, to which `fill` adds in place what the tape keeps of operands and outputs: it is large.
 #[inline]
 pub(crate) fn node(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The memory of variables: storages that several share, who counts writes to them, and where elements lie.
+//! The memory of variables: storages that several share, who counts writes to them, and where elements are.
 
 use super::steps::{Path, Step};
 use super::variable::{Counter, Shared, SharedValue, Storage, Var, View, Watched, WeakVar};

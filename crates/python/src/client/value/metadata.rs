@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Deref;
 
 /// Places of the table that finds metadata again. Which hash to the same place push each other out: equal metadata may
-/// then lie in memory twice.
+/// then be in memory twice.
 const PLACES: usize = 256;
 
 /// Dtype and shape, and what follows from them.

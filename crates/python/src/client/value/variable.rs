@@ -134,7 +134,7 @@ impl Rest for State {
     }
 }
 
-/// Where the elements of a variable lie, and who counts writes to them.
+/// Where the elements of a variable are, and who counts writes to them.
 pub(crate) struct Alias {
     pub storage: Arc<Storage>,
     /// How they are taken from the storage; `None` for all of it.

@@ -73,7 +73,7 @@ pub(crate) fn bitcast(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> 
     emit::only(emit::emit(py, Op::Bitcast, &[Arg::Var(var)], smallvec![Attr::Dtype(dtype)])?)
 }
 
-/// Elements of another size are read where those of the last dimension lie side by side, and wider ones begin at theirs.
+/// Elements of another size are read where those of the last dimension are adjacent, and wider ones begin at theirs.
 fn check_dense(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<()> {
     let (meta, strides) = (var.meta(py), var.strides(py));
     infer(Op::Bitcast, &[RuleArg::Value(&meta)], &[Attr::Dtype(dtype)])
@@ -148,7 +148,7 @@ pub(crate) fn unsqueeze(py: Python<'_>, var: &Var, dim: i64) -> PyResult<Var> {
     sized(py, var, &dims, &strides)
 }
 
-/// A view of everything, as it lies.
+/// A view of everything, with its strides.
 pub(crate) fn alias(py: Python<'_>, var: &Var) -> PyResult<Var> {
     sized(py, var, &var.meta(py).dims, &var.strides(py))
 }

@@ -31,16 +31,16 @@ impl Var {
         }));
     }
 
-    /// A view of `self` by a view operator. Where `lies` is `None` the result is no view but a copy.
+    /// A view of `self` by a view operator. Where `layout` is `None` the result is no view but a copy.
     pub(crate) fn view(
         &self,
         py: Python<'_>,
         op: Op,
         attrs: Attrs,
-        lies: Option<(Dims, i64)>,
+        layout: Option<(Dims, i64)>,
     ) -> PyResult<Self> {
         let taken = emit::only(emit::emit(py, op, &[Arg::Var(self)], attrs.clone())?)?;
-        if let Some((strides, offset)) = lies {
+        if let Some((strides, offset)) = layout {
             self.share(py);
             let mut alias = self.alias_of(py);
             let (root, skip, from) = match &alias.view {

@@ -1183,11 +1183,11 @@ def build_safetensors_header(
 def distribute(tensor: Tensor, dim: _int | None = None, layout: str | None = None) -> Tensor:
     """The same tensor spread over workers: as the text of a layout says, or over all of them, cut along `dim` or whole."""
 def local_shard(tensor: Tensor, layout: str, member: _int) -> Tensor:
-    """What a member of a layout holds of a tensor that lies so, as a tensor on that worker; nothing is recorded."""
+    """What a member of a layout holds of a tensor of that layout, as a tensor on that worker; nothing is recorded."""
 def layout(tensor: Tensor) -> str:
-    """Where a tensor lies: `shard(0)@[0,1]`. Asks the dispatcher."""
+    """The layout of a tensor: `shard(0)@[0,1]`. Asks the dispatcher."""
 def explain(tensor: Tensor) -> str:
-    """Why a tensor lies there, and what moved for it: `name: text` a line. Asks the dispatcher; source positions are ours."""
+    """Why a tensor has its layout, and what moved for it: `name: text` a line. Asks the dispatcher; source positions are ours."""
 def session_counters() -> dict[str, _int]:
     """What the dispatcher has counted for this session; empty where there is none. Asks the dispatcher."""
 def parse_layout(

@@ -65,9 +65,9 @@ def _unless_less(g: Tensor, a: Value, b: Value) -> Tensor:
 def repeat_self(g: Tensor, shape: Shape, repeats: Shape) -> Tensor:
     """The sum over all copies."""
     sizes = (1,) * (len(repeats) - len(shape)) + shape
-    folded = g.reshape(tuple(n for pair in zip(repeats, sizes, strict=True) for n in pair))
+    blocks = g.reshape(tuple(n for pair in zip(repeats, sizes, strict=True) for n in pair))
     copies = tuple(range(0, 2 * len(sizes), 2))
-    total = call("sum", folded, dim=copies, keepdim=False) if copies else folded
+    total = call("sum", blocks, dim=copies, keepdim=False) if copies else blocks
     return total.reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""Members of process groups as processes; this one carries their offers. See group_member.py."""
+"""Members of process groups as processes; this one carries their payloads. See group_member.py."""
 
 import json
 import subprocess
@@ -47,26 +47,26 @@ class Member:
 
 
 class Cluster:
-    """Members by index; this process carries their offers."""
+    """Members by index; this process carries their payloads."""
 
     def __init__(self, count, library="gloo"):
         self.members = [Member(library) for _ in range(count)]
         self.calls = 0
 
     def prepare(self, group, op, parts, skip=()):
-        """Every member's part of a call, in the group's order; returns the call and the offers."""
+        """Every member's part of a call, in the group's order; returns call and payloads."""
         self.calls += 1
-        offers = []
+        payloads = []
         for place, worker in enumerate(group):
             if place not in skip:
                 part = {"members": group, "place": place, "op": op, **parts[place]}
                 answer = self.members[worker].ask("prepare", call=self.calls, **part)
-                offers.append(answer["offer"])
-        return self.calls, offers
+                payloads.append(answer["payload"])
+        return self.calls, payloads
 
-    def begin(self, group, call, offers):
+    def begin(self, group, call, payloads):
         for worker in group:
-            assert self.members[worker].ask("begin", call=call, offers=offers)["begun"]
+            assert self.members[worker].ask("begin", call=call, payloads=payloads)["begun"]
 
     def finish(self, group, call):
         for worker in group:
@@ -74,8 +74,8 @@ class Cluster:
         return [self.members[worker].answer()["result"] for worker in group]
 
     def run(self, group, op, parts):
-        call, offers = self.prepare(group, op, parts)
-        self.begin(group, call, offers)
+        call, payloads = self.prepare(group, op, parts)
+        self.begin(group, call, payloads)
         return [result and tensor(result) for result in self.finish(group, call)]
 
     def failures(self, group, call):

@@ -1,8 +1,8 @@
 """One member of process groups, as a process that a test drives: a JSON line in, a JSON line out.
 
     {"do": "prepare", "call": 1, "members": [0, 1], "place": 0, "op": "all_reduce",
-     "operand": VALUE, "result": [DTYPE, SHAPE], "arguments": {...}}       -> {"offer": HEX}
-    {"do": "begin", "call": 1, "offers": [HEX, ...]}                       -> {"begun": true}
+     "operand": VALUE, "result": [DTYPE, SHAPE], "arguments": {...}}       -> {"payload": HEX}
+    {"do": "begin", "call": 1, "payloads": [HEX, ...]}                       -> {"begun": true}
     {"do": "finish", "call": 1}                                            -> {"result": VALUE}
     {"do": "cancel" | "lose" | "close" | "threads", ...}                     -> {}
 
@@ -52,10 +52,10 @@ class Member:
         prepared = getattr(torch_collectives, op)(**options)
         handle = self.groups.prepare(tuple(members), place, prepared)
         self.calls[call] = handle, result
-        return {"offer": handle.payload.hex()}
+        return {"payload": handle.payload.hex()}
 
-    def begin(self, call, offers):
-        return {"begun": self.calls[call][0].begin([bytes.fromhex(offer) for offer in offers])}
+    def begin(self, call, payloads):
+        return {"begun": self.calls[call][0].begin([bytes.fromhex(one) for one in payloads])}
 
     def finish(self, call):
         handle, result = self.calls.pop(call)

@@ -235,9 +235,9 @@ def test_calls_go_out_in_the_order_of_the_offers(shared: Cluster) -> None:
     for worker in range(MEMBERS):
         # What has been offered last may be complete first, and elsewhere otherwise.
         order = calls[::-1] if worker else calls[6:] + calls[:6]
-        for group, _, call, offers in order:
+        for group, _, call, payloads in order:
             if worker in group:
-                shared.begin([worker], call, offers)
+                shared.begin([worker], call, payloads)
     for group, one, call, _ in calls:
         for result in shared.finish(group, call):
             agree(tensor(result), reduced([one[worker] for worker in group], "sum"))
@@ -258,8 +258,8 @@ def test_a_killed_member_ends_its_groups_and_no_other(cluster: Cluster) -> None:
     pair = sums(operands[:2], 1_000_000)
     cluster.run([0, 1, 2], "all_reduce", sums(operands, 1_000_000))
     cluster.run([0, 1], "all_reduce", pair)
-    call, offers = cluster.prepare([0, 1, 2], "all_reduce", sums(operands, 1_000_000))
-    cluster.begin([0, 1], call, offers)  # the third never makes its call
+    call, payloads = cluster.prepare([0, 1, 2], "all_reduce", sums(operands, 1_000_000))
+    cluster.begin([0, 1], call, payloads)  # the third never makes its call
     cluster.members[2].process.kill()
     cluster.members[2].process.wait()
     cluster.members[0].ask("lose", worker=2)  # the other one hears of it from its group alone
@@ -274,8 +274,10 @@ def test_a_member_that_begins_anew_is_noticed_by_all(shared: Cluster) -> None:
     operands = values(9, "float32", 10)
     shared.run([0, 1, 2], "all_reduce", sums(operands, 10))
     shared.members[1].ask("lose", worker=0)  # which is not true: it alone gives the group up
-    call, offers = shared.prepare([0, 1, 2], "all_reduce", sums(operands, 10))
-    begun = [member.ask("begin", call=call, offers=offers)["begun"] for member in shared.members]
+    call, payloads = shared.prepare([0, 1, 2], "all_reduce", sums(operands, 10))
+    begun = [
+        member.ask("begin", call=call, payloads=payloads)["begun"] for member in shared.members
+    ]
     assert begun == [False, False, False]
     for result in shared.run([0, 1, 2], "all_reduce", sums(operands, 10)):
         agree(result, reduced(operands, "sum"))

@@ -90,7 +90,7 @@ def test_printing_a_tensor_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 def test_a_program_ended_in_the_middle_leaves_nothing(sent: signal.Signals) -> None:
-    """Work is under way when the signal comes."""
+    """Work is in flight when the signal comes."""
     before = shared_memory()
     code = """
         import gt

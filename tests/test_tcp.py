@@ -65,7 +65,7 @@ def test_a_dropped_link_is_resumed(cluster: Cluster) -> None:
             total = gt.tensor(array)
             for _ in range(100):
                 total = total + 1
-            proxy.cut()  # with much of that under way
+            proxy.cut()  # with much of that in flight
             np.testing.assert_allclose(total.numpy(), array + 100, rtol=1e-12)
             until(lambda seen=drop: proxy.connections >= seen + 2)
         is_trained(classifier.losses(gt, 3, STEPS))

@@ -197,7 +197,7 @@ def test_a_failed_operand_and_a_killed_worker(four: Group) -> None:
     four[0].write(reduce, read(1, 1, 1))
     texts = {_told(worker, 1) for worker in four}
     assert texts == {"slot 0 holds no value"}
-    # One has its part under way with the others, who wait for the last.
+    # One has its part in flight with the others, who wait for the last.
     dying = op("all_reduce", (2,), (0,), (everyone, "sum", 2, "device"), tag=8)
     for worker in four[1:]:
         worker.write(dying)

@@ -108,7 +108,7 @@ def _refuses(row: Row, column: str) -> str:
     if wrong:
         _wrong(row, f"{column}: dtypes are among {', '.join(CATEGORIES)}")
     listed = ", ".join(f"Category::{CATEGORIES[kind]}" for kind in row[column]["dtypes"])
-    return f'Some(Refusal {{ dtypes: &[{listed}], text: "{row[column]["text"]}" }})'
+    return f'Some(UnsupportedDtypes {{ dtypes: &[{listed}], text: "{row[column]["text"]}" }})'
 
 
 def _like(row: Row, column: str) -> str:
@@ -144,7 +144,7 @@ def _term(row: Row, column: str, text: str) -> str:
         test = TESTS[tested["negated"] or tested["test"] or ""]
         condition = f"Some(Condition {{ attr: {attr}, test: AttrTest::{test} }})"
     falls = str(bool(term["falls"])).lower()
-    return f"Term {{ operands: {mask:#b}, falls: {falls}, condition: {condition} }}"
+    return f"OperandGroup {{ operands: {mask:#b}, falls: {falls}, condition: {condition} }}"
 
 
 def _fills(row: Row, column: str) -> str:
@@ -159,7 +159,7 @@ WRITERS: dict[str, Callable[[Row, str], str]] = {
     "nonempty": _bool,
     "running": _bool,
     "strided": _strided,
-    "view": _optional(_variant("View", VIEWS)),
+    "view": _optional(_variant("ViewKind", VIEWS)),
     "weight": _weight,
     "commutes": _bool,
     "payload": _bool,

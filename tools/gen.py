@@ -221,7 +221,7 @@ class Method:
         # A required one that may come by numpy's name, and those after it: Rust requires none.
         needed = [name for name, default, starred in self.params if not default and not starred]
         first = next((at for at, name in enumerate(needed) if name in self.numpy), len(needed))
-        self.late = needed[first:]
+        self.checked = needed[first:]
         missing = [name for name in self.attrs if name not in {*self.names, *self.appended}]
         if missing:
             sys.exit(f"ops.toml: {row['name']}: python lacks {', '.join(missing)}")
@@ -240,7 +240,7 @@ class Method:
             rust = RUST_TYPES[kind]
         else:
             optional, rust = default == "None", "OperandArg<'py>"
-        return f"{name}: Option<{rust}>" if optional or name in self.late else f"{name}: {rust}"
+        return f"{name}: Option<{rust}>" if optional or name in self.checked else f"{name}: {rust}"
 
     def bindings(self) -> list[tuple[str, str]]:
         """(operand of the row, parameter), in the row's order; names may differ (pow)."""
@@ -255,7 +255,7 @@ class Method:
         lines = []
         if default == "None":
             lines.append(f"let {name} = {name}.unwrap_or(OperandArg::Absent);")
-        if name in self.late:
+        if name in self.checked:
             lines.append(f"let {name} = {self.required(name)};")
         if operand in self.row.get("tensors", []):
             lines.append(f'let {name} = only_tensor({name}, "{self.row["name"]}", "{name}")?;')
@@ -277,7 +277,7 @@ class Method:
 
     def given(self, name: str) -> str:
         """The value of an attribute's parameter, whichever of its names it came by."""
-        if name in self.late:
+        if name in self.checked:
             return self.required(name)
         if name not in self.numpy:
             return name
@@ -294,12 +294,12 @@ class Method:
         """What stands in #[pyo3(signature = (...))]."""
         text = self.row["python"] + (", **named" if self.starred else "")
         shown = text
-        for name in self.late:
+        for name in self.checked:
             text = re.sub(rf"\b{name}\b", f"{name}=None", text, count=1)
         text = text.replace("=False", "=false").replace("=True", "=true")
         if self.scales:
             text = text.replace("alpha=1", "alpha=ScalarArg(gt_protocol::Scalar::Int(1))")
-        return f'({text}), text_signature = "($self, {shown})"' if self.late else f"({text})"
+        return f'({text}), text_signature = "($self, {shown})"' if self.checked else f"({text})"
 
     def rust(self) -> str:
         """The whole function."""

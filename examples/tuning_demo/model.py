@@ -148,7 +148,7 @@ class MiniGPT(nn.Module):
         first = 0
         for stage, count in enumerate(self.layers_of_stages(len(self.blocks))):
             if stage > 0:
-                # The boundary: what x is used for next lies on the next stage's workers.
+                # The boundary: what x is used for next is on the next stage's workers.
                 with gt.signal.context(f"stage{stage - 1}_to_stage{stage}"):
                     x = x  # noqa: PLW0127 - emits nothing: the move belongs to its first use there
             with gt.signal.context(f"pp_stage{stage}"):

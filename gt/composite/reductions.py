@@ -20,7 +20,7 @@ from gt.errors import IndexOutOfRange, NotSupported, ShapeError
 Correction: TypeAlias = Number | None
 
 
-def settled(
+def variance_arguments(
     self: Tensor, dim: Dims | bool, unbiased: bool | None, correction: Correction
 ) -> tuple[tuple[int, ...] | None, float]:
     """Dimensions and correction, from `var(False)`, `var(0, False)` or `var(0, correction=0)`."""
@@ -42,7 +42,7 @@ def var(
     correction: Correction = None,
 ) -> Tensor:
     """Variance over `dim`, divided by n - correction."""
-    over, amount = settled(self, dim, unbiased, correction)
+    over, amount = variance_arguments(self, dim, unbiased, correction)
     return call("var", self, dim=over, correction=amount, keepdim=keepdim)
 
 
@@ -55,7 +55,7 @@ def std(
     correction: Correction = None,
 ) -> Tensor:
     """Standard deviation over `dim`; the gradient where it is zero is zero, as PyTorch's."""
-    over, amount = settled(self, dim, unbiased, correction)
+    over, amount = variance_arguments(self, dim, unbiased, correction)
     variance = call("var", self, dim=over, correction=amount, keepdim=keepdim)
     return safe_root(variance, 2)
 
@@ -69,7 +69,7 @@ def var_mean(
     correction: Correction = None,
 ) -> tuple[Tensor, Tensor]:
     """Variance and mean over `dim`."""
-    over, amount = settled(self, dim, unbiased, correction)
+    over, amount = variance_arguments(self, dim, unbiased, correction)
     variance = call("var", self, dim=over, correction=amount, keepdim=keepdim)
     return variance, call("mean", self, dim=over, keepdim=keepdim)
 
@@ -83,7 +83,7 @@ def std_mean(
     correction: Correction = None,
 ) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over `dim`."""
-    over, amount = settled(self, dim, unbiased, correction)
+    over, amount = variance_arguments(self, dim, unbiased, correction)
     return (
         std(self, over, keepdim=keepdim, correction=amount),
         call("mean", self, dim=over, keepdim=keepdim),

@@ -62,7 +62,7 @@ class ColumnLinear(Linear):
         out_features: Size of the output's last dimension; the workers need not divide it.
         bias: Whether to add one; it is cut as the output is.
         mesh: The workers, or `mesh["tp"]`; all workers of the session if not given.
-        gather_output: Bring the output together on every worker.
+        gather_output: Gather the output on every worker.
         blocks: Cut each of so many equal blocks of the output, as for a fused query, key and value.
         dtype: Of weight and bias.
     """

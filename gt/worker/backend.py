@@ -42,11 +42,11 @@ class Backend(Generic[Value]):
     guard: Callable[[], AbstractContextManager[object]]
     # (size, dtype) -> a contiguous value, its elements not yet set.
     allocate: Callable[[tuple[int, ...], object], Value]
-    # The same elements, contiguous where values lie: the same object if they are so.
+    # The same elements, contiguous where values are: the same object if they are so.
     row_major: Callable[[Value], Value]
     # Its strides in elements.
     strides: Callable[[Value], tuple[int, ...]]
-    # A contiguous copy where values lie, with the strides that `allocate` gives.
+    # A contiguous copy where values are, with the strides that `allocate` gives.
     copy: Callable[[Value], Value]
     # The same elements, contiguous in the host's memory; then their address (of any value: that of
     # its first element) and length in bytes.
@@ -57,7 +57,7 @@ class Backend(Generic[Value]):
     write: Callable[[Value, int, bytes], None] | None
     # (value) -> number of its dtype, size.
     meta: Callable[[Value], tuple[int, tuple[int, ...]]]
-    # (value) -> bytes of the memory in which it lies, all of it.
+    # (value) -> bytes of the memory that holds it, all of it.
     memory_bytes: Callable[[Value], int]
     synchronize: Callable[[], None]
     # Threads of one large instruction, and what sets the number for the instructions that follow:

@@ -2,7 +2,7 @@
 
 The members of such a collective meet in rounds: each sends a payload (some bytes, fewer than 4,000)
 to all the others, and goes on with what they have sent. The loop carries the payloads, knows who
-has failed, and keeps the memory that is lent; `crates/worker/src/backend.rs` is its side of this.
+has failed, and keeps the borrowed memory; `crates/worker/src/backend.rs` is its side of this.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rendezvous(Protocol[Result_co]):
         """From now on the result is used; what takes its place, if it is another value."""
 
     def end(self, payloads: Sequence[bytes | None]) -> None:
-        """The end, well or not: from now on the memory that was lent may be written to.
+        """The end, well or not: from now on the memory that was borrowed may be written to.
 
         Args:
             payloads: the last that were received, None for members that have failed or are gone.

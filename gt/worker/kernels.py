@@ -100,7 +100,7 @@ def _to_host(value: Tensor) -> Tensor:
 
 
 def write(value: Tensor, offset: int, data: bytes) -> None:
-    """Puts bytes into a contiguous value, wherever it lies."""
+    """Puts bytes into a contiguous value, wherever it is."""
     if not data:
         return  # of no bytes torch makes no tensor
     chunk = torch.frombuffer(bytearray(data), dtype=torch.uint8)

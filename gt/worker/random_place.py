@@ -13,7 +13,7 @@ class Place(NamedTuple):
     Args:
         seed: As on the wire, where integers are signed; a seed is any 64 bits.
         draw: Likewise.
-        whole: The shape of the tensor that the box lies in.
+        whole: The shape of the tensor that the box is in.
         start: The box's first index in each dim of `whole`.
     """
 

@@ -42,11 +42,11 @@ def uniform(
         draw: Which random instruction of the generator, 0 to 2^64 - 1. Also below.
         low: Least value; low, high and high - low are finite in the dtype.
         high: Above the largest value.
-        global_shape: The shape of the tensor that the box lies in. Also below.
+        global_shape: The shape of the tensor that the box is in. Also below.
         start: The box's first index in each dim of global_shape. Also below.
     """
     index = _global_indexes(shape, global_shape, start)
-    lowest, span, below = _uniform_range(dtype_name, low, high)
+    lowest, width, below = _uniform_range(dtype_name, low, high)
     unit: Floats
     if dtype_name in _NARROW:
         words = _words(seed, draw, index)
@@ -54,7 +54,7 @@ def uniform(
     else:
         pairs = _word_pairs(seed, draw, index)
         unit = (pairs >> np.uint64(11)).astype(np.float64) * np.float64(2.0**-53)
-    value = lowest + unit * span
+    value = lowest + unit * width
     return _narrowed(np.where(value < below, value, below), dtype_name).reshape(shape)
 
 

@@ -46,10 +46,10 @@ class Start:
 def gpu_of(index: int | None, count: int) -> int:
     """The GPU of a worker, of those that its environment leaves: one after the other.
 
-    All stay visible to all, or a worker could not read what lies on its neighbour's.
+    All stay visible to all, or a worker could not read what is on its neighbour's.
 
     Args:
-        index: the worker's, None where it wishes for none.
+        index: the worker's, None where it has none.
         count: how many there are.
     """
     return (index or 0) % count

@@ -153,15 +153,15 @@ def all_gather(
             ],
             finish=_nothing if is_direct else lambda: _join(result, dim, sizes, shards),
         )
-    span = largest * unit
+    row_bytes = largest * unit
     is_even = total == len(sizes) * largest
     if not is_even:
-        own = torch.nn.functional.pad(own, (0, span - own.numel()))
+        own = torch.nn.functional.pad(own, (0, row_bytes - own.numel()))
     is_direct = is_direct and is_even
-    rows = _bytes(result) if is_direct else own.new_empty(len(sizes) * span)
+    rows = _bytes(result) if is_direct else own.new_empty(len(sizes) * row_bytes)
 
     def finish() -> None:
-        shards = [rows.narrow(0, k * span, size * unit) for k, size in enumerate(sizes)]
+        shards = [rows.narrow(0, k * row_bytes, size * unit) for k, size in enumerate(sizes)]
         _join(result, dim, sizes, shards)
 
     return Prepared(
@@ -199,10 +199,10 @@ def all_to_all(
     if from_dim == to_dim:
         sent, arriving = _overlaps(from_sizes, me, to_sizes), _overlaps(to_sizes, me, from_sizes)
     unit = result.nbytes // max(1, sum(arriving))
-    spans = [size * unit for size in arriving]
-    launch, place = _exchange(_cut(operand, sent, to_dim), spans)
+    arriving_bytes = [size * unit for size in arriving]
+    launch, place = _exchange(_cut(operand, sent, to_dim), arriving_bytes)
     return Prepared(
-        launch=launch, finish=lambda: _join(result, from_dim, arriving, _cut(place, spans))
+        launch=launch, finish=lambda: _join(result, from_dim, arriving, _cut(place, arriving_bytes))
     )
 
 
@@ -278,13 +278,13 @@ def _broadcasts(place: Tensor, root: int) -> Callable[[Group], list[Work]]:
 
 
 def _exchange(
-    shards: Sequence[Tensor], spans: list[int]
+    shards: Sequence[Tensor], arriving_bytes: list[int]
 ) -> tuple[Callable[[Group], list[Work]], Tensor]:
-    """Shard k to member k; where its bytes come, as many from each as `spans` says."""
+    """Shard k to member k; where its bytes come, as many from each as `arriving_bytes` says."""
     sent = torch.cat([_bytes(shard) for shard in shards])
     lengths = [shard.nbytes for shard in shards]
-    place = sent.new_empty(sum(spans))
-    return lambda group: [group.alltoall_base(place, sent, spans, lengths)], place
+    place = sent.new_empty(sum(arriving_bytes))
+    return lambda group: [group.alltoall_base(place, sent, arriving_bytes, lengths)], place
 
 
 def _reduced(shards: Sequence[Tensor], reduce: str) -> Tensor:
@@ -308,14 +308,14 @@ def _cut(value: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
 
 
 def _join(result: Tensor, dim: int, sizes: Sequence[int], shards: Sequence[Tensor]) -> None:
-    """Shards as bytes, to where they lie along `dim`."""
+    """Shards as bytes, to their places along `dim`."""
     for place, shard in zip(_cut(result, sizes, dim), shards, strict=True):
         if shard.numel():
             place.copy_(shard.view(result.dtype).view(place.shape))
 
 
 def _overlaps(cut: Sequence[int], mine: int, other: Sequence[int]) -> list[int]:
-    """How much of shard `mine` lies in each shard of another cut of the same dimension."""
+    """How much of shard `mine` is in each shard of another cut of the same dimension."""
     start = sum(cut[:mine])
     end = start + cut[mine]
     ends = [sum(other[: place + 1]) for place in range(len(other))]

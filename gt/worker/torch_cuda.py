@@ -22,7 +22,7 @@ HANDLE_BYTES = 64
 LAZY_ENABLE_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 MEMORY_OF_DEVICE = 2  # CU_MEMORYTYPE_DEVICE
 BUFFER_ID = 7  # CU_POINTER_ATTRIBUTE_BUFFER_ID
-# Events in turn, of each of the two queues: as many as collectives that are under way at a time.
+# Events in turn, of each of the two queues: as many as collectives that are in flight at a time.
 # One that is recorded again before another process waits for it only makes that wait longer.
 EVENTS = 128
 # Events of other processes that stay opened: those of a few dozen workers.
@@ -72,7 +72,7 @@ class Driver:
             raise DriverError(f"{name}: CUDA error {number}")
 
     def allocation(self, address: int) -> tuple[int, int]:
-        """First byte and length of the allocation in which an address lies."""
+        """First byte and length of the allocation that holds an address."""
         base, size = ctypes.c_uint64(), ctypes.c_size_t()
         found = (ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
         self._call("cuMemGetAddressRange_v2", *found)

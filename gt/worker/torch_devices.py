@@ -1,7 +1,7 @@
 """Collectives of tensors in devices' memory, read by each member where the others have them.
 
-Everything is queued on the devices, and this process waits for none of it. A member offers where
-its tensors lie, with an event that is over when they are computed; the others queue their reading
+Everything is queued on the devices, and this process waits for none of it. A member says where
+its tensors are, with an event that is over when they are computed; the others queue their reading
 behind that event, beside what they compute, and send an event that is over when they have read.
 What knows of a device stands behind `Device` (`gt.worker.torch_cuda`); nothing here does.
 """
@@ -47,7 +47,7 @@ class Device(Protocol):
     domain: str
 
     def export(self, tensor: Tensor) -> tuple[bytes, int] | None:
-        """The name of the allocation in which a contiguous tensor lies, and its first byte there.
+        """The name of the allocation that holds a contiguous tensor, and its first byte there.
 
         None where other processes cannot have it.
         """
@@ -85,7 +85,7 @@ class Device(Protocol):
 
 
 class BorrowedBuffer(NamedTuple):
-    """Where a tensor lies: the allocation's name, the tensor's first byte there, its bytes."""
+    """Where a tensor is: the allocation's name, the tensor's first byte there, its bytes."""
 
     name: bytes
     start: int
@@ -93,7 +93,7 @@ class BorrowedBuffer(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Offer:
+class DeviceBuffers:
     """A member's first payload."""
 
     # Of its process: a worker that comes back under the same index is another one.
@@ -111,7 +111,7 @@ class Offer:
         )
 
     @classmethod
-    def decode(cls, payload: bytes) -> Offer:
+    def decode(cls, payload: bytes) -> DeviceBuffers:
         """What another member has sent; raises ValueError."""
         process, knows_all, event, *buffers = _core.decode_device_buffers(payload)
         operand, result = (one and BorrowedBuffer(*one) for one in buffers)
@@ -165,8 +165,8 @@ class Devices:
             buffers.append(BorrowedBuffer(*exported, tensor.nbytes))
         knows_all = all(member in self.known for place, member in enumerate(members) if place != me)
         self.has_exported = True
-        offer = Offer(self.process, knows_all, self.device.computed(), buffers[0], buffers[1])
-        return rendezvous, offer.encode()
+        own = DeviceBuffers(self.process, knows_all, self.device.computed(), buffers[0], buffers[1])
+        return rendezvous, own.encode()
 
     def open(self, process: bytes, buffer: BorrowedBuffer, needed: int) -> int:
         """The mapping of another member's memory, which is kept for the next time.
@@ -215,9 +215,9 @@ class DeviceRendezvous:
         self.devices, self.members, self.me = devices, members, me
         self.given = result
         self.operand = None if operand is None else operand.contiguous()
-        # A result that is its operand too lies as that does.
+        # A result that is its operand too has the layout of that.
         self.result = self.operand if result is operand else result
-        self.offers: list[Offer] = []
+        self.buffers: list[DeviceBuffers] = []
         self.reads: DirectReads | None = None
         self.is_trial = False
         # Our events: what has been queued beside the computation.
@@ -226,8 +226,11 @@ class DeviceRendezvous:
     def negotiate(self, payloads: Sequence[bytes], reads: DirectReads | None) -> Turn:
         """As `gt.worker.collective_backend.Rendezvous` says."""
         if reads is not None:
-            self.offers, self.reads = [Offer.decode(payload) for payload in payloads], reads
-            if all(offer.knows_all for offer in self.offers):
+            self.buffers, self.reads = (
+                [DeviceBuffers.decode(payload) for payload in payloads],
+                reads,
+            )
+            if all(shared.knows_all for shared in self.buffers):
                 self._open_all()
                 return self._begin()
             self.is_trial = True
@@ -237,8 +240,8 @@ class DeviceRendezvous:
             if not all(map(_core.decode_device_trial, payloads)):
                 self.devices.refuse(self.members)
                 return None
-            for member, offer in zip(self.members, self.offers, strict=True):
-                self.devices.met(member, offer.process)
+            for member, shared in zip(self.members, self.buffers, strict=True):
+                self.devices.met(member, shared.process)
             return self._begin()
         # The others have reduced, or will, when these events are over.
         self._wait_beside(payloads)
@@ -265,11 +268,11 @@ class DeviceRendezvous:
     def _open_all(self) -> dict[tuple[int, bool], int]:
         """Memory of the others, by a member's place and whether it is its result."""
         opened = {}
-        for place, offer in enumerate(self.offers):
-            for is_result, buffer in enumerate((offer.operand, offer.result)):
+        for place, shared in enumerate(self.buffers):
+            for is_result, buffer in enumerate((shared.operand, shared.result)):
                 if buffer is not None and place != self.me:
-                    needed = 2 * len(self.offers)
-                    mapped = self.devices.open(offer.process, buffer, needed)
+                    needed = 2 * len(self.buffers)
+                    mapped = self.devices.open(shared.process, buffer, needed)
                     opened[place, bool(is_result)] = mapped
         return opened
 
@@ -285,8 +288,8 @@ class DeviceRendezvous:
         kept, reduction, pulls, shares_result = self.reads
         self._check_all(reduction, pulls)
         # Our own event too: the memory of our result may be in use until then.
-        for offer in self.offers:
-            self.devices.device.wait_beside(offer.event)
+        for shared in self.buffers:
+            self.devices.device.wait_beside(shared.event)
         operand, result, opened = self.operand, self.result, self._open_all()
         if kept is not None and operand is not None and result is not None:
             to, own = _rows(result, kept[1]), _rows(operand, kept[0])
@@ -299,7 +302,7 @@ class DeviceRendezvous:
         return True, self._event()
 
     def _check_all(self, reduction: Reduction | None, pulls: Sequence[Pull]) -> None:
-        """Nothing is read that is not offered; raises RuntimeError."""
+        """Nothing is read that is not shared; raises RuntimeError."""
         read = [(place, of_result, source) for place, of_result, source, _ in pulls]
         if reduction is not None:
             read += [(place, False, source) for place, source in enumerate(reduction[1])]
@@ -307,7 +310,7 @@ class DeviceRendezvous:
             tensor = self.operand if self.result is None else self.result
             if place == self.me or tensor is None or not rows * run:
                 continue
-            buffer = self.offers[place].result if of_result else self.offers[place].operand
+            buffer = self.buffers[place].result if of_result else self.buffers[place].operand
             end = (begin + (rows - 1) * stride + run) * tensor.element_size()
             has = 0 if buffer is None else buffer.length
             if end > has:
@@ -379,7 +382,7 @@ class DeviceRendezvous:
         opened: dict[tuple[int, bool], int],
     ) -> None:
         place, of_result = who
-        buffer = self.offers[place].result if of_result else self.offers[place].operand
+        buffer = self.buffers[place].result if of_result else self.buffers[place].operand
         assert buffer is not None, "checked before anything is queued"
         begin, _, _, stride = source
         size = to.element_size()

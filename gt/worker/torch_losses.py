@@ -206,7 +206,7 @@ def _shard_backward(
 def _mse_loss(self: Tensor, target: Tensor, reduction: str) -> Tensor:
     # torch's stub has the argument of torch.nn.functional.
     loss = _nn.mse_loss(self, target, _REDUCTION[reduction])  # type: ignore[arg-type]
-    # A sum or mean still lies in the memory of all its terms.
+    # A sum or mean still is in the memory of all its terms.
     return loss if reduction == "none" else loss.clone()
 
 

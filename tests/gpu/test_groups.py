@@ -90,8 +90,8 @@ def test_the_same_bits_in_each_run(cluster: Cluster) -> None:
 
 def test_a_killed_member_is_an_error(cluster: Cluster) -> None:
     operands = values(5, "float32", 1_000_000, count=MEMBERS)
-    call, offers = cluster.prepare(BOTH, "all_reduce", sums(operands, 1_000_000))
-    cluster.begin([0], call, offers)
+    call, payloads = cluster.prepare(BOTH, "all_reduce", sums(operands, 1_000_000))
+    cluster.begin([0], call, payloads)
     cluster.members[1].process.kill()
     cluster.members[1].process.wait()
     cluster.members[0].ask("lose", worker=1)

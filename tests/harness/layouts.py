@@ -206,12 +206,12 @@ def _cut(dim: int, size: int, members: int, draw: random.Random) -> str:
         return f"shard({dim},blocks={draw.choice(blocks)})"
     if chance < 0.8 or size < 2:
         edges = [0, *sorted(draw.randint(0, size) for _ in range(members - 1)), size]
-        spans = [f"{a}:{b}" if b > a else "" for a, b in itertools.pairwise(edges)]
-        return f"shard({dim})[{'|'.join(spans)}]"
+        intervals = [f"{a}:{b}" if b > a else "" for a, b in itertools.pairwise(edges)]
+        return f"shard({dim})[{'|'.join(intervals)}]"
     edges = [0, *sorted(draw.sample(range(1, size), min(size - 1, members))), size]
-    spans = [f"{a}:{b}" for a, b in itertools.pairwise(edges)]
-    draw.shuffle(spans)  # a member's intervals need not ascend either
+    intervals = [f"{a}:{b}" for a, b in itertools.pairwise(edges)]
+    draw.shuffle(intervals)  # a member's intervals need not ascend either
     owned: list[list[str]] = [[] for _ in range(members)]
-    for span in spans:
-        draw.choice(owned).append(span)
+    for interval in intervals:
+        draw.choice(owned).append(interval)
     return f"shard({dim})[{'|'.join('+'.join(one) for one in owned)}]"

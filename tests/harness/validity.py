@@ -37,19 +37,19 @@ def valid(case: Case, how: Placements) -> tuple[str, ...] | None:
 
     Several sets of values, so that what is right by chance is not right each time.
     """
-    ways: list[set[str]] = []
+    spread: list[set[str]] = []
     for draw in range(DRAWS):
         generator = np.random.Generator(np.random.PCG64(draw))
         values = [_drawn(x, generator) if draw else x for x in case.given]
-        placements = _lie(case, how, values, generator)
-        ways = (
-            [a & b for a, b in zip(ways, placements, strict=True)]
+        placements = _result_placements(case, how, values, generator)
+        spread = (
+            [a & b for a, b in zip(spread, placements, strict=True)]
             if draw and placements
             else placements
         )
-        if not ways or not all(ways):
+        if not spread or not all(spread):
             return None
-    return tuple(min(way, key=_order) for way in ways)
+    return tuple(min(placement, key=_order) for placement in spread)
 
 
 def _drawn(x: Given, draw: np.random.Generator) -> Given:
@@ -62,11 +62,11 @@ def _drawn(x: Given, draw: np.random.Generator) -> Given:
     return Given(values, x.dtype)
 
 
-def _order(way: str) -> tuple[int, str]:
-    return ORDER.index(way.partition("(")[0]), way
+def _order(placement: str) -> tuple[int, str]:
+    return ORDER.index(placement.partition("(")[0]), placement
 
 
-def _lie(
+def _result_placements(
     case: Case, how: Placements, values: Sequence[Given], draw: np.random.Generator
 ) -> list[set[str]]:
     """For each result the placements that the members' results are; nothing where one refuses."""
@@ -169,11 +169,11 @@ def unruled(case: Case, ask: Callable[[Case, Placements], Planned] = planned) ->
             for alone in results
             if all(one in (WHOLE, other) for one, other in zip(alone, how, strict=True))
         ]
-        if fewer or (lie := valid(case, how)) is None:
+        if fewer or (outputs := valid(case, how)) is None:
             continue
         if ask(case, how).moved_bytes:
             results.append(how)
-            yield " ".join([*map(short, how), "->", *map(short, lie)])
+            yield " ".join([*map(short, how), "->", *map(short, outputs)])
 
 
 def table() -> dict[str, list[str]]:

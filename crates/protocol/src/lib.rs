@@ -30,7 +30,7 @@ pub mod wire;
 
 pub use instruction::{Attr, Id, Instruction, Operand};
 pub use operator::{
-    AttrInfo, AttrKind, DtypeRule, Family, Kind, Op, OpInfo, OperandInfo, OperandKind, View,
+    AttrInfo, AttrKind, DtypeRule, Family, Kind, Op, OpInfo, OperandInfo, OperandKind, ViewKind,
     WeightInfo,
 };
 pub use value::{Dims, Dtype, Meta, Scalar, dtype, meta};

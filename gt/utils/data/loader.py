@@ -30,7 +30,7 @@ class DataLoader(Generic[T_co]):
     As torch.utils.data.DataLoader, but `num_workers` are threads, not processes: they share the
     program's memory (each has a shallow copy of the dataset), need no pickling, and an error in one
     is raised as it is. `pin_memory`, `pin_memory_device`, `multiprocessing_context` and `in_order`
-    are accepted and change nothing: batches come in order, and where they lie is GT's choice.
+    are accepted and change nothing: batches come in order, and their placement is GT's choice.
     A `TensorDataset` (or `Subset` of one) with the default collation gives a batch by one index
     operation a tensor.
 

@@ -12,7 +12,7 @@
 pub enum Op {
     /// A tensor of `size` filled with `value`.
     Full,
-    /// A tensor of `size` filled with `value`, where and (if it has that shape) as `self` lies; its elements are not read.
+    /// A tensor of `size` filled with `value`, on the workers of `self` and (if it has that shape) in its layout; its elements are not read.
     FullLike,
     /// Values from `start` up to, not including, `end` in steps of `step`.
     Arange,
@@ -30,7 +30,7 @@ pub enum Op {
     Randint,
     /// One with probability `p`, else zero.
     Bernoulli,
-    /// What the operator `kind` draws from its two parameters (of bernoulli the first), of `self`'s shape `size` and lying as `self` does; its elements are not read.
+    /// What the operator `kind` draws from its two parameters (of bernoulli the first), of `self`'s shape `size` and layout; its elements are not read.
     RandomLike,
     /// `self` with elements zeroed with probability `p` and the rest scaled by 1 / (1 - p); and the mask of kept elements.
     Dropout,
@@ -326,7 +326,7 @@ pub enum Op {
     Configure,
     /// The program has passed through the scope that this carries without an instruction: it names what moves next.
     Boundary,
-    /// The client asks where a value lies, or why, or (without a value) what its session has counted, or which workers there are.
+    /// The client asks for the layout of a value, or its reason, or (without a value) what its session has counted, or which workers there are.
     Describe,
     /// What member `member` of `layout`'s mesh holds of a value of that layout, as a value of its own on that worker.
     LocalShard,

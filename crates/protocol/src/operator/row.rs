@@ -124,7 +124,7 @@ pub enum DtypeRule {
 
 /// Dtypes for which `PyTorch` has no kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct UnsupportedDtypes {
     pub dtypes: &'static [Category],
     /// The kernel's name, or the whole message where it has a space.
     pub text: &'static str,
@@ -132,7 +132,7 @@ pub struct Refusal {
 
 /// Operands that have a property: one, or several that have it together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Term {
+pub struct OperandGroup {
     /// Bit k: operand k; the bit of a list stands for all of its values.
     pub operands: u16,
     /// The result falls where the operand rises.
@@ -167,7 +167,7 @@ pub enum Fill {
 
 /// How the result shares the first operand's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum ViewKind {
     /// Each of its elements is another one of the operand's.
     Always,
     /// Several of its elements may be one of the operand's.
@@ -213,12 +213,12 @@ pub struct OpInfo {
     /// The index equation of a contraction, else empty.
     pub index: &'static str,
     pub doc: &'static str,
-    pub refuses: Option<Refusal>,
+    pub refuses: Option<UnsupportedDtypes>,
     /// A reduction of no elements is an error.
     pub nonempty: bool,
     /// A reduction that keeps the operand's shape: what has been reduced so far at each place.
     pub running: bool,
-    pub view: Option<View>,
+    pub view: Option<ViewKind>,
     /// How it is taken and written through; every view has it.
     pub strided: Option<Strided>,
     pub weight: Option<WeightInfo>,
@@ -229,11 +229,11 @@ pub struct OpInfo {
     /// The operator that makes the same of no operand.
     pub like: Option<Like>,
     /// f(a + b) = f(a) + f(b) in these operands.
-    pub linear: &'static [Term],
+    pub linear: &'static [OperandGroup],
     /// The result rises or falls with these operands.
-    pub monotone: &'static [Term],
+    pub monotone: &'static [OperandGroup],
     /// Each element of a result is one of these operands' or what `fills` says.
-    pub selects: &'static [Term],
+    pub selects: &'static [OperandGroup],
     pub fills: Fill,
     /// How operands or elements are combined, and so are the results of parts.
     pub reduce: Option<ReduceOp>,

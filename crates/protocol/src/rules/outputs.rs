@@ -3,7 +3,7 @@
 use super::error::RuleError;
 use super::shape;
 use crate::dtype::Promotion;
-use crate::operator::{OpInfo, Refusal};
+use crate::operator::{OpInfo, UnsupportedDtypes};
 use crate::{Dtype, Meta, Scalar};
 use smallvec::SmallVec;
 
@@ -36,7 +36,7 @@ pub fn promote(operands: &[RuleArg<'_>]) -> Dtype {
 /// The dtypes that the row refuses, with `PyTorch`'s text.
 pub(super) fn check_refused(info: &OpInfo, dtype: Dtype) -> Result<(), RuleError> {
     match info.refuses {
-        Some(Refusal { dtypes, text }) if dtypes.contains(&dtype.category()) => {
+        Some(UnsupportedDtypes { dtypes, text }) if dtypes.contains(&dtype.category()) => {
             Err(if text.contains(' ') {
                 RuleError::unsupported_dtype(text)
             } else {

@@ -6,7 +6,7 @@ use crate::state::MachineState;
 use crate::table::{Held, NoValue, StorageId};
 use crate::{reuse, work};
 use gt_protocol::message::FailureClass;
-use gt_protocol::{Family, Id, Instruction, Meta, Operand, View};
+use gt_protocol::{Family, Id, Instruction, Meta, Operand, ViewKind};
 use smallvec::SmallVec;
 
 impl<E: Engine> MachineState<E> {
@@ -111,7 +111,7 @@ impl<E: Engine> MachineState<E> {
             return Ok(None);
         };
         let held = self.table.held(id)?;
-        let may_be_copy = instruction.op.info().view == Some(View::Possible);
+        let may_be_copy = instruction.op.info().view == Some(ViewKind::Possible);
         if may_be_copy && !self.engine.is_view(result, &held.value)? {
             return Ok(None);
         }

@@ -3,7 +3,7 @@
 
 use super::contract;
 use super::spec::{OpSpec, Strategy};
-use crate::operator::{AttrTest, Condition, Family, Fill, Term};
+use crate::operator::{AttrTest, Condition, Family, Fill, OperandGroup};
 use crate::placement::{Placement, ReduceOp};
 use crate::{Attr, Dtype};
 
@@ -95,14 +95,18 @@ fn repeats(reduce_op: ReduceOp) -> bool {
 
 impl OpSpec<'_> {
     /// The term that holds here and has this operand.
-    pub(super) fn term(&self, terms: &'static [Term], position: usize) -> Option<&'static Term> {
+    pub(super) fn term(
+        &self,
+        terms: &'static [OperandGroup],
+        position: usize,
+    ) -> Option<&'static OperandGroup> {
         terms.iter().find(|term| {
             self.covers(term, position) && term.condition.is_none_or(|test| self.holds(test))
         })
     }
 
     /// Whether the operand is one of the term's: all values of a list are at its place.
-    fn covers(&self, term: &Term, position: usize) -> bool {
+    fn covers(&self, term: &OperandGroup, position: usize) -> bool {
         let last = self.op.info().operands.len().saturating_sub(1);
         term.operands >> position.min(last) & 1 != 0
     }

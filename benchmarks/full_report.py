@@ -58,14 +58,16 @@ def in_megabytes(count: float) -> str:
     return f"{count / MEGABYTE:,.1f}"
 
 
-def counted(found: list[tuple[str, bool, Figures]]) -> str:
-    failed = [name for name, passed, _ in found if not passed]
-    text = f"{len(found) - len(failed)} of {len(found)} passed"
+def counted(results: list[tuple[str, bool, Figures]]) -> str:
+    failed = [name for name, passed, _ in results if not passed]
+    text = f"{len(results) - len(failed)} of {len(results)} passed"
     return f"{text}; failed: {', '.join(failed)}" if failed else text
 
 
-def worst(found: list[tuple[str, bool, Figures]]) -> str:
-    differences = [float(figures["difference"]) for *_, figures in found if "difference" in figures]
+def worst(results: list[tuple[str, bool, Figures]]) -> str:
+    differences = [
+        float(figures["difference"]) for *_, figures in results if "difference" in figures
+    ]
     return f"largest difference {max(differences):.1e}" if differences else "no figure"
 
 
@@ -74,14 +76,14 @@ def worst(found: list[tuple[str, bool, Figures]]) -> str:
 
 def gpt(kept: Path) -> tuple[str, str]:
     """The figure, and the table of differences and bytes."""
-    found = list(tests(kept / "gpt.xml"))
+    results = list(tests(kept / "gpt.xml"))
     runs: dict[str, dict[str, Figures]] = {}
-    for name, _, figures in found:
+    for name, _, figures in results:
         layout, dtype = re.findall(r"\w+", name.partition("[")[2])
         if "losses" in figures:
             runs.setdefault(layout, {})[dtype] = figures
     if not runs:
-        return counted(found), ""
+        return counted(results), ""
     draw(runs)
     rows = []
     for layout, by_dtype in runs.items():
@@ -100,8 +102,8 @@ def gpt(kept: Path) -> tuple[str, str]:
         + table([*head, "transfers"], rows)
         + "\n\n![Loss curves of all layouts](../layouts.png)"
     )
-    lasting = [f"{dtype} {worst([one for one in found if dtype in one[0]])}" for dtype in DTYPES]
-    return f"{counted(found)}; {'; '.join(lasting)}", text
+    lasting = [f"{dtype} {worst([one for one in results if dtype in one[0]])}" for dtype in DTYPES]
+    return f"{counted(results)}; {'; '.join(lasting)}", text
 
 
 def draw(runs: dict[str, dict[str, Figures]]) -> None:
@@ -135,20 +137,20 @@ def draw(runs: dict[str, dict[str, Figures]]) -> None:
 
 
 def demo(kept: Path) -> tuple[str, str]:
-    found = list(tests(kept / "demo.xml"))
+    results = list(tests(kept / "demo.xml"))
     rows = [
         [figures["way"], figures["losses"], f"{float(figures['difference']):.1e}"]
-        for *_, figures in found
+        for *_, figures in results
         if "way" in figures
     ]
     text = table(["way", "losses", "difference from one worker"], rows)
-    return f"{counted(found)}; {worst(found)}", text if rows else ""
+    return f"{counted(results)}; {worst(results)}", text if rows else ""
 
 
 def memory(kept: Path) -> tuple[str, str]:
-    found = list(tests(kept / "memory.xml"))
+    results = list(tests(kept / "memory.xml"))
     parts, trained = [], {}
-    for *_, figures in found:
+    for *_, figures in results:
         if "creation" in figures:
             parts.append(creation(json.loads(figures["creation"])))
         if "trained" in figures:
@@ -174,22 +176,22 @@ def memory(kept: Path) -> tuple[str, str]:
     if rows:
         text = "An MLP of 8 x (1024 - 1024) in float32, batch 16, AdamW, three steps.\n\n"
         parts.append(text + table([*head, "moved in all"], rows))
-    return counted(found), "\n\n".join(parts)
+    return counted(results), "\n\n".join(parts)
 
 
-def creation(found: Figures) -> str:
+def creation(memory: Figures) -> str:
     shares: dict[float, list[str]] = {}
     most = 0.0
-    for way, figures in found["ways"].items():
+    for way, figures in memory["ways"].items():
         shares.setdefault(figures["share"], []).append(way)
-        most = max(most, figures["held"] / found["bytes"] / figures["share"])
+        most = max(most, figures["held"] / memory["bytes"] / figures["share"])
     ways = "; ".join(f"{share:.2f} of it: {', '.join(ways)}" for share, ways in shares.items())
-    grown = ", ".join(in_megabytes(one) for one in found["workers"])
+    grown = ", ".join(in_megabytes(one) for one in memory["workers"])
     return (
-        f"{in_megabytes(found['bytes'])} MB over 4 workers. What a worker may hold at most, by the "
-        f"way in which it is made: {ways}. The fullest worker held {most:.3f} of that. Processes "
-        f"grew at most by {grown} MB (workers), the client with the dispatcher by "
-        f"{in_megabytes(found['client'])} MB."
+        f"{in_megabytes(memory['bytes'])} MB over 4 workers. What a worker may hold at most, "
+        f"by the way in which it is made: {ways}. The fullest worker held {most:.3f} of that. "
+        f"Processes grew at most by {grown} MB (workers), the client with the dispatcher by "
+        f"{in_megabytes(memory['client'])} MB."
     )
 
 
@@ -206,14 +208,16 @@ def figure_of(part: str, kept: Path, facts: Figures) -> tuple[str, str]:
         rows = re.findall(r"^\| ([^|\n]+) \|.*\| ([\d.]+) x \|$", facts["printed"], re.MULTILINE)
         text = facts["printed"].strip().replace("\n|", "\n\n|", 1)
         return "; ".join(f"{way}: {ratio} of its time" for way, ratio in rows), text
-    found = list(tests(kept / f"{part}.xml"))
+    results = list(tests(kept / f"{part}.xml"))
     if part == "vocabulary":
-        each = [f"TP {one['workers']}: {float(one['difference']):.1e}" for *_, one in found if one]
-        return f"{counted(found)}; largest differences {', '.join(each)}", ""
+        each = [
+            f"TP {one['workers']}: {float(one['difference']):.1e}" for *_, one in results if one
+        ]
+        return f"{counted(results)}; largest differences {', '.join(each)}", ""
     if part == "programs":
-        programs = sum(int(one.get("programs", 0)) for *_, one in found)
-        return f"{programs:,} programs right; {counted(found)}", ""
-    return (counted(found) if found else last[0]), ""
+        programs = sum(int(one.get("programs", 0)) for *_, one in results)
+        return f"{programs:,} programs right; {counted(results)}", ""
+    return (counted(results) if results else last[0]), ""
 
 
 def write(kept: Path, parts: list[str]) -> str:

@@ -52,35 +52,35 @@ class device:  # noqa: N801 - PyTorch's name
         return hash((self.type, self.index))
 
 
-def _parsed(given: object) -> tuple[str, int | None]:
+def _parsed(spec: object) -> tuple[str, int | None]:
     """The kind and the number in what PyTorch takes as a device."""
-    if isinstance(given, device):
-        return given.type, given.index
-    if isinstance(given, int) and not isinstance(given, bool):
-        return "cuda", given
-    if not isinstance(given, str):
-        raise InvalidType(f"device(): argument 'type' must be str, not {type(given).__name__}")
-    kind, colon, number = given.partition(":")
+    if isinstance(spec, device):
+        return spec.type, spec.index
+    if isinstance(spec, int) and not isinstance(spec, bool):
+        return "cuda", spec
+    if not isinstance(spec, str):
+        raise InvalidType(f"device(): argument 'type' must be str, not {type(spec).__name__}")
+    kind, colon, number = spec.partition(":")
     if kind not in KINDS:
         raise ShapeError(
-            f"Expected one of {', '.join(KINDS)} device type at start of device string: {given}"
+            f"Expected one of {', '.join(KINDS)} device type at start of device string: {spec}"
         )
     if colon and not (number.isascii() and number.isdigit()):
-        raise ShapeError(f"Invalid device string: '{given}'")
+        raise ShapeError(f"Invalid device string: '{spec}'")
     return kind, int(number) if colon else None
 
 
-def check_device(given: object, function: str = "tensor") -> None:
+def check_device(spec: object, function: str = "tensor") -> None:
     """Refuse what names no device; what PyTorch calls a device is not looked at.
 
     Args:
         function: what was called, for the text.
     """
-    if isinstance(given, str):
-        _parsed(given)
-    elif isinstance(given, (float, list, tuple, dict)):
+    if isinstance(spec, str):
+        _parsed(spec)
+    elif isinstance(spec, (float, list, tuple, dict)):
         raise InvalidType(
-            f"{function}(): argument 'device' must be torch.device, not {type(given).__name__}"
+            f"{function}(): argument 'device' must be torch.device, not {type(spec).__name__}"
         )
 
 

@@ -336,26 +336,26 @@ class Compiler:
         return self._add(f"Expr::Vjp(Op::{variant(operator)})", kind="tensor")
 
     def _check_count(
-        self, name: str, count: int, given: Sequence[int], named: dict[str, int]
+        self, name: str, count: int, args: Sequence[int], named: dict[str, int]
     ) -> None:
-        if len(given) != count or named:
+        if len(args) != count or named:
             self._fail(f"{name} takes {count} arguments, by position")
 
-    def _function(self, name: str, given: list[int], named: dict[str, int]) -> int:
+    def _function(self, name: str, args: list[int], named: dict[str, int]) -> int:
         letters, kind, function = SHAPES[name]
-        self._check_count(name, len(letters), given, named)
-        for letter, place in zip(letters, given, strict=True):
+        self._check_count(name, len(letters), args, named)
+        for letter, place in zip(letters, args, strict=True):
             if self._kind(place) not in ACCEPTED[letter]:
                 self._fail(f"{name} does not take {self._kind(place)}")
-        text = f"Expr::Apply(Function::{function}, &[{holes(given)}])"
-        return self._add(text, *given, kind=kind, of_metadata=letters.startswith("m"))
+        text = f"Expr::Apply(Function::{function}, &[{holes(args)}])"
+        return self._add(text, *args, kind=kind, of_metadata=letters.startswith("m"))
 
-    def _operator(self, row: Row, given: list[int], named: dict[str, int]) -> int:
+    def _operator(self, row: Row, args: list[int], named: dict[str, int]) -> int:
         """A call of an operator of the table: its operands, then all of its attributes."""
         attrs = attributes(row)
         listed = any(text.endswith("*") for text in row["inputs"])
-        count = len(given) if listed else len(row["inputs"])
-        operands, rest = given[:count], given[count:]
+        count = len(args) if listed else len(row["inputs"])
+        operands, rest = args[:count], args[count:]
         if len(operands) < len(row["inputs"]) or len(rest) > len(attrs) or set(named) - set(attrs):
             self._fail(f"{row['name']} has operands {row['inputs']} and attributes {list(attrs)}")
         for text, place in zip(row["inputs"], operands, strict=False):

@@ -14,7 +14,7 @@ _UNFIT = object()
 
 
 def bind(
-    name: str, given: Sequence[object], named: Mapping[str, object], *, is_method: bool = False
+    name: str, args: Sequence[object], named: Mapping[str, object], *, is_method: bool = False
 ) -> tuple[Schema, list[object]]:
     """The first overload that takes these arguments, and its arguments' values in order.
 
@@ -23,13 +23,13 @@ def bind(
     candidates = schemas.of(name)
     complaints = []
     for schema in candidates:
-        bound = _fitted(schema, given, named, is_method)
+        bound = _fitted(schema, args, named, is_method)
         if isinstance(bound, list):
             return schema, bound
         complaints.append(bound)
     if len(candidates) == 1:
         raise InvalidType(f"{name}(){complaints[0]}")
-    kinds = [_kind(value) for value in given[is_method:]]
+    kinds = [_kind(value) for value in args[is_method:]]
     kinds += [f"{word}={type(value).__name__}" for word, value in named.items()]
     lines = "".join(f"\n * {_signature(schema)}" for schema in candidates)
     raise InvalidType(
@@ -39,19 +39,19 @@ def bind(
 
 
 def _fitted(
-    schema: Schema, given: Sequence[object], named: Mapping[str, object], is_method: bool
+    schema: Schema, args: Sequence[object], named: Mapping[str, object], is_method: bool
 ) -> list[object] | str:
     """The values of the arguments in order, or why they do not fit, in PyTorch's words."""
     positional = [argument for argument in schema.arguments if not argument.is_keyword]
-    given = _variadic(schema, positional, given) or given
-    if len(given) > len(positional):
-        most, count = len(positional) - is_method, len(given) - is_method
+    args = _variadic(schema, positional, args) or args
+    if len(args) > len(positional):
+        most, count = len(positional) - is_method, len(args) - is_method
         least = sum(argument.is_required for argument in positional) - is_method
         takes = f"{most}" if least == most else f"from {least} to {most}"
         plural = "" if most == 1 else "s"
         return f" takes {takes} positional argument{plural} but {count} were given"
     rest = dict(named)
-    values = {argument.name: value for argument, value in zip(positional, given, strict=False)}
+    values = {argument.name: value for argument, value in zip(positional, args, strict=False)}
     for argument in schema.arguments:
         word = next((word for word in _words(argument.name) if word in rest), None)
         if word is not None:
@@ -96,15 +96,15 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def _variadic(
-    schema: Schema, positional: Sequence[Argument], given: Sequence[object]
+    schema: Schema, positional: Sequence[Argument], args: Sequence[object]
 ) -> list[object] | None:
     """Integers and tensors may stand alone where the last argument is a list of them."""
-    sizes = len(positional) == 2 and positional[1].type.startswith("int[") and len(given) > 2
-    if sizes and all(isinstance(x, int) for x in given[1:]):
-        return [given[0], list(given[1:])]
+    sizes = len(positional) == 2 and positional[1].type.startswith("int[") and len(args) > 2
+    if sizes and all(isinstance(x, int) for x in args[1:]):
+        return [args[0], list(args[1:])]
     first = schema.arguments[0] if schema.arguments else None
-    if first is not None and first.type == "Tensor[]" and given and isinstance(given[0], Tensor):
-        return [list(given)]
+    if first is not None and first.type == "Tensor[]" and args and isinstance(args[0], Tensor):
+        return [list(args)]
     return None
 
 

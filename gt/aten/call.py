@@ -65,23 +65,23 @@ def queries() -> int:
 
 
 def call(
-    name: str, given: Sequence[object], named: Mapping[str, object], *, is_method: bool = False
+    name: str, args: Sequence[object], named: Mapping[str, object], *, is_method: bool = False
 ) -> Returned:
     """Calls an operator of schemas.txt."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     state = (_core.is_grad_enabled(), _core.get_default_dtype())
-    key = (name, state, _key(given, found), _key(tuple(named.items()), found))
+    key = (name, state, _key(args, tensors), _key(tuple(named.items()), tensors))
     signature = _signatures.get(key)
     if signature is not None and signature.attributes is not None:
-        return _emit(signature, [found[place] for place in signature.order])
-    schema, bound = binding.bind(name, given, named, is_method=is_method)
+        return _emit(signature, [tensors[place] for place in signature.order])
+    schema, bound = binding.bind(name, args, named, is_method=is_method)
     text, operands = binding.written(schema, bound)
     if signature is None:
         answer = {"dependent": True} if schema.is_dependent else _ask(schema, text, operands, ())
-        places = {id(x): place for place, x in enumerate(found)}
+        places = {id(x): place for place, x in enumerate(tensors)}
         signature = _signature(schema, text, answer, tuple(places[id(x)] for x in operands))
         # Of a tensor that is given twice one does not know which is which when they are two.
-        if len(places) == len(found):
+        if len(places) == len(tensors):
             _keep(key, signature)
     if signature.attributes is None:
         answer = _ask(schema, text, operands, operands)
@@ -137,7 +137,7 @@ def _ask(
     _Counter.queries += 1
     wanted = [place for place, x in enumerate(operands) if x.requires_grad]
     described = [number for x in operands for number in (_DTYPES[x.dtype], x.ndim, *x.shape)]
-    told = _core.call(
+    metadata = _core.call(
         "aten_meta",
         *(value.detach() for value in values),
         overload=schema.overload,
@@ -146,7 +146,7 @@ def _ask(
         wanted=wanted if _core.is_grad_enabled() else [],
         default=_core.get_default_dtype(),
     )
-    answer: dict[str, Any] = json.loads(_core.read_bytes(told).tobytes())
+    answer: dict[str, Any] = json.loads(_core.read_bytes(metadata).tobytes())
     return answer
 
 

@@ -25,17 +25,17 @@ def functions(letter: str, prefix: str = "") -> dict[str, Function]:
 
 
 def _function(name: str, title: str) -> Function:
-    def operator(*given: object, **named: object) -> object:
-        return call(name, given, named)
+    def operator(*args: object, **named: object) -> object:
+        return call(name, args, named)
 
     return _documented(operator, name, title)
 
 
 def _method(name: str) -> Function:
-    def operator(self: Tensor, *given: object, **named: object) -> object:
+    def operator(self: Tensor, *args: object, **named: object) -> object:
         if name in _SELF_LATER:
-            return call(name, given, {"self": self, **named})
-        return call(name, (self, *given), named, is_method=True)
+            return call(name, args, {"self": self, **named})
+        return call(name, (self, *args), named, is_method=True)
 
     return _documented(operator, name, name)
 

@@ -39,15 +39,15 @@ def to(
     return self.clone() if (copy or switches[1:] == [True]) and out is self else out
 
 
-def known_dtype(given: object) -> _core.dtype | None:
+def known_dtype(value: object) -> _core.dtype | None:
     """The dtype that is meant: GT's, Python's float, int or bool, or PyTorch's; None if none is."""
-    if isinstance(given, _core.dtype):
-        return given
-    if isinstance(given, type):
-        return PYTHON_TYPES.get(given)
-    if type(given).__name__ != "dtype":
+    if isinstance(value, _core.dtype):
+        return value
+    if isinstance(value, type):
+        return PYTHON_TYPES.get(value)
+    if type(value).__name__ != "dtype":
         return None
-    return next((each for each in DTYPES if str(given) == f"torch.{each.name}"), None)
+    return next((each for each in DTYPES if str(value) == f"torch.{each.name}"), None)
 
 
 def target_dtype(args: tuple[object, ...], dtype: _core.dtype | type | None) -> _core.dtype | None:

@@ -83,42 +83,42 @@ def load(
     return keys
 
 
-def _load_one(entry: Entry, given: object, *, assign: bool) -> str | None:
+def _load_one(entry: Entry, source: object, *, assign: bool) -> str | None:
     name, owner, attribute, value = entry
-    if not isinstance(given, Tensor):
+    if not isinstance(source, Tensor):
         return (
             f'While copying the parameter named "{name}", expected torch.Tensor or Tensor-like '
-            f"object from checkpoint but received {type(given)}"
+            f"object from checkpoint but received {type(source)}"
         )
-    if tuple(given.shape) != tuple(value.shape):
+    if tuple(source.shape) != tuple(value.shape):
         return (
-            f"size mismatch for {name}: copying a param with shape {_size(given)} from checkpoint, "
-            f"the shape in current model is {_size(value)}."
+            f"size mismatch for {name}: copying a param with shape {_size(source)} from "
+            f"checkpoint, the shape in current model is {_size(value)}."
         )
     if not assign:
         with gt.no_grad():
-            value.copy_(with_layout_of(given, value))
+            value.copy_(with_layout_of(source, value))
     elif isinstance(value, Parameter):
-        setattr(owner, attribute, Parameter(given, value.requires_grad))
+        setattr(owner, attribute, Parameter(source, value.requires_grad))
     else:
-        setattr(owner, attribute, given)
+        setattr(owner, attribute, source)
     return None
 
 
-def with_layout_of(given: Tensor, like: Tensor) -> Tensor:
-    """`given` in the layout of `like`: a loaded model is cut, and on the stages, as it was before.
+def with_layout_of(tensor: Tensor, like: Tensor) -> Tensor:
+    """`tensor` in the layout of `like`: a loaded model is cut, and on the stages, as it was before.
 
     Args:
-        given: a tensor of the same shape.
+        tensor: a tensor of the same shape.
         like: what it is going to replace, or to belong to.
 
     Returns:
-        `given` itself where there is one worker, or `like` is partial.
+        `tensor` itself where there is one worker, or `like` is partial.
     """
-    if not _core.has_begun() or len(_core.workers()) < 2 or given.shape != like.shape:
-        return given
+    if not _core.has_begun() or len(_core.workers()) < 2 or tensor.shape != like.shape:
+        return tensor
     layout = _core.layout(like)
-    return given if "partial" in layout else _core.distribute(given, layout=layout)
+    return tensor if "partial" in layout else _core.distribute(tensor, layout=layout)
 
 
 def _size(value: Tensor) -> str:

@@ -34,36 +34,36 @@ def run(file: str, *, workers: int | None) -> int:
     return 1 if errors else 0
 
 
-def _inside(name: str, found: document.Document) -> str | None:
+def _inside(name: str, config: document.Document) -> str | None:
     """The entry that a name's scope stands in, by its name: `stage0_colpar` in `stage0`."""
     while "_" in name:
         name = name.rpartition("_")[0]
-        if name in found.entries:
+        if name in config.entries:
             return name
     return None
 
 
-def _misfits(found: document.Document) -> Iterator[ConfigError]:
+def _misfits(config: document.Document) -> Iterator[ConfigError]:
     """Entries that do not fit the one they stand in."""
-    for name, entry in found.entries.items():
-        outer = _inside(name, found)
+    for name, entry in config.entries.items():
+        outer = _inside(name, config)
         if outer is None:
             continue
         try:
-            Meaning().inner(found.entries[outer].config).inner(entry.config)
+            Meaning().inner(config.entries[outer].config).inner(entry.config)
         except ConfigError as error:
             yield entry.mistake(
                 ConfigError(f"inside of {outer}: {error.text}", error.remedy, key=error.key)
             )
 
 
-def _disagreements(found: document.Document) -> Iterator[ConfigError]:
-    for name, entry in found.entries.items():
-        outer = _inside(name, found)
+def _disagreements(config: document.Document) -> Iterator[ConfigError]:
+    for name, entry in config.entries.items():
+        outer = _inside(name, config)
         workers = entry.config.workers
         if outer is None or workers is None:
             continue
-        around = found.entries[outer].config.workers
+        around = config.entries[outer].config.workers
         if around is not None and list(around) != list(workers):
             yield entry.mistake(
                 ConfigError(
@@ -75,8 +75,8 @@ def _disagreements(found: document.Document) -> Iterator[ConfigError]:
             )
 
 
-def _mistaken_for_signals(found: document.Document) -> Iterator[ConfigError]:
-    for name, entry in found.entries.items():
+def _mistaken_for_signals(config: document.Document) -> Iterator[ConfigError]:
+    for name, entry in config.entries.items():
         if name.startswith(f"{ROOT}."):
             yield entry.mistake(
                 ConfigError(
@@ -86,12 +86,12 @@ def _mistaken_for_signals(found: document.Document) -> Iterator[ConfigError]:
             )
 
 
-def _absent(found: document.Document, count: int) -> Iterator[ConfigError]:
-    for name, entry in found.entries.items():
+def _absent(config: document.Document, count: int) -> Iterator[ConfigError]:
+    for name, entry in config.entries.items():
         absent = [index for index in entry.config.workers or () if index >= count]
         if absent:
             yield entry.mistake(_no_worker(name, absent, count))
-    for rule in found.rules:
+    for rule in config.rules:
         absent = [index for index in rule.shard.workers or () if index >= count]
         if absent:
             text = _no_worker(rule.pattern, absent, count)

@@ -129,15 +129,15 @@ def _from_front(index: Tensor, total: int) -> Tensor:
 
 def index(self: Tensor, indices: list[Tensor | None], along: int, shard: ShardRange) -> Tensor:
     """What the indices pick of the shard of dimension `along`, zeros for the rest."""
-    given = indices[along]
-    assert given is not None
+    along_index = indices[along]
+    assert along_index is not None
     whole = _whole(self, along, shard)
-    given = _from_front(given, shard.total)
-    check(given, shard.total, lambda: _aten.index.Tensor(whole, indices))
+    along_index = _from_front(along_index, shard.total)
+    check(along_index, shard.total, lambda: _aten.index.Tensor(whole, indices))
     size = self.shape[along]
     if not size:
         return _aten.index.Tensor(whole, indices)
-    local, outside = place(given, shard.start, size)
+    local, outside = place(along_index, shard.start, size)
     out = _aten.index.Tensor(self, [*indices[:along], local, *indices[along + 1 :]])
     picked = [dim for dim, one in enumerate(indices) if one is not None]
     adjacent = picked[-1] - picked[0] + 1 == len(picked)
@@ -154,12 +154,12 @@ def index_put(
     shard: ShardRange,
 ) -> Tensor:
     """The shard of dimension `along` with what falls into it written, or added."""
-    given = indices[along]
-    assert given is not None
-    given = _from_front(given, shard.total)
-    check(given, shard.total, lambda: _aten.index.Tensor(_whole(self, along, shard), indices))
+    along_index = indices[along]
+    assert along_index is not None
+    along_index = _from_front(along_index, shard.total)
+    check(along_index, shard.total, lambda: _aten.index.Tensor(_whole(self, along, shard), indices))
     size = self.shape[along]
-    local = given - shard.start
+    local = along_index - shard.start
     local = local.masked_fill_((local < 0) | (local >= size), size)
     room = _with_room(self, along)
     _aten.index_put_.default(

@@ -16,8 +16,8 @@ fn function(info: &OpInfo) -> &'static str {
 
 pub(super) fn infer(call: &Call<'_>) -> Inferred {
     let (info, operand) = (call.info, call.tensor(0)?);
-    let given = info.attr_index("dtype").and_then(|place| call.optional_dtype(place));
-    let result = result_dtype(info, operand.dtype, given)?;
+    let dtype_attr = info.attr_index("dtype").and_then(|place| call.optional_dtype(place));
+    let result = result_dtype(info, operand.dtype, dtype_attr)?;
     if info.running {
         wrap_dim(call.integer(0)?, operand.dims.len())?;
         check_refused(info, result)?;
@@ -40,11 +40,18 @@ pub(super) fn infer(call: &Call<'_>) -> Inferred {
     one(output)
 }
 
-fn result_dtype(info: &OpInfo, operand: Dtype, given: Option<Dtype>) -> Result<Dtype, RuleError> {
+fn result_dtype(
+    info: &OpInfo,
+    operand: Dtype,
+    dtype_attr: Option<Dtype>,
+) -> Result<Dtype, RuleError> {
     Ok(match info.dtype {
-        DtypeRule::Sum => given.unwrap_or(if operand.is_float() { operand } else { Dtype::I64 }),
+        DtypeRule::Sum => {
+            dtype_attr.unwrap_or(if operand.is_float() { operand } else { Dtype::I64 })
+        }
         DtypeRule::Mean => {
-            let (result, which) = given.map_or((operand, "Input"), |dtype| (dtype, "Optional"));
+            let (result, which) =
+                dtype_attr.map_or((operand, "Input"), |dtype| (dtype, "Optional"));
             if !result.is_float() {
                 return Err(RuleError::unsupported_dtype(format!(
                     "{}(): could not infer output dtype. {which} dtype must be either a floating point or complex \

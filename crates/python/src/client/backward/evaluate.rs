@@ -357,13 +357,14 @@ fn changes_nothing(op: Op, attrs: &[Attr], meta: &Meta) -> bool {
 
 /// Sums the dimensions in which `wanted` was broadcast to the gradient's shape.
 pub(crate) fn sum_to(py: Python<'_>, grad: Var, wanted: &Dims) -> PyResult<Var> {
-    let given = grad.meta(py).dims;
-    let added = given.len().saturating_sub(wanted.len());
+    let grad_dims = grad.meta(py).dims;
+    let added = grad_dims.len().saturating_sub(wanted.len());
     let target = |place: usize| place.checked_sub(added).and_then(|place| wanted.get(place));
     let summed =
-        |place: usize| given.get(place) != Some(&1) && target(place).is_none_or(|&n| n == 1);
-    let dims =
-        listed(places(given.len()).zip(0..).filter(|(_, place)| summed(*place)).map(|(d, _)| d));
+        |place: usize| grad_dims.get(place) != Some(&1) && target(place).is_none_or(|&n| n == 1);
+    let dims = listed(
+        places(grad_dims.len()).zip(0..).filter(|(_, place)| summed(*place)).map(|(d, _)| d),
+    );
     let mut grad = grad;
     if !dims.is_empty() {
         let attrs = [Attr::Ints(dims), Attr::Bool(added == 0), Attr::Absent];

@@ -51,14 +51,14 @@ pub(crate) fn run(
 /// The gradient that arrives at `root`: a tensor as given, or a number for what has one element.
 pub(crate) fn seed<'py>(
     root: &Bound<'py, Tensor>,
-    given: &Bound<'py, PyAny>,
+    gradient: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, Tensor>> {
     let py = root.py();
-    if let Ok(tensor) = given.cast::<Tensor>() {
+    if let Ok(tensor) = gradient.cast::<Tensor>() {
         return Ok(tensor.clone());
     }
     let meta = root.get().var.meta(py);
-    match given.extract::<f64>() {
+    match gradient.extract::<f64>() {
         Ok(scale) if meta.elements() == 1 => {
             let scale = Attr::Scalar(gt_protocol::Scalar::Float(scale));
             let attrs = smallvec![Attr::Ints(meta.dims), scale, Attr::Dtype(meta.dtype)];
@@ -74,7 +74,7 @@ pub(crate) fn seed<'py>(
             ErrorClass::Type,
             format!(
                 "gradients can be either Tensors, numbers or None, but got {}",
-                given.get_type().name()?
+                gradient.get_type().name()?
             ),
         )),
     }
@@ -129,15 +129,15 @@ fn ones_like(py: Python<'_>, root: &Var) -> PyResult<Var> {
 }
 
 fn checked_seed(py: Python<'_>, position: usize, root: &Var, seed: &Var) -> PyResult<Var> {
-    let (wanted, given) = (root.meta(py).dims, seed.meta(py).dims);
-    if wanted == given {
+    let (wanted, seed_dims) = (root.meta(py).dims, seed.meta(py).dims);
+    if wanted == seed_dims {
         return Ok(seed.clone());
     }
     Err(errors::mistake(
         py,
         ErrorClass::Shape,
         format!(
-            "Mismatch in shape: grad_output[{position}] has a shape of torch.Size({given}) and output[{position}] \
+            "Mismatch in shape: grad_output[{position}] has a shape of torch.Size({seed_dims}) and output[{position}] \
              has a shape of torch.Size({wanted})."
         ),
     ))
@@ -313,8 +313,8 @@ impl Pass {
 /// The gradient in the operand's shape and dtype: broadcast dimensions of elementwise operators are summed.
 fn fit(py: Python<'_>, grad: Var, wanted: &Meta, op: Op) -> PyResult<Var> {
     let mut grad = grad;
-    let given = grad.meta(py);
-    if given.dims != wanted.dims {
+    let grad_meta = grad.meta(py);
+    if grad_meta.dims != wanted.dims {
         if op.info().family != Family::Elementwise {
             return Err(errors::mistake(
                 py,
@@ -322,7 +322,7 @@ fn fit(py: Python<'_>, grad: Var, wanted: &Meta, op: Op) -> PyResult<Var> {
                 format!(
                     "Function {}Backward returned an invalid gradient - got {} but expected shape compatible with {}",
                     op.info().name,
-                    given.dims,
+                    grad_meta.dims,
                     wanted.dims
                 ),
             ));

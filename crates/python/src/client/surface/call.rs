@@ -31,12 +31,12 @@ fn call<'py>(
     let op = Op::from_name(name)
         .ok_or_else(|| PyValueError::new_err(format!("{name} is not in the instruction table")))?;
     let info = op.info();
-    let mut given: SmallVec<[OperandArg<'py>; 4]> = SmallVec::new();
+    let mut operand_args: SmallVec<[OperandArg<'py>; 4]> = SmallVec::new();
     for object in operands {
-        given.push(OperandArg::required(&object, name)?);
+        operand_args.push(OperandArg::required(&object, name)?);
     }
-    while given.len() < info.fixed_operands() {
-        given.push(OperandArg::Absent);
+    while operand_args.len() < info.fixed_operands() {
+        operand_args.push(OperandArg::Absent);
     }
     let mut values: SmallVec<[Attr; 2]> = SmallVec::new();
     let mut used = 0;
@@ -58,12 +58,12 @@ fn call<'py>(
         )));
     }
     if views::is_view(op)
-        && let Some(OperandArg::Tensor(tensor)) = given.first()
+        && let Some(OperandArg::Tensor(tensor)) = operand_args.first()
     {
         let var = views::take(py, &tensor.get().var, op, values)?;
         return Ok(Tensor::wrap(py, var)?.into_any());
     }
-    let args: SmallVec<[Arg<'_>; 4]> = given.iter().map(as_arg).collect();
+    let args: SmallVec<[Arg<'_>; 4]> = operand_args.iter().map(as_arg).collect();
     results(py, emit::emit(py, op, &args, values)?)
 }
 
@@ -89,19 +89,19 @@ fn apply_in_place<'py>(
 ) -> PyResult<Bound<'py, Tensor>> {
     let op = Op::from_name(name)
         .ok_or_else(|| PyValueError::new_err(format!("{name} is not in the instruction table")))?;
-    let mut given: SmallVec<[OperandArg<'py>; 4]> = SmallVec::new();
+    let mut operand_args: SmallVec<[OperandArg<'py>; 4]> = SmallVec::new();
     for object in operands {
-        given.push(OperandArg::required(&object, name)?);
+        operand_args.push(OperandArg::required(&object, name)?);
     }
-    while given.len() + 1 < op.info().fixed_operands() {
-        given.push(OperandArg::Absent);
+    while operand_args.len() + 1 < op.info().fixed_operands() {
+        operand_args.push(OperandArg::Absent);
     }
     let mut values: SmallVec<[Attr; 2]> = SmallVec::new();
     for row in op.info().attrs {
         let value = attrs.map(|attrs| attrs.get_item(row.name)).transpose()?.flatten();
         values.push(value.map_or(Ok(Attr::Absent), |value| attr_of(&value, row))?);
     }
-    let args: SmallVec<[Arg<'_>; 4]> = given.iter().map(as_arg).collect();
+    let args: SmallVec<[Arg<'_>; 4]> = operand_args.iter().map(as_arg).collect();
     write_result(target.get(), py, op, &args, values)?;
     Ok(target.clone())
 }
@@ -118,7 +118,7 @@ fn op_table() -> Vec<Row> {
             (
                 info.name,
                 format!("{:?}", info.family).to_lowercase(),
-                info.operands.iter().map(|operand| operand.name).collect(),
+                info.operand_args.iter().map(|operand| operand.name).collect(),
                 info.attrs.iter().map(|attr| attr.name).collect(),
                 info.outputs,
             )

@@ -78,14 +78,15 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
         }
     };
     view.check_apart(py, &value)?;
-    let given = value.meta(py);
-    let value = if given.dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
+    let value_meta = value.meta(py);
+    let value =
+        if value_meta.dtype == target.dtype { value } else { cast(py, &value, target.dtype)? };
     let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(view), Arg::Var(&value)];
     args.extend(picked.lookups());
     let attrs: SmallVec<[Attr; 2]> = std::iter::once(Attr::Bool(false)).chain(NO_SHARD).collect();
     // Shapes first, then dtypes, and both before the old value may go with the instruction.
     emit::results_of(py, Op::IndexPut, &args, &attrs)?;
-    same_dtype(py, &target, &given)?;
+    same_dtype(py, &target, &value_meta)?;
     let consumes = u16::from(view.sole_owner(py));
     let written = emit::only(emit::emit_consuming(py, Op::IndexPut, &args, attrs, consumes)?)?;
     assign(py, view, written, true)
@@ -124,8 +125,8 @@ fn put(py: Python<'_>, view: &Var, value: &Var) -> PyResult<()> {
 /// `value` in the target's shape: leading dimensions of size 1 are dropped, the rest broadcasts.
 fn fit(py: Python<'_>, value: Var, dims: &Dims) -> PyResult<Var> {
     let mut value = value;
-    let given = value.meta(py).dims;
-    if given == *dims {
+    let value_dims = value.meta(py).dims;
+    if value_dims == *dims {
         return Ok(value);
     }
     value = without_leading_ones(py, value)?;
@@ -137,9 +138,10 @@ fn fit(py: Python<'_>, value: Var, dims: &Dims) -> PyResult<Var> {
 
 /// PyTorch drops them from what is assigned.
 fn without_leading_ones(py: Python<'_>, value: Var) -> PyResult<Var> {
-    let given = value.meta(py).dims;
-    let rest: SmallVec<[i64; 8]> = given.iter().copied().skip_while(|&size| size == 1).collect();
-    if rest.len() == given.len() {
+    let value_dims = value.meta(py).dims;
+    let rest: SmallVec<[i64; 8]> =
+        value_dims.iter().copied().skip_while(|&size| size == 1).collect();
+    if rest.len() == value_dims.len() {
         return Ok(value);
     }
     views::reshape(py, &value, Dims::new(&rest).expect("fewer dimensions than before"))
@@ -331,7 +333,7 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
     if kind == "U" || kind == "S" {
         return Err(PyTypeError::new_err("new(): invalid data type 'str'"));
     }
-    let given = item.get_type().name()?;
+    let type_name = item.get_type().name()?;
     if array.getattr("ndim")?.extract::<usize>()? == 0 && !matches!(kind.as_str(), "i" | "u" | "b")
     {
         return Err(errors::mistake(
@@ -339,7 +341,7 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
             ErrorClass::Index,
             format!(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices \
-                 (got {given})"
+                 (got {type_name})"
             ),
         ));
     }

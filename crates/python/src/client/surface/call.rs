@@ -118,7 +118,7 @@ fn op_table() -> Vec<Row> {
             (
                 info.name,
                 format!("{:?}", info.family).to_lowercase(),
-                info.operand_args.iter().map(|operand| operand.name).collect(),
+                info.operands.iter().map(|operand| operand.name).collect(),
                 info.attrs.iter().map(|attr| attr.name).collect(),
                 info.outputs,
             )

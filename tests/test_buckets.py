@@ -65,7 +65,7 @@ print(json.dumps({"weights": weights, "reductions": reductions}))
 
 
 @pytest.mark.parametrize("way", ["sums", "clipped"])
-def test_gradients_that_others_read_first_are_folded_together_too(way, tmp_path):
+def test_gradients_that_others_read_first_are_reduced_together_too(way, tmp_path):
     alone, together = (run(tmp_path, one, "-c", ACCUMULATED, way) for one in (ALONE, TOGETHER))
     assert together["weights"] == alone["weights"]
     assert alone["reductions"][1:] == [4] * 3

@@ -132,7 +132,7 @@ def test_the_norm_of_gradients_that_are_cut_is_one_reduction():
     assert norms[0].item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_gradient_that_is_clipped_is_folded_once():
+def test_a_gradient_that_is_clipped_is_reduced_once():
     w = gt.nn.Parameter(gt.tensor(VALUES))
     optimizer = gt.optim.SGD([w], lr=0.1)
     x = gt.distribute(gt.ones(64, 6, dtype=gt.float64), dim=0)

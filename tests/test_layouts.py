@@ -93,7 +93,7 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("layout", "text"), LAYOUTS, ids=str)
-def test_a_layout_is_its_text_and_a_tensor_lies_so(layout, text):
+def test_a_layout_is_its_text_and_that_of_a_tensor(layout, text):
     assert text is None or repr(layout) == text
     x = gt.distribute(gt.tensor(VALUES), layout)
     assert x.layout == layout
@@ -138,7 +138,7 @@ def test_shards_of_a_partial_tensor_add_up():
     np.testing.assert_array_equal(total, VALUES)
 
 
-def test_a_plain_tensor_lies_on_one_worker():
+def test_a_plain_tensor_is_on_one_worker():
     x = gt.ones(2, 3)
     assert repr(x.layout) == "replicate@[0]"
     assert x.layout.is_replicated
@@ -151,7 +151,7 @@ def test_a_plain_tensor_lies_on_one_worker():
     assert isinstance(gt.DTensor(x, Layout(LINE, x.shape, 0)), gt.DTensor)
 
 
-def test_methods_change_where_a_tensor_lies():
+def test_methods_change_the_placement_of_a_tensor():
     x = gt.distribute(gt.tensor(VALUES), Layout(MESH["dp"], (5, 7), 0))
     assert repr(x.shard(1).layout) == "shard(0),shard(1)@[[0,1],[2,3]]"
     assert repr(x.shard(1, MESH["dp"]).layout) == "shard(1),replicate@[[0,1],[2,3]]"
@@ -378,7 +378,7 @@ def test_of_several_steps_what_needs_a_failed_operand_fails_and_names_it():
     np.testing.assert_allclose(x.grad.numpy(), whole.grad.numpy(), atol=1e-12)
 
 
-def test_an_update_stays_where_its_parameter_lies():
+def test_an_update_stays_where_its_parameter_is():
     pair = gt.DeviceMesh(2, ranks=[2, 3])
     for optimizer in (gt.optim.SGD, gt.optim.AdamW):
         w = gt.nn.Parameter(gt.distribute(gt.ones(6, 4), Layout(pair, (6, 4), 0)))
@@ -388,7 +388,7 @@ def test_an_update_stays_where_its_parameter_lies():
         np.testing.assert_allclose(w.detach().numpy(), np.full((6, 4), 0.5), atol=0.01)
 
 
-def test_a_single_element_lies_where_the_others_do():
+def test_a_single_element_is_where_the_others_are():
     pair = gt.DeviceMesh(2, ranks=[2, 3])
     x = gt.distribute(gt.ones(6, 4), Layout(pair, (6, 4), 0))
     scale = gt.distribute(gt.tensor(3.0))

@@ -123,7 +123,7 @@ def test_synchronize_sends_the_frees_that_waited_for_room() -> None:
 
 
 @pytest.mark.parametrize("backend", ["pytorch", "numpy"])
-def test_memory_counts_once_and_as_long_as_a_value_lies_in_it(
+def test_memory_counts_once_and_as_long_as_a_value_is_in_it(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Views and expanded values count nothing of their own; a reshape that has to copy does."""

@@ -337,7 +337,7 @@ def with_layout(x: gt.Tensor, placements: str, mesh: object) -> gt.Tensor:
     return _core.distribute(x, layout=f"{placements}@{mesh}".replace(" ", ""))
 
 
-def test_contributions_are_cut_before_they_are_folded(workers):
+def test_contributions_are_cut_before_they_are_reduced(workers):
     if workers < 4:
         pytest.skip("two by two workers")
     mesh = [[0, 1], [2, 3]]
@@ -360,7 +360,7 @@ def test_blocks_are_exchanged(workers, to, back):
     np.testing.assert_array_equal(result.numpy(), x.numpy())
 
 
-def test_contributions_are_folded_into_blocks(workers):
+def test_contributions_are_reduced_into_blocks(workers):
     (_, width), mesh = HEADS[0], list(range(workers))
     x = with_layout(values((T, width), 0), "shard(0)", mesh)
     result, bytes_moved = moved(lambda: with_layout(x.sum(0), "shard(0,blocks=3)", mesh))

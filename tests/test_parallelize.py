@@ -73,7 +73,7 @@ def test_of_rules_that_match_the_last_holds():
         (["replicate"], 2, "[out, in]", "replicate"),
     ],
 )
-def test_how_a_parameter_is_laid_out(layout, rank, stored, expected):
+def test_the_layout_of_a_parameter(layout, rank, stored, expected):
     assert _rule("p", layout).layout_of(rank, weight=stored, name="p").placements == (expected,)
 
 
@@ -168,7 +168,7 @@ parameters:
 """
 
 
-def test_a_model_without_signals_is_laid_out_by_a_file(tmp_path):
+def test_a_model_without_signals_gets_its_layouts_from_a_file(tmp_path):
     """The same losses, and the parameters cut; the model's code knows nothing of it."""
     file = tmp_path / "layouts.yaml"
     file.write_text(FILE, encoding="utf-8")

@@ -129,7 +129,7 @@ WRAPPED = {
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_contributions_of_integers_that_wrap_round_are_folded_before_they_are_widened(name):
+def test_contributions_of_integers_that_wrap_round_are_reduced_before_they_are_widened(name):
     rows = gt.tensor([[200, 3], [100, 4], [250, 5]], dtype=gt.uint8)
     whole = rows.sum(0, dtype=gt.uint8)
     spread = gt.distribute(rows, dim=0).sum(0, dtype=gt.uint8)

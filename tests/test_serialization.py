@@ -241,7 +241,7 @@ def test_no_such_file(tmp_path):
         gt.load(tmp_path / "file")
 
 
-def test_a_large_state_lies_in_several_files_with_an_index(tmp_path):
+def test_a_large_state_is_in_several_files_with_an_index(tmp_path):
     """As Hugging Face's libraries write it; each file by itself is one that every reader takes."""
     state = {f"layer{i}.weight": gt.full((10,), i) for i in range(5)} | {"big": gt.ones(100)}
     gt.save(state, tmp_path / "model.safetensors")

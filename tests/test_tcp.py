@@ -46,7 +46,7 @@ def test_long_values(cluster: Cluster) -> None:
     np.testing.assert_array_equal((gt.tensor(array) + 1).numpy(), array + 1)
 
 
-def test_a_dispatcher_of_this_host_behind_a_forwarded_port_opens_its_local_door(
+def test_a_dispatcher_of_this_host_behind_a_forwarded_port_opens_its_local_connection(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GT_NO_RING")

@@ -57,6 +57,37 @@ FORBIDDEN = {
 }
 
 
+# Words that stood for something that the field has another word for: what each text is searched for
+# before its lines are, in small letters; how it is written as such a word; what to write instead.
+GONE = [
+    ("piece", r"(?<![a-z])[Pp]ieces?(?![a-z])|PIECE", "shard range, shard, chunk or slice"),
+    ("lies", r"\blies\b|_lies(?:_|\b)", "placement, layout or offset"),
+    ("lying", r"\blying\b", "placement, layout or offset"),
+    ("laid", r"\b[Ll]aid (?:out|so)\b|_laid_", "placement or layout"),
+    ("wish", r"(?<![a-z])[Ww]ish(?:es|ed)?(?![a-z])", "target layout"),
+    ("settle", r"(?<![a-z])[Ss]ettle[sd]?(?![a-z])", "materialized or idle"),
+    ("recut", r"[Rr]ecut", "reshard"),
+    ("recipe", r"[Rr]ecipe", "deferred creation"),
+    ("habit", r"(?<![a-z])[Hh]abit(?![a-z])", "reduction history"),
+    ("pile", r"(?<![a-z])[Pp]iles?(?![a-z])", "bucket"),
+    ("folded", r"\bfolded\b|_folded", "reduced"),
+    ("folds", r"\bfolds\b|_folds_", "reduces"),
+    ("stretch", r"(?<![a-z])[Ss]tretch(?:es)?(?![a-z])", "range or sequence"),
+    ("lent", r"(?<![a-z])[Ll]ent(?![a-z])", "borrowed"),
+    ("loan", r"(?<![a-z])[Ll]oan(?![a-z])", "borrowed"),
+    ("under way", r"\b[Uu]nder way\b", "in flight"),
+    ("under_way", r"under_way", "in flight"),
+    ("tidings", r"[Tt]idings", "event"),
+    ("straighten", r"[Ss]traighten", "contiguous"),
+    ("ledger", r"[Ll]edger", "shadow accounting"),
+    ("heard", r"(?<!\w)heard =", "a noun"),
+    ("brought", r"(?<!\w)brought =", "a noun"),
+]
+# type names with several definitions that mean the same
+SAME_TYPES: set[str] = set()
+TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union|type) (\w+)", re.MULTILINE)
+
+
 def _files() -> list[Path]:
     """Files that are, or could be, committed."""
     # shared/: where a machine lays its own papers into the checkout; never ours
@@ -123,6 +154,28 @@ def _forbidden(text: str) -> list[str]:
     ]
 
 
+def _gone(text: str) -> list[str]:
+    small = text.lower()
+    return [
+        f"{number}: {match.group()!r}: {instead}"
+        for stem, word, instead in GONE
+        if stem in small
+        for number, line in enumerate(text.splitlines(), 1)
+        if (match := re.search(word, line))
+    ]
+
+
+def _product_rust() -> list[Path]:
+    """Rust without tests, benches, fuzz targets and generated code."""
+    inside = [path for path in _hand_written() if path.suffix == ".rs"]
+    no_product = {"tests", "benches", "fuzz"}
+    return [
+        path
+        for path in inside
+        if not no_product & set(path.relative_to(ROOT).parts) and path.name != "tests.rs"
+    ]
+
+
 def test_python_functions_are_short():
     # Rust's are clippy's: too_many_lines in Cargo.toml
     long = {
@@ -171,6 +224,29 @@ def test_nothing_forbidden_is_written():
     assert not places
 
 
+def test_terms_are_those_of_the_field():
+    this = Path(__file__).resolve()
+    places = {
+        _name(path): lines
+        for path in FILES
+        if path.suffix in TEXT
+        and path != this
+        and "full" not in path.relative_to(ROOT).parts
+        and (lines := _gone(_text(path)))
+    }
+    assert not places
+
+
+def test_a_type_name_has_one_meaning():
+    homes: dict[str, list[str]] = {}
+    for path in _product_rust():
+        for name in TYPE.findall(_text(path)):
+            homes.setdefault(name, []).append(_name(path))
+    several = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert not several.keys() - SAME_TYPES, {k: several[k] for k in several.keys() - SAME_TYPES}
+    assert not SAME_TYPES - several.keys(), f"defined once: {sorted(SAME_TYPES - several.keys())}"
+
+
 def test_crates_depend_one_way():
     listed = _run("cargo", "metadata", "--no-deps", "--format-version", "1").stdout
     packages = {entry["name"]: entry["dependencies"] for entry in json.loads(listed)["packages"]}
@@ -191,6 +267,10 @@ def test_crates_depend_one_way():
         (_titles, "# a\n```\n# not a title\n```\n## b\n# c\n", ["# a", "# c"]),
         (_long_functions, "def short():\n    pass\n", []),
         (_long_functions, "def long():\n" + "    pass\n" * 70, [("long", 71)]),
+        (_gone, "\n/// Pieces of it", ["2: 'Pieces': shard range, shard, chunk or slice"]),
+        (_gone, "is_piece", ["1: 'piece': shard range, shard, chunk or slice"]),
+        (_gone, "struct PieceHead", ["1: 'Piece': shard range, shard, chunk or slice"]),
+        (_gone, "hardswish is piecewise, and relies on replies", []),
         (_forbidden, "x = 1  # TODO(#12): later", []),
         (
             _forbidden,

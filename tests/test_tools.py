@@ -62,7 +62,7 @@ def test_a_log_of_an_example_reads_back_line_by_line(name, tmp_path):
     assert re.search(r"^ +\d+ matmul$", done.stdout, re.MULTILINE)
 
 
-def test_a_long_payload_lies_beside_the_log_where_that_is_asked_for(tmp_path):
+def test_a_long_payload_is_beside_the_log_where_that_is_asked_for(tmp_path):
     file = tmp_path / "trace.txt"
     with Cluster(1, arguments=("--instruction-log", str(file), "--log-payloads")) as cluster:
         gt.connect(cluster.address)

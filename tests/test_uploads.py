@@ -123,7 +123,7 @@ def batch() -> gt.Tensor:
     return gt.from_numpy(numbers((1024, 512), "float32"))
 
 
-def test_the_second_batch_lies_as_the_first_was_needed():
+def test_the_second_batch_has_the_layout_that_the_first_was_needed_in():
     size = 1024 * 512 * 4
     with workers(WORKERS):
         layouts, moved = [], []

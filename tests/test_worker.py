@@ -363,7 +363,7 @@ def test_an_idle_worker_takes_in_what_is_for_nobody(workers: list[Worker]) -> No
     assert (done.kind, answer.floats) == (DONE, [3.0, 3.0])
 
 
-def test_many_collectives_under_way_give_the_same_bits_again(four: list[Worker]) -> None:
+def test_many_collectives_in_flight_give_the_same_bits_again(four: list[Worker]) -> None:
     """Reductions of all and of two, and values that cross, with computation between."""
     size, count = 150_001, 8
     shards = _shards(torch.float32, len(four), size)

@@ -7,7 +7,7 @@
 namespace gt {
 namespace {
 
-// Eight blocks, laid out as in avx2_random.cpp.
+// Eight blocks, with the layout of avx2_random.cpp.
 struct Counters {
   __m512i c0, c1, c2, c3;
 };

@@ -279,16 +279,18 @@ def sum_to_size(
 ) -> Tensor:
     """Summed over the dimensions in which `size` was broadcast to this shape."""
     shape = sizes(sizes_ if size is None else (size,))
-    lead = self.ndim - len(shape)
-    fits = lead >= 0 and all(n in {1, m} for n, m in zip(shape, self.shape[lead:], strict=False))
+    leading = self.ndim - len(shape)
+    fits = leading >= 0 and all(
+        n in {1, m} for n, m in zip(shape, self.shape[leading:], strict=False)
+    )
     if not fits:
         raise ShapeError(
             f"size {{{list(shape)}}} is not expandable to size {{{list(self.shape)}}}."
         )
     if not shape:
         return self.sum()  # of bools and small integers, as a sum of all is everywhere
-    grown = (lead + d for d, n in enumerate(shape) if n == 1 and self.shape[lead + d] != 1)
-    over = (*range(lead), *grown)
+    grown = (leading + d for d, n in enumerate(shape) if n == 1 and self.shape[leading + d] != 1)
+    over = (*range(leading), *grown)
     return call("sum", self, dim=over, keepdim=False).reshape(shape) if over else self
 
 

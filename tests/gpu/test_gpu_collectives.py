@@ -128,7 +128,7 @@ def test_a_gpt_has_the_losses_of_one_worker(layout, tmp_path):
     assert losses(layout) == pytest.approx(losses("one"), rel=1e-9)
 
 
-def test_a_worker_keeps_no_more_than_it_lent(group):
+def test_a_worker_keeps_no_more_than_it_shared(group):
     """After many collectives a device holds little more than after a few."""
     everyone, size = tuple(range(len(group))), 1_000_000
 

@@ -27,7 +27,7 @@ _OUTSIDE = re.compile(r",(?![^(\[]*[)\]])")  # commas outside of brackets
 def place(x: gt.Tensor, layout: str, which: int = 0) -> gt.Tensor:
     """The same values distributed as the text says; the only function that knows Python's form.
 
-    A partial value is not moved but computed: its contributions, drawn element by element, lie
+    A partial value is not moved but computed: its contributions, drawn element by element, are
     along dims of their own and are reduced. `which` operand it is goes into the draw: where two had
     their shares on the same members, a reduce_op of both would seem to pass what it does not.
     """

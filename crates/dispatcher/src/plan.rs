@@ -90,7 +90,7 @@ impl Planner<'_> {
         if let Some(creation) = Creation::of(instruction) {
             return self.create(&creation, outputs, scope);
         }
-        let is_settled = self.is_settled(instruction, scope.as_ref());
+        let is_ready = self.has_ready_operands(instruction, scope.as_ref());
         let first_uses = self.prepare_operands(instruction, scope.as_ref())?;
         let inputs = inputs::of(instruction);
         let mesh = match &scope {
@@ -104,7 +104,7 @@ impl Planner<'_> {
         let PlanOf { plan, is_known } = self.plan_of(run, &inputs, &mesh);
         if let Plan::One(choice) = &plan
             && is_known
-            && is_settled
+            && is_ready
         {
             self.keep_replay(run, choice, (scope.as_ref(), &mesh));
         }

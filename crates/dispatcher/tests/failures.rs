@@ -8,7 +8,7 @@ use gt_protocol::text::{NoNames, parse};
 use gt_protocol::{Attr, Instruction, Op};
 
 #[derive(Default)]
-struct Heard {
+struct Received {
     /// Requests that workers were sent.
     reads: Vec<u64>,
     /// What reads failed with.
@@ -17,7 +17,7 @@ struct Heard {
     reported: Vec<u64>,
 }
 
-impl Sink for Heard {
+impl Sink for Received {
     fn worker(&mut self, _: WorkerIndex, instruction: &Instruction<'_>) {
         if let (Op::Read, [Attr::Int(request), ..]) = (instruction.op, &*instruction.attrs) {
             self.reads.push(u64::try_from(*request).unwrap());
@@ -39,8 +39,8 @@ impl Sink for Heard {
 
 #[test]
 fn who_reads_an_operand_is_told_what_befell_that_and_not_its_reader() {
-    let (mut core, mut heard) = (Dispatcher::new(), Heard::default());
-    core.handle(Event::WorkerJoined { index: 0 }, &mut heard);
+    let (mut core, mut received) = (Dispatcher::new(), Received::default());
+    core.handle(Event::WorkerJoined { index: 0 }, &mut received);
     let session = core.open_session();
     for line in [
         "%0 = full size=[1] value=0 dtype=i64",
@@ -50,21 +50,21 @@ fn who_reads_an_operand_is_told_what_befell_that_and_not_its_reader() {
     ] {
         let mut payload = Vec::new();
         let instruction = parse(line, &mut NoNames, &mut payload).unwrap().unwrap();
-        core.instruction(session, &instruction, &mut heard).unwrap();
+        core.instruction(session, &instruction, &mut received).unwrap();
     }
     let failure =
         |class, text| Failure { session: session.0, number: 1, class, op: None, tag: 0, text };
     // The index is wrong, and the operand, which came for instruction 1, has not come whole.
     let index = failure(FailureClass::Index, "the whole text");
-    core.handle(Event::FromWorker { index: 0, message: FromWorker::Failure(index) }, &mut heard);
+    core.handle(Event::FromWorker { index: 0, message: FromWorker::Failure(index) }, &mut received);
     let causes = [(FailureClass::Index, "a part"), (FailureClass::WorkerLost, "worker 1 is gone")];
-    for (request, (class, text)) in heard.reads.clone().into_iter().zip(causes) {
+    for (request, (class, text)) in received.reads.clone().into_iter().zip(causes) {
         let message = FromWorker::FailedReply { request, failure: failure(class, text) };
-        core.handle(Event::FromWorker { index: 0, message }, &mut heard);
+        core.handle(Event::FromWorker { index: 0, message }, &mut received);
     }
     let text = |text: &str| text.to_owned();
     assert_eq!(
-        heard.failed,
+        received.failed,
         [
             (1, FailureClass::Index, text("the whole text")),
             (2, FailureClass::WorkerLost, text("worker 1 is gone")),
@@ -74,8 +74,8 @@ fn who_reads_an_operand_is_told_what_befell_that_and_not_its_reader() {
 
 #[test]
 fn a_failure_that_was_read_before_its_report_came_is_not_reported() {
-    let (mut core, mut heard) = (Dispatcher::new(), Heard::default());
-    core.handle(Event::WorkerJoined { index: 0 }, &mut heard);
+    let (mut core, mut received) = (Dispatcher::new(), Received::default());
+    core.handle(Event::WorkerJoined { index: 0 }, &mut received);
     let session = core.open_session();
     for line in [
         "%0 = full size=[1] value=0 dtype=i64",
@@ -84,14 +84,17 @@ fn a_failure_that_was_read_before_its_report_came_is_not_reported() {
     ] {
         let mut payload = Vec::new();
         let instruction = parse(line, &mut NoNames, &mut payload).unwrap().unwrap();
-        core.instruction(session, &instruction, &mut heard).unwrap();
+        core.instruction(session, &instruction, &mut received).unwrap();
     }
     let (class, text) = (FailureClass::Index, "out of range");
     let failure = Failure { session: session.0, number: 1, class, op: None, tag: 0, text };
-    let request = heard.reads[0];
+    let request = received.reads[0];
     let reply = FromWorker::FailedReply { request, failure };
-    core.handle(Event::FromWorker { index: 0, message: reply }, &mut heard);
-    core.handle(Event::FromWorker { index: 0, message: FromWorker::Failure(failure) }, &mut heard);
-    assert_eq!(heard.failed, [(1, class, text.to_owned())]);
-    assert_eq!(heard.reported, []);
+    core.handle(Event::FromWorker { index: 0, message: reply }, &mut received);
+    core.handle(
+        Event::FromWorker { index: 0, message: FromWorker::Failure(failure) },
+        &mut received,
+    );
+    assert_eq!(received.failed, [(1, class, text.to_owned())]);
+    assert_eq!(received.reported, []);
 }

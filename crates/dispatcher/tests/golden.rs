@@ -328,7 +328,7 @@ fn reductions(program: &str, bucket: u64) -> (Vec<(Op, usize)>, String) {
 
 /// The first step reduces each gradient where its update reads it, the next ones as soon as it is there.
 #[test]
-fn a_second_step_folds_gradients_when_they_are_made() {
+fn a_second_step_reduces_gradients_when_they_are_made() {
     let (reductions, lines) = reductions(&three_steps(), 0);
     expect_file!["golden/steps.txt"].assert_eq(&lines);
     let (early, late) = ([(Op::Matmul, 1); 2], [(Op::Sgd, 1); 2]);
@@ -337,7 +337,7 @@ fn a_second_step_folds_gradients_when_they_are_made() {
 
 /// The same together: when there are bytes enough, and at the latest when an update needs one of them.
 #[test]
-fn gradients_are_folded_together() {
+fn gradients_are_reduced_together() {
     let (at_need, lines) = reductions(&three_steps(), BUCKET);
     expect_file!["golden/together.txt"].assert_eq(&lines);
     let (late, once) = ([(Op::Sgd, 1); 2], [(Op::Sgd, 1)]);
@@ -350,7 +350,7 @@ fn gradients_are_folded_together() {
 
 /// Whatever needs one of them, or all: they are reduced before it, and what was freed is not.
 #[test]
-fn who_needs_a_gradient_that_waits_folds_those_with_it() {
+fn who_needs_a_gradient_that_waits_reduces_those_with_it() {
     let three = three_steps();
     let steps: Vec<&str> = three.lines().filter(|line| !line.trim().is_empty()).collect();
     // The two gradients of the second step, by number: %20 and %21.
@@ -374,7 +374,7 @@ fn who_needs_a_gradient_that_waits_folds_those_with_it() {
 
 /// Operands of one instruction that need the same reduction, and what such instructions will reduce.
 #[test]
-fn what_one_instruction_needs_is_folded_together() {
+fn what_one_instruction_needs_is_reduced_together() {
     let program = r#"
         %0 = normal size=[4,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
         %1 = distribute %0 layout="shard(0)@[0,1]"
@@ -393,7 +393,7 @@ fn what_one_instruction_needs_is_folded_together() {
 
 /// Gradients of two batches are added up before they are reduced: that is once, in each step.
 #[test]
-fn what_is_read_unfolded_is_not_folded_early() {
+fn what_is_read_unreduced_is_not_reduced_early() {
     let mut program = r"
         %0 = normal size=[3,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=0
         %1 = normal size=[7,8] dtype=f32 mean=0.0 std=1.0 seed=1 draw=1

@@ -32,7 +32,7 @@ pub struct Scope {
     /// Names and sizes of the dimensions in which the workers are arranged.
     pub mesh: Box<[MeshDim]>,
     /// One placement a dimension of the mesh (of the plain row of workers where there is no mesh).
-    pub placements: Box<[PlacementWish]>,
+    pub placements: Box<[ScopePlacement]>,
     /// The cut dimension consists of this many parts, each of which is cut.
     pub blocks: Option<u32>,
     /// The signal that the gradients carry.
@@ -46,7 +46,7 @@ pub type MeshDim = (Box<str>, u32);
 
 /// What a user asks for on one dimension of a mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlacementWish {
+pub enum ScopePlacement {
     Replicate,
     Shard { dim: i64 },
 }
@@ -87,7 +87,7 @@ impl fmt::Display for Scope {
 }
 
 /// `shard(1)`
-impl fmt::Display for PlacementWish {
+impl fmt::Display for ScopePlacement {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Replicate => out.write_str("replicate"),
@@ -115,7 +115,7 @@ impl FromStr for Scope {
     }
 }
 
-impl FromStr for PlacementWish {
+impl FromStr for ScopePlacement {
     type Err = ScopeError;
 
     fn from_str(text: &str) -> Result<Self, ScopeError> {
@@ -159,7 +159,7 @@ impl Scope {
         let cuts = self
             .placements
             .iter()
-            .any(|placement| matches!(placement, PlacementWish::Shard { .. }));
+            .any(|placement| matches!(placement, ScopePlacement::Shard { .. }));
         let size =
             self.mesh.iter().fold(1_u64, |size, (_, dim)| size.saturating_mul(u64::from(*dim)));
         let workers = self.workers.as_ref().and_then(|workers| u64::try_from(workers.len()).ok());

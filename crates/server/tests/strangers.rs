@@ -98,7 +98,7 @@ fn chunk(offset: i64) -> Instruction<'static> {
 }
 
 /// Lays bytes down, as if for the chunk of that offset.
-fn lay_down(peer: &mut Peer, offset: u32, bytes: &[u8]) {
+fn write_beside(peer: &mut Peer, offset: u32, bytes: &[u8]) {
     let slab = &mut peer.slabs.as_mut().unwrap().writes;
     slab.slot().unwrap()[..bytes.len()].copy_from_slice(bytes);
     let mut head = [0; HEAD_WORDS];
@@ -113,7 +113,7 @@ fn payloads_beside_the_words_are_what_the_words_say() {
     let with_slab = Hello { capabilities: Capabilities::LOCAL, ..hello(Role::Client) };
     let mut good = Peer::unix(&server, with_slab.clone());
     good.upload(0, &[1.0, 2.0]);
-    lay_down(&mut good, 4, &3.0_f32.to_le_bytes());
+    write_beside(&mut good, 4, &3.0_f32.to_le_bytes());
     good.emit(&chunk(4));
     assert_eq!(good.read(1, 0, 2).unwrap(), [1.0, 3.0]);
 
@@ -122,11 +122,11 @@ fn payloads_beside_the_words_are_what_the_words_say() {
     missing.emit(&chunk(0));
     let mut elsewhere = Peer::moved(&server, with_slab.clone());
     elsewhere.upload(0, &[1.0]);
-    lay_down(&mut elsewhere, 4, &[0; 4]);
+    write_beside(&mut elsewhere, 4, &[0; 4]);
     elsewhere.emit(&chunk(0));
     let mut excess = Peer::unix(&server, with_slab);
     excess.upload(0, &[1.0]);
-    lay_down(&mut excess, 0, &[0; 8]);
+    write_beside(&mut excess, 0, &[0; 8]);
     excess.emit(&chunk(0));
     for peer in [&mut missing, &mut elsewhere, &mut excess] {
         while peer.next().is_some() {}

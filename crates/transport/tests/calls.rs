@@ -66,9 +66,9 @@ impl House {
 fn assert_connected(caller: &mut TcpStream, stream: &mut TcpStream) {
     stream.set_nonblocking(false).unwrap();
     caller.write_all(b"hello").unwrap();
-    let mut heard = [0; 5];
-    stream.read_exact(&mut heard).unwrap();
-    assert_eq!(&heard, b"hello");
+    let mut received = [0; 5];
+    stream.read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"hello");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_worker_that_calls_before_it_is_announced_is_let_in_when_it_is() {
 }
 
 #[test]
-fn a_worker_that_calls_before_anybody_is_announced_waits_at_the_door() {
+fn a_worker_that_calls_before_anybody_is_announced_waits_to_be_announced() {
     let mut house = House::new();
     let mut early = house.called_by(EARLY);
     assert!(house.callers.arrived().is_empty());

@@ -1,4 +1,4 @@
-//! The ring with a peer that lies: every lie is an error or a corrupt ring, never a panic or SIGBUS.
+//! The ring with a hostile peer: every false value is an error or a corrupt ring, never a panic or SIGBUS.
 
 #![allow(
     clippy::unwrap_used,

@@ -64,7 +64,7 @@ fn what_is_taken_out_is_a_copy_and_gives_its_slot_back() {
         assert_eq!(reader.take(&mut bytes), Some(head(number)));
         assert_eq!(bytes, number.to_le_bytes());
     }
-    // A length beyond the slot is a lie; what is copied stays inside of it.
+    // A length beyond the slot is false; what is copied stays inside of it.
     assert!(write(&mut writer, 1, b"short"));
     memory.forge(SLOT_START, u32::MAX);
     assert_eq!(reader.take(&mut bytes), Some(head(1)));

@@ -147,7 +147,7 @@ impl Planner<'_> {
     }
 
     /// Whether nothing is to be done to make the operands ready.
-    pub(super) fn is_settled(
+    pub(super) fn has_ready_operands(
         &self,
         instruction: &Instruction<'_>,
         scope: Option<&PlacingScope>,
@@ -160,7 +160,7 @@ impl Planner<'_> {
             }
             Operand::Absent | Operand::Scalar(_) => true,
         });
-        is_placed && slots(instruction).all(|slot| self.value(slot).is_settled())
+        is_placed && slots(instruction).all(|slot| self.value(slot).is_materialized())
     }
 
     /// Makes an instruction's operands ready: what is pending happens, the scope's weight is placed, what is deferred is

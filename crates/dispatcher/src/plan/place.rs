@@ -7,7 +7,7 @@ use crate::planner::Planner;
 use crate::session::provenance::LayoutCause;
 use crate::session::scopes::PlacingScope;
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements, ShardRanges};
-use gt_protocol::scope::{PlacementWish, Scope};
+use gt_protocol::scope::{Scope, ScopePlacement};
 use gt_protocol::{Dims, Family, Instruction, Operand};
 
 impl Planner<'_> {
@@ -105,8 +105,8 @@ fn cuts<'s>(
             return scope.axis.filter(|_| axis == last).and_then(normal);
         }
         match scope.placements.get(axis) {
-            Some(PlacementWish::Shard { dim }) => normal(*dim),
-            Some(PlacementWish::Replicate) | None => None,
+            Some(ScopePlacement::Shard { dim }) => normal(*dim),
+            Some(ScopePlacement::Replicate) | None => None,
         }
     })
 }

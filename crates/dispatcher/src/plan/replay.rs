@@ -36,7 +36,7 @@ fn query<'q>(
             continue;
         }
         let value = session.value(word)?;
-        if !value.is_settled() {
+        if !value.is_materialized() {
             return None;
         }
         query.operands.push(Some(value.spec()));

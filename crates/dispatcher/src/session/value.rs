@@ -181,7 +181,7 @@ impl Value {
 
     /// Whether its next use finds it as it is: it is not deferred, and nothing is pending.
     #[inline]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_materialized(&self) -> bool {
         self.path == PlanPath::Fast
             || self.cold().is_some_and(|cold| {
                 cold.pending == PendingLayout::Nothing

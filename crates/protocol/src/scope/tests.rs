@@ -1,6 +1,6 @@
 //! Texts of scopes: read and written, and what is refused.
 
-use super::{BLOCKS_MAX, PlacementWish, Scope, WORKER_INDEX_MAX};
+use super::{BLOCKS_MAX, Scope, ScopePlacement, WORKER_INDEX_MAX};
 use crate::wire::TEXT_BYTES_MAX;
 use proptest::prelude::*;
 
@@ -9,8 +9,8 @@ fn scopes() -> impl Strategy<Value = Scope> {
     let name = "[A-Za-z_][A-Za-z0-9_]{0,6}";
     let mesh = prop::collection::btree_map(name, 1_u32..5, 0..=3);
     let placement = prop_oneof![
-        Just(PlacementWish::Replicate),
-        (-8_i64..8).prop_map(|dim| PlacementWish::Shard { dim })
+        Just(ScopePlacement::Replicate),
+        (-8_i64..8).prop_map(|dim| ScopePlacement::Shard { dim })
     ];
     let dims = (any::<bool>(), prop::option::of(-8_i64..8), any::<bool>());
     let rest = (
@@ -21,15 +21,20 @@ fn scopes() -> impl Strategy<Value = Scope> {
         prop::collection::vec(placement, 3),
     );
     (mesh, dims, rest, Just((0..64_u32).collect::<Vec<_>>()).prop_shuffle()).prop_map(
-        |(mesh, (named, axis, replicated), (blocks, backward, compile, wished, wishes), order)| {
+        |(
+            mesh,
+            (named, axis, replicated),
+            (blocks, backward, compile, is_placed, drawn),
+            order,
+        )| {
             let size: u32 = mesh.values().product();
-            let placements: Box<[_]> = if wished {
-                wishes.into_iter().take(mesh.len().max(1)).collect()
+            let placements: Box<[_]> = if is_placed {
+                drawn.into_iter().take(mesh.len().max(1)).collect()
             } else {
                 [].into()
             };
-            let cuts = placements.iter().any(|placement| *placement != PlacementWish::Replicate);
-            let axis = axis.filter(|_| !wished);
+            let cuts = placements.iter().any(|placement| *placement != ScopePlacement::Replicate);
+            let axis = axis.filter(|_| !is_placed);
             Scope {
                 workers: named
                     .then(|| order.into_iter().take(usize::try_from(size).unwrap()).collect()),
@@ -67,7 +72,7 @@ fn a_whole_line() {
     let text = "workers=[3,1,0,2] mesh=dp:2,tp:2 placements=replicate,shard(-1) blocks=3 backward=9 compile=true";
     let scope: Scope = text.parse().unwrap();
     assert_eq!(scope.workers.as_deref(), Some(&[3, 1, 0, 2][..]));
-    assert_eq!(scope.placements[1], PlacementWish::Shard { dim: -1 });
+    assert_eq!(scope.placements[1], ScopePlacement::Shard { dim: -1 });
     assert_eq!(scope.to_string(), text);
     assert_eq!("".parse::<Scope>(), Ok(Scope::default()));
 }

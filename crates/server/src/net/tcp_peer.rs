@@ -139,7 +139,7 @@ async fn take_over(
         return Err(greeting::refuse(&mut stream, RefusalCode::Session, text).await);
     };
     let takeover = Takeover { stream, acknowledged: resume.acknowledged, version };
-    // Refused when the session ended in this moment, or another takeover is under way.
+    // Refused when the session ended in this moment, or another takeover is in progress.
     let _ = session.try_send(takeover);
     Ok(())
 }

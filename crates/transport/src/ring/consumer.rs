@@ -57,7 +57,7 @@ impl Consumer {
         let unread = self.tail.wrapping_sub(self.head);
         let tail = self.mapping.header().tail.word.load(Ordering::Acquire);
         let published = tail.wrapping_sub(self.head);
-        // A tail only grows, and never more than the capacity ahead; anything else is a lie.
+        // A tail only grows, and never more than the capacity ahead; anything else is false.
         self.corrupt |= published > self.mapping.capacity() || published < unread;
         if self.corrupt {
             return 0;

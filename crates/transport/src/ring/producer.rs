@@ -132,7 +132,7 @@ impl Producer {
         if self.corrupt { 0 } else { self.mapping.capacity() - self.tail.wrapping_sub(self.head) }
     }
 
-    /// The true head is between the last known one and the tail; anything else is a lie.
+    /// The true head is between the last known one and the tail; anything else is false.
     fn refresh_head(&mut self) {
         let head = self.mapping.header().head.word.load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) > self.tail.wrapping_sub(self.head) {

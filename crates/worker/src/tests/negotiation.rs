@@ -84,7 +84,7 @@ fn a_result_waits_for_who_needs_it_and_nobody_else_waits() {
 }
 
 #[test]
-fn everything_lent_comes_back() {
+fn every_borrowed_buffer_is_returned() {
     for size in [SIZE, LARGE] {
         let mut all = workers_with(&devices(3));
         for worker in &mut all {
@@ -105,7 +105,7 @@ fn everything_lent_comes_back() {
 }
 
 #[test]
-fn what_is_lent_and_not_asked_back_has_a_limit() {
+fn what_is_borrowed_and_not_asked_back_has_a_limit() {
     let (mut all, count) = (workers_with(&devices(2)), 200);
     for worker in &mut all {
         for tag in 0..count {

@@ -173,7 +173,7 @@ fn a_peer_that_takes_nothing_holds_up_nobody_else() {
 }
 
 #[test]
-fn a_lost_peer_fails_what_is_under_way_with_it_once_each() {
+fn a_lost_peer_fails_what_is_in_flight_with_it_once_each() {
     let mut all = workers(3);
     let session = |id: i64| op(Op::Session, &[], &[], &[Attr::Int(id)]);
     all[0].is_sent(&[session(4), full(0, LARGE, 7), receive(1, 1, 1, LARGE), session(5)]);
@@ -248,7 +248,7 @@ fn members_may_meet_two_collectives_in_different_paces() {
 }
 
 #[test]
-fn there_is_a_limit_to_what_is_under_way() {
+fn there_is_a_limit_to_what_is_in_flight() {
     let (mut all, size, count) = (workers(2), 20, 80);
     all[0].is_sent(&[full(0, size, 7)]);
     all[0].is_sent(&(1..=count).map(|tag| send(0, 1, tag)).collect::<Vec<_>>());

@@ -72,7 +72,7 @@ pub(super) struct Driving<'a> {
 pub(super) type Follow = fn(&OpSpec<'_>, Driving<'_>) -> Option<Strategy>;
 
 /// No operand's cut is kept.
-pub(super) fn gathered(_question: &OpSpec<'_>, _lead: Driving<'_>) -> Option<Strategy> {
+pub(super) fn gathered(_spec: &OpSpec<'_>, _driving: Driving<'_>) -> Option<Strategy> {
     None
 }
 

@@ -138,8 +138,8 @@ impl<'a> Evaluation<'a> {
 
     /// The gradient of this operand, of those that one instruction of `op` gives for all that need one.
     fn product(&mut self, op: Op) -> PyResult<Term> {
-        let leads_on = |input: &Input| !matches!(input.edge, None | Some(Edge::Nowhere));
-        let wanted = || (0..).zip(&self.node.inputs).filter(|(_, input)| leads_on(input));
+        let passes_on = |input: &Input| !matches!(input.edge, None | Some(Edge::Nowhere));
+        let wanted = || (0..).zip(&self.node.inputs).filter(|(_, input)| passes_on(input));
         let position = wanted().position(|(place, _)| place == self.position);
         let Some(position) = position else { return Ok(Term::Absent) };
         if self.products.is_none() {

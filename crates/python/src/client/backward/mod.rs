@@ -282,10 +282,10 @@ impl Pass {
         node: &SharedNode,
         grads: &[Option<Var>],
     ) -> PyResult<()> {
-        let leads_on =
+        let passes_on =
             node.inputs.iter().any(|input| !matches!(input.edge, None | Some(Edge::Nowhere)));
         // Only what had been kept is freed.
-        if leads_on && node.saved.get(py).is_none() {
+        if passes_on && node.saved.get(py).is_none() {
             return Err(errors::mistake(
                 py,
                 ErrorClass::Runtime,

@@ -297,9 +297,9 @@ fn record(
     vars: &[Var],
 ) {
     let info = op.info();
-    let leads_on = |edge: &Option<Edge>| !matches!(edge, None | Some(Edge::Nowhere));
+    let passes_on = |edge: &Option<Edge>| !matches!(edge, None | Some(Edge::Nowhere));
     let formulas = generated_formulas::of(op);
-    let mut saves = formulas.saves(edges.iter().map(leads_on));
+    let mut saves = formulas.saves(edges.iter().map(passes_on));
     if edges.iter().any(|edge| matches!(edge, Some(Edge::Nowhere))) {
         // PyTorch keeps outputs even where the gradient gets nowhere, to see that nobody writes them.
         saves.outputs = formulas.saves(edges.iter().map(Option::is_some)).outputs;

@@ -48,11 +48,11 @@ pub fn embedding_backward(
     indices: &ToyTensor,
     rows: usize,
 ) -> Result<ToyTensor, KernelError> {
-    let Some((&width, lead)) = grad.dims.split_last() else {
+    let Some((&width, leading)) = grad.dims.split_last() else {
         return Err(KernelError::Form("a gradient of rows"));
     };
     check_indices(indices)?;
-    if lead.iter().product::<usize>() != indices.data.len() {
+    if leading.iter().product::<usize>() != indices.data.len() {
         return Err(KernelError::Form("a gradient row for each index"));
     }
     let places = places(indices, rows)?;

@@ -14,13 +14,13 @@ pub fn matmul(a: &ToyTensor, b: &ToyTensor) -> Result<ToyTensor, KernelError> {
     }
     let row = if a.rank() == 1 { [&[1], a.dims.as_slice()].concat() } else { a.dims.clone() };
     let column = if b.rank() == 1 { [b.dims.as_slice(), &[1]].concat() } else { b.dims.clone() };
-    let (lead_a, lead_b) = (row.len() - 2, column.len() - 2);
-    let summed = row[lead_a + 1];
-    if column[lead_b] != summed {
+    let (leading_a, leading_b) = (row.len() - 2, column.len() - 2);
+    let summed = row[leading_a + 1];
+    if column[leading_b] != summed {
         return Err(KernelError::Form("the sizes of the summed index differ"));
     }
-    let batch = broadcast(&[&row[..lead_a], &column[..lead_b]])?;
-    let dims = [batch.as_slice(), &[row[lead_a], column[lead_b + 1]]].concat();
+    let batch = broadcast(&[&row[..leading_a], &column[..leading_b]])?;
+    let dims = [batch.as_slice(), &[row[leading_a], column[leading_b + 1]]].concat();
     let whole_a = ToyTensor { dims: row, ..a.clone() };
     let whole_b = ToyTensor { dims: column, ..b.clone() };
     let mut product = ToyTensor::from_fn(&dims, a.dtype, |index| {

@@ -38,15 +38,15 @@ pub fn permute(operand: &ToyTensor, dims: &[i64]) -> Result<ToyTensor, KernelErr
 }
 
 pub fn expand(operand: &ToyTensor, sizes: &[i64]) -> Result<ToyTensor, KernelError> {
-    let Some(lead) = sizes.len().checked_sub(operand.rank()) else {
+    let Some(leading) = sizes.len().checked_sub(operand.rank()) else {
         return Err(KernelError::Form("too few sizes"));
     };
     let mut sizes = sizes.to_vec();
-    for (size, &own) in sizes[lead..].iter_mut().zip(&operand.dims) {
+    for (size, &own) in sizes[leading..].iter_mut().zip(&operand.dims) {
         if *size == -1 {
             *size = wide(own);
         } else if own != 1 && wide(own) != *size {
-            return Err(KernelError::Form("only a size of 1 stretches"));
+            return Err(KernelError::Form("only a size of 1 is broadcast"));
         }
     }
     let dims = sizes_of(&sizes)?;
@@ -189,15 +189,15 @@ pub fn pad(operand: &ToyTensor, pairs: &[i64], value: i64) -> Result<ToyTensor, 
 }
 
 pub fn repeat(operand: &ToyTensor, repeats: &[usize]) -> Result<ToyTensor, KernelError> {
-    let Some(lead) = repeats.len().checked_sub(operand.rank()) else {
+    let Some(leading) = repeats.len().checked_sub(operand.rank()) else {
         return Err(KernelError::Form("too few repeats"));
     };
     let mut dims = repeats.to_vec();
-    for (size, own) in dims[lead..].iter_mut().zip(&operand.dims) {
+    for (size, own) in dims[leading..].iter_mut().zip(&operand.dims) {
         *size *= own;
     }
     Ok(ToyTensor::from_fn(&dims, operand.dtype, |index| {
-        let places = index[lead..].iter().zip(&operand.dims);
+        let places = index[leading..].iter().zip(&operand.dims);
         let source: Vec<usize> = places.map(|(&place, &size)| place % size).collect();
         operand.at(&source)
     }))

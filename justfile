@@ -96,6 +96,10 @@ profile row="emit" rounds="300":
 docs: gen
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
+# The documentation site into target/site, warnings as errors; nothing of it needs a network
+site:
+    NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict --config-file tools/site/mkdocs.yml
+
 # C++ kernels alone, without the wheel, and their tests
 kernels:
     cmake -S csrc -B target/kernels -G Ninja -DPython_EXECUTABLE="$(command -v python)"
@@ -145,7 +149,7 @@ quick:
     pytest -m fast $(grep -l 'mark\.fast' tests/test_*.py)
 
 # Everything of ci but the Python tests
-checks: check rust sim examples fuzz
+checks: check site rust sim examples fuzz
 
 # What must be green before a commit lands; Python tests stand last
 ci: checks python

@@ -1,0 +1,58 @@
+"""What mkdocs asks while it builds the site: links that leave docs/, and pages that need a network.
+
+Pages link to files of the repository as they stand there; on the site these are names without a link.
+"""
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+# What a browser loads by itself; links that a reader follows are not among it.
+LOADED = re.compile(
+    r"""<(?:script|img|iframe)[^>]*\bsrc=["']?(?:https?:)?//[^>]*>"""
+    r"""|<link(?![^>]*canonical)[^>]*\bhref=["']?(?:https?:)?//[^>]*>"""
+)
+
+
+class _File(Protocol):
+    src_uri: str
+
+
+class _Page(Protocol):
+    file: _File
+
+
+def on_page_markdown(markdown: str, *, page: _Page, **_others: object) -> str:
+    """The page's text, links out of docs/ and to folders written as code.
+
+    Raises:
+        ValueError: where such a link leads nowhere.
+    """
+    folder = DOCS / PurePosixPath(page.file.src_uri).parent
+
+    def rewritten(match: re.Match[str]) -> str:
+        title, target = match[1], match[2]
+        if re.match(r"[a-z]+:", target):
+            return match[0]
+        path = (folder / target).resolve()
+        if path.is_relative_to(DOCS) and not path.is_dir():
+            return match[0]  # mkdocs looks at it
+        if not path.exists():
+            raise ValueError(f"{page.file.src_uri}: no such file: {target}")
+        return f"{title} (`{path.relative_to(ROOT)}`)"
+
+    return LINK.sub(rewritten, markdown)
+
+
+def on_post_page(output: str, *, page: _Page, **_others: object) -> str:
+    """The page as it is.
+
+    Raises:
+        ValueError: where a browser would load something of it from the network.
+    """
+    if loaded := LOADED.search(output):
+        raise ValueError(f"{page.file.src_uri} needs a network: {loaded[0]}")
+    return output

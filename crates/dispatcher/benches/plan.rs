@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a program that cannot go on says why by where it stops")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use gt_dispatcher::{Config, Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{
+    Config, CostModel, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex,
+};
 use gt_protocol::message::{ToClient, ToWorker};
 use gt_protocol::text::{NoNames, parse};
 use gt_protocol::{Dims, Dtype, Id, Instruction, Meta};
@@ -130,7 +132,7 @@ fn plan(criterion: &mut Criterion) {
         let case = std::cell::RefCell::new(Case::new(Config::default(), workers, layouts));
         criterion.bench_function(&format!("plan/miss/{name}"), |bencher| {
             bencher.iter_batched(
-                || case.borrow_mut().dispatcher.set_prices(Prices::default()),
+                || case.borrow_mut().dispatcher.set_cost_model(CostModel::default()),
                 |()| case.borrow_mut().product(),
                 BatchSize::PerIteration,
             );

@@ -2,7 +2,7 @@
 
 mod links;
 
-pub use links::{LinkPrices, Links};
+pub use links::{LinkCost, Links};
 
 use gt_protocol::placement::{Mesh, ONE_HOP_BYTES_MAX, Placement};
 use gt_protocol::{Family, Meta, Op};
@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 /// Prices of one cluster in microseconds: defaults until a file or a probe gives others.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Prices {
+pub struct CostModel {
     /// One message between two workers.
     pub message: f64,
     /// One byte between two workers.
@@ -39,29 +39,29 @@ const BUCKET: &str = "bucket";
 #[error(
     "line {line}: {text:?} is no price; a line is NAME=MICROSECONDS, with a name of {NAMES:?} (or message[A,B], byte[A,B] between workers A and B) and a number from 0 on, or {BUCKET}=BYTES"
 )]
-pub struct PricesError {
+pub struct CostModelError {
     /// Counted from 1.
     pub line: usize,
     pub text: String,
 }
 
 /// One price a line; what stands after `#` is a comment. Prices that are absent have their default.
-impl FromStr for Prices {
-    type Err = PricesError;
+impl FromStr for CostModel {
+    type Err = CostModelError;
 
-    fn from_str(text: &str) -> Result<Self, PricesError> {
-        let mut prices = Self::default();
+    fn from_str(text: &str) -> Result<Self, CostModelError> {
+        let mut cost_model = Self::default();
         for (number, line) in (1..).zip(text.lines()) {
             let entry = line.split('#').next().unwrap_or_default().trim();
-            if !entry.is_empty() && prices.parse_line(entry).is_none() {
-                return Err(PricesError { line: number, text: entry.to_owned() });
+            if !entry.is_empty() && cost_model.parse_line(entry).is_none() {
+                return Err(CostModelError { line: number, text: entry.to_owned() });
             }
         }
-        Ok(prices)
+        Ok(cost_model)
     }
 }
 
-impl fmt::Display for Prices {
+impl fmt::Display for CostModel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { message, byte, flop, touch, kernel, bucket, links } = self;
         let mut all = NAMES.iter().zip([message, byte, flop, touch, kernel]);
@@ -73,7 +73,7 @@ impl fmt::Display for Prices {
     }
 }
 
-impl Default for Prices {
+impl Default for CostModel {
     fn default() -> Self {
         // Two processes of one host: 2 GB/s, 10 us; a core of 20 GFLOP/s and 5 GB/s.
         let links = Links::default();
@@ -91,7 +91,7 @@ pub(crate) fn real(count: u64) -> f64 {
     count as f64
 }
 
-impl Prices {
+impl CostModel {
     /// Takes one line, or nothing of it.
     fn parse_line(&mut self, line: &str) -> Option<()> {
         let (name, value) = line.split_once('=')?;
@@ -114,12 +114,12 @@ impl Prices {
     }
 
     /// Between two workers of which nothing else is known.
-    pub fn general(&self) -> LinkPrices {
-        LinkPrices { message: self.message, byte: self.byte }
+    pub fn general(&self) -> LinkCost {
+        LinkCost { message: self.message, byte: self.byte }
     }
 
     /// What the members of every line along a mesh dimension do together is as fast as their slowest link.
-    pub fn along(&self, mesh: &Mesh, axis: usize) -> LinkPrices {
+    pub fn along(&self, mesh: &Mesh, axis: usize) -> LinkCost {
         if self.links.is_empty() {
             return self.general();
         }
@@ -130,14 +130,14 @@ impl Prices {
     }
 
     /// Among all members of a mesh.
-    pub fn among(&self, mesh: &Mesh) -> LinkPrices {
+    pub fn among(&self, mesh: &Mesh) -> LinkCost {
         if self.links.is_empty() {
             return self.general();
         }
         self.slowest(None, mesh.members()).unwrap_or_else(|| self.general())
     }
 
-    fn slowest(&self, known: Option<LinkPrices>, workers: &[u32]) -> Option<LinkPrices> {
+    fn slowest(&self, known: Option<LinkCost>, workers: &[u32]) -> Option<LinkCost> {
         let pairs = workers.iter().flat_map(|&from| workers.iter().map(move |&to| (from, to)));
         pairs.filter(|(from, to)| from != to).fold(known, |known, (from, to)| {
             let link = self.links.link(from, to, self.general());
@@ -146,7 +146,7 @@ impl Prices {
     }
 
     /// From the members of one mesh to those of another at their places, round and round.
-    pub fn between(&self, from: &Mesh, to: &Mesh) -> LinkPrices {
+    pub fn between(&self, from: &Mesh, to: &Mesh) -> LinkCost {
         if self.links.is_empty() {
             return self.general();
         }
@@ -154,7 +154,7 @@ impl Prices {
         let pairs = sources.zip(to.members()).filter(|(source, target)| source != target);
         pairs
             .map(|(&source, &target)| self.links.link(source, target, self.general()))
-            .reduce(LinkPrices::slower)
+            .reduce(LinkCost::slower)
             .unwrap_or_else(|| self.general())
     }
 
@@ -165,7 +165,7 @@ impl Prices {
         (have, want): (&Placement, &Placement),
         bytes: u64,
         members: usize,
-        link: LinkPrices,
+        link: LinkCost,
     ) -> f64 {
         if have == want || members < 2 {
             return 0.0;
@@ -190,7 +190,7 @@ impl Prices {
     }
 
     /// An operand comes from another mesh.
-    pub fn fetch(&self, want: &Placement, bytes: u64, members: usize, link: LinkPrices) -> f64 {
+    pub fn fetch(&self, want: &Placement, bytes: u64, members: usize, link: LinkCost) -> f64 {
         let members =
             real(u64::try_from(members).unwrap_or_else(|_| unreachable!("{members} members")));
         let copies = if want.cut().is_some() { 1.0 } else { members };
@@ -217,17 +217,17 @@ impl Prices {
 
 #[cfg(test)]
 mod tests {
-    use super::{LinkPrices, Prices};
+    use super::{CostModel, LinkCost};
     use gt_protocol::placement::Mesh;
 
     #[test]
     fn prices_are_read_as_they_are_written() {
-        let mut prices = Prices { message: 3.5, byte: 0.0, ..Prices::default() };
-        prices.links.set(2, 0, LinkPrices { message: 40.0, byte: 1e-3 });
-        assert_eq!(prices.to_string().parse(), Ok(prices.clone()));
+        let mut cost_model = CostModel { message: 3.5, byte: 0.0, ..CostModel::default() };
+        cost_model.links.set(2, 0, LinkCost { message: 40.0, byte: 1e-3 });
+        assert_eq!(cost_model.to_string().parse(), Ok(cost_model.clone()));
         let text = "# of a fast network\n message = 0.5 # us\n\nbyte=1e-5";
-        let read: Prices = text.parse().unwrap();
-        assert_eq!(read, Prices { message: 0.5, byte: 1e-5, ..Prices::default() });
+        let read: CostModel = text.parse().unwrap();
+        assert_eq!(read, CostModel { message: 0.5, byte: 1e-5, ..CostModel::default() });
         for (text, line) in [
             ("mess=1", 1),
             ("byte=1\nflop=x", 2),
@@ -238,16 +238,16 @@ mod tests {
             ("flop[0,1]=1", 1),
             ("message[0,256]=1", 1),
         ] {
-            assert_eq!(text.parse::<Prices>().unwrap_err().line, line);
+            assert_eq!(text.parse::<CostModel>().unwrap_err().line, line);
         }
     }
 
     #[test]
     fn a_pair_has_its_own_prices_in_both_directions_or_in_each() {
         let text = "byte=0.5\nmessage[0,2]=7\nmessage[1,0]=3\nmessage[0,1]=4\nbyte[1,0]=0.1";
-        let prices: Prices = text.parse().unwrap();
+        let cost_model: CostModel = text.parse().unwrap();
         let link = |from, to| {
-            let LinkPrices { message, byte } = prices.links.link(from, to, prices.general());
+            let LinkCost { message, byte } = cost_model.links.link(from, to, cost_model.general());
             (message, byte)
         };
         assert_eq!(link(0, 2), (7.0, 0.5));
@@ -261,13 +261,16 @@ mod tests {
     #[test]
     fn a_line_is_as_slow_as_its_slowest_link() {
         let text = "message=1\nbyte=1\nmessage[0,2]=9\nmessage[2,3]=4\nbyte[1,3]=5";
-        let prices: Prices = text.parse().unwrap();
+        let cost_model: CostModel = text.parse().unwrap();
         let mesh = Mesh::new(&[2, 2], &[0, 1, 2, 3]).unwrap();
-        let parts = |link: LinkPrices| (link.message, link.byte);
-        assert_eq!(parts(prices.along(&mesh, 0)), (9.0, 5.0));
-        assert_eq!(parts(prices.along(&mesh, 1)), (4.0, 1.0));
-        assert_eq!(parts(prices.among(&mesh)), (9.0, 5.0));
-        assert_eq!(parts(prices.between(&Mesh::line(&[0, 1]), &Mesh::line(&[2, 3]))), (9.0, 5.0));
-        assert_eq!(parts(prices.between(&Mesh::line(&[1]), &Mesh::line(&[1, 2]))), (1.0, 1.0));
+        let parts = |link: LinkCost| (link.message, link.byte);
+        assert_eq!(parts(cost_model.along(&mesh, 0)), (9.0, 5.0));
+        assert_eq!(parts(cost_model.along(&mesh, 1)), (4.0, 1.0));
+        assert_eq!(parts(cost_model.among(&mesh)), (9.0, 5.0));
+        assert_eq!(
+            parts(cost_model.between(&Mesh::line(&[0, 1]), &Mesh::line(&[2, 3]))),
+            (9.0, 5.0)
+        );
+        assert_eq!(parts(cost_model.between(&Mesh::line(&[1]), &Mesh::line(&[1, 2]))), (1.0, 1.0));
     }
 }

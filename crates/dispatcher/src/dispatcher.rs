@@ -6,7 +6,7 @@ mod fast_path;
 pub(crate) mod probe;
 mod untrusted;
 
-use crate::cost::Prices;
+use crate::cost::CostModel;
 use crate::event::{ClientFault, Event, SessionId, Sink, Statistics};
 use crate::planner::{Config, Core, Planner};
 use crate::session::Session;
@@ -42,15 +42,15 @@ impl Dispatcher {
     }
 
     /// What work and traffic cost: the planner weighs layouts by it.
-    pub fn set_prices(&mut self, prices: Prices) {
-        self.core.prices = prices;
+    pub fn set_cost_model(&mut self, cost_model: CostModel) {
+        self.core.cost_model = cost_model;
         self.core.plans.forget();
         self.core.replays.forget();
     }
 
-    /// What [`Self::set_prices`] has set.
-    pub fn prices(&self) -> &Prices {
-        &self.core.prices
+    /// What [`Self::set_cost_model`] has set.
+    pub fn cost_model(&self) -> &CostModel {
+        &self.core.cost_model
     }
 
     /// Opens a session. Its first tensors are made on the worker with the fewest sessions.

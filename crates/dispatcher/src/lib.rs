@@ -24,7 +24,7 @@ mod session;
 mod strategy;
 mod workers;
 
-pub use cost::{LinkPrices, Links, Prices, PricesError};
+pub use cost::{CostModel, CostModelError, LinkCost, Links};
 pub use dispatcher::Dispatcher;
 pub use dispatcher::probe::{Measured, Probe};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};

@@ -2,7 +2,7 @@
 //! instruction that is planned for. Made once for each instruction; what it emits carries that number, so that what
 //! fails on a worker is the user's instruction.
 
-use crate::cost::Prices;
+use crate::cost::CostModel;
 use crate::event::{SessionId, Sink, low_half};
 use crate::session::Session;
 use crate::session::failure::{RootCause, ValueFailure};
@@ -46,7 +46,7 @@ pub(crate) struct Core {
     pub config: Config,
     pub workers: Workers,
     pub requests: Requests,
-    pub prices: Prices,
+    pub cost_model: CostModel,
     pub plans: PlanCache,
     pub replays: Replays,
     pub tracing: bool,
@@ -67,7 +67,7 @@ impl Core {
             config,
             workers: Workers::default(),
             requests: Requests::default(),
-            prices: Prices::default(),
+            cost_model: CostModel::default(),
             plans: PlanCache::default(),
             replays: Replays::default(),
             tracing: false,

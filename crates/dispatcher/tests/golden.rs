@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
 
 use expect_test::{ExpectFile, expect_file};
-use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{CostModel, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{Message, ToClient, ToWorker};
 use gt_protocol::text::{Names, PayloadText, TextLine, parse};
 use gt_protocol::{Family, Instruction, Op};
@@ -88,7 +88,12 @@ fn planned_by_line(
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(true);
     // Small shapes, so that a file can be read: messages and kernels cost nothing, bytes and work do.
-    dispatcher.set_prices(Prices { message: 0.0, kernel: 0.0, bucket, ..Prices::default() });
+    dispatcher.set_cost_model(CostModel {
+        message: 0.0,
+        kernel: 0.0,
+        bucket,
+        ..CostModel::default()
+    });
     let mut all = Record::default();
     for index in 0..workers {
         dispatcher.handle(Event::WorkerJoined { index }, &mut all);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says why by where it stops")]
 
 use gt_dispatcher::{
-    Dispatcher, Event, LinkPrices, Measured, Prices, Probe, SessionId, Sink, TraceNotes,
+    CostModel, Dispatcher, Event, LinkCost, Measured, Probe, SessionId, Sink, TraceNotes,
     WorkerIndex,
 };
 use gt_protocol::message::{FromWorker, Reply, ToClient, ToWorker};
@@ -102,7 +102,7 @@ fn a_probe_finds_out_what_links_cost() {
     }
     assert!(probe.take_measured().is_empty());
     while cluster.turn(&mut core, &mut probe) {}
-    let link = |message, byte| LinkPrices { message, byte };
+    let link = |message, byte| LinkCost { message, byte };
     assert_eq!(
         probe.take_measured(),
         [
@@ -143,10 +143,10 @@ fn a_worker_that_leaves_is_not_waited_for() {
 }
 
 /// The layout of a product of a cut and a whole matrix.
-fn product(prices: &str, workers: [u32; 2]) -> String {
+fn product(cost_model: &str, workers: [u32; 2]) -> String {
     let mut cluster = Cluster::default();
     let mut core = cluster.joined(4);
-    core.set_prices(prices.parse::<Prices>().unwrap());
+    core.set_cost_model(cost_model.parse::<CostModel>().unwrap());
     core.set_tracing(true);
     let session = core.open_session();
     let [first, second] = workers;

@@ -30,7 +30,7 @@ pub use sleep::SleepError;
 pub use tokens::TokenFileError;
 
 use event_loop::EventLoop;
-use gt_dispatcher::{Dispatcher, Prices, PricesError};
+use gt_dispatcher::{CostModel, CostModelError, Dispatcher};
 use gt_transport::DescriptorError;
 use outbox::Outbox;
 use probing::Probing;
@@ -55,7 +55,7 @@ pub enum ServeError {
     #[error("cannot write the instruction log {}: {source}", path.display())]
     Trace { path: PathBuf, source: io::Error },
     #[error("cannot read the prices {}: {why}", path.display())]
-    Prices { path: PathBuf, why: String },
+    CostModel { path: PathBuf, why: String },
     #[error(transparent)]
     Waker(#[from] DescriptorError),
     #[error(transparent)]
@@ -95,7 +95,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(trace.is_some());
     if let Some(path) = &options.prices {
-        dispatcher.set_prices(read_prices(path, options.probe)?);
+        dispatcher.set_cost_model(read_cost_model(path, options.probe)?);
     }
     let probing = options.prices.clone().filter(|_| options.probe).map(Probing::new);
     let waker = Arc::new(Waker::new()?);
@@ -117,13 +117,13 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
 }
 
 /// The prices in a file; the defaults where it `may_be_absent` and is.
-fn read_prices(path: &Path, may_be_absent: bool) -> Result<Prices, ServeError> {
-    let failed = |why: String| ServeError::Prices { path: path.to_owned(), why };
+fn read_cost_model(path: &Path, may_be_absent: bool) -> Result<CostModel, ServeError> {
+    let failed = |why: String| ServeError::CostModel { path: path.to_owned(), why };
     let text = match std::fs::read_to_string(path) {
         Err(error) if may_be_absent && error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.map_err(|error| failed(error.to_string()))?,
     };
-    text.parse().map_err(|error: PricesError| failed(error.to_string()))
+    text.parse().map_err(|error: CostModelError| failed(error.to_string()))
 }
 
 fn open_trace(options: &ServerOptions) -> Result<Option<Trace>, ServeError> {

@@ -28,7 +28,7 @@ impl Probing {
         others: impl Iterator<Item = WorkerIndex>,
         core: &Dispatcher,
     ) {
-        let links = &core.prices().links;
+        let links = &core.cost_model().links;
         for other in others.filter(|&other| other != index && !links.knows(other, index)) {
             self.probe.add(other.min(index), other.max(index));
         }
@@ -65,16 +65,16 @@ impl Probing {
     }
 
     fn keep(&self, measured: &[Measured], core: &mut Dispatcher) {
-        let mut prices = core.prices().clone();
+        let mut cost_model = core.cost_model().clone();
         for pair in measured {
-            prices.links.set(pair.from, pair.to, pair.link);
+            cost_model.links.set(pair.from, pair.to, pair.link);
         }
         let path = self.path.display();
-        match write(&self.path, &format!("{HEAD}\n{prices}")) {
+        match write(&self.path, &format!("{HEAD}\n{cost_model}")) {
             Ok(()) => tracing::info!("measured {} link(s), written to {path}", measured.len()),
             Err(error) => tracing::error!("cannot write the prices to {path}: {error}"),
         }
-        core.set_prices(prices);
+        core.set_cost_model(cost_model);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::shell::{Detail, Shell};
 use crate::worker::{SimWorker, is_our_mistake};
 use faults::Faults;
-use gt_dispatcher::{Prices, SessionId};
+use gt_dispatcher::{CostModel, SessionId};
 use gt_protocol::message::{self, FromWorker};
 use gt_protocol::wire::cut;
 pub use shrink::shrink;
@@ -202,7 +202,7 @@ impl World {
             resumed: 0,
             random,
         };
-        world.shell.dispatcher.set_prices(drawn_prices(config.seed));
+        world.shell.dispatcher.set_cost_model(drawn_cost_model(config.seed));
         // Now and then more than one collective can name.
         let many = world.random.percent(3);
         let most = if many_clients { 4 } else { 8 };
@@ -392,16 +392,16 @@ impl World {
 
 /// Prices by the seed, for two seeds of three: whatever a rule offers is the cheapest under some, so that every strategy
 /// meets random operands and attributes.
-fn drawn_prices(seed: u64) -> Prices {
-    let usual = Prices::default();
+fn drawn_cost_model(seed: u64) -> CostModel {
+    let usual = CostModel::default();
     // So many bytes are reduced together at the most.
     let bucket = [0, 64, 4096, usual.bucket][usize::try_from(seed / 6 % 4).expect("below 4")];
     if seed.is_multiple_of(3) {
-        return Prices { bucket, ..usual };
+        return CostModel { bucket, ..usual };
     }
     let mut random = Random::new(!seed);
     let mut drawn = |usual: f64| usual * [0.0, 1e-3, 1.0, 1e3][random.index(4)];
-    Prices {
+    CostModel {
         message: drawn(usual.message),
         byte: drawn(usual.byte),
         flop: drawn(usual.flop),

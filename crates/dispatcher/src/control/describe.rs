@@ -1,7 +1,7 @@
 //! Why a value has its layout, what moved for it, and what a session has counted: for people and tests. Nothing is
 //! decided here.
 
-use crate::cost::Prices;
+use crate::cost::CostModel;
 use crate::event::ClientFault;
 use crate::number::wide;
 use crate::planner::Planner;
@@ -42,7 +42,7 @@ impl Planner<'_> {
                     return Ok(());
                 }
                 Handle::Live(value) if what == What::Layout => value.target().to_string(),
-                Handle::Live(value) => explanation(session, value, &self.core.prices),
+                Handle::Live(value) => explanation(session, value, &self.core.cost_model),
             },
         };
         if text.len() <= DESCRIPTION_BYTES_MAX {
@@ -94,7 +94,7 @@ enum What {
 }
 
 /// `name: text` a line, in the order in which a person wants to know.
-fn explanation(session: &Session, value: &Value, prices: &Prices) -> String {
+fn explanation(session: &Session, value: &Value, cost_model: &CostModel) -> String {
     let mut lines = vec![
         format!("value: {} {}", named(value), value.meta()),
         format!("layout: {}", value.target()),
@@ -112,7 +112,7 @@ fn explanation(session: &Session, value: &Value, prices: &Prices) -> String {
         }
         let traffic = provenance.traffic;
         lines.push(format!("moved: {} bytes", traffic.bytes));
-        let cost = traffic.cost(prices.among(value.layout().mesh()));
+        let cost = traffic.cost(cost_model.among(value.layout().mesh()));
         lines.push(format!("cost: about {cost:.0} us{}", traffic.exchanges()));
     } else {
         lines.push("moved: 0 bytes".to_owned());

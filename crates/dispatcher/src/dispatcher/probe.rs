@@ -5,7 +5,7 @@
 //! session. One request is on its way at a time, so that links do not disturb each other.
 
 use super::Dispatcher;
-use crate::cost::LinkPrices;
+use crate::cost::LinkCost;
 use crate::event::{Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, Operand, Scalar};
 use smallvec::smallvec;
@@ -44,7 +44,7 @@ impl Leg {
 pub struct Measured {
     pub from: WorkerIndex,
     pub to: WorkerIndex,
-    pub link: LinkPrices,
+    pub link: LinkCost,
 }
 
 /// One pair under measurement.
@@ -237,7 +237,7 @@ impl Course {
         let message = ((small - none) / f64::from(short.hops)).max(MESSAGE_MIN);
         let hop = ((large - none) / f64::from(long.hops)).max(MESSAGE_MIN);
         let byte = ((hop - message) / long.bytes()).max(BYTE_MIN);
-        let link = LinkPrices { message: rounded(message), byte: rounded(byte) };
+        let link = LinkCost { message: rounded(message), byte: rounded(byte) };
         Measured { from: self.from, to: self.to, link }
     }
 }

@@ -21,7 +21,7 @@ const VALUES_MAX: usize = 512;
 impl Planner<'_> {
     /// Bytes up to which values are reduced together; none are where it is 0.
     fn bucket_bytes(&self) -> u64 {
-        self.core.prices.bucket
+        self.core.cost_model.bucket
     }
 
     /// The reduction that is all there is to do between two layouts, unless the members of its lines share a backend that

@@ -102,7 +102,7 @@ impl Planner<'_> {
         forced: Option<(usize, &Strategy)>,
     ) -> Choice {
         let Run { instruction: &Instruction { op, ref attrs, .. }, outputs } = run;
-        let operation = Operation { op, attrs, outputs, prices: &self.core.prices };
+        let operation = Operation { op, attrs, outputs, cost_model: &self.core.cost_model };
         choose(&operation, mesh, operands, forced)
     }
 

@@ -1,7 +1,7 @@
 //! What is recorded while instructions are planned: how a value got its layout, what moved for it, what a session has
 //! moved. `describe` tells of it; nothing is decided by it.
 
-use crate::cost::{LinkPrices, real};
+use crate::cost::{LinkCost, real};
 use gt_protocol::Op;
 use gt_protocol::placement::Layout;
 use smallvec::SmallVec;
@@ -94,7 +94,7 @@ pub(crate) struct TrafficDelta {
 
 impl TrafficDelta {
     /// Microseconds by the prices that the planner reckons with, over the slowest link there.
-    pub fn cost(self, link: LinkPrices) -> f64 {
+    pub fn cost(self, link: LinkCost) -> f64 {
         let messages = real(self.transfers + 2 * self.reductions + self.gathers);
         messages * link.message + real(self.bytes) * link.byte
     }

@@ -1,6 +1,6 @@
 //! Which strategy an operator takes along each dimension of a mesh: the cheapest of those that its rules offer.
 
-use crate::cost::{LinkPrices, Prices};
+use crate::cost::{CostModel, LinkCost};
 use crate::number::wide;
 use gt_protocol::placement::{Layout, Mesh, Placement, Placements};
 use gt_protocol::rules::spread::{InputSpec, LocalAttr, OpSpec, Strategy, strategies};
@@ -49,7 +49,7 @@ pub(crate) struct Operation<'a> {
     pub op: Op,
     pub attrs: &'a [Attr],
     pub outputs: &'a [Meta],
-    pub prices: &'a Prices,
+    pub cost_model: &'a CostModel,
 }
 
 /// The cheapest strategies, mesh dimension by mesh dimension; along one of them it may be `forced`.
@@ -65,7 +65,7 @@ pub(crate) fn choose(
     let mut output_specs: SmallVec<[Placements; 2]> =
         operation.outputs.iter().map(|_| Placements::new()).collect();
     let mut local_attrs: SmallVec<[(usize, LocalAttr); 2]> = SmallVec::new();
-    let work = operation.prices.work(operation.op, &metas, operation.outputs);
+    let work = operation.cost_model.work(operation.op, &metas, operation.outputs);
     for axis in 0..mesh.rank() {
         let members = mesh.size(axis);
         let strategy = if let Some((_, forced)) = forced.filter(|(at, _)| *at == axis) {
@@ -85,7 +85,7 @@ pub(crate) fn choose(
                 outputs: operation.outputs,
                 members,
             };
-            let along = Along { mesh, axis, link: operation.prices.along(mesh, axis) };
+            let along = Along { mesh, axis, link: operation.cost_model.along(mesh, axis) };
             let price = |strategy: &Strategy| price(operation, &along, operands, strategy, work);
             let mut candidates = strategies(&spec);
             candidates.retain(|candidate| are_apart(&candidate.local_attrs, &local_attrs));
@@ -165,7 +165,7 @@ fn are_apart(local_attrs: &[LocalAttr], earlier: &[(usize, LocalAttr)]) -> bool 
 struct Along<'m> {
     mesh: &'m Mesh,
     axis: usize,
-    link: LinkPrices,
+    link: LinkCost,
 }
 
 fn price(
@@ -184,17 +184,25 @@ fn price(
         }
         let bytes = share(&meta, &operand.placements, mesh, axis);
         if let Some(from) = &operand.elsewhere {
-            cost +=
-                operation.prices.fetch(need, bytes, members, operation.prices.between(from, mesh));
+            cost += operation.cost_model.fetch(
+                need,
+                bytes,
+                members,
+                operation.cost_model.between(from, mesh),
+            );
         }
         let have = operand.placement(axis);
-        cost += operation.prices.change((have, need), bytes, members, link);
+        cost += operation.cost_model.change((have, need), bytes, members, link);
     }
     for (meta, give) in operation.outputs.iter().zip(&strategy.output_specs) {
         // A partial result will be reduced once, and what one member has alone will be shared out.
         if give.is_partial() || give.is_alone() {
-            cost +=
-                operation.prices.change((give, &Placement::Replicate), meta.bytes(), members, link);
+            cost += operation.cost_model.change(
+                (give, &Placement::Replicate),
+                meta.bytes(),
+                members,
+                link,
+            );
         }
     }
     let all = || strategy.input_specs.iter().chain(&strategy.output_specs);

@@ -3,7 +3,7 @@
 use super::answers::Answers;
 use super::payload::{self, Payloads};
 use super::{Connection, SharedInbox};
-use gt_dispatcher::{Dispatcher, Event, Prices, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{CostModel, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text::{self, Names, PayloadText};
@@ -84,8 +84,8 @@ impl EmbeddedConnection {
     }
 
     /// What work and traffic cost, for the planner.
-    pub(crate) fn set_prices(&mut self, prices: Prices) {
-        self.core.set_prices(prices);
+    pub(crate) fn set_cost_model(&mut self, cost_model: CostModel) {
+        self.core.set_cost_model(cost_model);
     }
 
     fn split<'a>(&'a mut self, answers: &'a mut Answers) -> (&'a mut Dispatcher, LinkSink<'a>) {

@@ -4,7 +4,7 @@ use super::{errors, runtime};
 use crate::client::connection::embedded_connection::{EmbeddedConnection, Log, WorkerProcess};
 use crate::client::connection::payload::Payloads;
 use crate::client::connection::ring_inbox::ring_inbox;
-use gt_dispatcher::Prices;
+use gt_dispatcher::CostModel;
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, SLABS, SlabReader, SlabWriter, create,
     send_record, slab, socket_pair,
@@ -58,7 +58,8 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     }
     // A mistake in it is told before anything starts.
     py.import("gt.config.scopes")?.call_method0("read_environment")?;
-    let prices = options.prices.as_deref().map_or_else(|| Ok(Prices::default()), read_prices)?;
+    let cost_model =
+        options.prices.as_deref().map_or_else(|| Ok(CostModel::default()), read_cost_model)?;
     let wanted = runtime::with(py, |runtime| runtime.workers).or(options.workers);
     let count = wanted.unwrap_or(options.gpus).max(1);
     let (links, chunks) = start_workers(&options, count).map_err(|error| {
@@ -70,7 +71,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     };
     let announce = log.is_some();
     let mut connection = EmbeddedConnection::new(links, chunks, log, options.backend.clone());
-    connection.set_prices(prices);
+    connection.set_cost_model(cost_model);
     if options.verbose {
         use crate::client::connection::Connection;
         errors::announce(py, &connection.describe())?;
@@ -82,7 +83,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
 }
 
 /// The prices in the file that `GT_PRICES` names.
-fn read_prices(path: &str) -> PyResult<Prices> {
+fn read_cost_model(path: &str) -> PyResult<CostModel> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| PyOSError::new_err(format!("GT_PRICES={path}: {error}")))?;
     text.parse().map_err(|error| PyValueError::new_err(format!("GT_PRICES={path}, {error}")))

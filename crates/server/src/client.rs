@@ -90,9 +90,9 @@ impl ServedClient {
             self.held_back = true;
             return Ok(false);
         }
-        let Quantum { words: words_run, has_question, outcome } =
+        let Quantum { words: words_run, has_request, outcome } =
             run(words, slab, self.session, dispatcher, outbox);
-        if has_question {
+        if has_request {
             self.asked_at = now;
         }
         self.inbound.consume(words_run);
@@ -106,7 +106,7 @@ struct Quantum {
     /// Of the frames that were run.
     words: usize,
     /// Somebody waits for an answer to one of them.
-    has_question: bool,
+    has_request: bool,
     outcome: Result<(), Breach>,
 }
 
@@ -118,7 +118,7 @@ fn run(
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
 ) -> Quantum {
-    let mut quantum = Quantum { words: 0, has_question: false, outcome: Ok(()) };
+    let mut quantum = Quantum { words: 0, has_request: false, outcome: Ok(()) };
     for _ in 0..QUANTUM_INSTRUCTIONS {
         let unread = words.get_mut(quantum.words..).unwrap_or_default();
         let length = match cut::first(unread) {
@@ -128,7 +128,7 @@ fn run(
         };
         let frame = unread.get_mut(..length).unwrap_or_default();
         quantum.words += length;
-        quantum.has_question |= asks(frame);
+        quantum.has_request |= asks(frame);
         quantum.outcome = if frame.first().is_some_and(|&first| cut::is_message(first)) {
             run_message(frame, session, dispatcher, outbox)
         } else if let Some(slab) = slab.as_deref_mut().filter(|_| names_slab(frame)) {

@@ -20,11 +20,11 @@ impl Planner<'_> {
         let op = instruction.op;
         let request = request_number(instruction)?;
         let session = &*self.session;
-        let questions = [What::Layout, What::Explanation, What::Counters, What::Workers];
-        let questions = questions.into_iter().zip(0..);
-        let mut questions =
-            questions.filter(|(_, choice)| *instruction.attr("what") == Attr::Choice(*choice));
-        let (what, _) = questions.next().ok_or(ClientFault::Attribute { op, name: "what" })?;
+        let kinds = [What::Layout, What::Explanation, What::Counters, What::Workers];
+        let kinds = kinds.into_iter().zip(0..);
+        let mut kinds =
+            kinds.filter(|(_, choice)| *instruction.attr("what") == Attr::Choice(*choice));
+        let (what, _) = kinds.next().ok_or(ClientFault::Attribute { op, name: "what" })?;
         let slot = match instruction.operands.first() {
             Some(Operand::Value(id)) => id.as_slot(),
             Some(Operand::Absent | Operand::Scalar(_)) | None => None,

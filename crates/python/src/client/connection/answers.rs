@@ -1,4 +1,4 @@
-//! What has come back: answers to this client's questions, and failures that nobody asked about.
+//! What has come back: answers to this client's requests, and failures that nobody asked about.
 
 use super::new_array::NewArray;
 use gt_protocol::message::{Failure, FailureClass, Reply, SpacedReply, Stats, ToClient};
@@ -21,7 +21,7 @@ pub(crate) struct Failed {
     pub text: String,
 }
 
-/// The state of a question.
+/// The state of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Waiting(Elements),
@@ -70,7 +70,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Opens a question whose answer starts at element `start`.
+    /// Opens a request whose answer starts at element `start`.
     pub(crate) fn open(&mut self, start: u64) -> u64 {
         self.open_into(start, Destination::default())
     }
@@ -93,7 +93,7 @@ impl Answers {
         }
     }
 
-    /// Gives up on a question; a late answer is ignored.
+    /// Gives up on a request; a late answer is ignored.
     pub(crate) fn forget(&mut self, request: u64) {
         self.open.remove(&request);
     }
@@ -227,7 +227,7 @@ impl Answers {
         }
     }
 
-    /// Every open question fails: the connection is gone.
+    /// Every open request fails: the connection is gone.
     pub(crate) fn fail_all(&mut self, text: &str) {
         for answer in self.open.values_mut() {
             if matches!(answer, Answer::Waiting(_)) {

@@ -55,7 +55,7 @@ fn elements(
             Err(failure(py, &failed))
         }
         Answer::Done(_) | Answer::Described(_) | Answer::Waiting(_) => {
-            Err(errors::connection_lost(py, "the dispatcher answered another question"))
+            Err(errors::connection_lost(py, "the dispatcher answered another request"))
         }
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn synchronize(py: Python<'_>) -> PyResult<()> {
 
 /// What `describe` may be asked, in the order of its row's choice.
 #[derive(Clone, Copy)]
-pub(crate) enum Question {
+pub(crate) enum DescribeKind {
     Layout,
     Explanation,
     Counters,
@@ -163,7 +163,7 @@ pub(crate) enum Question {
 }
 
 /// The dispatcher's words on a tensor, or on the session.
-pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: Question) -> PyResult<String> {
+pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: DescribeKind) -> PyResult<String> {
     let resolved = var.map(|var| var.resolve(py)).transpose()?;
     let caller = caller::ready(py)?;
     if resolved.as_ref().is_some_and(|resolved| resolved.value.epoch != runtime::epoch()) {
@@ -178,10 +178,10 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: Question) -> PyR
                 .map_or(Operand::Absent, |resolved| Operand::Value(Id::slot(resolved.value.slot))),
         );
         let what = match what {
-            Question::Layout => 0,
-            Question::Explanation => 1,
-            Question::Counters => 2,
-            Question::Workers => 3,
+            DescribeKind::Layout => 0,
+            DescribeKind::Explanation => 1,
+            DescribeKind::Counters => 2,
+            DescribeKind::Workers => 3,
         };
         word.attrs.push(Attr::Int(i64::try_from(request).expect("requests are counted from 0")));
         word.attrs.push(Attr::Choice(what));
@@ -195,7 +195,7 @@ pub(crate) fn describe(py: Python<'_>, var: Option<&Var>, what: Question) -> PyR
             Err(failure(py, &failed))
         }
         Answer::Done(_) | Answer::Read(_) | Answer::Waiting(_) => {
-            Err(errors::connection_lost(py, "the dispatcher answered another question"))
+            Err(errors::connection_lost(py, "the dispatcher answered another request"))
         }
     }
 }
@@ -244,7 +244,7 @@ pub(crate) fn worker_stats(py: Python<'_>) -> PyResult<Vec<(u32, Stats)>> {
         }
         Answer::Failed(failed) => Err(failure(py, &failed)),
         Answer::Read(_) | Answer::Described(_) | Answer::Waiting(_) => {
-            Err(errors::connection_lost(py, "the dispatcher answered another question"))
+            Err(errors::connection_lost(py, "the dispatcher answered another request"))
         }
     }
 }

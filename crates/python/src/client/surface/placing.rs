@@ -3,7 +3,7 @@
 use super::tensor::Tensor;
 use crate::client::emission::convert::DimsArg;
 use crate::client::emission::emit::{self, Arg};
-use crate::client::emission::read::{self, Question};
+use crate::client::emission::read::{self, DescribeKind};
 use crate::client::session::{errors, runtime, site};
 use crate::client::value::variable::Var;
 use crate::client::views;
@@ -78,13 +78,13 @@ fn local_shard<'py>(
 /// The layout of a tensor: `shard(0)@[0,1]`. Asks the dispatcher.
 #[pyfunction]
 fn layout(tensor: &Bound<'_, Tensor>) -> PyResult<String> {
-    asked(tensor, Question::Layout)
+    asked(tensor, DescribeKind::Layout)
 }
 
 /// Why a tensor has its layout, and what moved for it: `name: text` a line. Asks the dispatcher; source positions are ours.
 #[pyfunction]
 fn explain(tensor: &Bound<'_, Tensor>) -> PyResult<String> {
-    let text = asked(tensor, Question::Explanation)?;
+    let text = asked(tensor, DescribeKind::Explanation)?;
     let py = tensor.py();
     let lines: Vec<String> = text
         .lines()
@@ -100,7 +100,7 @@ fn explain(tensor: &Bound<'_, Tensor>) -> PyResult<String> {
     Ok(lines.join("\n"))
 }
 
-fn asked(tensor: &Bound<'_, Tensor>, what: Question) -> PyResult<String> {
+fn asked(tensor: &Bound<'_, Tensor>, what: DescribeKind) -> PyResult<String> {
     let var: &Var = &tensor.get().var;
     read::describe(tensor.py(), Some(var), what)
 }
@@ -112,7 +112,7 @@ fn session_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     if runtime::with(py, |runtime| runtime.connection.is_none()) {
         return Ok(dict);
     }
-    let text = read::describe(py, None, Question::Counters)?;
+    let text = read::describe(py, None, DescribeKind::Counters)?;
     for word in text.split(' ') {
         let pair = word.split_once('=');
         if let Some((name, value)) = pair.and_then(|(name, text)| Some((name, text.parse().ok()?)))
@@ -127,7 +127,7 @@ fn session_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// The indexes of the session's workers, rising; starts them at the first call. Asks the dispatcher.
 #[pyfunction]
 fn workers(py: Python<'_>) -> PyResult<Vec<u32>> {
-    let text = read::describe(py, None, Question::Workers)?;
+    let text = read::describe(py, None, DescribeKind::Workers)?;
     Ok(text.split_whitespace().filter_map(|word| word.parse().ok()).collect())
 }
 

@@ -1,4 +1,4 @@
-//! The client's one state: connection, slots, questions, generator, and which call sites have been announced.
+//! The client's one state: connection, slots, requests, generator, and which call sites have been announced.
 
 use super::fork::forked;
 use crate::client::connection::Connection;

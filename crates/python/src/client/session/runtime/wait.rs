@@ -25,7 +25,7 @@ type LockedInbox<'a> = MutexGuard<'a, dyn Inbox + 'static>;
 pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
     let mut words = Vec::new();
     let asked_in = epoch();
-    // A read polls first; only where that brings nothing it looks whether anybody is there, which is a system call.
+    // A read polls first; only where that receives nothing it looks whether anybody is there, which is a system call.
     let mut is_quiet = false;
     loop {
         let (inboxes, received, announcement) = {
@@ -83,7 +83,7 @@ pub(crate) fn wait(py: Python<'_>, request: u64) -> PyResult<Answer> {
 
 /// Takes what comes at any of the inboxes, and says at which, unless another thread does: of several that read, one
 /// listens. Whatever arrived after the core had `received` batches may hold the caller's answer, so it looks again before
-/// it listens. It polls, or where that has brought nothing (`is_quiet`) sleeps.
+/// it listens. It polls, or where that has received nothing (`is_quiet`) sleeps.
 fn listen(
     inboxes: &[SharedInbox],
     received: u64,

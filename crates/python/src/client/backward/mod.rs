@@ -1,8 +1,11 @@
 //! The backward pass: nodes in the reverse order of recording, the gradients of their operands, sums in between.
 
 pub(crate) mod evaluate;
+mod gradient_sum;
 pub(crate) mod term;
+mod view_gradients;
 mod vjp;
+mod windows;
 
 use crate::client::emission::emit::{self, Arg, cast};
 use crate::client::session::{errors, signal, site};
@@ -10,6 +13,7 @@ use crate::client::tape::{self, Edge, SharedNode, saved};
 use crate::client::value::variable::Tensor;
 use crate::client::value::variable::Var;
 use evaluate::{Evaluation, sum_to};
+use gradient_sum::{Sum, ViewKey, plus};
 use gt_protocol::integer::to_usize;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Family, Meta, Op, Scalar};
@@ -146,7 +150,16 @@ fn checked_seed(py: Python<'_>, position: usize, root: &Var, seed: &Var) -> PyRe
 /// Gradients that have arrived at a node's outputs.
 struct Pending {
     node: SharedNode,
-    grads: SmallVec<[Option<Var>; 2]>,
+    grads: SmallVec<[Sum; 2]>,
+}
+
+/// Gradients of views of a leaf, which it gets together when the pass ends.
+struct LeafViews {
+    leaf: Var,
+    sum: Sum,
+    /// Of the view that was the last.
+    site: u32,
+    signal: u16,
 }
 
 /// Where a wanted gradient is found.
@@ -162,6 +175,9 @@ struct Pass {
     /// Which captured gradient a place fills; empty when leaves accumulate.
     targets: BTreeMap<Target, Vec<usize>>,
     captured: Vec<Option<Var>>,
+    /// In the order in which they came, and where each leaf stands in it.
+    leaf_views: Vec<LeafViews>,
+    leaf_places: BTreeMap<usize, usize>,
     keep: bool,
 }
 
@@ -185,27 +201,58 @@ impl Pass {
             pending: BTreeMap::new(),
             targets: wanted,
             captured: targets.iter().map(|_| None).collect(),
+            leaf_views: Vec::new(),
+            leaf_places: BTreeMap::new(),
             keep,
         })
     }
 
     /// A gradient arrives at an edge.
     fn add(&mut self, py: Python<'_>, edge: &Edge, grad: Var) -> PyResult<()> {
-        let (node, output) = match edge {
-            Edge::Node(node, output) => (node, to_usize(*output)),
-            Edge::Leaf(leaf) => return self.add_to_leaf(py, leaf, grad),
-            Edge::Nowhere => return Ok(()),
-        };
+        match edge {
+            Edge::Node(node, output) => match self.arriving(node, *output) {
+                Some(sum) => sum.add(py, grad),
+                None => Ok(()),
+            },
+            Edge::Leaf(leaf) => self.add_to_leaf(py, leaf, grad),
+            Edge::Nowhere => Ok(()),
+        }
+    }
+
+    /// What has arrived at an output so far.
+    fn arriving(&mut self, node: &SharedNode, output: u32) -> Option<&mut Sum> {
         let pending = self.pending.entry(node.sequence).or_insert_with(|| Pending {
             node: node.clone(),
-            grads: smallvec![None; node.outputs.len()],
+            grads: node.outputs.iter().map(|_| Sum::default()).collect(),
         });
-        let Some(place) = pending.grads.get_mut(output) else { return Ok(()) };
-        *place = Some(match place.take() {
-            None => grad,
-            Some(sum) => add(py, &sum, &grad)?,
-        });
-        Ok(())
+        pending.grads.get_mut(to_usize(output))
+    }
+
+    /// What has arrived at a view goes to what it is a view of.
+    fn add_view(
+        &mut self,
+        py: Python<'_>,
+        view: &SharedNode,
+        key: ViewKey,
+        sum: Sum,
+    ) -> PyResult<()> {
+        match view.inputs.first().and_then(|input| input.edge.as_ref()) {
+            Some(Edge::Node(node, output)) => match self.arriving(node, *output) {
+                Some(whole) => whole.add_view(py, view, key, sum),
+                None => Ok(()),
+            },
+            Some(Edge::Leaf(leaf)) => {
+                let place = *self.leaf_places.entry(leaf.address()).or_insert_with(|| {
+                    let (leaf, sum) = (leaf.clone(), Sum::default());
+                    self.leaf_views.push(LeafViews { leaf, sum, site: 0, signal: 0 });
+                    self.leaf_views.len() - 1
+                });
+                let Some(views) = self.leaf_views.get_mut(place) else { return Ok(()) };
+                (views.site, views.signal) = (view.site, view.signal);
+                views.sum.add_view(py, view, key, sum)
+            }
+            Some(Edge::Nowhere) | None => Ok(()),
+        }
     }
 
     fn add_to_leaf(&mut self, py: Python<'_>, leaf: &Var, grad: Var) -> PyResult<()> {
@@ -225,7 +272,7 @@ impl Pass {
         let Some(place) = self.captured.get_mut(position) else { return Ok(()) };
         *place = Some(match place.take() {
             None => grad.clone(),
-            Some(sum) => add(py, &sum, grad)?,
+            Some(sum) => plus(py, &sum, grad)?,
         });
         Ok(())
     }
@@ -234,15 +281,52 @@ impl Pass {
         while let Some((_, Pending { node, grads })) = self.pending.pop_last() {
             site::set_override(Some(node.site));
             signal::set_override(Some(signal::backward_of(py, node.signal)));
-            self.arrived(py, &node, &grads)?;
-            self.differentiate(py, &node, &grads)?;
-            drop(grads);
+            self.go_through(py, &node, grads)?;
             if !self.keep && !create {
                 let freed = node.free_saved(py);
                 drop(freed);
             }
         }
+        for LeafViews { leaf, sum, site, signal } in std::mem::take(&mut self.leaf_views) {
+            site::set_override(Some(site));
+            signal::set_override(Some(signal::backward_of(py, signal)));
+            if let Some(grad) = sum.total(py)? {
+                self.add_to_leaf(py, &leaf, grad)?;
+            }
+        }
         Ok(())
+    }
+
+    /// All that will arrive at a node's outputs has arrived.
+    fn go_through(
+        &mut self,
+        py: Python<'_>,
+        node: &SharedNode,
+        mut sums: SmallVec<[Sum; 2]>,
+    ) -> PyResult<()> {
+        let view = ViewKey::of(node);
+        if let (Some(key), [sum]) = (&view, sums.as_mut_slice())
+            && sum.is_of_views()
+            && !self.is_observed(py, node)
+        {
+            return self.add_view(py, node, key.clone(), std::mem::take(sum));
+        }
+        let grads = sums.into_iter().map(|sum| sum.total(py));
+        let mut grads = grads.collect::<PyResult<SmallVec<[Option<Var>; 2]>>>()?;
+        self.arrived(py, node, &grads)?;
+        let is_part = node.op.info().strided.is_some_and(|strided| strided.scatter.is_some());
+        if let (Some(key), [grad @ Some(_)], true) = (view, grads.as_mut_slice(), is_part) {
+            let output = node.outputs.first().map(|meta| ***meta);
+            let grad = grad.take().zip(output).map(|(grad, meta)| fit(py, grad, &meta, node.op));
+            return self.add_view(py, node, key, Sum::of(grad.transpose()?));
+        }
+        self.differentiate(py, node, &grads)
+    }
+
+    /// Whether somebody looks at what arrives at this node, so that it has to be whole.
+    fn is_observed(&self, py: Python<'_>, node: &SharedNode) -> bool {
+        let of_node = Target::Node(node.sequence, 0)..=Target::Node(node.sequence, u32::MAX);
+        !node.retained.get(py).is_empty() || self.targets.range(of_node).next().is_some()
     }
 
     /// Gradients of non-leaves that somebody asked for.
@@ -335,10 +419,6 @@ fn fit(py: Python<'_>, grad: Var, wanted: &Meta, op: Op) -> PyResult<Var> {
     Ok(grad)
 }
 
-fn add(py: Python<'_>, sum: &Var, grad: &Var) -> PyResult<Var> {
-    emit::only(emit::emit(py, Op::Add, &[Arg::Var(sum), Arg::Var(grad)], SmallVec::new())?)
-}
-
 /// Adds to a variable's `.grad`, which keeps its identity.
 fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
     let old = leaf
@@ -355,7 +435,7 @@ fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
         return Ok(());
     };
     if tape::grad_enabled() {
-        let tensor = Tensor::wrap(py, add(py, &old, grad)?)?.unbind();
+        let tensor = Tensor::wrap(py, plus(py, &old, grad)?)?.unbind();
         let previous = leaf.state(py).cold_mut().grad.replace(tensor);
         drop(previous);
         return Ok(());

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.composite.inplace import write
 from gt.errors import ShapeError
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(input, 0)."""
-    return _finish(input, input.relu(), inplace)
+    return _finish(input, _operand(input, inplace).relu(), inplace)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -20,12 +21,13 @@ def relu_(input: Tensor) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """input where positive, else negative_slope * input."""
-    return _finish(input, _core.call("leaky_relu", input, negative_slope=negative_slope), inplace)
+    x = _operand(input, inplace)
+    return _finish(input, _core.call("leaky_relu", x, negative_slope=negative_slope), inplace)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """input where positive, else alpha * (exp(input) - 1)."""
-    return _finish(input, _core.call("elu", input, alpha=alpha), inplace)
+    return _finish(input, _core.call("elu", _operand(input, inplace), alpha=alpha), inplace)
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -60,7 +62,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu scaled so that layers of it keep mean 0 and variance 1."""
-    return _finish(input, _SELU_SCALE * _core.call("elu", input, alpha=_SELU_ALPHA), inplace)
+    x = _operand(input, inplace)
+    return _finish(input, _SELU_SCALE * _core.call("elu", x, alpha=_SELU_ALPHA), inplace)
 
 
 def gumbel_softmax(
@@ -93,12 +96,13 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """input * sigmoid(input)."""
-    return _finish(input, input.silu(), inplace)
+    return _finish(input, _operand(input, inplace).silu(), inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input))."""
-    return _finish(input, input * softplus(input).tanh(), inplace)
+    x = _operand(input, inplace)
+    return _finish(input, x * softplus(x).tanh(), inplace)
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -139,8 +143,9 @@ def hardtanh(
         raise ValueError("min_val cannot be greater than max_val")
     if not input.is_floating_point():
         min_val, max_val = int(min_val), int(max_val)
-    inside = (input > min_val) & (input < max_val)
-    return _finish(input, gt.where(inside, input, input.detach().clamp(min_val, max_val)), inplace)
+    x = _operand(input, inplace)
+    inside = (x > min_val) & (x < max_val)
+    return _finish(input, gt.where(inside, x, x.detach().clamp(min_val, max_val)), inplace)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -150,12 +155,13 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(input + 3) / 6 limited to [0, 1]."""
-    return _finish(input, relu6(input + 3) / 6, inplace)
+    return _finish(input, relu6(_operand(input, inplace) + 3) / 6, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input)."""
-    return _finish(input, input * relu6(input + 3) / 6, inplace)
+    x = _operand(input, inplace)
+    return _finish(input, x * relu6(x + 3) / 6, inplace)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -191,8 +197,16 @@ _EXACT_SOFTPLUS = (
 )
 
 
+def _operand(input: Tensor, inplace: bool) -> Tensor:
+    """What the formula reads: of a tensor that takes the result, the value that it had."""
+    if not inplace:
+        return input
+    _core.check_writable(input)
+    return _core.value_before(input)
+
+
 def _finish(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
-    return input.copy_(result) if inplace else result
+    return write(input, result) if inplace else result
 
 
 def _softmax_dim(input: Tensor, dim: int | None) -> int:

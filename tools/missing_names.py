@@ -35,7 +35,7 @@ MODULES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    lines = [f"{title} {' '.join(_names(module))}\n" for title, module in MODULES.items()]
+    lines = [f"{title} {' '.join(names(module))}\n" for title, module in MODULES.items()]
     text = HEADER + "".join(lines)
     if parser.parse_args().check:
         if FILE.read_text() != text:
@@ -45,7 +45,7 @@ def main() -> None:
     print(f"{sum(len(line.split()) - 1 for line in lines)} names")
 
 
-def _names(module: object) -> list[str]:
+def names(module: object) -> list[str]:
     """Public ones, less what the module imports from elsewhere."""
     return [name for name in sorted(dir(module)) if _is_own(name, getattr(module, name, None))]
 

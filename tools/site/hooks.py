@@ -1,6 +1,6 @@
-"""What mkdocs asks while it builds the site: links that leave docs/, and pages that need a network.
+"""What mkdocs asks while it builds the site: links that leave docs/, pages that need a network.
 
-Pages link to files of the repository as they stand there; on the site these are names without a link.
+Pages link to files of the repository; on the site these are names without a link.
 """
 
 import re

@@ -1,0 +1,54 @@
+"""docs/coverage.md: GT has at least what the page says, of PyTorch's names and of op_db.
+
+Names may come in at any time, and the page follows when tools/coverage_page.py runs; none may go.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+coverage = pytest.importorskip("coverage_page")
+ROW = re.compile(r"^\| `([\w.]+)` \| (\d+) of (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
+
+pytestmark = pytest.mark.skipif(
+    not torch.__version__.startswith(coverage.TORCH), reason="the page is of another torch"
+)
+
+
+def _rows(text):
+    return {title: tuple(map(int, counts)) for title, *counts in ROW.findall(text)}
+
+
+def test_gt_has_at_least_what_the_page_says():
+    listed = coverage.sections()
+    now, told = _rows(coverage.page(listed)), _rows(coverage.PAGE.read_text(encoding="utf-8"))
+    assert now.keys() == told.keys() == {section.title for section in listed}
+    for title, (had, total, full, *_) in told.items():
+        assert now[title][1] == total, title
+        assert now[title][0] >= had, f"{title}: names went that the page has"
+        assert now[title][2] >= full - (now[title][0] - had), f"{title}: fewer in full"
+
+
+def test_the_page_adds_up():
+    rows = _rows(coverage.PAGE.read_text(encoding="utf-8"))
+    assert rows["op_db"][1] == 703
+    assert all(had == full + part for had, _, full, part, _ in rows.values())
+    assert all(total == had + lacks for had, total, _, _, lacks in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (lambda a: a, lambda a, out: a, []),
+        (lambda a: a, lambda a, b: a, ["`b=`"]),
+        (lambda **b: b, lambda a, b: a, []),
+        (1, lambda a: a, []),
+    ],
+)
+def test_parameters_that_are_lacking(ours, theirs, expected):
+    assert coverage._lacking(ours, theirs) == expected

@@ -20,7 +20,12 @@ impl Planner<'_> {
         let op = instruction.op;
         let request = request_number(instruction)?;
         let session = &*self.session;
-        let kinds = [What::Layout, What::Explanation, What::Counters, What::Workers];
+        let kinds = [
+            DescribeRequest::Layout,
+            DescribeRequest::Explanation,
+            DescribeRequest::Counters,
+            DescribeRequest::Workers,
+        ];
         let kinds = kinds.into_iter().zip(0..);
         let mut kinds =
             kinds.filter(|(_, choice)| *instruction.attr("what") == Attr::Choice(*choice));
@@ -30,18 +35,22 @@ impl Planner<'_> {
             Some(Operand::Absent | Operand::Scalar(_)) | None => None,
         };
         let text = match (what, slot) {
-            (What::Counters, _) => self.counters(),
-            (What::Workers, _) => self.indexes(),
-            (What::Layout | What::Explanation, None) => {
+            (DescribeRequest::Counters, _) => self.counters(),
+            (DescribeRequest::Workers, _) => self.indexes(),
+            (DescribeRequest::Layout | DescribeRequest::Explanation, None) => {
                 return Err(ClientFault::UnknownSlot { op, slot: u64::MAX });
             }
-            (What::Layout | What::Explanation, Some(slot)) => match session.handle(slot) {
+            (DescribeRequest::Layout | DescribeRequest::Explanation, Some(slot)) => match session
+                .handle(slot)
+            {
                 Handle::Free => return Err(ClientFault::UnknownSlot { op, slot: u64::from(slot) }),
                 Handle::Failed(failure) => {
                     answer_failed(self.id, request, failure, self.sink);
                     return Ok(());
                 }
-                Handle::Live(value) if what == What::Layout => value.target().to_string(),
+                Handle::Live(value) if what == DescribeRequest::Layout => {
+                    value.target().to_string()
+                }
                 Handle::Live(value) => explanation(session, value, &self.core.cost_model),
             },
         };
@@ -86,7 +95,7 @@ impl Planner<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum DescribeRequest {
     Layout,
     Explanation,
     Counters,

@@ -6,7 +6,7 @@
 
 use super::inputs;
 use super::place::created_layout;
-use super::results::{Made, ResultValue, Results};
+use super::results::{ResultValue, Results, StepResults};
 use super::run::Run;
 use super::{PlanStop, slots};
 use crate::planner::{Planner, no_worker};
@@ -165,13 +165,13 @@ impl Planner<'_> {
         &mut self,
         run: Run<'_>,
         layout: &Layout,
-    ) -> Result<Made, RuleError> {
+    ) -> Result<StepResults, RuleError> {
         if let Some(made) = self.create_cut(run, layout) {
             return made;
         }
         let mesh = layout.mesh();
         let whole = self.run(run, &inputs::of(run.instruction), mesh)?;
-        let mut cut = Made::new();
+        let mut cut = StepResults::new();
         for (meta, shards) in whole {
             let resharded = self.redistribute(meta, &shards, layout);
             if resharded.owned {
@@ -186,7 +186,11 @@ impl Planner<'_> {
     ///
     /// A random number follows from its place in a box of the whole, and a shard of several intervals (of a fused
     /// projection) is no box: its intervals are made one by one and joined.
-    fn create_cut(&mut self, run: Run<'_>, layout: &Layout) -> Option<Result<Made, RuleError>> {
+    fn create_cut(
+        &mut self,
+        run: Run<'_>,
+        layout: &Layout,
+    ) -> Option<Result<StepResults, RuleError>> {
         if let Some(choice) = choice_of(run, layout) {
             let inputs = inputs::of(run.instruction);
             return Some(self.run_choice(run, &inputs, layout.mesh(), &choice));

@@ -1,7 +1,7 @@
 //! Operators that reduce what is cut: the steps of a decomposition, each planned for itself, and what they yield.
 
 use super::inputs::{self, PlanOperand};
-use super::results::Made;
+use super::results::StepResults;
 use super::run::Run;
 use crate::planner::{Planner, no_worker};
 use crate::session::value::Shards;
@@ -19,8 +19,8 @@ impl Planner<'_> {
         (axis, decomposition): (usize, &Decomposition),
         inputs: &[PlanOperand],
         mesh: &Mesh,
-    ) -> Result<Made, RuleError> {
-        let mut values: Vec<Made> = Vec::new();
+    ) -> Result<StepResults, RuleError> {
+        let mut values: Vec<StepResults> = Vec::new();
         let mut consumed_sources: SmallVec<[Source; 2]> = SmallVec::new();
         let steps = decomposition.steps.iter();
         let outcome = steps.map(|step| self.run_step(step, axis, inputs, mesh, &mut values));
@@ -44,7 +44,7 @@ impl Planner<'_> {
         axis: usize,
         inputs: &[PlanOperand],
         mesh: &Mesh,
-        values: &mut Vec<Made>,
+        values: &mut Vec<StepResults>,
     ) -> Result<(), RuleError> {
         let sources: SmallVec<[PlanOperand; 4]> =
             step.operands.iter().map(|source| resolve(*source, inputs, values)).collect();
@@ -73,18 +73,18 @@ impl Planner<'_> {
         decomposition: &Decomposition,
         inputs: &[PlanOperand],
         mesh: &Mesh,
-        (values, consumed_sources): (&[Made], &mut SmallVec<[Source; 2]>),
-    ) -> Result<Made, RuleError> {
-        let mut results = Made::new();
+        (values, consumed_sources): (&[StepResults], &mut SmallVec<[Source; 2]>),
+    ) -> Result<StepResults, RuleError> {
+        let mut results = StepResults::new();
         for (source, target) in decomposition.results.iter().zip(run.outputs) {
             match resolve(*source, inputs, values) {
-                PlanOperand::Made(values)
+                PlanOperand::StepResult(values)
                     if values.0 == *target && !consumed_sources.contains(source) =>
                 {
                     consumed_sources.push(*source);
                     results.push(*values);
                 }
-                input @ (PlanOperand::Made(..) | PlanOperand::Value(_)) => {
+                input @ (PlanOperand::StepResult(..) | PlanOperand::Value(_)) => {
                     results.push(self.finished(input, *target, mesh)?);
                 }
                 PlanOperand::Absent | PlanOperand::Scalar(_) => {}
@@ -110,7 +110,7 @@ impl Planner<'_> {
         if meta == target {
             return Ok((meta, shards));
         }
-        let input = PlanOperand::Made(Box::new((meta, shards.clone())));
+        let input = PlanOperand::StepResult(Box::new((meta, shards.clone())));
         let reshaped = self.changed(input, target, Op::Reshape, Attr::Ints(target.dims), mesh);
         self.free_shards(&shards);
         reshaped
@@ -134,7 +134,7 @@ impl Planner<'_> {
 }
 
 /// An operand of a step: the instruction's own, or what an earlier step has yielded.
-fn resolve(source: Source, inputs: &[PlanOperand], values: &[Made]) -> PlanOperand {
+fn resolve(source: Source, inputs: &[PlanOperand], values: &[StepResults]) -> PlanOperand {
     match source {
         Source::Absent => PlanOperand::Absent,
         Source::Scalar(scalar) => PlanOperand::Scalar(scalar),
@@ -147,7 +147,7 @@ fn resolve(source: Source, inputs: &[PlanOperand], values: &[Made]) -> PlanOpera
         Source::Step(step, output) => {
             let values = values.get(step).and_then(|values| values.get(output));
             let Some(values) = values else { unreachable!("step {step} has no {output}") };
-            PlanOperand::Made(Box::new(values.clone()))
+            PlanOperand::StepResult(Box::new(values.clone()))
         }
     }
 }
@@ -157,6 +157,6 @@ fn placeholder(input: &PlanOperand) -> Operand {
     match input {
         PlanOperand::Absent => Operand::Absent,
         PlanOperand::Scalar(scalar) => Operand::Scalar(*scalar),
-        PlanOperand::Value(_) | PlanOperand::Made(..) => Operand::Value(Id::slot(0)),
+        PlanOperand::Value(_) | PlanOperand::StepResult(..) => Operand::Value(Id::slot(0)),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) enum PlanOperand {
     /// The session's value in this slot.
     Value(u32),
     /// What the plan has made itself.
-    Made(Box<(Meta, Shards)>),
+    StepResult(Box<(Meta, Shards)>),
 }
 
 impl PlanOperand {
@@ -25,7 +25,7 @@ impl PlanOperand {
     pub fn slot(&self) -> Option<u32> {
         match self {
             Self::Value(slot) => Some(*slot),
-            Self::Absent | Self::Scalar(_) | Self::Made(..) => None,
+            Self::Absent | Self::Scalar(_) | Self::StepResult(..) => None,
         }
     }
 }
@@ -64,7 +64,7 @@ fn operand<'a>(session: &'a Session, input: &'a PlanOperand) -> Option<(&'a Meta
         PlanOperand::Value(slot) => {
             session.value(*slot).map(|value| (value.meta(), value.layout()))
         }
-        PlanOperand::Made(made) => Some((&made.0, &made.1.layout)),
+        PlanOperand::StepResult(made) => Some((&made.0, &made.1.layout)),
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn args<'a>(
         .map(|input| match input {
             PlanOperand::Absent => RuleArg::Absent,
             PlanOperand::Scalar(scalar) => RuleArg::Scalar(*scalar),
-            PlanOperand::Value(_) | PlanOperand::Made(..) => {
+            PlanOperand::Value(_) | PlanOperand::StepResult(..) => {
                 operand(session, input).map_or(RuleArg::Absent, |(meta, _)| RuleArg::Value(meta))
             }
         })

@@ -216,7 +216,9 @@ impl Planner<'_> {
         for (input, need) in inputs.iter().zip(&choice.inputs) {
             operands.push(match input {
                 PlanOperand::Absent | PlanOperand::Scalar(_) => None,
-                PlanOperand::Made(results) => Some(self.redistribute(results.0, &results.1, need)),
+                PlanOperand::StepResult(results) => {
+                    Some(self.redistribute(results.0, &results.1, need))
+                }
                 PlanOperand::Value(slot)
                     if needs_one_layout(*slot, need, inputs, &choice.inputs) =>
                 {

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// Values that a step of a plan has made.
-pub(crate) type Made = SmallVec<[(Meta, Shards); 1]>;
+pub(crate) type StepResults = SmallVec<[(Meta, Shards); 1]>;
 
 /// A value that an instruction yields.
 pub(crate) struct ResultValue {
@@ -35,7 +35,7 @@ pub(crate) struct Results {
 
 impl Results {
     /// Values that are there once their workers get there.
-    pub fn ready(values: Made, before: TrafficStats) -> Self {
+    pub fn ready(values: StepResults, before: TrafficStats) -> Self {
         let value = |(meta, Shards { layout, slots })| ResultValue {
             meta,
             layout,

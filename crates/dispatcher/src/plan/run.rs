@@ -1,7 +1,7 @@
 //! Running an operator on a mesh: the plan is looked up or made, operands are resharded, each member gets its words.
 
 use super::inputs::{self, PlanOperand};
-use super::results::Made;
+use super::results::StepResults;
 use crate::event::low_half;
 use crate::planner::Planner;
 use crate::reshard::Resharded;
@@ -55,7 +55,7 @@ impl Planner<'_> {
         run: Run<'_>,
         inputs: &[PlanOperand],
         mesh: &Mesh,
-    ) -> Result<Made, RuleError> {
+    ) -> Result<StepResults, RuleError> {
         let PlanOf { plan, .. } = self.plan_of(run, inputs, mesh);
         self.run_plan(run, inputs, mesh, &plan)
     }
@@ -66,7 +66,7 @@ impl Planner<'_> {
         inputs: &[PlanOperand],
         mesh: &Mesh,
         plan: &Plan,
-    ) -> Result<Made, RuleError> {
+    ) -> Result<StepResults, RuleError> {
         match plan {
             Plan::Steps(axis, decomposition) => {
                 self.run_steps(run, (*axis, decomposition), inputs, mesh)
@@ -113,7 +113,7 @@ impl Planner<'_> {
         inputs: &[PlanOperand],
         mesh: &Mesh,
         choice: &Choice,
-    ) -> Result<Made, RuleError> {
+    ) -> Result<StepResults, RuleError> {
         let mut words = std::mem::take(&mut self.core.words);
         words.clear();
         if let Err(error) = wire::encode(run.instruction, &mut words) {

@@ -47,13 +47,13 @@ impl BorrowedBytes {
 
 /// Memory that is written to.
 #[derive(Debug)]
-pub enum Written {
+pub enum ResultMemory {
     Place(BorrowedBytes),
     /// Of a value in a device's memory, to be written back.
     Copy(Vec<u8>),
 }
 
-impl Written {
+impl ResultMemory {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Place(buffer) => buffer.bytes_mut(),
@@ -66,7 +66,7 @@ impl Written {
 #[derive(Debug)]
 pub struct BorrowedMemory {
     operand: Option<BorrowedBytes>,
-    result: Option<Written>,
+    result: Option<ResultMemory>,
     /// The result is the operand too.
     is_one: bool,
 }
@@ -80,30 +80,30 @@ impl BorrowedMemory {
         Self { operand: Some(operand), result: None, is_one: false }
     }
 
-    pub const fn result(result: Written) -> Self {
+    pub const fn result(result: ResultMemory) -> Self {
         Self { operand: None, result: Some(result), is_one: false }
     }
 
-    pub const fn both(operand: BorrowedBytes, result: Written) -> Self {
+    pub const fn both(operand: BorrowedBytes, result: ResultMemory) -> Self {
         Self { operand: Some(operand), result: Some(result), is_one: false }
     }
 
-    pub const fn one(both: Written) -> Self {
+    pub const fn one(both: ResultMemory) -> Self {
         Self { operand: None, result: Some(both), is_one: true }
     }
 
     /// What is to be written back.
     pub fn copy(&self) -> Option<&[u8]> {
         match &self.result {
-            Some(Written::Copy(bytes)) => Some(bytes),
-            Some(Written::Place(_)) | None => None,
+            Some(ResultMemory::Copy(bytes)) => Some(bytes),
+            Some(ResultMemory::Place(_)) | None => None,
         }
     }
 }
 
 impl BorrowedBuffers for BorrowedMemory {
     fn show(&mut self, work: &mut dyn FnMut(Buffers<'_>)) {
-        let result = self.result.as_mut().map_or(&mut [][..], Written::bytes_mut);
+        let result = self.result.as_mut().map_or(&mut [][..], ResultMemory::bytes_mut);
         if self.is_one {
             work(Buffers::One(result));
         } else {

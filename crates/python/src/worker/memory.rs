@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "tensors' bytes")]
 
-use super::borrowed::{BorrowedBytes, BorrowedMemory, Written};
+use super::borrowed::{BorrowedBytes, BorrowedMemory, ResultMemory};
 use super::vectorcall::Vectorcaller;
 use gt_protocol::Meta;
 use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};
@@ -216,16 +216,16 @@ impl ValueMemory {
         py: Python<'_>,
         value: &mut Py<PyAny>,
         read: bool,
-    ) -> PyResult<Written> {
+    ) -> PyResult<ResultMemory> {
         if self.write.is_some() {
-            return self.bytes_to_write(py, value, read).map(Written::Copy);
+            return self.bytes_to_write(py, value, read).map(ResultMemory::Copy);
         }
         let (address, length, contiguous) = self.buffer(py, value)?;
         *value = contiguous.clone_ref(py);
         // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. The machine gives for writing what
         // nothing else shares memory with and hands it out again only when it is back, or `contiguous` is a copy made just
         // now.
-        Ok(Written::Place(unsafe { BorrowedBytes::new(address, length, contiguous) }))
+        Ok(ResultMemory::Place(unsafe { BorrowedBytes::new(address, length, contiguous) }))
     }
 
     /// A value's bytes, or as many zeros.

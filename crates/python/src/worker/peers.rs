@@ -1,13 +1,13 @@
 //! The other workers, each by a link of its own: what goes to them chunk by chunk, and what comes.
 
-mod aside;
 mod chunk;
+mod early_chunks;
 mod link;
 mod slab;
 mod tcp;
 
-use aside::Aside;
 use chunk::{bytes_head, failure_head, message_of};
+use early_chunks::EarlyChunks;
 use gt_protocol::handshake::Secret;
 use gt_protocol::message::Peer;
 use gt_transport::calls::{self, Callers};
@@ -49,7 +49,7 @@ pub struct WorkerPeers {
     gone: BTreeSet<u32>,
     events: Receiver<PeerEvent>,
     /// Chunks that came before the instruction that they are for.
-    kept: Aside,
+    kept: EarlyChunks,
     /// The tags of the instructions that are in flight.
     active: Vec<u64>,
     /// Those of them whose chunks stand first.
@@ -80,7 +80,7 @@ impl WorkerPeers {
             links: BTreeMap::new(),
             gone: BTreeSet::new(),
             events,
-            kept: Aside::default(),
+            kept: EarlyChunks::default(),
             active: Vec::new(),
             heads: Vec::new(),
             is_changed: false,

@@ -33,13 +33,13 @@ pub struct DecompositionStep {
     pub op: Op,
     pub operands: SmallVec<[Source; 3]>,
     pub attrs: SmallVec<[Attr; 2]>,
-    pub forced: Option<Forced>,
+    pub forced: Option<ForcedStrategy>,
 }
 
 /// How a step runs along the mesh dimension that the decomposition is for, where that is not for prices to say: its
 /// results may then be such as no rule infers, one total a member for example.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Forced {
+pub struct ForcedStrategy {
     pub strategy: Strategy,
     pub outputs: SmallVec<[Meta; 2]>,
 }
@@ -162,7 +162,7 @@ impl Chosen<'_, '_> {
         })
     }
 
-    fn forced(&self, op: Op, placed: &LinePlacements) -> Option<Forced> {
+    fn forced(&self, op: Op, placed: &LinePlacements) -> Option<ForcedStrategy> {
         let mut strategy = Strategy::default();
         for place in &placed.operands {
             strategy.input_specs.push(self.placement(place)?);
@@ -182,7 +182,7 @@ impl Chosen<'_, '_> {
                 ranges: ranges.clone(),
             });
         }
-        Some(Forced { strategy, outputs })
+        Some(ForcedStrategy { strategy, outputs })
     }
 
     /// The dimension along which the first operand is cut, and its shards.

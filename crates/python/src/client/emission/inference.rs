@@ -74,7 +74,7 @@ impl InferredResults {
     }
 }
 
-struct Known {
+struct CachedInference {
     op: Op,
     operands: SmallVec<[OperandKey; OPERANDS_MAX]>,
     words: SmallVec<[u32; 8]>,
@@ -87,7 +87,7 @@ struct Known {
 struct CacheSlot {
     /// Hash of what was missed here last.
     missed: u64,
-    known: Option<Box<Known>>,
+    known: Option<Box<CachedInference>>,
 }
 
 /// The table.
@@ -134,7 +134,7 @@ impl Inferences {
             Arg::Absent | Arg::Scalar(_) => None,
             Arg::Var(var) => var.with_value(py, |value| value.meta.clone_ref(py)),
         });
-        place.known = Some(Box::new(Known {
+        place.known = Some(Box::new(CachedInference {
             op: key.op,
             operands: key.operands.into(),
             words: key.words.into(),

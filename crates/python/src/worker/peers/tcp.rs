@@ -26,14 +26,14 @@ const BODY_AT: usize = (HEAD_WORDS + 1) * size_of::<u32>();
 
 /// A chunk as it came.
 #[derive(Debug)]
-struct Arrived {
+struct IncomingChunk {
     head: ChunkHead,
     /// As long as the longest chunk that was ever read into it.
     buffer: Vec<u8>,
     length: usize,
 }
 
-impl Arrived {
+impl IncomingChunk {
     fn bytes(&self) -> &[u8] {
         &self.buffer[..self.length]
     }
@@ -44,12 +44,12 @@ pub struct TcpLink {
     to: SyncSender<Vec<u8>>,
     /// Buffers that the writing thread is done with: a new one would have to be filled with zeros first.
     written: Receiver<Vec<u8>>,
-    from: Receiver<Arrived>,
+    from: Receiver<IncomingChunk>,
     /// Buffers for the reading thread.
     used: SyncSender<Vec<u8>>,
     /// Chunks that the writing thread has not finished.
     in_flight: Arc<AtomicUsize>,
-    first: Option<Arrived>,
+    first: Option<IncomingChunk>,
     read: usize,
     failure: Option<Cause>,
     closed: bool,
@@ -113,7 +113,7 @@ impl TcpLink {
         }
     }
 
-    fn take(&mut self, arrived: Arrived) {
+    fn take(&mut self, arrived: IncomingChunk) {
         self.failure = chunk::is_failure(&arrived.head).then(|| chunk::cause(arrived.bytes()));
         self.first = Some(arrived);
     }
@@ -133,7 +133,8 @@ impl TcpLink {
 
     pub fn release(&mut self, bytes: usize) {
         self.read += bytes;
-        let is_read = |first: &Arrived| chunk::is_failure(&first.head) || first.length <= self.read;
+        let is_read =
+            |first: &IncomingChunk| chunk::is_failure(&first.head) || first.length <= self.read;
         if self.first.as_ref().is_some_and(is_read) {
             self.release_all();
         }
@@ -214,7 +215,7 @@ fn write_all(
 /// Ends with the connection, or with a chunk that no worker sends.
 fn read_all(
     stream: TcpStream,
-    chunks: &SyncSender<Arrived>,
+    chunks: &SyncSender<IncomingChunk>,
     again: &Receiver<Vec<u8>>,
     waker: &FutexWaker,
 ) {
@@ -227,7 +228,7 @@ fn read_all(
     }
 }
 
-fn next(stream: &mut impl Read, again: &Receiver<Vec<u8>>) -> io::Result<Option<Arrived>> {
+fn next(stream: &mut impl Read, again: &Receiver<Vec<u8>>) -> io::Result<Option<IncomingChunk>> {
     let mut words = [0; HEAD_WORDS + 1];
     stream.read_exact(bytemuck::cast_slice_mut(&mut words))?;
     let Some((&length, words)) = words.split_last() else { return Ok(None) };
@@ -239,5 +240,5 @@ fn next(stream: &mut impl Read, again: &Receiver<Vec<u8>>) -> io::Result<Option<
         buffer.resize(length, 0);
     }
     stream.read_exact(&mut buffer[..length])?;
-    Ok(Some(Arrived { head, buffer, length }))
+    Ok(Some(IncomingChunk { head, buffer, length }))
 }

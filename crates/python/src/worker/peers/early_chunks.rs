@@ -6,12 +6,12 @@ use gt_worker::MessageId;
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug, Default)]
-pub struct Aside {
+pub struct EarlyChunks {
     chunks: BTreeMap<(u32, MessageId), VecDeque<StoredChunk>>,
     bytes: usize,
 }
 
-impl Aside {
+impl EarlyChunks {
     pub const fn bytes(&self) -> usize {
         self.bytes
     }

@@ -47,7 +47,22 @@ from gt.distributed import methods as _methods  # noqa: E402
 
 _methods.install()
 
-from gt import creation, distributed, dtypes, random, serialization, session  # noqa: E402
+from gt import (  # noqa: E402
+    creation,
+    distributed,
+    dtypes,
+    import_hooks,
+    interop,
+    random,
+    serialization,
+    session,
+    settings,
+    tensor_types,
+)
+
+interop.install()
+import_hooks.install()
+tensor_types.install()
 from gt.autograd import (  # noqa: E402
     enable_grad,
     inference_mode,
@@ -55,6 +70,7 @@ from gt.autograd import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
+from gt.compiler import compile as compile  # noqa: E402
 from gt.config import (  # noqa: E402
     ShardConfig,
     SignalConfig,
@@ -92,7 +108,9 @@ for _name in _TABLE | set(composite.functions()):
 globals().update(composite.functions())
 for _name, _function in _aten.functions("t").items():
     globals().setdefault(_name, _function)
-for _module in (creation, random, session, serialization, dtypes):
+for _module in (
+    creation, random, session, serialization, dtypes, interop, settings, tensor_types
+):  # fmt: skip
     for _name in getattr(_module, "__all__", ()):
         globals()[_name] = getattr(_module, _name)
 
@@ -105,6 +123,11 @@ newaxis = None
 set_printoptions = printing.set_printoptions
 
 _LAZY = {
+    "accelerator",
+    "compiler",
+    "jit",
+    "mps",
+    "onnx",
     "backends",
     "version",
     "fft",
@@ -121,7 +144,7 @@ _LAZY = {
     "worker",
 }
 # The modules that users type; the others, which stay importable, hold what makes these.
-_SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random"}
+_SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random", "serialization"}
 
 
 def __getattr__(name: str) -> object:

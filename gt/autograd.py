@@ -9,11 +9,13 @@ from gt import _core
 from gt._core import Tensor
 from gt.creation import zeros_like
 from gt.errors import InvalidValue, NotDifferentiable, NotSupported
+from gt.variable import Variable
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 __all__ = [
+    "Variable",
     "enable_grad",
     "grad",
     "inference_mode",

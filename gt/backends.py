@@ -1,5 +1,7 @@
 """Switches of PyTorch's libraries, which programs set: GT takes them, and they change nothing."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
@@ -11,6 +13,8 @@ class Cudnn:
     benchmark: bool = False
     deterministic: bool = False
     allow_tf32: bool = True
+    benchmark_limit: int = 10
+    fp32_precision: str = "none"
 
     def is_available(self) -> bool:
         """False: GT offers no way to it."""
@@ -19,19 +23,81 @@ class Cudnn:
     def version(self) -> None:
         """None: GT offers no way to it."""
 
+    @contextlib.contextmanager
+    def flags(self, **switches: object) -> Iterator[None]:
+        """A `with` block, whose switches are taken as the attributes are."""
+        before = {name: getattr(self, name) for name in switches}
+        for name, value in switches.items():
+            setattr(self, name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
+
 
 @dataclass
 class Matmul:
-    """`allow_tf32`, which changes nothing: what a product computes in is a worker's."""
+    """Switches that change nothing: what a product computes in is a worker's."""
 
     allow_tf32: bool = False
+    allow_fp16_reduced_precision_reduction: bool = True
+    allow_bf16_reduced_precision_reduction: bool = True
+    fp32_precision: str = "none"
 
 
 @dataclass
 class Cuda:
-    """`gt.backends.cuda.matmul`."""
+    """`gt.backends.cuda`: matmul's switches, and which kernels attention may take."""
 
     matmul: Matmul = field(default_factory=Matmul)
+    attention: dict[str, bool] = field(default_factory=dict)
+
+    def is_built(self) -> bool:
+        """False: GT is built with none; its workers bring PyTorch's."""
+        return False
+
+    def _enable(self, kind: str, enabled: bool) -> None:
+        self.attention[kind] = enabled
+
+    def enable_flash_sdp(self, enabled: bool) -> None:
+        """Take the wish: a worker chooses its kernel."""
+        self._enable("flash", enabled)
+
+    def enable_mem_efficient_sdp(self, enabled: bool) -> None:
+        """Take the wish: a worker chooses its kernel."""
+        self._enable("mem_efficient", enabled)
+
+    def enable_math_sdp(self, enabled: bool) -> None:
+        """Take the wish: a worker chooses its kernel."""
+        self._enable("math", enabled)
+
+    def enable_cudnn_sdp(self, enabled: bool) -> None:
+        """Take the wish: a worker chooses its kernel."""
+        self._enable("cudnn", enabled)
+
+    def flash_sdp_enabled(self) -> bool:
+        """What was set last, else True."""
+        return self.attention.get("flash", True)
+
+    def mem_efficient_sdp_enabled(self) -> bool:
+        """What was set last, else True."""
+        return self.attention.get("mem_efficient", True)
+
+    def math_sdp_enabled(self) -> bool:
+        """What was set last, else True."""
+        return self.attention.get("math", True)
+
+
+@dataclass
+class Library:
+    """A library of processors' kernels, which the workers have and the client has not."""
+
+    enabled: bool = True
+
+    def is_available(self) -> bool:
+        """False: GT offers no way to it."""
+        return False
 
 
 class Mps:
@@ -49,8 +115,9 @@ class Mps:
 cudnn = Cudnn()
 cuda = Cuda()
 mps = Mps()
+mkl, mkldnn, openmp, opt_einsum = Library(), Library(), Library(), Library()
 
-__all__ = ["cuda", "cudnn", "mps"]
+__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
 
 
 def __dir__() -> list[str]:

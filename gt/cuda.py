@@ -5,17 +5,54 @@ The workers have the GPUs; the client neither needs one nor talks to one.
 
 import pathlib
 
-from gt import config, devices, random, session
-from gt.errors import InvalidUse
+from gt import config, devices, draws, random, session
+from gt._core import Tensor
+from gt.errors import InvalidUse, OutOfMemoryError
+from gt.tensor_types import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 
 __all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "OutOfMemoryError",
+    "ShortTensor",
     "current_device",
+    "device",
     "device_count",
     "empty_cache",
     "get_device_name",
+    "get_rng_state",
+    "get_rng_state_all",
+    "init",
+    "initial_seed",
+    "ipc_collect",
     "is_available",
+    "is_bf16_supported",
+    "is_initialized",
     "manual_seed",
     "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
     "synchronize",
 ]
 
@@ -73,6 +110,66 @@ def manual_seed(seed: int) -> None:
 
 
 manual_seed_all = manual_seed
+
+
+def seed() -> None:
+    """Seed every draw by a number that nobody knows."""
+    random.seed()
+
+
+seed_all = seed
+
+
+def initial_seed() -> int:
+    """The seed that was set last."""
+    return draws.initial_seed()
+
+
+def get_rng_state(device: object = "cuda") -> Tensor:  # noqa: ARG001 - accepted
+    """The generator's state: there is one for all devices."""
+    return draws.get_rng_state()
+
+
+def set_rng_state(new_state: Tensor, device: object = "cuda") -> None:  # noqa: ARG001 - accepted
+    """Go on from a state of `get_rng_state`."""
+    draws.set_rng_state(new_state)
+
+
+def get_rng_state_all() -> list[Tensor]:
+    """The generator's state, once."""
+    return [draws.get_rng_state()]
+
+
+def set_rng_state_all(new_states: list[Tensor]) -> None:
+    """Go on from a state of `get_rng_state_all`."""
+    draws.set_rng_state(new_states[0])
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:  # noqa: ARG001 - all compute it
+    """Whether this machine has GPUs: a worker computes in bfloat16 on any of them."""
+    return is_available()
+
+
+def is_initialized() -> bool:
+    """Whether this machine has GPUs: there is nothing to initialize."""
+    return is_available()
+
+
+def init() -> None:
+    """Nothing: the workers have the GPUs."""
+
+
+def ipc_collect() -> None:
+    """Nothing: the workers give memory back when it is needed."""
+
+
+def set_device(device: object) -> None:
+    """Take a device: where values live is the dispatcher's business."""
+    devices.device(device)
+
+
+class device(devices.device):  # noqa: N801 - PyTorch's name
+    """A `with` block that would choose a GPU: where values live is the dispatcher's business."""
 
 
 def empty_cache() -> None:

@@ -4,19 +4,19 @@ Where values live is the dispatcher's business, so the device of every tensor is
 """
 
 from gt._core import Tensor
-from gt.errors import InvalidType, ShapeError
+from gt.errors import InvalidType, InvalidUse
 
 __all__ = ["device", "install"]
 
-KINDS = ("cpu", "cuda", "gt")
+KINDS = ("cpu", "cuda", "gt", "meta")
 
 
 class device:  # noqa: N801 - PyTorch's name
     """A kind of device and perhaps its number; accepted wherever PyTorch takes one.
 
     Args:
-        type: `cpu`, `cuda` or `gt`, also with a number (`cuda:1`), a number alone (a GPU's), or
-            another device.
+        type: `cpu`, `cuda`, `gt` or `meta`, also with a number (`cuda:1`), a number alone (a
+            GPU's), or another device, PyTorch's too. Tensors "on meta" have values like all others.
         index: the number, if `type` has none.
     """
 
@@ -30,11 +30,18 @@ class device:  # noqa: N801 - PyTorch's name
         if index is None:
             return
         if self.index is not None:
-            raise ShapeError(
+            raise InvalidUse(
                 "type (string) must not include an index because index was passed explicitly: "
                 f"{type}"
             )
         self.index = index
+
+    def __enter__(self) -> "device":
+        """Where tensors are made by default, in PyTorch; here it places nothing."""
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        pass
 
     def __repr__(self) -> str:
         number = "" if self.index is None else f", index={self.index}"
@@ -56,17 +63,20 @@ def _parsed(spec: object) -> tuple[str, int | None]:
     """The kind and the number in what PyTorch takes as a device."""
     if isinstance(spec, device):
         return spec.type, spec.index
+    if type(spec).__name__ == "device":  # PyTorch's, which is not imported here
+        return _parsed(str(spec))
     if isinstance(spec, int) and not isinstance(spec, bool):
         return "cuda", spec
     if not isinstance(spec, str):
         raise InvalidType(f"device(): argument 'type' must be str, not {type(spec).__name__}")
     kind, colon, number = spec.partition(":")
     if kind not in KINDS:
-        raise ShapeError(
-            f"Expected one of {', '.join(KINDS)} device type at start of device string: {spec}"
+        raise InvalidUse(
+            f"Expected one of {', '.join(KINDS)} device type at start of device string: {spec}. "
+            "Where tensors live is the dispatcher's business: these are what scripts may say"
         )
     if colon and not (number.isascii() and number.isdigit()):
-        raise ShapeError(f"Invalid device string: '{spec}'")
+        raise InvalidUse(f"Invalid device string: '{spec}'")
     return kind, int(number) if colon else None
 
 
@@ -94,8 +104,8 @@ def _is_cuda(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
     return False
 
 
-def _is_sparse(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
-    """False: every tensor has all its elements."""
+def _is_none(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
+    """False: no tensor is of this kind."""
     return False
 
 
@@ -111,5 +121,6 @@ def install() -> None:
     """Attach the properties to the tensor class."""
     setattr(Tensor, "device", property(_device_of))  # noqa: B010 - the stub calls it read-only
     setattr(Tensor, "is_cuda", property(_is_cuda))  # noqa: B010
-    setattr(Tensor, "is_sparse", property(_is_sparse))  # noqa: B010
+    for kind in ("sparse", "sparse_csr", "quantized", "mkldnn", "meta", "mps", "xpu", "nested"):
+        setattr(Tensor, f"is_{kind}", property(_is_none))
     setattr(Tensor, "get_device", get_device)  # noqa: B010

@@ -20,7 +20,7 @@ def attribute_error(module: str, name: str) -> AttributeError:
     """The error for `module.name`, which does not exist."""
     shown = [] if name.startswith("_") else dir(sys.modules[module])
     nearest = difflib.get_close_matches(name, shown, n=1, cutoff=0.75)
-    if name in _names().get(module, ()):
+    if name in names_of(module):
         text = f"PyTorch has `{name}`; GT does not yet."
         if instead := INSTEAD.get((module, name)) or (nearest and f"{module}.{nearest[0]}"):
             text += f" The nearest is {instead}."
@@ -29,6 +29,11 @@ def attribute_error(module: str, name: str) -> AttributeError:
         if nearest:
             text += f". Did you mean: {nearest[0]!r}?"
     return AttributeError(text)
+
+
+def names_of(module: str) -> frozenset[str]:
+    """PyTorch's names of `module`."""
+    return _names().get(module, frozenset())
 
 
 def hook(module: str) -> Callable[[str], object]:

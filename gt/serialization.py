@@ -4,24 +4,26 @@ A flat dictionary of tensors is a plain safetensors file that every reader of th
 understands. Anything else is stored under dotted names, and its structure as JSON in the file's
 metadata. What is larger than one file may be is written to several with an index, as Hugging Face's
 libraries write and read them. No pickle: a file holds data only. What is wrong with a file is a
-FileFormatError (safetensors_file.py).
+FileFormatError (safetensors_file.py). A checkpoint of PyTorch's is read by PyTorch, where it is
+installed.
 """
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import pathlib
 import re
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
-from gt import safetensors_file
+from gt import interop, safetensors_file
 from gt._core import Tensor
-from gt.errors import InvalidType, InvalidValue
+from gt.errors import InvalidType, InvalidValue, NotSupported
 from gt.safetensors_file import METADATA, FileFormatError, Json, parsed
 
 __all__ = ["FileFormatError", "load", "save"]
@@ -42,6 +44,7 @@ Saved: TypeAlias = (
 DEPTH_MAX = 64  # of nested dictionaries and lists: far above an optimizer's, far below the stack
 STRUCTURE = "gt.structure"
 INDEX = ".index.json"
+TORCH_MAGIC = (b"PK\x03\x04", b"\x80\x02")  # a zip archive; a pickle: the older format
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -88,19 +91,26 @@ def load(
 ) -> Saved:
     """Read what gt.save (or any writer of safetensors files) wrote; tensors require no gradient.
 
+    A checkpoint that torch.save wrote is read by PyTorch, where it is installed; its tensors become
+    GT's.
+
     Args:
         f: The path; of several files that of their index, or the one that was saved to.
         map_location: Taken as PyTorch takes it; a device places nothing.
-        weights_only: A file holds nothing else.
+        weights_only: Of a checkpoint of PyTorch's, which may hold code: as in torch.load. A
+            safetensors file holds nothing else.
         mmap: Each tensor is read once, as it is uploaded.
 
     Raises:
         FileFormatError: Not a safetensors file, or a damaged one.
+        NotSupported: A checkpoint of PyTorch's, and PyTorch is not installed.
     """
     path = pathlib.Path(f)
     index = path.with_name(path.name + INDEX)
     if not path.exists() and index.exists():
         path = index
+    if _is_torch(path):
+        return _load_torch(path, weights_only=weights_only)
     metadata: object
     try:
         if path.name.endswith(INDEX):
@@ -114,6 +124,56 @@ def load(
         return _rebuilt(structure, tensors, DEPTH_MAX)
     except FileFormatError as error:
         raise FileFormatError(f"{path} is no safetensors file, or a damaged one: {error}") from None
+
+
+# ---- checkpoints of PyTorch's ----
+
+
+def _is_torch(path: pathlib.Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4).startswith(TORCH_MAGIC)
+
+
+def _load_torch(path: pathlib.Path, *, weights_only: bool) -> Saved:
+    try:
+        torch = interop.imported_torch("load")
+    except NotSupported:
+        raise NotSupported(
+            f"load: {path} is a checkpoint of PyTorch's, which is not installed here. Where it is: "
+            "safetensors.torch.save_file(torch.load(file), name), which gt.load reads"
+        ) from None
+    with torch.serialization.safe_globals(_safe_globals):
+        values = torch.load(path, map_location="cpu", weights_only=weights_only)
+    return interop.from_torch_nested(values)  # type: ignore[return-value] # what the file holds
+
+
+_safe_globals: list[Any] = []
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Allow classes and functions in checkpoints of PyTorch's that are read with weights_only."""
+    _safe_globals.extend(safe_globals)
+
+
+def get_safe_globals() -> list[Any]:
+    """What `add_safe_globals` was given."""
+    return list(_safe_globals)
+
+
+def clear_safe_globals() -> None:
+    """Allow nothing beyond PyTorch's own list."""
+    _safe_globals.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
+    """Allow them within a `with` block."""
+    before = get_safe_globals()
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _safe_globals[:] = before
 
 
 # ---- several files ----
@@ -207,9 +267,16 @@ def _described(obj: object, place: tuple[str, ...], tensors: dict[str, Tensor]) 
         return {"float": repr(obj)}
     if obj is None or isinstance(obj, bool | int | float | str):
         return obj
-    raise InvalidType(
+    raise _unsaveable(obj, where)
+
+
+def _unsaveable(obj: object, where: str) -> InvalidType:
+    remedy = ""
+    if callable(getattr(obj, "state_dict", None)):
+        remedy = ": save its state_dict(), and load that into one that the program has made"
+    return InvalidType(
         f"save: {where} is a {type(obj).__name__}; only tensors, dictionaries, lists, tuples, "
-        "numbers, strings and None can be saved"
+        f"numbers, strings and None can be saved{remedy}"
     )
 
 

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from python_source import ROOT, Row, Source, table_entries
 from stubs import COMPOSITE, HEADER
 
-MODULES = ("creation", "random", "session", "serialization", "dtypes")
+MODULES = (
+    "creation", "random", "session", "serialization", "dtypes", "interop", "settings",
+    "tensor_types",
+)  # fmt: skip
 FUNCTION_FAMILIES_NOT = ("control", "collective")
 
 

@@ -78,6 +78,12 @@ def target_dtype(args: tuple[object, ...], dtype: _core.dtype | type | None) -> 
     return dtypes[0] if dtypes else None
 
 
+class TensorType(type):
+    """The class of classes of tensors, such as `gt.FloatTensor`, which stand for dtypes."""
+
+    dtype: _core.dtype
+
+
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """`self` with `other`'s dtype."""
     return cast(self, other.dtype)
@@ -89,13 +95,18 @@ def type_(
     """`self` as `dtype`; without one the name of its tensor class, such as `gt.FloatTensor`."""
     if dtype is None:
         return f"gt.{TENSOR_CLASSES[repr(self.dtype)]}"
+    if isinstance(dtype, TensorType):
+        return cast(self, dtype.dtype)
+    if dtype is Tensor:
+        return cast(self, _core.get_default_dtype())
     if isinstance(dtype, type):  # Python's float, int and bool are none here
         raise InvalidValue(f"invalid type: '{dtype.__name__}'")
     if isinstance(dtype, str):
         names = {f"gt.{name}": key for key, name in TENSOR_CLASSES.items()}
-        if dtype.replace("torch.", "gt.") not in names:
+        full = dtype.replace("torch.", "gt.").replace("gt.cuda.", "gt.")
+        if full not in names:
             raise InvalidValue(f"invalid type: '{dtype}'")
-        short = names[dtype.replace("torch.", "gt.")].removeprefix("gt.")
+        short = names[full].removeprefix("gt.")
         dtype = next(d for d in DTYPES if repr(d) == f"gt.{short}")
     return cast(self, dtype)
 

@@ -72,6 +72,11 @@ def whole_number(name: str) -> int | None:
     return int(word)
 
 
+def core_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def threads() -> int | None:
     """Threads of a large instruction: GT_THREADS, else the first number of OMP_NUM_THREADS."""
     own = whole_number("GT_THREADS")
@@ -96,7 +101,7 @@ def use_threads(count: int | None) -> None:
 def session_options() -> SessionOptions:
     """The settings of this moment: variables may be set before or after `import gt`."""
     workers = whole_number("GT_WORKERS")
-    cores = len(os.sched_getaffinity(0))
+    cores = core_count()
     here = str(pathlib.Path(__file__).resolve().parent.parent.parent)
     inherited = os.environ.get("PYTHONPATH", "")
     return SessionOptions(

@@ -318,6 +318,7 @@ __all__ = [
     "logsigmoid",
     "margin_ranking_loss",
     "mish",
+    "modules",
     "mse_loss",
     "nll_loss",
     "parallel_cross_entropy",
@@ -338,6 +339,8 @@ __all__ = [
     "tanhshrink",
     "utils",
 ]
+
+from gt.nn import modules
 
 __getattr__ = missing.hook(__name__)
 

@@ -34,7 +34,7 @@ class _ChannelNorm(Module):
                 init.zeros_(self.bias)
 
 
-class _BatchNorm(_ChannelNorm):
+class _NormBase(_ChannelNorm):
     """A norm over the batch, channel by channel; over the whole one also where it is cut.
 
     Args:
@@ -124,6 +124,10 @@ class _BatchNorm(_ChannelNorm):
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
+
+
+class _BatchNorm(_NormBase):
+    """What programs ask `isinstance` of: the norms of batches, not those of instances."""
 
 
 class BatchNorm1d(_BatchNorm):

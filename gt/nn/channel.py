@@ -5,7 +5,7 @@ from __future__ import annotations
 import gt
 from gt._core import Tensor
 from gt.nn import functional
-from gt.nn.batchnorm import _BatchNorm
+from gt.nn.batchnorm import _BatchNorm, _NormBase
 from gt.nn.module import Module
 from gt.nn.normalization import Dropout
 
@@ -18,7 +18,7 @@ class BatchNorm3d(_BatchNorm):
             raise ValueError(f"expected 5D input (got {input.ndim}D input)")
 
 
-class _InstanceNorm(_BatchNorm):
+class _InstanceNorm(_NormBase):
     """The norm of each channel of each element; arguments as in BatchNorm2d, other defaults."""
 
     _spatial = 0

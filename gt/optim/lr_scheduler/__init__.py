@@ -35,6 +35,8 @@ __all__ = [
     "StepLR",
 ]
 
+_LRScheduler = LRScheduler  # its older name
+
 
 def __dir__() -> list[str]:
     """What users type; what this module needs itself is no part of it."""

@@ -43,11 +43,22 @@ impl<'py> OperandArg<'py> {
     /// The operand; a type error that names the operator otherwise.
     pub(crate) fn required(object: &Bound<'py, PyAny>, op: &str) -> PyResult<Self> {
         Self::of(object)?.ok_or_else(|| {
-            let given = object.get_type().name().map(|name| name.to_string()).unwrap_or_default();
+            let given = what(object);
             PyTypeError::new_err(format!(
                 "{op}(): argument must be Tensor or a number, not {given}"
             ))
         })
+    }
+}
+
+/// What stands where a tensor should: the name of its class, and of PyTorch's tensors what makes one of GT's.
+pub(crate) fn what(object: &Bound<'_, PyAny>) -> String {
+    let class = object.get_type();
+    let name = class.name().map(|name| name.to_string()).unwrap_or_default();
+    let module = class.module().map(|name| name.to_string()).unwrap_or_default();
+    match module.split('.').next() {
+        Some("torch") => format!("torch.{name}; gt.from_torch makes a tensor of it"),
+        _ => name,
     }
 }
 

@@ -4,6 +4,7 @@
 //! its first argument is no tensor raises PyTorch's error. It knows no operator.
 
 use super::tensor::Tensor;
+use crate::client::emission::convert::what;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -105,7 +106,7 @@ impl MethodFunction {
         }
         PyTypeError::new_err(format!(
             "{name}(): argument 'input' (position 1) must be Tensor, not {}",
-            kind(&first)
+            what(&first)
         ))
     }
 }

@@ -15,7 +15,7 @@ use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Dims, Op};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 use smallvec::SmallVec;
 
 /// `gt.Size`, which shapes are made of.
@@ -68,15 +68,26 @@ pub(crate) fn in_place(slf: &Bound<'_, Tensor>, other: &Bound<'_, PyAny>, op: Op
 
 #[pymethods]
 impl Tensor {
-    /// `Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so.
+    /// `Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so. Of sizes or of data it is
+    /// PyTorch's oldest constructor, which `gt.tensor_types` has.
     #[new]
-    #[pyo3(signature = (data, requires_grad=false))]
-    fn new(py: Python<'_>, data: &Bound<'_, PyAny>, requires_grad: bool) -> PyResult<Self> {
-        let Ok(tensor) = data.cast::<Self>() else {
-            let given = data.get_type().name()?.to_string();
-            return Err(PyTypeError::new_err(format!(
-                "Tensor(): expected a Tensor, got {given}; gt.tensor(...) makes one from data"
-            )));
+    #[pyo3(signature = (*data, requires_grad=false, **named))]
+    fn new(
+        data: &Bound<'_, PyTuple>,
+        requires_grad: bool,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let py = data.py();
+        let shared = match (data.len(), named) {
+            (1, None) => data.get_item(0)?.cast_into::<Self>().ok(),
+            _ => None,
+        };
+        let tensor = match shared {
+            Some(tensor) => tensor,
+            None => py
+                .import("gt.tensor_types")?
+                .call_method("construct", data, named)?
+                .cast_into::<Self>()?,
         };
         let var = tensor.get().var.detached(py, true)?;
         var.set_requires_grad(py, requires_grad)?;

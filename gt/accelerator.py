@@ -1,0 +1,44 @@
+"""`gt.accelerator`: PyTorch's questions about whatever GPU there is, answered as `gt.cuda` does."""
+
+# ruff: noqa: ARG001 - a device is accepted, and places nothing
+
+from gt import cuda
+from gt.devices import device
+
+__all__ = [
+    "current_accelerator",
+    "current_device_index",
+    "device_count",
+    "empty_cache",
+    "is_available",
+    "set_device_index",
+    "synchronize",
+]
+
+is_available = cuda.is_available
+device_count = cuda.device_count
+empty_cache = cuda.empty_cache
+
+
+def current_accelerator(check_available: bool = False) -> device | None:
+    """`cuda` where this machine has GPUs, else None."""
+    return device("cuda") if is_available() else None
+
+
+def current_device_index() -> int:
+    """0: the number that PyTorch begins with; no call here depends on it."""
+    return cuda.current_device()
+
+
+def set_device_index(device: object, /) -> None:
+    """Nothing: where values live is the dispatcher's business."""
+
+
+def synchronize(device: object = None, /) -> None:
+    """Wait until everything emitted so far has run."""
+    cuda.synchronize()
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -1,0 +1,65 @@
+"""`gt.compile` and its switches: a function stays as it is, and runs eagerly.
+
+What compiles here are the workers' hot paths, which nobody asks for; so no number changes.
+"""
+
+# ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from gt import config
+
+__all__ = ["compile", "disable", "is_compiling", "reset"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def compile(
+    model: F | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: object = "inductor",
+    mode: str | None = None,
+    options: object = None,
+    disable: bool = False,
+    **others: object,
+) -> F | Callable[[F], F]:
+    """`model` itself, also as a decorator with arguments; says so where GT_VERBOSE is set.
+
+    Args:
+        model: A function or a module.
+        fullgraph: Accepted and ignored, as are all further ones.
+    """
+    if model is None:
+        return say_unchanged
+    return say_unchanged(model)
+
+
+def disable(fn: F | None = None, recursive: bool = True, **others: object) -> F | Callable[[F], F]:
+    """`fn` itself, also as a decorator with arguments: nothing is compiled."""
+    return (lambda function: function) if fn is None else fn
+
+
+def is_compiling() -> bool:
+    """False."""
+    return False
+
+
+def reset() -> None:
+    """Nothing: no compiled code is kept."""
+
+
+def say_unchanged(model: F) -> F:
+    """`model`, of which GT_VERBOSE tells that it stays as it is."""
+    if config.environment.flag("GT_VERBOSE"):
+        name = getattr(model, "__name__", type(model).__name__)
+        print(f"gt: {name} is not compiled: it runs eagerly as it is", file=sys.stderr)  # noqa: T201
+    return model
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -1,0 +1,79 @@
+"""What GT adds to a library when a program imports it: a batch's collate to torch's loader.
+
+The libraries are not imported here. A library that is there already is told at once.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gt._core import Tensor
+from gt.composite.joining import stack
+
+Action = Callable[[types.ModuleType], None]
+
+
+class _Then(importlib.abc.Loader):
+    """A module's own loader, and what follows when it has loaded."""
+
+    def __init__(self, loader: importlib.abc.Loader, action: Action) -> None:
+        self.loader, self.action = loader, action
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self.loader.exec_module(module)
+        self.action(module)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the loader offers
+        return getattr(self.loader, name)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of ACTIONS as the other finders do, and adds what follows."""
+
+    def __init__(self) -> None:
+        self.searching: set[str] = set()
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - the search begins anew
+        target: types.ModuleType | None = None,  # noqa: ARG002
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in ACTIONS or fullname in self.searching:
+            return None
+        self.searching.add(fullname)
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self.searching.discard(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Then(spec.loader, ACTIONS[fullname])
+        return spec
+
+
+def _collate(module: types.ModuleType) -> None:
+    """torch.utils.data.DataLoader stacks GT's tensors as it stacks its own."""
+
+    def stacked(batch: list[Tensor], *, collate_fn_map: object = None) -> Tensor:
+        del collate_fn_map
+        return stack(batch, 0)
+
+    module.default_collate_fn_map[Tensor] = stacked
+
+
+ACTIONS: dict[str, Action] = {"torch.utils.data._utils.collate": _collate}
+
+
+def install() -> None:
+    """Watch for the imports, and tell the modules that are there."""
+    sys.meta_path.insert(0, _Finder())
+    for name, action in ACTIONS.items():
+        if name in sys.modules:
+            action(sys.modules[name])

@@ -1,0 +1,178 @@
+"""Tensors of other libraries: PyTorch's, and whatever speaks DLPack. Every way copies.
+
+Nothing imports torch but what is asked for it by name: `to_torch`, and a checkpoint of PyTorch's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gt import _core
+from gt._core import Tensor
+from gt.composite.casts import cast
+from gt.creation import as_tensor, from_numpy, tensor
+from gt.data import Data, Recorded
+from gt.devices import check_device
+from gt.errors import InvalidType, InvalidValue, NotSupported
+
+if TYPE_CHECKING:
+    import types
+
+__all__ = ["asarray", "from_dlpack", "from_torch", "frombuffer", "to_torch"]
+
+CPU = (1, 0)  # DLPack's kind and number of the device
+
+
+def from_torch(tensor: Any) -> Tensor:  # noqa: ANN401 - torch is not imported here
+    """A tensor with a copy of a torch tensor, of its dtype; it belongs to no graph.
+
+    Raises:
+        InvalidType: something else than a torch tensor.
+    """
+    if not isinstance(tensor, Recorded) or isinstance(tensor, Tensor):
+        raise InvalidType(f"from_torch(): expected torch.Tensor, got {type(tensor).__name__}")
+    return as_tensor(tensor)  # type: ignore[arg-type] # as PyTorch's gives its values
+
+
+def to_torch(tensor: Tensor) -> Any:  # noqa: ANN401 - torch is not imported here
+    """A torch tensor with a copy of `tensor`, of its dtype, on the CPU; it belongs to no graph.
+
+    Raises:
+        NotSupported: torch is not installed.
+    """
+    if not isinstance(tensor, Tensor):
+        raise InvalidType(f"to_torch(): expected a tensor, got {type(tensor).__name__}")
+    torch = imported_torch("to_torch")
+    values = tensor.detach()
+    if values.dtype == _core.bfloat16:
+        return torch.from_numpy(values.float().numpy().copy()).to(torch.bfloat16)
+    return torch.from_numpy(np.array(values.numpy()))
+
+
+def imported_torch(purpose: str) -> types.ModuleType:
+    """PyTorch, where it is installed.
+
+    Args:
+        purpose: what needs it, for the error.
+
+    Raises:
+        NotSupported: it is not.
+    """
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        raise NotSupported(f"{purpose}: PyTorch is not installed here") from None
+
+
+def from_torch_nested(value: object) -> object:
+    """Dictionaries, lists and tuples of torch tensors with GT's in their place."""
+    if isinstance(value, Recorded) and not isinstance(value, Tensor):
+        return as_tensor(value)  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        items = [(key, from_torch_nested(entry)) for key, entry in value.items()]
+        return type(value)(items) if type(value) is not dict else dict(items)  # type: ignore[call-arg]
+    if isinstance(value, list | tuple):
+        entries = [from_torch_nested(entry) for entry in value]
+        named = isinstance(value, tuple) and getattr(value, "_fields", None) is not None
+        return type(value)(*entries) if named else type(value)(entries)  # type: ignore[arg-type]
+    return value
+
+
+def from_dlpack(ext_tensor: Any, /) -> Tensor:  # noqa: ANN401 - any library's
+    """A tensor with a copy of another library's array, handed over by DLPack.
+
+    Raises:
+        InvalidType: what has no `__dlpack__`, or a dtype that GT has not.
+    """
+    if isinstance(ext_tensor, Tensor):
+        return ext_tensor.detach().clone()
+    if isinstance(ext_tensor, Recorded):
+        return from_torch(ext_tensor)
+    if not hasattr(ext_tensor, "__dlpack__"):
+        kind = type(ext_tensor).__name__
+        raise InvalidType(f"from_dlpack(): expected an object with __dlpack__, got {kind}")
+    return from_numpy(np.from_dlpack(ext_tensor))
+
+
+def dlpack(self: Tensor, **options: Any) -> object:  # noqa: ANN401 - DLPack's keywords
+    """A DLPack capsule of a copy on the host: `torch.from_dlpack(x)`, `np.from_dlpack(x)`.
+
+    Raises:
+        BufferError: a tensor that requires a gradient, or a dtype that numpy has not (bfloat16).
+    """
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if self.dtype == _core.bfloat16:
+        raise BufferError("__dlpack__: bfloat16 cannot be exported; cast it to float32")
+    options.pop("stream", None)  # of a GPU; what is exported lies on the host
+    return np.array(self.numpy()).__dlpack__(**options)
+
+
+def dlpack_device(self: Tensor) -> tuple[int, int]:  # noqa: ARG001 - every tensor's
+    """The host: that is where the exported copy lies."""
+    return CPU
+
+
+def asarray(
+    obj: Data,
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`obj` as a tensor: a tensor shares its value, everything else is copied.
+
+    Args:
+        obj: A tensor, numbers, nested lists of them, or another library's array.
+        dtype: What it is cast to, if that is another one.
+        device: Accepted: it places nothing.
+        copy: True copies tensors, too; False refuses what would be copied.
+        requires_grad: Whether backward() fills the grad of the result.
+
+    Raises:
+        InvalidValue: `copy=False` of what cannot be shared.
+    """
+    check_device(device, "asarray")
+    if not isinstance(obj, Tensor):
+        if copy is False:
+            raise InvalidValue("can't alias arbitrary sequence into a tensor.")
+        return tensor(obj, dtype=dtype).requires_grad_(requires_grad)
+    out = obj if dtype is None else cast(obj, dtype)
+    if copy is False and out is not obj:
+        raise InvalidValue("can't alias tensor with a different dtype")
+    out = out.clone() if copy and out is obj else out
+    if requires_grad:
+        return out if out.requires_grad else out.detach().requires_grad_()
+    return out.detach() if out.requires_grad else out
+
+
+def frombuffer(
+    buffer: Any,  # noqa: ANN401 - what numpy takes
+    *,
+    dtype: _core.dtype,
+    count: int = -1,
+    offset: int = 0,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor [n] with a copy of the bytes of `buffer`.
+
+    Args:
+        buffer: An object with Python's buffer interface.
+        dtype: Of the elements.
+        count: How many of them; -1 for all.
+        offset: Bytes before the first.
+        requires_grad: Whether backward() fills the grad of the result.
+    """
+    array = np.frombuffer(buffer, dtype=np.dtype(dtype.name), count=count, offset=offset)
+    return from_numpy(array.copy()).requires_grad_(requires_grad)
+
+
+def install() -> None:
+    """Attach DLPack's methods to the tensor class."""
+    setattr(Tensor, "__dlpack__", dlpack)  # noqa: B010 - the stub has what the table gives
+    setattr(Tensor, "__dlpack_device__", dlpack_device)  # noqa: B010

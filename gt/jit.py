@@ -1,0 +1,112 @@
+"""`gt.jit`: functions and modules stay Python, which gives the same numbers; nothing is saved."""
+
+# ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, TypeVar
+
+from gt.compiler import say_unchanged
+from gt.errors import NotSupported
+from gt.nn.module import Module as ScriptModule
+
+__all__ = [
+    "Final",
+    "ScriptModule",
+    "annotate",
+    "export",
+    "freeze",
+    "ignore",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "load",
+    "optimize_for_inference",
+    "save",
+    "script",
+    "script_if_tracing",
+    "script_method",
+    "trace",
+    "trace_module",
+    "unused",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+isinstance = isinstance  # noqa: PLW0127 - PyTorch's name of it
+
+
+def script(obj: F, *args: object, **options: object) -> F:
+    """`obj` itself, which runs as Python; says so where GT_VERBOSE is set."""
+    return say_unchanged(obj)
+
+
+def trace(func: F, example_inputs: object = None, *args: object, **options: object) -> F:
+    """`func` itself: unlike a trace it keeps its branches, so it is right for all inputs."""
+    return say_unchanged(func)
+
+
+def trace_module(mod: F, inputs: object, *args: object, **options: object) -> F:
+    """`mod` itself, as `trace`."""
+    return say_unchanged(mod)
+
+
+def script_if_tracing(fn: F) -> F:
+    """`fn` itself."""
+    return fn
+
+
+script_method = export = unused = script_if_tracing
+
+
+def ignore(drop: bool | F = False, **options: object) -> Any:  # noqa: ANN401 - with or without call
+    """A decorator that changes nothing."""
+    return drop if callable(drop) else script_if_tracing
+
+
+def freeze(mod: F, *args: object, **options: object) -> F:
+    """`mod` itself."""
+    return mod
+
+
+optimize_for_inference = freeze
+
+
+def annotate(the_type: object, the_value: F) -> F:
+    """`the_value`."""
+    return the_value
+
+
+def is_scripting() -> bool:
+    """False: nothing is a script here."""
+    return False
+
+
+def is_tracing() -> bool:
+    """False: nothing is traced here."""
+    return False
+
+
+def save(m: object, f: object, _extra_files: object = None) -> NoReturn:
+    """Refused: a file holds no code.
+
+    Raises:
+        NotSupported: always.
+    """
+    raise NotSupported(
+        "jit.save: GT's files hold no code; gt.save(module.state_dict(), file) keeps the values"
+    )
+
+
+def load(f: object, map_location: object = None, *args: object, **options: object) -> NoReturn:
+    """Refused: GT runs no TorchScript.
+
+    Raises:
+        NotSupported: always.
+    """
+    raise NotSupported(
+        "jit.load: GT runs no TorchScript; make the module in Python and load its state_dict"
+    )
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

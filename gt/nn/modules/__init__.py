@@ -1,0 +1,66 @@
+"""`gt.nn.modules.conv.Conv2d` and the like: PyTorch's module paths, for imports that name them.
+
+Every module here stands in `gt.nn`. Which path has which of them is read, at the first question,
+from the list that tools/missing_names.py writes.
+"""
+
+import sys
+import types
+
+from gt import missing
+from gt.nn import batchnorm, conv, loss, normalization, recurrent
+from gt.nn.module import Module
+from gt.nn.modules import utils
+
+PATHS = (  # PyTorch's files
+    "activation", "adaptive", "batchnorm", "channelshuffle", "container", "conv", "distance",
+    "dropout", "flatten", "fold", "instancenorm", "lazy", "linear", "loss", "module",
+    "normalization", "padding", "pixelshuffle", "pooling", "rnn", "sparse", "transformer",
+    "upsampling",
+)  # fmt: skip
+# Bases of several modules, which programs ask isinstance of.
+BASES: dict[str, dict[str, type[Module]]] = {
+    "batchnorm": {"_BatchNorm": batchnorm._BatchNorm, "_NormBase": batchnorm._NormBase},
+    "conv": {"_ConvNd": conv._ConvNd},
+    "dropout": {"_DropoutNd": normalization.Dropout},
+    "instancenorm": {"_NormBase": batchnorm._NormBase},
+    "loss": {"_Loss": loss._Loss, "_WeightedLoss": loss._WeightedLoss},
+    "rnn": {"RNNBase": recurrent.RecurrentBase},
+}
+
+
+class _Path(types.ModuleType):
+    """One of PyTorch's files of modules."""
+
+    def __getattr__(self, name: str) -> object:
+        path = self.__name__.rpartition(".")[2]
+        if (base := BASES.get(path, {}).get(name)) is not None:
+            return base
+        if name in missing.names_of(self.__name__) and name in dir(sys.modules["gt.nn"]):
+            return getattr(sys.modules["gt.nn"], name)
+        raise missing.attribute_error(self.__name__, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted(missing.names_of(self.__name__) & set(dir(sys.modules["gt.nn"])))
+
+
+for _path in PATHS:
+    _module = _Path(f"{__name__}.{_path}", f"`torch.nn.modules.{_path}` by GT's modules.")
+    sys.modules[_module.__name__] = _module
+    globals()[_path] = _module
+
+
+def __getattr__(name: str) -> object:
+    """The modules of `gt.nn`."""
+    if name in missing.names_of(__name__) and name in dir(sys.modules["gt.nn"]):
+        return getattr(sys.modules["gt.nn"], name)
+    raise missing.attribute_error(__name__, name)
+
+
+def __dir__() -> list[str]:
+    """The paths, and PyTorch's modules as far as GT has them."""
+    shown = missing.names_of(__name__) & set(dir(sys.modules["gt.nn"]))
+    return sorted({*PATHS, "utils"} | shown)
+
+
+__all__ = ["utils"]

@@ -1,0 +1,30 @@
+"""`gt.onnx`: what scripts ask; an export is refused, with the way that PyTorch has to it."""
+
+from typing import NoReturn
+
+from gt.errors import NotSupported
+
+__all__ = ["export", "is_in_onnx_export"]
+
+
+def export(*args: object, **options: object) -> NoReturn:
+    """Refused: GT has no graph of a module.
+
+    Raises:
+        NotSupported: always.
+    """
+    del args, options
+    raise NotSupported(
+        "onnx.export: GT makes no ONNX files; load the state_dict into the same torch.nn module "
+        "(gt.to_torch converts the tensors) and export that with torch.onnx"
+    )
+
+
+def is_in_onnx_export() -> bool:
+    """False."""
+    return False
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

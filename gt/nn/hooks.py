@@ -22,6 +22,11 @@ Hooks: TypeAlias = dict[int, Hook]
 _next_id = itertools.count()
 
 
+def registered(table: Hooks, function: Callable[..., object]) -> HookHandle:
+    """`function` at the end of `table`, called with what the table's hooks get."""
+    return HookHandle(table, function, prepend=False, with_kwargs=False)
+
+
 class HookHandle:
     """What registering a hook gives: `remove()`, or leaving a `with`, takes the hook out again."""
 

@@ -6,6 +6,7 @@ in hooks.py, walks in listing.py, layouts in placing.py. Nothing here emits inst
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -16,7 +17,8 @@ from gt.config.rules import Rule
 from gt.config.scopes import rules_in_force
 from gt.devices import check_device
 from gt.nn import listing, placing, state
-from gt.nn.hooks import HookHandle, Hooks, call_hooked
+from gt.nn.hooked import Hooked
+from gt.nn.hooks import call_hooked
 from gt.nn.listing import ParameterListing
 from gt.nn.names import check_name, typename
 from gt.nn.parameter import Parameter
@@ -26,7 +28,7 @@ Self = TypeVar("Self", bound="Module")  # typing.Self is Python 3.11's
 _ABSENT = object()
 
 
-class Module:
+class Module(Hooked):
     """The base of layers and models: assign parameters and modules, and override `forward`."""
 
     training: bool
@@ -34,8 +36,6 @@ class Module:
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
     _transient: set[str]  # buffers that state_dict leaves out
-    _pre_hooks: Hooks
-    _hooks: Hooks
     _layout_rules: tuple[Rule, ...] = ()  # that gave parameters here and below their layouts
     _orientation = "[in, out]"  # how it stores its own weights: `[out, in]`, or `table`
 
@@ -48,6 +48,10 @@ class Module:
             ("_transient", set()),
             ("_pre_hooks", {}),
             ("_hooks", {}),
+            ("_save_pre_hooks", {}),
+            ("_save_hooks", {}),
+            ("_load_pre_hooks", {}),
+            ("_load_hooks", {}),
         ):
             object.__setattr__(self, name, value)
 
@@ -68,31 +72,6 @@ class Module:
         return call_hooked(self, self.forward, self._pre_hooks, self._hooks, args, kwargs)
 
     __call__: Callable[..., Any] = _call
-
-    def register_forward_pre_hook(
-        self, hook: Callable[..., object], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> HookHandle:
-        """Call `hook(module, args)` before each forward.
-
-        What it returns, if not None, replaces the arguments.
-        """
-        return HookHandle(self._pre_hooks, hook, prepend=prepend, with_kwargs=with_kwargs)
-
-    def register_forward_hook(
-        self,
-        hook: Callable[..., object],
-        *,
-        prepend: bool = False,
-        with_kwargs: bool = False,
-        always_call: bool = False,
-    ) -> HookHandle:
-        """Call `hook(module, args, output)` after each forward.
-
-        What it returns, if not None, replaces the output.
-        """
-        return HookHandle(
-            self._hooks, hook, prepend=prepend, with_kwargs=with_kwargs, always_call=always_call
-        )
 
     # ---- registering ----
 
@@ -273,6 +252,20 @@ class Module:
             module = below
         return module
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put `module` at this dotted name; `strict` asks that something is there already."""
+        if not target:
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")  # noqa: TRY004
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if strict and not hasattr(owner, name):
+            raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
+        if hasattr(owner, name) and not isinstance(getattr(owner, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(owner, name, module)
+
     def get_buffer(self, target: str) -> Tensor:
         """The buffer with this dotted name."""
         owner, _, name = target.rpartition(".")
@@ -295,10 +288,10 @@ class Module:
     def state_dict(
         self,
         *,
-        destination: dict[str, Tensor] | None = None,
+        destination: dict[str, Any] | None = None,
         prefix: str = "",
         keep_vars: bool = False,
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, Any]:
         """Parameters and persistent buffers by dotted name, sharing their values.
 
         Args:
@@ -306,11 +299,41 @@ class Module:
             prefix: Stands before each name.
             keep_vars: Give the parameters themselves instead of detached aliases.
         """
-        values = state.collect(self._saved(prefix), keep_vars=keep_vars)
-        if destination is None:
-            return values
-        destination.update(values)
-        return destination
+        values: dict[str, Any] = OrderedDict() if destination is None else destination
+        for hook in list(self._save_pre_hooks.values()):
+            hook.function(self, prefix, keep_vars)
+        self._save_to_state_dict(values, prefix, keep_vars)
+        for name, child in self._modules.items():
+            if child is not None:
+                child.state_dict(destination=values, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in list(self._save_hooks.values()):
+            changed = hook.function(self, values, prefix, {})
+            values = values if changed is None else changed  # type: ignore[assignment]
+        return values
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        """Add what this module itself saves."""
+        destination.update(state.collect(self._own_entries(prefix), keep_vars=keep_vars))
+        if self._has_extra_state():
+            destination[f"{prefix}_extra_state"] = self.get_extra_state()
+
+    def get_extra_state(self) -> Any:  # noqa: ANN401 - whatever the subclass keeps
+        """What a subclass saves beside tensors; `set_extra_state` takes it back."""
+        raise RuntimeError(
+            "Reached a code path in Module.get_extra_state() that should never be called."
+        )
+
+    def set_extra_state(self, state: Any) -> None:  # noqa: ANN401
+        """Take back what `get_extra_state` gave."""
+        del state
+        raise RuntimeError(
+            "Reached a code path in Module.set_extra_state() that should never be called."
+        )
+
+    def _has_extra_state(self) -> bool:
+        return type(self).get_extra_state is not Module.get_extra_state
 
     def load_state_dict(
         self, state_dict: Mapping[str, Tensor], strict: bool = True, assign: bool = False
@@ -325,19 +348,36 @@ class Module:
         Raises:
             RuntimeError: Names or shapes that do not fit; nothing is named twice.
         """
-        kind = type(self).__name__
-        return state.load(self._saved(""), state_dict, kind=kind, strict=strict, assign=assign)
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        load = state.Load(dict(state_dict), assign=assign)
+        owners = list(self.named_modules(remove_duplicate=False))
+        for name, owner in owners:
+            for hook in list(owner._load_pre_hooks.values()):
+                prefix = f"{name}." if name else ""
+                missing, unexpected = load.keys
+                hook.function(
+                    owner, load.values, prefix, {}, True, missing, unexpected, load.problems
+                )
+        for name, owner in owners:
+            prefix = f"{name}." if name else ""
+            load.entries(owner._own_entries(prefix))
+            if owner._has_extra_state():
+                load.other(f"{prefix}_extra_state", owner.set_extra_state)
+        load.find_unexpected()
+        for _, owner in reversed(owners):
+            for hook in list(owner._load_hooks.values()):
+                hook.function(owner, load.keys)
+        return load.finish(type(self).__name__, strict=strict)
 
-    def _saved(self, prefix: str) -> Iterator[state.Entry]:
-        """Parameters and persistent buffers; those of shared modules under each name."""
-        for owner_name, owner in self.named_modules(remove_duplicate=False):
-            start = f"{prefix}{owner_name}." if owner_name else prefix
-            for name, param in owner._parameters.items():
-                if param is not None:
-                    yield state.Entry(start + name, owner, name, param)
-            for name, buffer in owner._buffers.items():
-                if buffer is not None and name not in owner._transient:
-                    yield state.Entry(start + name, owner, name, buffer)
+    def _own_entries(self, prefix: str) -> Iterator[state.Entry]:
+        """This module's own parameters and persistent buffers."""
+        for name, param in self._parameters.items():
+            if param is not None:
+                yield state.Entry(prefix + name, self, name, param)
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._transient:
+                yield state.Entry(prefix + name, self, name, buffer)
 
     # ---- layouts ----
 
@@ -411,6 +451,15 @@ class Module:
                 f"but got desired dtype={dtype_target}"
             )
         return self._apply(lambda t: t.to(dtype_target) if t.is_floating_point() else t)
+
+    def to_empty(self: Self, *, device: object, recurse: bool = True) -> Self:
+        """Itself: nothing lies on a meta device, so the values stay, which PyTorch leaves open."""
+        del recurse
+        check_device(device)
+        return self
+
+    def compile(self, *args: object, **options: object) -> None:
+        """Nothing, as `gt.compile`: it runs eagerly as it is."""
 
     def cuda(self: Self, device: object = None) -> Self:
         """Itself: where values live is the dispatcher's business."""

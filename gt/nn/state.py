@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.creation import as_tensor
+from gt.data import Recorded
 from gt.nn.parameter import Parameter
 
 
@@ -44,47 +46,62 @@ def collect(entries: Iterable[Entry], *, keep_vars: bool) -> dict[str, Tensor]:
     )
 
 
-def load(
-    entries: Iterable[Entry],
-    state_dict: Mapping[str, Tensor],
-    *,
-    kind: str,
-    strict: bool,
-    assign: bool,
-) -> IncompatibleKeys:
-    """Copy values into the entries; all that fits is copied before what does not fit is raised.
+class Load:
+    """One load: what is to be copied, and what did not fit; all that fits is copied before a raise.
 
     Args:
-        entries: of the module into which to load.
-        state_dict: values by dotted name.
-        kind: the name of the module's class, for the error.
-        strict: whether missing and unexpected names are errors.
+        values: by dotted name; hooks may change them.
         assign: whether the tensors themselves are taken.
     """
-    if not isinstance(state_dict, Mapping):
-        raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-    keys = IncompatibleKeys([], [])
-    problems: list[str] = []
-    expected: set[str] = set()
-    for entry in list(entries):
-        expected.add(entry.name)
-        if entry.name not in state_dict:
-            keys.missing_keys.append(entry.name)
-            continue
-        problem = _load_one(entry, state_dict[entry.name], assign=assign)
-        if problem:
-            problems.append(problem)
-    keys.unexpected_keys.extend(name for name in state_dict if name not in expected)
-    if strict:
-        problems = _key_problems(keys) + problems
-    if problems:
-        listed = "\n\t".join(problems)
-        raise RuntimeError(f"Error(s) in loading state_dict for {kind}:\n\t{listed}")
-    return keys
+
+    def __init__(self, values: dict[str, Any], *, assign: bool) -> None:
+        self.values, self.assign = values, assign
+        self.keys = IncompatibleKeys([], [])
+        self.problems: list[str] = []
+        self.expected: set[str] = set()
+
+    def entries(self, entries: Iterable[Entry]) -> None:
+        """Copy values into the entries."""
+        for entry in list(entries):
+            if not self._has(entry.name):
+                continue
+            problem = _load_one(entry, self.values[entry.name], assign=self.assign)
+            if problem:
+                self.problems.append(problem)
+
+    def other(self, name: str, take: Callable[[Any], None]) -> None:
+        """Hand over what is no tensor."""
+        if self._has(name):
+            take(self.values[name])
+
+    def _has(self, name: str) -> bool:
+        self.expected.add(name)
+        if name not in self.values:
+            self.keys.missing_keys.append(name)
+        return name in self.values
+
+    def find_unexpected(self) -> None:
+        """List the names that nothing took."""
+        self.keys.unexpected_keys.extend(name for name in self.values if name not in self.expected)
+
+    def finish(self, kind: str, *, strict: bool) -> IncompatibleKeys:
+        """The names that were not used and not found.
+
+        Args:
+            kind: the name of the module's class, for the error.
+            strict: whether they are errors.
+        """
+        problems = [*(_key_problems(self.keys) if strict else []), *self.problems]
+        if problems:
+            listed = "\n\t".join(problems)
+            raise RuntimeError(f"Error(s) in loading state_dict for {kind}:\n\t{listed}")
+        return self.keys
 
 
 def _load_one(entry: Entry, source: object, *, assign: bool) -> str | None:
     name, owner, attribute, value = entry
+    if isinstance(source, Recorded) and not isinstance(source, Tensor):  # PyTorch's
+        source = as_tensor(source)  # type: ignore[arg-type]
     if not isinstance(source, Tensor):
         return (
             f'While copying the parameter named "{name}", expected torch.Tensor or Tensor-like '

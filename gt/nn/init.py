@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import warnings
+from collections.abc import Callable
+from typing import ParamSpec
+
+import numpy as np
 
 import gt
 from gt import _core
 from gt._core import Tensor
 from gt.draws import Generator, next_draw
 
+P = ParamSpec("P")
+
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
+    "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
+    "orthogonal_",
+    "sparse",
+    "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -87,6 +109,66 @@ def eye_(tensor: Tensor) -> Tensor:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with gt.no_grad():
         return tensor.copy_(gt.eye(*tensor.shape, dtype=tensor.dtype))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """The identity as a kernel of a convolution [out, in, ...] of one to three dimensions."""
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    out, into, *field = tensor.shape
+    if out % groups:
+        raise ValueError("dim 0 must be divisible by groups")
+    values = np.zeros(tuple(tensor.shape), np.float32)
+    middle = tuple(size // 2 for size in field)
+    each = out // groups
+    for channel in range(min(each, into)):
+        for group in range(groups):
+            values[(group * each + channel, channel, *middle)] = 1
+    with gt.no_grad():
+        return tensor.copy_(gt.tensor(values))
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """An orthogonal matrix times `gain`: rows, or columns where there are more rows.
+
+    Args:
+        tensor: [n, ...], filled in place; the rest counts as one dimension.
+        gain: By what the matrix is multiplied.
+        generator: Whose draw it is; the default one's if not given.
+    """
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    with gt.no_grad():
+        flat = tensor.new_empty((rows, columns))
+        normal_(flat, generator=generator)
+        q, r = gt.linalg.qr(flat.t() if rows < columns else flat)
+        q = q * r.diagonal().sign()  # so that each is as likely as any other
+        q = q.t() if rows < columns else q
+        return tensor.copy_(q.reshape(tensor.shape) * gain)
+
+
+def sparse_(
+    tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None
+) -> Tensor:
+    """Normally distributed values, of each column the share `sparsity` zero.
+
+    Args:
+        tensor: [rows, columns], filled in place.
+        sparsity: The share of zeros, rounded up to whole elements.
+        std: The deviation of the others.
+        generator: Whose draws they are; the default one's if not given.
+    """
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    zeros = math.ceil(sparsity * tensor.shape[0])
+    with gt.no_grad():
+        normal_(tensor, 0.0, std, generator)
+        keys = _drawn(tensor, "uniform", gt.float32, 0.0, 1.0, generator)
+        rank = keys.argsort(dim=0).argsort(dim=0)
+        return tensor.copy_(tensor.masked_fill(rank < zeros, 0))
 
 
 def xavier_uniform_(
@@ -200,6 +282,30 @@ def _drawn(
         seed=seed,
         draw=draw,
     )
+
+
+def _older(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """The name of `function` without the underscore, which PyTorch warns of."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def warned(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{name[:-1]}` is now deprecated in favor of `nn.init.{name}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return function(*args, **kwargs)
+
+    warned.__name__ = name[:-1]
+    return warned
+
+
+uniform, normal, constant = _older(uniform_), _older(normal_), _older(constant_)
+eye, dirac = _older(eye_), _older(dirac_)
+sparse, orthogonal = _older(sparse_), _older(orthogonal_)
+xavier_uniform, xavier_normal = _older(xavier_uniform_), _older(xavier_normal_)
+kaiming_uniform, kaiming_normal = _older(kaiming_uniform_), _older(kaiming_normal_)
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,11 @@ from gt._core import Tensor
 from gt.nn import functional, init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
+from gt.nn.recurrent_packed import run_packed
 from gt.nn.recurrent_step import State, gru_step, lstm_step, relu_step, tanh_step
+from gt.nn.utils.rnn import PackedSequence
 
+Sequences: TypeAlias = Tensor | PackedSequence  # [t, b, i] or [b, t, i] or [t, i], or packed
 Step: TypeAlias = Callable[[Tensor, State, Tensor, Tensor | None], State]
 
 
@@ -88,8 +91,11 @@ class RecurrentBase(Module):
     def flatten_parameters(self) -> None:
         """Nothing: there is no memory to arrange."""
 
-    def _run(self, input: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """Input [t, b, i] (or batch first, or unbatched) to the output and the final state."""
+    def _run(self, input: Sequences, state: State | None) -> tuple[Sequences, State]:
+        """Input [t, b, i] (batch first, unbatched, packed) to the output and the final state."""
+        if isinstance(input, PackedSequence):
+            self._check_width(input.data)
+            return run_packed(self, input, state)
         self._check_input(input)
         batched = input.ndim == 3
         time_first = input.transpose(0, 1) if batched and self.batch_first else input
@@ -154,6 +160,9 @@ class RecurrentBase(Module):
             raise ValueError(
                 f"{self._get_name()}: Expected input to be 2D or 3D, got {input.ndim}D instead"
             )
+        self._check_width(input)
+
+    def _check_width(self, input: Tensor) -> None:
         if input.shape[-1] != self.input_size:
             raise RuntimeError(
                 "input.size(-1) must be equal to input_size. "
@@ -225,7 +234,7 @@ class RNN(RecurrentBase):
         )
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Sequences, hx: Tensor | None = None) -> tuple[Sequences, Tensor]:
         output, (last,) = self._run(input, None if hx is None else (hx,))
         return output, last
 
@@ -260,7 +269,7 @@ class GRU(RecurrentBase):
             dtype,
         )
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Sequences, hx: Tensor | None = None) -> tuple[Sequences, Tensor]:
         output, (last,) = self._run(input, None if hx is None else (hx,))
         return output, last
 
@@ -296,7 +305,7 @@ class LSTM(RecurrentBase):
         )
 
     def forward(
-        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        self, input: Sequences, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Sequences, tuple[Tensor, Tensor]]:
         output, (hidden, cell) = self._run(input, hx)
         return output, (hidden, cell)

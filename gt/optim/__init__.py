@@ -1,7 +1,7 @@
 """Optimizers and schedules with PyTorch's names, arguments and numerics."""
 
 from gt import missing
-from gt.optim import lr_scheduler
+from gt.optim import lr_scheduler, swa_utils
 from gt.optim.adadelta import Adadelta
 from gt.optim.adafactor import Adafactor
 from gt.optim.adagrad import Adagrad
@@ -34,6 +34,7 @@ __all__ = [
     "RMSprop",
     "Rprop",
     "lr_scheduler",
+    "swa_utils",
 ]
 
 __getattr__ = missing.hook(__name__)

@@ -16,6 +16,7 @@ from gt.errors import NotSupported
 from gt.nn.listing import clear_gradient
 from gt.nn.names import typename
 from gt.nn.state import with_layout_of
+from gt.optim.hooked import Hooked, hooked
 
 Group: TypeAlias = dict[str, Any]  # "params" and the options of these parameters
 Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
@@ -23,7 +24,7 @@ Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Ten
 HELD = {"mu_product", "eta", "mu", "t", "ro"}  # numbers of the state that PyTorch holds as tensors
 
 
-class Optimizer:
+class Optimizer(Hooked):
     """The base of all optimizers.
 
     Args:
@@ -41,6 +42,7 @@ class Optimizer:
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
                 f"but got {typename(params)}"
             )
+        self._make_hooks()
         self.defaults: dict[str, object] = dict(defaults)
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -51,6 +53,7 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)  # type: ignore[arg-type]
 
+    @hooked
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
         """Update all parameters that have a gradient.
 
@@ -130,6 +133,8 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """State by the parameter's place, and the groups with places instead of parameters."""
+        for hook in list(self._save_pre_hooks.values()):
+            hook.function(self)
         places: dict[int, int] = {}
         for group in self.param_groups:
             for param in group["params"]:
@@ -142,7 +147,8 @@ class Optimizer:
             for group in self.param_groups
         ]
         state = {places[id(param)]: dict(entries) for param, entries in self.state.items()}
-        return {"state": state, "param_groups": groups}
+        saved: dict[str, Any] = {"state": state, "param_groups": groups}
+        return self._changed(self._save_hooks, saved)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take state and options from what state_dict() gave; tensors are copied.
@@ -150,6 +156,7 @@ class Optimizer:
         Raises:
             ValueError: Other groups than this optimizer's.
         """
+        state_dict = self._changed(self._load_pre_hooks, dict(state_dict))
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -173,6 +180,8 @@ class Optimizer:
                 {name: copy.deepcopy(value) for name, value in new.items() if name != "params"}
             )
         self.state = state
+        for hook in list(self._load_hooks.values()):
+            hook.function(self)
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("

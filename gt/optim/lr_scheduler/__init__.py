@@ -14,6 +14,7 @@ from gt.optim.lr_scheduler.curves import (
     StepLR,
 )
 from gt.optim.lr_scheduler.cycle import OneCycleLR
+from gt.optim.lr_scheduler.cyclic import CyclicLR
 from gt.optim.lr_scheduler.joined import ChainedScheduler, SequentialLR
 from gt.optim.lr_scheduler.plateau import ReduceLROnPlateau
 
@@ -22,6 +23,7 @@ __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",

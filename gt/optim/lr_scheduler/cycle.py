@@ -73,10 +73,10 @@ class OneCycleLR(LRScheduler):
             self.momentum = known[0]
         if last_epoch == -1:
             count = len(optimizer.param_groups)
-            largest = _listed("max_lr", max_lr, count)
+            largest = listed("max_lr", max_lr, count)
             bounds = zip(
-                _listed("max_momentum", max_momentum, count),
-                _listed("base_momentum", base_momentum, count),
+                listed("max_momentum", max_momentum, count),
+                listed("base_momentum", base_momentum, count),
                 strict=True,
             )
             for group, rate, (most, least) in zip(
@@ -146,7 +146,7 @@ def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | N
     return math.prod(counts.values())
 
 
-def _listed(name: str, value: float | Sequence[float], count: int) -> list[float]:
+def listed(name: str, value: float | Sequence[float], count: int) -> list[float]:
     """One value for each group."""
     if not isinstance(value, Sequence):
         return [value] * count

@@ -1,0 +1,112 @@
+"""What registers hooks on an optimizer, and what calls those around a step.
+
+A subclass's own `step` is wrapped where the class is made, so its hooks are called, too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gt.nn.hooks import HookHandle, Hooks
+
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+
+class Hooked:
+    """The part of Optimizer that programs hang functions on."""
+
+    _step_pre_hooks: Hooks
+    _step_hooks: Hooks
+    _save_pre_hooks: Hooks
+    _save_hooks: Hooks
+    _load_pre_hooks: Hooks
+    _load_hooks: Hooks
+    _stepping: bool = False  # within a step: that of a base class calls no hooks again
+
+    def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - a metaclass's
+        super().__init_subclass__(**options)
+        if "step" in cls.__dict__:
+            cls.step = hooked(cls.__dict__["step"])  # type: ignore[attr-defined]
+
+    def _make_hooks(self) -> None:
+        self._step_pre_hooks, self._step_hooks = {}, {}
+        self._save_pre_hooks, self._save_hooks = {}, {}
+        self._load_pre_hooks, self._load_hooks = {}, {}
+
+    def register_step_pre_hook(self, hook: Callable[..., object]) -> HookHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step, whose arguments these are.
+
+        What it returns, if not None, replaces both; `args` begins with the optimizer.
+        """
+        return HookHandle(self._step_pre_hooks, hook, prepend=False, with_kwargs=True)
+
+    def register_step_post_hook(self, hook: Callable[..., object]) -> HookHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step."""
+        return HookHandle(self._step_hooks, hook, prepend=False, with_kwargs=True)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., object], prepend: bool = False
+    ) -> HookHandle:
+        """Call `hook(optimizer)` before state_dict()."""
+        return HookHandle(self._save_pre_hooks, hook, prepend=prepend, with_kwargs=False)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., object], prepend: bool = False
+    ) -> HookHandle:
+        """Call `hook(optimizer, state_dict)` after state_dict(); it may return another one."""
+        return HookHandle(self._save_hooks, hook, prepend=prepend, with_kwargs=False)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., object], prepend: bool = False
+    ) -> HookHandle:
+        """Call `hook(optimizer, state_dict)` before a load; it may return another one."""
+        return HookHandle(self._load_pre_hooks, hook, prepend=prepend, with_kwargs=False)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., object], prepend: bool = False
+    ) -> HookHandle:
+        """Call `hook(optimizer)` after a load."""
+        return HookHandle(self._load_hooks, hook, prepend=prepend, with_kwargs=False)
+
+    def _step_between(
+        self, step: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> object:
+        for hook in list(self._step_pre_hooks.values()):
+            changed: Any = hook.function(self, args, kwargs)
+            if changed is None:
+                continue
+            if not isinstance(changed, tuple) or len(changed) != 2:
+                raise RuntimeError(
+                    f"{step} must return None or a tuple of (new_args, new_kwargs), "
+                    f"but got {changed}."
+                )
+            args, kwargs = changed
+        result: object = step(*args, **kwargs)
+        for hook in list(self._step_hooks.values()):
+            hook.function(self, args, kwargs)
+        return result
+
+    def _changed(self, hooks: Hooks, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """What the hooks make of a state dictionary."""
+        for hook in list(hooks.values()):
+            changed: Any = hook.function(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        return state_dict
+
+
+def hooked(step: Step) -> Step:
+    """`step` between the hooks of the optimizer that it is called on."""
+
+    @functools.wraps(step)
+    def between(self: Hooked, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as `step`
+        if self._stepping or not (self._step_pre_hooks or self._step_hooks):
+            return step(self, *args, **kwargs)
+        self._stepping = True
+        try:
+            return self._step_between(step, (self, *args), kwargs)
+        finally:
+            self._stepping = False
+
+    return between  # type: ignore[return-value] # of the same signature

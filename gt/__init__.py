@@ -144,7 +144,7 @@ _LAZY = {
     "worker",
 }
 # The modules that users type; the others, which stay importable, hold what makes these.
-_SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random", "serialization"}
+_SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random"}
 
 
 def __getattr__(name: str) -> object:

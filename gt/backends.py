@@ -61,19 +61,19 @@ class Cuda:
         self.attention[kind] = enabled
 
     def enable_flash_sdp(self, enabled: bool) -> None:
-        """Take the wish: a worker chooses its kernel."""
+        """Taken: a worker chooses its kernel."""
         self._enable("flash", enabled)
 
     def enable_mem_efficient_sdp(self, enabled: bool) -> None:
-        """Take the wish: a worker chooses its kernel."""
+        """Taken: a worker chooses its kernel."""
         self._enable("mem_efficient", enabled)
 
     def enable_math_sdp(self, enabled: bool) -> None:
-        """Take the wish: a worker chooses its kernel."""
+        """Taken: a worker chooses its kernel."""
         self._enable("math", enabled)
 
     def enable_cudnn_sdp(self, enabled: bool) -> None:
-        """Take the wish: a worker chooses its kernel."""
+        """Taken: a worker chooses its kernel."""
         self._enable("cudnn", enabled)
 
     def flash_sdp_enabled(self) -> bool:

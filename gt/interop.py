@@ -82,12 +82,26 @@ def from_torch_nested(value: object) -> object:
     return value
 
 
-def from_dlpack(ext_tensor: Any, /) -> Tensor:  # noqa: ANN401 - any library's
+def from_dlpack(
+    ext_tensor: Any,  # noqa: ANN401 - any library's
+    *,
+    device: object = None,
+    copy: bool | None = None,
+) -> Tensor:
     """A tensor with a copy of another library's array, handed over by DLPack.
+
+    Args:
+        ext_tensor: What has `__dlpack__`.
+        device: Accepted: it places nothing.
+        copy: False is refused: nothing is shared.
 
     Raises:
         InvalidType: what has no `__dlpack__`, or a dtype that GT has not.
+        InvalidValue: `copy=False`.
     """
+    check_device(device, "from_dlpack")
+    if copy is False:
+        raise InvalidValue("from_dlpack(): copy=False cannot be: what GT takes is copied")
     if isinstance(ext_tensor, Tensor):
         return ext_tensor.detach().clone()
     if isinstance(ext_tensor, Recorded):
@@ -108,12 +122,12 @@ def dlpack(self: Tensor, **options: Any) -> object:  # noqa: ANN401 - DLPack's k
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if self.dtype == _core.bfloat16:
         raise BufferError("__dlpack__: bfloat16 cannot be exported; cast it to float32")
-    options.pop("stream", None)  # of a GPU; what is exported lies on the host
+    options.pop("stream", None)  # of a GPU; what is exported is on the host
     return np.array(self.numpy()).__dlpack__(**options)
 
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:  # noqa: ARG001 - every tensor's
-    """The host: that is where the exported copy lies."""
+    """The host: that is where the exported copy is."""
     return CPU
 
 

@@ -3,14 +3,13 @@
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar  # noqa: F401 - Final is PyTorch's, too
 
 from gt.compiler import say_unchanged
 from gt.errors import NotSupported
 from gt.nn.module import Module as ScriptModule
 
 __all__ = [
-    "Final",
     "ScriptModule",
     "annotate",
     "export",

@@ -106,7 +106,7 @@ def get_float32_matmul_precision() -> str:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Take the wish; reductions have a fixed order here whatever it says."""
+    """Taken: reductions have a fixed order here whatever it says."""
     _switches.mode = (1 if warn_only else 2) if mode else 0
 
 
@@ -150,7 +150,7 @@ def set_flush_denormal(mode: bool, /) -> bool:
 
 
 def set_warn_always(b: bool, /) -> None:
-    """Take the wish: Python's own filter decides how often a warning is shown."""
+    """Taken: Python's own filter decides how often a warning is shown."""
     _switches.warn_always = b
 
 

@@ -33,8 +33,8 @@ MODULES = [
     "gt.nn.functional", "gt.nn.init", "gt.nn.utils", "gt.optim", "gt.optim.lr_scheduler",
     "gt.random", "gt.signal", "gt.special", "gt.utils", "gt.utils.data",
     "gt.backends", "gt.utils.checkpoint", "gt.version",
-    "gt.accelerator", "gt.compiler", "gt.jit", "gt.mps", "gt.nn.utils.fusion", "gt.nn.utils.rnn",
-    "gt.onnx",
+    "gt.accelerator", "gt.compiler", "gt.jit", "gt.mps", "gt.nn.modules",
+    "gt.nn.utils.fusion", "gt.nn.utils.rnn", "gt.onnx", "gt.optim.swa_utils",
 ]  # fmt: skip
 
 CLASSES = {

@@ -453,7 +453,7 @@ class Module(Hooked):
         return self._apply(lambda t: t.to(dtype_target) if t.is_floating_point() else t)
 
     def to_empty(self: Self, *, device: object, recurse: bool = True) -> Self:
-        """Itself: nothing lies on a meta device, so the values stay, which PyTorch leaves open."""
+        """Itself: nothing is on a meta device, so the values stay, which PyTorch leaves open."""
         del recurse
         check_device(device)
         return self

@@ -33,6 +33,7 @@ MODULES = [
     "gt.nn.functional", "gt.nn.init", "gt.nn.utils", "gt.optim", "gt.optim.lr_scheduler",
     "gt.random", "gt.signal", "gt.special", "gt.utils", "gt.utils.data",
     "gt.backends", "gt.utils.checkpoint", "gt.version",
+    *(f"gt.nn.modules.{path}" for path in (*gt.nn.modules.PATHS, "utils")),
     "gt.accelerator", "gt.compiler", "gt.jit", "gt.mps", "gt.nn.modules",
     "gt.nn.utils.fusion", "gt.nn.utils.rnn", "gt.onnx", "gt.optim.swa_utils",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 // A method as a function; not a doc comment, which would be the text of every one of them.
-#[pyclass(frozen, module = "gt._core")]
+#[pyclass(frozen, module = "gt._core", name = "Function")]
 pub(crate) struct MethodFunction {
     name: String,
     method: Py<PyAny>,

@@ -188,5 +188,5 @@ def frombuffer(
 
 def install() -> None:
     """Attach DLPack's methods to the tensor class."""
-    setattr(Tensor, "__dlpack__", dlpack)  # noqa: B010 - the stub has what the table gives
+    setattr(Tensor, "__dlpack__", dlpack)  # noqa: B010 - the stub calls them methods
     setattr(Tensor, "__dlpack_device__", dlpack_device)  # noqa: B010

@@ -157,7 +157,7 @@ def set_default_tensor_type(t: object, /) -> None:
 
 def install() -> None:
     """Attach `Tensor.new`."""
-    setattr(Tensor, "new", new)  # noqa: B010 - the stub has what the table and composite give
+    setattr(Tensor, "new", new)  # noqa: B010 - the stub calls it a method
 
 
 def _of_sizes(values: Sequence[object], dtype: _core.dtype) -> Tensor:

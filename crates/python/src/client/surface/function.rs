@@ -4,13 +4,12 @@
 //! its first argument is no tensor raises PyTorch's error. It knows no operator.
 
 use super::tensor::Tensor;
-use crate::client::emission::convert::what;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 // A method as a function; not a doc comment, which would be the text of every one of them.
-#[pyclass(frozen, module = "gt._core", name = "Function")]
+#[pyclass(frozen, module = "gt._core")]
 pub(crate) struct MethodFunction {
     name: String,
     method: Py<PyAny>,
@@ -106,7 +105,7 @@ impl MethodFunction {
         }
         PyTypeError::new_err(format!(
             "{name}(): argument 'input' (position 1) must be Tensor, not {}",
-            what(&first)
+            kind(&first)
         ))
     }
 }

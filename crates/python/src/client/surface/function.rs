@@ -6,10 +6,10 @@
 use super::tensor::Tensor;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 // A method as a function; not a doc comment, which would be the text of every one of them.
-#[pyclass(frozen, module = "gt._core")]
+#[pyclass(name = "Function", frozen, module = "gt._core")]
 pub(crate) struct MethodFunction {
     name: String,
     method: Py<PyAny>,
@@ -85,7 +85,9 @@ impl MethodFunction {
         let about_types =
             error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyAttributeError>(py);
         let Ok(first) = args.get_item(0) else { return error };
-        if !about_types || first.is_instance_of::<Tensor>() {
+        // Of what no operator takes for a tensor nothing else can be said either.
+        let is_no_operand = first.is_instance_of::<PyString>() || first.is_none();
+        if !about_types && !is_no_operand || first.is_instance_of::<Tensor>() {
             return error;
         }
         let kind = |value: &Bound<'_, PyAny>| {

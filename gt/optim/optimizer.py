@@ -22,6 +22,10 @@ Group: TypeAlias = dict[str, Any]  # "params" and the options of these parameter
 Params: TypeAlias = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
 
 HELD = {"mu_product", "eta", "mu", "t", "ro"}  # numbers of the state that PyTorch holds as tensors
+UNORDERED = (
+    "optimizer parameters need to be organized in ordered collections, but the ordering of "
+    "tensors in sets will change between runs. Please use a list instead."
+)
 
 
 class Optimizer(Hooked):
@@ -44,6 +48,10 @@ class Optimizer(Hooked):
             )
         self._make_hooks()
         self.defaults: dict[str, object] = dict(defaults)
+        if isinstance(params, set):
+            warnings.warn(
+                f"{UNORDERED} This will be an error in a future release.", FutureWarning, 3
+            )
         self.state = defaultdict(dict)
         self.param_groups = []
         listed = list(params)
@@ -263,10 +271,7 @@ def _split_names(params: object) -> tuple[list[Tensor], list[str]]:
     if isinstance(params, Tensor):
         return [params], []
     if isinstance(params, set):
-        raise TypeError(
-            "optimizer parameters need to be organized in ordered collections, but the ordering of "
-            "tensors in sets will change between runs. Please use a list instead."
-        )
+        raise TypeError(UNORDERED)
     if not isinstance(params, Iterable):
         raise TypeError(
             f"optimizer can only optimize Tensors, but one of the params is {typename(params)}"

@@ -52,7 +52,7 @@ impl<'py> OperandArg<'py> {
 }
 
 /// What stands where a tensor should: the name of its class, and of PyTorch's tensors what makes one of GT's.
-pub(crate) fn what(object: &Bound<'_, PyAny>) -> String {
+fn what(object: &Bound<'_, PyAny>) -> String {
     let class = object.get_type();
     let name = class.name().map(|name| name.to_string()).unwrap_or_default();
     let module = class.module().map(|name| name.to_string()).unwrap_or_default();

@@ -104,6 +104,43 @@ def test_asked_once_a_signature() -> None:
     assert call.queries() == before + 1
 
 
+def test_tensors_that_are_one_have_a_signature_of_their_own() -> None:
+    for _ in range(2):  # asked for, then known
+        x, y = gt.ones(3), gt.full((3,), 2.0)
+        for left, right in ((x, x), (x, y), (y, x), (y, y)):
+            ours = gt.hypot(left, right).tolist()
+            assert ours == pytest.approx([math.hypot(left[0].item(), right[0].item())] * 3)
+        before = call.queries()
+    gt.hypot(x, x)
+    gt.hypot(x, y)
+    assert call.queries() == before
+
+
+def test_arguments_that_are_equal_and_no_less_different() -> None:
+    x = gt.ones(3)
+    for _ in range(2):
+        assert gt.polygamma(1, x).tolist() != gt.polygamma(2, x).tolist()
+        for number in (0.0, -0.0):
+            nearest = torch.special.xlog1py(torch.ones(3), number * torch.ones(3))
+            assert gt.special.xlog1py(x, number).tolist() == nearest.tolist()
+
+
+def test_an_instruction_is_prepared_once_for_all_operands() -> None:
+    stated = {"wanted": [], "results": [8, 1, 3], "differentiable": True, "default": gt.float32}
+    exponential = _core.prepare("aten", overload="exp", arguments="_0", **stated)
+    for number in (0.0, 1.0):
+        x = gt.full((3,), number, requires_grad=True)
+        y = exponential(x)
+        y.sum().backward()
+        assert y.tolist() == x.grad.tolist() == pytest.approx([math.exp(number)] * 3)
+    with pytest.raises(ValueError, match="add is no operator of a list of operands"):
+        _core.prepare("add")
+    with pytest.raises(TypeError, match="needs the attribute .overload"):
+        _core.prepare("aten", arguments="_0", **stated)
+    with pytest.raises(TypeError, match="an attribute that its row does not have"):
+        _core.prepare("aten", overload="exp", arguments="_0", more=1, **stated)
+
+
 def test_what_data_decide_is_asked_for_each_time() -> None:
     for rows in ([[1, 2], [1, 2], [3, 4]], [[1, 2], [5, 2], [3, 4]]):
         before = call.queries()

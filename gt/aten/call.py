@@ -44,10 +44,12 @@ class _Signature:
     text: str
     # Places of its operands among the tensors that are given.
     order: tuple[int, ...]
-    # Attributes of the instruction; None where data decide on the results.
-    attributes: Mapping[str, object] | None
+    # The instruction but for its operands; None where data decide on the results.
+    instruction: _core.PreparedCall | None
     # Whether each result has a gradient.
     has_gradient: tuple[bool, ...]
+    # It returns one tensor, and no tuple.
+    is_single: bool
 
 
 _signatures: dict[Hashable, _Signature] = {}
@@ -70,9 +72,13 @@ def call(
     """Calls an operator of schemas.txt."""
     tensors: list[Tensor] = []
     state = (_core.is_grad_enabled(), _core.get_default_dtype())
-    key = (name, state, _key(args, tensors), _key(tuple(named.items()), tensors))
+    words = _key(tuple(named.items()), tensors) if named else ()
+    key: Hashable = (name, state, _key(args, tensors), words)
+    if len(tensors) > 1:  # of a tensor that is given twice the operand is one
+        firsts: dict[int, int] = {}
+        key = (key, tuple([firsts.setdefault(id(x), at) for at, x in enumerate(tensors)]))
     signature = _signatures.get(key)
-    if signature is not None and signature.attributes is not None:
+    if signature is not None and signature.instruction is not None:
         return _emit(signature, [tensors[place] for place in signature.order])
     schema, bound = binding.bind(name, args, named, is_method=is_method)
     text, operands = binding.written(schema, bound)
@@ -80,10 +86,8 @@ def call(
         answer = {"dependent": True} if schema.is_dependent else _ask(schema, text, operands, ())
         places = {id(x): place for place, x in enumerate(tensors)}
         signature = _signature(schema, text, answer, tuple(places[id(x)] for x in operands))
-        # Of a tensor that is given twice one does not know which is which when they are two.
-        if len(places) == len(tensors):
-            _keep(key, signature)
-    if signature.attributes is None:
+        _keep(key, signature)
+    if signature.instruction is None:
         answer = _ask(schema, text, operands, operands)
         signature = _signature(schema, text, answer, signature.order)
     return _emit(signature, operands)
@@ -100,6 +104,9 @@ def _key(value: object, operands: list[Tensor]) -> Hashable:
     if isinstance(value, Tensor):
         operands.append(value)
         return (value.dtype, value.shape, value.requires_grad)
+    kind = type(value)
+    if kind is int or kind is bool or kind is str:
+        return (kind, value)  # 1 and True are equal
     if isinstance(value, tuple | list):
         return tuple([_key(item, operands) for item in value])
     if isinstance(value, float):
@@ -108,7 +115,7 @@ def _key(value: object, operands: list[Tensor]) -> Hashable:
         hash(value)
     except TypeError:
         return object()  # never found again
-    return (type(value), value)  # 1 and True are equal
+    return (kind, value)
 
 
 def _signature(
@@ -118,17 +125,20 @@ def _signature(
         kind, message = answer["error"]
         raise _ERRORS.get(kind, errors.ShapeError)(message)
     if answer.get("dependent"):
-        return _Signature(schema, text, order, None, ())
+        return _Signature(schema, text, order, None, (), is_single=False)
     gradients = answer["gradients"]
-    attributes = {
-        "overload": schema.overload,
-        "arguments": text,
-        "wanted": [],
-        "results": answer["results"],
-        "differentiable": "missing" not in gradients,
-        "default": _core.get_default_dtype(),
-    }
-    return _Signature(schema, text, order, attributes, tuple(word != "none" for word in gradients))
+    instruction = _core.prepare(
+        "aten",
+        overload=schema.overload,
+        arguments=text,
+        wanted=[],
+        results=answer["results"],
+        differentiable="missing" not in gradients,
+        default=_core.get_default_dtype(),
+    )
+    has_gradient = tuple(word != "none" for word in gradients)
+    is_single = len(schema.results) == 1 and schema.results != ("[]",)
+    return _Signature(schema, text, order, instruction, has_gradient, is_single=is_single)
 
 
 def _ask(
@@ -151,17 +161,19 @@ def _ask(
 
 
 def _emit(signature: _Signature, operands: Sequence[Tensor]) -> Returned:
-    assert signature.attributes is not None, "the results are known"
-    results = _core.call("aten", *operands, **signature.attributes)
+    assert signature.instruction is not None, "the results are known"
+    results = signature.instruction(*operands)
+    if signature.is_single and (signature.has_gradient[0] or not results.requires_grad):
+        return results
     kept = [
         result if has_gradient or not result.requires_grad else result.detach()
         for result, has_gradient in zip(_listed(results), signature.has_gradient, strict=True)
     ]
-    if len(signature.schema.results) == 1 and signature.schema.results != ("[]",):
-        return kept[0]
-    if signature.schema.results == ("[]",):
-        return tuple(kept)
     schema = signature.schema
+    if signature.is_single:
+        return kept[0]
+    if schema.results == ("[]",):
+        return tuple(kept)
     return _result_type(schema.overload, schema.results)(*kept)
 
 

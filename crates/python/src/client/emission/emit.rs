@@ -27,6 +27,18 @@ pub(crate) fn emit(
     emit_consuming(py, op, args, attrs, 0)
 }
 
+/// Emits one instruction whose attributes are used again by others.
+pub(crate) fn emit_again(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+) -> PyResult<Vars> {
+    let mut vars = Vars::new();
+    with_attrs(py, op, args, attrs, 0, &mut vars)?;
+    Ok(vars)
+}
+
 /// Emits one instruction whose operands in `consumes` die with it.
 pub(crate) fn emit_consuming(
     py: Python<'_>,

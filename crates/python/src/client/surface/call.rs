@@ -14,6 +14,8 @@ use smallvec::SmallVec;
 /// Adds this file's functions.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(call, module)?)?;
+    module.add_function(wrap_pyfunction!(prepare, module)?)?;
+    module.add_class::<PreparedCall>()?;
     module.add_function(wrap_pyfunction!(apply_in_place, module)?)?;
     module.add_function(wrap_pyfunction!(op_table, module)?)?;
     Ok(())
@@ -38,9 +40,23 @@ fn call<'py>(
     while operand_args.len() < info.fixed_operands() {
         operand_args.push(OperandArg::Absent);
     }
+    let values = attributes(op, attrs)?;
+    if views::is_view(op)
+        && let Some(OperandArg::Tensor(tensor)) = operand_args.first()
+    {
+        let var = views::take(py, &tensor.get().var, op, values)?;
+        return Ok(Tensor::wrap(py, var)?.into_any());
+    }
+    let args: SmallVec<[Arg<'_>; 4]> = operand_args.iter().map(as_arg).collect();
+    results(py, emit::emit(py, op, &args, values)?)
+}
+
+/// The attributes of a row by their names.
+fn attributes(op: Op, attrs: Option<&Bound<'_, PyDict>>) -> PyResult<SmallVec<[Attr; 2]>> {
+    let name = op.info().name;
     let mut values: SmallVec<[Attr; 2]> = SmallVec::new();
     let mut used = 0;
-    for row in info.attrs {
+    for row in op.info().attrs {
         let value = attrs.map(|attrs| attrs.get_item(row.name)).transpose()?.flatten();
         used += usize::from(value.is_some());
         let value = value.map_or(Ok(Attr::Absent), |value| attr_of(&value, row))?;
@@ -57,14 +73,45 @@ fn call<'py>(
             "{name}() got an attribute that its row does not have"
         )));
     }
-    if views::is_view(op)
-        && let Some(OperandArg::Tensor(tensor)) = operand_args.first()
-    {
-        let var = views::take(py, &tensor.get().var, op, values)?;
-        return Ok(Tensor::wrap(py, var)?.into_any());
+    Ok(values)
+}
+
+/// An operator with its attributes, which are read once: calls give it operands.
+#[pyclass(frozen, module = "gt._core")]
+struct PreparedCall {
+    op: Op,
+    attrs: SmallVec<[Attr; 2]>,
+}
+
+#[pymethods]
+impl PreparedCall {
+    #[pyo3(signature = (*operands))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        operands: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut operand_args: SmallVec<[OperandArg<'py>; 4]> = SmallVec::new();
+        for object in operands {
+            operand_args.push(OperandArg::required(&object, self.op.info().name)?);
+        }
+        let args: SmallVec<[Arg<'_>; 4]> = operand_args.iter().map(as_arg).collect();
+        results(py, emit::emit_again(py, self.op, &args, &self.attrs)?)
     }
-    let args: SmallVec<[Arg<'_>; 4]> = operand_args.iter().map(as_arg).collect();
-    results(py, emit::emit(py, op, &args, values)?)
+}
+
+/// An operator of a list of operands (or of none) by its name, with its attributes.
+#[pyfunction]
+#[pyo3(signature = (name, **attrs))]
+fn prepare(name: &str, attrs: Option<&Bound<'_, PyDict>>) -> PyResult<PreparedCall> {
+    match Op::from_name(name) {
+        Some(op) if op.info().fixed_operands() == 0 && !views::is_view(op) => {
+            Ok(PreparedCall { op, attrs: attributes(op, attrs)? })
+        }
+        Some(_) | None => {
+            Err(PyValueError::new_err(format!("{name} is no operator of a list of operands")))
+        }
+    }
 }
 
 /// One tensor, or a tuple of several.

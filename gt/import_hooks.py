@@ -1,8 +1,9 @@
-"""What GT adds to a library when a program imports it: a batch's collate to torch's loader.
+"""What GT adds to a library when a program imports it: collate to torch's loader, einops' backend.
 
 The libraries are not imported here. A library that is there already is told at once.
 """
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -68,7 +69,19 @@ def _collate(module: types.ModuleType) -> None:
     module.default_collate_fn_map[Tensor] = stacked
 
 
-ACTIONS: dict[str, Action] = {"torch.utils.data._utils.collate": _collate}
+def _einops(module: types.ModuleType) -> None:
+    importlib.import_module("gt.einops_backend").register(module)
+
+
+def _einops_layers(module: types.ModuleType) -> None:
+    importlib.import_module("gt.einops_backend").add_layers(module)
+
+
+ACTIONS: dict[str, Action] = {
+    "torch.utils.data._utils.collate": _collate,
+    "einops._backends": _einops,
+    "einops.layers": _einops_layers,
+}
 
 
 def install() -> None:

@@ -1,0 +1,93 @@
+"""einops over GT's tensors: its own mechanism of backends, and its layers as GT's modules.
+
+einops is not imported here: import_hooks.py calls these when a program imports it.
+"""
+
+import sys
+import types
+from typing import Any
+
+import gt
+from gt._core import Tensor
+
+REDUCTIONS = {"min": "amin", "max": "amax", "sum": "sum", "mean": "mean"}
+ONE_BY_ONE = ("any", "all", "prod")  # of one dimension at a time
+
+
+class Operations:
+    """What einops asks of a backend, in GT's operators."""
+
+    framework_name = "gt"
+
+    def is_appropriate_type(self, tensor: object) -> bool:
+        return isinstance(tensor, Tensor)
+
+    def from_numpy(self, x: Any) -> Tensor:  # noqa: ANN401 - numpy's
+        return gt.from_numpy(x)
+
+    def to_numpy(self, x: Tensor) -> Any:  # noqa: ANN401
+        return x.detach().numpy()
+
+    def arange(self, start: int, stop: int) -> Tensor:
+        return gt.arange(start, stop, dtype=gt.int64)
+
+    def reduce(self, x: Tensor, operation: str, reduced_axes: tuple[int, ...]) -> Tensor:
+        if operation in REDUCTIONS:
+            reduced: Tensor = getattr(x, REDUCTIONS[operation])(dim=tuple(reduced_axes))
+            return reduced
+        if operation not in ONE_BY_ONE:
+            raise NotImplementedError("Unknown reduction ", operation)
+        for dim in sorted(reduced_axes, reverse=True):
+            x = getattr(x, operation)(dim=dim)
+        return x
+
+    def transpose(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        return x.permute(axes)
+
+    def stack_on_zeroth_dimension(self, tensors: list[Tensor]) -> Tensor:
+        return gt.stack(tensors)
+
+    def add_axis(self, x: Tensor, new_position: int) -> Tensor:
+        return x.unsqueeze(new_position)
+
+    def add_axes(self, x: Tensor, n_axes: int, pos2len: dict[int, int]) -> Tensor:
+        sizes = [-1] * n_axes
+        for place, length in pos2len.items():
+            x = x.unsqueeze(place)
+            sizes[place] = length
+        return x.expand(sizes)
+
+    def tile(self, x: Tensor, repeats: tuple[int, ...]) -> Tensor:
+        return x.repeat(repeats)
+
+    def concat(self, tensors: list[Tensor], axis: int) -> Tensor:
+        return gt.cat(tensors, dim=axis)
+
+    def is_float_type(self, x: Tensor) -> bool:
+        return x.is_floating_point()
+
+    def einsum(self, pattern: str, *x: Tensor) -> Tensor:
+        return gt.einsum(pattern, *x)
+
+
+def register(module: types.ModuleType) -> None:
+    """Add a backend to `einops._backends`, which finds the subclasses of its abstract one."""
+    bases = (Operations, module.AbstractBackend)
+    vars(module)["GtBackend"] = type("GtBackend", bases, {})  # einops knows them weakly
+
+
+def add_layers(module: types.ModuleType) -> None:
+    """Add `einops.layers.gt` to `einops.layers`: Rearrange and Reduce, as modules of GT."""
+    from gt import nn
+
+    layers = types.ModuleType(f"{module.__name__}.gt", "einops' layers as modules of GT.")
+    for name, mixin in (("Rearrange", module.RearrangeMixin), ("Reduce", module.ReduceMixin)):
+        members = {"forward": _forward, "__module__": layers.__name__, "__doc__": mixin.__doc__}
+        vars(layers)[name] = type(name, (mixin, nn.Module), members)
+    sys.modules[layers.__name__] = layers
+    vars(module)["gt"] = layers
+
+
+def _forward(self: Any, input: Tensor) -> Tensor:  # noqa: ANN401 - a layer of einops
+    rearranged: Tensor = self._apply_recipe(input)
+    return rearranged

@@ -1,0 +1,90 @@
+"""einops over GT's tensors, by its own mechanism of backends: what it gives over torch's."""
+
+import copy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import gt
+
+einops = pytest.importorskip("einops")
+
+REARRANGE = [
+    ("b c (h p) (w q) -> b (h w) (p q c)", {"p": 2, "q": 3}),
+    ("b c h w -> b h w c", {}),
+    ("b c h w -> (b c) 1 (h w)", {}),
+    ("b ... -> ... b", {}),
+]
+REDUCE = [("b c h w -> b c", name) for name in ("mean", "sum", "min", "max", "prod")]
+REDUCE += [("b c (h 2) (w 3) -> b c h w", "mean"), ("b c h w -> () c () ()", "max")]
+REPEAT = [("b c h w -> b c (h 2) w", {}), ("b c h w -> n b c h w", {"n": 3})]
+
+
+def value(m, *, grad=True):
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 6))
+    return m.tensor(x).requires_grad_(grad)
+
+
+def check(call):
+    """The same result and the same gradient."""
+    results = []
+    for m in (gt, torch):
+        x = value(m)
+        out = call(m, x)
+        (out * out).sum().backward()
+        results.append((out.detach().numpy(), x.grad.numpy()))
+    for ours, theirs in zip(*results, strict=True):
+        assert ours.shape == theirs.shape
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("pattern", "sizes"), REARRANGE)
+def test_rearrange(pattern, sizes):
+    check(lambda _, x: einops.rearrange(x, pattern, **sizes))
+
+
+@pytest.mark.parametrize(("pattern", "name"), REDUCE)
+def test_reduce(pattern, name):
+    check(lambda _, x: einops.reduce(x, pattern, name))
+
+
+@pytest.mark.parametrize(("pattern", "sizes"), REPEAT)
+def test_repeat(pattern, sizes):
+    check(lambda _, x: einops.repeat(x, pattern, **sizes))
+
+
+def test_einsum_pack_and_lists():
+    check(lambda _, x: einops.einsum(x, x, "b c h w, b c h v -> b w v"))
+    check(lambda _, x: einops.rearrange([x, x * 2], "n b c h w -> b (n c) h w"))
+    check(lambda _, x: einops.pack([x, x[:, 0]], "b * w")[0])
+    assert einops.reduce(value(gt) > 0, "b c h w -> b", "any").tolist() == [True, True]
+    assert einops.parse_shape(value(gt), "b c _ w") == {"b": 2, "c": 3, "w": 6}
+    assert einops.asnumpy(value(gt)).shape == (2, 3, 4, 6)
+    with pytest.raises(einops.EinopsError):
+        einops.rearrange(value(gt), "b c h -> b")
+
+
+def test_layers_are_modules():
+    from einops.layers.gt import Rearrange, Reduce
+    from einops.layers.torch import Rearrange as TheirRearrange
+    from einops.layers.torch import Reduce as TheirReduce
+
+    def net(m):
+        rearrange, reduce = (Rearrange, Reduce) if m is gt else (TheirRearrange, TheirReduce)
+        first = rearrange("b c (h p) w -> b h (p w c)", p=2)
+        return m.nn.Sequential(first, m.nn.Tanh(), reduce("b h d -> b d", "mean"))
+
+    check(lambda m, x: net(m)(x))
+    ours = net(gt)
+    assert str(ours) == str(net(torch))
+    assert copy.deepcopy(ours)(value(gt)).shape == (2, 36)
+
+
+@pytest.mark.parametrize("order", ["import gt, einops", "import einops, gt"])
+def test_the_order_of_the_imports_does_not_matter(order):
+    code = f"{order}\nprint(einops.rearrange(gt.ones(2, 3), 'a b -> b a').shape)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.stdout == "gt.Size([3, 2])\n", done.stderr

@@ -135,7 +135,7 @@ def test_an_instruction_is_prepared_once_for_all_operands() -> None:
         assert y.tolist() == x.grad.tolist() == pytest.approx([math.exp(number)] * 3)
     with pytest.raises(ValueError, match="add is no operator of a list of operands"):
         _core.prepare("add")
-    with pytest.raises(TypeError, match="needs the attribute .overload"):
+    with pytest.raises(TypeError, match=r"needs the attribute .overload"):
         _core.prepare("aten", arguments="_0", **stated)
     with pytest.raises(TypeError, match="an attribute that its row does not have"):
         _core.prepare("aten", overload="exp", arguments="_0", more=1, **stated)

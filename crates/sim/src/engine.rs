@@ -7,6 +7,7 @@ use crate::arithmetic::tensor::{
 };
 use crate::exact::exact;
 use gt_protocol::message::FailureClass;
+use gt_protocol::rules::{self, RuleArg};
 use gt_protocol::{Dtype, Family, Instruction, Meta, Op};
 use gt_worker::{
     BorrowedBuffers, Buffers, Collective, DirectReads, Engine, EngineOperand, Fault, Places,
@@ -99,6 +100,11 @@ impl Engine for ToyEngine {
             }
             KernelError::Form(text) => internal(format!("{name}: {text}")),
         })?;
+        if !as_inferred(instruction, &args, &results) {
+            // The instruction of a client that writes any attributes: a worker counts on what the rules infer.
+            let text = format!("{name}: no toy for {:?}", instruction.attrs);
+            return Err(Fault::new(FailureClass::NotImplemented, text));
+        }
         for (position, operand) in operands.iter().take(16).enumerate() {
             if let EngineOperand::Value(value) = operand
                 && reuse & (1 << position) != 0
@@ -269,6 +275,28 @@ impl Engine for ToyEngine {
     fn synchronize(&mut self) -> Result<(), Fault> {
         Ok(())
     }
+}
+
+/// Whether results have the dtypes and dimensions that the rules infer, where they can.
+fn as_inferred(
+    instruction: &Instruction<'_>,
+    args: &[KernelArg<'_>],
+    results: &[ToyTensor],
+) -> bool {
+    let meta = |tensor: &ToyTensor| Meta::new(tensor.dtype, to_dims(&tensor.dims));
+    let metas: Vec<Option<Meta>> = args.iter().map(|arg| arg.optional().map(meta)).collect();
+    let operands: Vec<RuleArg<'_>> = args
+        .iter()
+        .zip(&metas)
+        .map(|(arg, known)| match (arg, known) {
+            (KernelArg::Scalar(scalar), _) => RuleArg::Scalar(*scalar),
+            (_, Some(meta)) => RuleArg::Value(meta),
+            (_, None) => RuleArg::Absent,
+        })
+        .collect();
+    rules::infer(instruction.op, &operands, &instruction.attrs).map_or(true, |inferred| {
+        inferred.iter().eq(results.iter().map(meta).collect::<Vec<_>>().iter())
+    })
 }
 
 /// Rows whose result a real engine lays over its operand's memory.

@@ -132,6 +132,7 @@ _LAZY = {
     "version",
     "fft",
     "linalg",
+    "masked",
     "special",
     "client",
     "cuda",

@@ -77,6 +77,7 @@ from gt import dnn as dnn
 from gt import fft as fft
 from gt import jit as jit
 from gt import linalg as linalg
+from gt import masked as masked
 from gt import mps as mps
 from gt import nn as nn
 from gt import onnx as onnx
@@ -196,6 +197,7 @@ atan = Tensor.atan
 atan2 = Tensor.atan2
 from gt.composite.joining import atleast_1d as atleast_1d
 from gt.composite.joining import atleast_2d as atleast_2d
+from gt.composite.joining import atleast_3d as atleast_3d
 baddbmm = Tensor.baddbmm
 bernoulli = Tensor.bernoulli
 bincount = Tensor.bincount
@@ -323,6 +325,7 @@ numel = Tensor.numel
 from gt.composite.joining import one_hot as one_hot
 outer = Tensor.outer
 permute = Tensor.permute
+positive = Tensor.positive
 pow = Tensor.pow
 prod = Tensor.prod
 ravel = Tensor.ravel

@@ -636,6 +636,8 @@ class Tensor:
         """`self` as this dtype."""
     def double(self, memory_format: object=None) -> Tensor:
         """`self` as this dtype."""
+    def positive(self) -> Tensor:
+        """`self`, as `+self` is."""
     def bitwise_left_shift(self, other: Operand) -> Tensor:
         """self * 2**other, wrapped around; zero where `other` is no number of the dtype's bits."""
     def bitwise_right_shift(self, other: Operand) -> Tensor:

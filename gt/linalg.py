@@ -4,11 +4,18 @@ A function without a row of its own in ops.toml runs whole on one worker.
 """
 
 from gt import missing
+from gt._core import Tensor
 from gt.aten import surface
 
 _functions = surface.functions("l", "linalg_")
 globals().update(_functions)
-__all__ = sorted(_functions)  # noqa: PLE0605 - the names of torch's own schemas
+__all__ = sorted([*_functions, "diagonal"])  # noqa: PLE0605 - the names of torch's own schemas
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803
+    """The diagonal of the matrices in two dimensions, as a view; of the last two if not given."""
+    return A.diagonal(offset, dim1, dim2)
+
 
 __getattr__ = missing.hook(__name__)
 

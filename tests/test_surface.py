@@ -29,9 +29,9 @@ SPACES = {
 }
 MODULES = [
     "gt", "gt.autograd", "gt.cuda", "gt.debug", "gt.distributed", "gt.dnn", "gt.errors", "gt.fft",
-    "gt.linalg", "gt.nn",
+    "gt.linalg", "gt.masked", "gt.nn",
     "gt.nn.functional", "gt.nn.init", "gt.nn.utils", "gt.optim", "gt.optim.lr_scheduler",
-    "gt.random", "gt.signal", "gt.special", "gt.utils", "gt.utils.data",
+    "gt.random", "gt.signal", "gt.signal.windows", "gt.special", "gt.utils", "gt.utils.data",
     "gt.backends", "gt.utils.checkpoint", "gt.version",
     *(f"gt.nn.modules.{path}" for path in (*gt.nn.modules.PATHS, "utils")),
     "gt.accelerator", "gt.compiler", "gt.jit", "gt.mps", "gt.nn.modules",

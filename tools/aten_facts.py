@@ -33,7 +33,12 @@ HOMES = {
 }
 # Where torch's own Python functions find what they call: the letter p.
 CALLED = (torch._C._VariableFunctions, torch._C._nn)  # noqa: SLF001 - they have no other name
-PRIVATE = {"_unique2", "_weight_norm", "_pdist_forward"}
+PRIVATE = {
+    "_unique2", "_weight_norm", "_pdist_forward", "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa", "_histogramdd_bin_edges",
+    "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors",
+}  # fmt: skip
 BUILTIN = (type(torch.mm), type(torch.Tensor.mm))
 # Types of arguments and results that a call on the wire has; the last three a call leaves out, as
 # where a tensor is follows from its layout.

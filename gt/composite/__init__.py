@@ -12,18 +12,26 @@ from gt.composite import (
     contractions,
     inplace,
     joining,
+    matrices,
     normalization,
     pointwise,
+    random_writes,
     reductions,
     scans,
     selection,
+    sets,
     shapes,
+    splitting,
+    strides,
 )
 from gt.composite.common import Method, ValuesIndices, numpy_names
 from gt.composite.einsum import einsum
 from gt.composite.joining import __all__ as _joining
 
-FILES = (shapes, casts, pointwise, reductions, contractions, scans, selection)
+FILES = (
+    shapes, splitting, casts, pointwise, reductions, contractions, scans, selection, sets,
+    strides,
+)  # fmt: skip
 
 # Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
 # or that return a named pair there.
@@ -47,6 +55,10 @@ FUNCTIONS: dict[str, Method] = {
     "transpose": Tensor.transpose,
     "unsqueeze": Tensor.unsqueeze,
     "xlogy": pointwise.xlogy,
+    **matrices.FUNCTIONS,
+    **random_writes.FUNCTIONS,
+    **sets.FUNCTIONS,
+    **strides.FUNCTIONS,
 }
 
 # Methods that are no functions in PyTorch.
@@ -55,7 +67,8 @@ METHODS_ONLY = {
     "reshape_as", "expand_as", "type", "to", "type_as", "cpu", "cuda", "bool", "byte", "char",
     "short", "int", "long", "half", "bfloat16", "float", "double", "sum_to_size", "new_full",
     "new_zeros", "new_ones", "new_empty", "random_", "uniform_", "normal_", "bernoulli_",
-    "exponential_", "copy_", "__lshift__", "__rshift__", "__rlshift__", "__rrshift__",
+    "exponential_", "copy_", "new_empty_strided", "resize_", "__lshift__", "__rshift__",
+    "__rlshift__", "__rrshift__",
 }  # fmt: skip
 
 
@@ -67,7 +80,9 @@ def install() -> None:
                 setattr(Tensor, name, numpy_names(method))
     from gt.creation import new_tensor  # it needs this package's files
 
-    others = inplace.methods() | {"new_tensor": new_tensor}
+    others = (
+        inplace.methods() | random_writes.METHODS | {"lu": matrices.lu, "new_tensor": new_tensor}
+    )
     for name, method in others.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, method)

@@ -171,6 +171,13 @@ DTYPES = (
     _core.float32,
     _core.float64,
 )
+
+
+def class_of(dtype: _core.dtype) -> str:
+    """PyTorch's word for a dtype in errors, "Float" of float32."""
+    return TENSOR_CLASSES[repr(dtype)].removesuffix("Tensor")
+
+
 METHODS: dict[str, Method] = {
     "to": to,
     "type": type_,

@@ -63,6 +63,11 @@ def atleast_2d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
     return one_or_all([matrix(x) for x in flat_list(tensors)], tensors)
 
 
+def atleast_3d(*tensors: Tensor | Tensors) -> Tensor | tuple[Tensor, ...]:
+    """Numbers, vectors and matrices as tensors of three dimensions; others as they are."""
+    return one_or_all([box(x) for x in flat_list(tensors)], tensors)
+
+
 def one_or_all(
     results: list[Tensor], given: Sequence[Tensor | Tensors]
 ) -> Tensor | tuple[Tensor, ...]:
@@ -78,6 +83,11 @@ def vector(x: Tensor) -> Tensor:
 def matrix(x: Tensor) -> Tensor:
     """A vector as a matrix of one row; others as they are."""
     return x.reshape((1, *vector(x).shape)) if x.ndim < 2 else x
+
+
+def box(x: Tensor) -> Tensor:
+    """A matrix, or a vector as one of one row, with a third dimension; others as they are."""
+    return x if x.ndim > 2 else matrix(x).reshape((*matrix(x).shape, 1))
 
 
 def hstack(tensors: Tensors) -> Tensor:
@@ -202,6 +212,7 @@ row_stack = vstack
 __all__ = [
     "atleast_1d",
     "atleast_2d",
+    "atleast_3d",
     "broadcast_shapes",
     "broadcast_tensors",
     "cat",

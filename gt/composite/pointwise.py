@@ -8,7 +8,14 @@ from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number
 from gt.dtypes import result_type
-from gt.errors import DtypeError, InvalidType, InvalidUse, ShapeError, UnsupportedDtype
+from gt.errors import (
+    DtypeError,
+    InvalidType,
+    InvalidUse,
+    NotSupported,
+    ShapeError,
+    UnsupportedDtype,
+)
 
 Operand: TypeAlias = Tensor | Number
 
@@ -292,7 +299,19 @@ def xlogy(input: Operand, other: Operand) -> Tensor:
     return call("xlogy", input, other)
 
 
+def positive(self: Tensor) -> Tensor:
+    """`self`, as `+self` is.
+
+    Raises:
+        NotSupported: of bools.
+    """
+    if self.dtype == _core.bool:
+        raise NotSupported("The `+` operator, on a bool tensor is not supported.")
+    return self
+
+
 METHODS: dict[str, Method] = {
+    "positive": positive,
     "bitwise_left_shift": bitwise_left_shift,
     "bitwise_right_shift": bitwise_right_shift,
     "__lshift__": bitwise_left_shift,

@@ -3,10 +3,12 @@
 from gt import missing
 from gt.nn import functional, init, utils
 from gt.nn.activation import (
+    CELU,
     ELU,
     GELU,
     GLU,
     SELU,
+    Hardshrink,
     Hardsigmoid,
     Hardswish,
     Hardtanh,
@@ -17,16 +19,23 @@ from gt.nn.activation import (
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
     SiLU,
     Softmax,
+    Softmax2d,
+    Softmin,
     Softplus,
+    Softshrink,
     Softsign,
     Tanh,
     Tanhshrink,
+    Threshold,
 )
+from gt.nn.adaptive import AdaptiveLogSoftmaxWithLoss
 from gt.nn.attention import MultiheadAttention
-from gt.nn.batchnorm import BatchNorm1d, BatchNorm2d, GroupNorm
+from gt.nn.bag import Bilinear, EmbeddingBag
+from gt.nn.batchnorm import BatchNorm1d, BatchNorm2d, GroupNorm, SyncBatchNorm
 from gt.nn.channel import (
     AlphaDropout,
     BatchNorm3d,
@@ -34,6 +43,7 @@ from gt.nn.channel import (
     Dropout1d,
     Dropout2d,
     Dropout3d,
+    FeatureAlphaDropout,
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
@@ -49,7 +59,9 @@ from gt.nn.conv import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from gt.nn.decoder import Transformer, TransformerDecoder, TransformerDecoderLayer
 from gt.nn.embedding import Embedding
+from gt.nn.fractional import FractionalMaxPool2d, FractionalMaxPool3d
 from gt.nn.functional import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -90,6 +102,22 @@ from gt.nn.functional import (
     tanh,
     tanhshrink,
 )
+from gt.nn.functional.sequence_loss import LinearCrossEntropyOptions
+from gt.nn.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from gt.nn.linear import Flatten, Identity, Linear, Unflatten
 from gt.nn.loss import (
     BCELoss,
@@ -107,6 +135,16 @@ from gt.nn.loss import (
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
+)
+from gt.nn.margin import (
+    CTCLoss,
+    GaussianNLLLoss,
+    LinearCrossEntropyLoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
+    NLLLoss2d,
+    TripletMarginWithDistanceLoss,
 )
 from gt.nn.module import Module
 from gt.nn.normalization import Dropout, LayerNorm, RMSNorm
@@ -135,7 +173,7 @@ from gt.nn.parallel import (
     VocabParallelEmbedding,
     parallel_cross_entropy,
 )
-from gt.nn.parameter import Parameter
+from gt.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from gt.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -160,6 +198,7 @@ from gt.nn.recurrent import GRU, LSTM, RNN
 from gt.nn.recurrent_step import GRUCell, LSTMCell, RNNCell
 from gt.nn.transformer import TransformerEncoder, TransformerEncoderLayer
 from gt.nn.vision import (
+    ChannelShuffle,
     Fold,
     PixelShuffle,
     PixelUnshuffle,
@@ -170,6 +209,7 @@ from gt.nn.vision import (
 )
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
     "GLU",
@@ -180,6 +220,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -192,6 +233,9 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "Bilinear",
+    "CTCLoss",
+    "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
     "CircularPad3d",
@@ -215,10 +259,16 @@ __all__ = [
     "Dropout2d",
     "Dropout3d",
     "Embedding",
+    "EmbeddingBag",
+    "FeatureAlphaDropout",
     "Flatten",
     "Fold",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "GRUCell",
+    "GaussianNLLLoss",
     "GroupNorm",
+    "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
@@ -235,8 +285,23 @@ __all__ = [
     "LPPool3d",
     "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
@@ -252,8 +317,12 @@ __all__ = [
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "MultiheadAttention",
     "NLLLoss",
+    "NLLLoss2d",
     "PReLU",
     "PairwiseDistance",
     "Parameter",
@@ -264,6 +333,7 @@ __all__ = [
     "PoissonNLLLoss",
     "RMSNorm",
     "RNNCell",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "ReflectionPad1d",
@@ -279,15 +349,26 @@ __all__ = [
     "SmoothL1Loss",
     "SoftMarginLoss",
     "Softmax",
+    "Softmax2d",
+    "Softmin",
     "Softplus",
+    "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
+    "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",

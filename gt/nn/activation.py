@@ -5,6 +5,7 @@ from __future__ import annotations
 import gt
 from gt import signal
 from gt._core import Tensor
+from gt.aten.call import call
 from gt.nn import functional
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
@@ -157,19 +158,30 @@ class LeakyReLU(Module):
         return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")
 
 
-class ELU(Module):
-    """input where positive, else alpha * (exp(input) - 1)."""
+class _Alpha(Module):
+    """An activation with an `alpha`."""
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         self.alpha = alpha
         self.inplace = inplace
 
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
+
+
+class ELU(_Alpha):
+    """input where positive, else alpha * (exp(input) - 1)."""
+
     def forward(self, input: Tensor) -> Tensor:
         return functional.elu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
+
+class CELU(_Alpha):
+    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.celu(input, self.alpha, self.inplace)
 
 
 class Softplus(Module):
@@ -230,29 +242,107 @@ class GLU(Module):
         return f"dim={self.dim}"
 
 
-class Softmax(Module):
-    """exp(input) / sum(exp(input)) along `dim`."""
+class _AlongDim(Module):
+    """A function along `dim`."""
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Softmax(_AlongDim):
+    """exp(input) / sum(exp(input)) along `dim`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.softmax(input, self.dim)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class LogSoftmax(Module):
+class LogSoftmax(_AlongDim):
     """log(softmax(input)) along `dim`."""
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.log_softmax(input, self.dim)
 
+
+class Softmin(_AlongDim):
+    """softmax of -input along `dim`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.softmin(input, self.dim)
+
+
+class Softmax2d(Module):
+    """softmax over the channels of [batch, channels, height, width] or [channels, height, width].
+
+    Raises:
+        ValueError: Another number of dimensions, at the call.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
+        return functional.softmax(input, -3)
+
+
+class RReLU(Module):
+    """leaky_relu with slopes drawn from [lower, upper) in training, else with their mean."""
+
+    def __init__(
+        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
+    ) -> None:
+        super().__init__()
+        self.lower, self.upper, self.inplace = lower, upper, inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
     def extra_repr(self) -> str:
-        return f"dim={self.dim}"
+        return f"lower={self.lower}, upper={self.upper}" + (
+            ", inplace=True" if self.inplace else ""
+        )
+
+
+class Threshold(Module):
+    """input where it is above `threshold`, else `value`."""
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__()
+        self.threshold, self.value, self.inplace = threshold, value, inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.threshold(input, self.threshold, self.value, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"threshold={self.threshold}, value={self.value}" + (
+            ", inplace=True" if self.inplace else ""
+        )
+
+
+class _Shrink(Module):
+    """A function with a threshold `lambd`."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def extra_repr(self) -> str:
+        return f"{self.lambd}"
+
+
+class Hardshrink(_Shrink):
+    """input where its magnitude is above `lambd`, else 0."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        result: Tensor = call("hardshrink", (input, self.lambd), {})
+        return result
+
+
+class Softshrink(_Shrink):
+    """input moved towards 0 by `lambd`; 0 where its magnitude is less."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        result: Tensor = call("softshrink", (input, self.lambd), {})
+        return result

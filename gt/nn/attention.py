@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import gt
 from gt import signal
 from gt._core import Tensor
-from gt.errors import NotSupported
 from gt.nn import functional, init
-from gt.nn.functional.attention import attention_weights
+from gt.nn.functional.multihead import attend
 from gt.nn.linear import Linear
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
@@ -23,8 +20,8 @@ class MultiheadAttention(Module):
         num_heads: Heads.
         dropout: Of the attention weights, in training.
         bias: Whether the linear layers have one.
-        add_bias_kv: Not supported.
-        add_zero_attn: Not supported.
+        add_bias_kv: Whether there is one more key and value, which are trained.
+        add_zero_attn: Whether there is one more key and value of zeros.
         kdim: Width of the keys; embed_dim if not given.
         vdim: Width of the values; embed_dim if not given.
         batch_first: Tensors are [b, t, d] instead of [t, b, d].
@@ -37,6 +34,8 @@ class MultiheadAttention(Module):
     k_proj_weight: Parameter | None
     v_proj_weight: Parameter | None
     in_proj_bias: Parameter | None
+    bias_k: Parameter | None
+    bias_v: Parameter | None
     _orientation = "[out, in]"
 
     def __init__(
@@ -60,10 +59,6 @@ class MultiheadAttention(Module):
             )
         if embed_dim % num_heads:
             raise AssertionError("embed_dim must be divisible by num_heads")
-        if add_bias_kv or add_zero_attn:
-            raise NotSupported(
-                "MultiheadAttention: add_bias_kv and add_zero_attn are not supported"
-            )
         super().__init__()
         self.embed_dim = embed_dim
         self.num_heads = num_heads
@@ -85,6 +80,13 @@ class MultiheadAttention(Module):
                     value = Parameter(gt.empty(*shape, device=device, dtype=dtype))
             self.register_parameter(name, value)
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        for name in ("bias_k", "bias_v"):
+            added = None
+            if add_bias_kv:
+                with signal.part("whole"):
+                    added = Parameter(gt.empty(1, 1, embed_dim, dtype=dtype))
+            self.register_parameter(name, added)
+        self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:
@@ -97,6 +99,10 @@ class MultiheadAttention(Module):
             if bias is not None:
                 with signal.part("bias"):
                     init.zeros_(bias)
+        for added in (self.bias_k, self.bias_v):
+            if added is not None:
+                with signal.part("whole"):
+                    init.xavier_normal_(added)
 
     def forward(
         self,
@@ -129,14 +135,14 @@ class MultiheadAttention(Module):
             operands = [operand.unsqueeze(0) for operand in operands]
         elif not self.batch_first:
             operands = [operand.transpose(0, 1) for operand in operands]
-        q, k, v = (
-            self._split(projected)
-            for projected in self._project(operands, same=query is key is value)
+        joined, weights = attend(
+            self._project(operands, same=query is key is value),
+            self.num_heads,
+            bias=None if self.bias_k is None or self.bias_v is None else (self.bias_k, self.bias_v),
+            add_zero_attn=self.add_zero_attn,
+            masks=(attn_mask, key_padding_mask),
+            dropout_p=self.dropout if self.training else 0.0,
         )
-        mask = self._mask(attn_mask, key_padding_mask, q)
-        weights = attention_weights(q, k, mask, scale=1.0 / math.sqrt(self.head_dim))
-        weights = functional.dropout(weights, self.dropout, self.training)
-        joined = (weights @ v).transpose(1, 2).flatten(2)  # [b, h, t, k] -> [b, t, h * k]
         output = self.out_proj(joined)
         if not batched:
             output = output.squeeze(0)
@@ -161,28 +167,3 @@ class MultiheadAttention(Module):
             functional.linear(operand, weight, bias)
             for operand, weight, bias in zip(operands, weights, biases, strict=True)
         ]
-
-    def _split(self, projected: Tensor) -> Tensor:
-        """[b, t, h * k] -> [b, h, t, k]."""
-        return projected.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-
-    def _mask(
-        self, attn_mask: Tensor | None, padding: Tensor | None, query: Tensor
-    ) -> Tensor | None:
-        """Both masks as one that is added to the scores [b, h, t, s]."""
-        total = None
-        if attn_mask is not None:
-            total = _additive(attn_mask, query)
-            if total.ndim == 3:  # [b * h, t, s] -> [b, h, t, s]
-                total = total.unflatten(0, (-1, self.num_heads))
-        if padding is not None:
-            row = _additive(padding, query)
-            row = row.reshape(-1, 1, 1, row.shape[-1])  # [b, s] -> [b, 1, 1, s]
-            total = row if total is None else total + row
-        return total
-
-
-def _additive(mask: Tensor, like: Tensor) -> Tensor:
-    if mask.dtype != gt.bool:
-        return mask
-    return gt.zeros(*mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)

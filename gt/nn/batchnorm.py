@@ -146,6 +146,50 @@ class BatchNorm2d(_BatchNorm):
             raise ValueError(f"expected 4D input (got {input.ndim}D input)")
 
 
+class SyncBatchNorm(_BatchNorm):
+    """The norm of a batch of two dimensions or more, which is one over all workers anyway.
+
+    Args:
+        num_features: Channels.
+        eps: Added to the variance.
+        momentum: How far the running mean and variance go.
+        affine: Whether weight and bias exist.
+        track_running_stats: Whether eval() uses running values.
+        process_group: Accepted and ignored.
+        device: Accepted and ignored.
+        dtype: Of parameters and running values.
+        bias: Whether a bias exists beside the weight.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: object = None,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+        self.process_group = process_group
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
+        """`module` as it is: its norms are over the whole batch already."""
+        del process_group
+        return module
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
+
+
 class GroupNorm(_ChannelNorm):
     """A norm over groups of channels, for each element of the batch by itself.
 

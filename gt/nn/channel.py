@@ -125,6 +125,13 @@ class AlphaDropout(Dropout):
         return functional.alpha_dropout(input, self.p, self.training)
 
 
+class FeatureAlphaDropout(Dropout):
+    """As AlphaDropout, of whole channels of [batch, channels, ...]."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.feature_alpha_dropout(input, self.p, self.training)
+
+
 class CosineSimilarity(Module):
     """The cosine of the angle between two inputs along `dim`; short lengths count as `eps`."""
 

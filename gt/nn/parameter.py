@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import gt
 from gt._core import Tensor
 
@@ -31,3 +33,74 @@ class Parameter(Tensor):
         copied = type(self)(self.detach().clone(), self.requires_grad)
         memo[id(self)] = copied
         return copied
+
+
+class UninitializedParameter(Parameter):
+    """A parameter whose shape a lazy module's first call says; until then it has no elements.
+
+    Args:
+        requires_grad: Whether backward() fills its grad.
+        device: Accepted and ignored.
+        dtype: Of the values to come.
+    """
+
+    def __new__(
+        cls, requires_grad: bool = True, device: object = None, dtype: gt.dtype | None = None
+    ) -> UninitializedParameter:
+        value = gt.empty(0, device=device, dtype=dtype)
+        return super().__new__(cls, value, requires_grad)  # type: ignore[return-value]
+
+    def materialize(
+        self, shape: Sequence[int], device: object = None, dtype: gt.dtype | None = None
+    ) -> None:
+        """Become a Parameter of `shape`, whose values are still to be set."""
+        self.data = gt.empty(tuple(shape), device=device, dtype=dtype or self.dtype)
+        self.__class__ = Parameter  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, object]) -> UninitializedParameter:
+        known = memo.get(id(self))
+        if isinstance(known, UninitializedParameter):
+            return known
+        copied = type(self)(self.requires_grad, dtype=self.dtype)
+        memo[id(self)] = copied
+        return copied
+
+
+class UninitializedBuffer(Tensor):
+    """A buffer whose shape a lazy module's first call says; until then it has no elements."""
+
+    is_initialized = False
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: object = None,
+        dtype: gt.dtype | None = None,
+        persistent: bool = True,
+    ) -> UninitializedBuffer:
+        del persistent  # register_buffer says it
+        value = gt.empty(0, device=device, dtype=dtype)
+        return super().__new__(cls, value, requires_grad=requires_grad)
+
+    def materialize(
+        self, shape: Sequence[int], device: object = None, dtype: gt.dtype | None = None
+    ) -> None:
+        """Become a tensor of `shape`, whose values are still to be set."""
+        self.data = gt.empty(tuple(shape), device=device, dtype=dtype or self.dtype)
+        self.is_initialized = True
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
+        known = memo.get(id(self))
+        if isinstance(known, Tensor):
+            return known
+        waits = not self.is_initialized
+        copied = UninitializedBuffer(dtype=self.dtype) if waits else self.detach().clone()
+        memo[id(self)] = copied
+        return copied
+
+
+def is_lazy(value: object) -> bool:
+    """Whether a parameter or buffer still waits for its shape."""
+    if isinstance(value, UninitializedBuffer):
+        return not value.is_initialized
+    return isinstance(value, UninitializedParameter)

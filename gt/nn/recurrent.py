@@ -43,8 +43,15 @@ class RecurrentBase(Module):
         bidirectional: bool = False,
         device: object = None,
         dtype: gt.dtype | None = None,
+        proj_size: int = 0,
     ) -> None:
         super().__init__()
+        if proj_size < 0:
+            raise ValueError(
+                "proj_size should be a positive integer or zero to disable projections"
+            )
+        if hidden_size > 0 and proj_size >= hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
         if hidden_size <= 0:
             raise ValueError("hidden_size must be greater than zero")
         if num_layers <= 0:
@@ -63,17 +70,21 @@ class RecurrentBase(Module):
         self.batch_first = batch_first
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        output_size = proj_size or hidden_size
         directions = 2 if bidirectional else 1
         for layer in range(num_layers):
-            width = input_size if layer == 0 else hidden_size * directions
+            width = input_size if layer == 0 else output_size * directions
             for suffix in self._suffixes(layer):
                 shapes: list[tuple[str, tuple[int, ...]]] = [
                     ("weight_ih", (gates * hidden_size, width))
                 ]
-                shapes.append(("weight_hh", (gates * hidden_size, hidden_size)))
+                shapes.append(("weight_hh", (gates * hidden_size, output_size)))
                 shapes += [
                     (name, (gates * hidden_size,)) for name in ("bias_ih", "bias_hh") if bias
                 ]
+                if proj_size:
+                    shapes.append(("weight_hr", (proj_size, hidden_size)))
                 for name, shape in shapes:
                     value = gt.empty(*shape, device=device, dtype=dtype)
                     self.register_parameter(name + suffix, Parameter(value))
@@ -126,6 +137,7 @@ class RecurrentBase(Module):
         """One layer in one direction: [t, b, i] -> [t, b, h] and the state after the last step."""
         weight = self.get_parameter("weight_hh" + suffix)
         bias = self.get_parameter("bias_hh" + suffix) if self.bias else None
+        projection = self.get_parameter("weight_hr" + suffix) if self.proj_size else None
         # the inputs of all steps at once: [t, b, i] -> [t, b, gates * h]
         gates = functional.linear(
             input,
@@ -136,6 +148,8 @@ class RecurrentBase(Module):
         outputs = []
         for moment in reversed(order) if suffix.endswith("_reverse") else order:
             state = self._step(gates[moment], state, weight, bias)
+            if projection is not None:  # [b, h] -> [b, proj_size]
+                state = (functional.linear(state[0], projection), *state[1:])
             outputs.append(state[0])
         if suffix.endswith("_reverse"):
             outputs.reverse()
@@ -144,12 +158,13 @@ class RecurrentBase(Module):
     def _starts(self, input: Tensor, state: State | None, *, batched: bool) -> list[State]:
         """The first state of each layer and direction, each part [b, h]."""
         count = self.num_layers * (2 if self.bidirectional else 1)
+        widths = (self.proj_size or self.hidden_size, self.hidden_size)[: self._state_size]
         if state is None:
-            zeros = gt.zeros(input.shape[1], self.hidden_size, dtype=input.dtype)
-            return [(zeros,) * self._state_size] * count
+            zeros = (gt.zeros(input.shape[1], width, dtype=input.dtype) for width in widths)
+            return [tuple(zeros)] * count
         whole = state if batched else tuple(part.unsqueeze(1) for part in state)
-        expected = (count, input.shape[1], self.hidden_size)
-        for place, part in enumerate(whole):
+        for place, (part, width) in enumerate(zip(whole, widths, strict=True)):
+            expected = (count, input.shape[1], width)
             if tuple(part.shape) != expected:
                 name = f"hidden[{place}]" if self._state_size > 1 else "hidden"
                 raise RuntimeError(f"Expected {name} size {expected}, got {list(part.shape)}")
@@ -172,6 +187,7 @@ class RecurrentBase(Module):
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
         for name, default in (
+            ("proj_size", 0),
             ("num_layers", 1),
             ("bias", True),
             ("batch_first", False),
@@ -275,7 +291,10 @@ class GRU(RecurrentBase):
 
 
 class LSTM(RecurrentBase):
-    """The long short-term memory; arguments as RNN's, without nonlinearity."""
+    """The long short-term memory; arguments as RNN's, without nonlinearity.
+
+    With proj_size, a linear layer without bias makes each hidden state, and each output, as wide.
+    """
 
     def __init__(
         self,
@@ -286,6 +305,7 @@ class LSTM(RecurrentBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         device: object = None,
         dtype: gt.dtype | None = None,
     ) -> None:
@@ -302,6 +322,7 @@ class LSTM(RecurrentBase):
             bidirectional,
             device,
             dtype,
+            proj_size,
         )
 
     def forward(

@@ -11,7 +11,12 @@ from gt import _core
 from gt._core import Tensor
 from gt.creation import as_tensor
 from gt.data import Recorded
-from gt.nn.parameter import Parameter
+from gt.nn.parameter import (
+    Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
+    is_lazy,
+)
 
 
 class Entry(NamedTuple):
@@ -107,6 +112,8 @@ def _load_one(entry: Entry, source: object, *, assign: bool) -> str | None:
             f'While copying the parameter named "{name}", expected torch.Tensor or Tensor-like '
             f"object from checkpoint but received {type(source)}"
         )
+    if isinstance(value, UninitializedParameter | UninitializedBuffer) and is_lazy(value):
+        value.materialize(source.shape)
     if tuple(source.shape) != tuple(value.shape):
         return (
             f"size mismatch for {name}: copying a param with shape {_size(source)} from "

@@ -58,7 +58,7 @@ class TransformerEncoderLayer(Module):
         self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
-        self.activation = _activation(activation) if isinstance(activation, str) else activation
+        self.activation = activation_named(activation)
 
     def forward(
         self,
@@ -138,11 +138,16 @@ class TransformerEncoder(Module):
         return src
 
 
-def _activation(name: str) -> Callable[[Tensor], Tensor]:
+def activation_named(
+    activation: str | Callable[[Tensor], Tensor],
+) -> Callable[[Tensor], Tensor]:
+    """relu or gelu by name; a function as it is."""
+    if not isinstance(activation, str):
+        return activation
     known: dict[str, Callable[[Tensor], Tensor]] = {
         "relu": functional.relu,
         "gelu": functional.gelu,
     }
-    if name not in known:
-        raise RuntimeError(f"activation should be relu/gelu, not {name}")
-    return known[name]
+    if activation not in known:
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return known[activation]

@@ -138,3 +138,22 @@ class PixelUnshuffle(Module):
 
     def extra_repr(self) -> str:
         return f"downscale_factor={self.downscale_factor}"
+
+
+class ChannelShuffle(Module):
+    """[batch, groups * c, ...] -> the same shape, with channel c of all groups next to each other.
+
+    Args:
+        groups: Of channels.
+    """
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        shuffled: Tensor = call("channel_shuffle", (input, self.groups), {})
+        return shuffled
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"

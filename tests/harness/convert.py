@@ -1,5 +1,6 @@
 """Arguments from PyTorch to GT and results back, trees of them; no comparison here."""
 
+import dataclasses
 import warnings
 from collections.abc import Callable
 
@@ -69,6 +70,13 @@ def convert(value: object, tensor: Callable[[torch.Tensor], object]) -> object:
         return type(value)(convert(x, tensor) for x in value)
     if isinstance(value, dict):
         return {key: convert(x, tensor) for key, x in value.items()}
+    if isinstance(value, torch.nn.LinearCrossEntropyOptions):
+        fields = [field.name for field in dataclasses.fields(value)]
+        return gt.nn.LinearCrossEntropyOptions(
+            **{name: convert(getattr(value, name), tensor) for name in fields}
+        )
+    if isinstance(value, torch.nn.PairwiseDistance):
+        return gt.nn.PairwiseDistance(value.norm, value.eps, value.keepdim)
     if isinstance(value, SCALARS) and not isinstance(value, complex):
         return value
     raise NotConvertible(type(value).__name__)
@@ -81,7 +89,10 @@ def named(value: object) -> object:
         return name
     if isinstance(value, torch.dtype) and value not in DTYPES:
         raise NotConvertible(name)
-    return getattr(gt, name)
+    counterpart = getattr(gt, name, None)
+    if counterpart is None:
+        raise NotConvertible(name)
+    return counterpart
 
 
 def map_tensors(value: object, tensor: Callable[[torch.Tensor], object]) -> object:

@@ -28,7 +28,7 @@ from harness.outcome import Outcome, Skip, shown
 
 IN_PLACE_DTYPES = (torch.float32, torch.int64)
 # Whether a view can be taken depends on strides, which uploads do not keep.
-STRIDES_MATTER = {"view", "view_as"}
+STRIDES_MATTER = {"view", "view_as", "as_strided", "as_strided_copy", "as_strided_scatter"}
 
 
 def drive(op: OpInfo, *, looser: float = 1.0) -> dict[str, Outcome]:

@@ -1,5 +1,6 @@
 """Which entries of op_db GT has, the row of ops.toml behind each, how GT's operator is called."""
 
+import operator
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -36,9 +37,14 @@ UNSPECIFIED = {
     "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "normal", "bernoulli",
     "multinomial", "uniform", "nn.functional.dropout", "empty", "empty_like", "new_empty",
     "new_empty_strided", "nn.functional.dropout2d", "nn.functional.dropout3d",
-    "nn.functional.alpha_dropout",
+    "empty_permuted", "empty_strided", "cauchy", "exponential", "geometric", "log_normal",
+    "resize_", "resize_as_", "svd_lowrank", "pca_lowrank",
+    "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout",
+    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
 }  # fmt: skip
-OTHER_TASK = {"sparse.mm", "jiterator_unary"}
+# What is not driven, by title. as_strided of a view reads what the twin of a sample does not have;
+# as_strided_scatter's gradient by its first operand is in PyTorch that of what is written over.
+OTHER_TASK = {"sparse.mm", "jiterator_unary", "as_strided.partial_views", "as_strided_scatter"}
 
 
 def _where(self: gt.Tensor, condition: gt.Tensor, other: object) -> gt.Tensor:
@@ -54,8 +60,12 @@ def _method(name: str) -> Callable[..., object]:
     return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
 
 
+def _in_place(name: str) -> Callable[..., object]:
+    return lambda self, *args, **kwargs: getattr(self.clone(), name)(*args, **kwargs)
+
+
 GENERIC_STRIDE = 8
-SUBMODULES = {"fft", "linalg", "special"}
+SUBMODULES = {"fft", "linalg", "masked", "signal.windows", "special"}
 REFLECTED = ("add", "sub", "mul", "pow", "mod", "and", "or", "xor", "matmul")
 CALLS: dict[str, Callable[..., object]] = {
     **{f"__r{name}__": getattr(gt.Tensor, f"__r{name}__") for name in REFLECTED},
@@ -75,7 +85,21 @@ CALLS: dict[str, Callable[..., object]] = {
     "nn.functional.embedding": lambda weight, indices, **options: functional.embedding(
         indices, weight, **options
     ),
+    "nn.functional.embedding_bag": lambda weight, indices, **options: functional.embedding_bag(
+        indices, weight, **options
+    ),
     "normal.in_place": lambda self, *given, **options: self.clone().normal_(*given, **options),
+    **{
+        name: _in_place(f"{name}_")
+        for name in ("cauchy", "exponential", "geometric", "log_normal", "uniform")
+    },
+    "resize_": _in_place("resize_"),
+    "resize_as_": _in_place("resize_as_"),
+    "slice": lambda self, dim=0, start=None, end=None, step=1: self[
+        (slice(None),) * (dim % self.ndim) + (slice(start, end, step),)
+    ],
+    "svd_lowrank": lambda a, b, **options: gt.svd_lowrank(a @ b.mT, **options),
+    "pca_lowrank": lambda a, b, **options: gt.pca_lowrank(a @ b.mT, **options),
     "item": lambda self: self.item(),
     "linalg.lstsq.grad_oriented": lambda a, b, driver: gt.linalg.lstsq(a, b, driver=driver)[:2],
     "linalg.pinv.singular": lambda a, b: gt.linalg.pinv(a @ b.mT),
@@ -92,7 +116,7 @@ def call_of(op: OpInfo) -> Callable[..., object] | None:
         return getattr(functional, op.name.removeprefix("nn.functional."), None)
     kinds = (FunctionType, BuiltinFunctionType, _core.Function)
     module, _, name = op.name.rpartition(".")
-    home = getattr(gt, module, None) if module in SUBMODULES else gt
+    home = operator.attrgetter(module)(gt) if module in SUBMODULES else gt
     function = getattr(home, name if module in SUBMODULES else op.name, None)
     if isinstance(function, kinds):
         return function
@@ -113,7 +137,7 @@ def title(op: OpInfo) -> str:
 
 def entries() -> list[OpInfo]:
     """Every entry of op_db that has a counterpart in GT, in op_db's order."""
-    return [op for op in op_db if op.name not in OTHER_TASK and call_of(op) is not None]
+    return [op for op in op_db if title(op) not in OTHER_TASK and call_of(op) is not None]
 
 
 def placed() -> list[OpInfo]:
@@ -133,6 +157,8 @@ def is_generic(op: OpInfo) -> bool:
 # of these norms takes off up to 16 of what was scaled.
 TERMS = {
     "nn.functional.scaled_dot_product_attention": 250.0,
+    "nn.functional.multi_head_attention_forward": 250.0,
+    "nn.functional.linear_cross_entropy": 250.0,
     "nn.functional.group_norm": 16.0,
     "nn.functional.instance_norm": 16.0,
 }
@@ -141,15 +167,26 @@ TERMS = {
 LOOSER = {
     ("nn.functional.hardsigmoid", torch.float64): 1e3,
     ("nn.functional.embedding", torch.float64): 1e4,
+    ("nn.functional.embedding_bag", torch.float64): 1e4,
     ("nn.functional.normalize", torch.float64): 1e3,
     ("nn.functional.scaled_dot_product_attention", torch.float16): 4.0,
     ("nn.functional.scaled_dot_product_attention", torch.bfloat16): 4.0,
+    ("nn.functional.multi_head_attention_forward", torch.float16): 4.0,
+    ("nn.functional.multi_head_attention_forward", torch.bfloat16): 4.0,
 }
+
+
+_DROPOUT_OF_ATTENTION = 9  # the place among multi_head_attention_forward's arguments
 
 
 def unspecified(op: OpInfo, sample: SampleInput) -> bool:
     """Whether a sample's values come from each library's own generator, or from nowhere."""
-    return op.name in UNSPECIFIED or sample.kwargs.get("dropout_p", 0.0) > 0.0
+    dropout = sample.kwargs.get("dropout_p", 0.0)
+    if op.name == "nn.functional.multi_head_attention_forward":
+        dropout = sample.args[_DROPOUT_OF_ATTENTION] if sample.kwargs["training"] else 0.0
+    if op.name == "nn.functional.rrelu":
+        dropout = float(sample.kwargs.get("training", False))
+    return op.name in UNSPECIFIED or dropout > 0.0
 
 
 def dtypes_of(op: OpInfo) -> list[torch.dtype]:

@@ -4,6 +4,8 @@ from gt import missing
 from gt.aten import surface as _aten
 from gt.composite.normalization import layer_norm, rms_norm
 from gt.nn.functional.activation import (
+    celu,
+    celu_,
     elu,
     elu_,
     gelu,
@@ -12,7 +14,9 @@ from gt.nn.functional.activation import (
     hardsigmoid,
     hardswish,
     hardtanh,
+    hardtanh_,
     leaky_relu,
+    leaky_relu_,
     log_softmax,
     logsigmoid,
     mish,
@@ -20,7 +24,10 @@ from gt.nn.functional.activation import (
     relu,
     relu6,
     relu_,
+    rrelu,
+    rrelu_,
     selu,
+    selu_,
     sigmoid,
     silu,
     softmax,
@@ -29,18 +36,23 @@ from gt.nn.functional.activation import (
     softsign,
     tanh,
     tanhshrink,
+    threshold,
+    threshold_,
 )
 from gt.nn.functional.attention import scaled_dot_product_attention
+from gt.nn.functional.bag import embedding_bag
 from gt.nn.functional.batch import batch_norm, group_norm
 from gt.nn.functional.channel import (
     alpha_dropout,
     dropout1d,
     dropout2d,
     dropout3d,
+    feature_alpha_dropout,
     instance_norm,
     local_response_norm,
 )
 from gt.nn.functional.distance import cosine_similarity, normalize, pairwise_distance
+from gt.nn.functional.fractional import fractional_max_pool2d, fractional_max_pool3d
 from gt.nn.functional.layer import dropout, embedding, linear, one_hot, pad
 from gt.nn.functional.loss import (
     binary_cross_entropy,
@@ -60,6 +72,13 @@ from gt.nn.functional.loss import (
     soft_margin_loss,
     triplet_margin_loss,
 )
+from gt.nn.functional.margin import (
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from gt.nn.functional.multihead import multi_head_attention_forward
 from gt.nn.functional.pooling import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
@@ -76,6 +95,7 @@ from gt.nn.functional.pooling import (
     max_unpool2d,
     max_unpool3d,
 )
+from gt.nn.functional.sequence_loss import ctc_loss, linear_cross_entropy
 from gt.nn.functional.vision import (
     affine_grid,
     fold,
@@ -83,6 +103,8 @@ from gt.nn.functional.vision import (
     interpolate,
     unfold,
     upsample,
+    upsample_bilinear,
+    upsample_nearest,
 )
 
 __all__ = [
@@ -96,9 +118,12 @@ __all__ = [
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "celu",
+    "celu_",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "dropout1d",
     "dropout2d",
@@ -106,7 +131,11 @@ __all__ = [
     "elu",
     "elu_",
     "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
     "gaussian_nll_loss",
     "gelu",
     "glu",
@@ -116,6 +145,7 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hardtanh_",
     "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
@@ -124,7 +154,9 @@ __all__ = [
     "l1_loss",
     "layer_norm",
     "leaky_relu",
+    "leaky_relu_",
     "linear",
+    "linear_cross_entropy",
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
@@ -140,6 +172,10 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
@@ -151,8 +187,11 @@ __all__ = [
     "relu6",
     "relu_",
     "rms_norm",
+    "rrelu",
+    "rrelu_",
     "scaled_dot_product_attention",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
@@ -163,9 +202,14 @@ __all__ = [
     "softsign",
     "tanh",
     "tanhshrink",
+    "threshold",
+    "threshold_",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "unfold",
     "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.aten.call import call
 from gt.composite.inplace import write
+from gt.draws import Generator
 from gt.errors import ShapeError
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(input, 0)."""
-    return _finish(input, _operand(input, inplace).relu(), inplace)
+    x = _operand(input, inplace)
+    return _finish(input, x.relu(), inplace)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -25,9 +28,67 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     return _finish(input, _core.call("leaky_relu", x, negative_slope=negative_slope), inplace)
 
 
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """leaky_relu in place."""
+    return leaky_relu(input, negative_slope, inplace=True)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """leaky_relu with slopes drawn from [lower, upper) in training, else with their mean.
+
+    Raises:
+        RuntimeError: A `lower` above `upper`.
+    """
+    return _with_drawn_slopes(input, (lower, upper), training, inplace, None)
+
+
+def rrelu_(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """rrelu in place."""
+    return _with_drawn_slopes(input, (lower, upper), training, True, generator)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """input where it is above `threshold`, else `value`."""
+    return _thresholded(input, threshold, value, inplace)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """threshold in place."""
+    return _thresholded(input, threshold, value, inplace=True)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)).
+
+    Raises:
+        RuntimeError: An `alpha` of zero.
+    """
+    x = _operand(input, inplace)
+    result: Tensor = call("celu", (x, alpha), {})
+    return _finish(input, result, inplace)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """celu in place."""
+    return celu(input, alpha, inplace=True)
+
+
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """input where positive, else alpha * (exp(input) - 1)."""
-    return _finish(input, _core.call("elu", _operand(input, inplace), alpha=alpha), inplace)
+    x = _operand(input, inplace)
+    return _finish(input, _core.call("elu", x, alpha=alpha), inplace)
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -66,6 +127,11 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     return _finish(input, _SELU_SCALE * _core.call("elu", x, alpha=_SELU_ALPHA), inplace)
 
 
+def selu_(input: Tensor) -> Tensor:
+    """selu in place."""
+    return selu(input, inplace=True)
+
+
 def gumbel_softmax(
     logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
@@ -96,7 +162,8 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """input * sigmoid(input)."""
-    return _finish(input, _operand(input, inplace).silu(), inplace)
+    x = _operand(input, inplace)
+    return _finish(input, x.silu(), inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -139,13 +206,18 @@ def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """input limited to [min_val, max_val]; the gradient is 0 at both ends, unlike clamp's."""
+    x = _operand(input, inplace)
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    if not input.is_floating_point():
+    if not x.is_floating_point():
         min_val, max_val = int(min_val), int(max_val)
-    x = _operand(input, inplace)
     inside = (x > min_val) & (x < max_val)
     return _finish(input, gt.where(inside, x, x.detach().clamp(min_val, max_val)), inplace)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """hardtanh in place."""
+    return hardtanh(input, min_val, max_val, inplace=True)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -155,7 +227,8 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(input + 3) / 6 limited to [0, 1]."""
-    return _finish(input, relu6(_operand(input, inplace) + 3) / 6, inplace)
+    x = _operand(input, inplace)
+    return _finish(input, relu6(x + 3) / 6, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -195,6 +268,29 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 _EXACT_SOFTPLUS = (
     40.0  # above it log(1 + exp(x)) is x in float64 too; exp of it is far from float32's end
 )
+
+
+def _thresholded(input: Tensor, threshold: float, value: float, inplace: bool) -> Tensor:
+    x = _operand(input, inplace)
+    chosen = gt.where(x <= threshold, gt.full_like(x, value).detach(), x)
+    return _finish(input, chosen, inplace)
+
+
+def _with_drawn_slopes(
+    input: Tensor,
+    limits: tuple[float, float],
+    training: bool,
+    inplace: bool,
+    generator: Generator | None,
+) -> Tensor:
+    lower, upper = limits
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    x = _operand(input, inplace)
+    slopes = gt.rand_like(x, generator=generator) * (upper - lower) + lower
+    return _finish(input, gt.where(x > 0, x, x * slopes), inplace)
 
 
 def _operand(input: Tensor, inplace: bool) -> Tensor:

@@ -50,7 +50,7 @@ def batch_norm(
         with gt.no_grad():
             unbiased = var * (count / max(count - 1, 1))
             for running, now in ((running_mean, mean), (running_var, unbiased)):
-                if running is not None:
+                if running is not None and count:  # an empty batch moves nothing
                     running.copy_((1 - momentum) * running + momentum * now)
     elif running_mean is None or running_var is None:
         raise RuntimeError(

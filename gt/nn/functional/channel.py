@@ -149,13 +149,30 @@ def alpha_dropout(
     Raises:
         ValueError: A `p` outside of [0, 1].
     """
+    return _drop_to_floor(input, p, training, inplace, gt.ones_like(input).detach())
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """As alpha_dropout, of whole channels of [batch, channels, ...].
+
+    Raises:
+        ValueError: A `p` outside of [0, 1].
+    """
+    shape = (*input.shape[:2], *([1] * (input.ndim - 2)))
+    return _drop_to_floor(input, p, training, inplace, gt.ones(shape, dtype=input.dtype))
+
+
+def _drop_to_floor(input: Tensor, p: float, training: bool, inplace: bool, ones: Tensor) -> Tensor:
+    """`ones` has an element for whatever is dropped together."""
     _check(p)
-    if not training or p == 0.0:
+    if not training or p == 0.0 or not input.numel():
         return input
     if p == 1.0:
         dropped = input * 0.0
     else:
-        kept = (dropout(gt.ones_like(input).detach(), p) != 0).to(input.dtype)
+        kept = (dropout(ones, p) != 0).to(input.dtype)
         scale = 1.0 / math.sqrt((_SELU_FLOOR**2 * p + 1) * (1 - p))
         shift = _SELU_FLOOR * scale
         dropped = input * (kept * scale) + ((kept - 1) * shift + shift * p)

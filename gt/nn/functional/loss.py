@@ -20,7 +20,7 @@ def mse_loss(
     """(input - target) ** 2, reduced; with `weight` the mean is over the weights."""
     input, target = _same_shape(input, target)
     if weight is None:
-        return _core.call("mse_loss", input, target, reduction=_checked(reduction))
+        return _core.call("mse_loss", input, target, reduction=checked_reduction(reduction))
     squares = _core.call("mse_loss", input, target, reduction="none") * weight
     return _weighted(squares, weight, reduction)
 
@@ -32,7 +32,7 @@ def l1_loss(
     input, target = _same_shape(input, target)
     distance = (input - target).abs()
     return (
-        _reduced(distance, reduction)
+        reduced(distance, reduction)
         if weight is None
         else _weighted(distance * weight, weight, reduction)
     )
@@ -46,10 +46,10 @@ def smooth_l1_loss(
         raise ValueError(f"smooth_l1_loss does not support negative values for beta, got {beta}")
     input, target = _same_shape(input, target)
     if beta == 0:
-        return _reduced((input - target).abs(), reduction)
+        return reduced((input - target).abs(), reduction)
     distance = (input - target).abs()
     loss = gt.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta)
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)
 
 
 def huber_loss(
@@ -66,7 +66,7 @@ def huber_loss(
     distance = (input - target).abs()
     loss = gt.where(distance < delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta))
     return (
-        _reduced(loss, reduction) if weight is None else _weighted(loss * weight, weight, reduction)
+        reduced(loss, reduction) if weight is None else _weighted(loss * weight, weight, reduction)
     )
 
 
@@ -97,7 +97,7 @@ def nll_loss(
     elif input.ndim > 2:  # [n, c, ...] -> [n, ..., c] -> [n * ..., c]
         input = input.movedim(1, -1).reshape(-1, input.shape[1])
         target = target.reshape(-1)
-    attrs = {"reduction": _checked(reduction), "ignore_index": ignore_index}
+    attrs = {"reduction": checked_reduction(reduction), "ignore_index": ignore_index}
     loss, _ = _core.call("nll_loss", input, target, weight, **attrs)
     return loss.reshape(shape) if reduction == "none" and loss.shape != shape else loss
 
@@ -133,7 +133,7 @@ def cross_entropy(
         raise DtypeError(f"expected target dtype to be Long or Byte, but got {kind}")
     weight_matters = label_smoothing > 0.0 and weight is not None and weight.requires_grad
     if not target.is_floating_point() and not weight_matters:
-        attrs = {"reduction": _checked(reduction), "ignore_index": ignore_index}
+        attrs = {"reduction": checked_reduction(reduction), "ignore_index": ignore_index}
         attrs |= {"label_smoothing": label_smoothing}
         return _core.call("cross_entropy", input, target, weight, **attrs)[0]
     log_probs = input.log_softmax(class_dim)
@@ -202,7 +202,7 @@ def binary_cross_entropy(
             f"({_size(input)}) is deprecated. Please ensure they have the same size."
         )
     loss = -(target * _bounded_log(input) + (1 - target) * _bounded_log(1 - input))
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return reduced(loss if weight is None else loss * weight, reduction)
 
 
 def _bounded_log(value: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ def binary_cross_entropy_with_logits(
     if pos_weight is not None:
         positive = ((pos_weight - 1) * target + 1) * positive
     loss = (1 - target) * input - positive
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return reduced(loss if weight is None else loss * weight, reduction)
 
 
 def kl_div(
@@ -255,15 +255,10 @@ def kl_div(
         log_target: Whether `target` holds logarithms.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if log_target:
-        loss = target.exp() * (target - input)
-    else:
-        positive = target > 0
-        entropy = gt.where(positive, target * gt.where(positive, target, 1.0).log(), 0.0)
-        loss = entropy - target * input
+    loss = target.exp() * (target - input) if log_target else target.xlogy(target) - target * input
     if reduction == "batchmean":
-        return loss.sum() / input.shape[0]
-    return _reduced(loss, reduction)
+        return loss.sum() / input.shape[0] if input.ndim else loss
+    return reduced(loss, reduction)
 
 
 def poisson_nll_loss(
@@ -280,28 +275,47 @@ def poisson_nll_loss(
     if full:
         stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
         loss = loss + stirling.masked_fill(target <= 1, 0.0)
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)
 
 
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
-    var: Tensor,
+    var: Tensor | float,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """The negative log likelihood under a normal distribution with this mean and variance."""
+    """The negative log likelihood under a normal distribution with this mean and variance.
+
+    Args:
+        input: The means.
+        target: Of the input's shape, or broadcasting to it.
+        var: The variances: a number, or the input's shape with one size 1 or the last one left
+            out. Their signs are not read (PyTorch refuses negative ones; here they are `eps`).
+        full: Whether to add the constant part.
+        eps: The least variance.
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ValueError: A `var` of another shape, or a negative number.
+    """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
+    if isinstance(var, float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * gt.ones_like(input).detach()
     if var.shape != input.shape:
+        pairs = zip(input.shape, var.shape, strict=False)
+        others = [n for m, n in pairs if m != n]
         if var.shape == input.shape[:-1]:
             var = var.unsqueeze(-1)
-        elif var.shape[:-1] != input.shape[:-1] or var.shape[-1] != 1:
+        elif var.ndim != input.ndim or sum(others) != 1:
             raise ValueError("var is of incorrect size")
     variance = gt.where(var < eps, eps, var)
     loss = 0.5 * (variance.log() + (input - target) ** 2 / variance)
-    return _reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
 def hinge_embedding_loss(
@@ -309,7 +323,7 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """input where target is 1, max(0, margin - input) where it is -1."""
     apart = gt.where(target != 1, (margin - input).clamp(min=0.0), 0.0)
-    return _reduced(apart + gt.where(target != -1, input, 0.0), reduction)
+    return reduced(apart + gt.where(target != -1, input, 0.0), reduction)
 
 
 def margin_ranking_loss(
@@ -321,7 +335,7 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {_size(input1)}, input2: {_size(input2)}, target: {_size(target)} "
         )
-    return _reduced((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
 
 
 def triplet_margin_loss(
@@ -354,12 +368,12 @@ def triplet_margin_loss(
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = gt.minimum(far, pairwise_distance(positive, negative, p, eps))
-    return _reduced((near - far + margin).clamp(min=0.0), reduction)
+    return reduced((near - far + margin).clamp(min=0.0), reduction)
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * input))."""
-    return _reduced((-(input * target)).exp().log1p(), reduction)
+    return reduced((-(input * target)).exp().log1p(), reduction)
 
 
 def cosine_embedding_loss(
@@ -368,7 +382,7 @@ def cosine_embedding_loss(
     """1 - cosine where target is 1, max(0, cosine - margin) where it is -1."""
     cosine = cosine_similarity(input1, input2, dim=-1)
     apart = gt.where(target == -1, (cosine - margin).clamp(min=0.0), 0.0)
-    return _reduced(gt.where(target == 1, 1 - cosine, 0.0) + apart, reduction)
+    return reduced(gt.where(target == 1, 1 - cosine, 0.0) + apart, reduction)
 
 
 # ---- helpers ----
@@ -383,22 +397,24 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
     return "sum" if size_average is False else "mean"
 
 
-def _checked(reduction: str) -> str:
+def checked_reduction(reduction: str) -> str:
+    """`reduction`, if it is one of the three."""
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
 
 
-def _reduced(loss: Tensor, reduction: str) -> Tensor:
-    if _checked(reduction) == "none":
+def reduced(loss: Tensor, reduction: str) -> Tensor:
+    """The loss's mean or sum, or the loss."""
+    if checked_reduction(reduction) == "none":
         return loss
     return loss.mean() if reduction == "mean" else loss.sum()
 
 
 def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
-    if _checked(reduction) == "mean":
+    if checked_reduction(reduction) == "mean":
         return loss.sum() / weight.expand(loss.shape).sum()
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)
 
 
 def _per_class(weight: Tensor, input: Tensor, class_dim: int) -> Tensor:

@@ -18,9 +18,18 @@ _MODES = {
     ("bilinear", 4): "upsample_bilinear2d",
     ("trilinear", 5): "upsample_trilinear3d",
     ("bicubic", 4): "upsample_bicubic2d",
+    ("nearest-exact", 3): "_upsample_nearest_exact1d",
+    ("nearest-exact", 4): "_upsample_nearest_exact2d",
+    ("nearest-exact", 5): "_upsample_nearest_exact3d",
     ("area", 3): "adaptive_avg_pool1d",
     ("area", 4): "adaptive_avg_pool2d",
     ("area", 5): "adaptive_avg_pool3d",
+}
+# With antialias.
+_SMOOTH_MODES = {
+    ("bilinear", 4): "_upsample_bilinear2d_aa",
+    ("bicubic", 4): "_upsample_bicubic2d_aa",
+    ("lanczos", 4): "_upsample_lanczos2d_aa",
 }
 _WANTED = {"linear": 3, "bilinear": 4, "trilinear": 5}
 
@@ -40,10 +49,12 @@ def interpolate(
         input: [batch, channels, ...] with one to three more dimensions.
         size: Of those dimensions; or
         scale_factor: by how much each one grows.
-        mode: "nearest", "linear", "bilinear", "bicubic", "trilinear" or "area".
+        mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "lanczos" or
+            "area".
         align_corners: Whether the outermost elements keep their places; of the linear and cubic.
         recompute_scale_factor: Whether the factor is that of the rounded size.
-        antialias: Not available.
+        antialias: Whether a smaller size averages what it leaves out; of bilinear, bicubic and
+            lanczos in two dimensions. Lanczos wants it.
 
     Raises:
         ValueError: Both or none of size and scale_factor, or of other dimensions.
@@ -61,14 +72,8 @@ def interpolate(
     if factors is not None and (recompute_scale_factor or mode == "area"):
         sizes = [int(input.shape[d + 2] * factors[d]) for d in range(spatial)]
         factors = None
-    if antialias or mode in ("nearest-exact", "lanczos"):
-        raise NotSupported(
-            f"interpolate: GT has no antialias, nearest-exact or lanczos (got {mode})"
-        )
-    name = _MODES.get((mode, input.ndim))
-    if name is None:
-        raise NotSupported(_misfit(mode, input.ndim))
-    corners = () if align_corners is None and mode == "nearest" else (bool(align_corners),)
+    name = _operator(mode, input.ndim, antialias=antialias, align_corners=bool(align_corners))
+    corners = () if mode.startswith("nearest") else (bool(align_corners),)
     arguments = (sizes,) if mode == "area" else (sizes, *corners, factors)
     result: Tensor = call(name, (input, *arguments), {})
     return result
@@ -103,6 +108,23 @@ def _targets(
     return (list(size) if isinstance(size, Sequence) else [size] * spatial), None
 
 
+def _operator(mode: str, ndim: int, *, antialias: bool, align_corners: bool) -> str:
+    """The operator of a mode."""
+    if antialias and (mode, ndim) not in _SMOOTH_MODES:
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
+            "a 4-D tensor as input"
+        )
+    if (mode, ndim) == ("lanczos", 4) and align_corners:
+        raise ValueError("Lanczos mode does not support align_corners=True")
+    if (mode, ndim) == ("lanczos", 4) and not antialias:
+        raise ValueError("Lanczos mode requires antialias=True")
+    name = (_SMOOTH_MODES if antialias else _MODES).get((mode, ndim))
+    if name is None:
+        raise NotSupported(_misfit(mode, ndim))
+    return name
+
+
 def _misfit(mode: str, ndim: int) -> str:
     if mode in _WANTED and 3 <= ndim <= 5:
         return f"Got {ndim}D input, but {mode} mode needs {_WANTED[mode]}D input"
@@ -123,6 +145,22 @@ def upsample(
     """PyTorch's older name of interpolate."""
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(
+    input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """PyTorch's older name of interpolate by nearest elements."""
+    _deprecated("upsample_nearest")
+    return interpolate(input, size, scale_factor)
+
+
+def upsample_bilinear(
+    input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """PyTorch's older name of bilinear interpolate with align_corners."""
+    _deprecated("upsample_bilinear")
+    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
 
 def _deprecated(name: str) -> None:

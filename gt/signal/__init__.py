@@ -8,6 +8,7 @@ What a name means is said in a YAML file or by `gt.register_config` (gt/config).
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -161,3 +162,10 @@ def _check(name: str, backward: str | None) -> None:
 def __dir__() -> list[str]:
     """What users type; what this module needs itself is no part of it."""
     return __all__
+
+
+def __getattr__(name: str) -> object:
+    """torch.signal has nothing but `windows`, which loads at its first use."""
+    if name == "windows":
+        return importlib.import_module("gt.signal.windows")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,114 @@
+"""In-place draws beyond the uniform and normal ones, and counts that are drawn.
+
+Each is a function of the generator's uniform numbers (gt/draws.py), so a layout changes no value.
+"""
+
+import math
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.casts import cast, class_of
+from gt.composite.common import Method
+from gt.composite.inplace import drawn
+from gt.draws import Generator
+from gt.errors import DtypeError, ShapeError
+
+# Halvings of the interval that contains a count: enough for 2 ** 40 counts.
+HALVINGS = 40
+
+
+def cauchy_(
+    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Values of the Cauchy distribution around `median`.
+
+    Raises:
+        ShapeError: a `sigma` of 0 or less.
+        DtypeError: of whole numbers.
+    """
+    check_floats(self, "Cauchy")
+    if sigma <= 0:
+        raise ShapeError(f"cauchy_ expects sigma > 0.0, but found sigma={float(sigma):g}")
+    share = drawn(self, generator, "uniform", 0.0, 1.0)
+    return _core.assign_(self, ((share - 0.5) * math.pi).tan() * sigma + median)
+
+
+def log_normal_(
+    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Exponentials of normally distributed values with this mean and deviation.
+
+    Raises:
+        ShapeError: a `std` of 0 or less.
+        DtypeError: of whole numbers.
+    """
+    check_floats(self, "log_normal")
+    if std <= 0:
+        raise ShapeError(f"log_normal_ expects std > 0.0, but found std={float(std):g}")
+    return _core.assign_(self, drawn(self, generator, "normal", float(mean), float(std)).exp())
+
+
+def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
+    """How many trials it takes until the first success, each by probability `p`.
+
+    Raises:
+        ShapeError: a `p` outside of (0, 1).
+    """
+    if not 0 < p < 1:
+        raise ShapeError(f"geometric_ expects p to be in (0, 1), but got p={float(p):g}")
+    share = drawn(self, generator, "uniform", 0.0, 1.0)  # 1 - share is in (0, 1]
+    trials = ((-share).log1p() / math.log1p(-p)).ceil().clamp(min=1)
+    return _core.assign_(self, trials)
+
+
+def check_floats(self: Tensor, what: str) -> None:
+    """PyTorch's error for whole numbers."""
+    if not self.is_floating_point():
+        raise DtypeError(
+            f"{what} distribution is a continuous probability distribution. dtype must be a "
+            f"floating point but you specified {class_of(self.dtype)}"
+        )
+
+
+def uniform_like(self: Tensor, generator: Generator | None) -> Tensor:
+    """Numbers of [0, 1) in float64, of the shape and layout of `self`."""
+    return drawn(cast(self.detach(), _core.float64), generator, "uniform", 0.0, 1.0)
+
+
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """A count for each rate, in the rates' dtype: the inverse of the distribution's function.
+
+    It is found by halving an interval, in float64.
+    """
+    from gt.aten.call import call as generic
+
+    rate = cast(input.detach(), _core.float64)
+    share = uniform_like(input, generator)
+    low = rate * 0 - 1  # the largest count known to be too small
+    high = (rate + 12 * rate.sqrt() + 40).ceil()
+    for _ in range(HALVINGS):
+        middle = ((low + high) / 2).floor()
+        below = generic("igammac", ((middle + 1).clamp(min=1), rate), {})  # P(count <= middle)
+        is_enough = (below > share) & (middle >= 0)
+        low, high = call("where", is_enough, low, middle), call("where", is_enough, middle, high)
+    return cast(high, input.dtype)
+
+
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of `count` trials succeed, each by probability `prob`; the largest count is read."""
+    shape = (count + prob).shape
+    trials, share = count.detach().expand(shape), prob.detach().expand(shape)
+    total = cast(trials * 0, share.dtype)
+    most = int(trials.amax().item()) if trials.numel() else 0
+    for place in range(most):
+        success = (uniform_like(share, generator) < share) & (trials > place)
+        total = total + cast(success, total.dtype)
+    return total
+
+
+METHODS: dict[str, Method] = {
+    "cauchy_": cauchy_,
+    "geometric_": geometric_,
+    "log_normal_": log_normal_,
+}
+FUNCTIONS: dict[str, Method] = {"binomial": binomial, "poisson": poisson}

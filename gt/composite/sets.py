@@ -1,0 +1,142 @@
+"""Different elements of a tensor, places of flat indices, and counts in boxes.
+
+What shapes follow from data is asked of a worker at each call (gt/aten/call.py).
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from gt import _core
+from gt._core import Tensor
+from gt.composite.common import Method, whole
+from gt.errors import InvalidType, InvalidValue
+
+Different: TypeAlias = Tensor | tuple[Tensor, ...]
+
+
+class Histogram(NamedTuple):
+    """Counts, and the boxes' edges along each dimension."""
+
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Different:
+    """The different elements (or slices of `dim`) in order.
+
+    Args:
+        sorted: accepted: the result is always sorted, as PyTorch's is on a CPU.
+        return_inverse: whether to return also where each element stands among them.
+        return_counts: whether to return also how often each one stands in the input.
+        dim: of slices; elements if not given.
+    """
+    from gt.aten.call import call
+
+    options = {"sorted": sorted, "return_inverse": return_inverse, "return_counts": return_counts}
+    arguments: tuple[object, ...] = (input,) if dim is None else (input, dim)
+    parts = call("_unique2" if dim is None else "unique_dim", arguments, options)
+    return wanted(parts, return_inverse=return_inverse, return_counts=return_counts)
+
+
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Different:
+    """The input without elements (or slices of `dim`) that equal the one before.
+
+    Args:
+        return_inverse: whether to return also where each element stands in the result.
+        return_counts: whether to return also how many each one stands for.
+        dim: of slices; elements if not given.
+    """
+    from gt.aten.call import call
+
+    options = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
+    parts = call("unique_consecutive", (input,), options)
+    return wanted(parts, return_inverse=return_inverse, return_counts=return_counts)
+
+
+def wanted(parts: Sequence[Tensor], *, return_inverse: bool, return_counts: bool) -> Different:
+    """Those of the three results that are asked for."""
+    chosen = (True, return_inverse, return_counts)
+    results = tuple(itertools.compress(parts, chosen))
+    return results[0] if len(results) == 1 else results
+
+
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Flat indices into `shape` as a tensor of places for each dimension.
+
+    Raises:
+        TypeError: indices or sizes that are no whole numbers.
+        ValueError: negative sizes, or sizes of 0 for any index.
+    """
+    if indices.is_floating_point() or indices.dtype == _core.bool:
+        raise InvalidType(
+            f"expected 'indices' to be integer dtype, but got torch.{indices.dtype.name}"
+        )
+    if whole(shape) is None and not isinstance(shape, list | tuple):
+        raise InvalidType(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    for size in sizes:
+        if whole(size) is None:
+            raise InvalidType(
+                f"expected 'shape' sequence to only contain ints, but got {type(size)}"
+            )
+    if any(size < 0 for size in sizes):
+        raise InvalidValue(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    if indices.numel() and not all(sizes):
+        raise InvalidValue(
+            "'shape' cannot have zero dimensions when 'indices' is non-empty, but got "
+            f"{tuple(sizes)}"
+        )
+    steps = [math.prod(sizes[place + 1 :]) for place in range(len(sizes))]
+    flat = indices.to(_core.int64)
+    pairs = zip(steps, sizes, strict=True)
+    return tuple(flat.floor_divide(step) % size if size else flat for step, size in pairs)
+
+
+def histogramdd(
+    self: Tensor,
+    bins: int | Sequence[int] | Sequence[Tensor],
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Histogram:
+    """How many of the rows of [..., d] lie in each box of a grid.
+
+    Args:
+        bins: how many along each dimension, or their edges.
+        range: the lowest and the highest edge along each dimension; the data's if not given.
+        weight: [...], what each row counts.
+        density: whether to divide by the sum and by each box's volume.
+    """
+    from gt.aten.call import call
+
+    options: dict[str, object] = {"weight": weight, "density": density}
+    listed = [bins] * self.shape[-1] if isinstance(bins, int) else list(bins)
+    if listed and isinstance(listed[0], Tensor):
+        counts = call("_histogramdd_from_bin_tensors", (self, listed), options)
+        return Histogram(counts, tuple(edge for edge in listed if isinstance(edge, Tensor)))
+    options = {"range": range, **options}
+    counts = call("_histogramdd_from_bin_cts", (self, listed), options)
+    return Histogram(counts, call("_histogramdd_bin_edges", (self, listed), options))
+
+
+# Functions whose error for a wrong first argument is not that of other methods.
+METHODS: dict[str, Method] = {"unique": unique, "unique_consecutive": unique_consecutive}
+FUNCTIONS: dict[str, Method] = {
+    "histogramdd": histogramdd,
+    "unique": unique,
+    "unique_consecutive": unique_consecutive,
+    "unravel_index": unravel_index,
+}

@@ -1,0 +1,214 @@
+"""What PyTorch says by strides: a tensor's memory read in another order, and empty tensors.
+
+Results of operators are contiguous, whatever strides are asked for.
+"""
+
+# ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.common import Method, Number, sizes
+from gt.errors import InvalidUse, NotSupported, ShapeError
+
+
+def as_strided(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """Elements of this memory at `storage_offset` and so many from each other: a copy of them.
+
+    Unlike PyTorch's it shares no memory: a write to it does not reach `self`.
+
+    Args:
+        size: the result's shape.
+        stride: elements from one to the next along each dimension.
+        storage_offset: where it begins; 0 if not given.
+
+    Raises:
+        ShapeError: elements outside of the memory.
+        NotSupported: a `self` that is a view.
+    """
+    places = places_of(self, size, stride, storage_offset)
+    return self.reshape((-1,)).index_select(0, places).reshape(tuple(size))
+
+
+def as_strided_scatter(
+    self: Tensor,
+    src: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor:
+    """A copy of `self` with `src` where as_strided reads."""
+    if tuple(src.shape) != tuple(size):
+        raise ShapeError(
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, slice size = {list(size)}"
+        )
+    places = places_of(self, size, stride, storage_offset)
+    return self.reshape((-1,)).index_copy(0, places, src.reshape((-1,))).reshape(self.shape)
+
+
+def places_of(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+) -> Tensor:
+    """The flat indices of the elements, once they are known to be inside."""
+    if not self.is_contiguous() or self.storage_offset():
+        raise NotSupported("as_strided: of a view; call contiguous() first")
+    if len(size) != len(stride):
+        raise ShapeError("mismatch in length of strides and shape")
+    if any(step < 0 for step in stride):
+        raise ShapeError(
+            "as_strided: Negative strides are not supported at the moment, got strides: "
+            f"{list(stride)}"
+        )
+    offset = 0 if storage_offset is None else storage_offset
+    places = np.array(offset, dtype=np.int64)
+    for n, step in zip(size, stride, strict=True):
+        places = places[..., None] + np.arange(n, dtype=np.int64) * step
+    needed = (int(places.max()) + 1 if places.size else 0) * self.element_size()
+    held = self.numel() * self.element_size()
+    if needed > held:
+        raise ShapeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and "
+            f"itemsize {self.element_size()} requiring a storage size of {needed} are out of "
+            f"bounds for storage of size {held}"
+        )
+    return _core.from_numpy_copy(np.ascontiguousarray(places.reshape(-1)), _core.int64, False)
+
+
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: _core.dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of `size`, contiguous whatever `stride` says."""
+    if len(size) != len(stride):
+        raise ShapeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides "
+            f"({len(stride)})"
+        )
+    return blank(tuple(size), dtype, requires_grad)
+
+
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: _core.dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of `size`, contiguous whatever `physical_layout` says.
+
+    Raises:
+        ShapeError: a layout that does not name each dimension once.
+    """
+    if len(size) != len(physical_layout):
+        raise ShapeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. "
+            f"len(size) = {len(size)} is not equal to len(physical_layout) = "
+            f"{len(physical_layout)}"
+        )
+    for place, dim in enumerate(physical_layout):
+        if not 0 <= dim < len(size):
+            raise ShapeError(
+                f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got "
+                f"{dim} at index {place}).  NB: negative dims not currently supported; file an "
+                "issue if you want it"
+            )
+        if dim in physical_layout[:place]:
+            raise ShapeError("Duplicate dim not allowed")
+    return blank(tuple(size), dtype, requires_grad)
+
+
+def blank(size: tuple[int, ...], dtype: _core.dtype | None, requires_grad: bool) -> Tensor:
+    """Zeros."""
+    chosen = _core.get_default_dtype() if dtype is None else dtype
+    out: Tensor = call("full", size=size, value=0, dtype=chosen)
+    return out.requires_grad_() if requires_grad else out
+
+
+def new_empty_strided(
+    self: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: _core.dtype | None = None,
+    device: object = None,
+    requires_grad: bool = False,
+    layout: object = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of `size` of this dtype, contiguous whatever `stride` says."""
+    chosen = self.dtype if dtype is None else dtype
+    return empty_strided(size, stride, dtype=chosen, requires_grad=requires_grad)
+
+
+def scalar_tensor(
+    s: Number,
+    *,
+    dtype: _core.dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of one number and no dimensions, in the default dtype if none is given."""
+    chosen = _core.get_default_dtype() if dtype is None else dtype
+    out: Tensor = call("full", size=(), value=s, dtype=chosen)
+    return out.requires_grad_() if requires_grad else out
+
+
+def resize_(
+    self: Tensor,
+    *sizes_: int | Sequence[int],
+    size: Sequence[int] | None = None,
+    memory_format: object = None,
+) -> Tensor:
+    """The same elements in another shape: those that are too many are left out, new ones are 0.
+
+    Unlike PyTorch's, views of the tensor keep what they were.
+
+    Raises:
+        InvalidUse: of a tensor that requires a gradient.
+    """
+    if self.requires_grad:
+        raise InvalidUse("cannot resize variables that require grad")
+    shape = sizes(sizes_ if size is None else (size,), "resize_")
+    flat, count = self.detach().reshape((-1,)), math.prod(shape)
+    if count > self.numel():
+        flat = call("cat", flat, blank((count - self.numel(),), self.dtype, False), dim=0)
+    self.data = flat[:count].clone().reshape(shape)
+    return self
+
+
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: object = None) -> Tensor:
+    """resize_ to another tensor's shape."""
+    return resize_(self, tuple(the_template.shape))
+
+
+METHODS: dict[str, Method] = {
+    "as_strided": as_strided,
+    "as_strided_scatter": as_strided_scatter,
+    "new_empty_strided": new_empty_strided,
+    "resize_": resize_,
+    "resize_as_": resize_as_,
+}
+FUNCTIONS: dict[str, Method] = {
+    "as_strided_copy": as_strided,
+    "empty_permuted": empty_permuted,
+    "empty_strided": empty_strided,
+    "scalar_tensor": scalar_tensor,
+}

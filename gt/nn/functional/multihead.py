@@ -1,0 +1,180 @@
+"""Attention with several heads between linear layers, as a function of all its weights."""
+
+from __future__ import annotations
+
+import math
+
+import gt
+from gt._core import Tensor
+from gt.nn.functional.attention import attention_weights
+from gt.nn.functional.layer import dropout, linear, pad
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """The attended values, and the attention's weights where they are wanted.
+
+    Rows of the scores that the masks hide whole have weights of 0 (PyTorch's are not numbers where
+    the weights are wanted). Arguments that are not listed are as in MultiheadAttention.
+
+    Args:
+        query: [t, batch, d] or [t, d]; key and value likewise, with s for t.
+        in_proj_weight: [3 * d, d], in whose place use_separate_proj_weight takes the three others.
+        bias_k: [1, 1, d], one more key of each batch, as bias_v is its value.
+        static_k: [batch * heads, s, d / heads] in place of the projected keys, as static_v.
+
+    Raises:
+        AssertionError: Shapes that do not fit.
+        RuntimeError: is_causal without attn_mask.
+    """
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
+            "method `generate_square_subsequent_mask` to create this mask."
+        )
+    _check([query, key, value], embed_dim_to_check, num_heads)
+    batched = query.ndim == 3
+    weights: tuple[Tensor | None, ...] = (q_proj_weight, k_proj_weight, v_proj_weight)
+    if not use_separate_proj_weight:
+        assert in_proj_weight is not None, "in_proj_weight is None"
+        weights = in_proj_weight.chunk(3)
+    joined, shares = attend(
+        _projected([query, key, value], weights, in_proj_bias),
+        num_heads,
+        bias=None if bias_k is None or bias_v is None else (bias_k, bias_v),
+        static=(static_k, static_v),
+        add_zero_attn=add_zero_attn,
+        masks=(attn_mask, key_padding_mask),
+        dropout_p=dropout_p if training else 0.0,
+    )
+    output = linear(joined, out_proj_weight, out_proj_bias)
+    output = output.transpose(0, 1) if batched else output.squeeze(0)
+    if not need_weights:
+        return output, None
+    shown = shares.mean(dim=1) if average_attn_weights else shares
+    return output, shown if batched else shown.squeeze(0)
+
+
+def _projected(
+    operands: list[Tensor], weights: tuple[Tensor | None, ...], bias: Tensor | None
+) -> list[Tensor]:
+    """[t, b, d] or [t, d] each -> [b, t, d] after a linear layer each."""
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    return [
+        linear(x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(0), weight, part)
+        for x, weight, part in zip(operands, weights, biases, strict=True)
+        if weight is not None
+    ]
+
+
+def attend(
+    projected: list[Tensor],
+    num_heads: int,
+    *,
+    bias: tuple[Tensor, Tensor] | None = None,
+    static: tuple[Tensor | None, Tensor | None] = (None, None),
+    add_zero_attn: bool = False,
+    masks: tuple[Tensor | None, Tensor | None] = (None, None),
+    dropout_p: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Attention of projected queries, keys and values [b, t, d] to [b, t, d], and its weights.
+
+    Args:
+        projected: The three.
+        num_heads: Heads.
+        bias: [1, 1, d] each, one more key and value.
+        static: [b * h, s, k] each, in place of the keys and values.
+        add_zero_attn: Whether to add a key and value of zeros.
+        masks: attn_mask and key_padding_mask.
+        dropout_p: Of the weights.
+    """
+    query, *sources = projected
+    batch, width = query.shape[0], query.shape[-1] // num_heads
+    added = (bias is not None) + add_zero_attn
+    if bias is not None:
+        sources = [
+            gt.cat([x, more.expand(batch, 1, -1)], 1) for x, more in zip(sources, bias, strict=True)
+        ]
+    q, k, v = (split_heads(x, num_heads) for x in (query, *sources))
+    k, v = (
+        x if constant is None else constant.unflatten(0, (batch, num_heads))
+        for x, constant in zip((k, v), static, strict=True)
+    )
+    if add_zero_attn:
+        zeros = gt.zeros(batch, num_heads, 1, width, dtype=k.dtype)
+        k, v = gt.cat([k, zeros], 2), gt.cat([v, zeros], 2)
+    mask = _joined_mask(masks, q, added)
+    weights = attention_weights(q, k, mask, scale=1.0 / math.sqrt(width))
+    weights = dropout(weights, dropout_p)
+    return (weights @ v).transpose(1, 2).flatten(2), weights  # [b, h, t, k] -> [b, t, h * k]
+
+
+def split_heads(projected: Tensor, num_heads: int) -> Tensor:
+    """[b, t, h * k] -> [b, h, t, k]."""
+    return projected.unflatten(-1, (num_heads, projected.shape[-1] // num_heads)).transpose(1, 2)
+
+
+def _joined_mask(
+    masks: tuple[Tensor | None, Tensor | None], query: Tensor, added: int
+) -> Tensor | None:
+    """Both masks as one that is added to the scores [b, h, t, s]; nothing hides `added` keys."""
+    attn_mask, padding = (None if mask is None else _additive(mask, query) for mask in masks)
+    total = attn_mask
+    if total is not None and total.ndim == 3:  # [b * h, t, s] -> [b, h, t, s]
+        total = total.unflatten(0, (-1, query.shape[1]))
+    if padding is not None:
+        row = padding.reshape(-1, 1, 1, padding.shape[-1])  # [b, s] -> [b, 1, 1, s]
+        total = row if total is None else total + row
+    return total if total is None or not added else pad(total, (0, added))
+
+
+def _additive(mask: Tensor, like: Tensor) -> Tensor:
+    if mask.dtype != gt.bool:
+        return mask
+    return gt.zeros(*mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)
+
+
+def _check(operands: list[Tensor], width: int, num_heads: int) -> None:
+    query, key, value = operands
+    if query.ndim not in (2, 3):
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query "
+            "tensor"
+        )
+    if not query.ndim == key.ndim == value.ndim:
+        kind = "batched (3-D)" if query.ndim == 3 else "unbatched (2-D)"
+        raise AssertionError(
+            f"For {kind} `query`, expected `key` and `value` to be {query.ndim}-D but found "
+            f"{key.ndim}-D and {value.ndim}-D tensors respectively"
+        )
+    if query.shape[-1] != width:
+        raise AssertionError(
+            f"was expecting embedding dimension of {width}, but got {query.shape[-1]}"
+        )
+    if width % num_heads:
+        raise AssertionError(f"embed_dim {width} not divisible by num_heads {num_heads}")

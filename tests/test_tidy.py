@@ -67,7 +67,6 @@ GONE = [
     ("wish", r"(?<![a-z])[Ww]ish(?:es|ed)?(?![a-z])", "target layout"),
     ("settle", r"(?<![a-z])[Ss]ettle[sd]?(?![a-z])", "materialized or idle"),
     ("recut", r"[Rr]ecut", "reshard"),
-    ("recipe", r"[Rr]ecipe", "deferred creation"),
     ("habit", r"(?<![a-z])[Hh]abit(?![a-z])", "reduction history"),
     ("pile", r"(?<![a-z])[Pp]iles?(?![a-z])", "bucket"),
     ("folded", r"\bfolded\b|_folded", "reduced"),

@@ -81,13 +81,22 @@ def add_layers(module: types.ModuleType) -> None:
     from gt import nn
 
     layers = types.ModuleType(f"{module.__name__}.gt", "einops' layers as modules of GT.")
-    for name, mixin in (("Rearrange", module.RearrangeMixin), ("Reduce", module.ReduceMixin)):
-        members = {"forward": _forward, "__module__": layers.__name__, "__doc__": mixin.__doc__}
+    for name, mixin, forward in (
+        ("Rearrange", module.RearrangeMixin, _rearrange),
+        ("Reduce", module.ReduceMixin, _reduce),
+    ):
+        members = {"forward": forward, "__module__": layers.__name__, "__doc__": mixin.__doc__}
         vars(layers)[name] = type(name, (mixin, nn.Module), members)
     sys.modules[layers.__name__] = layers
     vars(module)["gt"] = layers
 
 
-def _forward(self: Any, input: Tensor) -> Tensor:  # noqa: ANN401 - a layer of einops
-    rearranged: Tensor = self._apply_recipe(input)
-    return rearranged
+def _rearrange(self: Any, input: Tensor) -> Tensor:  # noqa: ANN401 - a layer of einops
+    result: Tensor = sys.modules["einops"].rearrange(input, self.pattern, **self.axes_lengths)
+    return result
+
+
+def _reduce(self: Any, input: Tensor) -> Tensor:  # noqa: ANN401 - a layer of einops
+    options = (self.pattern, self.reduction)
+    result: Tensor = sys.modules["einops"].reduce(input, *options, **self.axes_lengths)
+    return result

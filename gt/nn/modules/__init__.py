@@ -14,9 +14,9 @@ from gt.nn.modules import utils
 
 PATHS = (  # PyTorch's files
     "activation", "adaptive", "batchnorm", "channelshuffle", "container", "conv", "distance",
-    "dropout", "flatten", "fold", "instancenorm", "lazy", "linear", "loss", "module",
-    "normalization", "padding", "pixelshuffle", "pooling", "rnn", "sparse", "transformer",
-    "upsampling",
+    "dropout", "flatten", "fold", "instancenorm", "lazy", "linear",
+    "linear_cross_entropy_options", "loss", "module", "normalization", "padding", "pixelshuffle",
+    "pooling", "rnn", "sparse", "transformer", "upsampling",
 )  # fmt: skip
 # Bases of several modules, which programs ask isinstance of.
 BASES: dict[str, dict[str, type[Module]]] = {

@@ -131,6 +131,7 @@ _LAZY = {
     "backends",
     "version",
     "fft",
+    "func",
     "linalg",
     "masked",
     "special",

@@ -75,6 +75,7 @@ from gt import cuda as cuda
 from gt import debug as debug
 from gt import dnn as dnn
 from gt import fft as fft
+from gt import func as func
 from gt import jit as jit
 from gt import linalg as linalg
 from gt import masked as masked

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeAlias, fina
 
 import numpy as np
 import numpy.typing as npt
+from gt.autograd.hooks import RemovableHandle
 from gt.devices import device as _device
 from gt.distributed.layout import Layout
 from gt.distributed.mesh import ProcessGroup
@@ -26,7 +27,7 @@ from gt.data import Data
 from gt.draws import Generator
 from typing import SupportsIndex
 
-__all__ = ['Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'adamw_step', 'apply_in_place', 'assign_', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'prepare', 'print_tape', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'backward', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -88,7 +89,46 @@ class Function:
 
 @final
 class GradFn:
-    def name(self) -> str: ...
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """What the user keeps with this node."""
+    @property
+    def next_functions(self) -> tuple[tuple[GradFn | None, _int], ...]:
+        """For each operand that is a tensor, where its gradient goes: a node and which output of it, or (None, 0)."""
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """Of a function of the user's: what `save_for_backward` was given."""
+    @property
+    def variable(self) -> Tensor:
+        """Of a leaf's: the leaf."""
+    @property
+    def _after(self) -> dict[_int, Callable[..., object]]:
+        """Functions that are called after it has computed gradients."""
+    @property
+    def _before(self) -> dict[_int, Callable[..., object]]:
+        """Functions that are called before it computes gradients."""
+    @property
+    def _site(self) -> str | None:
+        """Where the forward was called: `train.py:42`."""
+    def name(self) -> str:
+        """As PyTorch calls it: `MulBackward0`."""
+    def register_hook(self, fn: Callable[..., object]) -> RemovableHandle: ...
+    def register_prehook(self, fn: Callable[..., object]) -> RemovableHandle: ...
+    def __eq__(self, other: object, /) -> _bool: ...
+    def __ne__(self, other: object, /) -> _bool: ...
+    def __hash__(self, /) -> _int: ...
+
+@final
+class Application:
+    def __new__(cls, arguments: Sequence[Tensor | None]) -> Self: ...
+    def record(
+        self,
+        name: str,
+        context: object,
+        outputs: Sequence[Tensor | None],
+        kept: Sequence[Tensor | None],
+    ) -> None:
+        """Records the function: the gradients of `outputs`, None where one has none, go to `context`, and `kept` is what it saves."""
 
 @final
 class PreparedCall:
@@ -201,6 +241,12 @@ class Tensor:
         """Sets whether operations on this leaf are recorded for a gradient; returns the tensor itself."""
     def retain_grad(self) -> None:
         """Keeps the gradient of this tensor, which is no leaf, in `grad`, too."""
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Calls `hook(gradient)` in each pass in which a gradient of this tensor is computed."""
+    def register_post_accumulate_grad_hook(
+        self, hook: Callable[[Tensor], None]
+    ) -> RemovableHandle:
+        """Calls `hook(leaf)` each time a gradient has accumulated in this leaf's `.grad`."""
     def detach(self) -> Tensor:
         """The same values without gradient history; writes show in both."""
     def clone(self, *, memory_format: object = None) -> Tensor:
@@ -1221,6 +1267,28 @@ def parse_layout(
 ) -> tuple[
     str, list[_int], list[_int], list[tuple[str, _int, str, list[list[tuple[_int, _int]]] | None]]
 ]: ...
+def accumulate_hooks(leaf: Tensor) -> dict[_int, Callable[..., object]]:
+    """The functions that are called with this leaf once its gradient has accumulated."""
+def anomaly_mode() -> tuple[_bool, _bool]:
+    """Whether it is on, and whether gradients are read."""
+def backward(
+    outputs: Sequence[Tensor],
+    grad_outputs: Sequence[Tensor | None],
+    inputs: Sequence[Tensor],
+    retain_graph: _bool,
+    create_graph: _bool,
+) -> None:
+    """`.grad` of `inputs`, or of all leaves, accumulates the gradients of `outputs`."""
+def pop_saved_tensors_hooks() -> None:
+    """Leaves the innermost pair."""
+def push_saved_tensors_hooks(
+    pack: Callable[[Tensor], object], unpack: Callable[..., Tensor]
+) -> None:
+    """Gives what this thread saves for backward from here on to `pack`, and takes it from `unpack`."""
+def set_anomaly_mode(enabled: _bool, check_nan: _bool) -> None:
+    """Turns it on or off, for all threads."""
+def tensor_hooks(tensor: Tensor) -> dict[_int, Callable[..., object]]:
+    """The functions that are called with the gradient of this tensor."""
 def is_grad_enabled() -> _bool: ...
 def set_grad_enabled(enabled: _bool) -> _bool:
     """Sets this thread's grad mode; returns the one before."""

@@ -15,7 +15,7 @@ __all__ = ["install"]
 
 def numpy(self: Tensor, *, force: bool = False) -> npt.NDArray[np.generic]:
     """A numpy array with a copy of the values."""
-    if self.requires_grad and not force:
+    if self.requires_grad and not force and _core.is_grad_enabled():
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )

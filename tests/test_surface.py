@@ -28,7 +28,10 @@ SPACES = {
     "functional": (gt.nn.functional, torch.nn.functional),
 }
 MODULES = [
-    "gt", "gt.autograd", "gt.cuda", "gt.debug", "gt.distributed", "gt.dnn", "gt.errors", "gt.fft",
+    "gt", "gt.autograd", "gt.autograd.function", "gt.autograd.functional",
+    "gt.autograd.graph", "gt.autograd.anomaly_mode", "gt.autograd.forward_ad",
+    "gt.autograd.grad_mode", "gt.cuda", "gt.debug", "gt.distributed", "gt.dnn", "gt.errors",
+    "gt.fft", "gt.func",
     "gt.linalg", "gt.masked", "gt.nn",
     "gt.nn.functional", "gt.nn.init", "gt.nn.utils", "gt.optim", "gt.optim.lr_scheduler",
     "gt.random", "gt.signal", "gt.signal.windows", "gt.special", "gt.utils", "gt.utils.data",

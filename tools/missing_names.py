@@ -27,6 +27,7 @@ MODULES = {
     "gt.cuda": torch.cuda,
     "gt.compiler": torch.compiler,
     "gt.fft": torch.fft,
+    "gt.func": torch.func,
     "gt.jit": torch.jit,
     "gt.linalg": torch.linalg,
     "gt.masked": torch.masked,

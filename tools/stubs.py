@@ -31,7 +31,11 @@ TYPES = {
 NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}
 IMPORTED = {"Callable", "Iterator", "Sequence", "Tensor", "np", "npt"}  # the template has them
 OPERATORS_IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
-ATTACHING = ("gt.devices", "gt.distributed.methods")  # modules with methods of the template
+ATTACHING = (
+    "gt.autograd.hooks",
+    "gt.devices",
+    "gt.distributed.methods",
+)  # modules with methods of the template
 INSTALLING = ("reading", "printing")  # modules whose install() attaches methods
 
 

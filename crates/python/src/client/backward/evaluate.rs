@@ -18,6 +18,7 @@ use smallvec::{SmallVec, smallvec};
 /// The backward pass through one recorded instruction.
 pub(crate) struct Evaluation<'a> {
     py: Python<'a>,
+    op: Op,
     node: &'a SharedNode,
     /// What has arrived at each output.
     grads: &'a [Option<Var>],
@@ -31,10 +32,15 @@ pub(crate) struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    pub(crate) fn new(py: Python<'a>, node: &'a SharedNode, grads: &'a [Option<Var>]) -> Self {
-        let formulas = generated_formulas::of(node.op);
+    pub(crate) fn new(
+        py: Python<'a>,
+        op: Op,
+        node: &'a SharedNode,
+        grads: &'a [Option<Var>],
+    ) -> Self {
+        let formulas = generated_formulas::of(op);
         let shared = SmallVec::new();
-        Self { py, node, grads, formulas, position: 0, shared, products: None }
+        Self { py, op, node, grads, formulas, position: 0, shared, products: None }
     }
 
     /// The gradient of an operand; `None` where it has none, or none has arrived that it is computed from.
@@ -45,7 +51,7 @@ impl<'a> Evaluation<'a> {
         if !self.grads.iter().enumerate().any(|(output, grad)| arrived(output, grad)) {
             return Ok(None);
         }
-        if self.node.op.info().has_list() {
+        if self.op.info().has_list() {
             self.shared.clear(); // an item's expressions are of that item
         }
         self.position = position;
@@ -64,12 +70,12 @@ impl<'a> Evaluation<'a> {
             }
             Expr::Operand(position) => self.operand(usize::from(*position))?,
             Expr::Item => self.operand(self.position)?,
-            Expr::Position => int(self.position - node.op.info().fixed_operands()),
+            Expr::Position => int(self.position - self.op.info().fixed_operands()),
             Expr::Rest(first) => Term::Items(self.operands_from((*first).into())?),
             Expr::Output(output) => {
                 match saved::at(self.py, node, Place::Output((*output).into()))? {
                     Some(var) => Term::Tensor(var),
-                    None => unreachable!("output {output} of {} is not saved", node.op.info().name),
+                    None => unreachable!("output {output} of {} is not saved", self.op.info().name),
                 }
             }
             Expr::Attr(attr) => self.attr(usize::from(*attr)),
@@ -127,7 +133,7 @@ impl<'a> Evaluation<'a> {
             return Ok(Term::Tensor(var));
         }
         let Some(input) = self.node.inputs.get(position) else { return Ok(Term::Absent) };
-        let name = self.node.op.info().name;
+        let name = self.op.info().name;
         assert!(input.meta.is_none(), "operand {position} of {name} is not saved");
         Ok(input.scalar.map_or(Term::Absent, Term::Number))
     }
@@ -144,7 +150,7 @@ impl<'a> Evaluation<'a> {
         let Some(position) = position else { return Ok(Term::Absent) };
         if self.products.is_none() {
             let places = wanted().map(|(place, _)| place);
-            let attrs = vjp::attrs(self.node, places);
+            let attrs = vjp::attrs(self.op, self.node, places);
             let grad = |grad: &Option<Var>| grad.clone().map_or(Term::Absent, Term::Tensor);
             let mut terms = self.operands_from(0)?;
             terms.extend(self.grads.iter().map(grad));
@@ -156,12 +162,12 @@ impl<'a> Evaluation<'a> {
     }
 
     fn attr(&self, place: usize) -> Term {
-        let row = self.node.op.info().attrs.get(place);
+        let row = self.op.info().attrs.get(place);
         match (row, self.node.attrs.get(place)) {
             (Some(row), Some(attr)) => Term::of_attr(attr, row.kind),
             // It came after the instruction's row was released.
             (_, None) => Term::Absent,
-            (None, _) => unreachable!("{} has no attribute {place}", self.node.op.info().name),
+            (None, _) => unreachable!("{} has no attribute {place}", self.op.info().name),
         }
     }
 
@@ -296,7 +302,7 @@ impl<'a> Evaluation<'a> {
     /// The sizes along a dimension of the items before this one; an empty vector, allowed anywhere, takes no place.
     fn before(&mut self, dim: u8) -> PyResult<Term> {
         let dim = self.term(dim)?.int();
-        let first = self.node.op.info().fixed_operands();
+        let first = self.op.info().fixed_operands();
         let mut start = 0;
         for position in first..self.position {
             let dims = meta_of(self.node, position).map_or(Dims::EMPTY, |meta| meta.dims);
@@ -317,7 +323,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn not_implemented(&self) -> PyErr {
-        let info = self.node.op.info();
+        let info = self.op.info();
         let name = info.aten.split('.').next().filter(|name| !name.is_empty());
         let name = name.unwrap_or(info.name);
         let text = format!("derivative for aten::{name} is not implemented");

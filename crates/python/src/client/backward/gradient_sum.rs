@@ -43,7 +43,7 @@ pub(super) struct ViewKey(SmallVec<[i64; 8]>);
 impl ViewKey {
     /// `None` where the node is no view.
     pub(super) fn of(node: &Node) -> Option<Self> {
-        let info = node.op.info();
+        let info = node.op()?.info();
         if info.view.is_none() || node.inputs.len() != 1 {
             return None;
         }

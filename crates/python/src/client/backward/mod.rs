@@ -1,7 +1,12 @@
 //! The backward pass: nodes in the reverse order of recording, the gradients of their operands, sums in between.
 
+pub(crate) mod anomaly;
 pub(crate) mod evaluate;
+pub(crate) mod function;
+pub(crate) mod grad_fn;
 mod gradient_sum;
+pub(crate) mod hooks;
+mod survey;
 pub(crate) mod term;
 mod view_gradients;
 mod vjp;
@@ -11,7 +16,7 @@ use crate::client::emission::emit::{self, Arg, cast};
 use crate::client::session::{errors, signal, site};
 use crate::client::tape::{self, Edge, SharedNode, saved};
 use crate::client::value::variable::Tensor;
-use crate::client::value::variable::Var;
+use crate::client::value::variable::{NodeKind, Var};
 use evaluate::{Evaluation, sum_to};
 use gradient_sum::{Sum, ViewKey, plus};
 use gt_protocol::integer::to_usize;
@@ -20,17 +25,16 @@ use gt_protocol::{Attr, Family, Meta, Op, Scalar};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
+use survey::Survey;
 
-/// `tensor.backward(...)`: `.grad` of the given inputs accumulates, or of all leaves.
+/// `backward(...)` of roots, each with the gradient that arrives there: `.grad` of the given inputs accumulates, or of all leaves.
 pub(crate) fn run(
-    root: &Bound<'_, Tensor>,
-    gradient: Option<Bound<'_, Tensor>>,
+    py: Python<'_>,
+    roots: &[(Var, Option<Var>)],
     inputs: &[Bound<'_, Tensor>],
     keep: bool,
     create: bool,
 ) -> PyResult<()> {
-    let py = root.py();
-    let seed = gradient.map(|gradient| gradient.get().var.clone());
     let mut targets: Vec<Var> = Vec::new();
     for input in inputs {
         let var: &Var = &input.get().var;
@@ -41,11 +45,14 @@ pub(crate) fn run(
             var.retain_grad(py)?; // the pass itself fills it; PyTorch's error for what needs none
         }
     }
-    let gradients = pass(py, &[(root.get().var.clone(), seed)], &targets, keep, create)?;
+    let gradients = pass(py, roots, &targets, keep, create)?;
     let before = tape::set_grad_enabled(create);
     let accumulated =
         targets.iter().zip(&gradients).try_for_each(|(target, gradient)| match gradient {
-            Some(gradient) if target.is_leaf(py)? => accumulate(py, target, gradient),
+            Some(gradient) if target.is_leaf(py)? => {
+                accumulate(py, target, gradient)?;
+                hooks::accumulated(py, target)
+            }
             Some(_) | None => Ok(()),
         });
     tape::set_grad_enabled(before);
@@ -93,6 +100,7 @@ pub(crate) fn pass(
     create: bool,
 ) -> PyResult<Vec<Option<Var>>> {
     let mut work = Pass::new(py, targets, keep)?;
+    let mut edges: SmallVec<[(Edge, Var); 1]> = SmallVec::new();
     for (position, (root, seed)) in roots.iter().enumerate() {
         let Some(edge) = root.edge(py)?.filter(|edge| !matches!(edge, Edge::Nowhere)) else {
             return Err(errors::not_differentiable(
@@ -106,12 +114,13 @@ pub(crate) fn pass(
             Some(seed) => checked_seed(py, position, root, seed)?,
             None => ones_like(py, root)?,
         };
-        work.add(py, &edge, seed)?;
+        edges.push((edge, seed));
     }
+    work.survey(py, edges.iter().map(|(edge, _)| edge));
     let before = tape::set_grad_enabled(create);
     let outer = site::set_override(None);
     let outer_signal = signal::set_override(None);
-    let done = work.drain(py, create);
+    let done = work.run(py, edges, create);
     site::set_override(outer);
     signal::set_override(outer_signal);
     tape::set_grad_enabled(before);
@@ -178,6 +187,7 @@ struct Pass {
     /// In the order in which they came, and where each leaf stands in it.
     leaf_views: Vec<LeafViews>,
     leaf_places: BTreeMap<usize, usize>,
+    survey: Survey,
     keep: bool,
 }
 
@@ -203,8 +213,23 @@ impl Pass {
             captured: targets.iter().map(|_| None).collect(),
             leaf_views: Vec::new(),
             leaf_places: BTreeMap::new(),
+            survey: Survey::default(),
             keep,
         })
+    }
+
+    /// From the roots to the leaves.
+    fn run(
+        &mut self,
+        py: Python<'_>,
+        seeds: SmallVec<[(Edge, Var); 1]>,
+        create: bool,
+    ) -> PyResult<()> {
+        for (edge, seed) in seeds {
+            self.add(py, &edge, seed)?;
+        }
+        self.leaves_after(py, None)?;
+        self.drain(py, create)
     }
 
     /// A gradient arrives at an edge.
@@ -214,13 +239,25 @@ impl Pass {
                 Some(sum) => sum.add(py, grad),
                 None => Ok(()),
             },
-            Edge::Leaf(leaf) => self.add_to_leaf(py, leaf, grad),
+            Edge::Leaf(leaf) => match self.survey.hooked(leaf) {
+                None => self.add_to_leaf(py, leaf, grad),
+                Some(sum) => {
+                    *sum = Some(match sum.take() {
+                        None => grad,
+                        Some(sum) => plus(py, &sum, &grad)?,
+                    });
+                    Ok(())
+                }
+            },
             Edge::Nowhere => Ok(()),
         }
     }
 
     /// What has arrived at an output so far.
     fn arriving(&mut self, node: &SharedNode, output: u32) -> Option<&mut Sum> {
+        if !self.survey.is_reached(node) {
+            return None;
+        }
         let pending = self.pending.entry(node.sequence).or_insert_with(|| Pending {
             node: node.clone(),
             grads: node.outputs.iter().map(|_| Sum::default()).collect(),
@@ -258,7 +295,11 @@ impl Pass {
     fn add_to_leaf(&mut self, py: Python<'_>, leaf: &Var, grad: Var) -> PyResult<()> {
         if self.captured.is_empty() {
             // What was a leaf with gradient when it was used may be none any more.
-            return if leaf.requires_grad(py) { accumulate(py, leaf, &grad) } else { Ok(()) };
+            if !leaf.requires_grad(py) {
+                return Ok(());
+            }
+            accumulate(py, leaf, &grad)?;
+            return hooks::accumulated(py, leaf);
         }
         if let Some(positions) = self.targets.get(&Target::Leaf(leaf.address())) {
             for position in positions.clone() {
@@ -278,14 +319,16 @@ impl Pass {
     }
 
     fn drain(&mut self, py: Python<'_>, create: bool) -> PyResult<()> {
-        while let Some((_, Pending { node, grads })) = self.pending.pop_last() {
+        while let Some((sequence, Pending { node, grads })) = self.pending.pop_last() {
             site::set_override(Some(node.site));
             signal::set_override(Some(signal::backward_of(py, node.signal)));
-            self.go_through(py, &node, grads)?;
+            let done = self.go_through(py, &node, grads);
+            done.map_err(|error| anomaly::explain(py, &node, error))?;
             if !self.keep && !create {
                 let freed = node.free_saved(py);
                 drop(freed);
             }
+            self.leaves_after(py, Some(sequence))?;
         }
         for LeafViews { leaf, sum, site, signal } in std::mem::take(&mut self.leaf_views) {
             site::set_override(Some(site));
@@ -297,6 +340,16 @@ impl Pass {
         Ok(())
     }
 
+    /// What has arrived at leaves whose hooks wait for all of it, where nothing recorded before `sequence` leads there.
+    fn leaves_after(&mut self, py: Python<'_>, sequence: Option<u64>) -> PyResult<()> {
+        while let Some((leaf, sum)) = self.survey.complete(sequence) {
+            let Some(sum) = sum else { continue };
+            let grad = hooks::leaf(py, &leaf, sum)?;
+            self.add_to_leaf(py, &leaf, grad)?;
+        }
+        Ok(())
+    }
+
     /// All that will arrive at a node's outputs has arrived.
     fn go_through(
         &mut self,
@@ -304,33 +357,57 @@ impl Pass {
         node: &SharedNode,
         mut sums: SmallVec<[Sum; 2]>,
     ) -> PyResult<()> {
-        let view = ViewKey::of(node);
+        let is_passed = self.survey.is_passed(node);
+        let is_cold = node.cold.get(py).is_some();
+        let view = ViewKey::of(node).filter(|_| is_passed && !is_cold && !self.is_hooked(node));
         if let (Some(key), [sum]) = (&view, sums.as_mut_slice())
             && sum.is_of_views()
-            && !self.is_observed(py, node)
+            && !self.is_asked_for(node)
         {
             return self.add_view(py, node, key.clone(), std::mem::take(sum));
         }
         let grads = sums.into_iter().map(|sum| sum.total(py));
         let mut grads = grads.collect::<PyResult<SmallVec<[Option<Var>; 2]>>>()?;
-        self.arrived(py, node, &grads)?;
-        let is_part = node.op.info().strided.is_some_and(|strided| strided.scatter.is_some());
-        if let (Some(key), [grad @ Some(_)], true) = (view, grads.as_mut_slice(), is_part) {
+        // As PyTorch: what is asked for is what arrives, where the pass goes on from here.
+        if is_passed {
+            self.capture_outputs(py, node, &grads)?;
+        }
+        if is_cold {
+            hooks::outputs(py, node, &mut grads)?;
+            keep_outputs(py, node, &grads)?;
+        }
+        if !is_passed {
+            return self.capture_outputs(py, node, &grads);
+        }
+        if is_cold {
+            hooks::before(py, node, &mut grads)?;
+        }
+        if let (Some(key), [grad @ Some(_)], Some(op)) = (view, grads.as_mut_slice(), node.op())
+            && op.info().strided.is_some_and(|strided| strided.scatter.is_some())
+        {
             let output = node.outputs.first().map(|meta| ***meta);
-            let grad = grad.take().zip(output).map(|(grad, meta)| fit(py, grad, &meta, node.op));
+            let grad = grad.take().zip(output).map(|(grad, meta)| fit(py, grad, &meta, op));
             return self.add_view(py, node, key, Sum::of(grad.transpose()?));
         }
-        self.differentiate(py, node, &grads)
+        self.differentiate(py, node, &grads, is_cold)
     }
 
-    /// Whether somebody looks at what arrives at this node, so that it has to be whole.
-    fn is_observed(&self, py: Python<'_>, node: &SharedNode) -> bool {
+    /// Whether what arrives at this node was asked for, so that it has to be whole.
+    fn is_asked_for(&self, node: &SharedNode) -> bool {
         let of_node = Target::Node(node.sequence, 0)..=Target::Node(node.sequence, u32::MAX);
-        !node.retained.get(py).is_empty() || self.targets.range(of_node).next().is_some()
+        self.targets.range(of_node).next().is_some()
     }
 
-    /// Gradients of non-leaves that somebody asked for.
-    fn arrived(
+    /// Whether this node's operand is a leaf whose hooks wait for all that arrives there.
+    fn is_hooked(&mut self, node: &SharedNode) -> bool {
+        match node.inputs.first().and_then(|input| input.edge.as_ref()) {
+            Some(Edge::Leaf(leaf)) => self.survey.hooked(leaf).is_some(),
+            Some(Edge::Node(..) | Edge::Nowhere) | None => false,
+        }
+    }
+
+    /// Gradients of non-leaves that the pass was asked for.
+    fn capture_outputs(
         &mut self,
         py: Python<'_>,
         node: &SharedNode,
@@ -343,18 +420,6 @@ impl Pass {
                     self.capture(py, position, grad)?;
                 }
             }
-            let keepers: Vec<Var> = node
-                .retained
-                .get(py)
-                .iter()
-                .filter(|(kept, _)| *kept == output)
-                .filter_map(|(_, var)| {
-                    var.upgrade(py).filter(|var| var.comes_from(py, node, output))
-                })
-                .collect();
-            for var in keepers {
-                accumulate(py, &var, grad)?;
-            }
         }
         Ok(())
     }
@@ -365,34 +430,86 @@ impl Pass {
         py: Python<'_>,
         node: &SharedNode,
         grads: &[Option<Var>],
+        is_cold: bool,
     ) -> PyResult<()> {
+        let op = match &node.kind {
+            NodeKind::Op(op) => *op,
+            NodeKind::Function(function) => {
+                let given = function::gradients(py, node, function, grads)?;
+                return self.pass_on(py, node, grads, given);
+            }
+        };
         let passes_on =
             node.inputs.iter().any(|input| !matches!(input.edge, None | Some(Edge::Nowhere)));
         // Only what had been kept is freed.
         if passes_on && node.saved.get(py).is_none() {
-            return Err(errors::mistake(
-                py,
-                ErrorClass::Runtime,
-                "Trying to backward through the graph a second time (or directly access saved tensors after they \
-                 have already been freed). Saved intermediate values of the graph are freed when you call \
-                 .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the \
-                 graph a second time or if you need to access saved tensors after calling backward.",
-            ));
+            return Err(function::freed(py));
         }
-        let mut evaluation = Evaluation::new(py, node, grads);
+        let mut evaluation = Evaluation::new(py, op, node, grads);
+        let mut given: Gradients = SmallVec::new();
         for (position, input) in node.inputs.iter().enumerate() {
             let (Some(edge), Some(meta)) = (&input.edge, &input.meta) else { continue };
             if matches!(edge, Edge::Nowhere) {
                 saved::check_outputs(py, node)?;
                 continue;
             }
+            if !self.survey.is_wanted(edge) {
+                continue;
+            }
             if let Some(grad) = evaluation.gradient(position)? {
-                self.add(py, edge, fit(py, grad, meta, node.op)?)?;
+                let grad = fit(py, grad, meta, op)?;
+                if anomaly::is_on() {
+                    anomaly::check(py, node, position, &grad)?;
+                }
+                if is_cold {
+                    given.push((position, grad)); // a hook sees all of them
+                } else {
+                    self.add(py, edge, grad)?;
+                }
+            }
+        }
+        if is_cold { self.pass_on(py, node, grads, given) } else { Ok(()) }
+    }
+
+    /// Gives the gradients of a node's operands to its hooks, and what these make of them to where they go.
+    fn pass_on(
+        &mut self,
+        py: Python<'_>,
+        node: &SharedNode,
+        grads: &[Option<Var>],
+        given: Gradients,
+    ) -> PyResult<()> {
+        for (position, grad) in hooks::after(py, node, grads, given)? {
+            let edge = node.inputs.get(position).and_then(|input| input.edge.as_ref());
+            if let Some(edge) = edge {
+                self.add(py, edge, grad)?;
             }
         }
         Ok(())
     }
 }
+
+/// Gradients of non-leaves that keep theirs.
+fn keep_outputs(py: Python<'_>, node: &SharedNode, grads: &[Option<Var>]) -> PyResult<()> {
+    for (output, grad) in (0..).zip(grads) {
+        let Some(grad) = grad else { continue };
+        let keepers: Vec<Var> = node
+            .cold
+            .get(py)
+            .iter()
+            .flat_map(|cold| &cold.retained)
+            .filter(|(kept, _)| *kept == output)
+            .filter_map(|(_, var)| var.upgrade(py).filter(|var| var.comes_from(py, node, output)))
+            .collect();
+        for var in keepers {
+            accumulate(py, &var, grad)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gradients of operands, by their places.
+type Gradients = SmallVec<[(usize, Var); 2]>;
 
 /// The gradient in the operand's shape and dtype: broadcast dimensions of elementwise operators are summed.
 fn fit(py: Python<'_>, grad: Var, wanted: &Meta, op: Op) -> PyResult<Var> {
@@ -450,30 +567,6 @@ fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
     )?;
     let sum = emit::only(sum)?.resolve(py)?.value;
     old.overwrite(py, sum)
-}
-
-/// `tensor.grad_fn`.
-#[pyclass(frozen, module = "gt")]
-pub(crate) struct GradFn {
-    node: SharedNode,
-}
-
-#[pymethods]
-impl GradFn {
-    fn name(&self) -> String {
-        format!("{}Backward0", tape::function_name(self.node.op))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<{}>", self.name())
-    }
-}
-
-pub(crate) fn grad_fn<'py>(py: Python<'py>, var: &Var) -> PyResult<Option<Bound<'py, GradFn>>> {
-    match var.edge(py)? {
-        Some(Edge::Node(node, _)) => Bound::new(py, GradFn { node }).map(Some),
-        Some(Edge::Leaf(_) | Edge::Nowhere) | None => Ok(None),
-    }
 }
 
 /// Steps of the tape that lead to `last`, oldest first, for `gt.debug.print_tape`.

@@ -61,7 +61,12 @@ fn summed(py: Python<'_>, whole: Option<Var>, mut gradients: Vec<ViewGradient>) 
         total = Some(match total {
             None => WholeGradient { var: gradient.spread(py)?, is_own: false },
             Some(sum) => {
-                match gradient.node.op.info().strided.and_then(|strided| strided.scatter) {
+                match gradient
+                    .node
+                    .op()
+                    .and_then(|op| op.info().strided)
+                    .and_then(|strided| strided.scatter)
+                {
                     Some(scatter) if !recorded => gradient.add_to(py, sum, scatter)?,
                     Some(_) | None => WholeGradient {
                         var: plus(py, &sum.var, &gradient.spread(py)?)?,
@@ -87,17 +92,22 @@ impl ViewGradient {
         ***meta.expect("a view has a tensor operand")
     }
 
+    /// The view's operator.
+    fn op(&self) -> Op {
+        self.node.op().expect("a function of the user's is no view")
+    }
+
     /// The gradient of the whole, by the row's formula.
     fn spread(&self, py: Python<'_>) -> PyResult<Var> {
         let grads = [Some(self.grad.clone_ref(py))];
-        let gradient = Evaluation::new(py, &self.node, &grads).gradient(0)?;
+        let gradient = Evaluation::new(py, self.op(), &self.node, &grads).gradient(0)?;
         Ok(gradient.expect("a view has a gradient where its result has one"))
     }
 
     /// Adds it to a gradient of the whole, in its memory where that may be written.
     fn add_to(&self, py: Python<'_>, sum: WholeGradient, scatter: Op) -> PyResult<WholeGradient> {
         let attrs = || self.node.attrs.iter().cloned().collect::<SmallVec<[Attr; 2]>>();
-        let before = emit::only(emit::emit(py, self.node.op, &[Arg::Var(&sum.var)], attrs())?)?;
+        let before = emit::only(emit::emit(py, self.op(), &[Arg::Var(&sum.var)], attrs())?)?;
         let after = plus(py, &before, &self.grad)?;
         before.release(py);
         let consumes = u16::from(sum.is_own && sum.var.sole_owner(py));

@@ -1,15 +1,19 @@
 //! The instruction that gives the gradients of all operands of another one, by the library that executes both.
 
 use crate::client::tape::Node;
-use gt_protocol::Attr;
+use gt_protocol::{Attr, Op};
 use smallvec::SmallVec;
 
 /// What ends the places of one derivative.
 const END: i64 = -1;
 
 /// The attributes of the product: the instruction's own, but for the operands at `places`, whose gradients it gives.
-pub(super) fn attrs(node: &Node, places: impl Iterator<Item = usize>) -> SmallVec<[Attr; 2]> {
-    let (mut wanted, mut results) = (listed(node, "wanted").to_vec(), Vec::new());
+pub(super) fn attrs(
+    op: Op,
+    node: &Node,
+    places: impl Iterator<Item = usize>,
+) -> SmallVec<[Attr; 2]> {
+    let (mut wanted, mut results) = (listed(op, node, "wanted").to_vec(), Vec::new());
     for place in places {
         wanted.push(signed(place));
         let meta = node.inputs.get(place).and_then(|input| input.meta.as_ref());
@@ -22,20 +26,20 @@ pub(super) fn attrs(node: &Node, places: impl Iterator<Item = usize>) -> SmallVe
     wanted.push(END);
     let mut attrs: SmallVec<[Attr; 2]> = node.attrs.iter().cloned().collect();
     for (name, list) in [("wanted", wanted), ("results", results)] {
-        attrs[place_of(node, name)] = Attr::List(list.into());
+        attrs[place_of(op, name)] = Attr::List(list.into());
     }
     attrs
 }
 
-fn listed<'a>(node: &'a Node, name: &str) -> &'a [i64] {
-    match node.attrs.get(place_of(node, name)) {
+fn listed<'a>(op: Op, node: &'a Node, name: &str) -> &'a [i64] {
+    match node.attrs.get(place_of(op, name)) {
         Some(Attr::List(list)) => list,
-        other => unreachable!("{name} of {} is {other:?}", node.op.info().name),
+        other => unreachable!("{name} of {} is {other:?}", op.info().name),
     }
 }
 
-fn place_of(node: &Node, name: &str) -> usize {
-    let info = node.op.info();
+fn place_of(op: Op, name: &str) -> usize {
+    let info = op.info();
     let Some(place) = info.attr_index(name) else { unreachable!("{} without {name}", info.name) };
     place
 }

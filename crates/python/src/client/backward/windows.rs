@@ -20,8 +20,9 @@ pub(super) struct Window {
 impl Window {
     /// What a node's view reads; `None` where that is no window, or empty.
     pub(super) fn of(node: &Node) -> Option<Self> {
-        let info = node.op.info();
-        let columns = strided(node.op);
+        let op = node.op()?;
+        let info = op.info();
+        let columns = strided(op);
         if columns.scatter.is_none() || columns.dims.count_ones() != 1 {
             return None;
         }

@@ -19,7 +19,7 @@ use crate::client::session::runtime::{self, Caller, ResultSlots};
 use crate::client::session::{caller, errors};
 use crate::client::tape::{self, generated_formulas, grad_enabled};
 use crate::client::value::ValueHandle;
-use crate::client::value::variable::{Edge, Input, Place, SavedValue, Var, Vars};
+use crate::client::value::variable::{Edge, Input, Kept, NodeKind, Place, SavedValue, Var, Vars};
 use draft::Draft;
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::wire::{self, EncodeError};
@@ -125,7 +125,7 @@ pub(crate) fn emit(
             Publication::Refused(refusal) => return Err(error(py, op, refusal)),
         }
         if let Some(edges) = edges {
-            record(py, op, args, (attrs, edges), caller, vars);
+            record(py, op, args, (attrs, edges), caller, vars)?;
         }
         return Ok(Emission::Done);
     }
@@ -295,7 +295,7 @@ fn record(
     (attrs, edges): (&[Attr], Edges),
     caller: Caller,
     vars: &[Var],
-) {
+) -> PyResult<()> {
     let info = op.info();
     let passes_on = |edge: &Option<Edge>| !matches!(edge, None | Some(Edge::Nowhere));
     let formulas = generated_formulas::of(op);
@@ -304,7 +304,7 @@ fn record(
         // PyTorch keeps outputs even where the gradient gets nowhere, to see that nobody writes them.
         saves.outputs = formulas.saves(edges.iter().map(Option::is_some)).outputs;
     }
-    let node = tape::node(py, op, attrs, caller, |node| {
+    let node = tape::node(py, NodeKind::Op(op), attrs, caller, |node| {
         for (position, (arg, edge)) in args.iter().zip(edges).enumerate() {
             node.inputs.push(match arg {
                 Arg::Absent => Input { edge, meta: None, scalar: None },
@@ -316,7 +316,7 @@ fn record(
                     {
                         let (place, watched) = (Place::Operand(position), var.watched(py));
                         let saved = node.saved.inner_mut().get_or_insert_default();
-                        saved.push(SavedValue { place, value, watched });
+                        saved.push(SavedValue { place, value: Kept::Value(value), watched });
                     }
                     Input { edge, meta: Some(var.shared_meta(py)), scalar: None }
                 }
@@ -327,5 +327,7 @@ fn record(
     for (position, var) in (0..).zip(vars) {
         tape::add_result(py, &node, position, var, saves.outputs);
     }
+    let packed = tape::saved::pack(py, &node);
     tape::close(py, node);
+    packed
 }

@@ -1,8 +1,10 @@
 //! Grad mode and gradients.
 
 use super::tensor::Tensor;
+use crate::client::backward as passes;
+use crate::client::backward::{anomaly, hooks};
+use crate::client::tape;
 use crate::client::value::variable::Var;
-use crate::client::{backward, tape};
 use pyo3::prelude::*;
 
 /// Adds this file's functions.
@@ -10,6 +12,13 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_grad_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(set_grad_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(grad, module)?)?;
+    module.add_function(wrap_pyfunction!(backward, module)?)?;
+    module.add_function(wrap_pyfunction!(anomaly::set_anomaly_mode, module)?)?;
+    module.add_function(wrap_pyfunction!(anomaly::anomaly_mode, module)?)?;
+    module.add_function(wrap_pyfunction!(hooks::tensor_hooks, module)?)?;
+    module.add_function(wrap_pyfunction!(hooks::accumulate_hooks, module)?)?;
+    module.add_function(wrap_pyfunction!(push_saved_tensors_hooks, module)?)?;
+    module.add_function(wrap_pyfunction!(pop_saved_tensors_hooks, module)?)?;
     Ok(())
 }
 
@@ -24,6 +33,18 @@ fn set_grad_enabled(enabled: bool) -> bool {
     tape::set_grad_enabled(enabled)
 }
 
+/// Gives what this thread saves for backward from here on to `pack`, and takes it from `unpack`.
+#[pyfunction]
+fn push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
+    tape::saved::push_packing(pack, unpack);
+}
+
+/// Leaves the innermost pair.
+#[pyfunction]
+fn pop_saved_tensors_hooks() {
+    tape::saved::pop_packing();
+}
+
 /// Gradients of `outputs` for `inputs`, None where they do not depend on one.
 #[pyfunction]
 fn grad<'py>(
@@ -34,17 +55,35 @@ fn grad<'py>(
     retain_graph: bool,
     create_graph: bool,
 ) -> PyResult<Vec<Option<Bound<'py, Tensor>>>> {
-    let roots: Vec<(Var, Option<Var>)> = outputs
-        .iter()
-        .enumerate()
-        .map(|(place, output)| {
-            let seed = grad_outputs.get(place).and_then(Option::as_ref);
-            (output.get().var.clone(), seed.map(|seed| seed.get().var.clone()))
-        })
-        .collect();
+    let roots = roots(&outputs, &grad_outputs);
     let targets: Vec<Var> = inputs.iter().map(|input| input.get().var.clone()).collect();
-    backward::pass(py, &roots, &targets, retain_graph, create_graph)?
+    passes::pass(py, &roots, &targets, retain_graph, create_graph)?
         .into_iter()
         .map(|found| found.map(|var| Tensor::wrap(py, var)).transpose())
         .collect()
+}
+
+/// `.grad` of `inputs`, or of all leaves, accumulates the gradients of `outputs`.
+#[pyfunction]
+fn backward<'py>(
+    py: Python<'py>,
+    outputs: Vec<Bound<'py, Tensor>>,
+    grad_outputs: Vec<Option<Bound<'py, Tensor>>>,
+    inputs: Vec<Bound<'py, Tensor>>,
+    retain_graph: bool,
+    create_graph: bool,
+) -> PyResult<()> {
+    passes::run(py, &roots(&outputs, &grad_outputs), &inputs, retain_graph, create_graph)
+}
+
+/// Each output with the gradient that arrives there.
+fn roots(
+    outputs: &[Bound<'_, Tensor>],
+    seeds: &[Option<Bound<'_, Tensor>>],
+) -> Vec<(Var, Option<Var>)> {
+    let pairs = outputs.iter().zip(seeds);
+    let root = |(output, seed): (&Bound<'_, Tensor>, &Option<Bound<'_, Tensor>>)| {
+        (output.get().var.clone(), seed.as_ref().map(|seed| seed.get().var.clone()))
+    };
+    pairs.map(root).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::tensor::Tensor;
 use crate::client::backward;
+use crate::client::backward::grad_fn::{self, GradFn};
 use crate::client::session::errors;
 use gt_protocol::rules::ErrorClass;
 use pyo3::exceptions::PyTypeError;
@@ -39,8 +40,8 @@ impl Tensor {
     }
 
     #[getter]
-    fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, backward::GradFn>>> {
-        backward::grad_fn(py, &self.var)
+    fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, GradFn>>> {
+        grad_fn::grad_fn(py, &self.var)
     }
 
     #[getter]
@@ -105,7 +106,8 @@ impl Tensor {
             return Err(errors::mistake(slf.py(), ErrorClass::Runtime, text));
         }
         let inputs = inputs.unwrap_or_default();
-        backward::run(slf, gradient, &inputs, keep, create_graph)
+        let seed = gradient.map(|gradient| gradient.get().var.clone());
+        backward::run(slf.py(), &[(slf.get().var.clone(), seed)], &inputs, keep, create_graph)
     }
 }
 

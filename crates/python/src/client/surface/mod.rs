@@ -18,7 +18,8 @@ pub(crate) mod trace;
 pub(crate) mod update;
 mod writing;
 
-use crate::client::backward::GradFn;
+use crate::client::backward::function::Application;
+use crate::client::backward::grad_fn::GradFn;
 use crate::client::emission::default_float;
 use crate::client::session::{caller, runtime, signal, site, spawn};
 use crate::client::value::dtype::{self, PyDtype};
@@ -32,6 +33,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Tensor>()?;
     module.add_class::<PyDtype>()?;
     module.add_class::<GradFn>()?;
+    module.add_class::<Application>()?;
     function::register(module)?;
     dtype::register(module)?;
     // numpy leaves `array + tensor` to us

@@ -77,8 +77,12 @@ fn tape_line(py: Python<'_>, node: &Node) -> String {
     let inputs: Vec<String> = node.inputs.iter().map(input_text).collect();
     let outputs: Vec<String> = node.outputs.iter().map(ToString::to_string).collect();
     let place = site::name(py, node.site).unwrap_or_default();
-    let (name, inputs, outputs) = (node.op.info().name, inputs.join(", "), outputs.join(" "));
+    let (name, inputs, outputs) = (node_name(node), inputs.join(", "), outputs.join(" "));
     format!("%{} = {name} {inputs} -> {outputs}  {place}", node.sequence)
+}
+
+fn node_name(node: &Node) -> String {
+    node.op().map_or_else(|| node.function_name(), |op| op.info().name.to_owned())
 }
 
 fn input_text(input: &Input) -> String {

@@ -110,7 +110,11 @@ impl Var {
         };
         drop(old);
         if let (true, Some(Edge::Node(node, output))) = (retains, edge) {
-            node.retained.get_mut(py).push((output, self.downgrade(py)));
+            node.cold
+                .get_mut(py)
+                .get_or_insert_default()
+                .retained
+                .push((output, self.downgrade(py)));
         }
     }
 
@@ -139,7 +143,7 @@ impl Var {
     /// Why a view of this origin may not be written (or, `indirect`, used after its root was).
     pub(crate) fn forbidden(&self, py: Python<'_>, origin: Origin, indirect: bool) -> PyErr {
         let name = match &self.look(py).edge {
-            Some(Edge::Node(node, _)) => Some(tape::function_name(node.op)),
+            Some(Edge::Node(node, _)) => Some(node.function_name()),
             Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
         };
         let what =

@@ -13,7 +13,7 @@ use crate::client::value::metadata::SharedMeta;
 use crate::client::value::pool::{Pool, Pooled, Resident};
 use crate::client::value::steps::{Attrs, Step, result_of};
 pub(crate) use crate::client::value::variable::{
-    Edge, Input, Inputs, Node, Place, SavedValue, SavedValues, SharedNode,
+    Edge, Input, Inputs, Kept, Node, NodeKind, Place, SavedValue, SavedValues, SharedNode,
 };
 use crate::client::value::variable::{Var, Watched, WeakNode};
 use gt_protocol::{Attr, Meta, Op};
@@ -57,7 +57,7 @@ pub(crate) fn link(
     output: Meta,
 ) -> Edge {
     let caller = caller::current(py);
-    let node = node(py, op, &attrs, caller, |node| {
+    let node = node(py, NodeKind::Op(op), &attrs, caller, |node| {
         for (edge, meta) in inputs {
             let meta = Some(SharedMeta::of(py, &meta));
             node.inputs.push(Input { edge, meta, scalar: None });
@@ -71,13 +71,13 @@ pub(crate) fn link(
 #[inline]
 pub(crate) fn node(
     py: Python<'_>,
-    op: Op,
+    kind: NodeKind,
     attrs: &[Attr],
     caller: Caller,
     fill: impl FnOnce(&mut Node),
 ) -> SharedNode {
     let empty = Node {
-        op,
+        kind,
         attrs: attrs.to_vec(),
         inputs: Inputs::new(),
         outputs: SmallVec::new(),
@@ -85,7 +85,7 @@ pub(crate) fn node(
         site: caller.site,
         signal: caller.signal,
         saved: GilCell::new(Some(SavedValues::new())),
-        retained: GilCell::new(Vec::new()),
+        cold: GilCell::new(None),
     };
     let mut node = Pooled::new(py, empty);
     fill(node.alone_mut(py).expect("nobody else has a new node"));
@@ -109,7 +109,7 @@ pub(crate) fn link_views(
 }
 
 /// `Exp` of `exp`, as `PyTorch` calls its functions in messages.
-pub(crate) fn function_name(op: Op) -> String {
+fn function_name(op: Op) -> String {
     let capital = |part: &str| {
         let mut letters = part.chars();
         letters.next().map_or(String::new(), |first| {
@@ -137,7 +137,11 @@ pub(crate) fn add_result(
     var.state(py).edge = edge;
     let Some(value) = value else { return };
     let (place, watched) = (Place::Output(position), var.watched(py));
-    node.saved.get_mut(py).get_or_insert_default().push(SavedValue { place, value, watched });
+    node.saved.get_mut(py).get_or_insert_default().push(SavedValue {
+        place,
+        value: Kept::Value(value),
+        watched,
+    });
 }
 
 /// Ends the recording of a node.
@@ -151,6 +155,30 @@ pub(crate) fn close(py: Python<'_>, node: SharedNode) {
 }
 
 impl Node {
+    /// The operator, where it is one of the table.
+    pub(crate) fn op(&self) -> Option<Op> {
+        match self.kind {
+            NodeKind::Op(op) => Some(op),
+            NodeKind::Function(_) => None,
+        }
+    }
+
+    /// As `PyTorch` calls it in messages about tensors: without `Backward`.
+    pub(crate) fn function_name(&self) -> String {
+        match &self.kind {
+            NodeKind::Op(op) => function_name(*op),
+            NodeKind::Function(function) => function.name.clone(),
+        }
+    }
+
+    /// As `PyTorch` calls it in messages about gradients.
+    pub(crate) fn name(&self) -> String {
+        match &self.kind {
+            NodeKind::Op(op) => format!("{}Backward0", function_name(*op)),
+            NodeKind::Function(function) => format!("{}Backward", function.name),
+        }
+    }
+
     /// Takes what was saved; where nothing was, a second pass may follow.
     pub(crate) fn free_saved(&self, py: Python<'_>) -> Option<SavedValues> {
         let mut saved = self.saved.get_mut(py);

@@ -1,23 +1,122 @@
-//! What a recorded instruction has kept for its gradient formulas: an error where it has been written since.
+//! What a node has kept for computing gradients: an error where it has been written since, and what the user's functions
+//! make of it in between.
 
 use crate::client::session::errors;
-use crate::client::tape::{self, Edge, Node, Place, SharedNode};
-use crate::client::value::variable::Var;
+use crate::client::tape::{Edge, Node, Place, SharedNode};
+use crate::client::value::variable::{Kept, SavedValue, Tensor, Var};
+use gt_protocol::integer::to_usize;
 use gt_protocol::rules::ErrorClass;
 use pyo3::prelude::*;
+use std::cell::{Cell, RefCell};
+
+/// A pair of the user's functions: of a tensor that is saved, and of what the first made of it.
+struct Packing {
+    pack: Py<PyAny>,
+    unpack: Py<PyAny>,
+}
+
+thread_local! {
+    /// The pairs that are entered, innermost last.
+    static PACKINGS: RefCell<Vec<Packing>> = const { RefCell::new(Vec::new()) };
+    /// Whether there is one: looked at by every recorded instruction.
+    static PACKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Enters a pair of functions for what this thread saves from here on.
+pub(crate) fn push_packing(pack: Py<PyAny>, unpack: Py<PyAny>) {
+    PACKINGS.with_borrow_mut(|packings| packings.push(Packing { pack, unpack }));
+    PACKS.set(true);
+}
+
+/// Leaves the innermost pair.
+pub(crate) fn pop_packing() {
+    let left = PACKINGS.with_borrow_mut(|packings| {
+        let left = packings.pop();
+        PACKS.set(!packings.is_empty());
+        left
+    });
+    drop(left);
+}
+
+/// Gives all that a new node keeps to the user's function, and keeps what that returns.
+#[inline]
+pub(crate) fn pack(py: Python<'_>, node: &Node) -> PyResult<()> {
+    if PACKS.get() { pack_all(py, node) } else { Ok(()) }
+}
+
+#[cold]
+fn pack_all(py: Python<'_>, node: &Node) -> PyResult<()> {
+    let functions = PACKINGS.with_borrow(|packings| {
+        packings.last().map(|last| (last.pack.clone_ref(py), last.unpack.clone_ref(py)))
+    });
+    let (Some((pack, unpack)), Some(saved)) = (functions, node.saved.get_mut(py).take()) else {
+        return Ok(());
+    };
+    let recorded = super::set_grad_enabled(false);
+    let packed: PyResult<super::SavedValues> = saved
+        .into_iter()
+        .map(|kept| {
+            let Kept::Value(value) = kept.value else { return Ok(kept) };
+            // A leaf: what the user's function keeps must not keep the node.
+            let var = Var::new(py, value, None);
+            var.set_accumulates(py, has_gradient(node, kept.place));
+            let tensor = Tensor::wrap(py, var)?;
+            let value =
+                Kept::Packed { packed: pack.call1(py, (tensor,))?, unpack: unpack.clone_ref(py) };
+            Ok(SavedValue { value, ..kept })
+        })
+        .collect();
+    super::set_grad_enabled(recorded);
+    *node.saved.get_mut(py) = Some(packed?);
+    Ok(())
+}
+
+/// Whether a gradient goes through what is saved.
+fn has_gradient(node: &Node, place: Place) -> bool {
+    match place {
+        Place::Operand(position) => {
+            node.inputs.get(position).is_some_and(|input| input.edge.is_some())
+        }
+        Place::Output(output) => {
+            let meta = node.outputs.get(to_usize(output));
+            meta.is_some_and(|meta| meta.dtype.is_float())
+        }
+    }
+}
 
 /// The variable of a saved operand or output; `None` where it was not saved.
 pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Option<Var>> {
-    let (value, modification) = {
+    let kept = {
         let saved = node.saved.get(py);
         let Some(kept) = saved.iter().flatten().find(|kept| kept.place == place) else {
             return Ok(None);
         };
-        (kept.value.clone(), kept.watched.modified(py))
+        match &kept.value {
+            Kept::Value(value) => Ok((value.clone(), kept.watched.modified(py))),
+            // Through the user's functions nobody can watch it.
+            Kept::Packed { packed, unpack } => Err((packed.clone_ref(py), unpack.clone_ref(py))),
+        }
     };
-    if let Some((then, now)) = modification {
-        return Err(modified(py, node, place, &value.meta, now, then));
-    }
+    let value = match kept {
+        Ok((value, None)) => value,
+        Ok((value, Some((then, now)))) => {
+            return Err(modified(py, node, place, &value.meta, now, then));
+        }
+        Err((packed, unpack)) => {
+            let tensor = unpack.bind(py).call1((packed,))?;
+            let Ok(tensor) = tensor.cast::<Tensor>() else {
+                return Err(errors::mistake(
+                    py,
+                    ErrorClass::Type,
+                    format!(
+                        "Output of saved tensor unpack_hook expected to be a Tensor but got result of type {}",
+                        tensor.get_type().name()?
+                    ),
+                ));
+            };
+            tensor.get().var.value(py)?
+        }
+    };
     let edge = match place {
         Place::Operand(position) => node.inputs.get(position).and_then(|input| input.edge.clone()),
         Place::Output(output) => {
@@ -46,11 +145,11 @@ fn modified(
     let maker = match place {
         Place::Operand(position) => {
             match node.inputs.get(position).and_then(|input| input.edge.as_ref()) {
-                Some(Edge::Node(maker, output)) => Some((tape::function_name(maker.op), *output)),
+                Some(Edge::Node(maker, output)) => Some((maker.function_name(), *output)),
                 Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
             }
         }
-        Place::Output(output) => Some((tape::function_name(node.op), output)),
+        Place::Output(output) => Some((node.function_name(), output)),
     };
     let which = maker
         .map_or(String::new(), |(name, output)| format!(", which is output {output} of {name},"));

@@ -13,6 +13,7 @@ use super::steps::Path;
 use crate::client::gil_cell::GilCell;
 use gt_protocol::{Attr, Dims, Meta, Op, Scalar};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -93,6 +94,10 @@ pub(crate) struct VarExtras {
     /// Whether it keeps its gradient though it is no leaf.
     pub(crate) retains: bool,
     pub grad: Option<Py<Tensor>>,
+    /// Of a leaf: functions that are called with the gradient before it accumulates, by their handles.
+    pub hooks: Option<Py<PyDict>>,
+    /// Functions that are called with the leaf once its gradient has accumulated.
+    pub accumulate_hooks: Option<Py<PyDict>>,
 }
 
 impl State {
@@ -186,9 +191,9 @@ pub(super) struct Shared {
 pub(crate) struct Counter(pub(super) AtomicU32);
 
 // Short lists in place: a node is written out at every recorded instruction.
-/// One recorded instruction.
+/// One recorded instruction, or function of the user's.
 pub(crate) struct Node {
-    pub op: Op,
+    pub kind: NodeKind,
     pub attrs: Vec<Attr>,
     pub inputs: Inputs,
     pub outputs: SmallVec<[SharedMeta; 1]>,
@@ -198,8 +203,40 @@ pub(crate) struct Node {
     pub signal: u16,
     /// What the row's gradient formulas read again; `None` once a backward pass has freed it.
     pub saved: GilCell<Option<SavedValues>>,
+    pub cold: GilCell<Option<Box<ColdNode>>>,
+}
+
+/// Whose gradients a node computes.
+pub(crate) enum NodeKind {
+    /// An operator of the table, whose row has formulas.
+    Op(Op),
+    /// `gt.autograd.Function`.
+    Function(Box<UserFunction>),
+}
+
+/// A function of the user's that has been applied.
+pub(crate) struct UserFunction {
+    /// As `PyTorch` calls it in messages.
+    pub name: String,
+    /// The `ctx` of its forward, which calls its backward.
+    pub context: Py<PyAny>,
+    /// Where each tensor of `save_for_backward` is saved.
+    pub saved: Vec<Option<Place>>,
+}
+
+/// What few nodes have.
+#[derive(Default)]
+pub(crate) struct ColdNode {
     /// Variables that keep the gradient of an output (`retain_grad`).
-    pub retained: GilCell<Vec<(u32, WeakVar)>>,
+    pub retained: Vec<(u32, WeakVar)>,
+    /// Functions that are called with the gradient of an output, by their handles.
+    pub hooks: Vec<(u32, Py<PyDict>)>,
+    /// Functions that are called with the gradients of all outputs, before those of the operands are computed.
+    pub before: Option<Py<PyDict>>,
+    /// Functions that are called with both, afterwards.
+    pub after: Option<Py<PyDict>>,
+    /// What the user keeps with it.
+    pub metadata: Option<Py<PyDict>>,
 }
 
 pub(crate) type SharedNode = Pooled<Node>;
@@ -219,8 +256,18 @@ pub(crate) struct Input {
 /// A kept value, and what it was read from.
 pub(crate) struct SavedValue {
     pub place: Place,
-    pub value: SharedValue,
+    pub value: Kept,
     pub watched: Watched,
+}
+
+/// How a value is kept.
+pub(crate) enum Kept {
+    Value(SharedValue),
+    /// What the user's function made of it, and the function that makes it of that again (`saved_tensors_hooks`).
+    Packed {
+        packed: Py<PyAny>,
+        unpack: Py<PyAny>,
+    },
 }
 
 /// Which operand or output a saved value is.

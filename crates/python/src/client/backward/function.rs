@@ -1,0 +1,190 @@
+//! Functions of the user's (`gt.autograd.Function`) as nodes: recorded by [`Application`], and the call of their backward.
+
+use super::grad_fn::GradFn;
+use super::{Gradients, anomaly};
+use crate::client::emission::emit::cast;
+use crate::client::gil_cell::GilCell;
+use crate::client::session::{caller, errors, site};
+use crate::client::tape::{self, Edge, Place, SharedNode, saved};
+use crate::client::value::variable::{
+    Input, Kept, NodeKind, SavedValue, Tensor, UserFunction, Var,
+};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Dims, Meta};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// A function that is being applied: where the gradients of its arguments go, as it was before its forward ran.
+#[pyclass(frozen, module = "gt._core")]
+pub(crate) struct Application {
+    inputs: GilCell<Vec<(Option<Edge>, Var)>>,
+}
+
+#[pymethods]
+impl Application {
+    #[new]
+    fn new(py: Python<'_>, arguments: Vec<Option<Bound<'_, Tensor>>>) -> PyResult<Self> {
+        let inputs = arguments.into_iter().flatten().map(|tensor| {
+            let var = tensor.get().var.clone();
+            Ok((var.edge(py)?, var))
+        });
+        Ok(Self { inputs: GilCell::new(inputs.collect::<PyResult<_>>()?) })
+    }
+
+    /// Records the function: the gradients of `outputs`, None where one has none, go to `context`, and `kept` is what it
+    /// saves.
+    fn record(
+        &self,
+        py: Python<'_>,
+        name: String,
+        context: Py<PyAny>,
+        outputs: Vec<Option<Bound<'_, Tensor>>>,
+        kept: Vec<Option<Bound<'_, Tensor>>>,
+    ) -> PyResult<()> {
+        let inputs = std::mem::take(&mut *self.inputs.get_mut(py));
+        let place_of = |var: &Var| {
+            let is = |tensor: &Option<Bound<'_, Tensor>>| {
+                tensor.as_ref().is_some_and(|tensor| tensor.get().var.is(var))
+            };
+            let output = (0..).zip(&outputs).find(|(_, output)| is(output));
+            let input = inputs.iter().position(|(_, input)| input.is(var));
+            output.map(|(place, _)| Place::Output(place)).or(input.map(Place::Operand))
+        };
+        let (mut values, mut others, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for tensor in kept {
+            let Some(var) = tensor.map(|tensor| tensor.get().var.clone()) else {
+                places.push(None);
+                continue;
+            };
+            let place = place_of(&var).unwrap_or_else(|| {
+                others.push(var.clone());
+                Place::Operand(inputs.len() + others.len() - 1)
+            });
+            let (value, watched) = (Kept::Value(var.value(py)?), var.watched(py));
+            values.push(SavedValue { place, value, watched });
+            places.push(Some(place));
+        }
+        let function = UserFunction { name, context, saved: places };
+        let mut other_inputs = Vec::new();
+        for other in others {
+            other_inputs.push((other.edge(py)?, other));
+        }
+        let caller = caller::current(py);
+        let node = tape::node(py, NodeKind::Function(Box::new(function)), &[], caller, |node| {
+            for (edge, var) in inputs.into_iter().chain(other_inputs) {
+                node.inputs.push(Input { edge, meta: Some(var.shared_meta(py)), scalar: None });
+            }
+            node.outputs.extend(outputs.iter().map(|output| match output {
+                Some(output) => output.get().var.shared_meta(py),
+                None => crate::client::value::metadata::SharedMeta::of(
+                    py,
+                    &Meta::new(gt_protocol::Dtype::DEFAULT, Dims::EMPTY),
+                ),
+            }));
+            node.saved.inner_mut().get_or_insert_default().extend(values);
+        });
+        for (place, output) in (0..).zip(&outputs) {
+            if let Some(output) = output {
+                let edge = Edge::Node(node.clone_ref(py), place);
+                output.get().var.set_edge(py, Some(edge));
+            }
+        }
+        let packed = saved::pack(py, &node);
+        tape::close(py, node);
+        packed
+    }
+}
+
+/// What `save_for_backward` was given.
+pub(super) fn saved_tensors<'py>(
+    py: Python<'py>,
+    node: &SharedNode,
+    function: &UserFunction,
+) -> PyResult<Bound<'py, PyTuple>> {
+    if !function.saved.is_empty() && node.saved.get(py).is_none() {
+        return Err(freed(py));
+    }
+    let tensors = function.saved.iter().map(|place| {
+        let var = place.map(|place| saved::at(py, node, place)).transpose()?.flatten();
+        var.map(|var| Tensor::wrap(py, var)).transpose()
+    });
+    PyTuple::new(py, tensors.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// What a node says whose saved values a pass has freed.
+pub(super) fn freed(py: Python<'_>) -> PyErr {
+    errors::mistake(
+        py,
+        ErrorClass::Runtime,
+        "Trying to backward through the graph a second time (or directly access saved tensors after they \
+         have already been freed). Saved intermediate values of the graph are freed when you call \
+         .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the \
+         graph a second time or if you need to access saved tensors after calling backward.",
+    )
+}
+
+/// The gradients of a function's arguments, by its own backward.
+pub(super) fn gradients(
+    py: Python<'_>,
+    node: &SharedNode,
+    function: &UserFunction,
+    grads: &[Option<Var>],
+) -> PyResult<Gradients> {
+    let tensors = grads
+        .iter()
+        .map(|grad| grad.as_ref().map(|grad| Tensor::wrap(py, grad.clone())).transpose())
+        .collect::<PyResult<Vec<_>>>()?;
+    let context = function.context.clone_ref(py);
+    // What the backward emits is of its own lines.
+    let outer = site::set_override(None);
+    let arguments = (GradFn::of(node), PyTuple::new(py, tensors)?);
+    let result = context.bind(py).call_method1("_differentiate", arguments);
+    site::set_override(outer);
+    let mut given = Gradients::new();
+    for ((position, input), object) in node.inputs.iter().enumerate().zip(result?.try_iter()?) {
+        let object = object?;
+        let Some(tensor) = object.extract::<Option<Bound<'_, Tensor>>>()? else { continue };
+        let (Some(_), Some(meta)) = (&input.edge, &input.meta) else { continue };
+        let grad = fit(py, tensor.get().var.clone(), meta, (node, position))?;
+        if anomaly::is_on() {
+            anomaly::check(py, node, position, &grad)?;
+        }
+        given.push((position, grad));
+    }
+    Ok(given)
+}
+
+/// The gradient in the argument's shape and dtype, where it can be summed to that.
+fn fit(
+    py: Python<'_>,
+    grad: Var,
+    wanted: &Meta,
+    (node, position): (&SharedNode, usize),
+) -> PyResult<Var> {
+    let mut grad = grad;
+    let given = grad.meta(py).dims;
+    if given != wanted.dims {
+        let added = given.len().checked_sub(wanted.dims.len());
+        let fits = added.is_some_and(|added| {
+            let pairs = given.iter().skip(added).zip(wanted.dims.iter());
+            pairs.into_iter().all(|(given, wanted)| given == wanted || *wanted == 1)
+        });
+        if !fits {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Shape,
+                format!(
+                    "Function {} returned an invalid gradient at index {position} - got {given} but expected shape \
+                     compatible with {}",
+                    node.name(),
+                    wanted.dims
+                ),
+            ));
+        }
+        grad = super::sum_to(py, grad, &wanted.dims)?;
+    }
+    if grad.meta(py).dtype != wanted.dtype {
+        grad = cast(py, &grad, wanted.dtype)?;
+    }
+    Ok(grad)
+}

@@ -1,0 +1,169 @@
+//! Nodes of the tape as Python sees them.
+
+use super::function;
+use crate::client::session::site;
+use crate::client::tape::{Edge, SharedNode};
+use crate::client::value::variable::{ColdNode, Input, NodeKind, Tensor, Var};
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// `tensor.grad_fn`: what computes the gradients of operands from that of the result.
+#[pyclass(frozen, weakref, module = "gt", name = "GradFn")]
+pub(crate) struct GradFn(To);
+
+enum To {
+    Node(SharedNode),
+    /// A leaf, whose gradient accumulates.
+    Leaf(Var),
+}
+
+impl GradFn {
+    pub(super) fn of(node: &SharedNode) -> Self {
+        Self(To::Node(node.clone()))
+    }
+
+    /// The operands that are tensors, by their places.
+    pub(super) fn operands(node: &SharedNode) -> impl Iterator<Item = (usize, &Input)> {
+        node.inputs.iter().enumerate().filter(|(_, input)| input.meta.is_some())
+    }
+
+    /// A dictionary that the node keeps.
+    fn kept<'py>(
+        &self,
+        py: Python<'py>,
+        place: impl FnOnce(&mut ColdNode) -> &mut Option<Py<PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let To::Node(node) = &self.0 else {
+            return Err(PyAttributeError::new_err(
+                "AccumulateGrad takes no hooks; use Tensor.register_hook or register_post_accumulate_grad_hook",
+            ));
+        };
+        let fresh = PyDict::new(py).unbind();
+        let mut cold = node.cold.get_mut(py);
+        let kept = place(cold.get_or_insert_default()).get_or_insert(fresh);
+        Ok(kept.bind(py).clone())
+    }
+}
+
+#[pymethods]
+impl GradFn {
+    /// As PyTorch calls it: `MulBackward0`.
+    fn name(&self) -> String {
+        match &self.0 {
+            To::Node(node) => node.name(),
+            To::Leaf(_) => "torch::autograd::AccumulateGrad".to_owned(),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.0 {
+            To::Node(node) => format!("<{}>", node.name()),
+            To::Leaf(_) => "<AccumulateGrad>".to_owned(),
+        }
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        let Ok(other) = other.cast::<Self>() else { return false };
+        match (&self.0, &other.get().0) {
+            (To::Node(mine), To::Node(its)) => mine.is(its),
+            (To::Leaf(mine), To::Leaf(its)) => mine.is(its),
+            (To::Node(_), To::Leaf(_)) | (To::Leaf(_), To::Node(_)) => false,
+        }
+    }
+
+    fn __hash__(&self) -> usize {
+        match &self.0 {
+            To::Node(node) => node.address(),
+            To::Leaf(leaf) => leaf.address(),
+        }
+    }
+
+    /// For each operand that is a tensor, where its gradient goes: a node and which output of it, or (None, 0).
+    #[getter]
+    fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let To::Node(node) = &self.0 else { return Ok(PyTuple::empty(py)) };
+        let nexts: Vec<(Option<Self>, u32)> = Self::operands(node)
+            .map(|(_, input)| match &input.edge {
+                Some(Edge::Node(from, output)) => (Some(Self::of(from)), *output),
+                Some(Edge::Leaf(leaf)) => (Some(Self(To::Leaf(leaf.clone()))), 0),
+                Some(Edge::Nowhere) | None => (None, 0),
+            })
+            .collect();
+        PyTuple::new(py, nexts)
+    }
+
+    /// Of a leaf's: the leaf.
+    #[getter]
+    fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Tensor>> {
+        match &self.0 {
+            To::Leaf(leaf) => Tensor::wrap(py, leaf.clone()),
+            To::Node(node) => Err(no_attribute(node, "variable")),
+        }
+    }
+
+    /// Where the forward was called: `train.py:42`.
+    #[getter]
+    fn _site(&self, py: Python<'_>) -> Option<String> {
+        match &self.0 {
+            To::Node(node) => site::name(py, node.site),
+            To::Leaf(_) => None,
+        }
+    }
+
+    /// Functions that are called before it computes gradients.
+    #[getter]
+    fn _before(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
+        self.kept(py, |cold| &mut cold.before).map(Bound::unbind)
+    }
+
+    /// Functions that are called after it has computed gradients.
+    #[getter]
+    fn _after(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
+        self.kept(py, |cold| &mut cold.after).map(Bound::unbind)
+    }
+
+    /// What the user keeps with this node.
+    #[getter]
+    fn metadata(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
+        self.kept(py, |cold| &mut cold.metadata).map(Bound::unbind)
+    }
+
+    /// Of a function of the user's: what `save_for_backward` was given.
+    #[getter]
+    fn saved_tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        match &self.0 {
+            To::Node(node) => match &node.kind {
+                NodeKind::Function(function) => function::saved_tensors(py, node, function),
+                NodeKind::Op(_) => Err(no_attribute(node, "saved_tensors")),
+            },
+            To::Leaf(_) => Err(PyAttributeError::new_err(
+                "'AccumulateGrad' object has no attribute 'saved_tensors'",
+            )),
+        }
+    }
+
+    /// Attributes of the `ctx` of a function of the user's.
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        match &self.0 {
+            To::Node(node) => match &node.kind {
+                NodeKind::Function(function) => function.context.bind(py).getattr(name),
+                NodeKind::Op(_) => Err(no_attribute(node, name)),
+            },
+            To::Leaf(_) => Err(PyAttributeError::new_err(format!(
+                "'AccumulateGrad' object has no attribute '{name}'"
+            ))),
+        }
+    }
+}
+
+fn no_attribute(node: &SharedNode, name: &str) -> PyErr {
+    PyAttributeError::new_err(format!("'{}' object has no attribute '{name}'", node.name()))
+}
+
+pub(crate) fn grad_fn<'py>(py: Python<'py>, var: &Var) -> PyResult<Option<Bound<'py, GradFn>>> {
+    match var.edge(py)? {
+        Some(Edge::Node(node, _)) => Bound::new(py, GradFn(To::Node(node))).map(Some),
+        Some(Edge::Leaf(_) | Edge::Nowhere) | None => Ok(None),
+    }
+}

@@ -1,0 +1,158 @@
+//! What a pass has to know of the graph before it begins: which nodes lead to a wanted gradient, and when nothing more can
+//! arrive at a leaf that has hooks. A pass that asks for neither looks at nothing.
+
+use super::hooks;
+use super::{Pass, Target};
+use crate::client::tape::{Edge, SharedNode};
+use crate::client::value::variable::Var;
+use pyo3::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A leaf whose hooks are called with the sum of all that arrives.
+struct Leaf {
+    var: Var,
+    /// The first node recorded that leads to it; `None` for a root.
+    first: Option<u64>,
+    sum: Option<Var>,
+}
+
+#[derive(Default)]
+pub(super) struct Survey {
+    leaves: BTreeMap<usize, Leaf>,
+    /// Which nodes lead to a wanted gradient, and which of them through an operand; `None` where leaves accumulate.
+    wanted: Option<Wanted>,
+}
+
+#[derive(Default)]
+struct Wanted {
+    /// Nodes with an output that is wanted itself, or an operand that leads on.
+    reached: BTreeSet<u64>,
+    /// Nodes with an operand that leads on.
+    passed: BTreeSet<u64>,
+    leaves: BTreeSet<usize>,
+}
+
+impl Survey {
+    /// The sum so far at a leaf whose hooks wait for all of it.
+    pub(super) fn hooked(&mut self, leaf: &Var) -> Option<&mut Option<Var>> {
+        if self.leaves.is_empty() {
+            return None;
+        }
+        self.leaves.get_mut(&leaf.address()).map(|leaf| &mut leaf.sum)
+    }
+
+    /// Takes out a leaf to which no node before `sequence` leads, or no node at all.
+    pub(super) fn complete(&mut self, sequence: Option<u64>) -> Option<(Var, Option<Var>)> {
+        let is_complete = |leaf: &&Leaf| match (leaf.first, sequence) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(first), Some(sequence)) => first >= sequence,
+        };
+        let address = self.leaves.values().find(is_complete)?.var.address();
+        self.leaves.remove(&address).map(|leaf| (leaf.var, leaf.sum))
+    }
+
+    /// Whether a gradient at this node's outputs is of use.
+    pub(super) fn is_reached(&self, node: &SharedNode) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| wanted.reached.contains(&node.sequence))
+    }
+
+    /// Whether the gradients of this node's operands are of use.
+    pub(super) fn is_passed(&self, node: &SharedNode) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| wanted.passed.contains(&node.sequence))
+    }
+
+    /// Whether a gradient that goes there is of use.
+    pub(super) fn is_wanted(&self, edge: &Edge) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| wanted.reaches(edge))
+    }
+}
+
+impl Wanted {
+    fn reaches(&self, edge: &Edge) -> bool {
+        match edge {
+            Edge::Node(node, _) => self.reached.contains(&node.sequence),
+            Edge::Leaf(leaf) => self.leaves.contains(&leaf.address()),
+            Edge::Nowhere => false,
+        }
+    }
+}
+
+impl Pass {
+    /// Looks at the graph behind the roots, where something of it has to be known.
+    pub(super) fn survey<'a>(&mut self, py: Python<'_>, roots: impl Iterator<Item = &'a Edge>) {
+        let has_hooks = hooks::any_of_leaves();
+        if self.captured.is_empty() && !has_hooks {
+            return;
+        }
+        let mut nodes: BTreeMap<u64, SharedNode> = BTreeMap::new();
+        let mut queue: Vec<SharedNode> = Vec::new();
+        for root in roots {
+            match root {
+                Edge::Node(node, _) => queue.push(node.clone_ref(py)),
+                Edge::Leaf(leaf) => self.survey_leaf(py, leaf, None),
+                Edge::Nowhere => {}
+            }
+        }
+        while let Some(node) = queue.pop() {
+            if nodes.contains_key(&node.sequence) {
+                node.release(py);
+                continue;
+            }
+            queue.extend(node.inputs.iter().filter_map(|input| match &input.edge {
+                Some(Edge::Node(from, _)) => Some(from.clone_ref(py)),
+                Some(Edge::Leaf(_) | Edge::Nowhere) | None => None,
+            }));
+            nodes.insert(node.sequence, node);
+        }
+        if !self.captured.is_empty() {
+            self.survey_targets(&nodes);
+        }
+        if has_hooks {
+            for node in nodes.values() {
+                for edge in node.inputs.iter().filter_map(|input| input.edge.as_ref()) {
+                    if let Edge::Leaf(leaf) = edge {
+                        self.survey_leaf(py, leaf, Some(node.sequence));
+                    }
+                }
+            }
+        }
+        for node in nodes.into_values() {
+            node.release(py);
+        }
+    }
+
+    /// Enters a leaf that has hooks; nodes come in the order of their recording.
+    fn survey_leaf(&mut self, py: Python<'_>, leaf: &Var, first: Option<u64>) {
+        let is_wanted =
+            self.captured.is_empty() || self.targets.contains_key(&Target::Leaf(leaf.address()));
+        if is_wanted && hooks::has_leaf_hooks(py, leaf) {
+            let entry = self.survey.leaves.entry(leaf.address());
+            let known = entry.or_insert_with(|| Leaf { var: leaf.clone_ref(py), first, sum: None });
+            known.first = known.first.or(first);
+        }
+    }
+
+    /// Enters what leads to a wanted gradient: operands were recorded before what has them.
+    fn survey_targets(&mut self, nodes: &BTreeMap<u64, SharedNode>) {
+        let mut wanted = Wanted::default();
+        let mut outputs = BTreeSet::new();
+        for target in self.targets.keys() {
+            match target {
+                Target::Node(sequence, _) => outputs.insert(*sequence),
+                Target::Leaf(address) => wanted.leaves.insert(*address),
+            };
+        }
+        for (sequence, node) in nodes {
+            let mut edges = node.inputs.iter().filter_map(|input| input.edge.as_ref());
+            let is_passed = edges.any(|edge| wanted.reaches(edge));
+            if is_passed {
+                wanted.passed.insert(*sequence);
+            }
+            if is_passed || outputs.contains(sequence) {
+                wanted.reached.insert(*sequence);
+            }
+        }
+        self.survey.wanted = Some(wanted);
+    }
+}

@@ -1,0 +1,93 @@
+"""Grad mode: whether this thread's operations are recorded. The tape itself is in gt._core."""
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from gt import _core
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]
+
+
+class _GradMode:
+    """Sets this thread's grad mode for a `with` block or a decorated function."""
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(_core.set_grad_enabled(self._enabled))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _core.set_grad_enabled(self._before.pop())
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def within(*args: P.args, **kwargs: P.kwargs) -> R:
+            with _GradMode(self._enabled):
+                return function(*args, **kwargs)
+
+        return within
+
+
+class no_grad(_GradMode):  # noqa: N801 - PyTorch's name
+    """Nothing is recorded for the backward pass."""
+
+    def __new__(cls, function: Callable[P, R] | None = None) -> "no_grad":
+        if callable(function):
+            return cls()(function)  # type: ignore[return-value]
+        return super().__new__(cls)
+
+    def __init__(self, function: object = None) -> None:  # noqa: ARG002 - `@no_grad` without call
+        super().__init__(False)
+
+
+class enable_grad(_GradMode):  # noqa: N801 - PyTorch's name
+    """Recording is on, also within `no_grad`."""
+
+    def __init__(self) -> None:
+        super().__init__(True)
+
+
+class inference_mode(_GradMode):  # noqa: N801 - PyTorch's name
+    """Like `no_grad`: values are immutable, so there is nothing further to save."""
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(not mode)
+
+
+class set_grad_enabled(_GradMode):  # noqa: N801 - PyTorch's name
+    """Sets grad mode at once; as a `with` block, until its end."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(mode)
+        self._at_call = _core.set_grad_enabled(mode)
+
+    def __enter__(self) -> None:
+        self._before.append(self._at_call)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations of this thread are recorded."""
+    return _core.is_grad_enabled()
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -1,0 +1,124 @@
+"""Backward passes: `backward`, which fills `.grad`, and `grad`, which returns gradients."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from gt import _core
+from gt._core import Tensor
+from gt.creation import zeros_like
+from gt.errors import InvalidUse, InvalidValue, NotDifferentiable, NotSupported, ShapeError
+
+Tensors: TypeAlias = Tensor | Sequence[Tensor]
+Seeds: TypeAlias = Tensor | Sequence[Tensor | None] | None
+
+__all__ = ["backward", "grad"]
+
+
+def backward(
+    tensors: Tensors,
+    grad_tensors: Seeds = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Seeds = None,
+    inputs: Tensors | None = None,
+) -> None:
+    """Adds the gradients of `tensors` to `.grad` of the leaves that they were computed from.
+
+    Args:
+        tensors: one or several; their gradients are summed.
+        grad_tensors: gradients that arrive at `tensors`, each of its tensor's shape; ones for
+            tensors of one element where None.
+        retain_graph: keep what the pass frees (default: `create_graph`).
+        create_graph: record the pass itself, for higher derivatives.
+        grad_variables: PyTorch's old name of `grad_tensors`.
+        inputs: only these get gradients.
+
+    Raises:
+        InvalidUse: `inputs` is empty, or both names of the seeds are given.
+        NotDifferentiable: a tensor does not require a gradient.
+        ShapeError: a seed has another shape, or is missing for several elements.
+    """
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise InvalidUse(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                "`backward()`. Please only use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    targets = None if inputs is None else _listed(inputs)
+    if targets is not None and not targets:
+        raise InvalidUse("`inputs` argument to `backward()` cannot be empty.")
+    roots = _listed(tensors)
+    keep = create_graph if retain_graph is None else retain_graph
+    _core.backward(roots, _seeds(roots, grad_tensors), targets or [], keep, create_graph)
+
+
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Seeds = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of `outputs` for `inputs`; no `.grad` changes.
+
+    Args:
+        outputs: one tensor or several; their gradients are summed.
+        inputs: for which tensors, leaves or not.
+        grad_outputs: gradients that arrive at `outputs`, each of its output's shape; ones for
+            outputs of one element where None.
+        retain_graph: keep what the backward pass frees (default: `create_graph`).
+        create_graph: record the backward pass itself, for higher derivatives.
+        only_inputs: accepted: no other gradients are computed.
+        allow_unused: give None for an input that no output depends on.
+        is_grads_batched: not supported.
+        materialize_grads: give zeros for an input that no output depends on.
+
+    Raises:
+        InvalidUse: `inputs` is empty.
+        NotDifferentiable: an input is unused and that is not allowed, or requires no gradient.
+        NotSupported: several gradients at once.
+        InvalidValue: zeros are asked for, and unused inputs refused.
+    """
+    del only_inputs
+    if is_grads_batched:
+        raise NotSupported("grad: is_grads_batched is not supported; call it once for each")
+    if materialize_grads and allow_unused is False:
+        raise InvalidValue(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got: allow_unused=False."
+        )
+    roots, targets = _listed(outputs), _listed(inputs)
+    if not targets:
+        raise InvalidUse("`inputs` argument to `grad()` cannot be empty.")
+    keep = create_graph if retain_graph is None else retain_graph
+    gradients = _core.grad(roots, _seeds(roots, grad_outputs), targets, keep, create_graph)
+    if materialize_grads:
+        pairs = zip(gradients, targets, strict=True)
+        gradients = [zeros_like(x) if item is None else item for item, x in pairs]
+    if not allow_unused:
+        for place, item in enumerate(gradients):
+            if item is None:
+                raise NotDifferentiable(
+                    f"The differentiated Tensor at index {place} appears to not have been used in "
+                    "the graph. Set allow_unused=True if this is the desired behavior."
+                )
+    return tuple(gradients)
+
+
+def _listed(tensors: Tensors) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _seeds(roots: Sequence[Tensor], given: Seeds) -> list[Tensor | None]:
+    """A gradient for each root, None for ones."""
+    if given is None:
+        return [None] * len(roots)
+    seeds: list[Tensor | None] = [given] if isinstance(given, Tensor) else list(given)
+    if len(seeds) != len(roots):
+        raise ShapeError(f"got {len(roots)} tensors and {len(seeds)} gradients")
+    return seeds

@@ -1,0 +1,265 @@
+"""Functions that compute derivatives of functions, by passes over the tape.
+
+The arguments that are differentiated become inputs of their own; what else the function uses keeps
+its history, so that results can be differentiated again by whatever they depend on.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import gt
+from gt._core import GradFn, Tensor
+from gt.autograd.grad_mode import enable_grad
+from gt.autograd.passes import grad as gradients_of
+from gt.errors import InvalidType, InvalidUse, NotSupported
+
+Tree: TypeAlias = Any  # a tensor, or lists, tuples and dictionaries of trees
+Places: TypeAlias = int | tuple[int, ...]
+
+
+def grad(
+    func: Callable[..., Tree], argnums: Places = 0, has_aux: bool = False
+) -> Callable[..., Tree]:
+    """A function that gives the gradient of `func`, which gives one element.
+
+    Args:
+        func: returns a tensor of no dimension; with `has_aux`, and anything else.
+        argnums: the argument, or arguments, by which it is differentiated.
+        has_aux: what else `func` returns is returned beside the gradient.
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def derivative(*args: Tree, **kwargs: Tree) -> Tree:
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return derivative
+
+
+def grad_and_value(
+    func: Callable[..., Tree], argnums: Places = 0, has_aux: bool = False
+) -> Callable[..., tuple[Tree, Tree]]:
+    """A function that gives the gradient of `func` and its value; arguments as of `grad`."""
+
+    @functools.wraps(func)
+    def derivative(*args: Tree, **kwargs: Tree) -> tuple[Tree, Tree]:
+        args, chosen = _fresh(args, argnums)
+        leaves = _leaves(chosen)
+        with enable_grad():
+            returned = func(*args, **kwargs)
+            value, aux = returned if has_aux else (returned, None)
+            _check_scalar("grad", value)
+            found = _gradients([value], leaves, [gt.ones_like(value)])
+        shown = _rebuilt(chosen, iter(_detached(found, leaves)))
+        value = _detached([value], leaves)[0]
+        return shown, (value, _unrecorded(aux, leaves)) if has_aux else value
+
+    return derivative
+
+
+def vjp(
+    func: Callable[..., Tree], *primals: Tree, has_aux: bool = False
+) -> tuple[Tree, Callable[..., tuple[Tree, ...]]] | tuple[Tree, Callable[..., Tree], Tree]:
+    """The value of `func`, and the function that multiplies a cotangent with its Jacobian.
+
+    Args:
+        func: returns a tensor or a tree of them; with `has_aux`, and anything else.
+        primals: its arguments.
+        has_aux: what else `func` returns is returned as the third.
+    """
+    args, chosen = _fresh(primals, tuple(range(len(primals))))
+    leaves = _leaves(chosen)
+    with enable_grad():
+        returned = func(*args)
+    value, aux = returned if has_aux else (returned, None)
+    outputs = _leaves(value)
+
+    def product(*cotangents: Tree) -> tuple[Tree, ...]:
+        given = cotangents[0] if len(cotangents) == 1 else cotangents
+        seeds = _leaves(given)
+        if len(seeds) != len(outputs):
+            raise InvalidUse(
+                f"Expected pytree structure of cotangents to be the same as pytree structure of "
+                f"outputs to the function: {len(outputs)} tensors, not {len(seeds)}"
+            )
+        with enable_grad():
+            found = _gradients(outputs, leaves, seeds)
+        return tuple(_rebuilt(chosen, iter(_detached(found, leaves))))
+
+    shown = _rebuilt(value, iter(_detached(outputs, leaves)))
+    return (shown, product, _unrecorded(aux, leaves)) if has_aux else (shown, product)
+
+
+def jacrev(
+    func: Callable[..., Tree],
+    argnums: Places = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+) -> Callable[..., Tree]:
+    """A function that gives the Jacobian of `func`, a backward pass for each element of the output.
+
+    Args:
+        func: returns a tensor or a tree of them; with `has_aux`, and anything else.
+        argnums: the argument, or arguments, by which it is differentiated.
+        has_aux: what else `func` returns is returned beside the Jacobian.
+        chunk_size: accepted: passes run one after the other.
+    """
+    del chunk_size
+
+    @functools.wraps(func)
+    def derivative(*args: Tree, **kwargs: Tree) -> Tree:
+        args, chosen = _fresh(args, argnums)
+        leaves = _leaves(chosen)
+        with enable_grad():
+            returned = func(*args, **kwargs)
+            value, aux = returned if has_aux else (returned, None)
+            blocks = [
+                _rebuilt(chosen, iter(_detached(_block(x, leaves), leaves))) for x in _leaves(value)
+            ]
+        jacobian = _rebuilt(value, iter(blocks))
+        return (jacobian, _unrecorded(aux, leaves)) if has_aux else jacobian
+
+    return derivative
+
+
+def hessian(func: Callable[..., Tree], argnums: Places = 0) -> Callable[..., Tree]:
+    """A function that gives the Hessian of `func`: the Jacobian of its Jacobian."""
+    return jacrev(jacrev(func, argnums), argnums)
+
+
+def _block(output: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
+    """The Jacobian of one output for each leaf."""
+    flat = output.reshape(-1)
+    rows = [
+        _gradients([flat[place]], leaves, [gt.ones_like(flat[place])])
+        for place in range(flat.numel())
+    ]
+    return [
+        gt.stack([row[place] for row in rows]).reshape((*output.shape, *x.shape))
+        if rows
+        else gt.zeros((*output.shape, *x.shape), dtype=x.dtype)
+        for place, x in enumerate(leaves)
+    ]
+
+
+def _gradients(
+    outputs: Sequence[Tensor], leaves: Sequence[Tensor], seeds: Sequence[Tensor]
+) -> list[Tensor]:
+    """Recorded gradients, zeros where nothing depends."""
+    pairs = [(x, seed) for x, seed in zip(outputs, seeds, strict=True) if x.requires_grad]
+    if not pairs or not leaves:
+        return [gt.zeros_like(x) for x in leaves]
+    found = gradients_of(
+        [x for x, _ in pairs],
+        leaves,
+        [seed for _, seed in pairs],
+        create_graph=True,
+        materialize_grads=True,
+    )
+    return [x for x in found if x is not None]
+
+
+def _fresh(args: tuple[Tree, ...], argnums: Places) -> tuple[tuple[Tree, ...], Tree]:
+    """The arguments with inputs of their own at the chosen places, and these as chosen."""
+    count = len(args)
+    places = [argnums] if isinstance(argnums, int) else list(argnums)
+    for place in places:
+        if not -count <= place < count:
+            raise InvalidUse(f"Got argnum={place}, but only {count} positional inputs")
+    listed = list(args)
+    for place in {place % count for place in places}:
+        listed[place] = _mapped(listed[place])
+    chosen = [listed[place] for place in places]
+    return tuple(listed), chosen[0] if isinstance(argnums, int) else tuple(chosen)
+
+
+def _input(x: object) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise InvalidType(f"expected tensors to differentiate by, got {type(x).__name__}")
+    if not x.is_floating_point():
+        raise NotSupported(f"a tensor of {x.dtype} has no gradient")
+    with enable_grad():
+        return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+
+
+def _mapped(tree: Tree) -> Tree:
+    if isinstance(tree, Mapping):
+        return {name: _mapped(item) for name, item in tree.items()}
+    if isinstance(tree, tuple | list):
+        return type(tree)([_mapped(item) for item in tree])
+    return _input(tree)
+
+
+def _leaves(tree: Tree) -> list[Tensor]:
+    """The tensors of a tree, in its order."""
+    if isinstance(tree, Mapping):
+        return [leaf for item in tree.values() for leaf in _leaves(item)]
+    if isinstance(tree, tuple | list):
+        return [leaf for item in tree for leaf in _leaves(item)]
+    if not isinstance(tree, Tensor):
+        raise InvalidType(f"expected the function to return tensors, got {type(tree).__name__}")
+    return [tree]
+
+
+def _rebuilt(tree: Tree, items: Any) -> Tree:  # noqa: ANN401 - an iterator over trees
+    """A tree of the same form."""
+    if isinstance(tree, Mapping):
+        return {name: _rebuilt(item, items) for name, item in tree.items()}
+    if isinstance(tree, tuple | list):
+        return type(tree)([_rebuilt(item, items) for item in tree])
+    return next(items)
+
+
+def _detached(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Results without history, where that leads to nothing but the inputs made here."""
+    made = {_accumulation(x) for x in leaves if x.is_leaf}
+    roots = [x.grad_fn for x in results if x.grad_fn is not None]
+    seen: set[GradFn] = set()
+    while roots:
+        node = roots.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for following, _ in node.next_functions:
+            if following is None:
+                continue
+            if following.name() == "torch::autograd::AccumulateGrad":
+                if following not in made:
+                    return list(results)
+            else:
+                roots.append(following)
+    return [x.detach() for x in results]
+
+
+def _unrecorded(aux: Tree, leaves: Sequence[Tensor]) -> Tree:
+    """What else a function returned, its tensors without history of the inputs made here."""
+    if isinstance(aux, Mapping):
+        return {name: _unrecorded(item, leaves) for name, item in aux.items()}
+    if type(aux) in (tuple, list):
+        return type(aux)([_unrecorded(item, leaves) for item in aux])
+    return _detached([aux], leaves)[0] if isinstance(aux, Tensor) else aux
+
+
+def _accumulation(leaf: Tensor) -> GradFn | None:
+    """The node where a leaf's gradient accumulates."""
+    with enable_grad():
+        made = leaf.view_as(leaf).grad_fn
+    return None if made is None else made.next_functions[0][0]
+
+
+def _check_scalar(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise InvalidUse(
+            f"Expected the function to be differentiated by {name} to return a Tensor, got "
+            f"{type(value).__name__}"
+        )
+    if value.ndim:
+        raise InvalidUse(
+            f"Expected the function to be differentiated by {name} to return a scalar tensor, got "
+            f"tensor with {value.ndim} dims. Maybe you'd like to use jacrev?"
+        )

@@ -24,6 +24,7 @@ use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Family, Meta, Op, Scalar};
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use survey::Survey;
 
@@ -91,6 +92,17 @@ pub(crate) fn seed<'py>(
     }
 }
 
+thread_local! {
+    /// Whether this thread's innermost pass is for chosen inputs: no leaf accumulates.
+    static FOR_INPUTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the pass that is running on this thread is for chosen inputs.
+#[pyfunction]
+pub(crate) fn is_pass_for_inputs() -> bool {
+    FOR_INPUTS.get()
+}
+
 /// Gradients of `roots` for `targets`; without targets the leaves' `.grad` accumulate.
 pub(crate) fn pass(
     py: Python<'_>,
@@ -120,7 +132,9 @@ pub(crate) fn pass(
     let before = tape::set_grad_enabled(create);
     let outer = site::set_override(None);
     let outer_signal = signal::set_override(None);
+    let outer_inputs = FOR_INPUTS.replace(!targets.is_empty());
     let done = work.run(py, edges, create);
+    FOR_INPUTS.set(outer_inputs);
     site::set_override(outer);
     signal::set_override(outer_signal);
     tape::set_grad_enabled(before);

@@ -13,6 +13,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(set_grad_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(grad, module)?)?;
     module.add_function(wrap_pyfunction!(backward, module)?)?;
+    module.add_function(wrap_pyfunction!(passes::is_pass_for_inputs, module)?)?;
     module.add_function(wrap_pyfunction!(anomaly::set_anomaly_mode, module)?)?;
     module.add_function(wrap_pyfunction!(anomaly::anomaly_mode, module)?)?;
     module.add_function(wrap_pyfunction!(hooks::tensor_hooks, module)?)?;

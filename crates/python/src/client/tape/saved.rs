@@ -1,7 +1,7 @@
 //! What a node has kept for computing gradients: an error where it has been written since, and what the user's functions
 //! make of it in between.
 
-use crate::client::session::errors;
+use crate::client::session::{errors, site};
 use crate::client::tape::{Edge, Node, Place, SharedNode};
 use crate::client::value::variable::{Kept, SavedValue, Tensor, Var};
 use gt_protocol::integer::to_usize;
@@ -103,7 +103,11 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
             return Err(modified(py, node, place, &value.meta, now, then));
         }
         Err((packed, unpack)) => {
-            let tensor = unpack.bind(py).call1((packed,))?;
+            // What it emits is of its own lines.
+            let outer = site::set_override(None);
+            let tensor = unpack.bind(py).call1((packed,));
+            site::set_override(outer);
+            let tensor = tensor?;
             let Ok(tensor) = tensor.cast::<Tensor>() else {
                 return Err(errors::mistake(
                     py,

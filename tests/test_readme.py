@@ -53,3 +53,20 @@ def test_readme_is_one_screen_with_two_commands_and_one_example():
 def test_links_of_the_readme_lead_somewhere():
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text(encoding="utf-8"))
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+@pytest.mark.fast
+def test_every_class_of_errors_is_in_the_catalogue():
+    page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    names = re.findall(r"^class (\w+)\(", (ROOT / "gt/errors.py").read_text(), re.MULTILINE)
+    assert len(names) >= 16
+    assert sorted(re.findall(r"^### (\w+)$", page, re.MULTILINE)) == sorted(names)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("page", ["tutorial", "sharp_bits.md", "errors.md", "from_pytorch.md"])
+def test_every_python_block_is_followed_by_its_output(page):
+    path = ROOT / "docs" / page
+    for file in sorted(path.glob("*.md")) if path.is_dir() else [path]:
+        text = file.read_text(encoding="utf-8")
+        assert text.count("```python") == len(EXAMPLE.findall(text)) >= 1, file

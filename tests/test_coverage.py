@@ -27,9 +27,9 @@ def _rows(text):
 def test_gt_has_at_least_what_the_page_says():
     listed = coverage.sections()
     now, told = _rows(coverage.page(listed)), _rows(coverage.PAGE.read_text(encoding="utf-8"))
-    assert now.keys() == told.keys() == {section.title for section in listed}
+    assert told.keys() <= now.keys() == {section.title for section in listed}
     for title, (had, total, full, *_) in told.items():
-        assert now[title][1] == total, title
+        assert now[title][1] >= total, title
         assert now[title][0] >= had, f"{title}: names went that the page has"
         assert now[title][2] >= full - (now[title][0] - had), f"{title}: fewer in full"
 

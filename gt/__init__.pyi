@@ -193,6 +193,8 @@ argmax = Tensor.argmax
 argmin = Tensor.argmin
 argsort = Tensor.argsort
 argwhere = Tensor.argwhere
+as_strided = Tensor.as_strided
+as_strided_scatter = Tensor.as_strided_scatter
 asinh = Tensor.asinh
 atan = Tensor.atan
 atan2 = Tensor.atan2
@@ -237,6 +239,7 @@ dist = Tensor.dist
 div = Tensor.div
 divide = Tensor.divide
 dot = Tensor.dot
+dsplit = Tensor.dsplit
 from gt.composite.joining import dstack as dstack
 from gt.composite.einsum import einsum as einsum
 elu = Tensor.elu
@@ -261,6 +264,7 @@ ger = Tensor.ger
 greater = Tensor.greater
 greater_equal = Tensor.greater_equal
 gt = Tensor.gt
+hsplit = Tensor.hsplit
 from gt.composite.joining import hstack as hstack
 index_add = Tensor.index_add
 index_copy = Tensor.index_copy
@@ -336,6 +340,7 @@ remainder = Tensor.remainder
 repeat = Tensor.repeat
 repeat_interleave = Tensor.repeat_interleave
 reshape = Tensor.reshape
+resize_as_ = Tensor.resize_as_
 from gt.composite.normalization import rms_norm as rms_norm
 roll = Tensor.roll
 round = Tensor.round
@@ -375,6 +380,7 @@ take = Tensor.take
 take_along_dim = Tensor.take_along_dim
 tan = Tensor.tan
 tanh = Tensor.tanh
+tensor_split = Tensor.tensor_split
 from gt.composite.contractions import tensordot as tensordot
 tile = Tensor.tile
 topk = Tensor.topk
@@ -389,10 +395,16 @@ trunc = Tensor.trunc
 unbind = Tensor.unbind
 unflatten = Tensor.unflatten
 unfold = Tensor.unfold
+unique = Tensor.unique
+unique_consecutive = Tensor.unique_consecutive
+unsafe_chunk = Tensor.unsafe_chunk
+unsafe_split = Tensor.unsafe_split
+unsafe_split_with_sizes = Tensor.unsafe_split_with_sizes
 unsqueeze = Tensor.unsqueeze
 var = Tensor.var
 from gt.composite.reductions import var_mean as var_mean
 vdot = Tensor.vdot
+vsplit = Tensor.vsplit
 from gt.composite.joining import vstack as vstack
 from gt.composite.joining import where as where
 from gt.composite.pointwise import xlogy as xlogy

@@ -23,6 +23,9 @@ from gt.composite.common import Shape
 from gt.composite.common import ValuesIndices
 from gt.composite.pointwise import Operand
 from gt.composite.reductions import Correction
+from gt.composite.sets import Different
+from gt.composite.splitting import Cuts
+from gt.composite.splitting import Places
 from gt.data import Data
 from gt.draws import Generator
 from typing import SupportsIndex
@@ -650,6 +653,20 @@ class Tensor:
         """A matrix's diagonal, or a matrix with this vector as its diagonal."""
     def trace(self) -> Tensor:
         """The sum of a matrix's diagonal."""
+    def tensor_split(self, indices_or_sections: Places | None=None, dim: _int=0, *, indices: Places | None=None, sections: _int | None=None, tensor_indices_or_sections: Tensor | None=None, axis: _int | None=None) -> tuple[Tensor, ...]:
+        """Slices along `dim`: so many of nearly one size, or between places."""
+    def hsplit(self, indices_or_sections: Cuts=None, *, indices: Cuts=None, sections: Cuts=None) -> tuple[Tensor, ...]:
+        """Slices along columns (of vectors along their only dimension): equal ones, or at places."""
+    def vsplit(self, indices_or_sections: Cuts=None, *, indices: Cuts=None, sections: Cuts=None) -> tuple[Tensor, ...]:
+        """Slices along rows: equal ones, or at places."""
+    def dsplit(self, indices_or_sections: Cuts=None, *, indices: Cuts=None, sections: Cuts=None) -> tuple[Tensor, ...]:
+        """Slices along the third dimension: equal ones, or at places."""
+    def unsafe_chunk(self, chunks: _int, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
+        """chunk's slices, each of its own memory, so that each may be written to."""
+    def unsafe_split(self, split_size: _int, dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
+        """split's slices, each of its own memory, so that each may be written to."""
+    def unsafe_split_with_sizes(self, split_sizes: Sequence[_int], dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
+        """split_with_sizes' slices, each of its own memory, so that each may be written to."""
     def to(self, *args: _dtype | _type | Tensor | Device, dtype: _dtype | _type | None=None, device: Device | None=None, non_blocking: _bool=False, copy: _bool=False, memory_format: object=None, layout: object=None, pin_memory: _bool=False, other: Tensor | None=None) -> Tensor:
         """`self` with another dtype, or that of another tensor; a device places nothing."""
     def type_as(self, other: Tensor) -> Tensor:
@@ -840,6 +857,28 @@ class Tensor:
         """Indices drawn from each row's unnormalized probabilities: the same under every layout."""
     def bernoulli(self, p: _float | None=None, *, generator: Generator | None=None) -> Tensor:
         """One with the element's probability (or with `p`), else zero; its gradient is zero."""
+    def unique(input, sorted: _bool=True, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None, *, axis: _int | None | None=None) -> Different:
+        """The different elements (or slices of `dim`) in order."""
+    def unique_consecutive(input, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None, *, axis: _int | None | None=None) -> Different:
+        """The input without elements (or slices of `dim`) that equal the one before."""
+    def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
+        """Elements of this memory at `storage_offset` and so many from each other: a copy of them."""
+    def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
+        """A copy of `self` with `src` where as_strided reads."""
+    def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
+        """A tensor of `size` of this dtype, contiguous whatever `stride` says."""
+    def resize_(self, *sizes_: _int | Sequence[_int], size: Sequence[_int] | None=None, memory_format: object=None) -> Tensor:
+        """The same elements in another shape: those that are too many are left out, new ones are 0."""
+    def resize_as_(self, the_template: Tensor, *, memory_format: object=None) -> Tensor:
+        """resize_ to another tensor's shape."""
+    def cauchy_(self, median: _float=0.0, sigma: _float=1.0, *, generator: Generator | None=None) -> Tensor:
+        """Values of the Cauchy distribution around `median`."""
+    def geometric_(self, p: _float, *, generator: Generator | None=None) -> Tensor:
+        """How many trials it takes until the first success, each by probability `p`."""
+    def log_normal_(self, mean: _float=1.0, std: _float=2.0, *, generator: Generator | None=None) -> Tensor:
+        """Exponentials of normally distributed values with this mean and deviation."""
+    def lu(A, pivot: _bool=True, get_infos: _bool=False) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]:
+        """The LU factors of [..., m, n] in one matrix, and the pivots, counted from 1."""
     def abs_(self) -> Tensor:
         """`abs`, written into `self`."""
     def add_(self, other: Tensor | _Number, *, alpha: _Number = ...) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import gt
 from gt._core import Tensor
@@ -11,11 +11,29 @@ from gt.nn.recurrent_step import State
 from gt.nn.utils.rnn import PackedSequence
 
 if TYPE_CHECKING:
-    from gt.nn.recurrent import RecurrentBase
+    from collections.abc import Callable
+
+    from gt.nn.parameter import Parameter
+
+
+class RecurrentLayers(Protocol):
+    """What packed sequences need of RNN, LSTM and GRU."""
+
+    num_layers: int
+    bias: bool
+    dropout: float
+    training: bool
+    _step: Callable[[Tensor, State, Tensor, Tensor | None], State]
+
+    def get_parameter(self, target: str) -> Parameter: ...
+
+    def _suffixes(self, layer: int) -> list[str]: ...
+
+    def _starts(self, input: Tensor, state: State | None, *, batched: bool) -> list[State]: ...
 
 
 def run_packed(
-    layers: RecurrentBase, packed: PackedSequence, state: State | None
+    layers: RecurrentLayers, packed: PackedSequence, state: State | None
 ) -> tuple[PackedSequence, State]:
     """The packed output and the final state, whose parts are [layers * directions, b, h].
 
@@ -46,7 +64,7 @@ def run_packed(
 
 
 def _direction(
-    layers: RecurrentBase, input: Tensor, sizes: list[int], state: State, suffix: str
+    layers: RecurrentLayers, input: Tensor, sizes: list[int], state: State, suffix: str
 ) -> tuple[Tensor, State]:
     """One layer in one direction: [elements, i] -> [elements, h] and each sequence's last state."""
     weight = layers.get_parameter("weight_hh" + suffix)

@@ -95,34 +95,6 @@ impl Application {
     }
 }
 
-/// What `save_for_backward` was given.
-pub(super) fn saved_tensors<'py>(
-    py: Python<'py>,
-    node: &SharedNode,
-    function: &UserFunction,
-) -> PyResult<Bound<'py, PyTuple>> {
-    if !function.saved.is_empty() && node.saved.get(py).is_none() {
-        return Err(freed(py));
-    }
-    let tensors = function.saved.iter().map(|place| {
-        let var = place.map(|place| saved::at(py, node, place)).transpose()?.flatten();
-        var.map(|var| Tensor::wrap(py, var)).transpose()
-    });
-    PyTuple::new(py, tensors.collect::<PyResult<Vec<_>>>()?)
-}
-
-/// What a node says whose saved values a pass has freed.
-pub(super) fn freed(py: Python<'_>) -> PyErr {
-    errors::mistake(
-        py,
-        ErrorClass::Runtime,
-        "Trying to backward through the graph a second time (or directly access saved tensors after they \
-         have already been freed). Saved intermediate values of the graph are freed when you call \
-         .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the \
-         graph a second time or if you need to access saved tensors after calling backward.",
-    )
-}
-
 /// The gradients of a function's arguments, by its own backward.
 pub(super) fn gradients(
     py: Python<'_>,

@@ -1,9 +1,9 @@
 //! Nodes of the tape as Python sees them.
 
-use super::function;
-use crate::client::session::site;
-use crate::client::tape::{Edge, SharedNode};
-use crate::client::value::variable::{ColdNode, Input, NodeKind, Tensor, Var};
+use crate::client::session::{errors, site};
+use crate::client::tape::{Edge, SharedNode, saved};
+use crate::client::value::variable::{ColdNode, Input, NodeKind, Tensor, UserFunction, Var};
+use gt_protocol::rules::ErrorClass;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -134,7 +134,7 @@ impl GradFn {
     fn saved_tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         match &self.0 {
             To::Node(node) => match &node.kind {
-                NodeKind::Function(function) => function::saved_tensors(py, node, function),
+                NodeKind::Function(function) => saved_tensors(py, node, function),
                 NodeKind::Op(_) => Err(no_attribute(node, "saved_tensors")),
             },
             To::Leaf(_) => Err(PyAttributeError::new_err(
@@ -166,4 +166,32 @@ pub(crate) fn grad_fn<'py>(py: Python<'py>, var: &Var) -> PyResult<Option<Bound<
         Some(Edge::Node(node, _)) => Bound::new(py, GradFn(To::Node(node))).map(Some),
         Some(Edge::Leaf(_) | Edge::Nowhere) | None => Ok(None),
     }
+}
+
+/// What `save_for_backward` was given.
+fn saved_tensors<'py>(
+    py: Python<'py>,
+    node: &SharedNode,
+    function: &UserFunction,
+) -> PyResult<Bound<'py, PyTuple>> {
+    if !function.saved.is_empty() && node.saved.get(py).is_none() {
+        return Err(freed(py));
+    }
+    let tensors = function.saved.iter().map(|place| {
+        let var = place.map(|place| saved::at(py, node, place)).transpose()?.flatten();
+        var.map(|var| Tensor::wrap(py, var)).transpose()
+    });
+    PyTuple::new(py, tensors.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// What a node says whose saved values a pass has freed.
+pub(super) fn freed(py: Python<'_>) -> PyErr {
+    errors::mistake(
+        py,
+        ErrorClass::Runtime,
+        "Trying to backward through the graph a second time (or directly access saved tensors after they \
+         have already been freed). Saved intermediate values of the graph are freed when you call \
+         .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the \
+         graph a second time or if you need to access saved tensors after calling backward.",
+    )
 }

@@ -2,11 +2,11 @@
 //! views make of it is combined once, when all have arrived ([`super::view_gradients`]): a loop over the slices of a value would
 //! otherwise make a whole gradient for each.
 
-use super::view_gradients::{self, ViewGradient};
-use crate::client::emission::emit::{self, Arg};
+use super::view_gradients::{self, plus};
+use super::windows::ViewGradient;
 use crate::client::tape::{self, Node, SharedNode};
 use crate::client::value::variable::Var;
-use gt_protocol::{Attr, Op};
+use gt_protocol::Attr;
 use pyo3::prelude::*;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -143,8 +143,4 @@ impl Sum {
         let whole = self.whole.as_ref().map_or(0, |grad| grad.meta(py).elements());
         self.views.as_ref().map_or(whole, |views| whole.saturating_add(views.elements))
     }
-}
-
-pub(super) fn plus(py: Python<'_>, sum: &Var, grad: &Var) -> PyResult<Var> {
-    emit::only(emit::emit(py, Op::Add, &[Arg::Var(sum), Arg::Var(grad)], SmallVec::new())?)
 }

@@ -18,7 +18,7 @@ use crate::client::tape::{self, Edge, SharedNode, saved};
 use crate::client::value::variable::Tensor;
 use crate::client::value::variable::{NodeKind, Var};
 use evaluate::{Evaluation, sum_to};
-use gradient_sum::{Sum, ViewKey, plus};
+use gradient_sum::{Sum, ViewKey};
 use gt_protocol::integer::to_usize;
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Family, Meta, Op, Scalar};
@@ -27,6 +27,7 @@ use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use survey::Survey;
+use view_gradients::plus;
 
 /// `backward(...)` of roots, each with the gradient that arrives there: `.grad` of the given inputs accumulates, or of all leaves.
 pub(crate) fn run(
@@ -457,7 +458,7 @@ impl Pass {
             node.inputs.iter().any(|input| !matches!(input.edge, None | Some(Edge::Nowhere)));
         // Only what had been kept is freed.
         if passes_on && node.saved.get(py).is_none() {
-            return Err(function::freed(py));
+            return Err(grad_fn::freed(py));
         }
         let mut evaluation = Evaluation::new(py, op, node, grads);
         let mut given: Gradients = SmallVec::new();

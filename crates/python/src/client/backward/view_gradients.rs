@@ -2,8 +2,7 @@
 //! joined by one `stack` or `cat`, zeros between them; what is left is added in place, where it belongs.
 
 use super::evaluate::Evaluation;
-use super::gradient_sum::plus;
-use super::windows::{DisjointWindows, Window};
+use super::windows::{DisjointWindows, ViewGradient, Window};
 use crate::client::emission::emit::{self, Arg};
 use crate::client::session::{signal, site};
 use crate::client::tape::{self, SharedNode};
@@ -15,14 +14,6 @@ use std::collections::BTreeMap;
 
 /// Operands of one instruction that joins: a frame has room for some thousands.
 const JOINED_MAX: usize = 2048;
-
-/// The gradient of one view.
-pub(super) struct ViewGradient {
-    /// A recorded instruction that took the view.
-    node: SharedNode,
-    grad: Var,
-    pub(super) window: Option<Window>,
-}
 
 /// A gradient of the whole.
 struct WholeGradient {
@@ -203,4 +194,8 @@ fn with_size(dims: &Dims, dim: usize, size: i64) -> Dims {
         *place = size;
     }
     dims
+}
+
+pub(super) fn plus(py: Python<'_>, sum: &Var, grad: &Var) -> PyResult<Var> {
+    emit::only(emit::emit(py, Op::Add, &[Arg::Var(sum), Arg::Var(grad)], SmallVec::new())?)
 }

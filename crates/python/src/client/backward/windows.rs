@@ -1,11 +1,19 @@
 //! Views that are a range of one dimension, as the table says it, and which of them lie side by side. Nothing is emitted.
 
-use super::view_gradients::ViewGradient;
-use crate::client::tape::Node;
+use crate::client::tape::{Node, SharedNode};
 use crate::client::value::steps::{Step, result_of, strided};
+use crate::client::value::variable::Var;
 use gt_protocol::integer::to_usize;
 use gt_protocol::rules::strided::{ViewCall, contiguous};
 use gt_protocol::{Attr, Dims};
+
+/// The gradient of one view.
+pub(super) struct ViewGradient {
+    /// A recorded instruction that took the view.
+    pub(super) node: SharedNode,
+    pub(super) grad: Var,
+    pub(super) window: Option<Window>,
+}
 
 /// A range of one dimension, and all of the others.
 #[derive(Clone, Copy)]

@@ -319,3 +319,9 @@ def test_every_schema_is_read() -> None:
     for overload in found:
         name, _, variant = overload.partition(".")
         assert getattr(getattr(torch.ops.aten, name), variant or "default") is not None
+
+
+def test_an_operator_without_a_gradient_is_named() -> None:
+    x = gt.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="derivative for aten::_unique2 is not implemented"):
+        gt.unique(x * 1).sum().backward()

@@ -324,8 +324,10 @@ impl<'a> Evaluation<'a> {
 
     fn not_implemented(&self) -> PyErr {
         let info = self.op.info();
-        let name = info.aten.split('.').next().filter(|name| !name.is_empty());
-        let name = name.unwrap_or(info.name);
+        // Of operators without a row the instruction says which it is.
+        let overload = info.attr_index("overload").and_then(|place| self.node.attrs.get(place));
+        let aten = if let Some(Attr::Text(overload)) = overload { overload } else { info.aten };
+        let name = aten.split('.').next().filter(|name| !name.is_empty()).unwrap_or(info.name);
         let text = format!("derivative for aten::{name} is not implemented");
         errors::not_differentiable(self.py, text)
     }

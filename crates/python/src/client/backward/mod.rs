@@ -6,13 +6,15 @@ pub(crate) mod function;
 pub(crate) mod grad_fn;
 mod gradient_sum;
 pub(crate) mod hooks;
+mod leaf;
+pub(crate) mod seeds;
 mod survey;
 pub(crate) mod term;
 mod view_gradients;
 mod vjp;
 mod windows;
 
-use crate::client::emission::emit::{self, Arg, cast};
+use crate::client::emission::emit::cast;
 use crate::client::session::{errors, signal, site};
 use crate::client::tape::{self, Edge, SharedNode, saved};
 use crate::client::value::variable::Tensor;
@@ -21,9 +23,11 @@ use evaluate::{Evaluation, sum_to};
 use gradient_sum::{Sum, ViewKey};
 use gt_protocol::integer::to_usize;
 use gt_protocol::rules::ErrorClass;
-use gt_protocol::{Attr, Family, Meta, Op, Scalar};
+use gt_protocol::{Family, Meta, Op};
+use leaf::accumulate;
 use pyo3::prelude::*;
-use smallvec::{SmallVec, smallvec};
+use seeds::{checked_seed, ones_like};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use survey::Survey;
@@ -59,38 +63,6 @@ pub(crate) fn run(
         });
     tape::set_grad_enabled(before);
     accumulated
-}
-
-/// The gradient that arrives at `root`: a tensor as given, or a number for what has one element.
-pub(crate) fn seed<'py>(
-    root: &Bound<'py, Tensor>,
-    gradient: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, Tensor>> {
-    let py = root.py();
-    if let Ok(tensor) = gradient.cast::<Tensor>() {
-        return Ok(tensor.clone());
-    }
-    let meta = root.get().var.meta(py);
-    match gradient.extract::<f64>() {
-        Ok(scale) if meta.elements() == 1 => {
-            let scale = Attr::Scalar(gt_protocol::Scalar::Float(scale));
-            let attrs = smallvec![Attr::Ints(meta.dims), scale, Attr::Dtype(meta.dtype)];
-            emit::tensor(py, Op::Full, &[], attrs)
-        }
-        Ok(_) => Err(errors::mistake(
-            py,
-            ErrorClass::Runtime,
-            format!("backward: a number scales the gradient of one element only, not of {meta}"),
-        )),
-        Err(_) => Err(errors::mistake(
-            py,
-            ErrorClass::Type,
-            format!(
-                "gradients can be either Tensors, numbers or None, but got {}",
-                gradient.get_type().name()?
-            ),
-        )),
-    }
 }
 
 thread_local! {
@@ -141,34 +113,6 @@ pub(crate) fn pass(
     tape::set_grad_enabled(before);
     done?;
     Ok(work.captured)
-}
-
-fn ones_like(py: Python<'_>, root: &Var) -> PyResult<Var> {
-    let meta = root.meta(py);
-    if meta.elements() != 1 {
-        return Err(errors::mistake(
-            py,
-            ErrorClass::Shape,
-            "grad can be implicitly created only for scalar outputs",
-        ));
-    }
-    let attrs = [Attr::Ints(meta.dims), Attr::Scalar(Scalar::Float(1.0)), Attr::Dtype(meta.dtype)];
-    emit::only(emit::emit(py, Op::FullLike, &[Arg::Var(root)], attrs.into_iter().collect())?)
-}
-
-fn checked_seed(py: Python<'_>, position: usize, root: &Var, seed: &Var) -> PyResult<Var> {
-    let (wanted, seed_dims) = (root.meta(py).dims, seed.meta(py).dims);
-    if wanted == seed_dims {
-        return Ok(seed.clone());
-    }
-    Err(errors::mistake(
-        py,
-        ErrorClass::Shape,
-        format!(
-            "Mismatch in shape: grad_output[{position}] has a shape of torch.Size({seed_dims}) and output[{position}] \
-             has a shape of torch.Size({wanted})."
-        ),
-    ))
 }
 
 /// Gradients that have arrived at a node's outputs.
@@ -549,39 +493,6 @@ fn fit(py: Python<'_>, grad: Var, wanted: &Meta, op: Op) -> PyResult<Var> {
         grad = cast(py, &grad, wanted.dtype)?;
     }
     Ok(grad)
-}
-
-/// Adds to a variable's `.grad`, which keeps its identity.
-fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
-    let old = leaf
-        .look(py)
-        .cold()
-        .and_then(|cold| cold.grad.as_ref())
-        .map(|grad| grad.bind(py).get().var.clone());
-    let Some(old) = old else {
-        // A variable of its own: the same gradient may arrive at several leaves.
-        let resolved = grad.resolve(py)?;
-        let edge = if tape::grad_enabled() { resolved.edge } else { None };
-        let tensor = Tensor::wrap(py, Var::new(py, resolved.value, edge))?.unbind();
-        leaf.state(py).cold_mut().grad = Some(tensor);
-        return Ok(());
-    };
-    if tape::grad_enabled() {
-        let tensor = Tensor::wrap(py, plus(py, &old, grad)?)?.unbind();
-        let previous = leaf.state(py).cold_mut().grad.replace(tensor);
-        drop(previous);
-        return Ok(());
-    }
-    let consumes = u16::from(!old.is(grad) && old.sole_owner(py));
-    let sum = emit::emit_consuming(
-        py,
-        Op::Add,
-        &[Arg::Var(&old), Arg::Var(grad)],
-        SmallVec::new(),
-        consumes,
-    )?;
-    let sum = emit::only(sum)?.resolve(py)?.value;
-    old.overwrite(py, sum)
 }
 
 /// Steps of the tape that lead to `last`, oldest first, for `gt.debug.print_tape`.

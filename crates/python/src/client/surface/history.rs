@@ -99,7 +99,7 @@ impl Tensor {
         inputs: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let keep = retain_graph.unwrap_or(create_graph);
-        let gradient = gradient.map(|given| backward::seed(slf, &given)).transpose()?;
+        let gradient = gradient.map(|given| backward::seeds::seed(slf, &given)).transpose()?;
         let inputs = inputs.map(|inputs| one_or_several(&inputs)).transpose()?;
         if inputs.as_ref().is_some_and(Vec::is_empty) {
             let text = "`inputs` argument to `backward()` cannot be empty.";

@@ -1,0 +1,42 @@
+//! The end of a pass: what arrives at a leaf.
+
+use super::view_gradients::plus;
+use crate::client::emission::emit::{self, Arg};
+use crate::client::tape;
+use crate::client::value::variable::{Tensor, Var};
+use gt_protocol::Op;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+/// Adds to a variable's `.grad`, which keeps its identity.
+pub(super) fn accumulate(py: Python<'_>, leaf: &Var, grad: &Var) -> PyResult<()> {
+    let old = leaf
+        .look(py)
+        .cold()
+        .and_then(|cold| cold.grad.as_ref())
+        .map(|grad| grad.bind(py).get().var.clone());
+    let Some(old) = old else {
+        // A variable of its own: the same gradient may arrive at several leaves.
+        let resolved = grad.resolve(py)?;
+        let edge = if tape::grad_enabled() { resolved.edge } else { None };
+        let tensor = Tensor::wrap(py, Var::new(py, resolved.value, edge))?.unbind();
+        leaf.state(py).cold_mut().grad = Some(tensor);
+        return Ok(());
+    };
+    if tape::grad_enabled() {
+        let tensor = Tensor::wrap(py, plus(py, &old, grad)?)?.unbind();
+        let previous = leaf.state(py).cold_mut().grad.replace(tensor);
+        drop(previous);
+        return Ok(());
+    }
+    let consumes = u16::from(!old.is(grad) && old.sole_owner(py));
+    let sum = emit::emit_consuming(
+        py,
+        Op::Add,
+        &[Arg::Var(&old), Arg::Var(grad)],
+        SmallVec::new(),
+        consumes,
+    )?;
+    let sum = emit::only(sum)?.resolve(py)?.value;
+    old.overwrite(py, sum)
+}

@@ -1,0 +1,76 @@
+//! What a backward pass begins with: the gradients of its roots.
+
+use crate::client::emission::emit::{self, Arg};
+use crate::client::session::errors;
+use crate::client::value::variable::{Tensor, Var};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Op, Scalar};
+use pyo3::prelude::*;
+use smallvec::smallvec;
+
+/// The gradient that arrives at `root`: a tensor as given, or a number for what has one element.
+pub(crate) fn seed<'py>(
+    root: &Bound<'py, Tensor>,
+    gradient: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = root.py();
+    if let Ok(tensor) = gradient.cast::<Tensor>() {
+        return Ok(tensor.clone());
+    }
+    let meta = root.get().var.meta(py);
+    match gradient.extract::<f64>() {
+        Ok(scale) if meta.elements() == 1 => {
+            let scale = Attr::Scalar(Scalar::Float(scale));
+            let attrs = smallvec![Attr::Ints(meta.dims), scale, Attr::Dtype(meta.dtype)];
+            emit::tensor(py, Op::Full, &[], attrs)
+        }
+        Ok(_) => Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            format!("backward: a number scales the gradient of one element only, not of {meta}"),
+        )),
+        Err(_) => Err(errors::mistake(
+            py,
+            ErrorClass::Type,
+            format!(
+                "gradients can be either Tensors, numbers or None, but got {}",
+                gradient.get_type().name()?
+            ),
+        )),
+    }
+}
+
+/// What is not given: one, for a root of one element.
+pub(super) fn ones_like(py: Python<'_>, root: &Var) -> PyResult<Var> {
+    let meta = root.meta(py);
+    if meta.elements() != 1 {
+        return Err(errors::mistake(
+            py,
+            ErrorClass::Shape,
+            "grad can be implicitly created only for scalar outputs",
+        ));
+    }
+    let attrs = [Attr::Ints(meta.dims), Attr::Scalar(Scalar::Float(1.0)), Attr::Dtype(meta.dtype)];
+    emit::only(emit::emit(py, Op::FullLike, &[Arg::Var(root)], attrs.into_iter().collect())?)
+}
+
+/// A given gradient, which has its root's shape.
+pub(super) fn checked_seed(
+    py: Python<'_>,
+    position: usize,
+    root: &Var,
+    seed: &Var,
+) -> PyResult<Var> {
+    let (wanted, seed_dims) = (root.meta(py).dims, seed.meta(py).dims);
+    if wanted == seed_dims {
+        return Ok(seed.clone());
+    }
+    Err(errors::mistake(
+        py,
+        ErrorClass::Shape,
+        format!(
+            "Mismatch in shape: grad_output[{position}] has a shape of torch.Size({seed_dims}) and output[{position}] \
+             has a shape of torch.Size({wanted})."
+        ),
+    ))
+}

@@ -137,13 +137,16 @@ _LAZY = {
     "special",
     "client",
     "cuda",
+    "data",
     "debug",
     "dnn",
     "nn",
     "optim",
     "signal",
+    "testing",
     "utils",
     "worker",
+    "xpu",
 }
 # The modules that users type; the others, which stay importable, hold what makes these.
 _SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random"}

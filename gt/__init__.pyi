@@ -72,6 +72,7 @@ from gt import backends as backends
 from gt import client as client
 from gt import compiler as compiler
 from gt import cuda as cuda
+from gt import data as data
 from gt import debug as debug
 from gt import dnn as dnn
 from gt import fft as fft
@@ -85,9 +86,11 @@ from gt import onnx as onnx
 from gt import optim as optim
 from gt import signal as signal
 from gt import special as special
+from gt import testing as testing
 from gt import utils as utils
 from gt import version as version
 from gt import worker as worker
+from gt import xpu as xpu
 from gt.creation import arange as arange
 from gt.creation import as_tensor as as_tensor
 from gt.creation import empty as empty

@@ -26,7 +26,7 @@ from gt.composite.reductions import Correction
 from gt.composite.sets import Different
 from gt.composite.splitting import Cuts
 from gt.composite.splitting import Places
-from gt.data import Data
+from gt.conversion import Data
 from gt.draws import Generator
 from typing import SupportsIndex
 

@@ -15,7 +15,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import cast, known_dtype
 from gt.composite.common import Number, Shape, sizes, whole
-from gt.data import Array, Data, as_array, whole_numbers
+from gt.conversion import Array, Data, as_array, whole_numbers
 from gt.devices import check_device
 from gt.dtypes import FROM_NUMPY, NUMPY, get_default_dtype, of_number
 from gt.errors import DtypeError, InvalidType, ShapeError

@@ -1,203 +1,86 @@
-"""Python data as numpy arrays of the dtype that PyTorch gives them. Nothing here makes a tensor."""
+"""`gt.data`: batches that are made and uploaded before the program asks for them."""
 
-import functools
-from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
+from gt.errors import InvalidType, InvalidValue
+from gt.utils.data.collate import default_convert
 
-from gt import _core
-from gt._core import Tensor
-from gt.composite.common import Number, Shape
-from gt.dtypes import FROM_NUMPY, get_default_dtype, promote_types
-from gt.errors import InvalidType, InvalidValue, ShapeError
+__all__ = ["Prefetcher", "prefetch"]
 
-Array: TypeAlias = npt.NDArray[np.generic]
-Kind: TypeAlias = type | np.dtype[np.generic]  # of a number: Python's or numpy's
+Batch = TypeVar("Batch")
+END = object()  # the loader has no more batches
 
 
-@runtime_checkable
-class Exporting(Protocol):
-    """An array of another library (JAX, CuPy, pandas), which numpy makes an array of."""
+class Prefetcher(Generic[Batch]):
+    """What `prefetch` returns: iterated as the loader is, again and again."""
 
-    def __array__(self) -> Array: ...
+    def __init__(self, loader: Iterable[Batch], n: int) -> None:
+        self.loader = loader
+        self.n = n
 
+    def __len__(self) -> int:
+        return len(self.loader)  # type: ignore[arg-type] # a loader without a length says so
 
-@runtime_checkable
-class Recorded(Protocol):
-    """PyTorch's tensor, which gives its values without its tape and its device only."""
-
-    @property
-    def dtype(self) -> object: ...
-    def detach(self) -> "Recorded": ...
-    def cpu(self) -> "Recorded": ...
-    def float(self) -> "Recorded": ...
-    def numpy(self) -> Array: ...
-
-
-Data: TypeAlias = Number | Sequence["Data"] | Array | np.generic | Tensor | Exporting
-
-
-def exported(data: object) -> tuple[Array, _core.dtype | None] | None:
-    """The array of another library's array, and its dtype where numpy lacks that; None for others.
-
-    Raises:
-        InvalidType: A dtype that numpy has no array for.
-    """
-    if isinstance(data, Recorded):
-        values = data.detach().cpu()
+    def __iter__(self) -> Iterator[Batch]:
+        batches = iter(self.loader)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="gt-prefetch")
+        pending: deque[Future[object]] = deque()
         try:
-            if str(values.dtype) == "torch.bfloat16":  # as float32, exactly
-                return values.float().numpy(), _core.bfloat16
-            return values.numpy(), None
-        except TypeError as error:
-            raise InvalidType(f"can't convert a tensor of dtype {values.dtype}: {error}") from None
-    if isinstance(data, Exporting) and not isinstance(data, np.generic):
-        return np.asarray(data), None
-    return None
+            first = _next(batches)  # here: a sampler draws its order at a fixed place
+            pending.extend(thread.submit(_next, batches) for _ in range(self.n))
+            while first is not END:
+                yield first  # type: ignore[misc] # no END
+                first = pending.popleft().result()
+                pending.append(thread.submit(_next, batches))
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
 
 
-def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype | None]:
-    """`data` as an array, and its dtype: Python floats have the default one, numpy's their own.
+def prefetch(loader: Iterable[Batch], n: int = 2) -> Prefetcher[Batch]:
+    """The batches of `loader`, of which a thread makes and uploads the next `n` meanwhile.
+
+    numpy arrays and PyTorch's tensors in a batch become GT's tensors, so that a loader of
+    PyTorch's, or any iterable, can be given; containers keep their kind, and the rest stays. The
+    batches and their order are those of the loader.
+
+    Draws from the default generator while a batch is made (a random crop in the dataset) fall
+    between the program's own at no fixed place: give the dataset a generator of its own. An
+    exception of the loader is raised where its batch is asked for.
 
     Args:
-        wanted: the dtype that is asked for.
+        loader: a `DataLoader` or anything else that can be iterated; again for each epoch.
+        n: how many batches are ahead of the program, at least 1.
 
     Returns:
-        The array, whose dtype may be another one that holds the values, and the dtype that its
-        tensor has; None where that is the array's.
+        An iterable with the loader's length.
 
     Raises:
-        InvalidType, InvalidValue, ShapeError: no numbers, lists of unequal length, numbers that
-            `wanted` does not hold.
+        TypeError: `loader` cannot be iterated, or `n` is no integer.
+        ValueError: `n` is less than 1.
+
+    Example:
+        >>> for x, y in gt.data.prefetch(loader):  # doctest: +SKIP
+        ...     loss = loss_fn(model(x), y)
     """
-    if isinstance(data, np.ndarray):
-        return data, wanted
-    if (foreign := exported(data)) is not None:
-        array, own = foreign
-        return array, own if wanted is None else wanted
-    if isinstance(data, (list, tuple)):
-        data = plain(data)
-        check_even(data, data_shape(data), 0)
-    array = np.asarray(data)
-    if array.dtype.kind in "US":
-        raise InvalidType("new(): invalid data type 'str'")
-    if array.dtype == object or array.dtype.name == "uint64":
-        raise misfit(data)
-    if isinstance(wanted, _core.dtype):
-        check_range(array, wanted)
-    elif array.dtype.kind in "iuf":
-        wanted = common(kinds_of(data), get_default_dtype() if array.dtype.kind == "f" else None)
-    return array, wanted
+    if not hasattr(loader, "__iter__"):
+        raise InvalidType(f"prefetch(): loader is a {type(loader).__name__}: give an iterable")
+    if type(n) is not int:
+        raise InvalidType(f"prefetch(): n is a {type(n).__name__}, not an int")
+    if n < 1:
+        raise InvalidValue(f"prefetch(): n is {n}: give at least 1")
+    return Prefetcher(loader, n)
 
 
-def whole_numbers(data: Data) -> bool:
-    """Whether the data are Python's integers, all of them."""
-    return kinds_of(data) <= {bool, int}
+def _next(batches: Iterator[Batch]) -> object:
+    try:
+        return default_convert(next(batches))
+    except StopIteration:
+        return END
 
 
-def kinds_of(data: object) -> set[Kind]:
-    """Of the innermost data."""
-    if not isinstance(data, (list, tuple)):
-        return {data.dtype if isinstance(data, (np.ndarray, np.generic)) else type(data)}
-    if any(isinstance(x, (list, tuple, np.ndarray)) for x in data):
-        return set().union(*(kinds_of(x) for x in data))
-    types = set(map(type, data))  # few, however long the list is
-    return {np.dtype(each) if issubclass(each, np.generic) else each for each in types}
-
-
-def common(kinds: set[Kind], otherwise: _core.dtype | None) -> _core.dtype | None:
-    """The dtype that numbers of these kinds have together; `otherwise` where there is none."""
-    python: dict[Kind, _core.dtype] = {
-        bool: _core.bool,
-        int: _core.int64,
-        float: get_default_dtype(),
-    }
-    known = python | {np.dtype(name): dtype for name, dtype in FROM_NUMPY.items()}
-    dtypes = [known[kind] for kind in kinds if kind in known]
-    return functools.reduce(promote_types, dtypes) if dtypes else otherwise
-
-
-def check_range(array: Array, wanted: _core.dtype) -> None:
-    """PyTorch's error for Python numbers that an integer dtype does not hold.
-
-    Whole negative numbers wrap around in an unsigned dtype, as far as it is wide.
-    """
-    if wanted.is_floating_point or wanted == _core.bool or array.size == 0:
-        return
-    limits = np.iinfo(wanted.name)
-    wraps = limits.min == 0 and array.dtype.kind != "f"
-    low = -int(limits.max) if wraps else int(limits.min)
-    smallest, largest = array.min().item(), array.max().item()
-    # 255.5 is cut off to 255; nan is in no range
-    if not (low <= smallest and largest < int(limits.max) + 1):
-        raise ShapeError(f"value cannot be converted to type {wanted.name} without overflow")
-
-
-def misfit(data: Data) -> Exception:
-    """The error for data that numpy makes no numbers of."""
-    for leaf in leaves(data):
-        if isinstance(leaf, str):
-            return InvalidType("new(): invalid data type 'str'")
-        if not isinstance(leaf, (bool, int, float, np.generic)):
-            return ShapeError(f"Could not infer dtype of {type(leaf).__name__}")
-    return InvalidValue("Overflow when unpacking long long")
-
-
-def leaves(data: object) -> Iterator[object]:
-    """The innermost data, one by one."""
-    if isinstance(data, (list, tuple)):
-        for x in data:
-            yield from leaves(x)
-    else:
-        yield data
-
-
-def plain(data: Data) -> Data:
-    """Nested data without tensors: each is read, and has one element."""
-    if isinstance(data, (list, tuple)):
-        return [plain(x) for x in data]
-    if isinstance(data, Tensor):
-        readable = data.float() if data.dtype == _core.bfloat16 else data
-        array: Array = readable.detach().numpy()
-    elif isinstance(data, Recorded):
-        foreign = exported(data)
-        assert foreign is not None, type(data)
-        array, _ = foreign
-    else:
-        return data
-    if array.size != 1:
-        raise InvalidValue("only one element tensors can be converted to Python scalars")
-    number: np.generic = array.reshape(1)[0]
-    return number
-
-
-def data_shape(data: object) -> Shape:
-    """Lengths along the first elements."""
-    shape = []
-    while isinstance(data, (list, tuple)):
-        shape.append(len(data))
-        if not data:
-            break
-        data = data[0]
-    return tuple(shape)
-
-
-def check_even(data: Data, shape: Shape, dim: int) -> None:
-    """PyTorch's error for lists of unequal length."""
-    if dim == len(shape):
-        if isinstance(data, (list, tuple)):
-            raise InvalidType(f"not a sequence expected at dim {dim} (got {type(data).__name__})")
-        return
-    if isinstance(data, np.ndarray):
-        return
-    if not isinstance(data, (list, tuple)):
-        raise InvalidType(f"expected a sequence at dim {dim} (got {type(data).__name__})")
-    if len(data) != shape[dim]:
-        raise InvalidValue(
-            f"expected sequence of length {shape[dim]} at dim {dim} (got {len(data)})"
-        )
-    if dim + 1 < len(shape) or any(isinstance(x, (list, tuple)) for x in data):
-        for x in data:
-            check_even(x, shape, dim + 1)
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

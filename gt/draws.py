@@ -1,6 +1,8 @@
 """The generator's state: a seed and the number of the next draw. No random number is made here."""
 
+import contextlib
 import secrets
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -45,6 +47,25 @@ class Generator:
         """Seed and number of a draw, used once."""
         self._draw += 1
         return self._seed, self._draw - 1
+
+
+@contextlib.contextmanager
+def fork_rng(
+    devices: object = None, enabled: bool = True, device_type: object = None
+) -> Iterator[None]:
+    """Draws inside leave no trace: after it the default generator goes on as if there were none.
+
+    Args:
+        devices: Accepted, like `device_type`: there is one generator for all of them.
+        enabled: False does nothing.
+    """
+    del devices, device_type
+    state = get_rng_state() if enabled else None
+    try:
+        yield
+    finally:
+        if state is not None:
+            set_rng_state(state)
 
 
 class DefaultGenerator(Generator):

@@ -14,8 +14,8 @@ import numpy as np
 from gt import _core
 from gt._core import Tensor
 from gt.composite.casts import cast
+from gt.conversion import Data, Recorded
 from gt.creation import as_tensor, from_numpy, tensor
-from gt.data import Data, Recorded
 from gt.devices import check_device
 from gt.errors import InvalidType, InvalidValue, NotSupported
 

@@ -16,6 +16,7 @@ from gt.creation import shape_of, size_only
 from gt.draws import (
     Generator,
     default_generator,
+    fork_rng,
     get_rng_state,
     initial_seed,
     manual_seed,
@@ -259,5 +260,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What users type; what this module needs itself is no part of it."""
-    return __all__
+    """What users type; `fork_rng` is no name of `gt`, as it is none of PyTorch's."""
+    return [*__all__, fork_rng.__name__]

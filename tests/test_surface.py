@@ -38,7 +38,8 @@ MODULES = [
     "gt.backends", "gt.utils.checkpoint", "gt.version",
     *(f"gt.nn.modules.{path}" for path in (*gt.nn.modules.PATHS, "utils")),
     "gt.accelerator", "gt.compiler", "gt.jit", "gt.mps", "gt.nn.modules",
-    "gt.nn.utils.fusion", "gt.nn.utils.rnn", "gt.onnx", "gt.optim.swa_utils",
+    "gt.data", "gt.nn.utils.fusion", "gt.nn.utils.rnn", "gt.onnx", "gt.optim.swa_utils",
+    "gt.testing", "gt.utils.dlpack", "gt.utils.tensorboard", "gt.xpu",
 ]  # fmt: skip
 
 CLASSES = {

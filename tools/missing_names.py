@@ -44,8 +44,11 @@ MODULES = {
     "gt.optim.swa_utils": torch.optim.swa_utils,
     "gt.signal.windows": torch.signal.windows,
     "gt.special": torch.special,
+    "gt.testing": torch.testing,
     "gt.utils": torch.utils,
     "gt.utils.data": torch.utils.data,
+    "gt.utils.data.distributed": torch.utils.data.distributed,
+    "gt.utils.dlpack": torch.utils.dlpack,
 }
 
 

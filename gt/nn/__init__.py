@@ -59,6 +59,7 @@ from gt.nn.conv import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from gt.nn.data_parallel import DataParallel
 from gt.nn.decoder import Transformer, TransformerDecoder, TransformerDecoderLayer
 from gt.nn.embedding import Embedding
 from gt.nn.fractional import FractionalMaxPool2d, FractionalMaxPool3d
@@ -254,6 +255,7 @@ __all__ = [
     "CrossEntropyLoss",
     "DColumnLinear",
     "DRowLinear",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",

@@ -13,6 +13,7 @@ from gt.distributed.layout import Layout, Placement, Replicate, Shard
 from gt.distributed.mesh import DeviceMesh, ProcessGroup
 from gt.errors import ShapeError
 from gt.nn import functional
+from gt.nn.data_parallel import DataParallel, DistributedDataParallel
 from gt.nn.embedding import Embedding
 from gt.nn.functional.layer import row_index
 from gt.nn.linear import Linear
@@ -22,6 +23,8 @@ __all__ = [
     "ColumnLinear",
     "DColumnLinear",
     "DRowLinear",
+    "DataParallel",
+    "DistributedDataParallel",
     "RowLinear",
     "VocabParallelEmbedding",
     "parallel_cross_entropy",

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.conversion import Recorded
 from gt.creation import as_tensor
-from gt.data import Recorded
 from gt.nn.parameter import (
     Parameter,
     UninitializedBuffer,

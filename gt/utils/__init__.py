@@ -1,8 +1,18 @@
 """What programs use beside tensors: `gt.utils.data` loads datasets."""
 
-from gt.utils import checkpoint, data
+import importlib
 
-__all__ = ["checkpoint", "data"]
+from gt.missing import attribute_error
+from gt.utils import checkpoint, data, dlpack
+
+__all__ = ["checkpoint", "data", "dlpack", "tensorboard"]
+
+
+def __getattr__(name: str) -> object:
+    """`tensorboard` loads at its first use: it needs libraries that GT does not."""
+    if name == "tensorboard":
+        return importlib.import_module("gt.utils.tensorboard")
+    raise attribute_error("gt.utils", name)
 
 
 def __dir__() -> list[str]:

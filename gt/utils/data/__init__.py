@@ -13,6 +13,7 @@ from gt.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
+from gt.utils.data.distributed import DistributedSampler
 from gt.utils.data.loader import DataLoader
 from gt.utils.data.sampler import (
     BatchSampler,
@@ -30,6 +31,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",

@@ -8,8 +8,8 @@ import numpy as np
 from gt import _core
 from gt._core import Tensor
 from gt.composite.joining import stack
+from gt.conversion import Array, Recorded, exported
 from gt.creation import as_tensor, tensor
-from gt.data import Array, Recorded, exported
 
 TEXT_KINDS = "SaUO"  # of numpy's dtypes: no tensor is made of them
 Collate = Callable[[Sequence[object]], object]

@@ -1,0 +1,20 @@
+"""`gt.utils.dlpack`: tensors that other libraries read without knowing GT, and theirs."""
+
+from gt._core import Tensor
+from gt.interop import dlpack, from_dlpack
+
+__all__ = ["from_dlpack", "to_dlpack"]
+
+
+def to_dlpack(tensor: Tensor) -> object:
+    """A capsule with a copy of the values, for libraries that take no object with `__dlpack__`.
+
+    Args:
+        tensor: of any shape, in a dtype that DLPack has; it needs no gradient.
+    """
+    return dlpack(tensor)
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -1,0 +1,67 @@
+"""`gt.utils.tensorboard.SummaryWriter`: PyTorch's, which takes GT's tensors.
+
+It needs torch and tensorboard in the client's environment; `import gt` needs neither.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+try:
+    from torch.utils import tensorboard as _theirs
+except ImportError as error:
+    raise ImportError(
+        f"gt.utils.tensorboard writes with PyTorch's own SummaryWriter ({error}): install torch "
+        "and tensorboard"
+    ) from error
+
+from gt._core import Tensor
+from gt.interop import to_torch
+
+__all__ = ["SummaryWriter"]
+
+
+class SummaryWriter(_theirs.SummaryWriter):
+    """PyTorch's writer: every `add_…` takes GT's tensors where PyTorch's takes its own.
+
+    Args:
+        log_dir: and the others: as `torch.utils.tensorboard.SummaryWriter` takes them.
+
+    Raises:
+        NotImplementedError: `add_graph`, which draws a model that PyTorch has traced.
+    """
+
+    def add_graph(self, *args: object, **kwargs: object) -> None:
+        """Refused: it draws a model that PyTorch has traced, and GT traces none."""
+        raise NotImplementedError("SummaryWriter.add_graph: GT traces no model that it could draw")
+
+
+def _converting(method: Callable[..., object]) -> Callable[..., object]:
+    @functools.wraps(method)
+    def converting(self: SummaryWriter, *args: object, **kwargs: object) -> object:
+        return method(self, *_converted(list(args)), **_converted(kwargs))
+
+    return converting
+
+
+for _name, _method in vars(_theirs.SummaryWriter).items():
+    if _name.startswith("add_") and _name not in vars(SummaryWriter):
+        setattr(SummaryWriter, _name, _converting(_method))
+
+
+def _converted(value: Any) -> Any:  # noqa: ANN401 - what a method of the writer takes
+    """`value` with PyTorch's tensors in place of GT's; reads them."""
+    if isinstance(value, Tensor):
+        return to_torch(value.detach())
+    if isinstance(value, list):
+        return [_converted(item) for item in value]
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_converted(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _converted(item) for key, item in value.items()}
+    return value
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -1,0 +1,24 @@
+"""`gt.xpu`: Intel's GPUs, which GT has no worker for; what scripts ask before they use them."""
+
+from gt import cuda, random
+
+__all__ = ["device_count", "empty_cache", "is_available", "manual_seed", "synchronize"]
+
+manual_seed = random.manual_seed
+empty_cache = cuda.empty_cache
+synchronize = cuda.synchronize
+
+
+def is_available() -> bool:
+    """False."""
+    return False
+
+
+def device_count() -> int:
+    """0."""
+    return 0
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gt.aten import arguments, schemas
+from gt.worker import torch_backward
 from gt.worker.backend import Kernel
 from gt.worker.torch_dtypes import DTYPES
 
@@ -29,6 +30,8 @@ Function = Callable[[Operands], Results]
 _ANSWER_BYTES = 4096
 # Elements of operands on which a kernel is tried: as long as a round trip takes.
 _TRIAL_ELEMENTS_MAX = 1 << 16
+# What ends the places of one derivative.
+_END = -1
 _PYTHON_CLASSES = {"IndexError", "ValueError", "TypeError", "NotImplementedError"}
 
 
@@ -61,9 +64,8 @@ def _aten(
         with _default_dtype(default):
             values = _own(function(operands)[0], operands)
     else:
-        with _default_dtype(default), torch.inference_mode(False), torch.enable_grad():
-            copies = [None if x is None else x.clone() for x in operands]
-            values = tuple(x.detach() for x in _product(function, wanted)(copies)[0])
+        with _default_dtype(default):
+            values = _gradients_of(function, overload, text, wanted, operands)
     stated = _stated(tuple(results))
     if len(stated) == len(values) and all(map(_fits, values, stated)):
         return values
@@ -74,6 +76,27 @@ def _aten(
             f"and {list(results)} was expected"
         )
     return values
+
+
+def _gradients_of(
+    function: Function, overload: str, text: str, wanted: Sequence[int], operands: Operands
+) -> tuple[Tensor, ...]:
+    """By an operator of its own where PyTorch has one, else the operator runs again."""
+    backward = _backward(overload, text, tuple(wanted))
+    values = None if backward is None else backward(operands)
+    if values is not None:
+        return _own(values, operands)
+    with torch.inference_mode(False), torch.enable_grad():
+        copies = [None if x is None else x.clone() for x in operands]
+        return tuple(x.detach() for x in _product(function, wanted)(copies)[0])
+
+
+@functools.lru_cache(maxsize=4096)
+def _backward(overload: str, text: str, wanted: tuple[int, ...]) -> torch_backward.Backward | None:
+    """Of a first derivative; those of higher order are differentiated by torch."""
+    if wanted.count(_END) > 1:
+        return None
+    return torch_backward.backward(overload, text, wanted[:-1], _dtype)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -142,7 +165,7 @@ def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
 
 def _product(function: Function, wanted: Sequence[int]) -> Function:
     """The gradients of the operands at `wanted`; -1 ends each derivative's places."""
-    end = wanted.index(-1)
+    end = wanted.index(_END)
     places, rest = wanted[:end], wanted[end + 1 :]
 
     def differentiate(operands: Operands) -> Results:

@@ -1,0 +1,133 @@
+"""Gradients of operators that have a backward operator of their own, as gt/aten/backward.txt says.
+
+All others run again under torch's autograd (torch_aten.py), which this file knows nothing of.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import pathlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gt.aten import arguments, schemas
+
+_FILE = pathlib.Path(__file__).parents[1] / "aten" / "backward.txt"
+_LINE = re.compile(r"(?P<overload>[\w.]+): (?P<left>[\w, ]+?) = (?P<call>.+)")
+
+# What an expression reads names from.
+Names = Mapping[str, Any]
+Expression = Callable[[Names], Any]
+Operands = Sequence["Tensor | None"]
+Gradients = tuple[Tensor, ...]
+# (operands, behind them the gradients of the results) -> the gradients that are wanted; None where
+# only another run of the operator tells.
+Backward = Callable[[Operands], "Gradients | None"]
+
+_FUNCTIONS: dict[str, Callable[..., object]] = {
+    "sizes": lambda x: None if x is None else list(x.shape),
+    "last": lambda x, count: list(x.shape[-count:]),
+    "ndim": lambda x: x.dim(),
+    "zeros": lambda numbers: [0] * len(numbers),
+    "item": lambda numbers, place: None if numbers is None else numbers[place],
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One line: the operands that get gradients, the operator, its arguments, when it holds."""
+
+    operands: tuple[str, ...]
+    operator: Callable[..., Any]
+    arguments: tuple[Expression, ...]
+    condition: Expression
+
+
+@functools.cache
+def rules() -> dict[str, Rule]:
+    """By overload."""
+    lines = _FILE.read_text(encoding="ascii").splitlines()
+    return dict(_rule(line) for line in lines if not line.startswith("#"))
+
+
+def _rule(line: str) -> tuple[str, Rule]:
+    match = _LINE.fullmatch(line)
+    assert match is not None, line
+    text, _, condition = match["call"].partition(" if ")
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call), line
+    operator = getattr(torch.ops.aten, ast.unparse(call.func)).default
+    rule = Rule(
+        tuple(match["left"].split(", ")),
+        operator,
+        tuple(_expression(node) for node in call.args),
+        _expression(ast.parse(condition or "True", mode="eval").body),
+    )
+    return match["overload"], rule
+
+
+def _expression(node: ast.expr) -> Expression:
+    match node:
+        case ast.Name(id=name):
+            return lambda names: names[name]
+        case ast.Constant(value=value):
+            return lambda _: value
+        case ast.Call(func=ast.Name(id=name), args=args):
+            function, readers = _FUNCTIONS[name], [_expression(arg) for arg in args]
+            return lambda names: function(*(read(names) for read in readers))
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            one, other = _expression(left), _expression(right)
+            return lambda names: one(names) == other(names)
+        case _:
+            raise ValueError(f"{ast.unparse(node)} is no expression of {_FILE.name}")
+
+
+class _Place:
+    """Stands for an operand where an argument's place is looked for."""
+
+
+def backward(
+    overload: str, text: str, places: Sequence[int], dtype: Callable[[str], object]
+) -> Backward | None:
+    """What gives the gradients of the operands at `places`; None where no line says so."""
+    rule = rules().get(overload)
+    if rule is None:
+        return None
+    build, count = arguments.parse(text, dtype)
+    schema = next(x for x in schemas.of(overload.partition(".")[0]) if x.overload == overload)
+    named = functools.partial(_named, schema)
+    operands = [_Place() for _ in range(count)]
+    names = {name: x for name, x in named(build(operands)).items() if isinstance(x, _Place)}
+    if sorted(map(id, names.values())) != sorted(map(id, operands)):
+        return None  # one operand is two arguments, or in a list
+    arguments_of = {operand: name for name, operand in names.items()}
+    wanted = [arguments_of[operands[place]] for place in places]
+    if not set(wanted) <= set(rule.operands):
+        return None
+    mask = [name in wanted for name in rule.operands]
+
+    def run(values: Operands) -> Gradients | None:
+        grad = values[count]
+        given = named(build(values)) | {"g": grad, "mask": mask}
+        if grad is None or not rule.condition(given):
+            return None
+        results = rule.operator(*(read(given) for read in rule.arguments))
+        results = (results,) if isinstance(results, Tensor) else results
+        found = dict(zip(rule.operands, results, strict=True))
+        return tuple(found[name] for name in wanted)
+
+    return run
+
+
+def _named(schema: schemas.Schema, values: arguments.Arguments) -> dict[str, Any]:
+    """Arguments by name, with the schema's defaults."""
+    given, by_name = values
+    names = {argument.name: argument.default for argument in schema.arguments}
+    positional = [argument.name for argument in schema.arguments if not argument.is_keyword]
+    return names | dict(zip(positional, given, strict=False)) | by_name

@@ -1,0 +1,127 @@
+"""Gradients by PyTorch's own backward operators (gt/aten/backward.txt): those of torch's autograd,
+without another run of the operator.
+"""
+
+import itertools
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gt.worker import torch_aten, torch_backward
+
+IMAGE, COLUMNS = (2, 4, 6, 6), (2, 4, 6)
+VOLUME = (2, 4, 5, 6, 5)
+# Overload -> texts of arguments and shapes of operands: two samples where defaults matter.
+SAMPLES = {
+    "conv1d": [("_0, _1, _2, [2], [1]", COLUMNS, (6, 4, 3), (6,))],
+    "conv2d": [
+        ("_0, _1", IMAGE, (6, 4, 3, 3)),
+        ("_0, _1, _2, [2, 1], [1, 2], [1, 2], 2", IMAGE, (6, 2, 3, 3), (6,)),
+        ("_0, _1, _2", IMAGE[1:], (6, 4, 3, 3), (6,)),
+    ],
+    "conv3d": [("_0, _1, _2", VOLUME, (2, 4, 3, 3, 3), (2,))],
+    "conv_transpose1d": [("_0, _1, _2, [2], [1], [1]", COLUMNS, (4, 3, 3), (3,))],
+    "conv_transpose2d.input": [
+        ("_0, _1, None, [2, 2], [1, 1], [1, 0], 2", IMAGE, (4, 3, 3, 3)),
+    ],
+    "conv_transpose3d.input": [("_0, _1, _2", VOLUME, (4, 2, 2, 2, 2), (2,))],
+    "convolution": [
+        ("_0, _1, _2, [1, 1], [0, 0], [1, 1], False, [0, 0], 1", IMAGE, (3, 4, 2, 2), (3,)),
+    ],
+    "avg_pool2d": [("_0, [2, 2]", IMAGE), ("_0, [3, 2], [2, 1], [1, 1], True, False", IMAGE)],
+    "avg_pool3d": [("_0, [2, 2, 2]", VOLUME)],
+    "adaptive_avg_pool2d": [("_0, [3, 2]", IMAGE), ("_0, [1, 1]", IMAGE)],
+    "adaptive_avg_pool3d": [("_0, [3, 2, 2]", VOLUME)],
+    "reflection_pad1d": [("_0, [1, 2]", COLUMNS)],
+    "reflection_pad2d": [("_0, [1, 2, 3, 1]", IMAGE)],
+    "reflection_pad3d": [("_0, [1, 2, 1, 1, 0, 2]", VOLUME)],
+    "replication_pad1d": [("_0, [1, 2]", COLUMNS)],
+    "replication_pad2d": [("_0, [1, 2, 3, 1]", IMAGE)],
+    "replication_pad3d": [("_0, [1, 2, 1, 1, 0, 2]", VOLUME)],
+    "grid_sampler": [
+        ("_0, _1, 0, 1, False", IMAGE, (2, 3, 3, 2)),
+        ("_0, _1, 0, 0, True", VOLUME, (2, 3, 3, 2, 3)),
+    ],
+    "grid_sampler_2d": [("_0, _1, 2, 0, False", IMAGE, (2, 3, 3, 2))],
+    "grid_sampler_3d": [("_0, _1, 0, 0, True", VOLUME, (2, 3, 3, 2, 3))],
+    "im2col": [("_0, [2, 3], [1, 1], [1, 0], [2, 1]", IMAGE)],
+    "col2im": [("_0, [6, 6], [2, 2], [1, 1], [0, 0], [2, 2]", (2, 16, 9))],
+    "pixel_shuffle": [("_0, 2", IMAGE)],
+    "pixel_unshuffle": [("_0, 3", IMAGE)],
+    "glu": [("_0, 1", IMAGE), ("_0", IMAGE)],
+    "hardtanh": [("_0, -0.5, 0.5", IMAGE), ("_0", IMAGE)],
+    "hardshrink": [("_0", IMAGE)],
+    "softshrink": [("_0, 0.25", IMAGE)],
+    "threshold": [("_0, 0.25, 2", IMAGE)],
+    "logit": [("_0, 0.1", IMAGE)],
+    **{name: [("_0", IMAGE)] for name in ("hardswish", "hardsigmoid", "mish")},
+    **{
+        f"{name}.vec": [
+            (f"_0, None, {corners}[{', '.join(['1.5'] * dims)}]", (2, 4, 5, 6, 5)[: dims + 2]),
+            (f"_0, [{', '.join('795'[:dims])}], {corners}None", (2, 4, 5, 6, 5)[: dims + 2]),
+        ]
+        for name, dims, corners in (
+            *((f"upsample_nearest{n}d", n, "") for n in (1, 2, 3)),
+            *((f"_upsample_nearest_exact{n}d", n, "") for n in (1, 2, 3)),
+            ("upsample_linear1d", 1, "False, "),
+            ("upsample_bilinear2d", 2, "True, "),
+            ("upsample_bicubic2d", 2, "False, "),
+            ("upsample_trilinear3d", 3, "False, "),
+            ("_upsample_bilinear2d_aa", 2, "False, "),
+            ("_upsample_bicubic2d_aa", 2, "False, "),
+        )
+    },
+}
+
+
+class Calls(TorchDispatchMode):
+    """Names of what ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_each_line_has_samples() -> None:
+    assert set(SAMPLES) == set(torch_backward.rules())
+
+
+@pytest.mark.parametrize("overload", SAMPLES)
+def test_gradients_are_those_of_autograd(overload: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    ran = 0
+    for text, *shapes in SAMPLES[overload]:
+        operands = [torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+        run = torch_aten.operator(overload, text)
+        results, count = run(operands)
+        assert count == len(operands)
+        grads = [torch.rand(x.shape, generator=generator, dtype=x.dtype) for x in results]
+        places = range(count)
+        chosen = (itertools.combinations(places, size) for size in range(1, count + 1))
+        for wanted in itertools.chain.from_iterable(chosen):
+            expected, _ = torch_aten._product(run, (*wanted, -1))([*operands, *grads])
+            backward = torch_backward.backward(overload, text, wanted, torch_aten._dtype)
+            assert backward is not None
+            with torch.inference_mode(), Calls() as calls:
+                found = backward([*operands, *grads])
+            if found is None:
+                continue
+            ran += 1
+            assert f"aten.{overload}" not in calls.names
+            assert not {"aten.convolution.default"} & set(calls.names)
+            assert len(found) == len(wanted)
+            for one, other in zip(found, expected, strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
+    assert ran, "some sample meets the condition"
+
+
+def test_what_no_line_says_runs_again() -> None:
+    assert torch_backward.backward("erfinv", "_0", [0], torch_aten._dtype) is None
+    # One operand as two arguments, and one that is no argument.
+    for text in ("_0, _0", "_0, _2"):
+        assert torch_backward.backward("conv2d", text, [0], torch_aten._dtype) is None

@@ -25,7 +25,7 @@ FAMILIES = {
     "index": Family("index", None, "index"),
     "loss": Family("loss", None, "loss"),
     "update": Family("update", "infer", "elementwise"),
-    "generic": Family("generic", None, None),
+    "generic": Family("generic", None, "generic"),
     "control": Family("control", None, None),
     "collective": Family("control", None, None),
 }

@@ -15,6 +15,7 @@ from typing import Any
 from gt import _core, errors
 from gt._core import Tensor
 from gt.aten import binding
+from gt.aten.backward import saved_results
 from gt.aten.schemas import Schema
 
 # Signatures that are kept: the oldest goes.
@@ -135,6 +136,7 @@ def _signature(
         results=answer["results"],
         differentiable="missing" not in gradients,
         default=_core.get_default_dtype(),
+        saves=saved_results(schema.overload) or None,
     )
     has_gradient = tuple(word != "none" for word in gradients)
     is_single = len(schema.results) == 1 and schema.results != ("[]",)

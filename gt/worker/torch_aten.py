@@ -56,6 +56,8 @@ def _aten(
     results: Sequence[int],
     _differentiable: bool,
     default: torch.dtype,
+    _saves: Sequence[int] | None = None,
+    _cuts: Sequence[int] | None = None,
 ) -> tuple[Tensor, ...]:
     function = operator(overload, text)
     if not wanted and default == torch.get_default_dtype():

@@ -8,8 +8,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import pathlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,17 +15,15 @@ import torch
 from torch import Tensor
 
 from gt.aten import arguments, schemas
-
-_FILE = pathlib.Path(__file__).parents[1] / "aten" / "backward.txt"
-_LINE = re.compile(r"(?P<overload>[\w.]+): (?P<left>[\w, ]+?) = (?P<call>.+)")
+from gt.aten.backward import lines
 
 # What an expression reads names from.
 Names = Mapping[str, Any]
 Expression = Callable[[Names], Any]
 Operands = Sequence["Tensor | None"]
 Gradients = tuple[Tensor, ...]
-# (operands, behind them the gradients of the results) -> the gradients that are wanted; None where
-# only another run of the operator tells.
+# (operands, gradients of the results, saved results) -> the gradients that are wanted; None
+# where only another run of the operator tells.
 Backward = Callable[[Operands], "Gradients | None"]
 
 _FUNCTIONS: dict[str, Callable[..., object]] = {
@@ -41,35 +37,21 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """One line: the operands that get gradients, the operator, its arguments, when it holds."""
+    """A line that is read: the operator, its arguments, when it holds."""
 
-    operands: tuple[str, ...]
     operator: Callable[..., Any]
     arguments: tuple[Expression, ...]
     condition: Expression
 
 
 @functools.cache
-def rules() -> dict[str, Rule]:
-    """By overload."""
-    lines = _FILE.read_text(encoding="ascii").splitlines()
-    return dict(_rule(line) for line in lines if not line.startswith("#"))
-
-
-def _rule(line: str) -> tuple[str, Rule]:
-    match = _LINE.fullmatch(line)
-    assert match is not None, line
-    text, _, condition = match["call"].partition(" if ")
-    call = ast.parse(text, mode="eval").body
+def _rule(overload: str) -> Rule:
+    line = lines()[overload]
+    call = ast.parse(line.call, mode="eval").body
     assert isinstance(call, ast.Call), line
     operator = getattr(torch.ops.aten, ast.unparse(call.func)).default
-    rule = Rule(
-        tuple(match["left"].split(", ")),
-        operator,
-        tuple(_expression(node) for node in call.args),
-        _expression(ast.parse(condition or "True", mode="eval").body),
-    )
-    return match["overload"], rule
+    condition = ast.parse(line.condition, mode="eval").body
+    return Rule(operator, tuple(map(_expression, call.args)), _expression(condition))
 
 
 def _expression(node: ast.expr) -> Expression:
@@ -85,7 +67,7 @@ def _expression(node: ast.expr) -> Expression:
             one, other = _expression(left), _expression(right)
             return lambda names: one(names) == other(names)
         case _:
-            raise ValueError(f"{ast.unparse(node)} is no expression of {_FILE.name}")
+            raise ValueError(f"{ast.unparse(node)} is no expression of backward.txt")
 
 
 class _Place:
@@ -96,9 +78,10 @@ def backward(
     overload: str, text: str, places: Sequence[int], dtype: Callable[[str], object]
 ) -> Backward | None:
     """What gives the gradients of the operands at `places`; None where no line says so."""
-    rule = rules().get(overload)
-    if rule is None:
+    line = lines().get(overload)
+    if line is None:
         return None
+    rule = _rule(overload)
     build, count = arguments.parse(text, dtype)
     schema = next(x for x in schemas.of(overload.partition(".")[0]) if x.overload == overload)
     named = functools.partial(_named, schema)
@@ -108,18 +91,22 @@ def backward(
         return None  # one operand is two arguments, or in a list
     arguments_of = {operand: name for name, operand in names.items()}
     wanted = [arguments_of[operands[place]] for place in places]
-    if not set(wanted) <= set(rule.operands):
+    if not set(wanted) <= set(line.operands):
         return None
-    mask = [name in wanted for name in rule.operands]
+    # Behind the operands stand the gradients of the results, then the results that are saved.
+    end = count + len(schema.results)
+    saves = [f"out{place}" for place in line.results]
+    mask = [name in wanted for name in line.operands]
 
     def run(values: Operands) -> Gradients | None:
         grad = values[count]
-        given = named(build(values)) | {"g": grad, "mask": mask}
+        saved = dict(zip(saves, values[end:], strict=False))
+        given = named(build(values)) | {"g": grad, "mask": mask} | saved
         if grad is None or not rule.condition(given):
             return None
         results = rule.operator(*(read(given) for read in rule.arguments))
         results = (results,) if isinstance(results, Tensor) else results
-        found = dict(zip(rule.operands, results, strict=True))
+        found = dict(zip(line.operands, results, strict=True))
         return tuple(found[name] for name in wanted)
 
     return run

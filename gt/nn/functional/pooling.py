@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gt import _core
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.errors import InvalidValue
@@ -87,8 +88,12 @@ def max_pool3d(
 
 
 def _max_pool(count: int, input: Tensor, windows: tuple[object, ...], indices: bool) -> Pooled:
-    name = f"max_pool{count}d_with_indices" if indices else f"max_pool{count}d"
-    pooled: Pooled = call(name, (input, *windows), {})
+    # The gradient is made of the places: without them the windows would be looked at again.
+    has_gradient = count > 1 and input.requires_grad and _core.is_grad_enabled()
+    if indices or has_gradient:
+        values, places = call(f"max_pool{count}d_with_indices", (input, *windows), {})
+        return (values, places) if indices else values
+    pooled: Tensor = call(f"max_pool{count}d", (input, *windows), {})
     return pooled
 
 

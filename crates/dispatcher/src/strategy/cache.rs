@@ -16,6 +16,9 @@ const PLANS_MAX: usize = 1 << 14;
 /// Plans of one digest. More than one is an accident, or attributes that equal nothing because they are not a number.
 const OF_ONE_DIGEST_MAX: usize = 8;
 
+/// Numbers of a list that go into a digest.
+const HASHED_MAX: usize = 32;
+
 /// How an operator runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
@@ -55,7 +58,12 @@ impl<'q> Query<'q> {
         // What a draw or a learning rate is changes no layout, and it is another one each time. A slope's sign does: a
         // maximum passes a function that rises.
         let attrs = match op.info().family {
-            Family::Random | Family::Update | Family::Generic => &[],
+            Family::Random | Family::Update => &[],
+            // The rest says what is computed, not how it is cut.
+            Family::Generic => {
+                let cuts = op.info().attr_index("cuts").and_then(|place| attrs.get(place..));
+                cuts.unwrap_or_default()
+            }
             Family::Elementwise
             | Family::Create
             | Family::Contract
@@ -137,7 +145,8 @@ fn hash_attr(attr: &Attr, state: &mut Digest) {
         // A slope that falls from step to step would fill one place of the table. Both zeros are equal, so they go alike.
         Attr::Float(value) => (value + 0.0).to_bits().hash(state),
         Attr::Scalar(value) => (value.as_f64() + 0.0).to_bits().hash(state),
-        Attr::Absent | Attr::Dtype(_) | Attr::Text(_) | Attr::List(_) => {}
+        Attr::List(list) => list.iter().take(HASHED_MAX).for_each(|&value| state.write_i64(value)),
+        Attr::Absent | Attr::Dtype(_) | Attr::Text(_) => {}
     }
 }
 

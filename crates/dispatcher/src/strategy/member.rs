@@ -70,6 +70,13 @@ fn apply(attrs: &mut SmallVec<[Attr; 2]>, local: &LocalAttr, member: usize, outp
             set(attrs, *start, Attr::Int(begin(ranges, member)));
             set(attrs, *total, Attr::Int(*size));
         }
+        LocalAttr::Stated { attr, entry, ranges } => {
+            if let Some(Attr::List(list)) = attrs.get_mut(*attr)
+                && let Some(size) = list.get_mut(*entry)
+            {
+                *size = ranges.size(member);
+            }
+        }
         LocalAttr::Value { attr, value } => set(attrs, *attr, Attr::Int(*value)),
         LocalAttr::Box { global, start, dim, ranges } => {
             let Some(whole) = outputs.first().map(|meta| meta.dims) else { return };

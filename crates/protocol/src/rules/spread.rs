@@ -16,6 +16,7 @@ mod create;
 mod edges;
 mod elementwise;
 mod generated_strategies;
+mod generic;
 mod index;
 mod loss;
 mod normalize;
@@ -28,6 +29,7 @@ mod writes;
 
 use crate::Family;
 use crate::placement::{Placement, ShardRanges};
+pub use generic::cuts_of_gradient;
 use smallvec::SmallVec;
 use spec::Driving;
 pub use spec::{InputSpec, LocalAttr, OpSpec, Strategy};

@@ -41,6 +41,8 @@ pub enum LocalAttr {
     /// Attribute `start` is where the member's only interval begins, `total` the size of the whole dimension: indices
     /// outside of the interval count as zeros, those outside of the whole are errors.
     Range { start: usize, total: usize, size: i64, ranges: ShardRanges },
+    /// Number `entry` of the list in attribute `attr` is the size of the member's shard.
+    Stated { attr: usize, entry: usize, ranges: ShardRanges },
     /// Attribute `attr` is this on every member.
     Value { attr: usize, value: i64 },
     /// A random box: attribute `global` holds the whole shape, entry `dim` of `start` the place of the shard in it.

@@ -6,7 +6,7 @@ use crate::client::emission::convert::scalar_object;
 use crate::client::emission::emit::{self, Arg, Vars};
 use crate::client::session::errors;
 use crate::client::tape::formula::{Expr, Formulas, Function, Infix};
-use crate::client::tape::{self, Node, Place, SharedNode, generated_formulas, saved};
+use crate::client::tape::{self, Node, Place, SharedNode, generated_formulas, generic, saved};
 use crate::client::value::dtype;
 use crate::client::value::variable::Tensor;
 use crate::client::value::variable::{Edge, Input, Var};
@@ -153,7 +153,15 @@ impl<'a> Evaluation<'a> {
             let attrs = vjp::attrs(self.op, self.node, places);
             let grad = |grad: &Option<Var>| grad.clone().map_or(Term::Absent, Term::Tensor);
             let mut terms = self.operands_from(0)?;
+            terms.truncate(terms.len() - generic::saved_operands(self.op, &self.node.attrs));
             terms.extend(self.grads.iter().map(grad));
+            for output in generic::saved_results(self.op, &self.node.attrs) {
+                terms.push(match saved::at(self.py, self.node, Place::Output(output))? {
+                    // A second derivative is that of the operands alone.
+                    Some(var) => Term::Tensor(Var::new(self.py, var.value(self.py)?, None)),
+                    None => Term::Absent,
+                });
+            }
             let args: SmallVec<[Arg<'_>; 4]> = terms.iter().map(arg).collect();
             self.products = Some(emit::emit(self.py, op, &args, attrs)?);
         }

@@ -1,6 +1,9 @@
 //! The instruction that gives the gradients of all operands of another one, by the library that executes both.
 
 use crate::client::tape::Node;
+use crate::client::tape::generic::{listed, saved_operands, saved_results};
+use gt_protocol::integer::to_usize;
+use gt_protocol::rules::spread::cuts_of_gradient;
 use gt_protocol::{Attr, Op};
 use smallvec::SmallVec;
 
@@ -13,8 +16,10 @@ pub(super) fn attrs(
     node: &Node,
     places: impl Iterator<Item = usize>,
 ) -> SmallVec<[Attr; 2]> {
-    let (mut wanted, mut results) = (listed(op, node, "wanted").to_vec(), Vec::new());
-    for place in places {
+    let places: SmallVec<[usize; 4]> = places.collect();
+    let mut wanted = listed(op, &node.attrs, "wanted").to_vec();
+    let mut results = Vec::new();
+    for &place in &places {
         wanted.push(signed(place));
         let meta = node.inputs.get(place).and_then(|input| input.meta.as_ref());
         let Some(meta) = meta else {
@@ -24,24 +29,30 @@ pub(super) fn attrs(
         results.extend_from_slice(meta.dims.as_slice());
     }
     wanted.push(END);
+    let saved = saved_results(op, &node.attrs);
+    let saves: Vec<i64> = saved.iter().map(|&place| place.into()).collect();
+    let saved: SmallVec<[usize; 2]> = saved.into_iter().map(to_usize).collect();
+    let operands = (node.inputs.len(), saved_operands(op, &node.attrs));
+    let cuts = listed(op, &node.attrs, "cuts");
+    let cuts = cuts_of_gradient(cuts, operands, node.outputs.len(), &saved, &places);
     let mut attrs: SmallVec<[Attr; 2]> = node.attrs.iter().cloned().collect();
-    for (name, list) in [("wanted", wanted), ("results", results)] {
-        attrs[place_of(op, name)] = Attr::List(list.into());
+    set(op, &mut attrs, "wanted", Attr::List(wanted.into()));
+    set(op, &mut attrs, "results", Attr::List(results.into()));
+    for (name, list) in [("saves", saves.into()), ("cuts", cuts)] {
+        let list: Box<[i64]> = list;
+        set(op, &mut attrs, name, if list.is_empty() { Attr::Absent } else { Attr::List(list) });
     }
     attrs
 }
 
-fn listed<'a>(op: Op, node: &'a Node, name: &str) -> &'a [i64] {
-    match node.attrs.get(place_of(op, name)) {
-        Some(Attr::List(list)) => list,
-        other => unreachable!("{name} of {} is {other:?}", op.info().name),
-    }
-}
-
-fn place_of(op: Op, name: &str) -> usize {
+fn set(op: Op, attrs: &mut SmallVec<[Attr; 2]>, name: &str, value: Attr) {
     let info = op.info();
     let Some(place) = info.attr_index(name) else { unreachable!("{} without {name}", info.name) };
-    place
+    // What came after the row was released may be missing.
+    if place >= attrs.len() {
+        attrs.resize(place + 1, Attr::Absent);
+    }
+    attrs[place] = value;
 }
 
 fn signed(value: usize) -> i64 {

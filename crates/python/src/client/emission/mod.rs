@@ -304,6 +304,9 @@ fn record(
         // PyTorch keeps outputs even where the gradient gets nowhere, to see that nobody writes them.
         saves.outputs = formulas.saves(edges.iter().map(Option::is_some)).outputs;
     }
+    for place in tape::generic::saved_results(op, attrs) {
+        saves.outputs |= 1_u16.checked_shl(place).unwrap_or(0);
+    }
     let node = tape::node(py, NodeKind::Op(op), attrs, caller, |node| {
         for (position, (arg, edge)) in args.iter().zip(edges).enumerate() {
             node.inputs.push(match arg {

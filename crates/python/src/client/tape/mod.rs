@@ -4,6 +4,7 @@ pub(crate) mod edge;
 pub(crate) mod formula;
 #[rustfmt::skip]
 pub(crate) mod generated_formulas;
+pub(crate) mod generic;
 pub(crate) mod saved;
 
 use crate::client::gil_cell::GilCell;

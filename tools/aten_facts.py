@@ -3,9 +3,9 @@ gt/aten/overloaded.txt: the functions whose error for a wrong argument lists sig
 how many positional arguments it does.
 
 A line: where a program finds the operator (letters, see HOMES; `d`: the shapes of its results
-depend on data), and its schema. Only functional overloads that read nothing but their arguments:
-none that writes an operand or shares its memory, draws random numbers, makes tensors of nothing, or
-takes or returns what no tensor program has.
+depend on data; `e`: it goes element by element), and its schema. Only functional overloads that
+read nothing but their arguments: none that writes an operand or shares its memory, draws random
+numbers, makes tensors of nothing, or takes or returns what no tensor program has.
 
 `--check` only compares.
 """
@@ -88,7 +88,8 @@ def _lines() -> Iterator[str]:
         if torch.Tag.nondeterministic_seeded in tags:
             continue
         dynamic = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & tags
-        yield f"{homes}{'d' if dynamic else ''} {str(schema).removeprefix('aten::')}\n"
+        facts = ("d" if dynamic else "") + ("e" if torch.Tag.pointwise in tags else "")
+        yield f"{homes}{facts} {str(schema).removeprefix('aten::')}\n"
 
 
 def _overloaded() -> Iterator[str]:

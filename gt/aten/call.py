@@ -16,6 +16,7 @@ from gt import _core, errors
 from gt._core import Tensor
 from gt.aten import binding
 from gt.aten.backward import saved_results
+from gt.aten.cuts import cuts
 from gt.aten.schemas import Schema
 
 # Signatures that are kept: the oldest goes.
@@ -86,11 +87,11 @@ def call(
     if signature is None:
         answer = {"dependent": True} if schema.is_dependent else _ask(schema, text, operands, ())
         places = {id(x): place for place, x in enumerate(tensors)}
-        signature = _signature(schema, text, answer, tuple(places[id(x)] for x in operands))
+        signature = _signature(schema, bound, text, answer, tuple(places[id(x)] for x in operands))
         _keep(key, signature)
     if signature.instruction is None:
         answer = _ask(schema, text, operands, operands)
-        signature = _signature(schema, text, answer, signature.order)
+        signature = _signature(schema, bound, text, answer, signature.order)
     return _emit(signature, operands)
 
 
@@ -120,7 +121,11 @@ def _key(value: object, operands: list[Tensor]) -> Hashable:
 
 
 def _signature(
-    schema: Schema, text: str, answer: Mapping[str, Any], order: tuple[int, ...]
+    schema: Schema,
+    bound: Sequence[object],
+    text: str,
+    answer: Mapping[str, Any],
+    order: tuple[int, ...],
 ) -> _Signature:
     if "error" in answer:
         kind, message = answer["error"]
@@ -137,6 +142,7 @@ def _signature(
         differentiable="missing" not in gradients,
         default=_core.get_default_dtype(),
         saves=saved_results(schema.overload) or None,
+        cuts=cuts(schema, bound, answer["results"]) or None,
     )
     has_gradient = tuple(word != "none" for word in gradients)
     is_single = len(schema.results) == 1 and schema.results != ("[]",)

@@ -36,6 +36,8 @@ class Schema:
     # Empty names where the schema gives none; one list of tensors has the name "[]".
     results: tuple[str, ...]
     is_dependent: bool
+    # Each element of a result is made of the operands' elements at its place.
+    is_pointwise: bool
 
 
 @functools.cache
@@ -111,7 +113,7 @@ def _schema(letters: str, text: str) -> Schema:
         part.partition(" ")[2] for part in results.removeprefix("(").removesuffix(")").split(", ")
     )
     overload = text.partition("(")[0]
-    return Schema(overload, tuple(arguments), named, "d" in letters)
+    return Schema(overload, tuple(arguments), named, "d" in letters, "e" in letters)
 
 
 def _default(text: str | None, kind: str) -> object:

@@ -62,9 +62,8 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
 fn placement(entry: i64, meta: &Meta, driving: Driving<'_>) -> Option<Placement> {
     match usize::try_from(entry) {
         Ok(dim) if meta.dims.get(dim) == Some(&driving.size) => Some(cut(dim, driving.ranges)),
-        Ok(_) => None,
         Err(_) if entry == WHOLE || entry == FIRST => Some(Placement::Replicate),
-        Err(_) => None,
+        Ok(_) | Err(_) => None,
     }
 }
 

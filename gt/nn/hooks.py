@@ -1,4 +1,7 @@
-"""Forward hooks: registration handles and the call that runs them; knows no class of modules."""
+"""Hooks of modules and optimizers: tables of functions, and the handles that take them out again.
+
+Nothing here calls a hook or knows a module; hooked_call.py does.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,13 @@ class Hook:
     function: Callable[..., object]
     with_kwargs: bool
     always_call: bool
+    kind: str = ""  # in GLOBAL: what it is called around
 
 
 Hooks: TypeAlias = dict[int, Hook]
+
+# The hooks of all modules, of every kind: one table, so that a call asks one question.
+GLOBAL: Hooks = {}
 
 _next_id = itertools.count()
 
@@ -25,6 +32,11 @@ _next_id = itertools.count()
 def registered(table: Hooks, function: Callable[..., object]) -> HookHandle:
     """`function` at the end of `table`, called with what the table's hooks get."""
     return HookHandle(table, function, prepend=False, with_kwargs=False)
+
+
+def of_all_modules(kind: str) -> Hooks:
+    """The hooks of this kind that are called with every module."""
+    return {key: hook for key, hook in GLOBAL.items() if hook.kind == kind} if GLOBAL else {}
 
 
 class HookHandle:
@@ -38,10 +50,11 @@ class HookHandle:
         prepend: bool,
         with_kwargs: bool,
         always_call: bool = False,
+        kind: str = "",
     ) -> None:
         self.id = next(_next_id)
         self._table = table
-        table[self.id] = Hook(function, with_kwargs, always_call)
+        table[self.id] = Hook(function, with_kwargs, always_call, kind)
         if prepend:
             for known in [key for key in table if key != self.id]:
                 table[known] = table.pop(known)
@@ -55,57 +68,3 @@ class HookHandle:
 
     def __exit__(self, *reason: object) -> None:
         self.remove()
-
-
-def call_hooked(
-    module: object,
-    forward: Callable[..., object],
-    before: Hooks,
-    after: Hooks,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-) -> object:
-    """Run the forward of `module` between its hooks, which are called with it first."""
-    pending = dict(after)
-    try:
-        for hook in list(before.values()):
-            args, kwargs = _call_before(hook, module, args, kwargs)
-        output = forward(*args, **kwargs)
-        for key, hook in list(pending.items()):
-            del pending[key]
-            output = _call_after(hook, module, args, kwargs, output)
-    except Exception:
-        for hook in pending.values():
-            if hook.always_call:
-                _call_after(hook, module, args, kwargs, None)
-        raise
-    return output
-
-
-def _call_before(
-    hook: Hook, module: object, args: tuple[object, ...], kwargs: dict[str, object]
-) -> tuple[tuple[object, ...], dict[str, object]]:
-    if not hook.with_kwargs:
-        changed = hook.function(module, args)
-        if changed is None:
-            return args, kwargs
-        return (changed if isinstance(changed, tuple) else (changed,)), kwargs
-    changed = hook.function(module, args, kwargs)
-    if changed is None:
-        return args, kwargs
-    if isinstance(changed, tuple) and len(changed) == 2:
-        return changed
-    raise RuntimeError(
-        "forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
-        f"but got {changed}."
-    )
-
-
-def _call_after(
-    hook: Hook, module: object, args: tuple[object, ...], kwargs: dict[str, object], output: object
-) -> object:
-    if hook.with_kwargs:
-        changed = hook.function(module, args, kwargs, output)
-    else:
-        changed = hook.function(module, args, output)
-    return output if changed is None else changed

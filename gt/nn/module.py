@@ -16,9 +16,11 @@ from gt.composite.casts import target_dtype
 from gt.config.rules import Rule
 from gt.config.scopes import rules_in_force
 from gt.devices import check_device
+from gt.nn import global_hooks as kinds
 from gt.nn import listing, placing, state
-from gt.nn.hooked import Hooked
-from gt.nn.hooks import call_hooked
+from gt.nn.hooked import TABLES, Hooked
+from gt.nn.hooked_call import call_hooked
+from gt.nn.hooks import GLOBAL
 from gt.nn.listing import ParameterListing
 from gt.nn.names import check_name, typename
 from gt.nn.parameter import Parameter
@@ -35,7 +37,7 @@ class Module(Hooked):
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
-    _transient: set[str]  # buffers that state_dict leaves out
+    _non_persistent_buffers_set: set[str]  # buffers that state_dict leaves out
     _layout_rules: tuple[Rule, ...] = ()  # that gave parameters here and below their layouts
     _orientation = "[in, out]"  # how it stores its own weights: `[out, in]`, or `table`
 
@@ -45,13 +47,8 @@ class Module(Hooked):
             ("_parameters", {}),
             ("_buffers", {}),
             ("_modules", {}),
-            ("_transient", set()),
-            ("_pre_hooks", {}),
-            ("_hooks", {}),
-            ("_save_pre_hooks", {}),
-            ("_save_hooks", {}),
-            ("_load_pre_hooks", {}),
-            ("_load_hooks", {}),
+            ("_non_persistent_buffers_set", set()),
+            *((table, {}) for table in TABLES),
         ):
             object.__setattr__(self, name, value)
 
@@ -67,9 +64,15 @@ class Module(Hooked):
     def _call(self, *args: object, **kwargs: object) -> object:
         if rules_in_force and rules_in_force[0] is not self._layout_rules:
             self._redistribute(rules_in_force[0], mark=rules_in_force[0])
-        if not self._pre_hooks and not self._hooks:
+        if not (
+            GLOBAL
+            or self._forward_pre_hooks
+            or self._forward_hooks
+            or self._backward_pre_hooks
+            or self._backward_hooks
+        ):
             return self.forward(*args, **kwargs)
-        return call_hooked(self, self.forward, self._pre_hooks, self._hooks, args, kwargs)
+        return call_hooked(self, self.forward, args, kwargs)
 
     __call__: Callable[..., Any] = _call
 
@@ -91,7 +94,7 @@ class Module(Hooked):
                 f"created explicitly. To express '{name}' as a function of another Tensor, compute "
                 "the value in the forward() method."
             )
-        self._parameters[name] = param
+        self._parameters[name] = kinds.at_registration(kinds.PARAMETER, self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that moves and is saved with the module but is not trained.
@@ -109,18 +112,18 @@ class Module(Hooked):
                 f"cannot assign '{typename(tensor)}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = kinds.at_registration(kinds.BUFFER, self, name, tensor)
         if persistent:
-            self._transient.discard(name)
+            self._non_persistent_buffers_set.discard(name)
         else:
-            self._transient.add(name)
+            self._non_persistent_buffers_set.add(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """Add `module` as a child under `name`."""
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{typename(module)} is not a Module subclass")
         check_name("module", name, taken=self._is_taken(name, self._modules))
-        self._modules[name] = module
+        self._modules[name] = kinds.at_registration(kinds.MODULE, self, name, module)
 
     add_module = register_module
 
@@ -148,7 +151,7 @@ class Module(Hooked):
             if "_modules" not in tables:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, keep=self._modules)
-            self._modules[name] = value
+            self._modules[name] = kinds.at_registration(kinds.MODULE, self, name, value)
         elif "_parameters" in tables and name in self._parameters:
             self._assign(name, value, "parameter", "torch.nn.Parameter or None expected")
         elif "_modules" in tables and name in self._modules:
@@ -158,7 +161,8 @@ class Module(Hooked):
                 self._assign(
                     name, value, "buffer", "torch.nn.Buffer, torch.Tensor or None expected"
                 )
-            self._buffers[name] = value if isinstance(value, Tensor) else None
+            tensor = value if isinstance(value, Tensor) else None
+            self._buffers[name] = kinds.at_registration(kinds.BUFFER, self, name, tensor)
         else:
             object.__setattr__(self, name, value)
 
@@ -172,14 +176,14 @@ class Module(Hooked):
         for table in (self.__dict__, self._parameters, self._buffers, self._modules):
             if table is not keep:
                 table.pop(name, None)
-        self._transient.discard(name)
+        self._non_persistent_buffers_set.discard(name)
 
     def __delattr__(self, name: str) -> None:
         tables: tuple[dict[str, Any], ...] = (self._parameters, self._buffers, self._modules)
         for table in tables:
             if name in table:
                 del table[name]
-                self._transient.discard(name)
+                self._non_persistent_buffers_set.discard(name)
                 return
         object.__delattr__(self, name)
 
@@ -300,13 +304,13 @@ class Module(Hooked):
             keep_vars: Give the parameters themselves instead of detached aliases.
         """
         values: dict[str, Any] = OrderedDict() if destination is None else destination
-        for hook in list(self._save_pre_hooks.values()):
+        for hook in list(self._state_dict_pre_hooks.values()):
             hook.function(self, prefix, keep_vars)
         self._save_to_state_dict(values, prefix, keep_vars)
         for name, child in self._modules.items():
             if child is not None:
                 child.state_dict(destination=values, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
-        for hook in list(self._save_hooks.values()):
+        for hook in list(self._state_dict_hooks.values()):
             changed = hook.function(self, values, prefix, {})
             values = values if changed is None else changed  # type: ignore[assignment]
         return values
@@ -353,7 +357,7 @@ class Module(Hooked):
         load = state.Load(dict(state_dict), assign=assign)
         owners = list(self.named_modules(remove_duplicate=False))
         for name, owner in owners:
-            for hook in list(owner._load_pre_hooks.values()):
+            for hook in list(owner._load_state_dict_pre_hooks.values()):
                 prefix = f"{name}." if name else ""
                 missing, unexpected = load.keys
                 hook.function(
@@ -366,7 +370,7 @@ class Module(Hooked):
                 load.other(f"{prefix}_extra_state", owner.set_extra_state)
         load.find_unexpected()
         for _, owner in reversed(owners):
-            for hook in list(owner._load_hooks.values()):
+            for hook in list(owner._load_state_dict_post_hooks.values()):
                 hook.function(owner, load.keys)
         return load.finish(type(self).__name__, strict=strict)
 
@@ -376,7 +380,7 @@ class Module(Hooked):
             if param is not None:
                 yield state.Entry(prefix + name, self, name, param)
         for name, buffer in self._buffers.items():
-            if buffer is not None and name not in self._transient:
+            if buffer is not None and name not in self._non_persistent_buffers_set:
                 yield state.Entry(prefix + name, self, name, buffer)
 
     # ---- layouts ----

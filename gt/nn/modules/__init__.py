@@ -8,7 +8,8 @@ import sys
 import types
 
 from gt import missing
-from gt.nn import batchnorm, conv, loss, normalization, recurrent
+from gt.nn import batchnorm, conv, global_hooks, loss, normalization, recurrent
+from gt.nn.hooks import HookHandle
 from gt.nn.module import Module
 from gt.nn.modules import utils
 
@@ -18,12 +19,17 @@ PATHS = (  # PyTorch's files
     "linear_cross_entropy_options", "loss", "module", "normalization", "padding", "pixelshuffle",
     "pooling", "rnn", "sparse", "transformer", "upsampling",
 )  # fmt: skip
-# Bases of several modules, which programs ask isinstance of.
-BASES: dict[str, dict[str, type[Module]]] = {
+# What stands at one path only: bases of several modules, which programs ask isinstance of, and
+# functions about all modules.
+BASES: dict[str, dict[str, object]] = {
     "batchnorm": {"_BatchNorm": batchnorm._BatchNorm, "_NormBase": batchnorm._NormBase},
     "conv": {"_ConvNd": conv._ConvNd},
     "dropout": {"_DropoutNd": normalization.Dropout},
     "instancenorm": {"_NormBase": batchnorm._NormBase},
+    "module": {
+        "RemovableHandle": HookHandle,
+        **{name: value for name, value in vars(global_hooks).items() if "register_module" in name},
+    },
     "loss": {"_Loss": loss._Loss, "_WeightedLoss": loss._WeightedLoss},
     "rnn": {"RNNBase": recurrent.RecurrentBase},
 }
@@ -41,7 +47,9 @@ class _Path(types.ModuleType):
         raise missing.attribute_error(self.__name__, name)
 
     def __dir__(self) -> list[str]:
-        return sorted(missing.names_of(self.__name__) & set(dir(sys.modules["gt.nn"])))
+        path = self.__name__.rpartition(".")[2]
+        shown = {*dir(sys.modules["gt.nn"]), *BASES.get(path, {})}
+        return sorted(missing.names_of(self.__name__) & shown)
 
 
 for _path in PATHS:

@@ -53,6 +53,7 @@ from gt import (  # noqa: E402
     dtypes,
     import_hooks,
     interop,
+    missing_methods,
     random,
     serialization,
     session,
@@ -63,6 +64,7 @@ from gt import (  # noqa: E402
 interop.install()
 import_hooks.install()
 tensor_types.install()
+missing_methods.install()
 from gt.autograd import (  # noqa: E402
     enable_grad,
     inference_mode,

@@ -32,6 +32,7 @@ from gt import distributed as distributed
 from gt import dtypes as dtypes
 from gt import import_hooks as import_hooks
 from gt import interop as interop
+from gt import missing_methods as missing_methods
 from gt import random as random
 from gt import serialization as serialization
 from gt import session as session
@@ -277,6 +278,8 @@ index_select = Tensor.index_select
 inner = Tensor.inner
 is_complex = Tensor.is_complex
 from gt.composite.casts import is_floating_point as is_floating_point
+is_nonzero = Tensor.is_nonzero
+is_signed = Tensor.is_signed
 isclose = Tensor.isclose
 isfinite = Tensor.isfinite
 isinf = Tensor.isinf

@@ -30,7 +30,7 @@ from gt.conversion import Data
 from gt.draws import Generator
 from typing import SupportsIndex
 
-__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'backward', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -184,6 +184,18 @@ class Tensor:
     @property
     def is_cuda(self) -> _bool: ...
     @property
+    def is_cpu(self) -> _bool: ...
+    @property
+    def is_ipu(self) -> _bool: ...
+    @property
+    def is_maia(self) -> _bool: ...
+    @property
+    def is_mtia(self) -> _bool: ...
+    @property
+    def is_vulkan(self) -> _bool: ...
+    @property
+    def is_xla(self) -> _bool: ...
+    @property
     def is_sparse_csr(self) -> _bool: ...
     @property
     def is_quantized(self) -> _bool: ...
@@ -227,6 +239,16 @@ class Tensor:
         """How many elements."""
     def get_device(self) -> _int:
         """-1, as of every tensor that is on no particular GPU."""
+    def pin_memory(self, device: object = None) -> Tensor:
+        """`self`: what is uploaded goes through memory that is shared with the dispatcher anyway."""
+    def is_pinned(self, device: object = None) -> _bool:
+        """False: no tensor's memory is the program's."""
+    def share_memory_(self) -> Tensor:
+        """`self`: no tensor's memory is the program's, to be shared with another process."""
+    def is_shared(self) -> _bool:
+        """False: no tensor's memory is the program's."""
+    def record_stream(self, s: object) -> None:
+        """Nothing: the order in which a worker runs instructions keeps memory as long as it is read."""
     def new(self, *data: object, **named: object) -> Tensor:
         """`Tensor(data)`: shares the value of another tensor; subclasses such as Parameter are made so. Of sizes or of data it is PyTorch's oldest constructor, which `gt.tensor_types` has."""
     def __dlpack__(self, **options: Any) -> object: ...
@@ -667,6 +689,10 @@ class Tensor:
         """split's slices, each of its own memory, so that each may be written to."""
     def unsafe_split_with_sizes(self, split_sizes: Sequence[_int], dim: _int=0, *, axis: _int | None=None) -> tuple[Tensor, ...]:
         """split_with_sizes' slices, each of its own memory, so that each may be written to."""
+    def is_signed(self) -> _bool:
+        """Whether its dtype has numbers below zero."""
+    def is_nonzero(self) -> _bool:
+        """Whether its one element is not zero; reads it."""
     def to(self, *args: _dtype | _type | Tensor | Device, dtype: _dtype | _type | None=None, device: Device | None=None, non_blocking: _bool=False, copy: _bool=False, memory_format: object=None, layout: object=None, pin_memory: _bool=False, other: Tensor | None=None) -> Tensor:
         """`self` with another dtype, or that of another tensor; a device places nothing."""
     def type_as(self, other: Tensor) -> Tensor:
@@ -1041,6 +1067,18 @@ class Tensor:
         """`triu`, written into `self`."""
     def true_divide_(self, other: Tensor | _Number) -> Tensor:
         """`true_divide`, written into `self`."""
+    def squeeze_(self, dim: _Dims | None = None, *, axis: _Dims | None = None) -> Tensor:
+        """`self` becomes `self.squeeze(…)`, in the same memory."""
+    def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
+        """`self` becomes `self.swapaxes(…)`, in the same memory."""
+    def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
+        """`self` becomes `self.swapdims(…)`, in the same memory."""
+    def t_(self) -> Tensor:
+        """`self` becomes `self.t(…)`, in the same memory."""
+    def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
+        """`self` becomes `self.transpose(…)`, in the same memory."""
+    def unsqueeze_(self, dim: _int, *, axis: _int | None = None) -> Tensor:
+        """`self` becomes `self.unsqueeze(…)`, in the same memory."""
     def bitwise_left_shift_(self, other: Tensor | Number) -> Tensor:
         """self * 2**other, written into `self`."""
     def bitwise_right_shift_(self, other: Tensor | Number) -> Tensor:
@@ -1081,28 +1119,58 @@ class Tensor:
         """Ones of `size`, of this dtype."""
     def new_empty(self, *size: _int | tuple[_int, ...], **options: object) -> Tensor:
         """Zeros of `size`, of this dtype."""
+    def detach_(self) -> Tensor:
+        """`self` leaves the graph that computed it: it becomes a leaf that requires no gradient."""
+    def fill_diagonal_(self, fill_value: Number, wrap: _bool=False) -> Tensor:
+        """The main diagonal becomes `fill_value`; with `wrap` a tall matrix has one in each block."""
     def acos(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def acos_(self, *given: object, **named: object) -> Any:
+        """`acos`, written into `self`."""
     def acosh(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def acosh_(self, *given: object, **named: object) -> Any:
+        """`acosh`, written into `self`."""
     def addbmm(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def addbmm_(self, *given: object, **named: object) -> Any:
+        """`addbmm`, written into `self`."""
     def angle(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def arccos(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def arccos_(self, *given: object, **named: object) -> Any:
+        """`arccos`, written into `self`."""
     def arccosh(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def arccosh_(self, *given: object, **named: object) -> Any:
+        """`arccosh`, written into `self`."""
     def arcsin(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def arcsin_(self, *given: object, **named: object) -> Any:
+        """`arcsin`, written into `self`."""
     def arcsinh(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def arcsinh_(self, *given: object, **named: object) -> Any:
+        """`arcsinh`, written into `self`."""
+    def arctan2_(self, *given: object, **named: object) -> Any:
+        """`arctan2`, written into `self`."""
+    def arctan_(self, *given: object, **named: object) -> Any:
+        """`arctan`, written into `self`."""
     def arctanh(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def arctanh_(self, *given: object, **named: object) -> Any:
+        """`arctanh`, written into `self`."""
     def asin(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def asin_(self, *given: object, **named: object) -> Any:
+        """`asin`, written into `self`."""
+    def asinh_(self, *given: object, **named: object) -> Any:
+        """`asinh`, written into `self`."""
     def atanh(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def atanh_(self, *given: object, **named: object) -> Any:
+        """`atanh`, written into `self`."""
     def chalf(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def cholesky_inverse(self, *given: object, **named: object) -> Any:
@@ -1111,8 +1179,12 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def conj_physical(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def conj_physical_(self, *given: object, **named: object) -> Any:
+        """`conj_physical`, written into `self`."""
     def copysign(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def copysign_(self, *given: object, **named: object) -> Any:
+        """`copysign`, written into `self`."""
     def corrcoef(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def cov(self, *given: object, **named: object) -> Any:
@@ -1125,6 +1197,8 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def deg2rad(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def deg2rad_(self, *given: object, **named: object) -> Any:
+        """`deg2rad`, written into `self`."""
     def det(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def diag_embed(self, *given: object, **named: object) -> Any:
@@ -1133,16 +1207,26 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def digamma(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def digamma_(self, *given: object, **named: object) -> Any:
+        """`digamma`, written into `self`."""
     def erfc(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def erfc_(self, *given: object, **named: object) -> Any:
+        """`erfc`, written into `self`."""
     def erfinv(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def erfinv_(self, *given: object, **named: object) -> Any:
+        """`erfinv`, written into `self`."""
+    def fix_(self, *given: object, **named: object) -> Any:
+        """`fix`, written into `self`."""
     def fliplr(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def flipud(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def float_power(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def float_power_(self, *given: object, **named: object) -> Any:
+        """`float_power`, written into `self`."""
     def fmax(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def fmin(self, *given: object, **named: object) -> Any:
@@ -1151,28 +1235,46 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def gcd(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def gcd_(self, *given: object, **named: object) -> Any:
+        """`gcd`, written into `self`."""
     def geqrf(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def greater_(self, *given: object, **named: object) -> Any:
+        """`greater`, written into `self`."""
+    def greater_equal_(self, *given: object, **named: object) -> Any:
+        """`greater_equal`, written into `self`."""
     def hardshrink(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def hash_tensor(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def heaviside(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def heaviside_(self, *given: object, **named: object) -> Any:
+        """`heaviside`, written into `self`."""
     def histc(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def histogram(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def hypot(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def hypot_(self, *given: object, **named: object) -> Any:
+        """`hypot`, written into `self`."""
     def i0(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def i0_(self, *given: object, **named: object) -> Any:
+        """`i0`, written into `self`."""
     def igamma(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def igamma_(self, *given: object, **named: object) -> Any:
+        """`igamma`, written into `self`."""
     def igammac(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def igammac_(self, *given: object, **named: object) -> Any:
+        """`igammac`, written into `self`."""
     def index_reduce(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def index_reduce_(self, *given: object, **named: object) -> Any:
+        """`index_reduce`, written into `self`."""
     def int_repr(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def inverse(self, *given: object, **named: object) -> Any:
@@ -1183,10 +1285,20 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def lcm(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def lcm_(self, *given: object, **named: object) -> Any:
+        """`lcm`, written into `self`."""
     def ldexp(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def ldexp_(self, *given: object, **named: object) -> Any:
+        """`ldexp`, written into `self`."""
+    def less_(self, *given: object, **named: object) -> Any:
+        """`less`, written into `self`."""
+    def less_equal_(self, *given: object, **named: object) -> Any:
+        """`less_equal`, written into `self`."""
     def lgamma(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def lgamma_(self, *given: object, **named: object) -> Any:
+        """`lgamma`, written into `self`."""
     def logaddexp2(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def logcumsumexp(self, *given: object, **named: object) -> Any:
@@ -1197,6 +1309,8 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def masked_scatter(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def masked_scatter_(self, *given: object, **named: object) -> Any:
+        """`masked_scatter`, written into `self`."""
     def matrix_exp(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def matrix_power(self, *given: object, **named: object) -> Any:
@@ -1207,6 +1321,8 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def mvlgamma(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def mvlgamma_(self, *given: object, **named: object) -> Any:
+        """`mvlgamma`, written into `self`."""
     def nanmean(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def nanmedian(self, *given: object, **named: object) -> Any:
@@ -1217,8 +1333,12 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def nextafter(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def nextafter_(self, *given: object, **named: object) -> Any:
+        """`nextafter`, written into `self`."""
     def nonzero_static(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def not_equal_(self, *given: object, **named: object) -> Any:
+        """`not_equal`, written into `self`."""
     def orgqr(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def ormqr(self, *given: object, **named: object) -> Any:
@@ -1227,20 +1347,30 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def polygamma(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def polygamma_(self, *given: object, **named: object) -> Any:
+        """`polygamma`, written into `self`."""
     def prelu(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def put(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def put_(self, *given: object, **named: object) -> Any:
+        """`put`, written into `self`."""
     def quantile(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def rad2deg(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def rad2deg_(self, *given: object, **named: object) -> Any:
+        """`rad2deg`, written into `self`."""
     def renorm(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def renorm_(self, *given: object, **named: object) -> Any:
+        """`renorm`, written into `self`."""
     def rot90(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def scatter_reduce(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
+    def scatter_reduce_(self, *given: object, **named: object) -> Any:
+        """`scatter_reduce`, written into `self`."""
     def signbit(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
     def slogdet(self, *given: object, **named: object) -> Any:
@@ -1263,6 +1393,8 @@ def check_writable(target: Tensor, *operands: object) -> None:
     """Raises what a write in place of `target` raises before its value is computed from `operands` of any type."""
 def value_before(target: Tensor) -> Tensor:
     """The value of `target` under a name of its own where the tape may save it: a write that follows is no change of that."""
+def become_view(target: Tensor, view: Tensor) -> None:
+    """`target` becomes `view`, which was taken of it or of `value_before(target)`."""
 def fill_(target: Tensor, value: Tensor | _Number | None) -> Tensor:
     """Every element of `target` becomes `value`, a number or a 0-d tensor."""
 def mark_multiple_views(views: Sequence[Tensor], function: str) -> None:

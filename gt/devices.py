@@ -8,15 +8,16 @@ from gt.errors import InvalidType, InvalidUse
 
 __all__ = ["device", "install"]
 
-KINDS = ("cpu", "cuda", "gt", "meta")
+KINDS = ("cpu", "cuda", "gt", "meta", "mps", "xpu")
 
 
 class device:  # noqa: N801 - PyTorch's name
     """A kind of device and perhaps its number; accepted wherever PyTorch takes one.
 
     Args:
-        type: `cpu`, `cuda`, `gt` or `meta`, also with a number (`cuda:1`), a number alone (a
-            GPU's), or another device, PyTorch's too. Tensors "on meta" have values like all others.
+        type: `cpu`, `cuda`, `gt`, `meta`, `mps` or `xpu`, also with a number (`cuda:1`), a number
+            alone (a GPU's), or another device, PyTorch's too. Tensors "on meta" have values like
+            all others.
         index: the number, if `type` has none.
     """
 
@@ -114,6 +115,37 @@ def get_device(self: Tensor) -> int:  # noqa: ARG001 - every tensor's
     return -1
 
 
+def pin_memory(self: Tensor, device: object = None) -> Tensor:  # noqa: ARG001 - places nothing
+    """`self`: what is uploaded goes through memory that is shared with the dispatcher anyway."""
+    return self
+
+
+def is_pinned(self: Tensor, device: object = None) -> bool:  # noqa: ARG001 - every tensor's
+    """False: no tensor's memory is the program's."""
+    return False
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """`self`: no tensor's memory is the program's, to be shared with another process."""
+    return self
+
+
+def is_shared(self: Tensor) -> bool:  # noqa: ARG001 - every tensor's
+    """False: no tensor's memory is the program's."""
+    return False
+
+
+def record_stream(self: Tensor, s: object) -> None:
+    """Nothing: the order in which a worker runs instructions keeps memory as long as it is read."""
+
+
+_MEMORY = {
+    "pin_memory": pin_memory,
+    "is_pinned": is_pinned,
+    "share_memory_": share_memory_,
+    "is_shared": is_shared,
+    "record_stream": record_stream,
+}
 _EVERYWHERE = device("gt")
 
 
@@ -121,6 +153,11 @@ def install() -> None:
     """Attach the properties to the tensor class."""
     setattr(Tensor, "device", property(_device_of))  # noqa: B010 - the stub calls it read-only
     setattr(Tensor, "is_cuda", property(_is_cuda))  # noqa: B010
-    for kind in ("sparse", "sparse_csr", "quantized", "mkldnn", "meta", "mps", "xpu", "nested"):
+    for kind in (
+        "sparse", "sparse_csr", "quantized", "mkldnn", "meta", "mps", "xpu", "nested", "cpu", "ipu",
+        "maia", "mtia", "vulkan", "xla",
+    ):  # fmt: skip
         setattr(Tensor, f"is_{kind}", property(_is_none))
     setattr(Tensor, "get_device", get_device)  # noqa: B010
+    for name, method in _MEMORY.items():
+        setattr(Tensor, name, method)

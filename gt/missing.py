@@ -13,6 +13,7 @@ FILE = pathlib.Path(__file__).with_name("missing_names.txt")
 # What does the same by another name, where spelling does not lead to it.
 INSTEAD = {
     ("gt", "multiprocessing"): "gt.utils.data.DataLoader(num_workers=…), whose workers are threads",
+    ("gt", "profiler"): "the instruction log, GT_INSTRUCTION_LOG=FILE, which `gt visualize` draws",
 }
 
 

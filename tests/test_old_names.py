@@ -197,8 +197,9 @@ def test_switches_are_taken_and_answered():
     with gt.device("cuda:0"), gt.cuda.device(0), gt.backends.cudnn.flags(enabled=False):
         assert gt.backends.cudnn.enabled is False
     assert gt.backends.cudnn.enabled
-    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda, gt, meta device type"):
-        gt.device("mps")
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda, gt, meta, mps, xpu"):
+        gt.device("gpu")
+    assert gt.ones(2, device="mps").to("mps").device == gt.ones(2).device
     assert gt.ones(2, device=torch.device("cpu")).tolist() == [1.0, 1.0]
     kind = gt.accelerator.current_accelerator()
     assert (kind is not None) == gt.accelerator.is_available() == gt.cuda.is_available()

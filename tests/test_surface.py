@@ -137,7 +137,7 @@ def shared(space: str) -> Iterator[tuple[str, Callable[..., object], set[str]]]:
     """Every function of both namespaces, and PyTorch's keywords of it."""
     ours, theirs = SPACES[space]
     for name in dir(ours):
-        mine, other = getattr(ours, name), getattr(theirs, name, None)
+        mine, other = getattr(ours, name, None), getattr(theirs, name, None)
         classes = inspect.isclass(mine) or inspect.isclass(other)
         if name.startswith("_") or classes or not callable(mine) or not callable(other):
             continue
@@ -176,7 +176,7 @@ def signatures() -> Iterator[tuple[str, Parameters, Parameters]]:
     """Each function, constructor and method of both libraries, with the parameters of both."""
     for space, (ours, theirs) in (CLASSES | METHODS).items():
         for name in dir(ours):
-            mine, other = getattr(ours, name), getattr(theirs, name, None)
+            mine, other = getattr(ours, name, None), getattr(theirs, name, None)
             kind = inspect.isclass if space in CLASSES else callable
             if name.startswith("_") or not kind(mine) or not callable(other):
                 continue
@@ -255,7 +255,7 @@ def test_a_required_dim_is_required_by_either_name() -> None:
 
 def public(space: object) -> list[str]:
     names = [name for name in dir(space) if not name.startswith("_")]
-    return [name for name in names if callable(getattr(space, name))]
+    return [name for name in names if callable(getattr(space, name, None))]
 
 
 def test_everything_has_a_docstring() -> None:

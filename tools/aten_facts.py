@@ -2,10 +2,11 @@
 gt/aten/overloaded.txt: the functions whose error for a wrong argument lists signatures, and with
 how many positional arguments it does.
 
-A line: where a program finds the operator (letters, see HOMES; `d`: the shapes of its results
-depend on data; `e`: it goes element by element), and its schema. Only functional overloads that
-read nothing but their arguments: none that writes an operand or shares its memory, draws random
-numbers, makes tensors of nothing, or takes or returns what no tensor program has.
+A line: where a program finds the operator (letters, see HOMES; `i`: the class has a form of it with
+an underscore; `d`: the shapes of its results depend on data; `e`: it goes element by element), and
+its schema. Only functional overloads that read nothing but their arguments: none that writes an
+operand or shares its memory, draws random numbers, makes tensors of nothing, or takes or returns
+what no tensor program has.
 
 `--check` only compares.
 """
@@ -87,9 +88,13 @@ def _lines() -> Iterator[str]:
         tags = set(getattr(packet, schema.overload_name or "default").tags)
         if torch.Tag.nondeterministic_seeded in tags:
             continue
-        dynamic = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & tags
-        facts = ("d" if dynamic else "") + ("e" if torch.Tag.pointwise in tags else "")
-        yield f"{homes}{facts} {str(schema).removeprefix('aten::')}\n"
+        facts = {
+            "i": "m" in homes and hasattr(torch.Tensor, f"{name}_"),
+            "d": {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & tags,
+            "e": torch.Tag.pointwise in tags,
+        }
+        letters = homes + "".join(letter for letter, holds in facts.items() if holds)
+        yield f"{letters} {str(schema).removeprefix('aten::')}\n"
 
 
 def _overloaded() -> Iterator[str]:

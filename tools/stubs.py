@@ -318,8 +318,13 @@ def inplace_lines(signatures: Signatures) -> list[str]:
         arguments = signatures.known[name].rpartition(" -> ")[0]
         lines.append(f"def {name}_{arguments} -> Tensor: ...")
         signatures.docs[f"Tensor.{name}_"] = f"`{name}`, written into `self`."
-    methods = source.table("METHODS")
-    lines += [signatures.compose(name, source, item) for name, item in methods]
+    shapes = Source("gt.composite.inplace_shapes")
+    for name in shapes.words("VIEWS"):
+        arguments = signatures.known[name].rpartition(" -> ")[0]
+        lines.append(f"def {name}_{arguments} -> Tensor: ...")
+        signatures.docs[f"Tensor.{name}_"] = f"`self` becomes `self.{name}(…)`, in the same memory."
+    for file in (source, shapes):
+        lines += [signatures.compose(name, file, item) for name, item in file.table("METHODS")]
     return lines
 
 
@@ -344,11 +349,17 @@ def generic_lines(signatures: Signatures, stub: ast.Module) -> list[str]:
     taken = {x.name for x in tensor.body if isinstance(x, ast.FunctionDef)}
     schemas = (ROOT / "gt/aten/schemas.txt").read_text().splitlines()[1:]
     parted = [line.partition(" ") for line in schemas]
-    names = {re.split(r"[.(]", schema)[0] for letters, _, schema in parted if "m" in letters}
+    docs = {}
+    for letters, _, schema in parted:
+        name = re.split(r"[.(]", schema)[0]
+        if "m" in letters:
+            docs[name] = "PyTorch's operator, run whole by torch."
+        if "i" in letters:
+            docs[f"{name}_"] = f"`{name}`, written into `self`."
     lines = []
-    for name in sorted(names - taken):
+    for name in sorted(docs.keys() - taken):
         lines.append(f"def {name}(self, *given: object, **named: object) -> Any: ...")
-        signatures.docs[f"Tensor.{name}"] = "PyTorch's operator, run whole by torch."
+        signatures.docs[f"Tensor.{name}"] = docs[name]
     return lines
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from gt._core import Tensor
 from gt.aten import schemas
 from gt.aten.call import call
+from gt.composite.inplace import inplace
 
 Function = Callable[..., object]
 # Whose tensor is not the first argument of the schema.
@@ -12,10 +13,13 @@ _SELF_LATER = {"polygamma"}
 
 
 def install() -> None:
-    """Attaches the methods that `Tensor` does not have yet."""
+    """Attaches the methods that `Tensor` does not have yet, and their forms with an underscore."""
     for name in schemas.names("m"):
         if not hasattr(Tensor, name):
             setattr(Tensor, name, _method(name))
+    for name in schemas.names("i"):
+        if not hasattr(Tensor, f"{name}_"):
+            setattr(Tensor, f"{name}_", inplace(getattr(Tensor, name), name))
 
 
 def functions(letter: str, prefix: str = "") -> dict[str, Function]:

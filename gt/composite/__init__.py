@@ -11,6 +11,7 @@ from gt.composite import (
     casts,
     contractions,
     inplace,
+    inplace_shapes,
     joining,
     matrices,
     normalization,
@@ -81,7 +82,10 @@ def install() -> None:
     from gt.creation import new_tensor  # it needs this package's files
 
     others = (
-        inplace.methods() | random_writes.METHODS | {"lu": matrices.lu, "new_tensor": new_tensor}
+        inplace.methods()
+        | inplace_shapes.methods()
+        | random_writes.METHODS
+        | {"lu": matrices.lu, "new_tensor": new_tensor}
     )
     for name, method in others.items():
         if name not in Tensor.__dict__:

@@ -178,7 +178,25 @@ def class_of(dtype: _core.dtype) -> str:
     return TENSOR_CLASSES[repr(dtype)].removesuffix("Tensor")
 
 
+def is_signed(self: Tensor) -> bool:
+    """Whether its dtype has numbers below zero."""
+    return self.dtype.is_floating_point or self.dtype in (
+        _core.int8, _core.int16, _core.int32, _core.int64,
+    )  # fmt: skip
+
+
+def is_nonzero(self: Tensor) -> bool:
+    """Whether its one element is not zero; reads it.
+
+    Raises:
+        RuntimeError: none, or more than one element.
+    """
+    return self.__bool__()
+
+
 METHODS: dict[str, Method] = {
+    "is_signed": is_signed,
+    "is_nonzero": is_nonzero,
     "to": to,
     "type": type_,
     "type_as": type_as,

@@ -17,6 +17,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fill_, module)?)?;
     module.add_function(wrap_pyfunction!(check_writable, module)?)?;
     module.add_function(wrap_pyfunction!(value_before, module)?)?;
+    module.add_function(wrap_pyfunction!(become_view, module)?)?;
     module.add_function(wrap_pyfunction!(mark_multiple_views, module)?)?;
     Ok(())
 }
@@ -67,6 +68,12 @@ fn value_before<'py>(target: &Bound<'py, Tensor>) -> PyResult<Bound<'py, Tensor>
         Some(before) => Tensor::wrap(py, before),
         None => Ok(target.clone()),
     }
+}
+
+/// `target` becomes `view`, which was taken of it or of `value_before(target)`.
+#[pyfunction]
+fn become_view(target: &Bound<'_, Tensor>, view: &Bound<'_, Tensor>) -> PyResult<()> {
+    target.get().var.become_view(target.py(), &view.get().var)
 }
 
 /// Every element of `target` becomes `value`, a number or a 0-d tensor.

@@ -1,10 +1,12 @@
 //! How variables come to share memory: views, `detach()`, `.data`; and copies, which share a value only.
 
 use crate::client::emission::emit::{self, Arg};
+use crate::client::session::errors;
 use crate::client::tape;
 use crate::client::value::contiguous;
 use crate::client::value::steps::{Attrs, Path, Step};
 use crate::client::value::variable::{Alias, Counter, Origin, Storage, Var, View};
+use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Op};
 use pyo3::prelude::*;
 use smallvec::smallvec;
@@ -161,6 +163,35 @@ impl Var {
             cold.alias.replace(Box::new(alias))
         };
         self.name(py, value);
+        drop(old);
+        self.register(py);
+        Ok(())
+    }
+
+    /// Becomes `view`, which was taken of this variable or of its value: its shape, memory and gradient's way.
+    ///
+    /// # Errors
+    ///
+    /// What others are views of cannot become a view while its gradient is recorded.
+    pub(crate) fn become_view(&self, py: Python<'_>, view: &Self) -> PyResult<()> {
+        let is_base = self.look(py).alias().is_some_and(|alias| alias.view.is_none());
+        if is_base {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Runtime,
+                "the tensor has views or is detached elsewhere, and requires a gradient: its shape cannot change in place; \
+                 use the form without an underscore",
+            ));
+        }
+        let resolved = view.resolve(py)?;
+        let alias = view.look(py).alias().is_some().then(|| Box::new(view.alias_of(py)));
+        let whole = alias.as_ref().is_some_and(|alias| alias.path.is_none());
+        let old = {
+            let mut state = self.state(py);
+            let edge = std::mem::replace(&mut state.edge, resolved.edge);
+            (edge, std::mem::replace(&mut state.cold_mut().alias, alias))
+        };
+        self.name(py, (!whole).then_some(resolved.value));
         drop(old);
         self.register(py);
         Ok(())

@@ -1,0 +1,83 @@
+"""Methods that change in place what a tensor is, and not its values: its shape, its graph.
+
+The tensor becomes a view of what it was, so that others which share its memory keep sharing it.
+"""
+
+import functools
+
+from gt import _core
+from gt._core import Tensor, is_grad_enabled
+from gt.composite.common import Method, Number
+from gt.errors import InvalidUse, ShapeError
+
+# Views of which PyTorch has a form with an underscore.
+VIEWS = ("squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
+
+
+def becomes(name: str) -> Method:
+    """The method that makes a tensor the view `name` of itself."""
+    take = getattr(Tensor, name)
+
+    def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
+        if self._is_view():
+            _core.check_writable(self)
+            _core.become_view(self, take(self, *args, **kwargs))
+        elif self.requires_grad and is_grad_enabled():
+            _core.check_writable(self)
+            _core.become_view(self, take(_core.value_before(self), *args, **kwargs))
+        else:
+            self.data = take(self.detach(), *args, **kwargs)
+        return self
+
+    functools.update_wrapper(method, take)  # its signature
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"`self` becomes `self.{name}(…)`, in the same memory."
+    return method
+
+
+def detach_(self: Tensor) -> Tensor:
+    """`self` leaves the graph that computed it: it becomes a leaf that requires no gradient.
+
+    Raises:
+        RuntimeError: of a view.
+    """
+    if self._is_view():
+        raise InvalidUse(
+            "Can't detach views in-place. Use detach() instead. If you are using "
+            "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
+            "True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
+            "these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
+            "function in torch/optim/optimizer.py as the solution."
+        )
+    if self.is_leaf:
+        return self.requires_grad_(False)
+    _core.become_view(self, _core.value_before(self).detach())
+    return self
+
+
+def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
+    """The main diagonal becomes `fill_value`; with `wrap` a tall matrix has one in each block.
+
+    Raises:
+        RuntimeError: fewer than two dimensions, or more than two of unequal sizes.
+    """
+    if self.ndim < 2:
+        raise ShapeError("dimensions must larger than 1")
+    if self.ndim > 2:
+        if len(set(self.shape)) > 1:
+            raise ShapeError("all dimensions of input must be of equal length")
+        index = _core.call("arange", start=0, end=self.shape[0], step=1, dtype=_core.int64)
+        return self.index_put_((index,) * self.ndim, self.new_full((), fill_value))
+    rows, columns = self.shape
+    step = columns + 1 if wrap else rows
+    for first in range(0, rows, max(step, 1)):
+        self[first:].diagonal().fill_(fill_value)
+    return self
+
+
+METHODS: dict[str, Method] = {"detach_": detach_, "fill_diagonal_": fill_diagonal_}
+
+
+def methods() -> dict[str, Method]:
+    """What this file attaches to the class, once the views are there."""
+    return {f"{name}_": becomes(name) for name in VIEWS} | METHODS

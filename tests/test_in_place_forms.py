@@ -1,0 +1,198 @@
+"""Methods that change a tensor's shape or graph in place, and what a missing method says."""
+
+import pytest
+import torch
+
+import gt
+
+TOGETHER = [gt, torch]
+
+
+def both(program):
+    """What a program gives with either module: its value, or its error's class and text."""
+    outcomes = []
+    for m in TOGETHER:
+        try:
+            outcome = program(m)
+        except (RuntimeError, IndexError) as error:
+            outcome = str(error).replace("torch", "gt")
+        outcomes.append(outcome)
+    return outcomes
+
+
+def made(m):
+    return m.arange(6.0).reshape(1, 2, 3)
+
+
+CHANGES = {
+    "t_": lambda x: x[0].t_(),
+    "transpose_": lambda x: x.transpose_(1, 2),
+    "swapaxes_": lambda x: x.swapaxes_(0, 2),
+    "swapdims_": lambda x: x.swapdims_(dim0=0, dim1=1),
+    "squeeze_": lambda x: x.squeeze_(),
+    "squeeze_dim": lambda x: x.squeeze_(0),
+    "unsqueeze_": lambda x: x.unsqueeze_(-1),
+    "twice": lambda x: x.squeeze_(0).t_(),
+    "wrong": lambda x: x.transpose_(0, 5) if isinstance(x, int) else x.unsqueeze_(1).squeeze_(1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_tensor_becomes_its_view(change):
+    def program(m):
+        x = made(m)
+        y = change(x)
+        return y.tolist(), list(y.shape), y.requires_grad, y.is_leaf
+
+    ours, theirs = both(program)
+    assert ours == theirs
+
+
+def test_memory_stays_shared():
+    def program(m):
+        x = m.arange(6.0).reshape(2, 3)
+        row, twin = x[0], x.detach()
+        assert x.t_() is x
+        row.add_(10)
+        x[2, 1] = 100
+        x.mul_(2)
+        return x.tolist(), row.tolist(), twin.tolist()
+
+    ours, theirs = both(program)
+    assert ours == theirs
+
+
+def test_a_view_changes_its_own_shape_alone():
+    def program(m):
+        x = m.arange(12.0).reshape(3, 4)
+        part = x[1:]
+        part.t_()
+        part.add_(1)
+        x.mul_(2)
+        return x.tolist(), part.tolist()
+
+    ours, theirs = both(program)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_gradients_go_through(change):
+    def program(m):
+        leaf = made(m).requires_grad_()
+        x = leaf * 2
+        if change is not CHANGES["t_"]:
+            y = change(x)
+            assert y is x
+        else:
+            y = x.squeeze_(0).t_()
+        weights = m.arange(6.0).reshape(tuple(y.shape))
+        (y * y * weights).sum().backward()
+        return leaf.grad.tolist(), y.is_leaf
+
+    ours, theirs = both(program)
+    assert ours == theirs
+
+
+def test_a_view_with_a_gradient_changes_and_is_written():
+    def program(m):
+        leaf = m.arange(6.0).requires_grad_()
+        base = leaf * 1
+        view = base.view(2, 3)
+        view.t_()
+        view.mul_(m.arange(6.0).reshape(3, 2))
+        (base * base).sum().backward()
+        return leaf.grad.tolist(), view.tolist(), base.tolist()
+
+    ours, theirs = both(program)
+    assert ours == theirs
+
+
+def test_what_pytorch_refuses_is_refused():
+    leaf = gt.ones(2, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        leaf.t_()
+    assert leaf.shape == (2, 2)
+    with pytest.raises(RuntimeError, match="expects a tensor with <= 2 dimensions"):
+        gt.ones(2, 3, 4).t_()
+    for program in (
+        lambda m: m.ones(2, 3).transpose_(0, 5),
+        lambda m: (m.ones(2, requires_grad=True) * 2)[:1].detach_(),
+    ):
+        ours, theirs = both(program)
+        assert ours.startswith(theirs[:30])
+
+
+def test_what_others_are_views_of_keeps_its_shape_while_gradients_are_recorded():
+    x = gt.ones(2, 3, requires_grad=True) * 2
+    row = x[0]
+    with pytest.raises(RuntimeError, match="use the form without an underscore"):
+        x.t_()
+    assert x.shape == (2, 3)
+    row.add_(1)
+    assert x.tolist() == [[3] * 3, [2] * 3]
+
+
+def test_detach_():
+    def program(m):
+        leaf = m.ones(2, requires_grad=True)
+        x = leaf * 3
+        assert x.detach_() is x
+        first = x.requires_grad, x.is_leaf, x.grad_fn
+        x.requires_grad_()
+        (x * 2).sum().backward()
+        return first, x.grad.tolist(), leaf.grad, leaf.detach_().requires_grad
+
+    ours, theirs = both(program)
+    assert ours == theirs
+
+
+DIAGONALS = [(7, 3), (2, 5), (3, 3, 3), (0, 2), (2, 0), (3, 3)]
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("shape", [*DIAGONALS, (3,), (2, 3, 2)])
+def test_fill_diagonal_(shape, wrap):
+    ours, theirs = both(lambda m: m.zeros(shape).fill_diagonal_(1.5, wrap=wrap).tolist())
+    assert ours == theirs
+
+
+# Of operators that run by PyTorch's schema, and of rows: op_db drives the others.
+FORMS = ["acos_", "hypot_", "erfinv_", "lgamma_", "masked_scatter_", "renorm_", "arctan2_"]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_of_operators_write_into_the_tensor(name):
+    def program(m):
+        x = m.linspace(0.1, 0.9, 6).reshape(2, 3)
+        given = {
+            "hypot_": (x * 2,), "arctan2_": (x * 2,), "renorm_": (2, 0, 0.5),
+            "masked_scatter_": (x > 0.4, m.ones(6)),
+        }  # fmt: skip
+        view = x[0]
+        assert getattr(x, name)(*given.get(name, ())) is x
+        return x, view
+
+    (ours, our_view), (theirs, their_view) = both(program)
+    torch.testing.assert_close(gt.to_torch(ours), theirs)
+    torch.testing.assert_close(gt.to_torch(our_view), their_view)
+
+
+def test_a_missing_method_says_that_pytorch_has_it():
+    x = gt.ones(2)
+    with pytest.raises(AttributeError, match="PyTorch's tensors have `storage`; GT's do not yet"):
+        x.storage()
+    with pytest.raises(AttributeError, match="has no attribute 'zzz'"):
+        x.zzz  # noqa: B018
+    assert not hasattr(x, "storage")
+    assert not hasattr(gt.Tensor, "storage")
+    lacking = set((gt.missing.FILE.parent / "missing_methods.txt").read_text().split())
+    assert lacking == {name for name in lacking if not hasattr(gt.Tensor, name)}
+    assert all(hasattr(torch.Tensor, name) for name in lacking)
+
+
+def test_questions_about_memory_have_answers():
+    x = gt.ones(2)
+    assert x.pin_memory() is x.share_memory_() is x
+    assert not x.is_pinned()
+    assert not x.is_shared()
+    assert x.record_stream(None) is None

@@ -38,7 +38,8 @@ PRIVATE = {
     "_unique2", "_weight_norm", "_pdist_forward", "_upsample_nearest_exact1d",
     "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa",
     "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa", "_histogramdd_bin_edges",
-    "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors",
+    "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors", "_standard_gamma_grad",
+    "_dirichlet_grad",
 }  # fmt: skip
 BUILTIN = (type(torch.mm), type(torch.Tensor.mm))
 # Types of arguments and results that a call on the wire has; the last three a call leaves out, as

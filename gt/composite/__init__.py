@@ -10,6 +10,7 @@ from gt._core import Tensor
 from gt.composite import (
     casts,
     contractions,
+    counts,
     inplace,
     inplace_shapes,
     joining,
@@ -57,7 +58,7 @@ FUNCTIONS: dict[str, Method] = {
     "unsqueeze": Tensor.unsqueeze,
     "xlogy": pointwise.xlogy,
     **matrices.FUNCTIONS,
-    **random_writes.FUNCTIONS,
+    **counts.FUNCTIONS,
     **sets.FUNCTIONS,
     **strides.FUNCTIONS,
 }

@@ -1,4 +1,4 @@
-"""In-place draws beyond the uniform and normal ones, and counts that are drawn.
+"""In-place draws beyond the uniform and normal ones.
 
 Each is a function of the generator's uniform numbers (gt/draws.py), so a layout changes no value.
 """
@@ -6,15 +6,12 @@ Each is a function of the generator's uniform numbers (gt/draws.py), so a layout
 import math
 
 from gt import _core
-from gt._core import Tensor, call
-from gt.composite.casts import cast, class_of
+from gt._core import Tensor
+from gt.composite.casts import class_of
 from gt.composite.common import Method
 from gt.composite.inplace import drawn
 from gt.draws import Generator
 from gt.errors import DtypeError, ShapeError
-
-# Halvings of the interval that contains a count: enough for 2 ** 40 counts.
-HALVINGS = 40
 
 
 def cauchy_(
@@ -70,45 +67,8 @@ def check_floats(self: Tensor, what: str) -> None:
         )
 
 
-def uniform_like(self: Tensor, generator: Generator | None) -> Tensor:
-    """Numbers of [0, 1) in float64, of the shape and layout of `self`."""
-    return drawn(cast(self.detach(), _core.float64), generator, "uniform", 0.0, 1.0)
-
-
-def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """A count for each rate, in the rates' dtype: the inverse of the distribution's function.
-
-    It is found by halving an interval, in float64.
-    """
-    from gt.aten.call import call as generic
-
-    rate = cast(input.detach(), _core.float64)
-    share = uniform_like(input, generator)
-    low = rate * 0 - 1  # the largest count known to be too small
-    high = (rate + 12 * rate.sqrt() + 40).ceil()
-    for _ in range(HALVINGS):
-        middle = ((low + high) / 2).floor()
-        below = generic("igammac", ((middle + 1).clamp(min=1), rate), {})  # P(count <= middle)
-        is_enough = (below > share) & (middle >= 0)
-        low, high = call("where", is_enough, low, middle), call("where", is_enough, middle, high)
-    return cast(high, input.dtype)
-
-
-def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of `count` trials succeed, each by probability `prob`; the largest count is read."""
-    shape = (count + prob).shape
-    trials, share = count.detach().expand(shape), prob.detach().expand(shape)
-    total = cast(trials * 0, share.dtype)
-    most = int(trials.amax().item()) if trials.numel() else 0
-    for place in range(most):
-        success = (uniform_like(share, generator) < share) & (trials > place)
-        total = total + cast(success, total.dtype)
-    return total
-
-
 METHODS: dict[str, Method] = {
     "cauchy_": cauchy_,
     "geometric_": geometric_,
     "log_normal_": log_normal_,
 }
-FUNCTIONS: dict[str, Method] = {"binomial": binomial, "poisson": poisson}

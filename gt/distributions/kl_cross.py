@@ -1,0 +1,157 @@
+"""Divergences of two distributions of different classes, as the cross entropy less the entropy.
+
+KL(p || q) = -E_p[log q] - H(p). What E_p[log q] needs of p are the means of x, its square, log x,
+log(1 - x) and exp(-t x): one function a class and mean, one function a class q.
+"""
+
+import math
+from collections.abc import Callable
+
+import gt
+from gt import Tensor
+from gt.distributions.bernoulli import Bernoulli
+from gt.distributions.beta import Beta
+from gt.distributions.binomial import Binomial
+from gt.distributions.distribution import Distribution
+from gt.distributions.exponential import Exponential
+from gt.distributions.gamma import Gamma
+from gt.distributions.kl import register_kl
+from gt.distributions.laplace import Laplace
+from gt.distributions.normal import Normal
+from gt.distributions.poisson import Poisson
+from gt.distributions.uniform import Uniform
+from gt.distributions.utils import euler_constant
+
+inf = math.inf
+Class = type[Distribution]
+
+
+def _x_log_x(x: Tensor) -> Tensor:
+    return gt.xlogy(x, x)
+
+
+def _uniform_log(p: Uniform) -> Tensor:
+    return (_x_log_x(p.high) - _x_log_x(p.low)) / (p.high - p.low) - 1
+
+
+def _uniform_log_rest(p: Uniform) -> Tensor:
+    return (_x_log_x(1 - p.low) - _x_log_x(1 - p.high)) / (p.high - p.low) - 1
+
+
+# The mean of log x, and of log(1 - x).
+MEAN_LOG: dict[Class, Callable[..., Tensor]] = {
+    Beta: lambda p: p.concentration1.digamma() - (p.concentration1 + p.concentration0).digamma(),
+    Exponential: lambda p: -euler_constant - p.rate.log(),
+    Gamma: lambda p: p.concentration.digamma() - p.rate.log(),
+    Uniform: _uniform_log,
+}
+MEAN_LOG_REST: dict[Class, Callable[..., Tensor]] = {Uniform: _uniform_log_rest}
+
+
+def mean_log(p: Distribution) -> Tensor:
+    """E_p[log x]."""
+    return MEAN_LOG[_class(p, MEAN_LOG)](p)
+
+
+def mean_log_rest(p: Distribution) -> Tensor:
+    """E_p[log(1 - x)]."""
+    return MEAN_LOG_REST[_class(p, MEAN_LOG_REST)](p)
+
+
+def _class(p: Distribution, table: dict[Class, Callable[..., Tensor]]) -> Class:
+    """The nearest of the table's classes, for a subclass too."""
+    return next(c for c in type(p).__mro__ if c in table)
+
+
+# -E_p[log q] for a class of q.
+def _cross_normal(p: Distribution, q: Normal) -> Tensor:
+    spread = p.variance + (p.mean - q.loc).square()
+    return q.scale.log() + 0.5 * math.log(2 * math.pi) + spread / (2 * q.scale.square())
+
+
+def _cross_exponential(p: Distribution, q: Exponential) -> Tensor:
+    return q.rate * p.mean - q.rate.log()
+
+
+def _cross_gamma(p: Distribution, q: Gamma) -> Tensor:
+    a = q.concentration
+    return a.lgamma() - a * q.rate.log() - (a - 1) * mean_log(p) + q.rate * p.mean
+
+
+def _cross_beta(p: Distribution, q: Beta) -> Tensor:
+    a, b = q.concentration1, q.concentration0
+    normalizer = a.lgamma() + b.lgamma() - (a + b).lgamma()
+    return normalizer - (a - 1) * mean_log(p) - (b - 1) * mean_log_rest(p)
+
+
+def _cross_uniform(p: Distribution, q: Uniform) -> Tensor:
+    return (q.high - q.low).log()
+
+
+def _cross_poisson(p: Bernoulli, q: Poisson) -> Tensor:
+    return q.rate - p.probs * q.rate.log()  # the factorial of 0 and 1 is 1
+
+
+def _cross_laplace(p: Normal, q: Laplace) -> Tensor:
+    """By the mean of the distance |x - m| of a normal x from m (Leone and others, 1961)."""
+    deviation = p.loc - q.loc
+    units = deviation / (math.sqrt(2) * p.scale)
+    distance = math.sqrt(2 / math.pi) * p.scale * (-units.square()).exp() + deviation * units.erf()
+    return (2 * q.scale).log() + distance / q.scale
+
+
+CROSS: dict[tuple[Class, Class], Callable[..., Tensor]] = {
+    (Bernoulli, Poisson): _cross_poisson,
+    (Beta, Exponential): _cross_exponential,
+    (Beta, Gamma): _cross_gamma,
+    (Beta, Normal): _cross_normal,
+    (Beta, Uniform): _cross_uniform,
+    (Exponential, Gamma): _cross_gamma,
+    (Exponential, Normal): _cross_normal,
+    (Gamma, Exponential): _cross_exponential,
+    (Gamma, Normal): _cross_normal,
+    (Laplace, Normal): _cross_normal,
+    (Normal, Laplace): _cross_laplace,
+    (Uniform, Beta): _cross_beta,
+    (Uniform, Exponential): _cross_exponential,
+    (Uniform, Gamma): _cross_gamma,
+    (Uniform, Normal): _cross_normal,
+}
+# Where p has a value outside of q's support although others do not: the divergence is infinite.
+OUTSIDE: dict[tuple[Class, Class], Callable[..., Tensor]] = {
+    (Beta, Uniform): lambda p, q: (q.low > 0) | (q.high < 1),
+    (Uniform, Beta): lambda p, q: (p.high > 1) | (p.low < 0),
+    (Uniform, Exponential): lambda p, q: p.low < 0,
+    (Uniform, Gamma): lambda p, q: p.low < 0,
+}
+# Classes p -> classes q whose support never holds all of p's values.
+NEVER_INSIDE: dict[Class, tuple[Class, ...]] = {
+    Exponential: (Beta, Uniform),
+    Gamma: (Beta, Uniform),
+    Laplace: (Beta, Exponential, Gamma, Uniform),
+    Normal: (Beta, Exponential, Gamma, Uniform),
+    Poisson: (Bernoulli, Binomial),
+}
+
+
+def infinite(p: Distribution, q: Distribution) -> Tensor:
+    """Infinity of the batch shape of `p`."""
+    return gt.full_like(p.mean.detach(), inf)
+
+
+def register_pair(pair: tuple[Class, Class]) -> None:
+    """Registers what CROSS and OUTSIDE have of two classes."""
+    cross, outside = CROSS[pair], OUTSIDE.get(pair)
+
+    def divergence(p: Distribution, q: Distribution) -> Tensor:
+        result = cross(p, q) - p.entropy()
+        return result if outside is None else gt.where(outside(p, q), inf, result)
+
+    register_kl(*pair)(divergence)
+
+
+for _pair in CROSS:
+    register_pair(_pair)
+for _p, _others in NEVER_INSIDE.items():
+    for _q in _others:
+        register_kl(_p, _q)(infinite)

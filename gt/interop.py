@@ -186,7 +186,23 @@ def frombuffer(
     return from_numpy(array.copy()).requires_grad_(requires_grad)
 
 
+def array_namespace(self: Tensor, *, api_version: str | None = None) -> object:  # noqa: ARG001
+    """`gt.array_api`: functions by the names and arguments of the Python array API standard.
+
+    Raises:
+        ValueError: an edition later than that of the module.
+    """
+    namespace = importlib.import_module("gt.array_api")
+    if api_version is not None and api_version > namespace.__array_api_version__:
+        raise InvalidValue(
+            f"__array_namespace__: edition {api_version} is not here, "
+            f"{namespace.__array_api_version__} is"
+        )
+    return namespace
+
+
 def install() -> None:
-    """Attach DLPack's methods to the tensor class."""
+    """Attach DLPack's methods to the tensor class, and the array API's."""
+    setattr(Tensor, "__array_namespace__", array_namespace)  # noqa: B010
     setattr(Tensor, "__dlpack__", dlpack)  # noqa: B010 - the stub calls them methods
     setattr(Tensor, "__dlpack_device__", dlpack_device)  # noqa: B010

@@ -48,6 +48,7 @@ from gt.distributed import methods as _methods  # noqa: E402
 _methods.install()
 
 from gt import (  # noqa: E402
+    autocast_state,
     creation,
     distributed,
     dtypes,
@@ -65,6 +66,7 @@ interop.install()
 import_hooks.install()
 tensor_types.install()
 missing_methods.install()
+from gt.autocast_mode import autocast  # noqa: E402
 from gt.autograd import (  # noqa: E402
     enable_grad,
     inference_mode,
@@ -111,7 +113,8 @@ globals().update(composite.functions())
 for _name, _function in _aten.functions("t").items():
     globals().setdefault(_name, _function)
 for _module in (
-    creation, random, session, serialization, dtypes, interop, settings, tensor_types
+    creation, random, session, serialization, dtypes, interop, settings, tensor_types,
+    autocast_state,
 ):  # fmt: skip
     for _name in getattr(_module, "__all__", ()):
         globals()[_name] = getattr(_module, _name)
@@ -126,6 +129,8 @@ set_printoptions = printing.set_printoptions
 
 _LAZY = {
     "accelerator",
+    "amp",
+    "cpu",
     "compiler",
     "jit",
     "mps",
@@ -150,6 +155,8 @@ _LAZY = {
     "worker",
     "xpu",
 }
+# Names of theirs that `gt` has, too.
+_LAZY_NAMES = {"GradScaler": "amp"}
 # The modules that users type; the others, which stay importable, hold what makes these.
 _SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random"}
 
@@ -158,6 +165,8 @@ def __getattr__(name: str) -> object:
     """Subpackages load at their first use, so that `import gt` stays quick."""
     if name in _LAZY:
         return importlib.import_module(f"gt.{name}")
+    if name in _LAZY_NAMES:
+        return getattr(importlib.import_module(f"gt.{_LAZY_NAMES[name]}"), name)
     from gt.missing import attribute_error
 
     raise attribute_error("gt", name)
@@ -166,4 +175,5 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     """What users type: tensors, functions, dtypes, errors and the modules of `_SHOWN`."""
     own = {name for name, value in globals().items() if not isinstance(value, types.ModuleType)}
-    return sorted({name for name in own if not name.startswith("_")} | _SHOWN | {"__version__"})
+    shown = _SHOWN | _LAZY_NAMES.keys() | {"__version__"}
+    return sorted({name for name in own if not name.startswith("_")} | shown)

@@ -27,6 +27,7 @@ from gt import printing as printing
 from gt import reading as reading
 from gt.aten import surface as _aten
 from gt.distributed import methods as _methods
+from gt import autocast_state as autocast_state
 from gt import creation as creation
 from gt import distributed as distributed
 from gt import dtypes as dtypes
@@ -38,6 +39,7 @@ from gt import serialization as serialization
 from gt import session as session
 from gt import settings as settings
 from gt import tensor_types as tensor_types
+from gt.autocast_mode import autocast as autocast
 from gt.autograd import enable_grad as enable_grad
 from gt.autograd import inference_mode as inference_mode
 from gt.autograd import is_grad_enabled as is_grad_enabled
@@ -69,9 +71,11 @@ from gt.errors import UnreadFailureWarning as UnreadFailureWarning
 from gt.errors import WorkerError as WorkerError
 from gt import _kernels as _kernels
 from gt import accelerator as accelerator
+from gt import amp as amp
 from gt import backends as backends
 from gt import client as client
 from gt import compiler as compiler
+from gt import cpu as cpu
 from gt import cuda as cuda
 from gt import data as data
 from gt import debug as debug
@@ -92,6 +96,7 @@ from gt import utils as utils
 from gt import version as version
 from gt import worker as worker
 from gt import xpu as xpu
+from gt.amp import GradScaler as GradScaler
 from gt.creation import arange as arange
 from gt.creation import as_tensor as as_tensor
 from gt.creation import empty as empty
@@ -177,6 +182,21 @@ from gt.tensor_types import IntTensor as IntTensor
 from gt.tensor_types import LongTensor as LongTensor
 from gt.tensor_types import ShortTensor as ShortTensor
 from gt.tensor_types import set_default_tensor_type as set_default_tensor_type
+from gt.autocast_state import autocast_decrement_nesting as autocast_decrement_nesting
+from gt.autocast_state import autocast_increment_nesting as autocast_increment_nesting
+from gt.autocast_state import clear_autocast_cache as clear_autocast_cache
+from gt.autocast_state import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from gt.autocast_state import get_autocast_dtype as get_autocast_dtype
+from gt.autocast_state import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from gt.autocast_state import is_autocast_cache_enabled as is_autocast_cache_enabled
+from gt.autocast_state import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from gt.autocast_state import is_autocast_enabled as is_autocast_enabled
+from gt.autocast_state import set_autocast_cache_enabled as set_autocast_cache_enabled
+from gt.autocast_state import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from gt.autocast_state import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from gt.autocast_state import set_autocast_dtype as set_autocast_dtype
+from gt.autocast_state import set_autocast_enabled as set_autocast_enabled
+from gt.autocast_state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 abs = Tensor.abs
 absolute = Tensor.absolute
 add = Tensor.add

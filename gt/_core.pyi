@@ -3,7 +3,7 @@
 # the marks in braces tools/stubs.py puts the methods of ops.toml's rows and of gt/composite.
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeAlias, final, overload
 
@@ -30,7 +30,7 @@ from gt.conversion import Data
 from gt.draws import Generator
 from typing import SupportsIndex
 
-__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -1464,6 +1464,18 @@ def set_anomaly_mode(enabled: _bool, check_nan: _bool) -> None:
 def tensor_hooks(tensor: Tensor) -> dict[_int, Callable[..., object]]:
     """The functions that are called with the gradient of this tensor."""
 def is_grad_enabled() -> _bool: ...
+def set_autocast_policies(words: Mapping[str, tuple[str, str]]) -> None:
+    """For each operator of PyTorch, what is done to the operands on each type of device: lower, float32, promote, or another word for nothing."""
+def autocast_region() -> tuple[int, dtype, _bool] | None:
+    """Where this thread runs: None outside of any autocast."""
+def set_autocast_region(
+    region: tuple[int, dtype, _bool] | None,
+) -> tuple[int, dtype, _bool] | None:
+    """Sets where this thread runs; returns where it ran."""
+def autocast_to(tensor: Tensor, dtype: dtype) -> Tensor:
+    """`tensor` in `dtype`; of a parameter once for the outermost region. float64 and what is no float stays."""
+def forget_autocasts() -> None:
+    """Lets go of the casts of parameters that are kept."""
 def set_grad_enabled(enabled: _bool) -> _bool:
     """Sets this thread's grad mode; returns the one before."""
 def grad(

@@ -10,7 +10,7 @@ from stubs import COMPOSITE, HEADER
 
 MODULES = (
     "creation", "random", "session", "serialization", "dtypes", "interop", "settings",
-    "tensor_types",
+    "tensor_types", "autocast_state",
 )  # fmt: skip
 FUNCTION_FAMILIES_NOT = ("control", "collective")
 
@@ -42,6 +42,8 @@ def _lazy() -> Iterator[tuple[str, str]]:
     for name in ("_kernels", *sorted(ast.literal_eval(Source("gt").values["_LAZY"]))):
         if any((ROOT / f"gt/{name}{end}").exists() for end in (".py", ".pyi", "/__init__.py")):
             yield name, f"from gt import {name} as {name}"
+    for name, module in ast.literal_eval(Source("gt").values["_LAZY_NAMES"]).items():
+        yield name, f"from gt.{module} import {name} as {name}"
 
 
 def _listed() -> Iterator[tuple[str, str]]:

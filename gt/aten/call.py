@@ -12,7 +12,7 @@ from collections import namedtuple
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from gt import _core, errors
+from gt import _core, casting, errors
 from gt._core import Tensor
 from gt.aten import binding
 from gt.aten.backward import saved_results
@@ -71,7 +71,11 @@ def queries() -> int:
 def call(
     name: str, args: Sequence[object], named: Mapping[str, object], *, is_method: bool = False
 ) -> Returned:
-    """Calls an operator of schemas.txt."""
+    """Calls an operator of schemas.txt; within an autocast, of what that makes of its operands."""
+    region = _core.autocast_region()
+    if region is not None and casting.acts(name, region):
+        again = functools.partial(_again, name, is_method)
+        return casting.within(region, casting.POLICIES[name], again, tuple(args), named)
     tensors: list[Tensor] = []
     state = (_core.is_grad_enabled(), _core.get_default_dtype())
     words = _key(tuple(named.items()), tensors) if named else ()
@@ -93,6 +97,10 @@ def call(
         answer = _ask(schema, text, operands, operands)
         signature = _signature(schema, bound, text, answer, signature.order)
     return _emit(signature, operands)
+
+
+def _again(name: str, is_method: bool, *args: object, **named: object) -> Returned:
+    return call(name, args, named, is_method=is_method)
 
 
 def _keep(key: Hashable, signature: _Signature) -> None:

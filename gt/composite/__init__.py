@@ -7,6 +7,7 @@ the row does. Nothing here touches the tape: gradients follow from the operators
 
 from gt import _core
 from gt._core import Tensor
+from gt.casting import entry, in_place
 from gt.composite import (
     casts,
     contractions,
@@ -79,7 +80,7 @@ def install() -> None:
     for file in FILES:
         for name, method in file.METHODS.items():
             if name in REPLACED or name not in Tensor.__dict__:
-                setattr(Tensor, name, numpy_names(method))
+                setattr(Tensor, name, entry(name, numpy_names(method)))
     from gt.creation import new_tensor  # it needs this package's files
 
     others = (
@@ -90,7 +91,7 @@ def install() -> None:
     )
     for name, method in others.items():
         if name not in Tensor.__dict__:
-            setattr(Tensor, name, method)
+            setattr(Tensor, name, in_place(name, method))
 
 
 def functions() -> dict[str, Method]:
@@ -102,7 +103,7 @@ def functions() -> dict[str, Method]:
                 table[name] = _core.Function(name, getattr(Tensor, name))
     others = {name: getattr(joining, name) for name in _joining} | FUNCTIONS
     for name, function in others.items():
-        taking = numpy_names(function)
+        taking = entry(name, numpy_names(function))
         code = getattr(function, "__code__", None)
         method = code is None or code.co_varnames[0] == "self"
         table[name] = _core.Function(name, taking) if method else taking

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from gt import _core
 from gt._core import Tensor, call
+from gt.casting import entry
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number, wrap
 from gt.composite.pointwise import is_half, scaled
@@ -76,7 +77,7 @@ def inner(self: Tensor, other: Tensor) -> Tensor:
     """Products summed over both last dimensions."""
     if self.ndim == 0 or other.ndim == 0:
         return self * other
-    return tensordot(self, other, ([-1], [-1]))
+    return entry("tensordot", tensordot)(self, other, ([-1], [-1]))
 
 
 def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
@@ -154,6 +155,8 @@ def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[in
     m, n = math.prod(a.shape[d] for d in free_a), math.prod(b.shape[d] for d in free_b)
     left = a.permute((*free_a, *over_a)).reshape((m, k))  # -> [m, k]
     right = b.permute((*over_b, *free_b)).reshape((k, n))  # -> [k, n]
+    if not shape and _core.autocast_region() is not None:  # whose list has other words for it
+        return entry("dot", dot)(left.reshape((k,)), right.reshape((k,)))
     return (left @ right).reshape(tuple(shape))
 
 

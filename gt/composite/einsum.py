@@ -4,6 +4,7 @@ import math
 import string
 from collections.abc import Sequence
 
+from gt import _core
 from gt._core import Tensor, call
 from gt.errors import ShapeError
 
@@ -106,6 +107,8 @@ def contracted(x: Tensor, left: str, y: Tensor, right: str, kept: set[str]) -> t
     first = x.permute(tuple(left.index(i) for i in [*batch, *rows, *over])).reshape((b, m, k))
     second = y.permute(tuple(right.index(i) for i in [*batch, *over, *columns])).reshape((b, k, n))
     shape = tuple(size[i] for i in [*batch, *rows, *columns])
+    if not over and _core.autocast_region() is not None:  # no product of matrices in PyTorch
+        return (first * second).reshape(shape), "".join([*batch, *rows, *columns])
     return (first @ second).reshape(shape), "".join([*batch, *rows, *columns])  # [b, m, n]
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
-from gt import _core
+from gt import _core, autocast_state
 from gt._core import GradFn, Tensor
 from gt.autograd.function import Function
 from gt.autograd.grad_mode import enable_grad, no_grad
@@ -168,6 +168,22 @@ def _run(functions: Sequence[Callable[..., Argument]], value: Argument) -> Argum
     return value
 
 
+class _State:
+    """This thread's autocast and where the generator stands; within the `with`, both again."""
+
+    def __init__(self, *, preserves_rng: bool) -> None:
+        self._autocast = autocast_state.Kept()
+        self._random = _Random(preserved=preserves_rng)
+
+    def __enter__(self) -> None:
+        self._autocast.__enter__()
+        self._random.__enter__()
+
+    def __exit__(self, *reason: object) -> None:
+        self._random.__exit__(*reason)
+        self._autocast.__exit__(*reason)
+
+
 class _Random:
     """Where the generator stands; within the `with` it stands there again."""
 
@@ -203,7 +219,7 @@ class _Options:
                 "determinism_check should be one of ['default', 'none'], but got "
                 f"{determinism_check}"
             )
-        self.random = _Random(preserved=preserve_rng_state)
+        self.state = _State(preserves_rng=preserve_rng_state)
         self.contexts = context_fn()
         self.compares = determinism_check == "default"
         chosen = _EarlyStop.chosen
@@ -266,7 +282,7 @@ class _Run:
         args = self.arguments.given(self.arguments.saved_tensors)  # type: ignore[attr-defined]
         with (
             contextlib.suppress(_Stop),
-            self._options.random,
+            self._options.state,
             enable_grad(),
             saved_tensors_hooks(pack, lambda tensor: tensor),
             self._options.contexts[1],
@@ -349,7 +365,7 @@ class _Reentrant(Function):
         *args: Argument,
     ) -> Argument:
         ctx.function = function
-        ctx.random = _Random(preserved=preserve_rng_state)
+        ctx.state = _State(preserves_rng=preserve_rng_state)
         ctx.others = [None if isinstance(x, Tensor) else x for x in args]
         ctx.places = [place for place, x in enumerate(args) if isinstance(x, Tensor)]
         ctx.recorded = [args[place].requires_grad for place in ctx.places]
@@ -364,7 +380,7 @@ class _Reentrant(Function):
         args = list(ctx.others)
         for place, needs, tensor in zip(ctx.places, ctx.recorded, ctx.saved_tensors, strict=True):
             args[place] = tensor.detach().requires_grad_(needs)
-        with ctx.random, enable_grad():
+        with ctx.state, enable_grad():
             returned = ctx.function(*args)
         outputs = returned if isinstance(returned, tuple) else (returned,)
         pairs = [

@@ -2,6 +2,7 @@
 
 from gt import missing
 from gt.aten import surface as _aten
+from gt.casting import entry as _entry
 from gt.composite.normalization import layer_norm, rms_norm
 from gt.nn.functional.activation import (
     celu,
@@ -213,6 +214,7 @@ __all__ = [
 ]
 
 
+globals().update({name: _entry(name, globals()[name]) for name in __all__})
 _generic = {k: v for k, v in _aten.functions("n").items() if k not in globals()}
 globals().update(_generic)
 

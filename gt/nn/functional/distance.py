@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gt
 from gt._core import Tensor
+from gt.casting import entry
 from gt.composite.common import numpy_names
 
 
@@ -21,12 +22,12 @@ def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last dimension."""
-    return _length(x1 - x2 + eps, p, -1, keepdim=keepdim)
+    return _norm(x1 - x2 + eps, p, -1, keepdim=keepdim)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """input divided by its p-norm along `dim`, or by `eps` where that is larger."""
-    return input / _length(input, p, dim, keepdim=True).clamp(min=eps)
+    return input / _norm(input, p, dim, keepdim=True).clamp(min=eps)
 
 
 def _length(input: Tensor, p: float, dim: int, *, keepdim: bool) -> Tensor:
@@ -41,3 +42,6 @@ def _length(input: Tensor, p: float, dim: int, *, keepdim: bool) -> Tensor:
     if p == float("inf"):
         return input.abs().amax(dim=dim, keepdim=keepdim)
     return (input.abs() ** p).sum(dim=dim, keepdim=keepdim) ** (1.0 / p)
+
+
+_norm = entry("norm", _length)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import gt
 from gt import _core
 from gt._core import Tensor
+from gt.casting import entry
 from gt.errors import NotSupported, ShapeError
 
 
@@ -113,7 +114,9 @@ def pad(
     if mode in _PADDED_INDICES:
         if value:
             raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
-        return _pad_by_index(input, pad, mode)
+        words = {"reflect": "reflection_pad", "replicate": "replication_pad"}
+        operator = f"{words.get(mode, mode)}{len(pad) // 2}d"
+        return entry(operator, _pad_by_index)(input, pad, mode)
     if mode != "constant":
         raise NotSupported(f"Unrecognised padding mode {mode}")
     return _core.call("pad", input, pad=tuple(pad), value=0.0 if value is None else float(value))

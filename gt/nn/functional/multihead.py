@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import gt
+from gt import _core
 from gt._core import Tensor
 from gt.nn.functional.attention import attention_weights
 from gt.nn.functional.layer import dropout, linear, pad
@@ -155,7 +156,7 @@ def _joined_mask(
 
 def _additive(mask: Tensor, like: Tensor) -> Tensor:
     if mask.dtype != gt.bool:
-        return mask
+        return mask.to(like.dtype) if _core.autocast_region() is not None else mask
     return gt.zeros(*mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import gt
 from gt._core import Tensor
 from gt.aten.call import call
+from gt.casting import entry
 from gt.errors import ShapeError
 from gt.nn.functional.layer import linear
 from gt.nn.functional.loss import checked_reduction, cross_entropy
@@ -127,7 +128,7 @@ def linear_cross_entropy(
         linear_weight = linear_weight.reshape((rows, width))
         linear_bias = None if linear_bias is None else linear_bias.reshape((rows,))
     logits = linear(input, linear_weight, linear_bias).reshape(shape)
-    loss = cross_entropy(
+    loss = entry("cross_entropy", cross_entropy)(
         logits,
         target,
         weight,
@@ -135,7 +136,7 @@ def linear_cross_entropy(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
-    return loss.to(dtype)
+    return loss if options is None else loss.to(dtype)
 
 
 def _check_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:

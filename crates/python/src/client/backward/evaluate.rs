@@ -2,6 +2,7 @@
 
 use super::term::{Term, int, inverse, listed, places, product, range, reduces, size, swapped};
 use super::vjp;
+use crate::client::emission::autocast::Suspended;
 use crate::client::emission::convert::scalar_object;
 use crate::client::emission::emit::{self, Arg, Vars};
 use crate::client::session::errors;
@@ -46,6 +47,7 @@ impl<'a> Evaluation<'a> {
     /// The gradient of an operand; `None` where it has none, or none has arrived that it is computed from.
     pub(crate) fn gradient(&mut self, position: usize) -> PyResult<Option<Var>> {
         let Some(formula) = self.formulas.at(position) else { return Ok(None) };
+        let _same_dtypes = Suspended::new(); // as forward's, whatever autocast the pass runs in
         let occurs = |output: usize| formula.grads >> output.min(15) & 1 != 0;
         let arrived = |output: usize, grad: &Option<_>| grad.is_some() && occurs(output);
         if !self.grads.iter().enumerate().any(|(output, grad)| arrived(output, grad)) {
@@ -373,6 +375,7 @@ fn changes_nothing(op: Op, attrs: &[Attr], meta: &Meta) -> bool {
 
 /// Sums the dimensions in which `wanted` was broadcast to the gradient's shape.
 pub(crate) fn sum_to(py: Python<'_>, grad: Var, wanted: &Dims) -> PyResult<Var> {
+    let _same_dtypes = Suspended::new();
     let grad_dims = grad.meta(py).dims;
     let added = grad_dims.len().saturating_sub(wanted.len());
     let target = |place: usize| place.checked_sub(added).and_then(|place| wanted.get(place));

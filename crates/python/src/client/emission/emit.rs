@@ -1,6 +1,7 @@
 //! Operators on variables: what is out of date or of another dtype is brought up to date first, then [`super`]
 //! has its way.
 
+use super::autocast;
 use super::default_float::{self, default_float};
 use crate::client::emission::{self, Emission, of_operands};
 use crate::client::session::errors;
@@ -24,7 +25,7 @@ pub(crate) fn emit(
     args: &[Arg<'_>],
     attrs: SmallVec<[Attr; 2]>,
 ) -> PyResult<Vars> {
-    emit_consuming(py, op, args, attrs, 0)
+    emit_again(py, op, args, &attrs)
 }
 
 /// Emits one instruction whose attributes are used again by others.
@@ -35,11 +36,12 @@ pub(crate) fn emit_again(
     attrs: &[Attr],
 ) -> PyResult<Vars> {
     let mut vars = Vars::new();
-    with_attrs(py, op, args, attrs, 0, &mut vars)?;
+    cast_first(py, op, args, attrs, &mut vars)?;
     Ok(vars)
 }
 
-/// Emits one instruction whose operands in `consumes` die with it.
+/// Emits one instruction whose operands in `consumes` die with it, whose dtypes no autocast changes: what is written in place
+/// and what writes.
 pub(crate) fn emit_consuming(
     py: Python<'_>,
     op: Op,
@@ -60,8 +62,59 @@ pub(crate) fn one(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Var> {
 /// The one result of an operator that has one.
 fn single(py: Python<'_>, op: Op, args: &[Arg<'_>], attrs: &[Attr]) -> PyResult<Var> {
     let mut vars = Vars::new();
-    with_attrs(py, op, args, attrs, 0, &mut vars)?;
+    cast_first(py, op, args, attrs, &mut vars)?;
     only(vars)
+}
+
+/// [`with_attrs`], after what an autocast does to the operands where one is open.
+#[inline]
+fn cast_first(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+    vars: &mut Vars,
+) -> PyResult<()> {
+    if autocast::is_open()
+        && let Some(dtype) = autocast::dtype_of(py, op, args, attrs)?
+    {
+        return emit_autocast(py, op, args, attrs, dtype, vars);
+    }
+    with_attrs(py, op, args, attrs, 0, vars)
+}
+
+/// Emits an operator whose floating-point operands become `dtype` first.
+#[cold]
+fn emit_autocast(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+    dtype: Dtype,
+    vars: &mut Vars,
+) -> PyResult<()> {
+    let mut casts: SmallVec<[Option<Var>; 4]> = SmallVec::new();
+    for arg in args {
+        casts.push(match arg {
+            Arg::Var(var) if autocast::changes(var.meta(py).dtype, dtype) => {
+                Some(autocast_to(py, var, dtype)?)
+            }
+            Arg::Absent | Arg::Scalar(_) | Arg::Var(_) => None,
+        });
+    }
+    let args: SmallVec<[Arg<'_>; 4]> =
+        args.iter().zip(&casts).map(|(arg, cast)| cast.as_ref().map_or(*arg, Arg::Var)).collect();
+    with_attrs(py, op, &args, attrs, 0, vars)
+}
+
+/// What an autocast makes of an operand: of a parameter once for the outermost region.
+pub(crate) fn autocast_to(py: Python<'_>, var: &Var, dtype: Dtype) -> PyResult<Var> {
+    if let Some(kept) = autocast::kept(py, var, dtype) {
+        return Ok(kept);
+    }
+    let made = cast(py, var, dtype)?;
+    autocast::keep(py, var, dtype, &made);
+    Ok(made)
 }
 
 fn with_attrs(

@@ -5,6 +5,7 @@
 //! [`emit`]. From the look at the operands to the publication nothing calls into Python: a collection there could
 //! run a destructor that writes one of them.
 
+pub(crate) mod autocast;
 pub(crate) mod convert;
 pub(crate) mod default_float;
 mod draft;

@@ -1,5 +1,6 @@
 //! The functions of `gt._core`, and what makes the module.
 
+mod autocast;
 pub(crate) mod call;
 mod elements;
 pub(crate) mod function;
@@ -41,6 +42,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     call::register(module)?;
     writing::register(module)?;
     elements::register(module)?;
+    autocast::register(module)?;
     grad::register(module)?;
     random::register(module)?;
     session::register(module)?;

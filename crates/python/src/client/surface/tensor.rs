@@ -1,5 +1,6 @@
 //! `gt.Tensor`: operators, numbers from it, and its shape. What concerns gradients stands in `history.rs`.
 
+use crate::client::emission::autocast;
 use crate::client::emission::convert::OperandArg;
 pub(crate) use crate::client::emission::convert::as_arg;
 use crate::client::emission::emit::{self, Arg};
@@ -55,6 +56,12 @@ pub(crate) fn binary(
         given = operand;
         as_arg(&given)
     };
+    if reflected && op == Op::Div && autocast::is_open() {
+        // As PyTorch's, which is the product with the reciprocal.
+        let inverse = emit::one(py, Op::Reciprocal, &[mine])?;
+        let product = emit::one(py, Op::Mul, &[Arg::Var(&inverse), its])?;
+        return Ok(Tensor::wrap(py, product)?.into_any().unbind());
+    }
     let args = if reflected { [its, mine] } else { [mine, its] };
     Ok(Tensor::wrap(py, emit::one(py, op, &args)?)?.into_any().unbind())
 }

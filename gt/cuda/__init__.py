@@ -3,9 +3,10 @@
 The workers have the GPUs; the client neither needs one nor talks to one.
 """
 
+import importlib
 import pathlib
 
-from gt import config, devices, draws, random, session
+from gt import config, devices, draws, missing, random, session
 from gt._core import Tensor
 from gt.errors import InvalidUse, OutOfMemoryError
 from gt.tensor_types import (
@@ -33,6 +34,7 @@ __all__ = [
     "LongTensor",
     "OutOfMemoryError",
     "ShortTensor",
+    "amp",
     "current_device",
     "device",
     "device_count",
@@ -174,6 +176,12 @@ class device(devices.device):  # noqa: N801 - PyTorch's name
 
 def empty_cache() -> None:
     """Nothing: the workers give memory back when it is needed."""
+
+
+def __getattr__(name: str) -> object:
+    if name == "amp":
+        return importlib.import_module("gt.cuda.amp")
+    raise missing.attribute_error(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,164 @@
+//! Autocast: to which dtype the floating-point operands of an operator are cast before it, and the casts of parameters that
+//! are kept. It decides and remembers; [`super::emit`] casts.
+//!
+//! **Architecture invariant:** which operator is treated how is data (`gt/amp/policies.txt`); none is named here.
+
+use super::operands::Arg;
+use crate::client::gil_cell::GilCell;
+use crate::client::session::errors;
+use crate::client::tape::grad_enabled;
+use crate::client::value::variable::{Var, WeakVar};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Attr, Dtype, Op};
+use pyo3::prelude::*;
+use std::cell::Cell;
+use std::collections::HashMap;
+
+/// Types of devices that have lists of their own.
+pub(crate) const DEVICES: usize = 2;
+
+/// What is done to an operator's operands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Nothing,
+    /// They become the lower dtype.
+    Lower,
+    /// They become float32.
+    Float32,
+    /// They become the widest of them, at least the lower dtype.
+    Promote,
+}
+
+/// An autocast within which a thread runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Region {
+    /// Whose list applies.
+    pub device: usize,
+    pub lower: Dtype,
+    pub keeps: bool,
+}
+
+thread_local! {
+    static REGION: Cell<Option<Region>> = const { Cell::new(None) };
+}
+
+/// By [`Op::place`]; empty until an autocast was opened.
+static POLICIES: GilCell<Vec<[Policy; DEVICES]>> = GilCell::new(Vec::new());
+
+/// A cast that is kept: of which variable, at which count of its writes.
+struct KeptCast {
+    var: WeakVar,
+    version: u32,
+    made: Var,
+}
+
+/// By the variable's address, the dtype, and whether it was recorded.
+type KeptCasts = HashMap<(usize, Dtype, bool), KeptCast>;
+
+/// Bounded by the parameters of a region.
+static KEPT: GilCell<Option<KeptCasts>> = GilCell::new(None);
+
+/// Whether this thread runs within an autocast.
+#[inline]
+pub(crate) fn is_open() -> bool {
+    REGION.get().is_some()
+}
+
+pub(crate) fn region() -> Option<Region> {
+    REGION.get()
+}
+
+/// Sets where this thread runs; returns where it ran.
+pub(crate) fn set_region(region: Option<Region>) -> Option<Region> {
+    REGION.replace(region)
+}
+
+/// While it lives, nothing of this thread is cast.
+pub(crate) struct Suspended(Option<Region>);
+
+impl Suspended {
+    pub(crate) fn new() -> Self {
+        Self(REGION.take())
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        REGION.set(self.0);
+    }
+}
+
+/// Says for each operator how it is treated.
+pub(crate) fn set_policies(py: Python<'_>, of: impl Fn(Op) -> [Policy; DEVICES]) {
+    *POLICIES.get_mut(py) = Op::table().iter().map(|info| of(info.op)).collect();
+}
+
+/// The dtype that an operator's operands become; `None` where they stay.
+pub(crate) fn dtype_of(
+    py: Python<'_>,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+) -> PyResult<Option<Dtype>> {
+    let Some(region) = region() else { return Ok(None) };
+    let policy = POLICIES.get(py).get(op.place()).map_or(Policy::Nothing, |by| by[region.device]);
+    match policy {
+        Policy::Nothing => Ok(None),
+        Policy::Lower => Ok(Some(region.lower)),
+        // Where the caller asks for a dtype, they stay.
+        Policy::Float32 => {
+            let asked = attrs.iter().any(|attr| matches!(attr, Attr::Dtype(_)));
+            Ok((!asked).then_some(Dtype::F32))
+        }
+        Policy::Promote => widest(py, region.lower, args).map(Some),
+    }
+}
+
+/// Whether an operand of one dtype becomes another: float64 and what is no float stays.
+pub(crate) fn changes(from: Dtype, to: Dtype) -> bool {
+    from.is_float() && from != Dtype::F64 && from != to
+}
+
+/// The widest of operands.
+fn widest(py: Python<'_>, lower: Dtype, args: &[Arg<'_>]) -> PyResult<Dtype> {
+    let mut found = lower;
+    for arg in args {
+        let Arg::Var(var) = arg else { continue };
+        let dtype = var.meta(py).dtype;
+        if dtype == Dtype::F32 {
+            found = Dtype::F32;
+        } else if dtype.is_float() && dtype != Dtype::F64 && dtype != lower && found != Dtype::F32 {
+            let text = "Unexpected floating ScalarType in at::autocast::prioritize";
+            return Err(errors::mistake(py, ErrorClass::Runtime, text));
+        }
+    }
+    Ok(found)
+}
+
+/// The kept cast of a parameter that was not written since.
+pub(crate) fn kept(py: Python<'_>, var: &Var, dtype: Dtype) -> Option<Var> {
+    let kept = KEPT.get(py);
+    let found = kept.as_ref()?.get(&(var.address(), dtype, grad_enabled()))?;
+    let is_same = found.var.upgrade(py).is_some_and(|kept| kept.is(var));
+    (is_same && found.version == var.version(py)).then(|| found.made.clone_ref(py))
+}
+
+/// Keeps the cast of a parameter: of a float32 leaf that requires a gradient.
+pub(crate) fn keep(py: Python<'_>, var: &Var, dtype: Dtype, made: &Var) {
+    let is_kept = region().is_some_and(|region| region.keeps && region.lower == dtype)
+        && var.accumulates(py)
+        && var.meta(py).dtype == Dtype::F32;
+    if is_kept {
+        let kept =
+            KeptCast { var: var.downgrade(py), version: var.version(py), made: made.clone_ref(py) };
+        let key = (var.address(), dtype, grad_enabled());
+        let before = KEPT.get_mut(py).get_or_insert_default().insert(key, kept);
+        drop(before);
+    }
+}
+
+/// Lets go of all that is kept.
+pub(crate) fn forget(py: Python<'_>) {
+    let kept = KEPT.get_mut(py).take();
+    drop(kept);
+}

@@ -1,0 +1,11 @@
+"""Mixed precision: `autocast`, which casts operands as PyTorch's does, and `GradScaler`."""
+
+from gt.amp.grad_scaler import GradScaler
+from gt.autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

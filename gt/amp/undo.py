@@ -1,0 +1,112 @@
+"""A step of an optimizer that is taken and then, where a tensor on the workers says so, was not.
+
+Parameters and state become what they were by `where`, without anybody reading that tensor. What is
+no tensor, such as a count of steps, and state that the step made, cannot: then it is read.
+"""
+
+from typing import Any, TypeAlias
+
+import gt
+from gt._core import Tensor
+from gt.optim import Optimizer
+
+State: TypeAlias = dict[str, Any]
+
+
+class Undo:
+    """What an optimizer and its parameters are before a step; copies share the tensors' values."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._groups = [_options(group) for group in optimizer.param_groups]
+        self._params = [
+            (param, _copied(param))
+            for group in optimizer.param_groups
+            for param in group["params"]
+            if param.grad is not None
+        ]
+        # The optimizer's own dictionaries, and their entries with copies of those that are tensors.
+        self._state: list[tuple[Tensor, State, State]] = [
+            (param, entries, {name: _kept(value) for name, value in entries.items()})
+            for param, entries in optimizer.state.items()
+        ]
+
+    def undo_where(self, is_skipped: Tensor) -> bool:
+        """Takes the step back where the tensor is true; whether it is known here that it did."""
+        if self._is_of_tensors():
+            for now, before in self._tensors():
+                _restore(now, gt.where(is_skipped, before, now.detach()))
+            return False
+        if not is_skipped.item():
+            return False
+        for param, before in self._params:
+            _restore(param, before)
+        self._optimizer.state.clear()
+        for param, entries, kept in self._state:
+            entries.clear()
+            entries.update({name: _opened(value) for name, value in kept.items()})
+            self._optimizer.state[param] = entries
+        for group, options in zip(self._optimizer.param_groups, self._groups, strict=True):
+            group.update(options)
+        return True
+
+    def _is_of_tensors(self) -> bool:
+        """Whether the step changed tensors alone, and made none."""
+        now = self._optimizer.state
+        if len(now) != len(self._state):
+            return False
+        for param, _, before in self._state:
+            entries = now.get(param)
+            if entries is None or entries.keys() != before.keys():
+                return False
+            for name, value in entries.items():
+                kept = before[name]
+                if isinstance(value, Tensor) != isinstance(kept, _Copy):
+                    return False
+                if not isinstance(value, Tensor) and value != kept:
+                    return False
+        groups = self._optimizer.param_groups
+        return self._groups == [_options(group) for group in groups]
+
+    def _tensors(self) -> list[tuple[Tensor, Tensor]]:
+        """Each tensor that may have changed, and what it was."""
+        found = list(self._params)
+        for param, _, before in self._state:
+            entries = self._optimizer.state[param]
+            found += [
+                (entries[name], kept.copy)
+                for name, kept in before.items()
+                if isinstance(kept, _Copy)
+            ]
+        return found
+
+
+class _Copy:
+    """A tensor of the state as it was."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.copy = tensor, _copied(tensor)
+
+
+def _kept(value: object) -> object:
+    return _Copy(value) if isinstance(value, Tensor) else value
+
+
+def _opened(value: object) -> object:
+    if not isinstance(value, _Copy):
+        return value
+    _restore(value.tensor, value.copy)
+    return value.tensor
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone()
+
+
+def _restore(tensor: Tensor, value: Tensor) -> None:
+    with gt.no_grad():
+        tensor.copy_(value)
+
+
+def _options(group: State) -> State:
+    return {name: value for name, value in group.items() if name != "params"}

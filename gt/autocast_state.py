@@ -1,0 +1,180 @@
+"""What each thread has set of autocast, by type of device, and the region of gt._core that follows.
+
+A tensor of GT is on no type of device: the list that applies is that of the type which was enabled
+last, of those that are enabled. So a program that says "cuda" is cast as PyTorch casts on a GPU,
+one that says "cpu" as on a CPU, wherever its values are.
+"""
+
+import threading
+
+from gt import _core
+from gt._core import dtype
+from gt.casting import DEVICES
+from gt.errors import InvalidUse
+
+__all__ = [
+    "autocast_decrement_nesting",
+    "autocast_increment_nesting",
+    "clear_autocast_cache",
+    "get_autocast_cpu_dtype",
+    "get_autocast_dtype",
+    "get_autocast_gpu_dtype",
+    "is_autocast_cache_enabled",
+    "is_autocast_cpu_enabled",
+    "is_autocast_enabled",
+    "set_autocast_cache_enabled",
+    "set_autocast_cpu_dtype",
+    "set_autocast_cpu_enabled",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+    "set_autocast_gpu_dtype",
+]
+
+
+class _State(threading.local):
+    """A thread's; a new thread has nothing enabled, as in PyTorch."""
+
+    def __init__(self) -> None:
+        self.enabled: list[str] = []  # the one that was enabled last stands last
+        self.dtypes = {"cpu": _core.bfloat16, "cuda": _core.float16}
+        self.keeps = True
+        self.nesting = 0
+
+
+_state = _State()
+
+
+def kind(device_type: str) -> str:
+    """The type of device whose list is meant: `gt`, every tensor's, is that of the workers.
+
+    Raises:
+        InvalidUse: none that GT has a list of.
+    """
+    if device_type in DEVICES:
+        return device_type
+    if device_type == "gt":
+        from gt import cuda  # it asks the workers, which is needed here alone
+
+        return "cuda" if cuda.is_available() else "cpu"
+    raise InvalidUse(f"unknown device type for autocast in get_autocast_dtype: {device_type}")
+
+
+class Kept:
+    """What this thread has set; within the `with` it is set again, as a checkpoint needs it."""
+
+    def __init__(self) -> None:
+        self._set = (list(_state.enabled), dict(_state.dtypes), _state.keeps)
+
+    def __enter__(self) -> None:
+        outer = Kept()
+        self._restore()
+        self._set = outer._set
+
+    def __exit__(self, *reason: object) -> None:
+        inner = Kept()
+        self._restore()
+        self._set = inner._set
+
+    def _restore(self) -> None:
+        enabled, dtypes, keeps = self._set
+        _state.enabled, _state.dtypes, _state.keeps = list(enabled), dict(dtypes), keeps
+        _apply()
+
+
+def _apply() -> None:
+    """Tells gt._core what this thread's state comes to."""
+    region = None
+    if _state.enabled:
+        device = _state.enabled[-1]
+        region = (DEVICES.index(device), _state.dtypes[device], _state.keeps)
+    _core.set_autocast_region(region)
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether autocast is enabled in this thread, for a type of device."""
+    return kind(device_type) in _state.enabled
+
+
+def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
+    """Enable autocast for a type of device in this thread; `set_autocast_enabled(True)` for CUDA.
+
+    `gt.autocast` does it for a `with` block.
+    """
+    is_on = device_type if isinstance(device_type, bool) else bool(enabled)
+    device = "cuda" if isinstance(device_type, bool) else kind(device_type)
+    if device in _state.enabled:
+        _state.enabled.remove(device)
+    if is_on:
+        _state.enabled.append(device)
+    _apply()
+
+
+def get_autocast_dtype(device_type: str) -> dtype:
+    """The lower dtype of a type of device in this thread: at first bfloat16 for the CPU, else
+    float16.
+    """
+    return _state.dtypes[kind(device_type)]
+
+
+def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
+    """Set the lower dtype of a type of device in this thread."""
+    _state.dtypes[kind(device_type)] = dtype
+    _apply()
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether casts of parameters are kept until the outermost region ends."""
+    return _state.keeps
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Set whether casts of parameters are kept until the outermost region ends."""
+    _state.keeps = enabled
+    _apply()
+
+
+def clear_autocast_cache() -> None:
+    """Let go of the casts of parameters that are kept."""
+    _core.forget_autocasts()
+
+
+def autocast_increment_nesting() -> int:
+    """Enter a region; how many this thread is in then."""
+    _state.nesting += 1
+    return _state.nesting
+
+
+def autocast_decrement_nesting() -> int:
+    """Leave a region; how many this thread is in then."""
+    _state.nesting -= 1
+    return _state.nesting
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """Whether autocast is enabled in this thread for the CPU's list."""
+    return is_autocast_enabled("cpu")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """Enable autocast in this thread for the CPU's list."""
+    set_autocast_enabled("cpu", enabled)
+
+
+def get_autocast_cpu_dtype() -> dtype:
+    """The lower dtype for the CPU's list."""
+    return get_autocast_dtype("cpu")
+
+
+def set_autocast_cpu_dtype(dtype: dtype) -> None:
+    """Set the lower dtype for the CPU's list."""
+    set_autocast_dtype("cpu", dtype)
+
+
+def get_autocast_gpu_dtype() -> dtype:
+    """The lower dtype for the GPUs' list."""
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_gpu_dtype(dtype: dtype) -> None:
+    """Set the lower dtype for the GPUs' list."""
+    set_autocast_dtype("cuda", dtype)

@@ -1,0 +1,33 @@
+"""`gt.cpu`: what scripts ask of the CPU, which every machine has; nothing here places anything."""
+
+import importlib
+
+from gt import missing, session
+
+__all__ = ["amp", "device_count", "is_available", "synchronize"]
+
+
+def is_available() -> bool:
+    """True."""
+    return True
+
+
+def device_count() -> int:
+    """1, as in PyTorch."""
+    return 1
+
+
+def synchronize(device: object = None) -> None:  # noqa: ARG001 - accepted, and places nothing
+    """Wait until everything emitted so far has run."""
+    session.synchronize()
+
+
+def __getattr__(name: str) -> object:
+    if name == "amp":
+        return importlib.import_module("gt.cpu.amp")
+    raise missing.attribute_error(__name__, name)
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
+import torch.nn.utils.prune
 
 import gt
 

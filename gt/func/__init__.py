@@ -5,9 +5,9 @@ What needs forward mode or a batch dimension of everything (`jvp`, `jacfwd`, `vm
 says what to do.
 """
 
-from gt.func.calls import functional_call
 from gt.func.refused import jacfwd, jvp, linearize, vmap
 from gt.func.transforms import grad, grad_and_value, hessian, jacrev, vjp
+from gt.nn.functional_call import functional_call
 
 __all__ = [
     "functional_call",

@@ -161,7 +161,7 @@ class MultiheadAttention(Module):
             weights = self.in_proj_weight.chunk(3)
         else:
             names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
-            weights = tuple(self.get_parameter(name) for name in names)
+            weights = tuple(getattr(self, name) for name in names)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         return [
             functional.linear(operand, weight, bias)

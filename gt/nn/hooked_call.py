@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import TypeAlias
 
-from gt.nn import global_hooks as kinds
+from gt.nn import global_hooks
 from gt.nn.backward_hooks import BackwardHooks, attach_to_last_operation
 from gt.nn.hooked import Hooked
-from gt.nn.hooks import Hook, Hooks, of_all_modules
+from gt.nn.hooks import ALWAYS_CALL, WITH_KWARGS, Hooks
+
+Function: TypeAlias = Callable[..., object]
 
 
 def call_hooked(
     module: Hooked,
-    forward: Callable[..., object],
+    forward: Function,
     args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> object:
@@ -21,52 +24,53 @@ def call_hooked(
     called: set[int] = set()
     output: object = None
     try:
-        for hook in _both(kinds.FORWARD_PRE, module._forward_pre_hooks).values():
-            args, kwargs = _call_before(hook, module, args, kwargs)
+        for key, hook in _both(global_hooks.FORWARD_PRE, module._forward_pre_hooks):
+            args, kwargs = _call_before(key, hook, module, args, kwargs)
         backward, old = _backward_hooks(module)
         if backward is not None:
             args = backward.inputs(args)
         output = forward(*args, **kwargs)
-        for key, hook in _both(kinds.FORWARD, module._forward_hooks).items():
+        for key, hook in _both(global_hooks.FORWARD, module._forward_hooks):
             called.add(key)
-            output = _call_after(hook, module, args, kwargs, output)
+            output = _call_after(key, hook, module, args, kwargs, output)
         if backward is not None:
             output = backward.outputs(output)
         if old:
             attach_to_last_operation(module, old, args, output)
     except Exception:
-        for key, hook in _both(kinds.FORWARD, module._forward_hooks).items():
-            if hook.always_call and key not in called:
-                output = _call_after_failure(hook, module, args, kwargs, output)
+        for key, hook in _both(global_hooks.FORWARD, module._forward_hooks):
+            if key & ALWAYS_CALL and key not in called:
+                output = _call_after_failure(key, hook, module, args, kwargs, output)
         raise
     return output
 
 
-def _both(kind: str, own: Hooks) -> Hooks:
-    return {**of_all_modules(kind), **own}
+def _both(everywhere: Hooks, own: Hooks) -> list[tuple[int, Function]]:
+    return [*everywhere.items(), *own.items()]
 
 
-def _backward_hooks(module: Hooked) -> tuple[BackwardHooks | None, list[Callable[..., object]]]:
+def _backward_hooks(module: Hooked) -> tuple[BackwardHooks | None, list[Function]]:
     """The backward hooks of this call, and those of the old kind."""
-    own = [hook.function for hook in module._backward_hooks.values()]
-    full = [hook.function for hook in of_all_modules(kinds.BACKWARD).values()]
-    old = [hook.function for hook in of_all_modules(kinds.OLD_BACKWARD).values()]
+    own = module._backward_hooks.values()
+    full, old = [*global_hooks.BACKWARD.values()], [*global_hooks.OLD_BACKWARD.values()]
     (full if module._is_full_backward_hook else old).extend(own)
-    before = _both(kinds.BACKWARD_PRE, module._backward_pre_hooks)
-    if not full and not before:
-        return None, old
-    return BackwardHooks(module, [hook.function for hook in before.values()], full), old
+    before = [*global_hooks.BACKWARD_PRE.values(), *module._backward_pre_hooks.values()]
+    return (BackwardHooks(module, before, full) if full or before else None), old
 
 
 def _call_before(
-    hook: Hook, module: object, args: tuple[object, ...], kwargs: dict[str, object]
+    key: int,
+    hook: Function,
+    module: object,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    if not hook.with_kwargs:
-        changed = hook.function(module, args)
+    if not key & WITH_KWARGS:
+        changed = hook(module, args)
         if changed is None:
             return args, kwargs
         return (changed if isinstance(changed, tuple) else (changed,)), kwargs
-    changed = hook.function(module, args, kwargs)
+    changed = hook(module, args, kwargs)
     if changed is None:
         return args, kwargs
     if isinstance(changed, tuple) and len(changed) == 2:
@@ -78,26 +82,34 @@ def _call_before(
 
 
 def _call_after(
-    hook: Hook, module: object, args: tuple[object, ...], kwargs: dict[str, object], output: object
+    key: int,
+    hook: Function,
+    module: object,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    output: object,
 ) -> object:
-    if hook.with_kwargs:
-        changed = hook.function(module, args, kwargs, output)
-    else:
-        changed = hook.function(module, args, output)
+    more = (kwargs,) if key & WITH_KWARGS else ()
+    changed = hook(module, args, *more, output)
     return output if changed is None else changed
 
 
 def _call_after_failure(
-    hook: Hook, module: object, args: tuple[object, ...], kwargs: dict[str, object], output: object
+    key: int,
+    hook: Function,
+    module: object,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    output: object,
 ) -> object:
     """As after a forward; what the hook itself raises is a warning, for the first error counts."""
     try:
-        return _call_after(hook, module, args, kwargs, output)
+        return _call_after(key, hook, module, args, kwargs, output)
     except Exception as error:  # noqa: BLE001 - the forward's is raised
+        what = "global module" if key in global_hooks.FORWARD else "module"
         warnings.warn(
-            f"{'global ' if hook.kind else ''}module forward hook with ``always_call=True`` raised "
-            "an exception that was silenced as another error was raised in forward: "
-            f"{error}",
+            f"{what} forward hook with ``always_call=True`` raised an exception that was silenced "
+            f"as another error was raised in forward: {error}",
             stacklevel=4,
         )
         return output

@@ -16,11 +16,10 @@ from gt.composite.casts import target_dtype
 from gt.config.rules import Rule
 from gt.config.scopes import rules_in_force
 from gt.devices import check_device
-from gt.nn import global_hooks as kinds
 from gt.nn import listing, placing, state
+from gt.nn.global_hooks import BUFFER, MODULE, PARAMETER, at_registration, hooks_are_there
 from gt.nn.hooked import TABLES, Hooked
 from gt.nn.hooked_call import call_hooked
-from gt.nn.hooks import GLOBAL
 from gt.nn.listing import ParameterListing
 from gt.nn.names import check_name, typename
 from gt.nn.parameter import Parameter
@@ -65,11 +64,11 @@ class Module(Hooked):
         if rules_in_force and rules_in_force[0] is not self._layout_rules:
             self._redistribute(rules_in_force[0], mark=rules_in_force[0])
         if not (
-            GLOBAL
-            or self._forward_pre_hooks
+            self._forward_pre_hooks
             or self._forward_hooks
             or self._backward_pre_hooks
             or self._backward_hooks
+            or hooks_are_there()
         ):
             return self.forward(*args, **kwargs)
         return call_hooked(self, self.forward, args, kwargs)
@@ -94,7 +93,7 @@ class Module(Hooked):
                 f"created explicitly. To express '{name}' as a function of another Tensor, compute "
                 "the value in the forward() method."
             )
-        self._parameters[name] = kinds.at_registration(kinds.PARAMETER, self, name, param)
+        self._parameters[name] = at_registration(PARAMETER, self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that moves and is saved with the module but is not trained.
@@ -112,7 +111,7 @@ class Module(Hooked):
                 f"cannot assign '{typename(tensor)}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
             )
-        self._buffers[name] = kinds.at_registration(kinds.BUFFER, self, name, tensor)
+        self._buffers[name] = at_registration(BUFFER, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -123,7 +122,7 @@ class Module(Hooked):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{typename(module)} is not a Module subclass")
         check_name("module", name, taken=self._is_taken(name, self._modules))
-        self._modules[name] = kinds.at_registration(kinds.MODULE, self, name, module)
+        self._modules[name] = at_registration(MODULE, self, name, module)
 
     add_module = register_module
 
@@ -151,7 +150,7 @@ class Module(Hooked):
             if "_modules" not in tables:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, keep=self._modules)
-            self._modules[name] = kinds.at_registration(kinds.MODULE, self, name, value)
+            self._modules[name] = at_registration(MODULE, self, name, value)
         elif "_parameters" in tables and name in self._parameters:
             self._assign(name, value, "parameter", "torch.nn.Parameter or None expected")
         elif "_modules" in tables and name in self._modules:
@@ -162,7 +161,7 @@ class Module(Hooked):
                     name, value, "buffer", "torch.nn.Buffer, torch.Tensor or None expected"
                 )
             tensor = value if isinstance(value, Tensor) else None
-            self._buffers[name] = kinds.at_registration(kinds.BUFFER, self, name, tensor)
+            self._buffers[name] = at_registration(BUFFER, self, name, tensor)
         else:
             object.__setattr__(self, name, value)
 
@@ -305,13 +304,13 @@ class Module(Hooked):
         """
         values: dict[str, Any] = OrderedDict() if destination is None else destination
         for hook in list(self._state_dict_pre_hooks.values()):
-            hook.function(self, prefix, keep_vars)
+            hook(self, prefix, keep_vars)
         self._save_to_state_dict(values, prefix, keep_vars)
         for name, child in self._modules.items():
             if child is not None:
                 child.state_dict(destination=values, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         for hook in list(self._state_dict_hooks.values()):
-            changed = hook.function(self, values, prefix, {})
+            changed = hook(self, values, prefix, {})
             values = values if changed is None else changed  # type: ignore[assignment]
         return values
 
@@ -360,9 +359,7 @@ class Module(Hooked):
             for hook in list(owner._load_state_dict_pre_hooks.values()):
                 prefix = f"{name}." if name else ""
                 missing, unexpected = load.keys
-                hook.function(
-                    owner, load.values, prefix, {}, True, missing, unexpected, load.problems
-                )
+                hook(owner, load.values, prefix, {}, True, missing, unexpected, load.problems)
         for name, owner in owners:
             prefix = f"{name}." if name else ""
             load.entries(owner._own_entries(prefix))
@@ -371,7 +368,7 @@ class Module(Hooked):
         load.find_unexpected()
         for _, owner in reversed(owners):
             for hook in list(owner._load_state_dict_post_hooks.values()):
-                hook.function(owner, load.keys)
+                hook(owner, load.keys)
         return load.finish(type(self).__name__, strict=strict)
 
     def _own_entries(self, prefix: str) -> Iterator[state.Entry]:

@@ -133,16 +133,21 @@ class RecurrentBase(Module):
             return output.squeeze(1), tuple(part.squeeze(1) for part in last)
         return (output.transpose(0, 1) if self.batch_first else output), last
 
+    def _weight(self, name: str) -> Tensor:
+        """A weight or bias: a parameter, or what a hook or a parametrization computes."""
+        weight: Tensor = getattr(self, name)
+        return weight
+
     def _direction(self, input: Tensor, state: State, suffix: str) -> tuple[Tensor, State]:
         """One layer in one direction: [t, b, i] -> [t, b, h] and the state after the last step."""
-        weight = self.get_parameter("weight_hh" + suffix)
-        bias = self.get_parameter("bias_hh" + suffix) if self.bias else None
-        projection = self.get_parameter("weight_hr" + suffix) if self.proj_size else None
+        weight = self._weight("weight_hh" + suffix)
+        bias = self._weight("bias_hh" + suffix) if self.bias else None
+        projection = self._weight("weight_hr" + suffix) if self.proj_size else None
         # the inputs of all steps at once: [t, b, i] -> [t, b, gates * h]
         gates = functional.linear(
             input,
-            self.get_parameter("weight_ih" + suffix),
-            self.get_parameter("bias_ih" + suffix) if self.bias else None,
+            self._weight("weight_ih" + suffix),
+            self._weight("bias_ih" + suffix) if self.bias else None,
         )
         order = range(input.shape[0])
         outputs = []

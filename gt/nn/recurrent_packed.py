@@ -13,8 +13,6 @@ from gt.nn.utils.rnn import PackedSequence
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gt.nn.parameter import Parameter
-
 
 class RecurrentLayers(Protocol):
     """What packed sequences need of RNN, LSTM and GRU."""
@@ -25,7 +23,7 @@ class RecurrentLayers(Protocol):
     training: bool
     _step: Callable[[Tensor, State, Tensor, Tensor | None], State]
 
-    def get_parameter(self, target: str) -> Parameter: ...
+    def _weight(self, name: str) -> Tensor: ...
 
     def _suffixes(self, layer: int) -> list[str]: ...
 
@@ -67,12 +65,12 @@ def _direction(
     layers: RecurrentLayers, input: Tensor, sizes: list[int], state: State, suffix: str
 ) -> tuple[Tensor, State]:
     """One layer in one direction: [elements, i] -> [elements, h] and each sequence's last state."""
-    weight = layers.get_parameter("weight_hh" + suffix)
-    bias = layers.get_parameter("bias_hh" + suffix) if layers.bias else None
+    weight = layers._weight("weight_hh" + suffix)
+    bias = layers._weight("bias_hh" + suffix) if layers.bias else None
     gates = functional.linear(
         input,
-        layers.get_parameter("weight_ih" + suffix),
-        layers.get_parameter("bias_ih" + suffix) if layers.bias else None,
+        layers._weight("weight_ih" + suffix),
+        layers._weight("bias_ih" + suffix) if layers.bias else None,
     )
     steps = gates.split(sizes)
     outputs: list[Tensor] = []

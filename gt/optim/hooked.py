@@ -74,7 +74,7 @@ class Hooked:
         self, step: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> object:
         for hook in list(self._step_pre_hooks.values()):
-            changed: Any = hook.function(self, args, kwargs)
+            changed: Any = hook(self, args, kwargs)
             if changed is None:
                 continue
             if not isinstance(changed, tuple) or len(changed) != 2:
@@ -85,13 +85,13 @@ class Hooked:
             args, kwargs = changed
         result: object = step(*args, **kwargs)
         for hook in list(self._step_hooks.values()):
-            hook.function(self, args, kwargs)
+            hook(self, args, kwargs)
         return result
 
     def _changed(self, hooks: Hooks, state_dict: dict[str, Any]) -> dict[str, Any]:
         """What the hooks make of a state dictionary."""
         for hook in list(hooks.values()):
-            changed: Any = hook.function(self, state_dict)
+            changed: Any = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
         return state_dict
 

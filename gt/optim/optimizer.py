@@ -142,7 +142,7 @@ class Optimizer(Hooked):
     def state_dict(self) -> dict[str, Any]:
         """State by the parameter's place, and the groups with places instead of parameters."""
         for hook in list(self._save_pre_hooks.values()):
-            hook.function(self)
+            hook(self)
         places: dict[int, int] = {}
         for group in self.param_groups:
             for param in group["params"]:
@@ -189,7 +189,7 @@ class Optimizer(Hooked):
             )
         self.state = state
         for hook in list(self._load_hooks.values()):
-            hook.function(self)
+            hook(self)
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("

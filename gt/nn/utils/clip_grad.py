@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Iterable
 
 import gt
@@ -30,11 +31,50 @@ def clip_grad_norm_(
     del foreach
     grads = _gradients(parameters)
     total = get_total_norm(grads, norm_type, error_if_nonfinite)
+    _scale(grads, max_norm, total)
+    return total
+
+
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The older name of clip_grad_norm_, with a warning."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
+        "`torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    total_norm: Tensor,
+    foreach: bool | None = None,
+) -> None:
+    """Scale all gradients in place as clip_grad_norm_, by a norm that is known.
+
+    Args:
+        parameters: Those whose gradients are scaled.
+        max_norm: The bound.
+        total_norm: Of the gradients, as `get_total_norm` gives it.
+        foreach: Accepted and ignored.
+    """
+    del foreach
+    _scale(_gradients(parameters), max_norm, total_norm)
+
+
+def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     with gt.no_grad():
-        factor = (max_norm / (total + 1e-6)).clamp(max=1.0)
+        factor = (max_norm / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in grads:
             grad.mul_(factor)
-    return total
 
 
 def clip_grad_value_(

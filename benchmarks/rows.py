@@ -1,7 +1,8 @@
 """Every row of the table, in its order, for `compare.py` and `test_rows.py`."""
 
 import emitting
+import images
 import serving
 import training
 
-ROWS = [*emitting.ROWS, *training.ROWS, *serving.ROWS]
+ROWS = [*emitting.ROWS, *training.ROWS, *images.ROWS, *serving.ROWS]

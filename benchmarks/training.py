@@ -90,7 +90,7 @@ def _steps(step: Step, count: int, unit_seconds: float) -> Round:
 
 
 @contextmanager
-def _sides(make: Callable[[ModuleType], Step], count: int, unit_seconds: float) -> Iterator[Sides]:
+def sides(make: Callable[[ModuleType], Step], count: int, unit_seconds: float) -> Iterator[Sides]:
     ours, theirs = make(gt), make(torch)
     yield Sides(_steps(ours, count, unit_seconds), _steps(theirs, count, unit_seconds))
 
@@ -121,7 +121,7 @@ ROWS = [
         "MLP 32-64-64-64-10, batch 8, SGD step",
         "µs",
         Target("ratio", 0.45),
-        lambda: _sides(_small, 100, 1e-6),
+        lambda: sides(_small, 100, 1e-6),
     ),
     Row(
         "mlp-8-client",
@@ -135,14 +135,14 @@ ROWS = [
         "MLP 784-512-512-10, batch 64, AdamW step",
         "ms",
         Target("ratio", 0.5),
-        lambda: _sides(lambda lib: _large(lib, 64), 10, 1e-3),
+        lambda: sides(lambda lib: _large(lib, 64), 10, 1e-3),
     ),
     Row(
         "mlp-1024",
         "the same, batch 1024",
         "ms",
         Target("ratio", 0.9),
-        lambda: _sides(lambda lib: _large(lib, 1024), 3, 1e-3),
+        lambda: sides(lambda lib: _large(lib, 1024), 3, 1e-3),
         rounds=9,
     ),
     Row(
@@ -150,7 +150,7 @@ ROWS = [
         "`x * x + x` on 100 MB",
         "ms",
         Target("ratio", 1.0),
-        lambda: _sides(_memory_bound, 5, 1e-3),
+        lambda: sides(_memory_bound, 5, 1e-3),
         rounds=7,
     ),
 ]

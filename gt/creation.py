@@ -5,8 +5,9 @@ Random ones stand in random.py.
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
+import functools
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -67,12 +68,13 @@ def from_numpy(ndarray: Array) -> Tensor:
 
 def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> Tensor:
     """Upload, cast here: what numpy has no dtype for travels as its bits."""
-    if array.dtype.name not in FROM_NUMPY:
+    name = _name(array.dtype)
+    if name not in FROM_NUMPY:
         raise InvalidType(
-            f"can't convert np.ndarray of type numpy.{array.dtype.name}. The only supported types "
+            f"can't convert np.ndarray of type numpy.{name}. The only supported types "
             f"are: {', '.join(FROM_NUMPY)}."
         )
-    target = FROM_NUMPY[array.dtype.name] if dtype is None else dtype
+    target = FROM_NUMPY[name] if dtype is None else dtype
     if requires_grad and not target.is_floating_point:
         raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
     with np.errstate(over="ignore", invalid="ignore"):  # what a dtype does not hold becomes inf
@@ -83,6 +85,12 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
     if repr(target) not in NUMPY:
         return _core.from_bytes(bfloat16_bits(whole), whole.shape, target, requires_grad)
     return _core.from_numpy_copy(whole, target, requires_grad)
+
+
+@functools.cache
+def _name(dtype: np.dtype[Any]) -> str:
+    """numpy's name of a dtype, which it makes anew each time."""
+    return dtype.name
 
 
 def bfloat16_bits(values: Array) -> npt.NDArray[np.uint16]:

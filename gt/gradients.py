@@ -128,3 +128,37 @@ def cross_entropy_self(
         along = through if along is None else along + through
     assert along is not None, "neither result has a gradient"
     return call("log_softmax_backward", along, log_probs, dim=dim)
+
+
+def batch_norm_input(g: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """The gradient of batch_norm's input by operators that have gradients themselves."""
+    normal, rstd = _standardized_channels(x, eps)
+    g = g if weight is None else g * _of_channels(weight, x)
+    level, slope = (y.mean(_others(x), keepdim=True) for y in (g, g * normal))
+    return (g - level - normal * slope) * rstd
+
+
+def batch_norm_weight(g: Tensor, x: Tensor, eps: float) -> Tensor:
+    """The same of its weight."""
+    return (g * _standardized_channels(x, eps)[0]).sum(_others(x))
+
+
+def batch_norm_bias(g: Tensor) -> Tensor:
+    """The same of its bias."""
+    return g.sum(_others(g))
+
+
+def _standardized_channels(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Mean 0 and variance 1 of each channel, and by what it was multiplied."""
+    rstd = (x.var(_others(x), correction=0, keepdim=True) + eps).rsqrt()
+    return (x - x.mean(_others(x), keepdim=True)) * rstd, rstd
+
+
+def _others(x: Tensor) -> list[int]:
+    """All dimensions but that of the channels."""
+    return [dim for dim in range(x.ndim) if dim != 1]
+
+
+def _of_channels(value: Tensor, x: Tensor) -> Tensor:
+    """[channels] so that it broadcasts over [batch, channels, ...]."""
+    return value.reshape(-1, *([1] * (x.ndim - 2)))

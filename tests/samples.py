@@ -365,6 +365,7 @@ def _normalizations() -> dict[str, list[Sample]]:
     weight, bias = given(3, 4, seed=1), given(3, 4, seed=2)
     x = given(2, 3, 4)
     stats = (given(2, 1, 1, low=-0.2, high=0.2), given(2, 1, 1, low=0.5, high=1.0))
+    of_channels = (given(3, low=-0.2, high=0.2), given(3, low=0.5, high=1.0))
     return {
         "softmax": rows,
         "log_softmax": rows,
@@ -374,6 +375,15 @@ def _normalizations() -> dict[str, list[Sample]]:
             Sample((x, weight, bias), ((3, 4), 1e-5)),
             Sample((x, None, None), ((4,), 1e-5)),
             Sample((x, given(4, seed=1), None), ((4,), 1e-3)),
+        ],
+        "batch_norm": [
+            Sample((x, given(3, seed=1), given(3, seed=2)), (1e-5,)),
+            Sample((given(5, 3, 2, 2), None, given(3, seed=2)), (1e-3,)),
+            Sample((given(5, 3), None, None), (1e-5,)),
+        ],
+        "batch_norm_backward": [
+            Sample((given(2, 3, 4, seed=3), x, *of_channels, given(3, seed=1)), ()),
+            Sample((given(2, 3, 4, seed=3), x, *of_channels, None), ()),
         ],
         "layer_norm_backward": [
             Sample((given(2, 3, 4, seed=3), x, *stats, weight), ((3, 4),)),

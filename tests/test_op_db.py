@@ -27,7 +27,7 @@ KNOWN = json.loads(RESULTS.read_text(encoding="utf-8"))
 RUN_SHARE_MIN = 0.95  # of the float32 samples of the table's operators
 # Not one kernel of ours for one of PyTorch's: a sum of a product (alpha), a quotient that PyTorch
 # takes as a product, rows that are shortened first.
-COMPOSED = {"add", "sub", "__rdiv__", "nn.functional.embedding"}
+COMPOSED = {"add", "sub", "__rdiv__", "nn.functional.embedding", "nn.functional.batch_norm"}
 NUMPY_SECONDS_MAX = 300
 
 

@@ -195,6 +195,48 @@ def _layer_norm_backward(
     return first, second, third
 
 
+def _batch_norm(
+    input: Array, weight: Array | None, bias: Array | None, eps: float
+) -> tuple[Array, Array, Array, Array]:
+    others, count = _others(input), input.size // max(input.shape[1], 1)
+    if not count:
+        mean, rstd, var = np.zeros((3, input.shape[1]), input.dtype)
+        return input.copy(), mean, rstd, var
+    mean = np.mean(input, axis=others, keepdims=True)
+    squares = np.sum(np.square(input - mean), axis=others, keepdims=True)
+    rstd = 1 / np.sqrt(squares / count + input.dtype.type(eps))
+    out = (input - mean) * rstd
+    out = out if weight is None else out * _of_channels(weight, input)
+    out = out if bias is None else out + _of_channels(bias, input)
+    var = squares / input.dtype.type(count - 1)
+    return out, mean.reshape(-1), rstd.reshape(-1), var.reshape(-1)
+
+
+def _batch_norm_backward(
+    grad: Array, input: Array, mean: Array, rstd: Array, weight: Array | None
+) -> tuple[Array, Array, Array]:
+    if not input.size:
+        return grad.copy(), np.zeros_like(mean), np.zeros_like(mean)
+    others, scale = _others(input), _of_channels(rstd, input)
+    normal = (input - _of_channels(mean, input)) * scale
+    level, slope = (np.mean(x, axis=others, keepdims=True) for x in (grad, grad * normal))
+    factor = scale if weight is None else scale * _of_channels(weight, input)
+    return (
+        (grad - level - normal * slope) * factor,
+        np.sum(grad * normal, axis=others),
+        np.sum(grad, axis=others),
+    )
+
+
+def _others(input: Array) -> tuple[int, ...]:
+    """All dimensions but that of the channels."""
+    return tuple(dim for dim in range(input.ndim) if dim != 1)
+
+
+def _of_channels(value: Array, input: Array) -> Array:
+    return value.reshape(-1, *([1] * (input.ndim - 2)))
+
+
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -221,4 +263,6 @@ def kernels() -> dict[str, Kernel]:
         "log_softmax_backward": _log_softmax_backward,
         "layer_norm": _layer_norm,
         "layer_norm_backward": _layer_norm_backward,
+        "batch_norm": _batch_norm,
+        "batch_norm_backward": _batch_norm_backward,
     }

@@ -91,6 +91,30 @@ def _layer_norm_backward(
     )
 
 
+def _batch_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    if not input.numel():  # no kernel takes it
+        mean, rstd, var = (input.new_zeros(input.shape[1]) for _ in range(3))
+        return input.clone(), mean, rstd, var
+    # Running statistics that have not begun and move all the way are those of this batch.
+    running, var = (input.new_zeros(input.shape[1]) for _ in range(2))
+    out, mean, rstd = torch.native_batch_norm(input, weight, bias, running, var, True, 1.0, eps)
+    return out, mean, rstd, var
+
+
+def _batch_norm_backward(
+    grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    if not input.numel():
+        none = torch.zeros_like(mean)
+        return grad.clone(), none, none.clone()
+    mask = [True, True, True]
+    return _aten.native_batch_norm_backward.default(
+        grad, input, weight, None, None, mean.contiguous(), rstd.contiguous(), True, 0.0, mask
+    )
+
+
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -117,4 +141,6 @@ def kernels() -> dict[str, Kernel]:
         "log_softmax_backward": _log_softmax_backward,
         "layer_norm": _layer_norm,
         "layer_norm_backward": _layer_norm_backward,
+        "batch_norm": _batch_norm,
+        "batch_norm_backward": _batch_norm_backward,
     }

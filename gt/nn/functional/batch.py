@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import gt
+from gt import _core
 from gt._core import Tensor
 from gt.errors import ShapeError
 
@@ -39,28 +40,42 @@ def batch_norm(
     """
     x = _wide(input)
     if training:
-        dims = [dim for dim in range(input.ndim) if dim != 1]
-        count = math.prod(input.shape[dim] for dim in dims)
-        if count == 1:
-            raise ValueError(
-                "Expected more than 1 value per channel when training, got input size "
-                f"{gt.Size(input.shape)}"
-            )
-        mean, var = x.mean(dims), x.var(dims, correction=0)
-        with gt.no_grad():
-            unbiased = var * (count / max(count - 1, 1))
-            for running, now in ((running_mean, mean), (running_var, unbiased)):
-                if running is not None and count:  # an empty batch moves nothing
-                    running.copy_((1 - momentum) * running + momentum * now)
-    elif running_mean is None or running_var is None:
+        running = (running_mean, running_var)
+        return _of_batch(x, running, weight, bias, momentum, eps).to(input.dtype)
+    if running_mean is None or running_var is None:
         raise RuntimeError(
             "Expected running_mean and running_var to be defined when training=False"
         )
-    else:
-        mean, var = _wide(running_mean), _wide(running_var)
+    mean, var = _wide(running_mean), _wide(running_var)
     scale = (var + eps).rsqrt()
     centered = (x - _channels(mean, x)) * _channels(scale, x)
     return _affine(centered, weight, bias).to(input.dtype)
+
+
+def _of_batch(
+    x: Tensor,
+    running: tuple[Tensor | None, Tensor | None],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    momentum: float | Tensor,
+    eps: float,
+) -> Tensor:
+    """By the batch's own mean and variance, towards which the running ones move."""
+    count = math.prod(size for dim, size in enumerate(x.shape) if dim != 1)
+    if count == 1:
+        raise ValueError(
+            "Expected more than 1 value per channel when training, got input size "
+            f"{gt.Size(x.shape)}"
+        )
+    if x.ndim < 2 and not count:
+        return x.clone()  # without channels, as PyTorch has it
+    parameters = (None if p is None else p.to(x.dtype) for p in (weight, bias))
+    out, mean, _, var = _core.call("batch_norm", x, *parameters, eps=eps)
+    with gt.no_grad():
+        for kept, now in zip(running, (mean, var), strict=True):
+            if kept is not None and count:  # an empty batch moves nothing
+                kept.copy_(_core.call("lerp", kept, now.to(kept.dtype), momentum))
+    return out
 
 
 def group_norm(

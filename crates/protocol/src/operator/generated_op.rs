@@ -226,6 +226,10 @@ pub enum Op {
     LayerNorm,
     /// Gradients of layer_norm for input, weight and bias.
     LayerNormBackward,
+    /// (input - mean) * rstd * weight + bias, of each channel, which is dimension 1; also mean, rstd and the unbiased variance of each.
+    BatchNorm,
+    /// Gradients of batch_norm for input, weight and bias.
+    BatchNormBackward,
     /// The same elements in another shape; one size may be -1.
     Reshape,
     /// Dimensions in another order.
@@ -460,6 +464,8 @@ impl Op {
             0x0604 => Op::LogSoftmaxBackward,
             0x0605 => Op::LayerNorm,
             0x0606 => Op::LayerNormBackward,
+            0x0607 => Op::BatchNorm,
+            0x0608 => Op::BatchNormBackward,
             0x0701 => Op::Reshape,
             0x0702 => Op::Permute,
             0x0703 => Op::Expand,
@@ -635,6 +641,8 @@ impl Op {
             "log_softmax_backward" => Op::LogSoftmaxBackward,
             "layer_norm" => Op::LayerNorm,
             "layer_norm_backward" => Op::LayerNormBackward,
+            "batch_norm" => Op::BatchNorm,
+            "batch_norm_backward" => Op::BatchNormBackward,
             "reshape" => Op::Reshape,
             "permute" => Op::Permute,
             "expand" => Op::Expand,

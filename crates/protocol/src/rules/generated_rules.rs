@@ -110,6 +110,8 @@ pub(super) static TABLE: &[super::call::Rule] = &[
     super::normalize::softmax_backward,
     super::normalize::layer_norm,
     super::normalize::layer_norm_backward,
+    super::normalize::batch_norm,
+    super::normalize::batch_norm_backward,
     super::view::reshape,
     super::view::permute,
     super::view::expand,

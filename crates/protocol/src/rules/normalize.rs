@@ -138,3 +138,52 @@ pub(super) fn layer_norm_backward(call: &Call<'_>) -> Inferred {
     let parameter = Meta::new(weight.map_or(input.dtype, |weight| weight.dtype), *normalized);
     several(&[*input, parameter, parameter])
 }
+
+pub(super) fn batch_norm(call: &Call<'_>) -> Inferred {
+    let input = call.tensor(0)?;
+    let [weight, bias] = [call.optional_tensor(1)?, call.optional_tensor(2)?];
+    let statistics = channels(input, &[("weight", weight), ("bias", bias)])?;
+    if !matches!(input.dtype, Dtype::F32 | Dtype::F64) {
+        return Err(RuleError::kernel("batch_norm", input.dtype));
+    }
+    several(&[*input, statistics, statistics, statistics])
+}
+
+pub(super) fn batch_norm_backward(call: &Call<'_>) -> Inferred {
+    let [grad, input, mean, rstd] = call.tensors()?;
+    let weight = call.optional_tensor(4)?;
+    let of_each = [("mean", Some(mean)), ("rstd", Some(rstd)), ("weight", weight)];
+    let parameter = channels(input, &of_each)?;
+    if grad != input {
+        return Err(RuleError::shape(format!(
+            "batch_norm_backward: grad {grad} is not that of input {input}"
+        )));
+    }
+    several(&[*input, parameter, parameter])
+}
+
+/// The metadata of one number a channel, which all of these are.
+fn channels(input: &Meta, of_each: &[(&str, Option<&Meta>)]) -> Result<Meta, RuleError> {
+    let Some(&count) = input.dims.get(1) else {
+        return Err(RuleError::shape(format!(
+            "Expected at least 2 dimensions for input tensor but received {}",
+            input.dims.len()
+        )));
+    };
+    let expected = Meta::new(input.dtype, shape::dims([count])?);
+    for (name, given) in of_each {
+        match given {
+            Some(meta) if meta.dims != expected.dims => {
+                return Err(RuleError::shape(format!(
+                    "{name} should contain {count} elements not {}",
+                    meta.elements()
+                )));
+            }
+            Some(meta) if meta.dtype != expected.dtype => {
+                return Err(RuleError::mixed(expected.dtype, meta.dtype));
+            }
+            Some(_) | None => {}
+        }
+    }
+    Ok(expected)
+}

@@ -110,6 +110,8 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::normalize::follow,
     super::normalize::follow,
     super::normalize::follow,
+    super::normalize::channels,
+    super::normalize::channels,
     super::view::reshape,
     super::view::follow,
     super::view::expand,

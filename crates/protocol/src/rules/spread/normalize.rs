@@ -25,3 +25,18 @@ pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy
         spec.outputs.iter().map(give),
     ))
 }
+
+/// Local where the channels are cut: dimension 1 of what has several, the only one of what has a number for each.
+pub(super) fn channels(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
+    let channel = |meta: &Meta| usize::from(meta.dims.len() > 1);
+    let here = |meta: &Meta| cut(channel(meta), driving.ranges);
+    let fits = |meta: &Meta| meta.dims.get(channel(meta)) == Some(&driving.size);
+    let metas = || spec.args.iter().filter_map(|arg| arg.meta);
+    if driving.dim != channel(spec.meta(driving.position)?) || !metas().all(fits) {
+        return None;
+    }
+    Some(spec.strategy(
+        spec.args.iter().map(|arg| arg.meta.map(here).unwrap_or_default()),
+        spec.outputs.iter().map(here),
+    ))
+}

@@ -97,7 +97,7 @@ def compare(
     model = char_gpt(gt, sizes).to(getattr(gt, dtype))
     twin = char_gpt(torch, sizes).to(getattr(torch, dtype))
     weights = {name: torch.tensor(w.numpy()) for name, w in model.state_dict().items()}
-    twin.load_state_dict(weights)  # type: ignore[arg-type]
+    twin.load_state_dict(weights)
     losses, seconds = train(gt, model, windows, show_progress=show_progress)
     torch_losses, torch_seconds = train(torch, twin, windows, show_progress=show_progress)
     sample = write(model, text, sizes, seed=seed)

@@ -174,7 +174,7 @@ from gt.nn.parallel import (
     VocabParallelEmbedding,
     parallel_cross_entropy,
 )
-from gt.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from gt.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from gt.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -235,6 +235,7 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Bilinear",
+    "Buffer",
     "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gt
 from gt import signal
 from gt._core import Tensor
@@ -51,6 +53,8 @@ class _NormBase(_ChannelNorm):
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
+
+    _version = 2
 
     def __init__(
         self,
@@ -115,6 +119,19 @@ class _NormBase(_ChannelNorm):
             momentum=momentum,
             eps=self.eps,
         )
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        *rest: Any,  # noqa: ANN401 - the base class has them by name
+    ) -> None:
+        """States of version 1 have no num_batches_tracked: it stays as it is."""
+        tracked, key = self.num_batches_tracked, f"{prefix}num_batches_tracked"
+        if local_metadata.get("version", 1) < 2 and tracked is not None:
+            state_dict.setdefault(key, tracked.detach())
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def _check_input_dim(self, input: Tensor) -> None:
         raise NotImplementedError

@@ -66,6 +66,32 @@ class UninitializedParameter(Parameter):
         return copied
 
 
+class Buffer(Tensor):
+    """A tensor that a Module registers as a buffer when assigned; it shares the value.
+
+    Args:
+        data: The value, of any shape; an empty tensor if not given.
+        persistent: Whether state_dict contains it.
+    """
+
+    persistent: bool
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
+        value = gt.empty(0) if data is None else data.detach()
+        requires_grad = data is not None and data.requires_grad
+        made = super().__new__(cls, value, requires_grad=requires_grad)
+        made.persistent = persistent
+        return made
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Buffer:
+        known = memo.get(id(self))
+        if isinstance(known, Buffer):
+            return known
+        copied = type(self)(self.detach().clone(), persistent=self.persistent)
+        memo[id(self)] = copied.requires_grad_(self.requires_grad)
+        return copied
+
+
 class UninitializedBuffer(Tensor):
     """A buffer whose shape a lazy module's first call says; until then it has no elements."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import gt
 from gt import _core
@@ -51,59 +51,26 @@ def collect(entries: Iterable[Entry], *, keep_vars: bool) -> dict[str, Tensor]:
     )
 
 
-class Load:
-    """One load: what is to be copied, and what did not fit; all that fits is copied before a raise.
+def finish(
+    kind: str, keys: IncompatibleKeys, problems: list[str], *, strict: bool
+) -> IncompatibleKeys:
+    """The names that a load did not use and did not find; raises where something did not fit.
 
     Args:
-        values: by dotted name; hooks may change them.
-        assign: whether the tensors themselves are taken.
+        kind: the name of the module's class, for the error.
+        keys: the names.
+        problems: what did not fit, a text each.
+        strict: whether the names are errors.
     """
-
-    def __init__(self, values: dict[str, Any], *, assign: bool) -> None:
-        self.values, self.assign = values, assign
-        self.keys = IncompatibleKeys([], [])
-        self.problems: list[str] = []
-        self.expected: set[str] = set()
-
-    def entries(self, entries: Iterable[Entry]) -> None:
-        """Copy values into the entries."""
-        for entry in list(entries):
-            if not self._has(entry.name):
-                continue
-            problem = _load_one(entry, self.values[entry.name], assign=self.assign)
-            if problem:
-                self.problems.append(problem)
-
-    def other(self, name: str, take: Callable[[Any], None]) -> None:
-        """Hand over what is no tensor."""
-        if self._has(name):
-            take(self.values[name])
-
-    def _has(self, name: str) -> bool:
-        self.expected.add(name)
-        if name not in self.values:
-            self.keys.missing_keys.append(name)
-        return name in self.values
-
-    def find_unexpected(self) -> None:
-        """List the names that nothing took."""
-        self.keys.unexpected_keys.extend(name for name in self.values if name not in self.expected)
-
-    def finish(self, kind: str, *, strict: bool) -> IncompatibleKeys:
-        """The names that were not used and not found.
-
-        Args:
-            kind: the name of the module's class, for the error.
-            strict: whether they are errors.
-        """
-        problems = [*(_key_problems(self.keys) if strict else []), *self.problems]
-        if problems:
-            listed = "\n\t".join(problems)
-            raise RuntimeError(f"Error(s) in loading state_dict for {kind}:\n\t{listed}")
-        return self.keys
+    problems = [*(_key_problems(keys) if strict else []), *problems]
+    if problems:
+        listed = "\n\t".join(problems)
+        raise RuntimeError(f"Error(s) in loading state_dict for {kind}:\n\t{listed}")
+    return keys
 
 
-def _load_one(entry: Entry, source: object, *, assign: bool) -> str | None:
+def load_one(entry: Entry, source: object, *, assign: bool) -> str | None:
+    """Copy one value, or put it in the entry's place; the text of what does not fit."""
     name, owner, attribute, value = entry
     if isinstance(source, Recorded) and not isinstance(source, Tensor):  # PyTorch's
         source = as_tensor(source)  # type: ignore[arg-type]

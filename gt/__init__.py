@@ -150,13 +150,14 @@ _LAZY = {
     "nn",
     "optim",
     "signal",
+    "sparse",
     "testing",
     "utils",
     "worker",
     "xpu",
 }
 # Names of theirs that `gt` has, too.
-_LAZY_NAMES = {"GradScaler": "amp"}
+_LAZY_NAMES = {"GradScaler": "amp", "sparse_coo_tensor": "sparse", "spmm": "sparse"}
 # The modules that users type; the others, which stay importable, hold what makes these.
 _SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random"}
 

@@ -90,6 +90,7 @@ from gt import nn as nn
 from gt import onnx as onnx
 from gt import optim as optim
 from gt import signal as signal
+from gt import sparse as sparse
 from gt import special as special
 from gt import testing as testing
 from gt import utils as utils
@@ -97,6 +98,8 @@ from gt import version as version
 from gt import worker as worker
 from gt import xpu as xpu
 from gt.amp import GradScaler as GradScaler
+from gt.sparse import sparse_coo_tensor as sparse_coo_tensor
+from gt.sparse import spmm as spmm
 from gt.creation import arange as arange
 from gt.creation import as_tensor as as_tensor
 from gt.creation import empty as empty

@@ -28,6 +28,7 @@ from gt.composite.splitting import Cuts
 from gt.composite.splitting import Places
 from gt.conversion import Data
 from gt.draws import Generator
+from typing import Any
 from typing import SupportsIndex
 
 __all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
@@ -888,6 +889,10 @@ class Tensor:
         """The different elements (or slices of `dim`) in order."""
     def unique_consecutive(input, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None, *, axis: _int | None | None=None) -> Different:
         """The input without elements (or slices of `dim`) that equal the one before."""
+    def to_sparse(self, sparse_dim: _int | None=None, *, layout: object=None, blocksize: object=None, dense_dim: _int | None=None) -> Any:
+        """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read."""
+    def to_dense(self, dtype: _dtype | None=None, *, masked_grad: _bool | None=None) -> Tensor:
+        """Itself, in a dtype."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
         """Elements of this memory at `storage_offset` and so many from each other: a copy of them."""
     def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:

@@ -37,7 +37,7 @@ MODULES = [
     "gt.random", "gt.signal", "gt.signal.windows", "gt.special", "gt.utils", "gt.utils.data",
     "gt.backends", "gt.utils.checkpoint", "gt.version",
     *(f"gt.nn.modules.{path}" for path in (*gt.nn.modules.PATHS, "utils")),
-    "gt.amp", "gt.cpu", "gt.cpu.amp", "gt.cuda.amp",
+    "gt.amp", "gt.cpu", "gt.cpu.amp", "gt.cuda.amp", "gt.sparse",
     "gt.accelerator", "gt.compiler", "gt.jit", "gt.mps", "gt.nn.modules",
     "gt.data", "gt.nn.utils.fusion", "gt.nn.utils.rnn", "gt.onnx", "gt.optim.swa_utils",
     "gt.testing", "gt.utils.dlpack", "gt.utils.tensorboard", "gt.xpu",

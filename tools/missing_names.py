@@ -27,7 +27,9 @@ PATHS = [
 MODULES = {
     "gt": torch,
     "gt.accelerator": torch.accelerator,
+    "gt.amp": torch.amp,
     "gt.autograd": torch.autograd,
+    "gt.cpu": torch.cpu,
     "gt.cuda": torch.cuda,
     "gt.compiler": torch.compiler,
     "gt.fft": torch.fft,
@@ -47,6 +49,7 @@ MODULES = {
     "gt.optim.lr_scheduler": torch.optim.lr_scheduler,
     "gt.optim.swa_utils": torch.optim.swa_utils,
     "gt.signal.windows": torch.signal.windows,
+    "gt.sparse": torch.sparse,
     "gt.special": torch.special,
     "gt.testing": torch.testing,
     "gt.utils": torch.utils,

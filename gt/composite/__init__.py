@@ -66,6 +66,7 @@ FUNCTIONS: dict[str, Method] = {
 
 # Methods that are no functions in PyTorch.
 METHODS_ONLY = {
+    "to_sparse", "to_dense",
     "size", "ndimension", "nelement", "element_size", "contiguous", "is_same_size", "view_as",
     "reshape_as", "expand_as", "type", "to", "type_as", "cpu", "cuda", "bool", "byte", "char",
     "short", "int", "long", "half", "bfloat16", "float", "double", "sum_to_size", "new_full",

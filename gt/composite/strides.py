@@ -7,6 +7,7 @@ Results of operators are contiguous, whatever strides are asked for.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -199,7 +200,40 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: object = No
     return resize_(self, tuple(the_template.shape))
 
 
+def to_sparse(
+    self: Tensor,
+    sparse_dim: int | None = None,
+    *,
+    layout: object = None,
+    blocksize: object = None,
+    dense_dim: int | None = None,
+) -> Any:  # noqa: ANN401 - a gt.sparse.SparseTensor, which needs this package
+    """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read.
+
+    Raises:
+        NotSupported: `sparse_dim` other than all dimensions, another layout.
+    """
+    from gt import sparse
+
+    if sparse_dim not in (None, self.ndim) or layout or blocksize or dense_dim:
+        raise NotSupported(
+            f"to_sparse: sparse_dim={sparse_dim} of {self.ndim} dimensions, layout={layout}, "
+            f"blocksize={blocksize}, dense_dim={dense_dim}: GT has coordinates of all dimensions"
+        )
+    return sparse.of_dense(self)
+
+
+def to_dense(
+    self: Tensor, dtype: _core.dtype | None = None, *, masked_grad: bool | None = None
+) -> Tensor:
+    """Itself, in a dtype."""
+    del masked_grad
+    return self if dtype is None else self.to(dtype)
+
+
 METHODS: dict[str, Method] = {
+    "to_sparse": to_sparse,
+    "to_dense": to_dense,
     "as_strided": as_strided,
     "as_strided_scatter": as_strided_scatter,
     "new_empty_strided": new_empty_strided,

@@ -1,0 +1,159 @@
+"""`gt.sparse`: tensors in coordinate format, of which matrices times dense ones with gradients."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gt
+from gt import missing
+from gt._core import Tensor
+from gt.errors import IndexOutOfRange, InvalidUse, NotSupported, ShapeError
+from gt.sparse.matrix import SparseTensor
+
+__all__ = ["SparseTensor", "addmm", "mm", "spmm", "sum"]
+
+
+def sparse_coo_tensor(
+    indices: Any,  # noqa: ANN401 - a tensor or nested lists, as gt.tensor takes
+    values: Any = None,  # noqa: ANN401
+    size: Sequence[int] | None = None,
+    *,
+    dtype: gt.dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> SparseTensor:
+    """A sparse tensor of indices [dimensions, n] and values [n]; of sizes alone one of no elements.
+
+    Args:
+        indices: integers, a tensor or nested lists.
+        values: a tensor, to which gradients go, or a list.
+        size: sizes; if not given the smallest that hold the indices, which are read for it.
+        dtype: of the values.
+        layout: accepted and ignored.
+        device: accepted: it places nothing.
+        pin_memory: accepted and ignored.
+        requires_grad: the values, taken without their history, require a gradient.
+        check_invariants: whether indices are read and compared with the sizes.
+        is_coalesced: the caller knows that indices are in order and different.
+
+    Raises:
+        RuntimeError: numbers of indices, values and sizes that do not fit.
+        NotSupported: values with dimensions of their own.
+    """
+    del layout, device, pin_memory
+    if values is None:
+        return _empty(indices, dtype, requires_grad=requires_grad)
+    columns = indices if isinstance(indices, Tensor) else gt.tensor(indices)
+    columns = columns.to(gt.int64)
+    elements = values if isinstance(values, Tensor) else gt.tensor(values)
+    if dtype is not None:
+        elements = elements.to(dtype)
+    if requires_grad:
+        elements = elements.detach().clone().requires_grad_()
+    if columns.ndim != 2:
+        raise ShapeError(f"indices must be sparse_dim x nnz, but got: {list(columns.shape)}")
+    if elements.ndim > 1:
+        raise NotSupported(
+            f"sparse_coo_tensor: values of shape {list(elements.shape)}, where GT has one dimension"
+        )
+    if elements.shape != columns.shape[1:]:
+        raise ShapeError(
+            "indices and values must have same nnz, but got nnz from indices: "
+            f"{columns.shape[1]}, nnz from values: {elements.shape[0] if elements.ndim else 1}"
+        )
+    if not columns.shape[0]:
+        raise NotSupported("sparse_coo_tensor: no dimensions")
+    shape = _smallest(columns) if size is None else tuple(size)
+    if len(shape) != columns.shape[0]:
+        raise ShapeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(shape)}, "
+            f"sparse_dim = {columns.shape[0]}, dense_dim = 0"
+        )
+    if check_invariants:
+        _check(columns, shape)
+    return SparseTensor(columns, elements, shape, is_coalesced=bool(is_coalesced))
+
+
+def _empty(size: object, dtype: gt.dtype | None, *, requires_grad: bool) -> SparseTensor:
+    if not isinstance(size, list | tuple):
+        raise InvalidUse("sparse_coo_tensor() takes indices and values, or sizes alone")
+    columns = gt.zeros(len(size), 0, dtype=gt.int64)
+    values = gt.zeros(0, dtype=dtype).requires_grad_(requires_grad)
+    return SparseTensor(columns, values, size)
+
+
+def _smallest(columns: Tensor) -> tuple[int, ...]:
+    if not columns.shape[1]:
+        return (0,) * columns.shape[0]
+    return tuple((columns.amax(1) + 1).numpy().tolist())
+
+
+def _check(columns: Tensor, shape: Sequence[int]) -> None:
+    """Compares indices with sizes.
+
+    Raises:
+        RuntimeError: one that is outside.
+    """
+    for dim, (row, size) in enumerate(zip(columns.numpy().tolist(), shape, strict=True)):
+        outside = [index for index in row if not 0 <= index < size]
+        if outside and min(outside) < 0:
+            raise InvalidUse(f"found negative index {min(outside)} for dim {dim}")
+        if outside:
+            raise InvalidUse(
+                f"size is inconsistent with indices: for dim {dim}, size is {size} but found index "
+                f"{max(outside)}"
+            )
+
+
+def mm(mat1: SparseTensor | Tensor, mat2: Tensor | SparseTensor) -> Tensor:
+    """The product of two matrices of which one is sparse: a dense one."""
+    if isinstance(mat1, SparseTensor):
+        return mat1.mm(mat2)
+    return mat2.__rmatmul__(mat1) if isinstance(mat2, SparseTensor) else mat1.mm(mat2)
+
+
+spmm = mm
+
+
+def addmm(
+    mat: Tensor, mat1: SparseTensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0
+) -> Tensor:
+    """beta * mat + alpha * (mat1 @ mat2), of a sparse `mat1`."""
+    return mat * beta + mat1.mm(mat2) * alpha
+
+
+def sum(
+    input: SparseTensor, dim: int | Sequence[int] | None = None, dtype: gt.dtype | None = None
+) -> Any:  # noqa: ANN401 - a dense tensor or a sparse one
+    """The sum of a sparse tensor: dense over everything, sparse over some dimensions.
+
+    Args:
+        input: any shape.
+        dim: dimensions.
+        dtype: to which values are cast first.
+    """
+    return (input if dtype is None else input.to(dtype)).sum(dim)
+
+
+def of_dense(input: Tensor) -> SparseTensor:
+    """What is not zero in a dense tensor, coalesced; how many there are is read.
+
+    Raises:
+        IndexError: a tensor without dimensions.
+    """
+    if not input.ndim:
+        raise IndexOutOfRange("to_sparse of a tensor without dimensions")
+    columns = input.detach().nonzero().t().contiguous()
+    values = input[tuple(columns.unbind(0))]
+    return SparseTensor(columns, values, input.shape, is_coalesced=True)
+
+
+__getattr__ = missing.hook(__name__)
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

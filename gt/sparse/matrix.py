@@ -1,0 +1,416 @@
+"""`SparseTensor`: a tensor in coordinate format, as three things that are there already: indices,
+values, a shape. Its operators are index operators of these, so that gradients go to the values.
+
+What it does not have says so and names the way: `to_dense()`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import gt
+from gt._core import Tensor
+from gt.composite.common import wrap
+from gt.errors import DtypeError, InvalidUse, NotSupported, ShapeError
+from gt.size import Size
+
+__all__ = ["SparseTensor"]
+
+Number: TypeAlias = bool | int | float
+
+
+class SparseTensor:
+    """A sparse tensor in coordinate format. `gt.sparse_coo_tensor` and `Tensor.to_sparse` make it.
+
+    Products with dense matrices, transposes, sums, coalescing, the sum of two, products with a
+    number or elementwise with a dense tensor; everything else raises NotSupported. It is no
+    `gt.Tensor`; of PyTorch's hybrid ones, whose values have dimensions, there are none.
+
+    Args:
+        indices: int64 [dimensions, n], a column an element.
+        values: [n], to which gradients go.
+        shape: sizes.
+        is_coalesced: the columns are in order, and no two of them are equal.
+    """
+
+    is_sparse = True
+    is_sparse_csr = False
+    is_cuda = False
+
+    def __init__(
+        self, indices: Tensor, values: Tensor, shape: Sequence[int], *, is_coalesced: bool = False
+    ) -> None:
+        self._columns, self._elements = indices, values
+        self._shape = tuple(shape)
+        self._in_order = is_coalesced
+
+    # ---- what it is ----
+
+    @property
+    def shape(self) -> Size:
+        """The sizes."""
+        return Size(self._shape)
+
+    @property
+    def dtype(self) -> gt.dtype:
+        """That of the values."""
+        return self._elements.dtype
+
+    @property
+    def device(self) -> object:
+        """`gt`, every tensor's."""
+        return self._elements.device
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions."""
+        return len(self._shape)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the values require a gradient."""
+        return self._elements.requires_grad
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the values are a leaf."""
+        return self._elements.is_leaf
+
+    @property
+    def grad(self) -> SparseTensor | None:
+        """The gradient of the values, where they are a leaf, in a tensor with the same indices."""
+        gradient = self._elements.grad
+        return None if gradient is None else self._like(gradient)
+
+    def size(self, dim: int | None = None) -> Any:  # noqa: ANN401 - sizes, or one of them
+        """The sizes, or that of one dimension."""
+        return self.shape if dim is None else self._shape[wrap(dim, self.ndim)]
+
+    def dim(self) -> int:
+        """How many dimensions."""
+        return self.ndim
+
+    def numel(self) -> int:
+        """How many elements a dense tensor of this shape has."""
+        return math.prod(self._shape)
+
+    def sparse_dim(self) -> int:
+        """How many dimensions the indices have: all."""
+        return self.ndim
+
+    def dense_dim(self) -> int:
+        """How many dimensions the values have beside: 0."""
+        return 0
+
+    def is_coalesced(self) -> bool:
+        """Whether indices are in order and none is there twice."""
+        return self._in_order
+
+    def is_floating_point(self) -> bool:
+        """Whether the values are floats."""
+        return self.dtype.is_floating_point
+
+    def indices(self) -> Tensor:
+        """int64 [dimensions, n] of a coalesced tensor.
+
+        Raises:
+            RuntimeError: it is not coalesced.
+        """
+        self._check_coalesced("indices")
+        return self._columns
+
+    def values(self) -> Tensor:
+        """[n] of a coalesced tensor.
+
+        Raises:
+            RuntimeError: it is not coalesced.
+        """
+        self._check_coalesced("values")
+        return self._elements
+
+    def _indices(self) -> Tensor:
+        return self._columns
+
+    def _values(self) -> Tensor:
+        return self._elements
+
+    def _nnz(self) -> int:
+        return self._elements.shape[0]
+
+    def _check_coalesced(self, what: str) -> None:
+        if not self._in_order:
+            raise InvalidUse(
+                f"Cannot get {what} on an uncoalesced tensor, please call .coalesce() first"
+            )
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __repr__(self) -> str:
+        return (
+            f"tensor(indices={self._columns!r},\n       values={self._elements!r},\n"
+            f"       size={self._shape}, nnz={self._nnz()}, layout=gt.sparse_coo)"
+        )
+
+    # ---- other forms ----
+
+    def coalesce(self) -> SparseTensor:
+        """In order, with values of equal indices added up; how many there are is read, once."""
+        if self._in_order:
+            return self
+        places, inverse = gt.unique(self._places(), return_inverse=True)
+        zeros = gt.zeros(places.shape[0], dtype=self.dtype)
+        values = zeros.index_add(0, inverse, self._elements)
+        rows = []
+        for size in reversed(self._shape[1:]):
+            rows.append(places % max(size, 1))
+            places = places.div(max(size, 1), rounding_mode="floor")
+        columns = gt.stack([places, *reversed(rows)])
+        return SparseTensor(columns, values, self._shape, is_coalesced=True)
+
+    def to_dense(self) -> Tensor:
+        """The dense tensor, with zeros where there is no element."""
+        zeros = gt.zeros(self.numel(), dtype=self.dtype)
+        return zeros.index_add(0, self._places(), self._elements).reshape(self._shape)
+
+    def to_sparse(self) -> SparseTensor:
+        """Itself."""
+        return self
+
+    def to(self, *args: object, **named: object) -> SparseTensor:
+        """With values of another dtype; devices place nothing."""
+        return self._like(self._elements.to(*args, **named))  # type: ignore[arg-type]
+
+    def float(self) -> SparseTensor:
+        """With values of float32."""
+        return self.to(gt.float32)
+
+    def double(self) -> SparseTensor:
+        """With values of float64."""
+        return self.to(gt.float64)
+
+    def cpu(self) -> SparseTensor:
+        """Itself: where values live is the dispatcher's business."""
+        return self
+
+    def cuda(self, device: object = None) -> SparseTensor:  # noqa: ARG002 - accepted
+        """Itself: where values live is the dispatcher's business."""
+        return self
+
+    def detach(self) -> SparseTensor:
+        """Without a gradient."""
+        return self._like(self._elements.detach())
+
+    def clone(self) -> SparseTensor:
+        """With values of its own."""
+        return self._like(self._elements.clone())
+
+    def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
+        """Sets whether the values require a gradient."""
+        self._elements.requires_grad_(requires_grad)
+        return self
+
+    def transpose(self, dim0: int, dim1: int) -> SparseTensor:
+        """With two dimensions exchanged."""
+        order = list(range(self.ndim))
+        first, second = wrap(dim0, self.ndim), wrap(dim1, self.ndim)
+        order[first], order[second] = order[second], order[first]
+        shape = [self._shape[place] for place in order]
+        if first == second:
+            return self
+        columns = gt.stack([self._columns[place] for place in order])
+        return SparseTensor(columns, self._elements, shape)
+
+    def t(self) -> SparseTensor:
+        """The transpose of a matrix.
+
+        Raises:
+            RuntimeError: more than two dimensions.
+        """
+        if self.ndim > 2:
+            raise ShapeError(
+                f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {self.ndim}"
+                " sparse and 0 dense dimensions"
+            )
+        return self.transpose(0, self.ndim - 1)
+
+    @property
+    def T(self) -> SparseTensor:  # noqa: N802 - PyTorch's name
+        """The transpose of a matrix."""
+        return self.t()
+
+    def _places(self) -> Tensor:
+        """[n]: each element's place in the dense tensor's row-major order; one that is outside of
+        it for what is outside in some dimension, so that whoever reads it fails.
+        """
+        places = gt.zeros(self._nnz(), dtype=gt.int64)
+        outside = gt.zeros(self._nnz(), dtype=gt.bool)
+        for dim, size in enumerate(self._shape):
+            column = self._columns[dim]
+            places = places * size + column
+            outside = outside | (column < 0) | (column >= size)
+        return places.masked_fill(outside, self.numel())
+
+    def _like(self, values: Tensor) -> SparseTensor:
+        return SparseTensor(self._columns, values, self._shape, is_coalesced=self._in_order)
+
+    # ---- operators ----
+
+    def mm(self, mat2: Tensor | SparseTensor) -> Tensor:
+        """The product of a sparse matrix and a dense matrix or vector, dense.
+
+        [m, k] @ [k, n] -> [m, n], [m, k] @ [k] -> [m]. Rows of the dense one are taken, scaled and
+        added; a gradient goes to the values and to the dense one.
+
+        Raises:
+            RuntimeError: shapes or dtypes that do not fit.
+            NotImplementedError: two sparse matrices, or more dimensions.
+        """
+        if isinstance(mat2, SparseTensor):
+            raise _refusal("mm", "of two sparse matrices")
+        if self.ndim != 2 or mat2.ndim not in (1, 2):
+            raise _refusal("mm", f"of {self.ndim} and {mat2.ndim} dimensions")
+        if self.dtype != mat2.dtype:
+            raise DtypeError(
+                f"expected scalar type {_title(self.dtype)} but found {_title(mat2.dtype)}"
+            )
+        (m, k), found = self._shape, mat2.shape[0]
+        if found != k and mat2.ndim == 1:
+            raise ShapeError("mv: expected self.size(-1) == vec.size(-1)")
+        if found != k:
+            raise ShapeError(f"addmm: Argument #3 (dense): Expected dim 0 size {k}, got {found}")
+        rows, columns = self._columns[0], self._columns[1]
+        weights = self._elements if mat2.ndim == 1 else self._elements.unsqueeze(-1)
+        terms = mat2.index_select(0, columns) * weights  # -> [nnz, n]
+        return gt.zeros(m, *mat2.shape[1:], dtype=self.dtype).index_add(0, rows, terms)
+
+    def mv(self, vec: Tensor) -> Tensor:
+        """The product of a sparse matrix and a dense vector."""
+        return self.mm(vec)
+
+    def matmul(self, other: Tensor) -> Tensor:
+        """`self @ other`."""
+        return self.mm(other)
+
+    __matmul__ = mm
+
+    def __rmatmul__(self, other: object) -> Tensor:
+        if not isinstance(other, Tensor):
+            return NotImplemented
+        if other.ndim != 2:
+            raise _refusal("mm", f"of {other.ndim} and {self.ndim} dimensions")
+        return self.t().mm(other.t()).t()
+
+    def sum(self, dim: int | Sequence[int] | None = None) -> Any:  # noqa: ANN401 - of either kind
+        """The sum of all elements, dense, or over dimensions, sparse (dense where none is left)."""
+        if dim is None:
+            return self._elements.sum()
+        over = {wrap(d, self.ndim) for d in ((dim,) if isinstance(dim, int) else dim)}
+        kept = [place for place in range(self.ndim) if place not in over]
+        if not kept:
+            return self._elements.sum()
+        columns = gt.stack([self._columns[place] for place in kept])
+        shape = [self._shape[place] for place in kept]
+        return SparseTensor(columns, self._elements, shape).coalesce()
+
+    def mul(self, other: Number | Tensor | SparseTensor) -> SparseTensor:
+        """Elementwise with a number or a dense tensor of the same shape (or of one element)."""
+        if isinstance(other, SparseTensor):
+            raise _refusal("mul", "of two sparse tensors")
+        if isinstance(other, Tensor) and other.ndim:
+            if other.shape != self.shape:
+                raise _refusal("mul", f"of shapes {list(self.shape)} and {list(other.shape)}")
+            other = other.reshape(-1).index_select(0, self._places())
+        return self._like(self._elements * other)
+
+    __mul__ = __rmul__ = mul
+
+    def div(self, other: Number | Tensor | SparseTensor) -> SparseTensor:
+        """By a number, or a dense tensor of one element."""
+        if isinstance(other, SparseTensor) or (isinstance(other, Tensor) and other.ndim):
+            raise _refusal("div", "by what has several elements")
+        return self._like(self._elements / other)
+
+    __truediv__ = div
+
+    def neg(self) -> SparseTensor:
+        """With every value negated."""
+        return self._like(-self._elements)
+
+    __neg__ = neg
+
+    def add(self, other: SparseTensor | Tensor, *, alpha: Number = 1) -> SparseTensor:
+        """The sum of two sparse tensors: the elements of both; `coalesce` adds up equal indices.
+
+        Raises:
+            RuntimeError: other sizes, or a dense operand: `dense + sparse` is dense.
+        """
+        if not isinstance(other, SparseTensor):
+            raise InvalidUse("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+        if self.shape != other.shape:
+            raise ShapeError(
+                "add: expected sizes of 'self' and 'other' to match, but "
+                f"{list(self.shape)} != {list(other.shape)}"
+            )
+        return other._beside(self, alpha)  # noqa: SLF001 - of this class
+
+    def _beside(self, first: SparseTensor, alpha: Number) -> SparseTensor:
+        """The elements of another tensor and this one's times a number."""
+        values = self._elements if alpha == 1 else self._elements * alpha
+        columns = gt.cat([first._indices(), self._columns], 1)
+        values = gt.cat([first._values(), values])
+        return SparseTensor(columns, values, self._shape)
+
+    __add__ = add
+
+    def sub(self, other: SparseTensor) -> SparseTensor:
+        """The difference of two sparse tensors."""
+        return self.add(other, alpha=-1)
+
+    __sub__ = sub
+
+    def __radd__(self, other: object) -> Tensor:
+        if not isinstance(other, Tensor):
+            return NotImplemented
+        return other + self.to_dense()
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        if name.startswith("_") or not hasattr(Tensor, name):
+            raise AttributeError(f"'SparseTensor' object has no attribute {name!r}")
+
+        def refused(*args: object, **named: object) -> object:
+            del args, named
+            raise _refusal(name, "of a sparse tensor")
+
+        return refused
+
+
+def _refusal(name: str, what: str) -> NotSupported:
+    """What a sparse tensor says of an operator that it does not have."""
+    return NotSupported(
+        f"{name} {what} is not supported: GT has products of sparse with dense matrices, "
+        "transpose, sum, coalesce, and sums and multiples of sparse tensors; x.to_dense() has "
+        "every operator"
+    )
+
+
+def _title(dtype: gt.dtype) -> str:
+    """A dtype as PyTorch's errors call it."""
+    names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"}
+    names |= {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte"}
+    name = repr(dtype).removeprefix("gt.")
+    return names.get(name, name.capitalize())
+
+
+def _operator(name: str) -> Callable[..., object]:
+    def refused(self: SparseTensor, *args: object) -> object:
+        del self, args
+        raise _refusal(name, "of a sparse tensor")
+
+    return refused
+
+
+for _name in ("getitem", "setitem", "pow", "lt", "le", "gt", "ge", "bool", "iter", "float", "int"):
+    setattr(SparseTensor, f"__{_name}__", _operator(f"__{_name}__"))

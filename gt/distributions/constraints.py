@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import NotImplementedType
 
 import gt
-from gt import Tensor
+from gt import Tensor, missing
 from gt.distributions.operators import cholesky_failure, eigvalsh
 from gt.errors import InvalidValue, NotSupported
 
@@ -441,6 +441,8 @@ positive_semidefinite = _PositiveSemidefinite()
 positive_definite = _PositiveDefinite()
 cat = _Cat
 stack = _Stack
+
+__getattr__ = missing.hook(__name__)
 
 
 def __dir__() -> list[str]:

@@ -95,8 +95,12 @@ class Distribution:
         """
         if not self._batched:
             raise NotImplementedError
-        new = self._get_checked_instance(_class_of_ours(type(self)), _instance)
-        batch = Size(batch_shape)
+        new = self._get_checked_instance(class_of_ours(type(self)), _instance)
+        self._expand_parameters(new, Size(batch_shape))
+        return self._finished(new, batch_shape)
+
+    def _expand_parameters(self: Self, new: Self, batch: Size) -> None:
+        """The parameters of `new`, and what goes with them."""
         for name, dims in self._batched.items():
             value = vars(self).get(name)
             if isinstance(value, Distribution):
@@ -104,7 +108,6 @@ class Distribution:
             elif value is not None:
                 vars(new)[name] = value.expand((*batch, *value.shape[value.ndim - dims :]))
         self._copy_rest(new)
-        return self._finished(new, batch)
 
     def _finished(self: Self, new: Self, batch_shape: Shape) -> Self:
         """What `expand` has filled in, with its shapes."""
@@ -276,7 +279,7 @@ class Distribution:
         return f"{type(self).__name__}({', '.join(words)})"
 
 
-def _class_of_ours(cls: type[Distribution]) -> type[Distribution]:
+def class_of_ours(cls: type[Distribution]) -> type[Distribution]:
     """The nearest base class that this package defines, or the class itself."""
     package = __name__.rpartition(".")[0]
     return next(c for c in cls.__mro__ if c.__module__.startswith(package))

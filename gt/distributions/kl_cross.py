@@ -12,12 +12,15 @@ from gt import Tensor
 from gt.distributions.bernoulli import Bernoulli
 from gt.distributions.beta import Beta
 from gt.distributions.binomial import Binomial
+from gt.distributions.continuous_bernoulli import ContinuousBernoulli
 from gt.distributions.distribution import Distribution
 from gt.distributions.exponential import Exponential
 from gt.distributions.gamma import Gamma
+from gt.distributions.gumbel import Gumbel
 from gt.distributions.kl import register_kl
 from gt.distributions.laplace import Laplace
 from gt.distributions.normal import Normal
+from gt.distributions.pareto import Pareto
 from gt.distributions.poisson import Poisson
 from gt.distributions.uniform import Uniform
 from gt.distributions.utils import euler_constant
@@ -43,9 +46,17 @@ MEAN_LOG: dict[Class, Callable[..., Tensor]] = {
     Beta: lambda p: p.concentration1.digamma() - (p.concentration1 + p.concentration0).digamma(),
     Exponential: lambda p: -euler_constant - p.rate.log(),
     Gamma: lambda p: p.concentration.digamma() - p.rate.log(),
+    Pareto: lambda p: p.scale.log() + 1 / p.alpha,
     Uniform: _uniform_log,
 }
 MEAN_LOG_REST: dict[Class, Callable[..., Tensor]] = {Uniform: _uniform_log_rest}
+# The mean of exp(-t x).
+MEAN_EXP: dict[Class, Callable[..., Tensor]] = {
+    Exponential: lambda p, t: p.rate / (p.rate + t),
+    Gamma: lambda p, t: (1 + t / p.rate) ** (-p.concentration),
+    Normal: lambda p, t: (0.5 * (t * p.scale).square() - t * p.loc).exp(),
+    Uniform: lambda p, t: ((-t * p.low).exp() - (-t * p.high).exp()) / (t * (p.high - p.low)),
+}
 
 
 def mean_log(p: Distribution) -> Tensor:
@@ -56,6 +67,11 @@ def mean_log(p: Distribution) -> Tensor:
 def mean_log_rest(p: Distribution) -> Tensor:
     """E_p[log(1 - x)]."""
     return MEAN_LOG_REST[_class(p, MEAN_LOG_REST)](p)
+
+
+def mean_exp(p: Distribution, t: Tensor) -> Tensor:
+    """E_p[exp(-t x)]."""
+    return MEAN_EXP[_class(p, MEAN_EXP)](p, t)
 
 
 def _class(p: Distribution, table: dict[Class, Callable[..., Tensor]]) -> Class:
@@ -100,36 +116,74 @@ def _cross_laplace(p: Normal, q: Laplace) -> Tensor:
     return (2 * q.scale).log() + distance / q.scale
 
 
+def _cross_gumbel(p: Distribution, q: Gumbel) -> Tensor:
+    units = (p.mean - q.loc) / q.scale
+    return q.scale.log() + units + (q.loc / q.scale).exp() * mean_exp(p, 1 / q.scale)
+
+
+def _cross_pareto(p: Distribution, q: Pareto) -> Tensor:
+    return (q.alpha + 1) * mean_log(p) - q.alpha.log() - q.alpha * q.scale.log()
+
+
+def _cross_continuous_bernoulli(p: Distribution, q: ContinuousBernoulli) -> Tensor:
+    return -p.mean * q.logits - (-q.probs).log1p() - q._cont_bern_log_norm()
+
+
 CROSS: dict[tuple[Class, Class], Callable[..., Tensor]] = {
     (Bernoulli, Poisson): _cross_poisson,
+    (Beta, ContinuousBernoulli): _cross_continuous_bernoulli,
     (Beta, Exponential): _cross_exponential,
     (Beta, Gamma): _cross_gamma,
     (Beta, Normal): _cross_normal,
     (Beta, Uniform): _cross_uniform,
+    (ContinuousBernoulli, Exponential): _cross_exponential,
+    (ContinuousBernoulli, Normal): _cross_normal,
+    (ContinuousBernoulli, Uniform): _cross_uniform,
     (Exponential, Gamma): _cross_gamma,
+    (Exponential, Gumbel): _cross_gumbel,
     (Exponential, Normal): _cross_normal,
     (Gamma, Exponential): _cross_exponential,
+    (Gamma, Gumbel): _cross_gumbel,
     (Gamma, Normal): _cross_normal,
+    (Gumbel, Normal): _cross_normal,
     (Laplace, Normal): _cross_normal,
+    (Normal, Gumbel): _cross_gumbel,
     (Normal, Laplace): _cross_laplace,
+    (Pareto, Exponential): _cross_exponential,
+    (Pareto, Gamma): _cross_gamma,
+    (Pareto, Normal): _cross_normal,
     (Uniform, Beta): _cross_beta,
+    (Uniform, ContinuousBernoulli): _cross_continuous_bernoulli,
     (Uniform, Exponential): _cross_exponential,
     (Uniform, Gamma): _cross_gamma,
+    (Uniform, Gumbel): _cross_gumbel,
+    (Uniform, Pareto): _cross_pareto,
     (Uniform, Normal): _cross_normal,
 }
 # Where p has a value outside of q's support although others do not: the divergence is infinite.
 OUTSIDE: dict[tuple[Class, Class], Callable[..., Tensor]] = {
     (Beta, Uniform): lambda p, q: (q.low > 0) | (q.high < 1),
+    # PyTorch says infinite where an end of the interval is reached, too.
+    (ContinuousBernoulli, Uniform): lambda p, q: (q.low >= 0) | (q.high <= 1),
+    (Uniform, ContinuousBernoulli): lambda p, q: (p.high >= 1) | (p.low <= 0),
+    (Pareto, Exponential): lambda p, q: p.alpha <= 1,  # no mean
+    (Pareto, Gamma): lambda p, q: p.alpha <= 1,
+    (Pareto, Normal): lambda p, q: p.alpha <= 2,  # no variance
     (Uniform, Beta): lambda p, q: (p.high > 1) | (p.low < 0),
     (Uniform, Exponential): lambda p, q: p.low < 0,
     (Uniform, Gamma): lambda p, q: p.low < 0,
+    (Uniform, Pareto): lambda p, q: p.low < q.scale,
 }
 # Classes p -> classes q whose support never holds all of p's values.
 NEVER_INSIDE: dict[Class, tuple[Class, ...]] = {
-    Exponential: (Beta, Uniform),
-    Gamma: (Beta, Uniform),
-    Laplace: (Beta, Exponential, Gamma, Uniform),
-    Normal: (Beta, Exponential, Gamma, Uniform),
+    Beta: (Pareto,),
+    ContinuousBernoulli: (Pareto,),
+    Exponential: (Beta, ContinuousBernoulli, Pareto, Uniform),
+    Gamma: (Beta, ContinuousBernoulli, Pareto, Uniform),
+    Gumbel: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
+    Laplace: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
+    Normal: (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform),
+    Pareto: (Beta, ContinuousBernoulli, Uniform),
     Poisson: (Bernoulli, Binomial),
 }
 

@@ -8,20 +8,29 @@ from gt.distributions.bernoulli import Bernoulli
 from gt.distributions.beta import Beta
 from gt.distributions.binomial import Binomial
 from gt.distributions.categorical import Categorical
+from gt.distributions.cauchy import Cauchy
+from gt.distributions.continuous_bernoulli import ContinuousBernoulli
 from gt.distributions.dirichlet import Dirichlet
+from gt.distributions.distribution import Distribution
 from gt.distributions.exp_family import ExponentialFamily, slopes_of
 from gt.distributions.exponential import Exponential
 from gt.distributions.gamma import Gamma
+from gt.distributions.geometric import Geometric
+from gt.distributions.gumbel import Gumbel
+from gt.distributions.half_normal import HalfNormal
 from gt.distributions.independent import Independent
 from gt.distributions.kl import kl_divergence, register_kl
 from gt.distributions.laplace import Laplace
+from gt.distributions.lowrank_multivariate_normal import LowRankMultivariateNormal
 from gt.distributions.multivariate_normal import MultivariateNormal, half_log_det, mahalanobis
 from gt.distributions.normal import Normal
 from gt.distributions.one_hot_categorical import OneHotCategorical
 from gt.distributions.operators import solve_triangular
+from gt.distributions.pareto import Pareto
 from gt.distributions.poisson import Poisson
+from gt.distributions.transformed_distribution import TransformedDistribution
 from gt.distributions.uniform import Uniform
-from gt.distributions.utils import sum_rightmost
+from gt.distributions.utils import euler_constant, sum_rightmost
 from gt.errors import InvalidValue, NotSupported
 from gt.nn.functional import softplus
 
@@ -114,11 +123,91 @@ def _beta(p: Beta, q: Beta) -> Tensor:
 def _multivariate_normal(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
     same_event(p, q, "Multivariate Normals")
     n, a, b = p.event_shape[0], p._unbroadcasted_scale_tril, q._unbroadcasted_scale_tril
-    batch = gt.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    a_whole, b_whole = a.expand((*batch, n, n)), b.expand((*batch, n, n))
-    trace = solve_triangular(b_whole, a_whole).square().sum((-2, -1))
-    distance = mahalanobis(b, q.loc - p.loc)
+    trace, distance = _solved_squares(b, a), mahalanobis(b, q.loc - p.loc)
     return half_log_det(b) - half_log_det(a) + (trace + distance - n) / 2
+
+
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+def _low_rank(p: LowRankMultivariateNormal, q: LowRankMultivariateNormal) -> Tensor:
+    same_event(p, q, "Low Rank Multivariate Normals")
+    root = p._unbroadcasted_cov_diag.sqrt()
+    trace = _trace(q, p._unbroadcasted_cov_factor) + _trace(q, root.diag_embed())
+    log_dets = q._log_det() - p._log_det()
+    return (log_dets + trace + q._mahalanobis(q.loc - p.loc) - p.event_shape[0]) / 2
+
+
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
+def _full_and_low_rank(p: MultivariateNormal, q: LowRankMultivariateNormal) -> Tensor:
+    same_event(p, q, "(Low Rank) Multivariate Normals")
+    factor = p._unbroadcasted_scale_tril
+    log_dets = q._log_det() - 2 * half_log_det(factor)
+    distance = q._mahalanobis(q.loc - p.loc)
+    return (log_dets + _trace(q, factor) + distance - p.event_shape[0]) / 2
+
+
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+def _low_rank_and_full(p: LowRankMultivariateNormal, q: MultivariateNormal) -> Tensor:
+    same_event(p, q, "(Low Rank) Multivariate Normals")
+    factor, root = q._unbroadcasted_scale_tril, p._unbroadcasted_cov_diag.sqrt().diag_embed()
+    trace = _solved_squares(factor, p._unbroadcasted_cov_factor) + _solved_squares(factor, root)
+    log_dets = 2 * half_log_det(factor) - p._log_det()
+    return (log_dets + trace + mahalanobis(factor, q.loc - p.loc) - p.event_shape[0]) / 2
+
+
+def _trace(q: LowRankMultivariateNormal, root: Tensor) -> Tensor:
+    """tr(q's precision times B B') for B = `root`, by D^-1 - A' A."""
+    diagonal = root / q._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
+    return diagonal.square().sum((-2, -1)) - (q._solved() @ root).square().sum((-2, -1))
+
+
+def _solved_squares(factor: Tensor, right: Tensor) -> Tensor:
+    """The sum of the squares of L^-1 B; batches broadcast."""
+    batch = gt.broadcast_shapes(factor.shape[:-2], right.shape[:-2])
+    wide = [x.expand((*batch, *x.shape[-2:])) for x in (factor, right)]
+    return solve_triangular(*wide).square().sum((-2, -1))
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchy(p: Cauchy, q: Cauchy) -> Tensor:
+    both = (p.scale + q.scale).square() + (p.loc - q.loc).square()
+    return both.log() - (4 * p.scale * q.scale).log()
+
+
+@register_kl(Gumbel, Gumbel)
+def _gumbel(p: Gumbel, q: Gumbel) -> Tensor:
+    ratio, distance = p.scale / q.scale, (q.loc - p.loc) / q.scale
+    euler = euler_constant * (ratio - 1)
+    return euler - ratio.log() - distance + (distance + (1 + ratio).lgamma()).exp() - 1
+
+
+@register_kl(Geometric, Geometric)
+def _geometric(p: Geometric, q: Geometric) -> Tensor:
+    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+
+
+@register_kl(HalfNormal, HalfNormal)
+def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
+    return _normal(p.base_dist, q.base_dist)
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p: Pareto, q: Pareto) -> Tensor:
+    ratio = q.alpha / p.alpha
+    result = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return gt.where(p.scale < q.scale, inf, result)
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
+    first, second = (d._cont_bern_log_norm() + (-d.probs).log1p() for d in (p, q))
+    return p.mean * (p.logits - q.logits) + first - second
+
+
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise NotImplementedError
+    return kl_divergence(p.base_dist, q.base_dist)
 
 
 @register_kl(Independent, Independent)
@@ -147,7 +236,7 @@ def _exponential_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
     return result
 
 
-def same_event(p: MultivariateNormal, q: MultivariateNormal, what: str) -> None:
+def same_event(p: Distribution, q: Distribution, what: str) -> None:
     """PyTorch's error for vectors of different lengths."""
     if p.event_shape != q.event_shape:
         raise InvalidValue(

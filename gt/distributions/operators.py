@@ -26,6 +26,11 @@ def cholesky_inverse(factor: Tensor) -> Tensor:
     return cast(Tensor, call("cholesky_inverse", (factor,), {}))
 
 
+def cholesky_solve(right: Tensor, factor: Tensor) -> Tensor:
+    """(L L')^-1 B of lower triangles L: [..., n, k], [..., n, n] -> [..., n, k]."""
+    return cast(Tensor, call("cholesky_solve", (right, factor), {}))
+
+
 def solve_triangular(factor: Tensor, right: Tensor) -> Tensor:
     """L^-1 B of lower triangles L: [..., n, n], [..., n, k] -> [..., n, k]."""
     return cast(Tensor, call("linalg_solve_triangular", (factor, right), {"upper": False}))

@@ -60,8 +60,21 @@ def modules(info: ModuleInfo, sample: ModuleInput, *, training: bool) -> tuple[o
     theirs.train(training)
     ours = twin(info.module_cls, given.args, given.kwargs).double()
     ours.train(training)
-    ours.load_state_dict({name: to_gt(value) for name, value in theirs.state_dict().items()})
+    ours.load_state_dict(theirs.state_dict())
+    round_trip(ours, theirs)
     return ours, theirs
+
+
+def round_trip(ours: gt.nn.Module, theirs: torch.nn.Module) -> None:
+    """What GT's module saves has PyTorch's names, and PyTorch's module loads it."""
+    before = {name: value.clone() for name, value in theirs.state_dict().items()}
+    saved = ours.state_dict()
+    assert list(saved) == list(before)
+    theirs.load_state_dict({name: value * 0 for name, value in before.items()})
+    theirs.load_state_dict({name: from_gt(value) for name, value in saved.items()})
+    for name, value in theirs.state_dict().items():
+        assert value.dtype == before[name].dtype, name
+        assert torch.equal(value, before[name]), name
 
 
 def twin(kind: type, args: tuple[object, ...], kwargs: dict[str, object]) -> gt.nn.Module:

@@ -50,7 +50,7 @@ from gt.nn.channel import (
     LocalResponseNorm,
     PairwiseDistance,
 )
-from gt.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from gt.nn.containers import ModuleDict, ModuleList, Sequential
 from gt.nn.conv import (
     Conv1d,
     Conv2d,
@@ -175,6 +175,7 @@ from gt.nn.parallel import (
     parallel_cross_entropy,
 )
 from gt.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from gt.nn.parameter_containers import ParameterDict, ParameterList
 from gt.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,

@@ -1,16 +1,19 @@
-"""Modules and parameters that hold others by position or by name."""
+"""Modules that hold others by position or by name; parameters: parameter_containers.py."""
 
 from __future__ import annotations
 
 import itertools
 import operator
+from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from gt._core import Tensor
 from gt.nn.listing import indented
 from gt.nn.module import Module
-from gt.nn.parameter import Parameter
+from gt.nn.names import typename
+from gt.nn.parameter_containers import pairs_of
 
 
 class _ModuleSequence(Module):
@@ -51,17 +54,26 @@ class _ModuleSequence(Module):
         return self
 
     def insert(self, index: int, module: Module) -> _ModuleSequence:
-        """Add `module` before the one at `index`."""
+        """Add `module` before the one at `index`.
+
+        Raises:
+            IndexError: There is no such place.
+        """
         children = self._items()
+        if not -len(children) <= index <= len(children):
+            raise IndexError(f"Index out of range: {index}")
         children.insert(index, module)
         self._renumber(children)
         return self
 
-    def pop(self, key: int = -1) -> Module:
-        """Take out the module at `key`."""
-        child = self._items()[key]
+    def pop(self, key: int | slice = -1) -> Module:
+        """Take out the module at `key`, or those of a slice."""
+        child: Module = self[key]
         del self[key]
         return child
+
+    @abstractmethod
+    def __getitem__(self, index: int | slice) -> Any: ...  # noqa: ANN401 - a module or several
 
 
 class Sequential(_ModuleSequence):
@@ -79,7 +91,7 @@ class Sequential(_ModuleSequence):
             return
         for place, child in enumerate(modules):
             if not isinstance(child, Module):
-                raise TypeError(f"{type(child).__name__} is not a Module subclass")
+                raise TypeError(f"{typename(child)} is not a Module subclass")
             self.register_module(str(place), child)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -103,7 +115,34 @@ class Sequential(_ModuleSequence):
         return index
 
     def __add__(self, other: Sequential) -> Sequential:
-        return Sequential(*self, *other)
+        return Sequential(*self, *self._checked_other(other, "add"))
+
+    def __iadd__(self, other: Sequential) -> Sequential:
+        return self.extend(list(self._checked_other(other, "add")))
+
+    def __mul__(self, other: int) -> Sequential:
+        return Sequential(*list(self) * _times(other))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, other: int) -> Sequential:
+        return self.extend(list(self) * (_times(other) - 1))
+
+    def _checked_other(self, other: object, word: str) -> Sequential:
+        if not isinstance(other, Sequential):
+            raise ValueError(  # noqa: TRY004 - PyTorch's class
+                f"{word} operator supports only objects of Sequential class, but "
+                f"{type(other)} is given."
+            )
+        return other
+
+
+def _times(count: object) -> int:
+    if not isinstance(count, int):
+        raise TypeError(f"unsupported operand type(s) for *: {Sequential} and {type(count)}")
+    if count <= 0:
+        raise ValueError(f"Non-positive multiplication factor {count} for {Sequential}")
+    return count
 
 
 class ModuleList(_ModuleSequence):
@@ -125,6 +164,11 @@ class ModuleList(_ModuleSequence):
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
         """Add `modules` at the end."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(
+                "ModuleList.extend should be called with an iterable, but got "
+                f"{type(modules).__name__}"
+            )
         for module in modules:
             self.append(module)
         return self
@@ -206,107 +250,12 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add or replace modules."""
-        pairs = modules.items() if isinstance(modules, Mapping | ModuleDict) else modules
-        for key, module in pairs:
+        if not isinstance(modules, Iterable):
+            raise TypeError(
+                "ModuleDict.update should be called with an iterable of key/value pairs, "
+                f"but got {type(modules).__name__}"
+            )
+        known = isinstance(modules, Mapping | ModuleDict)
+        given = OrderedDict(modules.items()) if known else modules  # type: ignore[union-attr]
+        for key, module in pairs_of("ModuleDict", given):
             self[key] = module
-
-
-class ParameterList(Module):
-    """A list of parameters that count as this module's; tensors become parameters.
-
-    Args:
-        values: The first ones.
-    """
-
-    def __init__(self, values: Iterable[Tensor] | None = None) -> None:
-        super().__init__()
-        self.extend([] if values is None else values)
-
-    def _items(self) -> list[Parameter]:
-        return [param for param in self._parameters.values() if param is not None]
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __iter__(self) -> Iterator[Parameter]:
-        return iter(self._items())
-
-    def __getitem__(self, index: int) -> Parameter:
-        return self._items()[index]
-
-    def __setitem__(self, index: int, value: Tensor) -> None:
-        setattr(self, list(self._parameters)[index], _as_parameter(value))
-
-    def append(self, value: Tensor) -> ParameterList:
-        """Add one at the end."""
-        self.register_parameter(str(len(self)), _as_parameter(value))
-        return self
-
-    def extend(self, values: Iterable[Tensor]) -> ParameterList:
-        """Add some at the end."""
-        for value in values:
-            self.append(value)
-        return self
-
-    def __iadd__(self, values: Iterable[Tensor]) -> ParameterList:
-        return self.extend(values)
-
-    def extra_repr(self) -> str:
-        return "\n".join(
-            f"({place}): Parameter containing: [{param.dtype} of size {_by(param.shape)}]"
-            for place, param in enumerate(self)
-        )
-
-
-class ParameterDict(Module):
-    """A dictionary of parameters that count as this module's; tensors become parameters.
-
-    Args:
-        parameters: The first ones, by name.
-    """
-
-    def __init__(self, parameters: Mapping[str, Tensor] | None = None) -> None:
-        super().__init__()
-        for key, value in ({} if parameters is None else parameters).items():
-            self[key] = value
-
-    def __getitem__(self, key: str) -> Parameter:
-        parameter = self._parameters[key]
-        if parameter is None:
-            raise KeyError(key)
-        return parameter
-
-    def __setitem__(self, key: str, value: Tensor) -> None:
-        setattr(self, key, _as_parameter(value))
-
-    def __delitem__(self, key: str) -> None:
-        del self._parameters[key]
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parameters)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._parameters
-
-    def keys(self) -> Iterable[str]:
-        """The names."""
-        return self._parameters.keys()
-
-    def items(self) -> Iterable[tuple[str, Parameter | None]]:
-        """(name, parameter)."""
-        return self._parameters.items()
-
-    def values(self) -> Iterable[Parameter | None]:
-        """The parameters."""
-        return self._parameters.values()
-
-
-def _by(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape))
-
-
-def _as_parameter(value: Tensor) -> Parameter:
-    return value if isinstance(value, Parameter) else Parameter(value)

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributions
 from distribution_cases import CONTINUOUS, DISCRETE, EVERY, VECTORS
+from spread_session import workers
 from test_distributions import both, outcome
 
 import gt
@@ -212,6 +213,30 @@ def test_binomial_of_many_trials(n, p):
     deviation = (n * p * (1 - p)) ** 0.5
     assert abs(x.mean() - n * p) < DEVIATIONS * deviation / np.sqrt(COUNT)
     assert abs(x.var() / deviation**2 - 1) < DEVIATIONS * np.sqrt(3 / COUNT)
+
+
+# Of one cut parameter: its draws, and what is made of them.
+CUT = {
+    "gamma": lambda d, x: d.Gamma(x, 2.0),
+    "dirichlet": lambda d, x: d.Dirichlet(x.reshape(4, 3)),
+    "normal": lambda d, x: d.Normal(x, x),
+    "student": lambda d, x: d.StudentT(x),
+    "von mises": lambda d, x: d.VonMises(x, 1.0),
+    "poisson": lambda d, x: d.Poisson(x),
+    "binomial": lambda d, x: d.Binomial(50, x / 10),
+    "choice": lambda d, x: d.Categorical(x.reshape(4, 3)),
+}
+
+
+def test_a_layout_changes_no_sample():
+    with workers(2):
+        whole = gt.arange(1.0, 13.0) / 2
+        for name, make in CUT.items():
+            seen = []
+            for x in (whole, gt.distribute(whole, dim=0)):
+                gt.manual_seed(5)
+                seen.append(make(gt.distributions, x).sample((3,)).numpy())
+            np.testing.assert_array_equal(*seen, err_msg=name)
 
 
 def test_binomial_emits_as_many_instructions_for_many_trials():

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn, optim
+from torch.distributions import Categorical
 from weights import fill
 
 SavedAction = namedtuple("SavedAction", ["log_prob", "value"])  # noqa: PYI024
@@ -45,8 +46,9 @@ class Policy(nn.Module):
 
 def select_action(model: Policy, state: np.ndarray, rng: np.random.Generator) -> int:
     probs, state_value = model(torch.from_numpy(state).float())
-    action = int(rng.random() < probs[1].item())
-    model.saved_actions.append(SavedAction(probs[action].log(), state_value))
+    action = int(rng.random() < probs[1].item())  # numpy's number, not m.sample(): one run
+    m = Categorical(probs)
+    model.saved_actions.append(SavedAction(m.log_prob(torch.tensor(action)), state_value))
     return action
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn, optim
+from torch.distributions import Categorical
 from weights import fill
 
 EPS = float(np.finfo(np.float32).eps)
@@ -50,8 +51,9 @@ class Policy(nn.Module):
 
 def select_action(policy: Policy, state: np.ndarray, rng: np.random.Generator) -> int:
     probs = policy(torch.from_numpy(state).float().unsqueeze(0))  # [1, 7] -> [1, 2]
-    action = int(rng.random() < probs[0, 1].item())
-    policy.saved_log_probs.append(torch.log(probs[:, action]))
+    action = int(rng.random() < probs[0, 1].item())  # numpy's number, not m.sample(): one run
+    m = Categorical(probs)
+    policy.saved_log_probs.append(m.log_prob(torch.tensor([action])))
     return action
 
 

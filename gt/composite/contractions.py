@@ -77,7 +77,7 @@ def inner(self: Tensor, other: Tensor) -> Tensor:
     """Products summed over both last dimensions."""
     if self.ndim == 0 or other.ndim == 0:
         return self * other
-    return entry("tensordot", tensordot)(self, other, ([-1], [-1]))
+    return _tensordot(self, other, ([-1], [-1]))
 
 
 def combined(self: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
@@ -156,7 +156,7 @@ def tensordot(a: Tensor, b: Tensor, dims: int | tuple[Sequence[int], Sequence[in
     left = a.permute((*free_a, *over_a)).reshape((m, k))  # -> [m, k]
     right = b.permute((*over_b, *free_b)).reshape((k, n))  # -> [k, n]
     if not shape and _core.autocast_region() is not None:  # whose list has other words for it
-        return entry("dot", dot)(left.reshape((k,)), right.reshape((k,)))
+        return _dot(left.reshape((k,)), right.reshape((k,)))
     return (left @ right).reshape(tuple(shape))
 
 
@@ -167,6 +167,9 @@ def matched(x: Tensor, over: Sequence[int], other: Tensor, others: Sequence[int]
             x = call("sum", x, dim=(d,), keepdim=True)
     return x
 
+
+# As PyTorch's operators, for what an open autocast does to them.
+_dot, _tensordot = entry("dot", dot), entry("tensordot", tensordot)
 
 METHODS: dict[str, Method] = {
     "mm": mm,

@@ -114,9 +114,8 @@ def pad(
     if mode in _PADDED_INDICES:
         if value:
             raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
-        words = {"reflect": "reflection_pad", "replicate": "replication_pad"}
-        operator = f"{words.get(mode, mode)}{len(pad) // 2}d"
-        return entry(operator, _pad_by_index)(input, pad, mode)
+        padded = _PADS.get((mode, len(pad) // 2), _pad_by_index)
+        return padded(input, pad, mode)
     if mode != "constant":
         raise NotSupported(f"Unrecognised padding mode {mode}")
     return _core.call("pad", input, pad=tuple(pad), value=0.0 if value is None else float(value))
@@ -164,6 +163,14 @@ def _wrapped(size: int, before: int, after: int) -> list[int]:
 
 
 _PADDED_INDICES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
+
+
+# As PyTorch's operators, for what an open autocast does to them.
+_PADS = {
+    (mode, dims): entry(f"{operator}_pad{dims}d", _pad_by_index)
+    for mode, operator in (("reflect", "reflection"), ("replicate", "replication"))
+    for dims in (1, 2, 3)
+}
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:

@@ -128,7 +128,7 @@ def linear_cross_entropy(
         linear_weight = linear_weight.reshape((rows, width))
         linear_bias = None if linear_bias is None else linear_bias.reshape((rows,))
     logits = linear(input, linear_weight, linear_bias).reshape(shape)
-    loss = entry("cross_entropy", cross_entropy)(
+    loss = _cross_entropy(
         logits,
         target,
         weight,
@@ -137,6 +137,10 @@ def linear_cross_entropy(
         label_smoothing=label_smoothing,
     )
     return loss if options is None else loss.to(dtype)
+
+
+# As PyTorch's operator, for what an open autocast does to it.
+_cross_entropy = entry("cross_entropy", cross_entropy)
 
 
 def _check_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:

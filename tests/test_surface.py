@@ -39,7 +39,9 @@ MODULES = [
     *(f"gt.nn.modules.{path}" for path in (*gt.nn.modules.PATHS, "utils")),
     "gt.amp", "gt.cpu", "gt.cpu.amp", "gt.cuda.amp", "gt.sparse",
     "gt.accelerator", "gt.compiler", "gt.jit", "gt.mps", "gt.nn.modules",
-    "gt.data", "gt.nn.utils.fusion", "gt.nn.utils.rnn", "gt.onnx", "gt.optim.swa_utils",
+    "gt.data", "gt.nn.utils.fusion", "gt.nn.utils.memory_format", "gt.nn.utils.parametrizations",
+    "gt.nn.utils.parametrize", "gt.nn.utils.prune", "gt.nn.utils.stateless", "gt.nn.utils.rnn",
+    "gt.onnx", "gt.optim.swa_utils",
     "gt.testing", "gt.utils.dlpack", "gt.utils.tensorboard", "gt.xpu",
 ]  # fmt: skip
 

@@ -21,3 +21,8 @@ def convert_conv3d_weight_memory_format(module: T, memory_format: object) -> T:
     """The module itself: no number depends on a memory format."""
     del memory_format
     return module
+
+
+def __dir__() -> list[str]:
+    """What users type; what this module needs itself is no part of it."""
+    return __all__

@@ -146,6 +146,7 @@ _LAZY = {
     "cuda",
     "data",
     "debug",
+    "distributions",
     "dnn",
     "nn",
     "optim",

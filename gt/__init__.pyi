@@ -79,6 +79,7 @@ from gt import cpu as cpu
 from gt import cuda as cuda
 from gt import data as data
 from gt import debug as debug
+from gt import distributions as distributions
 from gt import dnn as dnn
 from gt import fft as fft
 from gt import func as func

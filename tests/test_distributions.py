@@ -1,5 +1,7 @@
 """gt.distributions beside torch.distributions: values, gradients, shapes, texts and errors."""
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -221,6 +223,15 @@ def test_every_pair_of_classes_is_covered():
         if hasattr(gt.distributions, p.__name__) and hasattr(gt.distributions, q.__name__)
     }
     assert {(p.__name__, q.__name__) for p, q in _registered} == want
+
+
+def test_the_package_loads_at_its_first_use():
+    program = (
+        "import sys, gt; assert 'gt.distributions' not in sys.modules; "
+        "print(gt.distributions.Normal(0.0, 1.0).mean.shape)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout == "gt.Size([])\n", run.stderr
 
 
 def test_a_class_of_the_users():

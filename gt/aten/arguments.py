@@ -37,17 +37,32 @@ def parse(text: str, dtypes: Callable[[str], object]) -> tuple[Build, int]:
         raise ValueError(f"{text!r} are no arguments: {error.msg}") from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(f"{text!r} are no arguments")  # noqa: TRY004 - what a text says
-    readers = [_reader(node, dtypes) for node in call.args]
+    given = [_reader(node, dtypes) for node in call.args]
     named = {str(word.arg): _reader(word.value, dtypes) for word in call.keywords}
-
     count = 1 + max((int(node.id[1:]) for node in ast.walk(call) if _is_operand(node)), default=-1)
+    # What no operand is in is read once.
+    values = [
+        None if _reads_operands(node) else read(())
+        for node, read in zip(call.args, given, strict=True)
+    ]
+    places = [
+        (place, read)
+        for place, (node, read) in enumerate(zip(call.args, given, strict=True))
+        if _reads_operands(node)
+    ]
 
     def build(operands: Sequence[Any]) -> Arguments:
-        return [read(operands) for read in readers], {
-            name: read(operands) for name, read in named.items()
-        }
+        filled = values.copy()
+        for place, read in places:
+            filled[place] = read(operands)
+        return filled, {name: read(operands) for name, read in named.items()}
 
     return build, count
+
+
+def _reads_operands(node: ast.expr) -> bool:
+    """Whether an argument is made of operands."""
+    return any(_is_operand(inner) for inner in ast.walk(node))
 
 
 def _is_operand(node: ast.AST) -> TypeGuard[ast.Name]:

@@ -41,6 +41,8 @@ class Rule:
 
     operator: Callable[..., Any]
     arguments: tuple[Expression, ...]
+    # The names that each argument reads.
+    names: tuple[frozenset[str], ...]
     condition: Expression
 
 
@@ -51,7 +53,9 @@ def _rule(overload: str) -> Rule:
     assert isinstance(call, ast.Call), line
     operator = getattr(torch.ops.aten, ast.unparse(call.func)).default
     condition = ast.parse(line.condition, mode="eval").body
-    return Rule(operator, tuple(map(_expression, call.args)), _expression(condition))
+    names = (frozenset(x.id for x in ast.walk(n) if isinstance(x, ast.Name)) for n in call.args)
+    readers = tuple(map(_expression, call.args))
+    return Rule(operator, readers, tuple(names), _expression(condition))
 
 
 def _expression(node: ast.expr) -> Expression:
@@ -94,22 +98,39 @@ def backward(
     if not set(wanted) <= set(line.operands):
         return None
     # Behind the operands stand the gradients of the results, then the results that are saved.
-    end = count + len(schema.results)
-    saves = [f"out{place}" for place in line.results]
-    mask = [name in wanted for name in line.operands]
+    first = count + len(schema.results)
+    sources = {name: operands.index(operand) for name, operand in names.items()} | {"g": count}
+    sources |= {f"out{result}": first + at for at, result in enumerate(line.results)}
+    constants = named(build(operands)) | {"mask": [name in wanted for name in line.operands]}
+    arguments_of_call = _partial(rule, constants, sources)
+    kept = [line.operands.index(name) for name in wanted]
 
     def run(values: Operands) -> Gradients | None:
-        grad = values[count]
-        saved = dict(zip(saves, values[end:], strict=False))
-        given = named(build(values)) | {"g": grad, "mask": mask} | saved
-        if grad is None or not rule.condition(given):
+        given = constants | {name: values[place] for name, place in sources.items()}
+        if given["g"] is None or not rule.condition(given):
             return None
-        results = rule.operator(*(read(given) for read in rule.arguments))
+        results = rule.operator(*arguments_of_call(given))
         results = (results,) if isinstance(results, Tensor) else results
-        found = dict(zip(line.operands, results, strict=True))
-        return tuple(found[name] for name in wanted)
+        return tuple(results[place] for place in kept)
 
     return run
+
+
+def _partial(
+    rule: Rule, constants: Names, sources: Mapping[str, int]
+) -> Callable[[Names], list[object]]:
+    """What makes the arguments: those that read no source are read here, once."""
+    pairs = list(zip(rule.arguments, rule.names, strict=True))
+    fixed = [None if names & sources.keys() else read(constants) for read, names in pairs]
+    others = [(at, read) for at, (read, names) in enumerate(pairs) if names & sources.keys()]
+
+    def fill(given: Names) -> list[object]:
+        filled = fixed.copy()
+        for at, read in others:
+            filled[at] = read(given)
+        return filled
+
+    return fill
 
 
 def _named(schema: schemas.Schema, values: arguments.Arguments) -> dict[str, Any]:

@@ -163,10 +163,6 @@ def test_keywords_are_those_of_pytorch(space: str) -> None:
 
 # Of classes and their methods: deprecated names, and what PyTorch itself says not to pass.
 NOT_TAKEN_BY_CLASSES = {
-    ("nn.Hardtanh", "min_value"): "deprecated in favour of `min_val`",
-    ("nn.Hardtanh", "max_value"): "deprecated in favour of `max_val`",
-    ("nn.TripletMarginLoss", "size_average"): "deprecated in favour of `reduction`",
-    ("nn.TripletMarginLoss", "reduce"): "deprecated in favour of `reduction`",
     ("LRScheduler.step", "epoch"): "deprecated: `step()` goes on by one",
     ("autograd.enable_grad", "orig_func"): "of the decorator itself",
 }

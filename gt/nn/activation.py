@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import gt
 from gt import signal
 from gt._core import Tensor
@@ -202,12 +204,26 @@ class Softplus(Module):
 class Hardtanh(Module):
     """input limited to [min_val, max_val]."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    def __init__(
+        self,
+        min_val: float = -1.0,
+        max_val: float = 1.0,
+        inplace: bool = False,
+        min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:
         super().__init__()
-        self.min_val = min_val
-        self.max_val = max_val
+        for older, newer in ((min_value, "min"), (max_value, "max")):
+            if older is not None:
+                warnings.warn(
+                    f"keyword argument `{newer}_value` is deprecated and rename to `{newer}_val`",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+        self.min_val = min_val if min_value is None else min_value
+        self.max_val = max_val if max_value is None else max_value
         self.inplace = inplace
-        if min_val >= max_val:
+        if self.min_val >= self.max_val:
             raise AssertionError("max_val must be greater than min_val")
 
     def forward(self, input: Tensor) -> Tensor:

@@ -47,14 +47,14 @@ class MSELoss(_Loss):
     """(input - target) ** 2, reduced."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.mse_loss(input, target, self.reduction)
+        return functional.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
     """|input - target|, reduced."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.l1_loss(input, target, self.reduction)
+        return functional.l1_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
@@ -71,7 +71,7 @@ class SmoothL1Loss(_Loss):
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.smooth_l1_loss(input, target, self.reduction, self.beta)
+        return functional.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
 class HuberLoss(_Loss):
@@ -136,7 +136,7 @@ class BCELoss(_WeightedLoss):
     """The cross entropy of probabilities against 0 to 1."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.binary_cross_entropy(input, target, self.weight, self.reduction)
+        return functional.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
@@ -199,7 +199,7 @@ class PoissonNLLLoss(_Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return functional.poisson_nll_loss(
-            input, target, self.log_input, self.full, self.eps, self.reduction
+            input, target, self.log_input, self.full, eps=self.eps, reduction=self.reduction
         )
 
 
@@ -207,7 +207,7 @@ class SoftMarginLoss(_Loss):
     """log(1 + exp(-target * input)), reduced."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.soft_margin_loss(input, target, self.reduction)
+        return functional.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class _MarginLoss(_Loss):
@@ -232,24 +232,28 @@ class HingeEmbeddingLoss(_MarginLoss):
     default_margin = 1.0
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.hinge_embedding_loss(input, target, self.margin, self.reduction)
+        return functional.hinge_embedding_loss(input, target, self.margin, reduction=self.reduction)
 
 
 class MarginRankingLoss(_MarginLoss):
     """max(0, -target * (input1 - input2) + margin)."""
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return functional.margin_ranking_loss(input1, input2, target, self.margin, self.reduction)
+        return functional.margin_ranking_loss(
+            input1, input2, target, self.margin, reduction=self.reduction
+        )
 
 
 class CosineEmbeddingLoss(_MarginLoss):
     """1 - cosine where target is 1, max(0, cosine - margin) where it is -1."""
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return functional.cosine_embedding_loss(input1, input2, target, self.margin, self.reduction)
+        return functional.cosine_embedding_loss(
+            input1, input2, target, self.margin, reduction=self.reduction
+        )
 
 
-class TripletMarginLoss(Module):
+class TripletMarginLoss(_Loss):
     """max(0, |anchor - positive| - |anchor - negative| + margin) of p-norms.
 
     Args:
@@ -257,6 +261,8 @@ class TripletMarginLoss(Module):
         p: Which norm.
         eps: Added to the differences.
         swap: Whether the negative counts from the positive where it is nearer to that.
+        size_average: PyTorch's old way to say `reduction`, as `reduce` is.
+        reduce: See size_average.
         reduction: "mean", "sum" or "none".
     """
 
@@ -266,13 +272,22 @@ class TripletMarginLoss(Module):
         p: float = 2.0,
         eps: float = 1e-6,
         swap: bool = False,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__()
+        super().__init__(size_average, reduce, reduction)
         self.margin, self.p, self.eps = margin, p, eps
-        self.swap, self.reduction = swap, reduction
+        self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return functional.triplet_margin_loss(
-            anchor, positive, negative, self.margin, self.p, self.eps, self.swap, self.reduction
+            anchor,
+            positive,
+            negative,
+            self.margin,
+            self.p,
+            self.eps,
+            self.swap,
+            reduction=self.reduction,
         )

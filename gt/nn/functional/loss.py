@@ -1,4 +1,7 @@
-"""Loss functions. `reduction` is "mean", "sum" or "none" throughout."""
+"""Loss functions. `reduction` is "mean", "sum" or "none" throughout.
+
+`size_average` and `reduce` are PyTorch's older way to say it: True and False, or None.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,15 @@ from gt.nn.functional.distance import cosine_similarity, pairwise_distance
 
 
 def mse_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
 ) -> Tensor:
     """(input - target) ** 2, reduced; with `weight` the mean is over the weights."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     input, target = _same_shape(input, target)
     if weight is None:
         return _core.call("mse_loss", input, target, reduction=checked_reduction(reduction))
@@ -26,9 +35,15 @@ def mse_loss(
 
 
 def l1_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
 ) -> Tensor:
     """|input - target|, reduced; with `weight` the mean is over the weights."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     input, target = _same_shape(input, target)
     distance = (input - target).abs()
     return (
@@ -39,9 +54,15 @@ def l1_loss(
 
 
 def smooth_l1_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
 ) -> Tensor:
     """Squared / (2 beta) where the distance is below `beta`, else the distance - beta / 2."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     if beta < 0:
         raise ValueError(f"smooth_l1_loss does not support negative values for beta, got {beta}")
     input, target = _same_shape(input, target)
@@ -189,13 +210,19 @@ def _smooth_part(
 
 
 def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """-(target * log(input) + (1 - target) * log(1 - input)), each logarithm at least -100.
 
     Where input is exactly 0 or 1 its gradient is 0 (PyTorch's is up to 1e12, which sigmoid's
     gradient of 0 then cancels).
     """
+    reduction = legacy_reduction(size_average, reduce, reduction)
     if target.shape != input.shape:
         raise ValueError(
             f"Using a target size ({_size(target)}) that is different to the input size "
@@ -266,10 +293,13 @@ def poisson_nll_loss(
     target: Tensor,
     log_input: bool = True,
     full: bool = False,
+    size_average: bool | None = None,
     eps: float = 1e-8,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """The negative log likelihood of counts under a Poisson distribution with this (log) rate."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     rate, log_rate = (input.exp(), input) if log_input else (input, (input + eps).log())
     loss = rate - target * log_rate
     if full:
@@ -319,17 +349,30 @@ def gaussian_nll_loss(
 
 
 def hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """input where target is 1, max(0, margin - input) where it is -1."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     apart = gt.where(target != 1, (margin - input).clamp(min=0.0), 0.0)
     return reduced(apart + gt.where(target != -1, input, 0.0), reduction)
 
 
 def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin)."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
@@ -346,6 +389,8 @@ def triplet_margin_loss(
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, |anchor - positive| - |anchor - negative| + margin) of p-norms.
@@ -356,6 +401,7 @@ def triplet_margin_loss(
         ValueError: A margin of 0 or less.
         ShapeError: Tensors of different numbers of dimensions.
     """
+    reduction = legacy_reduction(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
@@ -371,15 +417,29 @@ def triplet_margin_loss(
     return reduced((near - far + margin).clamp(min=0.0), reduction)
 
 
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """log(1 + exp(-target * input))."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     return reduced((-(input * target)).exp().log1p(), reduction)
 
 
 def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """1 - cosine where target is 1, max(0, cosine - margin) where it is -1."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     cosine = cosine_similarity(input1, input2, dim=-1)
     apart = gt.where(target == -1, (cosine - margin).clamp(min=0.0), 0.0)
     return reduced(gt.where(target == 1, 1 - cosine, 0.0) + apart, reduction)

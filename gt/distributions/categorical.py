@@ -40,7 +40,7 @@ class Categorical(ProbsOrLogits):
         given = one_of(probs, logits)
         value = logits if probs is None else probs
         assert value is not None, (probs, logits)
-        if value.ndim < 1:
+        if value.dim() < 1:
             raise InvalidValue(f"`{given}` parameter must be at least one-dimensional.")
         if given == "probs":
             vars(self)[given] = value / value.sum(-1, keepdim=True)

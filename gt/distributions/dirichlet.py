@@ -29,7 +29,7 @@ class Dirichlet(ExponentialFamily):
     concentration: Tensor
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
-        if concentration.ndim < 1:
+        if concentration.dim() < 1:
             raise InvalidValue("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
         shape = concentration.shape

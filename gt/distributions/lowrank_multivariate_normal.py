@@ -146,7 +146,7 @@ def _with_unit(matrix: Tensor) -> Tensor:
 
 def _check_shapes(loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> None:
     """PyTorch's errors."""
-    if loc.ndim < 1:
+    if loc.dim() < 1:
         raise InvalidValue("loc must be at least one-dimensional.")
     event = loc.shape[-1:]
     if cov_factor.ndim < 2:

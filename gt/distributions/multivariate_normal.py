@@ -51,7 +51,7 @@ class MultivariateNormal(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        if loc.ndim < 1:
+        if loc.dim() < 1:
             raise InvalidValue("loc must be at least one-dimensional.")
         matrices = {
             "covariance_matrix": covariance_matrix,

@@ -183,3 +183,38 @@ def test_casts(m, name):
     names = []
     assert net.apply(lambda module: names.append(type(module).__name__)) is net
     assert names == ["Linear", "BatchNorm1d", "Sequential", "Sequential"]
+
+
+def test_a_module_is_not_saved_but_its_state(tmp_path):
+    net, other = model(gt), model(gt)
+    with pytest.raises(TypeError, match=r"save its state_dict\(\), and load that into one"):
+        gt.save(net, tmp_path / "net")
+    gt.save({"model": net.state_dict(), "step": [3, {"lr": 0.1}]}, tmp_path / "state")
+    loaded = gt.load(tmp_path / "state")
+    assert str(other.load_state_dict(loaded["model"])) == "<All keys matched successfully>"
+    assert other.a.weight.tolist() == net.a.weight.tolist()
+    assert loaded["step"] == [3, {"lr": 0.1}]
+
+
+@BOTH
+def test_a_users_lazy_module(m):
+    from_path = m.nn.modules.lazy
+
+    class LazyScale(from_path.LazyModuleMixin, m.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = m.nn.UninitializedParameter()
+
+        def initialize_parameters(self, x):
+            if self.has_uninitialized_params():
+                with m.no_grad():
+                    self.scale.materialize(x.shape[-1:])
+                    self.scale.fill_(2.0)
+
+        def forward(self, x):
+            return x * self.scale
+
+    net = LazyScale()
+    assert from_path.is_lazy(net.scale)
+    assert m.nn.Sequential(net)(m.ones(1, 2)).tolist() == [[2.0, 2.0]]
+    assert not from_path.is_lazy(net.scale)

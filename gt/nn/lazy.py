@@ -33,7 +33,7 @@ Self = TypeVar("Self", bound="LazyModuleMixin")  # typing.Self is Python 3.11's
 class LazyModuleMixin(Module):
     """Makes parameters at the first call, and becomes the module that it is the lazy form of.
 
-    Subclasses set `cls_to_become` and override `initialize_parameters`.
+    Subclasses override `initialize_parameters`, and set `cls_to_become` if there is such a class.
     """
 
     cls_to_become: type[Module] | None = None
@@ -51,11 +51,13 @@ class LazyModuleMixin(Module):
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
     def _call(self, *args: object, **kwargs: object) -> object:
-        if type(self).cls_to_become is not None:
+        target = type(self).cls_to_become
+        if target is not None or self.has_uninitialized_params():
             self.initialize_parameters(*args, **kwargs)
             if self.has_uninitialized_params():
                 raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
-            self.__class__ = type(self).cls_to_become  # type: ignore[assignment]
+        if target is not None:
+            self.__class__ = target  # type: ignore[assignment]
         return Module._call(self, *args, **kwargs)
 
     __call__ = _call

@@ -27,6 +27,7 @@ SPACES = {
     "gt": (gt, torch),
     "functional": (gt.nn.functional, torch.nn.functional),
 }
+DISTRIBUTIONS = ("", ".constraints", ".kl", ".transforms", ".utils")
 MODULES = [
     "gt", "gt.autograd", "gt.autograd.function", "gt.autograd.functional",
     "gt.autograd.graph", "gt.autograd.anomaly_mode", "gt.autograd.forward_ad",
@@ -41,7 +42,7 @@ MODULES = [
     "gt.accelerator", "gt.compiler", "gt.jit", "gt.mps", "gt.nn.modules",
     "gt.data", "gt.nn.utils.fusion", "gt.nn.utils.memory_format", "gt.nn.utils.parametrizations",
     "gt.nn.utils.parametrize", "gt.nn.utils.prune", "gt.nn.utils.stateless", "gt.nn.utils.rnn",
-    "gt.onnx", "gt.optim.swa_utils",
+    *(f"gt.distributions{path}" for path in DISTRIBUTIONS), "gt.onnx", "gt.optim.swa_utils",
     "gt.testing", "gt.utils.dlpack", "gt.utils.tensorboard", "gt.xpu",
 ]  # fmt: skip
 

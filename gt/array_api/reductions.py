@@ -63,15 +63,15 @@ def var(
 
 def all(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether no element is zero."""
-    return _folded(gt.all, x.to(gt.bool), axis, keepdims)
+    return _reduced(gt.all, x.to(gt.bool), axis, keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether an element is not zero."""
-    return _folded(gt.any, x.to(gt.bool), axis, keepdims)
+    return _reduced(gt.any, x.to(gt.bool), axis, keepdims)
 
 
-def _folded(
+def _reduced(
     function: Callable[[Tensor, int, bool], Tensor], x: Tensor, axis: Axis, keepdims: bool
 ) -> Tensor:
     for one in sorted((at % x.ndim for at in axes(axis, x.ndim)), reverse=True):

@@ -2,7 +2,8 @@
 
 import emitting
 import images
+import sequences
 import serving
 import training
 
-ROWS = [*emitting.ROWS, *training.ROWS, *images.ROWS, *serving.ROWS]
+ROWS = [*emitting.ROWS, *training.ROWS, *images.ROWS, *sequences.ROWS, *serving.ROWS]

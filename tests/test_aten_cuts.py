@@ -11,11 +11,12 @@ from spread_session import workers
 import gt
 from gt import _core
 from gt.aten import call, cuts, schemas
+from gt.worker import torch_own
 
 # Sizes of 5 and 3: shards are of unequal sizes.
 N, C, OUT = 5, 4, 3
 ROWS, PLANE, VOLUME = (N, C, 9), (N, C, 8, 7), (3, C, 6, 5, 6)
-MATRICES = (3, 2, 4, 4)
+MATRICES, HEADS = (3, 2, 4, 4), (N, 3, 4, 6)
 # Arguments after the operands, and shapes of these; a word before a shape says what it holds.
 Sample = tuple[tuple[object, ...], list[object]]
 
@@ -129,6 +130,20 @@ SAMPLES: dict[str, list[Sample]] = {
             ("_upsample_bicubic2d_aa", PLANE, (False,)),
         )
     },
+    # GT's own.
+    "attention": [
+        ((causal, 0.5), [HEADS, sources, sources, *masks])
+        for causal, sources, *masks in (
+            (False, (N, 3, 7, 6)), (False, (N, 3, 7, 6), ("fixed", (4, 7))),
+            (False, (N, 3, 7, 6), ("fixed", (N, 1, 4, 7))), (True, HEADS),
+            (False, (N, 3, 7, 6), ("fixed", (1, 3, 4, 7))), (False, HEADS, ("fixed", (1, 1, 1, 4))),
+        )
+    ],
+    "lstm_layer": [((reverse,), [(4, N, 8), (N, 2), (N, 2), (8, 2)]) for reverse in (False, True)],
+    "gru_layer": [
+        ((False,), [(4, N, 6), (N, 2), (6, 2), (6,)]), ((True,), [(4, N, 6), (N, 2), (6, 2)]),
+    ],
+    "rnn_layer": [((relu, not relu), [(4, N, 2), (N, 2), (2, 2)]) for relu in (False, True)],
     # Pointwise ones, which torch tags: with several operands that broadcast, and several results.
     "lgamma": [((), [(3, 5)])],
     "hypot": [((), [(3, 5, 2), (5, 1)])],
@@ -213,7 +228,9 @@ def test_what_is_cut_stays_cut(overload: str) -> None:
 
 def torch_call(overload: str, args: list[object], named: dict[str, object]) -> list[torch.Tensor]:
     name, _, variant = overload.partition(".")
-    results = getattr(getattr(torch.ops.aten, name), variant or "default")(*args, **named)
+    function = torch_own.FORWARD.get(name)
+    function = function or getattr(getattr(torch.ops.aten, name), variant or "default")
+    results = function(*args, **named)
     return [results] if isinstance(results, torch.Tensor) else list(results)
 
 

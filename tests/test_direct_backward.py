@@ -67,6 +67,19 @@ SAMPLES = {
     "threshold": [("_0, 0.25, 2", IMAGE)],
     "logit": [("_0, 0.1", IMAGE)],
     **{name: [("_0", IMAGE)] for name in ("hardswish", "hardsigmoid", "mish")},
+    "attention": [
+        ("_0, _1, _2, None, True, 0.5", *[(2, 3, 5, 4)] * 3),
+        ("_0, _1, _2, None, False, 0.25", (2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 4)),
+    ],
+    "lstm_layer": [
+        (f"_0, _1, _2, _3, {r}", (5, 3, 8), (3, 2), (3, 2), (8, 2)) for r in (False, True)
+    ],
+    "gru_layer": [(f"_0, _1, _2, _3, {r}", (5, 3, 6), (3, 2), (6, 2), (6,)) for r in (False, True)]
+    + [("_0, _1, _2, None, False", (5, 3, 6), (3, 2), (6, 2))],
+    "rnn_layer": [
+        (f"_0, _1, _2, {relu}, {r}", (5, 3, 2), (3, 2), (2, 2))
+        for relu, r in itertools.product((False, True), repeat=2)
+    ],
     **{
         f"{name}.vec": [
             (f"_0, None, {corners}[{', '.join(['1.5'] * dims)}]", (2, 4, 5, 6, 5)[: dims + 2]),
@@ -164,3 +177,30 @@ def test_a_result_that_is_saved_and_written_is_found() -> None:
     places.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         values.sum().backward()
+
+
+def test_attention_reads_operands_however_they_lie() -> None:
+    """The kernel takes for granted that the last dimension is dense, and says nothing."""
+    generator = torch.Generator().manual_seed(4)
+    whole = torch.rand((2, 3, 6, 5), generator=generator, dtype=torch.float64)
+    views = [whole.mT, whole.mT * 2, (whole * 3).transpose(2, 3)]
+    grad = torch.ones((), dtype=torch.float64).expand(2, 3, 5, 6)
+    mask = torch.rand((1, 1, 1, 5), generator=generator, dtype=torch.float64)
+    run = torch_aten.operator("attention", "_0, _1, _2, _3, False, 0.5")
+    backward = torch_backward.backward(
+        "attention", "_0, _1, _2, _3, False, 0.5", [0, 1, 2], torch_aten._dtype
+    )
+    assert backward is not None
+    found = []
+    for operands in (views, [x.contiguous() for x in views]):
+        results, _ = run([*operands, mask])
+        grads = backward([*operands, mask, grad, None, *results])
+        assert grads is not None
+        found.append([*results, *grads])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
+    leaves = [x.clone().requires_grad_() for x in views]
+    expected = torch.nn.functional.scaled_dot_product_attention(*leaves, mask, scale=0.5)
+    torch.testing.assert_close(found[0][0], expected.detach())
+    for one, other in zip(found[0][2:], torch.autograd.grad(expected.sum(), leaves), strict=True):
+        torch.testing.assert_close(one, other)

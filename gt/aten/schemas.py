@@ -1,4 +1,4 @@
-"""PyTorch's schemas of the operators that the generic instruction may name, from schemas.txt.
+"""Schemas of the operators that the generic instruction may name: schemas.txt and own.txt.
 
 A schema is parsed when its operator is first called: `import gt` reads nothing of this.
 """
@@ -8,7 +8,8 @@ import functools
 import pathlib
 import re
 
-_FILE = pathlib.Path(__file__).with_name("schemas.txt")
+# PyTorch's, and GT's own.
+_FILES = [pathlib.Path(__file__).with_name(name) for name in ("schemas.txt", "own.txt")]
 _OVERLOADED = pathlib.Path(__file__).with_name("overloaded.txt")
 _HEAD = re.compile(r"(?P<name>\w+)(\.(?P<overload>\w+))?\((?P<arguments>.*)\) -> (?P<results>.*)")
 _ARGUMENT = re.compile(r"(?P<type>\w+(\[\d*\])?\??(\[\d*\])?\??) (?P<name>\w+)(=(?P<default>.*))?")
@@ -44,7 +45,8 @@ class Schema:
 def _lines() -> dict[str, list[tuple[str, str]]]:
     """Name of an operator -> letters and schema of each overload."""
     lines: dict[str, list[tuple[str, str]]] = {}
-    for line in _FILE.read_text(encoding="ascii").splitlines()[1:]:
+    texts = [file.read_text(encoding="ascii").splitlines() for file in _FILES]
+    for line in (line for text in texts for line in text if not line.startswith("#")):
         letters, _, schema = line.partition(" ")
         lines.setdefault(re.split(r"[.(]", schema, maxsplit=1)[0], []).append((letters, schema))
     return lines

@@ -142,13 +142,14 @@ class MultiheadAttention(Module):
             add_zero_attn=self.add_zero_attn,
             masks=(attn_mask, key_padding_mask),
             dropout_p=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
         )
         output = self.out_proj(joined)
         if not batched:
             output = output.squeeze(0)
         elif not self.batch_first:
             output = output.transpose(0, 1)
-        if not need_weights:
+        if weights is None or not need_weights:
             return output, None
         shown = weights.mean(dim=1) if average_attn_weights else weights
         return output, shown if batched else shown.squeeze(0)

@@ -12,6 +12,14 @@ from gt.nn import functional, init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 from gt.nn.recurrent_packed import run_packed
+from gt.nn.recurrent_sequence import (
+    Sequence,
+    gru_sequence,
+    lstm_sequence,
+    relu_sequence,
+    run,
+    tanh_sequence,
+)
 from gt.nn.recurrent_step import State, gru_step, lstm_step, relu_step, tanh_step
 from gt.nn.utils.rnn import PackedSequence
 
@@ -25,6 +33,7 @@ class RecurrentBase(Module):
     Args:
         gates: How many blocks of hidden_size the weights have.
         step: What one step computes.
+        sequence: The same for all steps, as one instruction.
         state_size: How many tensors the state has.
         options: The arguments that users give.
     """
@@ -33,6 +42,7 @@ class RecurrentBase(Module):
         self,
         gates: int,
         step: Step,
+        sequence: Sequence,
         state_size: int,
         input_size: int,
         hidden_size: int,
@@ -62,6 +72,7 @@ class RecurrentBase(Module):
                 "element being zeroed"
             )
         self._step = step
+        self._sequence = sequence
         self._state_size = state_size
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -140,23 +151,27 @@ class RecurrentBase(Module):
 
     def _direction(self, input: Tensor, state: State, suffix: str) -> tuple[Tensor, State]:
         """One layer in one direction: [t, b, i] -> [t, b, h] and the state after the last step."""
-        weight = self._weight("weight_hh" + suffix)
-        bias = self._weight("bias_hh" + suffix) if self.bias else None
+        reverse = suffix.endswith("_reverse")
+        weights = self._weight("weight_ih" + suffix), self._weight("weight_hh" + suffix)
+        names = ("bias_ih" + suffix, "bias_hh" + suffix)
+        biases = [self._weight(name) if self.bias else None for name in names]
+        if not self.proj_size:
+            whole = run(
+                self._sequence, input, state, weights, (biases[0], biases[1]), reverse=reverse
+            )
+            if whole is not None:
+                return whole
         projection = self._weight("weight_hr" + suffix) if self.proj_size else None
         # the inputs of all steps at once: [t, b, i] -> [t, b, gates * h]
-        gates = functional.linear(
-            input,
-            self._weight("weight_ih" + suffix),
-            self._weight("bias_ih" + suffix) if self.bias else None,
-        )
+        gates = functional.linear(input, weights[0], biases[0])
         order = range(input.shape[0])
         outputs = []
-        for moment in reversed(order) if suffix.endswith("_reverse") else order:
-            state = self._step(gates[moment], state, weight, bias)
+        for moment in reversed(order) if reverse else order:
+            state = self._step(gates[moment], state, weights[1], biases[1])
             if projection is not None:  # [b, h] -> [b, proj_size]
                 state = (functional.linear(state[0], projection), *state[1:])
             outputs.append(state[0])
-        if suffix.endswith("_reverse"):
+        if reverse:
             outputs.reverse()
         return gt.stack(outputs), state
 
@@ -238,10 +253,11 @@ class RNN(RecurrentBase):
             raise ValueError(
                 f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
             )
-        step = tanh_step if nonlinearity == "tanh" else relu_step
+        is_tanh = nonlinearity == "tanh"
         super().__init__(
             1,
-            step,
+            tanh_step if is_tanh else relu_step,
+            tanh_sequence if is_tanh else relu_sequence,
             1,
             input_size,
             hidden_size,
@@ -278,6 +294,7 @@ class GRU(RecurrentBase):
         super().__init__(
             3,
             gru_step,
+            gru_sequence,
             1,
             input_size,
             hidden_size,
@@ -317,6 +334,7 @@ class LSTM(RecurrentBase):
         super().__init__(
             4,
             lstm_step,
+            lstm_sequence,
             2,
             input_size,
             hidden_size,

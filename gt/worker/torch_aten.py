@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gt.aten import arguments, schemas
-from gt.worker import torch_backward
+from gt.worker import torch_backward, torch_own
 from gt.worker.backend import Kernel
 from gt.worker.torch_dtypes import DTYPES
 
@@ -136,7 +136,9 @@ def operator(overload: str, text: str) -> Function:
     if overload not in schemas.overloads_allowed():
         raise ValueError(f"aten::{overload} is no operator that an instruction may name")
     name, _, variant = overload.partition(".")
-    function = getattr(getattr(torch.ops.aten, name), variant or "default")
+    function = torch_own.FORWARD.get(name)
+    if function is None:
+        function = getattr(getattr(torch.ops.aten, name), variant or "default")
     build, count = arguments.parse(text, _dtype)
 
     def run(operands: Operands) -> Results:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gt.aten import arguments, schemas
 from gt.aten.backward import lines
+from gt.worker import torch_own
 
 # What an expression reads names from.
 Names = Mapping[str, Any]
@@ -30,6 +31,7 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
     "sizes": lambda x: None if x is None else list(x.shape),
     "last": lambda x, count: list(x.shape[-count:]),
     "ndim": lambda x: x.dim(),
+    "on_cpu": lambda x: x.is_cpu,
     "zeros": lambda numbers: [0] * len(numbers),
     "item": lambda numbers, place: None if numbers is None else numbers[place],
 }
@@ -51,7 +53,8 @@ def _rule(overload: str) -> Rule:
     line = lines()[overload]
     call = ast.parse(line.call, mode="eval").body
     assert isinstance(call, ast.Call), line
-    operator = getattr(torch.ops.aten, ast.unparse(call.func)).default
+    name = ast.unparse(call.func)
+    operator = torch_own.BACKWARD.get(name) or getattr(torch.ops.aten, name).default
     condition = ast.parse(line.condition, mode="eval").body
     names = (frozenset(x.id for x in ast.walk(n) if isinstance(x, ast.Name)) for n in call.args)
     readers = tuple(map(_expression, call.args))
@@ -100,6 +103,7 @@ def backward(
     # Behind the operands stand the gradients of the results, then the results that are saved.
     first = count + len(schema.results)
     sources = {name: operands.index(operand) for name, operand in names.items()} | {"g": count}
+    sources |= {f"g{place}": count + place for place in range(1, len(schema.results))}
     sources |= {f"out{result}": first + at for at, result in enumerate(line.results)}
     constants = named(build(operands)) | {"mask": [name in wanted for name in line.operands]}
     arguments_of_call = _partial(rule, constants, sources)

@@ -7,7 +7,7 @@ import math
 import gt
 from gt import _core
 from gt._core import Tensor
-from gt.nn.functional.attention import attention_weights
+from gt.nn.functional.attention import attention_weights, fused
 from gt.nn.functional.layer import dropout, linear, pad
 
 
@@ -72,10 +72,11 @@ def multi_head_attention_forward(
         add_zero_attn=add_zero_attn,
         masks=(attn_mask, key_padding_mask),
         dropout_p=dropout_p if training else 0.0,
+        need_weights=need_weights,
     )
     output = linear(joined, out_proj_weight, out_proj_bias)
     output = output.transpose(0, 1) if batched else output.squeeze(0)
-    if not need_weights:
+    if shares is None or not need_weights:
         return output, None
     shown = shares.mean(dim=1) if average_attn_weights else shares
     return output, shown if batched else shown.squeeze(0)
@@ -102,8 +103,11 @@ def attend(
     add_zero_attn: bool = False,
     masks: tuple[Tensor | None, Tensor | None] = (None, None),
     dropout_p: float = 0.0,
-) -> tuple[Tensor, Tensor]:
+    need_weights: bool = True,
+) -> tuple[Tensor, Tensor | None]:
     """Attention of projected queries, keys and values [b, t, d] to [b, t, d], and its weights.
+
+    Weights that nobody needs are not made.
 
     Args:
         projected: The three.
@@ -113,6 +117,7 @@ def attend(
         add_zero_attn: Whether to add a key and value of zeros.
         masks: attn_mask and key_padding_mask.
         dropout_p: Of the weights.
+        need_weights: Else None stands in their place.
     """
     query, *sources = projected
     batch, width = query.shape[0], query.shape[-1] // num_heads
@@ -130,7 +135,12 @@ def attend(
         zeros = gt.zeros(batch, num_heads, 1, width, dtype=k.dtype)
         k, v = gt.cat([k, zeros], 2), gt.cat([v, zeros], 2)
     mask = _joined_mask(masks, q, added)
-    weights = attention_weights(q, k, mask, scale=1.0 / math.sqrt(width))
+    scale = 1.0 / math.sqrt(width)
+    if not need_weights and not dropout_p:
+        output = fused(q, k, v, mask, scale=scale)
+        if output is not None:
+            return output.transpose(1, 2).flatten(2), None  # [b, h, t, k] -> [b, t, h * k]
+    weights = attention_weights(q, k, mask, scale=scale)
     weights = dropout(weights, dropout_p)
     return (weights @ v).transpose(1, 2).flatten(2), weights  # [b, h, t, k] -> [b, t, h * k]
 

@@ -1,0 +1,107 @@
+"""A recurrent layer over a whole sequence as one instruction, in one direction.
+
+Workers with torch have these operators (gt/aten/own.txt). Where they are not there a layer goes
+step by step, by the functions of recurrent_step.py, which define what is computed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TypeAlias
+
+from gt import _core
+from gt._core import Tensor
+from gt.aten.call import call
+from gt.errors import NotSupported
+from gt.nn import functional
+from gt.nn.recurrent_step import State
+
+# (input [t, b, i], first state, weights of input and state, biases, reverse) -> output [t, b, h],
+# last state.
+Sequence: TypeAlias = Callable[
+    [Tensor, State, Tensor, Tensor, Tensor | None, Tensor | None, bool], tuple[Tensor, State]
+]
+
+
+def run(
+    sequence: Sequence,
+    input: Tensor,
+    state: State,
+    weights: tuple[Tensor, Tensor],
+    biases: tuple[Tensor | None, Tensor | None],
+    *,
+    reverse: bool,
+) -> tuple[Tensor, State] | None:
+    """What `sequence` gives; None where no worker has the operator, or there is no step.
+
+    Nor under autocast, but for LSTM: there a step of the others works in several dtypes.
+    """
+    is_cast = sequence is not lstm_sequence and _core.autocast_region() is not None
+    if is_cast or not input.shape[0]:
+        return None
+    try:
+        return sequence(input, state, *weights, *biases, reverse)
+    except NotSupported:
+        return None
+
+
+def lstm_sequence(
+    input: Tensor,
+    state: State,
+    weight: Tensor,
+    weight_state: Tensor,
+    bias: Tensor | None,
+    bias_state: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, State]:
+    """LSTM; both biases are added with the input's part."""
+    gates = functional.linear(input, weight, _sum(bias, bias_state))
+    hidden, cell, weight_state = _like(gates, *state, weight_state)
+    output, cells, _ = call("lstm_layer", (gates, hidden, cell, weight_state, reverse), {})
+    last = 0 if reverse else -1
+    return output, (output[last], cells[last])
+
+
+def gru_sequence(
+    input: Tensor,
+    state: State,
+    weight: Tensor,
+    weight_state: Tensor,
+    bias: Tensor | None,
+    bias_state: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, State]:
+    """GRU; the state's bias is inside the reset gate."""
+    gates = functional.linear(input, weight, bias)
+    output, _ = call("gru_layer", (gates, state[0], weight_state, bias_state, reverse), {})
+    return output, (output[0 if reverse else -1],)
+
+
+def rnn_sequence(
+    relu: bool,
+    input: Tensor,
+    state: State,
+    weight: Tensor,
+    weight_state: Tensor,
+    bias: Tensor | None,
+    bias_state: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, State]:
+    """RNN; both biases are added with the input's part."""
+    gates = functional.linear(input, weight, _sum(bias, bias_state))
+    output = call("rnn_layer", (gates, state[0], weight_state, relu, reverse), {})
+    return output, (output[0 if reverse else -1],)
+
+
+relu_sequence: Sequence = functools.partial(rnn_sequence, True)
+tanh_sequence: Sequence = functools.partial(rnn_sequence, False)
+
+
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return other if one is None else one if other is None else one + other
+
+
+def _like(gates: Tensor, *values: Tensor) -> State:
+    """In the dtype of `gates`, which autocast may have lowered."""
+    return tuple(x if x.dtype == gates.dtype else x.to(gates.dtype) for x in values)

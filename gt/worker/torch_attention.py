@@ -1,0 +1,76 @@
+"""Attention that never holds the matrix of all scores: PyTorch's kernels, by device."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+_Result = tuple[Tensor, Tensor]
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+) -> _Result:
+    """softmax(query @ key.T * scale + mask) @ value, and the scores' logarithm of the sum of exp.
+
+    Args:
+        query: [b, h, t, k].
+        key: [b, h, s, k].
+        value: [b, h, s, k].
+        attn_mask: Of the dtype of `query`, added to the scores; it broadcasts to [b, h, t, s].
+        is_causal: Position t sees positions up to t only.
+        scale: Of the scores.
+
+    Returns:
+        [b, h, t, k], and [b, h, t], which is zero on a GPU: there the gradient runs the kernel that
+        PyTorch chooses again, as what each of them keeps is another thing.
+    """
+    if query.is_cuda:
+        output = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, 0.0, is_causal, scale=scale
+        )
+        dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
+        return output.contiguous(), query.new_zeros(query.shape[:-1], dtype=dtype)
+    query, key, value = map(_dense, (query, key, value))
+    mask = _expanded(attn_mask, query, key)
+    output, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(  # noqa: SLF001
+        query, key, value, 0.0, is_causal, attn_mask=mask, scale=scale
+    )
+    return output.contiguous(), logsumexp.contiguous()
+
+
+def attention_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    logsumexp: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of query, key and value, from what `attention` on the CPU has kept."""
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward  # noqa: SLF001
+    grad, query, key, value = map(_dense, (grad, query, key, value))
+    mask = _expanded(attn_mask, query, key)
+    grads: tuple[Tensor, Tensor, Tensor] = kernel(
+        grad, query, key, value, output, logsumexp, 0.0, is_causal, attn_mask=mask, scale=scale
+    )
+    return grads
+
+
+def _expanded(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+    """The mask with a row for each target and a column for each source."""
+    if mask is None:
+        return None
+    return _dense(mask.expand(*mask.shape[:-2], query.shape[2], key.shape[2]))
+
+
+def _dense(x: Tensor) -> Tensor:
+    """With neighbours in the last dimension side by side, as the kernel takes for granted."""
+    return x if x.stride(-1) == 1 else x.contiguous()

@@ -4,25 +4,42 @@
 
 docs/ops.md is made from it. It writes nothing where a result is wrong. Needs torch, but no GPU:
 op_db's oracle computes on the CPU, and so must the worker. Takes about a minute.
+
+With names (of entries, of functions or of rows of ops.toml) it runs the samples of those alone,
+prints how each fares, and writes nothing.
 """
 
+import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
+if TYPE_CHECKING:
+    from harness.outcome import Outcome
+    from torch.testing._internal.opinfo.core import OpInfo
+
 
 def main() -> int:
     import torch
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", metavar="NAME", nargs="*", help="print how these fare, only")
+    names = parser.parse_args().names
+    if torch.cuda.is_available():
+        sys.exit("set CUDA_VISIBLE_DEVICES= : the oracle computes on the CPU")
+    torch.set_num_threads(1)
+    return print_some(names) if names else write_all()
+
+
+def write_all() -> int:
     from harness.drive import drive
     from harness.entries import entries, title
     from harness.report import RESULTS, record, write
 
-    if torch.cuda.is_available():
-        sys.exit("set CUDA_VISIBLE_DEVICES= : the oracle computes on the CPU")
-    torch.set_num_threads(1)
-    table: dict[str, object] = {}
+    table: dict[str, dict[str, object]] = {}
     wrong: list[str] = []
     for op in entries():
         result = drive(op)
@@ -35,6 +52,49 @@ def main() -> int:
     write(table)
     print(f"wrote {RESULTS.relative_to(ROOT)}: {len(table)} entries")
     return 0
+
+
+def print_some(names: list[str]) -> int:
+    """How the entries of each name fare; 1 where one is wrong, 2 where a name has none."""
+    from harness.drive import drive
+    from harness.entries import title
+
+    found = {name: entries_of(name) for name in names}
+    for name in (name for name, entries in found.items() if not entries):
+        print(f"{name}: GT runs no entry of PyTorch's op_db of this name", file=sys.stderr)
+    worst = 0 if all(found.values()) else 2
+    for op in {title(op): op for entries in found.values() for op in entries}.values():
+        result = drive(op)
+        print("\n".join(lines(op, result)))
+        worst = max(worst, any(outcome.wrong for outcome in result.values()))
+    return worst
+
+
+def entries_of(name: str) -> "list[OpInfo]":
+    """The entries of that title or function, whole or its last part, or of that row."""
+    from harness.entries import entries, row_of, title
+
+    return [
+        op
+        for op in entries()
+        if name in (title(op), op.name, op.name.rpartition(".")[2], row_of(op))
+    ]
+
+
+def lines(op: "OpInfo", result: "dict[str, Outcome]") -> list[str]:
+    """An entry: samples that passed of all by kind, then refusals by reason, then what is wrong."""
+    from harness.entries import row_of, title
+
+    row = row_of(op)
+    listed = [f"{title(op)}: " + (f"row {row} of ops.toml" if row else "no row of ops.toml")]
+    if not result:
+        listed.append("    PyTorch has no samples of dtypes that GT has")
+    for kind, outcome in result.items():
+        passed = outcome.ran - len(outcome.wrong)
+        listed.append(f"    {kind:<10} {passed} of {outcome.total} passed")
+        listed += [f"        {n} refused: {reason}" for reason, n in outcome.refused.items()]
+        listed += [f"        wrong: {line}" for line in outcome.wrong]
+    return listed
 
 
 if __name__ == "__main__":

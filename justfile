@@ -30,7 +30,7 @@ check:
     ruff format --check
     ruff check
     mypy
-    python -m mypy.stubtest --concise gt._core
+    python -m mypy.stubtest --concise --allowlist <(sed 's/^/gt._core.Tensor./' gt/missing_methods.txt) gt._core
     lint-imports --no-logo
     find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
     python tools/gen.py --check

@@ -1159,9 +1159,9 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def arcsinh_(self, *given: object, **named: object) -> Any:
         """`arcsinh`, written into `self`."""
-    def arctan2_(self, *given: object, **named: object) -> Any:
+    def arctan2_(self, other: Tensor) -> Tensor:
         """`arctan2`, written into `self`."""
-    def arctan_(self, *given: object, **named: object) -> Any:
+    def arctan_(self) -> Tensor:
         """`arctan`, written into `self`."""
     def arctanh(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
@@ -1171,7 +1171,7 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def asin_(self, *given: object, **named: object) -> Any:
         """`asin`, written into `self`."""
-    def asinh_(self, *given: object, **named: object) -> Any:
+    def asinh_(self) -> Tensor:
         """`asinh`, written into `self`."""
     def atanh(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
@@ -1223,7 +1223,7 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def erfinv_(self, *given: object, **named: object) -> Any:
         """`erfinv`, written into `self`."""
-    def fix_(self, *given: object, **named: object) -> Any:
+    def fix_(self) -> Tensor:
         """`fix`, written into `self`."""
     def fliplr(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
@@ -1245,9 +1245,9 @@ class Tensor:
         """`gcd`, written into `self`."""
     def geqrf(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def greater_(self, *given: object, **named: object) -> Any:
+    def greater_(self, other: Tensor | _Number) -> Tensor:
         """`greater`, written into `self`."""
-    def greater_equal_(self, *given: object, **named: object) -> Any:
+    def greater_equal_(self, other: Tensor | _Number) -> Tensor:
         """`greater_equal`, written into `self`."""
     def hardshrink(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
@@ -1297,9 +1297,9 @@ class Tensor:
         """PyTorch's operator, run whole by torch."""
     def ldexp_(self, *given: object, **named: object) -> Any:
         """`ldexp`, written into `self`."""
-    def less_(self, *given: object, **named: object) -> Any:
+    def less_(self, other: Tensor | _Number) -> Tensor:
         """`less`, written into `self`."""
-    def less_equal_(self, *given: object, **named: object) -> Any:
+    def less_equal_(self, other: Tensor | _Number) -> Tensor:
         """`less_equal`, written into `self`."""
     def lgamma(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
@@ -1343,7 +1343,7 @@ class Tensor:
         """`nextafter`, written into `self`."""
     def nonzero_static(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""
-    def not_equal_(self, *given: object, **named: object) -> Any:
+    def not_equal_(self, other: Tensor | _Number) -> Tensor:
         """`not_equal`, written into `self`."""
     def orgqr(self, *given: object, **named: object) -> Any:
         """PyTorch's operator, run whole by torch."""

@@ -10,6 +10,7 @@ import threading
 from gt import _core
 from gt._core import dtype
 from gt.casting import DEVICES
+from gt.config import gpu_count
 from gt.errors import InvalidUse
 
 __all__ = [
@@ -53,9 +54,7 @@ def kind(device_type: str) -> str:
     if device_type in DEVICES:
         return device_type
     if device_type == "gt":
-        from gt import cuda  # it asks the workers, which is needed here alone
-
-        return "cuda" if cuda.is_available() else "cpu"
+        return "cuda" if gpu_count() else "cpu"
     raise InvalidUse(f"unknown device type for autocast in get_autocast_dtype: {device_type}")
 
 

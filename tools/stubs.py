@@ -358,7 +358,9 @@ def generic_lines(signatures: Signatures, stub: ast.Module) -> list[str]:
             docs[f"{name}_"] = f"`{name}`, written into `self`."
     lines = []
     for name in sorted(docs.keys() - taken):
-        lines.append(f"def {name}(self, *given: object, **named: object) -> Any: ...")
+        known = signatures.known.get(name.removesuffix("_"))
+        of_schema = "(self, *given: object, **named: object) -> Any"
+        lines.append(f"def {name}{known or of_schema}: ...")
         signatures.docs[f"Tensor.{name}"] = docs[name]
     return lines
 

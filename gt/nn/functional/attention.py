@@ -35,13 +35,18 @@ def scaled_dot_product_attention(
         enable_gqa: Heads of key and value may be fewer and are repeated.
 
     Raises:
-        RuntimeError: attn_mask and is_causal together.
+        RuntimeError: attn_mask and is_causal together; a probability outside of [0, 1]; heads of
+            key or value that do not divide those of query.
     """
     if attn_mask is not None and is_causal:
-        raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
+        raise RuntimeError(
+            "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
+            "is_causal=True"
+        )
+    if not 0.0 <= dropout_p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p:g}")
     if enable_gqa:
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
-        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3)
+        key, value = (_for_heads(x, query) for x in (key, value))
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     if not dropout_p:
         output = fused(query, key, value, attn_mask, is_causal=is_causal, scale=factor)
@@ -64,9 +69,14 @@ def fused(
     """Attention as one instruction, which never holds the scores [b, h, t, s].
 
     Returns:
-        None where that is not there: other than four dimensions or one width of heads, a mask that
-        requires a gradient, whole numbers, or a worker without torch.
+        None where that is not there: other than three or four dimensions or one width of heads,
+        a mask that requires a gradient, whole numbers, or a worker without torch.
     """
+    if query.ndim == key.ndim == value.ndim == 3 and (mask is None or mask.ndim <= 3):
+        rows = mask.unsqueeze(0) if mask is not None and mask.ndim == 3 else mask
+        q, k, v = (x.unsqueeze(0) for x in (query, key, value))  # [h, t, k] -> [1, h, t, k]
+        batch = fused(q, k, v, rows, is_causal=is_causal, scale=scale)
+        return None if batch is None else batch.squeeze(0)
     if not _fits(query, key, value) or not _mask_fits(mask, query, key):
         return None
     if mask is not None and mask.dtype != query.dtype:
@@ -76,6 +86,18 @@ def fused(
     except NotSupported:
         return None
     return output
+
+
+def _for_heads(source: Tensor, query: Tensor) -> Tensor:
+    """Keys or values [..., g, s, k] for each head of the queries: [..., heads, s, k]."""
+    heads, groups = query.shape[-3], source.shape[-3]
+    if groups == heads:
+        return source
+    if not groups or heads % groups:
+        raise RuntimeError(
+            "Number of heads in key and value must divide the number of heads in query"
+        )
+    return source.repeat_interleave(heads // groups, dim=-3)
 
 
 def _fits(query: Tensor, key: Tensor, value: Tensor) -> bool:

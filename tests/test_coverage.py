@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 coverage = pytest.importorskip("coverage_page")
 ROW = re.compile(r"^\| `([\w.]+)` \| (\d+) of (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
+VALUES_MIN = 643  # entries of op_db
+GRADIENTS_MIN = 505
+ERRORS_SHARE_MIN = 0.95  # of the error inputs that can be passed to GT: raised at the call
 
 pytestmark = pytest.mark.skipif(
     not torch.__version__.startswith(coverage.TORCH), reason="the page is of another torch"
@@ -39,6 +42,21 @@ def test_the_page_adds_up():
     assert rows["op_db"][1] == 703
     assert all(had == full + part for had, _, full, part, _ in rows.values())
     assert all(total == had + lacks for had, total, _, _, lacks in rows.values())
+
+
+def test_what_of_op_db_is_as_in_pytorch_does_not_fall():
+    counted = coverage.counted()
+    page = coverage.PAGE.read_text(encoding="utf-8")
+    ops = " ".join((ROOT / "docs/ops.md").read_text(encoding="utf-8").split())
+    assert counted["values"] >= VALUES_MIN
+    assert counted["gradients"] >= GRADIENTS_MIN
+    assert counted["called"] >= ERRORS_SHARE_MIN * counted["passed"]
+    assert "every value | {values} of {entries} |".format(**counted) in page
+    assert "float64 | {gradients} of {smooth} |".format(**counted) in page
+    assert "at the call | {called} of {passed} |".format(**counted) in page
+    running = counted["named"] - counted["idle"]
+    assert running == _rows(page)["op_db"][0], "both pages count the same entries"
+    assert f"**{running} run**" in ops
 
 
 @pytest.mark.parametrize(

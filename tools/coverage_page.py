@@ -26,6 +26,13 @@ PAGE = ROOT / "docs/coverage.md"
 RESULTS = ROOT / "tests/harness/results.json"
 # `out`: results are values (docs/ops.md); `orig_func`: PyTorch's decorators pass it to themselves.
 UNCOUNTED = {"out", "orig_func"}
+BEYOND_VALUES = (
+    "gradients",
+    "errors",
+)  # kinds of samples; the others are of values
+NO_COUNTERPART = (
+    "argument: "  # begins a refusal's reason where the harness cannot pass the sample on
+)
 # The entries of op_db that drive the names of a space begin so.
 PREFIXES = {
     "torch": "",
@@ -47,6 +54,20 @@ some of its names), or where GT refuses samples of its entry of `op_db`; `out=`,
 nowhere, is not counted. Many of PyTorch's names are its own machinery (storages, types of its
 compiler, kernels of one vendor): a script that uses GT has no need of them, and they are counted
 all the same.
+
+Of the {entries} entries of `op_db`, {named} have a function in GT ([Operators](ops.md)). Nothing
+runs of {idle} among them, which count as lacking here: {refused} are refused whole (most have
+complex results), and of {empty} PyTorch has no samples in GT's dtypes. Of the error inputs,
+{kept} cannot be passed to GT: with `out=`, sparse, complex, a number in a tensor's place, or about
+values that GT
+does not read to refuse them.
+
+| of `op_db` | as in PyTorch |
+| --- | --- |
+| entries with every value | {values} of {entries} |
+| entries with every gradient, where PyTorch has them in float64 | {gradients} of {smooth} |
+| error inputs: class and text, at the call or where the result is read | {raised} of {errors} |
+| of those that can be passed: at the call | {called} of {passed} |
 
 | of PyTorch | GT has | in full | in part | lacks |
 | --- | --- | --- | --- | --- |
@@ -96,7 +117,54 @@ def main() -> None:
 
 def page(listed: list[Section]) -> str:
     rows = "".join(section.row() for section in listed)
-    return HEAD.format(torch=TORCH) + rows + "".join(section.text() for section in listed)
+    return (
+        HEAD.format(torch=TORCH, **counted()) + rows + "".join(section.text() for section in listed)
+    )
+
+
+def counted() -> dict[str, int]:
+    """What of op_db is as in PyTorch: entries by values and by gradients, error inputs."""
+    # Here, since it brings names into torch that `sections` would count.
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    results = json.loads(RESULTS.read_text())
+    entries = results["entries"].values()
+    kinds = [entry["samples"] for entry in entries]
+    values = [[kind[name] for name in kind if name not in BEYOND_VALUES] for kind in kinds]
+    gradients = [kind["gradients"] for kind in kinds if "gradients" in kind]
+    errors = [kind["errors"] for kind in kinds if "errors" in kind]
+    raised, total = (sum(column) for column in zip(*errors, strict=True))
+    kept = sum(
+        count
+        for entry in entries
+        for reason, count in entry.get("refused", {}).get("errors", {}).items()
+        if reason.startswith(NO_COUNTERPART)
+    )
+    empty = sum(not any(total for _, total in pairs) for pairs in values)
+    idle = sum(not any(ran for ran, _ in pairs) for pairs in values)
+    return {
+        "entries": len(kinds) + len(results["missing"]),
+        "named": len(kinds),
+        "idle": idle,
+        "empty": empty,
+        "refused": idle - empty,
+        "values": sum(_whole(pairs) for pairs in values),
+        "gradients": sum(_whole([pair]) for pair in gradients),
+        "smooth": sum(
+            op.supports_autograd and torch.float64 in op.supported_backward_dtypes("cpu")  # type: ignore[no-untyped-call]
+            for op in op_db
+        ),
+        "raised": raised,
+        "called": raised - sum(entry.get("late", 0) for entry in entries),
+        "errors": total,
+        "kept": kept,
+        "passed": total - kept,
+    }
+
+
+def _whole(pairs: list[list[int]]) -> bool:
+    """Whether there are samples, and all of them ran (the report stops at a wrong one)."""
+    return any(total for _, total in pairs) and all(ran == total for ran, total in pairs)
 
 
 def sections() -> list[Section]:

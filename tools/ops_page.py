@@ -17,8 +17,10 @@ HEAD = """# Operators
 <!-- {header} -->
 
 Every row of `ops.toml`, and how it fares against PyTorch {torch}. GT has **{had} of the {entries}
-entries** of PyTorch's `op_db`; [the {lacked} that it lacks](#entries-of-op_db-that-gt-lacks) stand
-at the end. `tests/test_op_db.py` drives each entry that GT has, in float32, float64 (in views),
+entries** of PyTorch's `op_db` by name, and **{running} run** ([Coverage](coverage.md); of
+the other {idle} each sample is refused, or PyTorch has none in GT's dtypes);
+[the {lacked} that it lacks](#entries-of-op_db-that-gt-lacks) stand at the end.
+`tests/test_op_db.py` drives each entry that GT has, in float32, float64 (in views),
 int64, bool, bfloat16 and float16, in place, for gradients and for error inputs. **None is wrong**;
 of the float32 samples of the entries that are a row of the table {ran} of {total} run, the others
 are [listed with the reason](#samples-that-are-refused). Entries that have no row run by PyTorch's
@@ -72,7 +74,9 @@ def page(header: str, rows: Sequence[Row], results: Row, placements: str) -> str
         by_row[entry["row"]].append({"title": title, **entry})
     ran, total = counts((e for name, es in by_row.items() if name for e in es), ["float32"])
     had, lacked = len(results["entries"]), len(results["missing"])
+    idle = sum(not counts([entry], VALUE_KINDS)[0] for entry in results["entries"].values())
     counted = {"had": had, "lacked": lacked, "entries": had + lacked, "ran": ran, "total": total}
+    counted |= {"idle": idle, "running": had - idle}
     parts = [HEAD.format(header=header, torch=results["torch"], **counted)]
     for family in dict.fromkeys(row["family"] for row in rows):
         members = [row for row in rows if row["family"] == family]

@@ -32,7 +32,7 @@ def errors(op: OpInfo) -> Outcome:
             continue
         outcome.total += 1
         try:
-            what = _difference(op, sample, expected)
+            what = _difference(op, sample, expected, outcome)
         except (NotConvertible, NotSupported) as refusal:
             outcome.refuse(refusal)
             continue
@@ -42,12 +42,16 @@ def errors(op: OpInfo) -> Outcome:
     return outcome
 
 
-def _difference(op: OpInfo, sample: SampleInput, expected: Exception) -> str | None:
+def _difference(
+    op: OpInfo, sample: SampleInput, expected: Exception, outcome: Outcome
+) -> str | None:
     _check_applies(op, sample, expected)
     text = _plain(expected).split("\n")[0].rstrip(" .")
+    called = False
     try:
         args = [convert(x, to_gt) for x in (sample.input, *sample.args)]
         ours = quietly(lambda: call_of(op)(*args, **convert(sample.kwargs, to_gt)))
+        called = True
         for x in tensors(ours, gt.Tensor):
             _core.read_bytes(x)
     except NotConvertible:
@@ -58,6 +62,7 @@ def _difference(op: OpInfo, sample: SampleInput, expected: Exception) -> str | N
             raise
         if not isinstance(raised, _class_of(expected)):
             return f"{type(raised).__name__}: {raised}\n    for {type(expected).__name__}: {text}"
+        outcome.late += called
         return None if begins else f"text {str(raised)!r}\n    for  {text!r}"
     return f"no error, for {type(expected).__name__}: {text}"
 

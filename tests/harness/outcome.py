@@ -24,6 +24,7 @@ class Outcome:
     ran: int = 0
     compared: int = 0  # float32 samples whose values are specified
     exact: int = 0  # of those: the same bits
+    late: int = 0  # errors that a worker found: they rise where the result is read, not at the call
     refused: Counter[str] = dataclasses.field(default_factory=Counter)
     wrong: list[str] = dataclasses.field(default_factory=list)
 
@@ -32,6 +33,7 @@ class Outcome:
         self.ran += other.ran
         self.compared += other.compared
         self.exact += other.exact
+        self.late += other.late
         self.refused.update(other.refused)
         self.wrong.extend(other.wrong)
 

@@ -18,11 +18,12 @@ RESULTS = Path(__file__).with_name("results.json")
 
 
 def record(op: OpInfo, found: dict[str, Outcome]) -> dict[str, object]:
-    """One entry: its row, [ran, total] and the refusals' reasons by kind."""
+    """One entry: its row, [ran, total] and the refusals' reasons by kind, errors that rise late."""
     entry: dict[str, object] = {"row": row_of(op)}
     entry["samples"] = {kind: [outcome.ran, outcome.total] for kind, outcome in found.items()}
     refused = {kind: dict(outcome.refused) for kind, outcome in found.items() if outcome.refused}
-    return entry | ({"refused": refused} if refused else {})
+    late = sum(outcome.late for outcome in found.values())
+    return entry | ({"refused": refused} if refused else {}) | ({"late": late} if late else {})
 
 
 def facts(name: str) -> dict[str, object]:

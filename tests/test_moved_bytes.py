@@ -40,6 +40,11 @@ def gathered(count: int) -> Bytes:
     return lambda workers: workers * (workers - 1) * WIDTH * count
 
 
+def replicated(count: int) -> Bytes:
+    """So many numbers, cut over the members, come to be on each of them."""
+    return lambda workers: (workers - 1) * WIDTH * count
+
+
 def exchanged(count: int) -> Bytes:
     """So many numbers go from each member to its neighbour."""
     return lambda workers: (workers - 1) * WIDTH * count
@@ -293,10 +298,17 @@ ATTENTION = {
         F.scaled_dot_product_attention,
         none,
     ),
+    # One instruction over all keys of a head; where values have another width, products and a
+    # softmax, which reduce what the members have of each row.
     "keys": Case(
         [((2, H, 64, 16), R), ((2, H, 501, 16), 2), ((2, H, 501, 16), 2)],
         F.scaled_dot_product_attention,
-        reduced(2 * H * 64, 2 * H * 64, 2 * H * 64 * 16),
+        replicated(2 * 2 * H * 501 * 16),
+    ),
+    "keys of products": Case(
+        [((2, H, 64, 16), R), ((2, H, 501, 16), 2), ((2, H, 501, 8), 2)],
+        F.scaled_dot_product_attention,
+        reduced(2 * H * 64, 2 * H * 64, 2 * H * 64 * 8),
     ),
 }
 RANDOM = {

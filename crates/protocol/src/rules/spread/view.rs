@@ -14,13 +14,19 @@ use smallvec::SmallVec;
 pub(super) fn follow(spec: &OpSpec<'_>, driving: Driving<'_>) -> Option<Strategy> {
     let view = spec.op.info().strided.as_ref()?;
     let (from, result) = (spec.meta(0)?, spec.outputs.first()?.dims);
-    // One step along the driving dimension, none along the others.
-    let mut strides = Dims::new([0; DIMS_MAX].get(..from.dims.len())?)?;
-    *strides.as_mut_slice().get_mut(driving.dim)? = 1;
-    let call =
-        ViewCall { attrs: spec.attrs, sizes: &from.dims, strides: &strides, result: &result };
-    let (steps, offset) = view.place(&call)?;
+    // Where the dimensions of the result go when the driving dimension has one step and the others another.
+    let place = |along: i64, others: i64| {
+        let mut strides = Dims::new([others; DIMS_MAX].get(..from.dims.len())?)?;
+        *strides.as_mut_slice().get_mut(driving.dim)? = along;
+        let sizes = &from.dims;
+        view.place(&ViewCall { attrs: spec.attrs, sizes, strides: &strides, result: &result })
+    };
+    let (steps, offset) = place(1, 0)?;
     let to = steps.iter().position(|&step| step == 1)?;
+    // A diagonal goes along several at once.
+    if place(0, 1)?.0.get(to) != Some(&0) {
+        return None;
+    }
     let once = offset == 0 && steps.iter().filter(|step| **step != 0).count() == 1;
     let resized = |size| {
         let part = Meta::new(from.dtype, with_size(from.dims, driving.dim, size)?);
@@ -204,4 +210,35 @@ fn group(from: &Dims, to: &Dims, cut: usize) -> Option<(DimRange, DimRange)> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spec::{InputSpec, OpSpec};
+    use super::{Driving, follow};
+    use crate::placement::{Placement, ShardRanges};
+    use crate::rules::{RuleArg, infer};
+    use crate::{Attr, Dims, Dtype, Meta, Op};
+
+    /// Whether the row's strides alone say that a cut of `dim` stays.
+    fn follows(op: Op, attrs: &[Attr], dims: &[i64], dim: usize) -> Option<bool> {
+        let meta = Meta::new(Dtype::F32, Dims::new(dims)?);
+        let outputs = infer(op, &[RuleArg::Value(&meta)], attrs).ok()?;
+        let size = *dims.get(dim)?;
+        let ranges = ShardRanges::even(size, 2);
+        let placement = Placement::Shard { dim, ranges: ranges.clone() };
+        let args = [InputSpec { meta: Some(&meta), placement: &placement }];
+        let spec = OpSpec { op, args: &args, attrs, outputs: &outputs, members: 2 };
+        Some(follow(&spec, Driving { position: 0, dim, size, ranges: &ranges }).is_some())
+    }
+
+    #[test]
+    fn a_result_that_goes_along_two_dimensions_follows_neither() {
+        let attrs = [0, 0, 1].map(Attr::Int);
+        assert_eq!(follows(Op::Diagonal, &attrs, &[3, 5, 4], 0), Some(false));
+        assert_eq!(follows(Op::Diagonal, &attrs, &[5, 3, 4], 1), Some(false));
+        assert_eq!(follows(Op::Diagonal, &attrs, &[3, 5, 4], 2), Some(true));
+        let swapped = [Attr::Ints(Dims::new(&[1, 0]).expect("two"))];
+        assert_eq!(follows(Op::Permute, &swapped, &[3, 5], 0), Some(true));
+    }
 }

@@ -115,6 +115,14 @@ size:
     pip wheel --quiet --no-deps --wheel-dir target/size .
     du -h target/size/*.whl
 
+# The wheel into target/dist, named after the oldest Linux that it runs on, and checked
+wheel:
+    python tools/wheel.py
+
+# Install that wheel without Rust or PyTorch under each Python from 3.10 that is here, and use it
+smoke:
+    python tools/smoke.py
+
 # Each example alone, in an empty folder
 examples:
     for file in examples/*.py; do echo "== $file"; (cd "$(mktemp -d)" && timeout 300 python "{{ justfile_directory() }}/$file" >/dev/null); done
@@ -148,7 +156,7 @@ quick:
     pytest -m fast $(grep -l 'mark\.fast' tests/test_*.py)
 
 # Everything of ci but the Python tests
-checks: check site rust sim examples fuzz
+checks: check site rust sim examples wheel smoke fuzz
 
 # What must be green before a commit lands; Python tests stand last
 ci: checks python

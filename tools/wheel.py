@@ -1,0 +1,110 @@
+"""Build the wheel into target/dist, name it after the oldest Linux that it runs on, and check it.
+
+pip builds it as for `pip install .`, so Rust code that is built already is not built again. maturin
+looks at gt._core alone when it names a wheel; auditwheel reads gt._kernels too, and its answer
+becomes the tag: manylinux_2_34 says glibc 2.34 or later.
+"""
+
+import email.message
+import email.parser
+import io
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+from elftools.elf.elffile import ELFFile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "target/dist"
+SCRIPTS = {"gt", "gt-dispatcher", "gt-worker"}
+
+
+def run(*words: str | pathlib.Path) -> str:
+    """What a module of Python prints; where it fails, its complaint."""
+    command = [sys.executable, "-m", *map(str, words)]
+    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build() -> pathlib.Path:
+    """One wheel in an empty folder, for any Linux of this machine's kind."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", FOLDER, ROOT)
+    (wheel,) = FOLDER.glob("*.whl")
+    return wheel
+
+
+def audit(wheel: pathlib.Path) -> tuple[str, dict[str, list[str]]]:
+    """The tag of the oldest Linux that has what both modules use, and the versions they use."""
+    report = json.loads(run("auditwheel", "show", "--json", wheel))
+    assert not report["external_libs"], report["external_libs"]
+    return report["overall_tag"], report["versioned_symbols"]
+
+
+def name_after(wheel: pathlib.Path, tag: str) -> pathlib.Path:
+    """The wheel under that platform tag instead of its own."""
+    run("wheel", "tags", "--remove", "--platform-tag", tag, wheel)
+    (wheel,) = FOLDER.glob("*.whl")
+    return wheel
+
+
+def check_files(archive: zipfile.ZipFile) -> None:
+    """All of gt/ and both modules, stripped; the licence; nothing else."""
+    names = set(archive.namelist())
+    command = ["git", "ls-files", "-co", "--exclude-standard", "gt"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    wanted = {name for name in listed.stdout.split() if (ROOT / name).exists()}
+    modules = {"gt/_core.abi3.so", "gt/_kernels.abi3.so"}
+    packed = {name for name in names if ".dist-info/" not in name}
+    assert packed == wanted | modules, packed ^ (wanted | modules)
+    for name in modules:
+        sections = [part.name for part in ELFFile(io.BytesIO(archive.read(name))).iter_sections()]
+        debug = [part for part in sections if part.startswith((".debug", ".symtab"))]
+        assert not debug, f"{name} has {debug}"
+    (licence,) = [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
+    assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
+
+
+def check_metadata(archive: zipfile.ZipFile) -> None:
+    """What pip reads: Pythons, what it needs (PyTorch only for `worker`), programs."""
+
+    def read(file: str) -> str:
+        (name,) = [one for one in archive.namelist() if one.endswith(f".dist-info/{file}")]
+        return archive.read(name).decode("utf-8")
+
+    facts: email.message.Message = email.parser.Parser().parsestr(read("METADATA"))
+    assert facts["Requires-Python"] == ">=3.10", facts["Requires-Python"]
+    assert facts["License-Expression"] == "MIT", facts["License-Expression"]
+    always = [one for one in facts.get_all("Requires-Dist", []) if "extra ==" not in one]
+    needed = {re.split(r"[<>=~! ]", one)[0].lower() for one in always}
+    assert needed == {"numpy", "pyyaml", "nanobind-backend"}, needed
+    assert set(re.findall(r"^([\w-]+)=", read("entry_points.txt"), re.MULTILINE)) == SCRIPTS
+
+
+def main() -> int:
+    """Exit code 0: target/dist holds a wheel that is as it should be."""
+    wheel = build()
+    tag, symbols = audit(wheel)
+    wheel = name_after(wheel, tag)
+    assert "-cp310-abi3-manylinux_" in wheel.name, wheel.name
+    assert audit(wheel)[0] == tag
+    with zipfile.ZipFile(wheel) as archive:
+        check_files(archive)
+        check_metadata(archive)
+    newest = {
+        library: max(versions, key=lambda one: [int(part) for part in re.findall(r"\d+", one)])
+        for library, versions in symbols.items()
+    }
+    used = ", ".join(f"{library} {version}" for library, version in sorted(newest.items()))
+    print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB; at most {used}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,6 +13,7 @@ use gt_protocol::{Attr, Dtype, Op};
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Types of devices that have lists of their own.
 pub(crate) const DEVICES: usize = 2;
@@ -58,10 +59,13 @@ type KeptCasts = HashMap<(usize, Dtype, bool), KeptCast>;
 /// Bounded by the parameters of a region.
 static KEPT: GilCell<Option<KeptCasts>> = GilCell::new(None);
 
+/// Threads that run within an autocast, so that without any an instruction costs no thread-local.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
 /// Whether this thread runs within an autocast.
 #[inline]
 pub(crate) fn is_open() -> bool {
-    REGION.get().is_some()
+    OPEN.load(Ordering::Relaxed) != 0 && REGION.get().is_some()
 }
 
 pub(crate) fn region() -> Option<Region> {
@@ -70,7 +74,13 @@ pub(crate) fn region() -> Option<Region> {
 
 /// Sets where this thread runs; returns where it ran.
 pub(crate) fn set_region(region: Option<Region>) -> Option<Region> {
-    REGION.replace(region)
+    let before = REGION.replace(region);
+    match (before.is_some(), region.is_some()) {
+        (false, true) => OPEN.fetch_add(1, Ordering::Relaxed),
+        (true, false) => OPEN.fetch_sub(1, Ordering::Relaxed),
+        (false, false) | (true, true) => 0,
+    };
+    before
 }
 
 /// While it lives, nothing of this thread is cast.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gt._core import Tensor
 from gt.nn import functional
-from gt.nn.functional.loss import legacy_reduction
+from gt.nn.functional.reduction import legacy_reduction
 from gt.nn.module import Module
 
 

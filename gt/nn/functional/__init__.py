@@ -52,26 +52,24 @@ from gt.nn.functional.channel import (
     instance_norm,
     local_response_norm,
 )
+from gt.nn.functional.class_loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    nll_loss,
+    soft_margin_loss,
+)
 from gt.nn.functional.distance import cosine_similarity, normalize, pairwise_distance
 from gt.nn.functional.fractional import fractional_max_pool2d, fractional_max_pool3d
 from gt.nn.functional.layer import dropout, embedding, linear, one_hot, pad
 from gt.nn.functional.loss import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
-    cross_entropy,
     gaussian_nll_loss,
-    hinge_embedding_loss,
     huber_loss,
     kl_div,
     l1_loss,
-    margin_ranking_loss,
     mse_loss,
-    nll_loss,
     poisson_nll_loss,
     smooth_l1_loss,
-    soft_margin_loss,
-    triplet_margin_loss,
 )
 from gt.nn.functional.margin import (
     multi_margin_loss,
@@ -80,6 +78,12 @@ from gt.nn.functional.margin import (
     triplet_margin_with_distance_loss,
 )
 from gt.nn.functional.multihead import multi_head_attention_forward
+from gt.nn.functional.pair_loss import (
+    cosine_embedding_loss,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    triplet_margin_loss,
+)
 from gt.nn.functional.pooling import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,

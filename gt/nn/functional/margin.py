@@ -10,7 +10,7 @@ from gt.aten.call import call
 from gt.errors import ShapeError
 from gt.nn.functional.activation import logsigmoid
 from gt.nn.functional.distance import pairwise_distance
-from gt.nn.functional.loss import checked_reduction, legacy_reduction, reduced
+from gt.nn.functional.reduction import checked_reduction, legacy_reduction, reduced
 
 # How PyTorch's schemas number the reductions.
 REDUCTION_NUMBERS = {"none": 0, "mean": 1, "sum": 2}

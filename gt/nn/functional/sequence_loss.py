@@ -11,9 +11,10 @@ from gt._core import Tensor
 from gt.aten.call import call
 from gt.casting import entry
 from gt.errors import ShapeError
+from gt.nn.functional.class_loss import cross_entropy
 from gt.nn.functional.layer import linear
-from gt.nn.functional.loss import checked_reduction, cross_entropy
 from gt.nn.functional.margin import REDUCTION_NUMBERS
+from gt.nn.functional.reduction import checked_reduction
 
 Lengths = Tensor | Sequence[int]
 

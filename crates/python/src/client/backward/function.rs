@@ -1,7 +1,8 @@
 //! Functions of the user's (`gt.autograd.Function`) as nodes: recorded by [`Application`], and the call of their backward.
 
 use super::grad_fn::GradFn;
-use super::{Gradients, anomaly};
+use super::through::Gradients;
+use super::{anomaly, evaluate};
 use crate::client::emission::emit::cast;
 use crate::client::gil_cell::GilCell;
 use crate::client::session::{caller, errors, site};
@@ -153,7 +154,7 @@ fn fit(
                 ),
             ));
         }
-        grad = super::sum_to(py, grad, &wanted.dims)?;
+        grad = evaluate::sum_to(py, grad, &wanted.dims)?;
     }
     if grad.meta(py).dtype != wanted.dtype {
         grad = cast(py, &grad, wanted.dtype)?;

@@ -2,8 +2,8 @@
 //! whose gradient has accumulated. They stand in dictionaries of Python's, by the handles that take them out;
 //! `gt.autograd.hooks` calls them.
 
-use super::Gradients;
 use super::grad_fn::GradFn;
+use super::through::Gradients;
 use crate::client::session::{errors, site};
 use crate::client::tape::{Edge, SharedNode};
 use crate::client::value::variable::{ColdNode, Tensor, Var};

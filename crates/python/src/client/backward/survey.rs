@@ -2,7 +2,7 @@
 //! arrive at a leaf that has hooks. A pass that asks for neither looks at nothing.
 
 use super::hooks;
-use super::{Pass, Target};
+use super::pass::{Pass, Target};
 use crate::client::tape::{Edge, SharedNode};
 use crate::client::value::variable::Var;
 use pyo3::prelude::*;

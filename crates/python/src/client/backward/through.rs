@@ -1,0 +1,202 @@
+//! A backward pass goes through one node: its hooks, the gradients of its operands, and where they go.
+
+use super::evaluate::{Evaluation, sum_to};
+use super::gradient_sum::{Sum, ViewKey};
+use super::leaf::accumulate;
+use super::pass::{Pass, Target};
+use super::{anomaly, function, grad_fn, hooks};
+use crate::client::emission::emit::cast;
+use crate::client::session::errors;
+use crate::client::tape::{Edge, SharedNode, saved};
+use crate::client::value::variable::{NodeKind, Var};
+use gt_protocol::rules::ErrorClass;
+use gt_protocol::{Family, Meta, Op};
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+impl Pass {
+    /// All that will arrive at a node's outputs has arrived.
+    pub(super) fn go_through(
+        &mut self,
+        py: Python<'_>,
+        node: &SharedNode,
+        mut sums: SmallVec<[Sum; 2]>,
+    ) -> PyResult<()> {
+        let is_passed = self.survey.is_passed(node);
+        let is_cold = node.cold.get(py).is_some();
+        let view = ViewKey::of(node).filter(|_| is_passed && !is_cold && !self.is_hooked(node));
+        if let (Some(key), [sum]) = (&view, sums.as_mut_slice())
+            && sum.is_of_views()
+            && !self.is_asked_for(node)
+        {
+            return self.add_view(py, node, key.clone(), std::mem::take(sum));
+        }
+        let grads = sums.into_iter().map(|sum| sum.total(py));
+        let mut grads = grads.collect::<PyResult<SmallVec<[Option<Var>; 2]>>>()?;
+        // As PyTorch: what is asked for is what arrives, where the pass goes on from here.
+        if is_passed {
+            self.capture_outputs(py, node, &grads)?;
+        }
+        if is_cold {
+            hooks::outputs(py, node, &mut grads)?;
+            keep_outputs(py, node, &grads)?;
+        }
+        if !is_passed {
+            return self.capture_outputs(py, node, &grads);
+        }
+        if is_cold {
+            hooks::before(py, node, &mut grads)?;
+        }
+        if let (Some(key), [grad @ Some(_)], Some(op)) = (view, grads.as_mut_slice(), node.op())
+            && op.info().strided.is_some_and(|strided| strided.scatter.is_some())
+        {
+            let output = node.outputs.first().map(|meta| ***meta);
+            let grad = grad.take().zip(output).map(|(grad, meta)| fit(py, grad, &meta, op));
+            return self.add_view(py, node, key, Sum::of(grad.transpose()?));
+        }
+        self.differentiate(py, node, &grads, is_cold)
+    }
+
+    /// Whether what arrives at this node was asked for, so that it has to be whole.
+    fn is_asked_for(&self, node: &SharedNode) -> bool {
+        let of_node = Target::Node(node.sequence, 0)..=Target::Node(node.sequence, u32::MAX);
+        self.targets.range(of_node).next().is_some()
+    }
+
+    /// Whether this node's operand is a leaf whose hooks wait for all that arrives there.
+    fn is_hooked(&mut self, node: &SharedNode) -> bool {
+        match node.inputs.first().and_then(|input| input.edge.as_ref()) {
+            Some(Edge::Leaf(leaf)) => self.survey.hooked(leaf).is_some(),
+            Some(Edge::Node(..) | Edge::Nowhere) | None => false,
+        }
+    }
+
+    /// Gradients of non-leaves that the pass was asked for.
+    fn capture_outputs(
+        &mut self,
+        py: Python<'_>,
+        node: &SharedNode,
+        grads: &[Option<Var>],
+    ) -> PyResult<()> {
+        for (output, grad) in (0..).zip(grads) {
+            let Some(grad) = grad else { continue };
+            if let Some(positions) = self.targets.get(&Target::Node(node.sequence, output)) {
+                for position in positions.clone() {
+                    self.capture(py, position, grad)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the gradients of the operands that need one.
+    fn differentiate(
+        &mut self,
+        py: Python<'_>,
+        node: &SharedNode,
+        grads: &[Option<Var>],
+        is_cold: bool,
+    ) -> PyResult<()> {
+        let op = match &node.kind {
+            NodeKind::Op(op) => *op,
+            NodeKind::Function(function) => {
+                let given = function::gradients(py, node, function, grads)?;
+                return self.pass_on(py, node, grads, given);
+            }
+        };
+        let passes_on =
+            node.inputs.iter().any(|input| !matches!(input.edge, None | Some(Edge::Nowhere)));
+        // Only what had been kept is freed.
+        if passes_on && node.saved.get(py).is_none() {
+            return Err(grad_fn::freed(py));
+        }
+        let mut evaluation = Evaluation::new(py, op, node, grads);
+        let mut given: Gradients = SmallVec::new();
+        for (position, input) in node.inputs.iter().enumerate() {
+            let (Some(edge), Some(meta)) = (&input.edge, &input.meta) else { continue };
+            if matches!(edge, Edge::Nowhere) {
+                saved::check_outputs(py, node)?;
+                continue;
+            }
+            if !self.survey.is_wanted(edge) {
+                continue;
+            }
+            if let Some(grad) = evaluation.gradient(position)? {
+                let grad = fit(py, grad, meta, op)?;
+                if anomaly::is_on() {
+                    anomaly::check(py, node, position, &grad)?;
+                }
+                if is_cold {
+                    given.push((position, grad)); // a hook sees all of them
+                } else {
+                    self.add(py, edge, grad)?;
+                }
+            }
+        }
+        if is_cold { self.pass_on(py, node, grads, given) } else { Ok(()) }
+    }
+
+    /// Gives the gradients of a node's operands to its hooks, and what these make of them to where they go.
+    fn pass_on(
+        &mut self,
+        py: Python<'_>,
+        node: &SharedNode,
+        grads: &[Option<Var>],
+        given: Gradients,
+    ) -> PyResult<()> {
+        for (position, grad) in hooks::after(py, node, grads, given)? {
+            let edge = node.inputs.get(position).and_then(|input| input.edge.as_ref());
+            if let Some(edge) = edge {
+                self.add(py, edge, grad)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gradients of non-leaves that keep theirs.
+fn keep_outputs(py: Python<'_>, node: &SharedNode, grads: &[Option<Var>]) -> PyResult<()> {
+    for (output, grad) in (0..).zip(grads) {
+        let Some(grad) = grad else { continue };
+        let keepers: Vec<Var> = node
+            .cold
+            .get(py)
+            .iter()
+            .flat_map(|cold| &cold.retained)
+            .filter(|(kept, _)| *kept == output)
+            .filter_map(|(_, var)| var.upgrade(py).filter(|var| var.comes_from(py, node, output)))
+            .collect();
+        for var in keepers {
+            accumulate(py, &var, grad)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gradients of operands, by their places.
+pub(super) type Gradients = SmallVec<[(usize, Var); 2]>;
+
+/// The gradient in the operand's shape and dtype: broadcast dimensions of elementwise operators are summed.
+fn fit(py: Python<'_>, grad: Var, wanted: &Meta, op: Op) -> PyResult<Var> {
+    let mut grad = grad;
+    let grad_meta = grad.meta(py);
+    if grad_meta.dims != wanted.dims {
+        if op.info().family != Family::Elementwise {
+            return Err(errors::mistake(
+                py,
+                ErrorClass::Shape,
+                format!(
+                    "Function {}Backward returned an invalid gradient - got {} but expected shape compatible with {}",
+                    op.info().name,
+                    grad_meta.dims,
+                    wanted.dims
+                ),
+            ));
+        }
+        grad = sum_to(py, grad, &wanted.dims)?;
+    }
+    if grad.meta(py).dtype != wanted.dtype {
+        grad = cast(py, &grad, wanted.dtype)?;
+    }
+    Ok(grad)
+}

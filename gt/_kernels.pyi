@@ -1,5 +1,5 @@
-# GT's own kernels (csrc/bind): they fill CPU arrays in place. By hand; shapes of C++ functions
-# are few and change rarely.
+# GT's own kernels (csrc/bind): they fill CPU arrays in place. An object is any CPU tensor or
+# array. By hand; shapes of C++ functions are few and change rarely.
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -58,5 +58,15 @@ def dropout_mask(
     threads: int = 1,
 ) -> None: ...
 def philox(out: _Array, seed: int, draw: int, first_block: int) -> None: ...
+def matmul(
+    out: object,
+    a: object,
+    b: object,
+    bias: object = None,
+    residual: object = None,
+    activation: str = "none",
+    scale: float = 1.0,
+    threads: int = 1,
+) -> None: ...
 def paths() -> list[str]: ...
 def set_path(name: str) -> None: ...

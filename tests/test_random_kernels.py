@@ -1,49 +1,18 @@
-"""The random kernels give the reference's bits on every path, and the right distributions.
-
-GT_KERNELS_DIR names a folder with a freshly built _kernels.abi3.so to test instead of the
-installed one.
-"""
+"""The random kernels give the reference's bits on every path, and the right distributions."""
 
 import functools
-import importlib
-import importlib.util
 import itertools
 import math
-import os
 import re
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
+from kernel_module import load_kernels, load_reference
 
 SEED, DRAW = 0x299F31D0_A4093822, 0x03707344_13198A2E  # digits of pi
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 
-
-def _module(name: str, built: Path | None) -> ModuleType:
-    if built is None:
-        return importlib.import_module(name)
-    spec = importlib.util.spec_from_file_location(name, built)
-    assert spec is not None, built
-    assert spec.loader is not None, built
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _modules() -> tuple[ModuleType, ModuleType]:
-    folder = os.environ.get("GT_KERNELS_DIR")
-    if folder is None:
-        return _module("gt._kernels", None), _module("gt.worker.random_reference", None)
-    source = Path(__file__).parent.parent / "gt" / "worker" / "random_reference.py"
-    return (
-        _module("gt._kernels", Path(folder) / "_kernels.abi3.so"),
-        _module("gt.worker.random_reference", source),
-    )
-
-
-kernels, reference = _modules()
+kernels, reference = load_kernels(), load_reference()
 
 
 @pytest.fixture(params=kernels.paths())

@@ -10,9 +10,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/cpu_path.h"
 #include "core/parallel.h"
 #include "cpu/random_fill.h"
-#include "cpu/random_path.h"
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;
@@ -210,10 +210,11 @@ Args:
 
 Raises:
     TypeError: out is no such array.)");
-  module.def("paths", &random_path_names,
+  module.def("paths", &cpu_path_names,
              "Names of the instruction sets that this machine can run, the narrowest first.");
-  module.def("set_path", &choose_random_path, "name"_a,
-             R"(Chooses the instruction set of all later calls; all give the same bits. For tests.
+  module.def("set_path", &choose_cpu_path, "name"_a,
+             R"(Chooses the instruction set of all later calls; random
+numbers are the same bits with each. For tests.
 
 Args:
     name: One of paths(), or "auto" for the widest.

@@ -1,6 +1,7 @@
 // The element types that kernels know, and the 16-bit ones' values. No arrays here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 
@@ -28,6 +29,24 @@ constexpr const char* element_name(Element element) {
       return "float32";
     case Element::kFloat64:
       return "float64";
+  }
+  __builtin_unreachable();
+}
+
+constexpr std::size_t element_bytes(Element element) {
+  switch (element) {
+    case Element::kBool:
+      return 1;
+    case Element::kBfloat16:
+    case Element::kFloat16:
+      return 2;
+    case Element::kInt32:
+    case Element::kUint32:
+    case Element::kFloat32:
+      return 4;
+    case Element::kInt64:
+    case Element::kFloat64:
+      return 8;
   }
   __builtin_unreachable();
 }

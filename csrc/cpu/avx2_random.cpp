@@ -72,6 +72,6 @@ void philox_avx2(Stream stream, std::uint64_t first_block, std::size_t blocks,
 }  // namespace
 
 // Only data leaves this file: even a function that asks for AVX2 could be compiled to use it.
-extern constexpr RandomPath kAvx2Random = path_of("avx2", philox_avx2);
+extern constexpr RandomPath kAvx2Random = path_of(philox_avx2);
 
 }  // namespace gt

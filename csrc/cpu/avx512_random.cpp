@@ -72,6 +72,6 @@ void philox_avx512(Stream stream, std::uint64_t first_block, std::size_t blocks,
 }  // namespace
 
 // Only data leaves this file: even a function that asks for AVX-512 could be compiled to use it.
-extern constexpr RandomPath kAvx512Random = path_of("avx512", philox_avx512);
+extern constexpr RandomPath kAvx512Random = path_of(philox_avx512);
 
 }  // namespace gt

@@ -1,10 +1,14 @@
-// Stands in for x86.cpp and for the files avx2_*.cpp and avx512_*.cpp on other machines.
+// Stands in for x86.cpp and for the files of its instruction sets on other machines.
+#include "cpu/matmul/matmul_path.h"
 #include "cpu/random_path.h"
 
 namespace gt {
 
-const RandomPath* avx2_random_path() { return nullptr; }
+CpuPath widest_cpu_path() { return CpuPath::kScalar; }
 
-const RandomPath* avx512_random_path() { return nullptr; }
+extern constexpr PathTable<RandomPath> kRandomPaths = {&kScalarRandom};
+extern constexpr PathTable<MatmulPath<float>> kMatmulF32 = {&kScalarMatmulF32};
+extern constexpr PathTable<MatmulPath<double>> kMatmulF64 = {&kScalarMatmulF64};
+extern constexpr PathTable<MatmulPath<float>> kMatmulBf16 = {&kScalarMatmulF32};
 
 }  // namespace gt

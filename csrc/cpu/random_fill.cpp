@@ -130,7 +130,7 @@ void fill_run(const RandomPath& chosen, Stream stream, const Distribution& distr
               typename Distribution::Value* out) {
   constexpr std::size_t kPerBlock = Distribution::kPerBlock;
   const bool is_short = skip + count <= kPerBlock * kShortRunBlocks;
-  const RandomPath& path = is_short ? *scalar_random_path() : chosen;
+  const RandomPath& path = is_short ? kScalarRandom : chosen;
   alignas(64) std::uint32_t words[4 * kChunkBlocks];
   alignas(64) typename Distribution::Value values[kPerBlock * kChunkBlocks];
   while (count > 0) {

@@ -80,9 +80,9 @@ void round_f16(const float* values, std::size_t count, std::uint16_t* out) {
 
 using Philox = decltype(RandomPath::philox);
 
-constexpr RandomPath path_of(const char* name, Philox philox) {
-  return {name,       philox,   uniform_f32, uniform_f64, normal_f32,
-          normal_f64, integers, at_most,     round_bf16,  round_f16};
+constexpr RandomPath path_of(Philox philox) {
+  return {philox,   uniform_f32, uniform_f64, normal_f32, normal_f64,
+          integers, at_most,     round_bf16,  round_f16};
 }
 
 }  // namespace

@@ -1,14 +1,13 @@
-// The inner loops of random numbers, once for each instruction set, and the choice between them.
+// The inner loops of random numbers, once for each instruction set.
 // The loops know words and values; boxes, dtypes and threads are random_fill.h's.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "algo/philox.h"
 #include "algo/random_values.h"
+#include "core/cpu_path.h"
 
 namespace gt {
 
@@ -18,7 +17,6 @@ namespace gt {
 struct RandomPath {
   static constexpr std::size_t kBlockGroup = 32;  // four AVX-512 vectors of eight blocks
 
-  const char* name;
   void (*philox)(Stream stream, std::uint64_t first_block, std::size_t blocks,
                  std::uint32_t* words);
   void (*uniform_f32)(const std::uint32_t* words, std::size_t blocks, UniformRange<float> range,
@@ -38,21 +36,14 @@ struct RandomPath {
   void (*round_f16)(const float* values, std::size_t count, std::uint16_t* out);
 };
 
-// Each is null where this build or this machine cannot run it; the scalar one never is.
-const RandomPath* scalar_random_path();
-const RandomPath* avx2_random_path();
-const RandomPath* avx512_random_path();
-
+extern const RandomPath kScalarRandom;
 extern const RandomPath kAvx2Random;
 extern const RandomPath kAvx512Random;
 
-// The path in use: at first the widest available one.
-const RandomPath& random_path();
+// Filled by x86.cpp, or no_x86.cpp on other machines.
+extern const PathTable<RandomPath> kRandomPaths;
 
-// Names of the available paths, the narrowest first.
-std::vector<std::string> random_path_names();
-
-// Args: name, one of random_path_names() or "auto". Throws std::invalid_argument for others.
-void choose_random_path(const std::string& name);
+// The loops in use.
+inline const RandomPath& random_path() { return of_path(kRandomPaths); }
 
 }  // namespace gt

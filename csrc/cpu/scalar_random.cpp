@@ -11,10 +11,8 @@ void philox_scalar(Stream stream, std::uint64_t first_block, std::size_t blocks,
   }
 }
 
-constexpr RandomPath kPath = path_of("scalar", philox_scalar);
-
 }  // namespace
 
-const RandomPath* scalar_random_path() { return &kPath; }
+extern constexpr RandomPath kScalarRandom = path_of(philox_scalar);
 
 }  // namespace gt

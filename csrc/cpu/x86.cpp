@@ -1,17 +1,28 @@
-// What this x86-64 machine can run. Compiled for every x86-64, unlike the files it offers.
+// What this x86-64 machine can run, and the kernels' functions for it. Compiled for every x86-64,
+// unlike the files it offers.
+#include "cpu/matmul/matmul_path.h"
 #include "cpu/random_path.h"
 
 namespace gt {
 
-const RandomPath* avx2_random_path() {
-  return __builtin_cpu_supports("avx2") != 0 ? &kAvx2Random : nullptr;
+CpuPath widest_cpu_path() {
+  if (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0) {
+    return CpuPath::kScalar;
+  }
+  if (__builtin_cpu_supports("avx512f") == 0 || __builtin_cpu_supports("avx512bw") == 0 ||
+      __builtin_cpu_supports("avx512dq") == 0 || __builtin_cpu_supports("avx512vl") == 0) {
+    return CpuPath::kAvx2;
+  }
+  return __builtin_cpu_supports("avx512bf16") == 0 ? CpuPath::kAvx512 : CpuPath::kAvx512Bf16;
 }
 
-const RandomPath* avx512_random_path() {
-  const bool supported =
-      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-  return supported ? &kAvx512Random : nullptr;
-}
+extern constexpr PathTable<RandomPath> kRandomPaths = {&kScalarRandom, &kAvx2Random, &kAvx512Random,
+                                                       nullptr};
+extern constexpr PathTable<MatmulPath<float>> kMatmulF32 = {&kScalarMatmulF32, &kAvx2MatmulF32,
+                                                            &kAvx512MatmulF32, nullptr};
+extern constexpr PathTable<MatmulPath<double>> kMatmulF64 = {&kScalarMatmulF64, &kAvx2MatmulF64,
+                                                             &kAvx512MatmulF64, nullptr};
+extern constexpr PathTable<MatmulPath<float>> kMatmulBf16 = {&kScalarMatmulF32, &kAvx2MatmulF32,
+                                                             &kAvx512MatmulF32, &kAvx512MatmulBf16};
 
 }  // namespace gt

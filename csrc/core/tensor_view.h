@@ -1,0 +1,46 @@
+// A strided array that somebody else owns: what a kernel reads or writes. No Python here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/element.h"
+#include "core/message.h"
+
+namespace gt {
+
+// Strides count elements. shape and strides hold `rank` numbers and live as long as the array.
+struct TensorView {
+  void* data;
+  Element element;
+  int rank;
+  const std::int64_t* shape;
+  const std::int64_t* strides;
+
+  // Negative dims count from the end.
+  std::int64_t size(int dim) const { return shape[dim < 0 ? dim + rank : dim]; }
+  std::int64_t stride(int dim) const { return strides[dim < 0 ? dim + rank : dim]; }
+
+  Shape shape_copy() const { return {shape, shape + rank}; }
+  Shape strides_copy() const { return {strides, strides + rank}; }
+
+  bool is_empty() const {
+    for (int dim = 0; dim < rank; ++dim) {
+      if (shape[dim] == 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // The element at byte granularity, for a pointer that moves by strides.
+  const void* at(std::int64_t offset) const {
+    return static_cast<const char*>(data) +
+           offset * static_cast<std::int64_t>(element_bytes(element));
+  }
+  void* at(std::int64_t offset) {
+    return static_cast<char*>(data) + offset * static_cast<std::int64_t>(element_bytes(element));
+  }
+};
+
+}  // namespace gt

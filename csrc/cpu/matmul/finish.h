@@ -1,0 +1,150 @@
+// What happens to sums on their way out: scale, bias, activation, residual, cast. Included by the
+// files of one instruction set only; nothing here may have external linkage.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "cpu/matmul/pack.h"
+
+namespace gt {
+namespace {
+
+constexpr double kRootHalf = 0.70710678118654752440;
+constexpr double kTanhScale = 1.59576912160573071176;  // 2 sqrt(2 / pi)
+constexpr double kTanhCube = 0.044715;
+
+// x times the normal distribution's integral up to x. The complement of the error function is
+// Abramowitz and Stegun 7.1.26, whose error is below 1.5e-7.
+inline Vector<float> gelu(Vector<float> x) {
+  const Vector<float> size = (x < 0.0F ? -x : x) * static_cast<float>(kRootHalf);
+  const Vector<float> t = 1.0F / (1.0F + 0.3275911F * size);
+  Vector<float> sum = t * 1.061405429F - 1.453152027F;
+  sum = sum * t + 1.421413741F;
+  sum = sum * t - 0.284496736F;
+  sum = sum * t + 0.254829592F;
+  const Vector<float> half = 0.5F * (sum * t * exponential(-size * size));
+  return x * (x < 0.0F ? half : 1.0F - half);
+}
+
+inline Vector<float> silu(Vector<float> x, Vector<float> steep) {
+  return x / (1.0F + exponential(-steep));
+}
+
+inline Vector<float> activated(Vector<float> x, Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return x < 0.0F ? Vector<float>{} : x;  // NaN stays
+    case Activation::kGelu:
+      return gelu(x);
+    case Activation::kGeluTanh: {
+      const Vector<float> cube = x * x * x * static_cast<float>(kTanhCube);
+      return silu(x, (x + cube) * static_cast<float>(kTanhScale));
+    }
+    case Activation::kSilu:
+      return silu(x, x);
+  }
+  __builtin_unreachable();
+}
+
+inline Vector<double> activated(Vector<double> x, Activation activation) {
+  for (int lane = 0; lane < kLanes<double>; ++lane) {
+    const double value = x[lane];
+    switch (activation) {
+      case Activation::kNone:
+        break;
+      case Activation::kRelu:
+        x[lane] = value < 0 ? 0 : value;
+        break;
+      case Activation::kGelu:
+        x[lane] = 0.5 * value * __builtin_erfc(-value * kRootHalf);
+        break;
+      case Activation::kGeluTanh:
+        x[lane] =
+            value / (1 + __builtin_exp(-kTanhScale * (value + kTanhCube * value * value * value)));
+        break;
+      case Activation::kSilu:
+        x[lane] = value / (1 + __builtin_exp(-value));
+        break;
+    }
+  }
+  return x;
+}
+
+// To the nearest, ties to even; NaN stays one.
+inline Bfloat16 bfloat16_of(float value) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
+  const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+  const std::uint32_t nan = (bits >> 16) | 0x40U;
+  return {static_cast<std::uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? nan : rounded)};
+}
+
+// The first `count` numbers of a vector, converted; the others are zero.
+template <class T, class Number>
+inline Vector<T> read_numbers(const Number* from, int count) {
+  if constexpr (sizeof(T) == sizeof(Number)) {
+    if (count == kLanes<T>) {
+      return load(from);
+    }
+  }
+  T parts[kLanes<T>] = {};
+  for (int lane = 0; lane < count; ++lane) {
+    parts[lane] = value_of<T>(from[lane]);
+  }
+  return load(parts);
+}
+
+template <class T, class Number>
+inline void write_numbers(Number* to, Vector<T> values, int count) {
+  if constexpr (sizeof(T) == sizeof(Number)) {
+    if (count == kLanes<T>) {
+      return store(to, values);
+    }
+  }
+  T parts[kLanes<T>];
+  store(parts, values);
+  for (int lane = 0; lane < count; ++lane) {
+    if constexpr (sizeof(T) == sizeof(Number)) {
+      to[lane] = parts[lane];
+    } else {
+      to[lane] = bfloat16_of(parts[lane]);
+    }
+  }
+}
+
+template <class T, class Number>
+void finish_numbers(const Epilogue& epilogue, std::int64_t count, const T* sums, const Number* bias,
+                    const Number* residual, Number* out) {
+  const T scale = static_cast<T>(epilogue.scale);
+  for (std::int64_t at = 0; at < count; at += kLanes<T>) {
+    const auto lanes = static_cast<int>(count - at < kLanes<T> ? count - at : kLanes<T>);
+    Vector<T> value = read_numbers<T>(sums + at, lanes) * scale;
+    if (bias != nullptr) {
+      value += read_numbers<T>(bias + at, lanes);
+    }
+    value = activated(value, epilogue.activation);
+    if (residual != nullptr) {
+      value += read_numbers<T>(residual + at, lanes);
+    }
+    write_numbers<T>(out + at, value, lanes);
+  }
+}
+
+template <class T>
+void finish_row(const Epilogue& epilogue, Element element, std::int64_t count, const T* sums,
+                const void* bias, const void* residual, void* out) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (element == Element::kBfloat16) {
+      return finish_numbers<T>(epilogue, count, sums, static_cast<const Bfloat16*>(bias),
+                               static_cast<const Bfloat16*>(residual), static_cast<Bfloat16*>(out));
+    }
+  }
+  finish_numbers<T>(epilogue, count, sums, static_cast<const T*>(bias),
+                    static_cast<const T*>(residual), static_cast<T*>(out));
+}
+
+}  // namespace
+}  // namespace gt

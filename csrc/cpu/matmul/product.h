@@ -1,0 +1,52 @@
+// One matrix product, as matmul.cpp cuts it out of a batch: pointers and strides only.
+#pragma once
+
+#include <cstdint>
+
+#include "core/scratch.h"
+#include "cpu/matmul/matmul_path.h"
+
+namespace gt {
+
+// A row of out and residual is contiguous. Strides count elements.
+struct Product {
+  std::int64_t m, n, k;
+  PanelSource a;  // across: from row to row; along: from step to step of k
+  PanelSource b;  // across: from column to column
+  Element element;
+  char* out;
+  std::int64_t out_stride;
+  const char* bias;
+  const char* residual;
+  std::int64_t residual_stride;
+  Epilogue epilogue;
+  int threads;
+
+  bool is_plain() const {
+    return epilogue.activation == Activation::kNone && epilogue.scale == 1 && bias == nullptr &&
+           residual == nullptr;
+  }
+};
+
+// T is what sums are kept in.
+template <class T>
+void multiply_packed(const MatmulPath<T>& path, const Product& product, Scratch& scratch);
+
+// At most kSkinnyRowsMax rows, b with contiguous rows or columns.
+template <class T>
+void multiply_skinny(const MatmulPath<T>& path, const Product& product, Scratch& scratch);
+
+// Epilogue of columns [begin, end) of one row of sums, which begins at column `begin`.
+template <class T>
+void finish_columns(const MatmulPath<T>& path, const Product& product, std::int64_t row,
+                    std::int64_t begin, std::int64_t end, const T* sums) {
+  const auto bytes = static_cast<std::int64_t>(element_bytes(product.element));
+  const auto place = [&](auto* from, std::int64_t stride) {
+    return from == nullptr ? nullptr : from + (row * stride + begin) * bytes;
+  };
+  path.finish(product.epilogue, product.element, end - begin, sums, place(product.bias, 0),
+              place(product.residual, product.residual_stride),
+              place(product.out, product.out_stride));
+}
+
+}  // namespace gt

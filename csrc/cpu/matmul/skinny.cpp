@@ -1,0 +1,52 @@
+// Few rows times a large matrix: b is read once and not copied; threads share its columns.
+#include <algorithm>
+
+#include "core/pool.h"
+#include "cpu/matmul/product.h"
+
+namespace gt {
+namespace {
+
+constexpr std::int64_t kTaskNumbers = 1 << 16;  // of b: some 10 us of reading
+constexpr std::int64_t kColumnsStep = 64;       // a task's columns: a multiple of every vector
+constexpr std::int64_t kColumnsMax = 1024;      // sums of all rows stay in the first cache
+
+// a as contiguous rows of T.
+template <class T>
+void copy_rows(const MatmulPath<T>& path, const Product& product, T* to) {
+  PanelSource row = product.a;
+  const auto bytes = static_cast<std::int64_t>(element_bytes(row.element));
+  row.across = product.a.along;  // a row is one wide step of a panel
+  row.along = 0;
+  for (std::int64_t i = 0; i < product.m; ++i) {
+    row.data = static_cast<const char*>(product.a.data) + i * product.a.across * bytes;
+    path.pack(row, static_cast<int>(product.k), static_cast<int>(product.k), 1, to + i * product.k);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void multiply_skinny(const MatmulPath<T>& path, const Product& product, Scratch& scratch) {
+  T* x = scratch.numbers<T>(product.m * (product.k + product.n));
+  T* sums = x + product.m * product.k;
+  copy_rows(path, product, x);
+  const std::int64_t wanted = kTaskNumbers / std::max<std::int64_t>(product.k, 1);
+  const std::int64_t width =
+      std::clamp(wanted / kColumnsStep * kColumnsStep, kColumnsStep, kColumnsMax);
+  const auto multiply = product.b.across == 1 ? path.skinny_rows : path.skinny_columns;
+  const int m = static_cast<int>(product.m);
+  run_tasks((product.n + width - 1) / width, product.threads, [&](std::int64_t task) {
+    const std::int64_t begin = task * width;
+    const std::int64_t end = std::min(begin + width, product.n);
+    multiply(m, product.k, x, product.b, begin, end, sums, product.n);
+    for (std::int64_t row = 0; row < product.m; ++row) {
+      finish_columns(path, product, row, begin, end, sums + row * product.n + begin);
+    }
+  });
+}
+
+template void multiply_skinny(const MatmulPath<float>&, const Product&, Scratch&);
+template void multiply_skinny(const MatmulPath<double>&, const Product&, Scratch&);
+
+}  // namespace gt

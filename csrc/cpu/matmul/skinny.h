@@ -1,0 +1,156 @@
+// Few rows times a large matrix, which is read once from memory and not packed. Included by the
+// files of one instruction set only; nothing here may have external linkage.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/matmul/finish.h"
+
+namespace gt {
+namespace {
+
+// A full vector of stored numbers.
+template <class T, class Number>
+inline Vector<T> read_vector(const Number* from) {
+  if constexpr (sizeof(T) == sizeof(Number)) {
+    return load(from);
+  } else {
+    typedef std::uint16_t Halves __attribute__((vector_size(kVectorBytes / 2)));
+    typedef std::uint32_t Words __attribute__((vector_size(kVectorBytes)));
+    Halves bits;
+    std::memcpy(&bits, from, sizeof bits);
+    return reinterpret_cast<Vector<T>>(__builtin_convertvector(bits, Words) << 16);
+  }
+}
+
+// w[step][column] with its columns side by side: eight steps at once, so that sums are read and
+// written an eighth as often and eight streams of memory run.
+template <class T, class Number, int kSteps>
+inline void add_steps(int m, const T* x, std::int64_t depth, const Number* w, std::int64_t along,
+                      std::int64_t columns, T* sums, std::int64_t ld, bool add) {
+  for (std::int64_t column = 0; column < columns; column += kLanes<T>) {
+    const auto lanes =
+        static_cast<int>(columns - column < kLanes<T> ? columns - column : kLanes<T>);
+    Vector<T> right[kSteps];
+    for (int step = 0; step < kSteps; ++step) {
+      const Number* from = w + step * along + column;
+      right[step] = lanes == kLanes<T> ? read_vector<T>(from) : read_numbers<T>(from, lanes);
+    }
+    for (int row = 0; row < m; ++row) {
+      T* to = sums + row * ld + column;
+      Vector<T> sum = add ? read_numbers<T>(to, lanes) : Vector<T>{};
+      for (int step = 0; step < kSteps; ++step) {
+        sum += x[row * depth + step] * right[step];
+      }
+      write_numbers<T>(to, sum, lanes);
+    }
+  }
+}
+
+template <class T, class Number>
+void skinny_rows_of(int m, std::int64_t depth, const T* x, const PanelSource& source,
+                    std::int64_t begin, std::int64_t end, T* sums, std::int64_t ld) {
+  constexpr int kSteps = 8;
+  const auto* w = static_cast<const Number*>(source.data) + begin;
+  std::int64_t step = 0;
+  for (; step + kSteps <= depth; step += kSteps) {
+    add_steps<T, Number, kSteps>(m, x + step, depth, w + step * source.along, source.along,
+                                 end - begin, sums + begin, ld, step > 0);
+  }
+  for (; step < depth; ++step) {
+    add_steps<T, Number, 1>(m, x + step, depth, w + step * source.along, source.along, end - begin,
+                            sums + begin, ld, step > 0);
+  }
+}
+
+// w[step][column] with its steps side by side: kColumns dot products of kRows rows at once.
+template <class T, class Number, int kRows, int kColumns>
+inline void dot(std::int64_t depth, const T* x, const Number* w, std::int64_t across, T* sums,
+                std::int64_t ld) {
+  Vector<T> sum[kRows][kColumns] = {};
+  for (std::int64_t step = 0; step < depth; step += kLanes<T>) {
+    const auto lanes = static_cast<int>(depth - step < kLanes<T> ? depth - step : kLanes<T>);
+    Vector<T> right[kColumns];
+#pragma GCC unroll 4
+    for (int column = 0; column < kColumns; ++column) {
+      const Number* from = w + column * across + step;
+      right[column] = lanes == kLanes<T> ? read_vector<T>(from) : read_numbers<T>(from, lanes);
+    }
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) {
+      const Vector<T> left = read_numbers<T>(x + row * depth + step, lanes);
+#pragma GCC unroll 4
+      for (int column = 0; column < kColumns; ++column) {
+        sum[row][column] += left * right[column];
+      }
+    }
+  }
+  for (int row = 0; row < kRows; ++row) {
+    for (int column = 0; column < kColumns; ++column) {
+      sums[row * ld + column] = lane_sum<T>(sum[row][column]);
+    }
+  }
+}
+
+template <class T, class Number, int kRows>
+void dots(std::int64_t depth, const T* x, const Number* w, std::int64_t across, std::int64_t begin,
+          std::int64_t end, T* sums, std::int64_t ld) {
+  constexpr int kColumns = 2;
+  std::int64_t column = begin;
+  for (; column + kColumns <= end; column += kColumns) {
+    dot<T, Number, kRows, kColumns>(depth, x, w + column * across, across, sums + column, ld);
+  }
+  for (; column < end; ++column) {
+    dot<T, Number, kRows, 1>(depth, x, w + column * across, across, sums + column, ld);
+  }
+}
+
+template <class T, class Number>
+void skinny_columns_of(int m, std::int64_t depth, const T* x, const PanelSource& source,
+                       std::int64_t begin, std::int64_t end, T* sums, std::int64_t ld) {
+  const auto* w = static_cast<const Number*>(source.data);
+  const std::int64_t across = source.across;
+  for (int row = 0; row < m;) {
+    const T* left = x + row * depth;
+    T* to = sums + row * ld;
+    const int rows = m - row;
+    if (rows >= 8) {
+      dots<T, Number, 8>(depth, left, w, across, begin, end, to, ld);
+      row += 8;
+    } else if (rows >= 4) {
+      dots<T, Number, 4>(depth, left, w, across, begin, end, to, ld);
+      row += 4;
+    } else if (rows >= 2) {
+      dots<T, Number, 2>(depth, left, w, across, begin, end, to, ld);
+      row += 2;
+    } else {
+      dots<T, Number, 1>(depth, left, w, across, begin, end, to, ld);
+      row += 1;
+    }
+  }
+}
+
+template <class T>
+void skinny_rows(int m, std::int64_t depth, const T* x, const PanelSource& w, std::int64_t begin,
+                 std::int64_t end, T* sums, std::int64_t ld) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (w.element == Element::kBfloat16) {
+      return skinny_rows_of<T, Bfloat16>(m, depth, x, w, begin, end, sums, ld);
+    }
+  }
+  skinny_rows_of<T, T>(m, depth, x, w, begin, end, sums, ld);
+}
+
+template <class T>
+void skinny_columns(int m, std::int64_t depth, const T* x, const PanelSource& w, std::int64_t begin,
+                    std::int64_t end, T* sums, std::int64_t ld) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (w.element == Element::kBfloat16) {
+      return skinny_columns_of<T, Bfloat16>(m, depth, x, w, begin, end, sums, ld);
+    }
+  }
+  skinny_columns_of<T, T>(m, depth, x, w, begin, end, sums, ld);
+}
+
+}  // namespace
+}  // namespace gt

@@ -1,0 +1,38 @@
+"""The kernels under test: the installed ones, or a fresh build in the folder GT_KERNELS_DIR, which
+needs no installed GT.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from pathlib import Path
+from types import ModuleType
+
+_SOURCE = Path(__file__).parent.parent
+
+
+def _load(name: str, built: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, built)
+    assert spec is not None, built
+    assert spec.loader is not None, built
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_kernels() -> ModuleType:
+    """The module gt._kernels."""
+    folder = os.environ.get("GT_KERNELS_DIR")
+    if folder is None:
+        return importlib.import_module("gt._kernels")
+    return _load("gt._kernels", Path(folder) / "_kernels.abi3.so")
+
+
+def load_reference() -> ModuleType:
+    """What random numbers must equal, in numpy."""
+    name = "gt.worker.random_reference"
+    if "GT_KERNELS_DIR" not in os.environ:
+        return importlib.import_module(name)
+    return _load(name, _SOURCE / "gt" / "worker" / "random_reference.py")

@@ -1,5 +1,5 @@
 # GT's own kernels (csrc/bind): they fill CPU arrays in place. An object is any CPU tensor or
-# array. By hand; shapes of C++ functions are few and change rarely.
+# array; recurrent layers get addresses. By hand; shapes of C++ functions are few and change rarely.
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -70,3 +70,39 @@ def matmul(
 ) -> None: ...
 def paths() -> list[str]: ...
 def set_path(name: str) -> None: ...
+def recurrent_forward(
+    kind: str,
+    steps: int,
+    rows: int,
+    units: int,
+    reverse: bool,
+    threads: int,
+    gates: int,
+    hidden: int,
+    cell: int,
+    weight: int,
+    bias: int,
+    output: int,
+    cells: int,
+    activations: int,
+) -> None: ...
+def recurrent_backward(
+    kind: str,
+    steps: int,
+    rows: int,
+    units: int,
+    reverse: bool,
+    threads: int,
+    grad: int,
+    grad_cells: int,
+    hidden: int,
+    cell: int,
+    weight: int,
+    output: int,
+    cells: int,
+    activations: int,
+    grads: int,
+    grads_state: int,
+    grad_hidden: int,
+    grad_cell: int,
+) -> None: ...

@@ -3,9 +3,11 @@
 
 #include "bind/matmul.h"
 #include "bind/random.h"
+#include "bind/recurrent.h"
 
 NB_MODULE(_kernels, module) {
-  module.doc() = "GT's own kernels: random numbers, matrix products.";
+  module.doc() = "GT's own kernels: random numbers, matrix products, recurrent layers.";
   gt::bind_random(module);
   gt::bind_matmul(module);
+  gt::bind_recurrent(module);
 }

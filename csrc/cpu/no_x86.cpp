@@ -1,6 +1,7 @@
 // Stands in for x86.cpp and for the files of its instruction sets on other machines.
 #include "cpu/matmul/matmul_path.h"
 #include "cpu/random_path.h"
+#include "cpu/recurrent/recurrent_path.h"
 
 namespace gt {
 
@@ -10,5 +11,6 @@ extern constexpr PathTable<RandomPath> kRandomPaths = {&kScalarRandom};
 extern constexpr PathTable<MatmulPath<float>> kMatmulF32 = {&kScalarMatmulF32};
 extern constexpr PathTable<MatmulPath<double>> kMatmulF64 = {&kScalarMatmulF64};
 extern constexpr PathTable<MatmulPath<float>> kMatmulBf16 = {&kScalarMatmulF32};
+extern constexpr PathTable<RecurrentPath> kRecurrentPaths = {&kScalarRecurrent};
 
 }  // namespace gt

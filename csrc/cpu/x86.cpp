@@ -2,6 +2,7 @@
 // unlike the files it offers.
 #include "cpu/matmul/matmul_path.h"
 #include "cpu/random_path.h"
+#include "cpu/recurrent/recurrent_path.h"
 
 namespace gt {
 
@@ -24,5 +25,7 @@ extern constexpr PathTable<MatmulPath<double>> kMatmulF64 = {&kScalarMatmulF64, 
                                                              &kAvx512MatmulF64, nullptr};
 extern constexpr PathTable<MatmulPath<float>> kMatmulBf16 = {&kScalarMatmulF32, &kAvx2MatmulF32,
                                                              &kAvx512MatmulF32, &kAvx512MatmulBf16};
+extern constexpr PathTable<RecurrentPath> kRecurrentPaths = {&kScalarRecurrent, &kAvx2Recurrent,
+                                                             &kAvx512Recurrent, nullptr};
 
 }  // namespace gt

@@ -123,6 +123,8 @@ class RecurrentBase(Module):
         time_first = input.transpose(0, 1) if batched and self.batch_first else input
         if not batched:
             time_first = input.unsqueeze(1)  # [t, i] -> [t, 1, i]
+        if not time_first.shape[0]:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         starts = self._starts(time_first, state, batched=batched)
         finals: list[State] = []
         output = time_first

@@ -1,14 +1,17 @@
 """Recurrent layers over a whole sequence, in one direction.
 
-`gates` is the input's part for all steps, [t, b, n * h]; a product with the state and a handful of
-operators in place are left for each step. The gradient needs one product a step; the gradient of
-the weights is one product for all steps together.
+`gates` is the input's part for all steps, [t, b, n * h]. What GT's own kernels take is one call of
+those (recurrent_kernel.py). Else a product with the state and a handful of operators in place are
+left for each step, and one product a step for the gradient. The gradient of the weights is one
+product for all steps together.
 """
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from gt.worker import recurrent_kernel
 
 
 def _order(count: int, *, reverse: bool) -> range:
@@ -51,6 +54,11 @@ def lstm_layer(
     """
     if _recorded(gates, hidden, cell, weight):
         return _lstm_recorded(gates, hidden, cell, weight, reverse)
+    if recurrent_kernel.takes(gates, hidden, cell, weight):
+        output, cells, activations = recurrent_kernel.forward(
+            "lstm", gates, hidden, cell, weight, None, reverse
+        )
+        return output, cells, activations
     count, size = gates.shape[0], hidden.shape[-1]
     activations = gates.clone(memory_format=torch.contiguous_format)
     output = gates.new_empty((*gates.shape[:2], size))
@@ -112,6 +120,12 @@ def lstm_layer_backward(
     What a step's gradients are multiplied with is computed for all steps at once, so that a step is
     six operators.
     """
+    if recurrent_kernel.takes(grad, grad_cells, hidden, cell, weight, output, cells, activations):
+        grads, _, down, down_cell = recurrent_kernel.backward(
+            "lstm", grad, grad_cells, hidden, cell, weight, output, cells, activations, reverse
+        )
+        states = _before(hidden, output, reverse=reverse)
+        return grads, down, down_cell, _weight_gradient(grads, states)
     count, size = grad.shape[0], hidden.shape[-1]
     enter, forget, value, leave = activations.chunk(4, -1)
     past = _before(cell, cells, reverse=reverse)
@@ -160,6 +174,11 @@ def gru_layer(
     """
     if _recorded(gates, hidden, weight, bias):
         return _gru_recorded(gates, hidden, weight, bias, reverse)
+    if recurrent_kernel.takes(gates, hidden, weight, bias):
+        output, activations = recurrent_kernel.forward(
+            "gru", gates, hidden, None, weight, bias, reverse
+        )
+        return output, activations
     count, size = gates.shape[0], hidden.shape[-1]
     activations = gates.new_empty((*gates.shape[:2], 4 * size))
     output = gates.new_empty((*gates.shape[:2], size))
@@ -203,9 +222,14 @@ def gru_layer_backward(
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of gates, hidden, weight and bias."""
+    past = _before(hidden, output, reverse=reverse)
+    if recurrent_kernel.takes(grad, hidden, weight, output, activations):
+        grads, grads_state, down = recurrent_kernel.backward(
+            "gru", grad, None, hidden, None, weight, output, None, activations, reverse
+        )
+        return grads, down, _weight_gradient(grads_state, past), grads_state.sum((0, 1))
     count, size = grad.shape[0], hidden.shape[-1]
     reset, update, new, state = activations.chunk(4, -1)
-    past = _before(hidden, output, reverse=reverse)
     # Factors of the hidden state's gradient: of the gates' arguments, and of the state's product.
     to_new = (1 - update) * (1 - new * new)
     to_reset = to_new * state * (reset * (1 - reset))
@@ -241,6 +265,9 @@ def rnn_layer(gates: Tensor, hidden: Tensor, weight: Tensor, relu: bool, reverse
             hidden = value.relu() if relu else value.tanh()
             outputs.append(hidden)
         return _stacked(outputs, reverse=reverse)
+    if recurrent_kernel.takes(gates, hidden, weight):
+        kind = "relu" if relu else "tanh"
+        return recurrent_kernel.forward(kind, gates, hidden, None, weight, None, reverse)[0]
     output, transposed = gates.clone(memory_format=torch.contiguous_format), weight.t()
     steps = output.unbind(0)
     for t in _order(gates.shape[0], reverse=reverse):
@@ -253,9 +280,16 @@ def rnn_layer_backward(
     grad: Tensor, hidden: Tensor, weight: Tensor, output: Tensor, relu: bool, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of gates, hidden and weight."""
+    states = _before(hidden, output, reverse=reverse)
+    if recurrent_kernel.takes(grad, hidden, weight, output):
+        kind = "relu" if relu else "tanh"
+        grads, _, down = recurrent_kernel.backward(
+            kind, grad, None, hidden, None, weight, output, None, None, reverse
+        )
+        return grads, down, _weight_gradient(grads, states)
     grads = (output > 0).to(output.dtype) if relu else 1 - output * output
     each, given, down = grads.unbind(0), grad.unbind(0), torch.zeros_like(hidden)
     for t in reversed(_order(grad.shape[0], reverse=reverse)):
         each[t].mul_(down.add_(given[t]))
         torch.mm(each[t], weight, out=down)
-    return grads, down, _weight_gradient(grads, _before(hidden, output, reverse=reverse))
+    return grads, down, _weight_gradient(grads, states)

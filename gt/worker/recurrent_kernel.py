@@ -1,0 +1,98 @@
+"""GT's own kernels for recurrent layers (csrc/cpu/recurrent): what they take, and how.
+
+One call does all steps, where operators of torch cost more than their arithmetic. For what is not
+taken the functions here give None, and torch_recurrent.py goes step by step with torch: another
+dtype than float32, another device than the CPU, and no rows or units. A layer's values do not
+depend on the batch it is in, nor on the number of threads.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+_kernels: ModuleType | None
+try:
+    _kernels = importlib.import_module("gt._kernels")
+except ImportError:  # built without them
+    _kernels = None
+if not hasattr(_kernels, "recurrent_forward"):  # built before them
+    _kernels = None
+
+THREADS_MAX = 256  # csrc/core/parallel.h
+
+
+def takes(*values: Tensor | None) -> bool:
+    """Whether the kernels take these, of which none records a gradient."""
+    return _kernels is not None and all(
+        x is None or (x.dtype is torch.float32 and x.is_cpu and x.numel() > 0) for x in values
+    )
+
+
+def forward(
+    kind: str,
+    gates: Tensor,
+    hidden: Tensor,
+    cell: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, ...]:
+    """Output [t, b, h]; cells [t, b, h] of an LSTM; activations [t, b, 4 * h] of an LSTM or GRU.
+
+    Args:
+        kind: lstm, gru, tanh or relu.
+        gates: [t, b, gates * h], and the others as in torch_recurrent.py, all taken.
+    """
+    assert _kernels is not None
+    count, batch, size = *gates.shape[:2], hidden.shape[-1]
+    output = gates.new_empty((count, batch, size))
+    cells = None if cell is None else torch.empty_like(output)
+    has_gates = kind in {"lstm", "gru"}
+    activations = gates.new_empty((count, batch, 4 * size)) if has_gates else None
+    given = [_whole(x) for x in (gates, hidden, cell, weight, bias)]
+    arrays = [_address(x) for x in (*given, output, cells, activations)]
+    _kernels.recurrent_forward(kind, count, batch, size, reverse, _threads(), *arrays)
+    return tuple(x for x in (output, cells, activations) if x is not None)
+
+
+def backward(
+    kind: str,
+    grad: Tensor,
+    grad_cells: Tensor | None,
+    hidden: Tensor,
+    cell: Tensor | None,
+    weight: Tensor,
+    output: Tensor,
+    cells: Tensor | None,
+    activations: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, ...]:
+    """Gradients of the gates, of W h + bias (other ones for GRU), hidden, and cell for LSTM."""
+    assert _kernels is not None
+    count, batch, size = grad.shape
+    grads = grad.new_empty((count, batch, weight.shape[0]))
+    grads_state = torch.empty_like(grads) if kind == "gru" else grads
+    grad_hidden = grad.new_empty((batch, size))
+    grad_cell = None if cell is None else torch.empty_like(grad_hidden)
+    read = (grad, grad_cells, hidden, cell, weight, output, cells, activations)
+    given = [_whole(x) for x in read]
+    written = (grads, grads_state, grad_hidden, grad_cell)
+    arrays = [_address(x) for x in (*given, *written)]
+    _kernels.recurrent_backward(kind, count, batch, size, reverse, _threads(), *arrays)
+    return tuple(x for x in written if x is not None)
+
+
+def _whole(value: Tensor | None) -> Tensor | None:
+    return None if value is None else value.contiguous()
+
+
+def _address(value: Tensor | None) -> int:
+    return 0 if value is None else value.data_ptr()
+
+
+def _threads() -> int:
+    return min(torch.get_num_threads(), THREADS_MAX)

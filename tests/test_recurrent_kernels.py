@@ -1,0 +1,225 @@
+"""The kernels of recurrent layers: values and gradients on every path, for odd sizes too."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gt  # noqa: E402
+from gt.worker import recurrent_kernel, torch_recurrent  # noqa: E402  torch may be absent
+
+kernels = pytest.importorskip("gt._kernels")
+
+KINDS = ("lstm", "gru", "tanh", "relu")
+# Steps, rows and units: of one vector and beside it, blocks of rows and what is left.
+SIZES = [(1, 1, 1), (3, 2, 7), (64, 1, 33), (5, 15, 16), (64, 3, 65), (2, 9, 32)]
+GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
+
+
+@pytest.fixture(params=kernels.paths())
+def path(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Runs a test once for each instruction set of this machine."""
+    kernels.set_path(request.param)
+    yield request.param
+    kernels.set_path("auto")
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kernel does not write is NaN."""
+
+    def nan(like: torch.Tensor, size: tuple[int, ...]) -> torch.Tensor:
+        return torch.full(size, float("nan"), dtype=like.dtype)
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", nan)
+    monkeypatch.setattr(torch, "empty_like", lambda value: nan(value, value.shape))
+
+
+def _numbers(*size: int, seed: int, scale: float = 1.0) -> torch.Tensor:
+    return torch.from_numpy(np.random.Generator(np.random.PCG64(seed)).uniform(-1, 1, size)) * scale
+
+
+def _layer(kind: str, given: list[torch.Tensor], reverse: bool) -> tuple[torch.Tensor, ...]:
+    """What a worker runs; `given` is gates, hidden, weight, cell and bias."""
+    gates, hidden, weight, cell, bias = given
+    if kind == "lstm":
+        return torch_recurrent.lstm_layer(gates, hidden, cell, weight, reverse)
+    if kind == "gru":
+        return torch_recurrent.gru_layer(gates, hidden, weight, bias, reverse)
+    return (torch_recurrent.rnn_layer(gates, hidden, weight, kind == "relu", reverse),)
+
+
+def _layer_backward(
+    kind: str,
+    given: list[torch.Tensor],
+    made: tuple[torch.Tensor, ...],
+    grads: list[torch.Tensor],
+    reverse: bool,
+) -> tuple[torch.Tensor, ...]:
+    _, hidden, weight, cell, _ = given
+    if kind == "lstm":
+        return torch_recurrent.lstm_layer_backward(*grads, hidden, cell, weight, *made, reverse)
+    if kind == "gru":
+        return torch_recurrent.gru_layer_backward(grads[0], hidden, weight, *made, reverse)
+    is_relu = kind == "relu"
+    return torch_recurrent.rnn_layer_backward(grads[0], hidden, weight, *made, is_relu, reverse)
+
+
+@functools.cache
+def _given(kind: str, size: tuple[int, int, int]) -> list[torch.Tensor]:
+    t, b, h = size
+    n = GATES[kind]
+    return [
+        _numbers(t, b, n * h, seed=1, scale=3),
+        _numbers(b, h, seed=2),
+        _numbers(n * h, h, seed=3, scale=h**-0.5),
+        _numbers(b, h, seed=4),
+        _numbers(n * h, seed=5),
+    ]
+
+
+def _run(
+    kind: str, given: list[torch.Tensor], grads: list[torch.Tensor], reverse: bool
+) -> list[torch.Tensor]:
+    with torch.inference_mode():
+        made = _layer(kind, given, reverse)
+        return [*made, *_layer_backward(kind, given, made, grads, reverse)]
+
+
+def _single(values: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [x.float() for x in values]
+
+
+def _close(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=0, atol=3e-6 * float(b.abs().max()))
+
+
+@pytest.mark.usefixtures("path", "poisoned")
+@pytest.mark.parametrize(
+    ("kind", "size", "reverse"), list(itertools.product(KINDS, SIZES, (False, True)))
+)
+def test_values_and_gradients(kind: str, size: tuple[int, int, int], reverse: bool) -> None:
+    """Against the operators of torch in float64, which the kernels do not take."""
+    given = _given(kind, size)
+    grads = [_numbers(*size, seed=6), _numbers(*size, seed=7)]
+    assert not recurrent_kernel.takes(*given)
+    assert recurrent_kernel.takes(*_single(given))
+    _close(_run(kind, _single(given), _single(grads), reverse), _run(kind, given, grads, reverse))
+
+
+@pytest.mark.usefixtures("path")
+def test_sigmoid_and_tanh() -> None:
+    """A GRU of one step and no state is both: within a few units of the last place, everywhere."""
+    size = 4099
+    x = torch.cat([_numbers(size - 5, seed=1, scale=30) ** 3 / 900, torch.zeros(5)])
+    x[-5:] = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan])
+    gates = x.float().repeat(3).reshape(1, 1, 3 * size)
+    x = gates[0, 0, :size].double()
+    weight = torch.zeros(3 * size, 1).expand(3 * size, size)
+    with torch.inference_mode():
+        _, made = torch_recurrent.gru_layer(gates, torch.zeros(1, size), weight, None, False)
+    for got, expected in (
+        (made[0, 0, :size], x.sigmoid()),
+        (made[0, 0, 2 * size : -size], x.tanh()),
+    ):
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=5e-7, atol=1e-37)
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_does_not_depend_on_the_batch(kind: str) -> None:
+    """Bits: a cut of the batch, and its place among the others, changes nothing."""
+    size = (6, 11, 21)
+    given, grads = _single(_given(kind, size)), _single([_numbers(*size, seed=s) for s in (6, 7)])
+
+    def rows(value: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+        return value[..., begin:end, :].clone()
+
+    def run(begin: int, end: int) -> list[torch.Tensor]:
+        gates, hidden, weight, cell, bias = given
+        part = [rows(gates, begin, end), rows(hidden, begin, end), weight, rows(cell, begin, end)]
+        return _run(kind, [*part, bias], [rows(g, begin, end) for g in grads], False)
+
+    whole = run(0, 11)
+    for begin, end in ((0, 1), (1, 4), (4, 11)):
+        for got, all_rows in zip(run(begin, end), whole, strict=True):
+            if got.shape[-2:-1] == (end - begin,):
+                assert torch.equal(got, rows(all_rows, begin, end))
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_change_no_bit(kind: str) -> None:
+    size = (40, 13, 130)
+    given, grads = _single(_given(kind, size)), _single([_numbers(*size, seed=s) for s in (6, 7)])
+    before = torch.get_num_threads()
+    made = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        made.append(_run(kind, given, grads, False))
+    torch.set_num_threads(before)
+    # The last is the weights' gradient (and bias'), products and sums of torch's.
+    for one, three in zip(made[0][:-2], made[1][:-2], strict=True):
+        assert torch.equal(one, three)
+
+
+@pytest.mark.skipif("avx512" not in kernels.paths(), reason="no AVX-512")
+@pytest.mark.parametrize("kind", KINDS)
+def test_paths_that_fuse_give_the_same_bits(kind: str) -> None:
+    size = (6, 11, 21)
+    given, grads = _single(_given(kind, size)), _single([_numbers(*size, seed=s) for s in (6, 7)])
+    made = []
+    for name in ("avx2", "avx512"):
+        kernels.set_path(name)
+        made.append(_run(kind, given, grads, False))
+    kernels.set_path("auto")
+    assert all(torch.equal(one, other) for one, other in zip(*made, strict=True))
+
+
+def test_arrays_that_are_not_contiguous() -> None:
+    size = (4, 3, 5)
+    for kind in KINDS:
+        given, grads = _given(kind, size), [_numbers(*size, seed=6), _numbers(*size, seed=7)]
+        strange = [x.float().mT.contiguous().mT if x.ndim > 1 else x.float() for x in given]
+        expanded = [g[:, :1].expand(size) for g in grads]
+        _close(_run(kind, strange, _single(expanded), True), _run(kind, given, expanded, True))
+
+
+def test_what_the_kernels_do_not_take() -> None:
+    value = torch.zeros(2, 3)
+    assert recurrent_kernel.takes(value, None)
+    for other in (value.double(), value.bfloat16(), value.to("meta"), torch.zeros(0, 3)):
+        assert not recurrent_kernel.takes(value, other)
+
+
+def test_errors_of_arguments() -> None:
+    arrays = [0] * 8
+    for sizes, threads, words in (
+        ((0, 1, 1), 1, "0 steps of 1 rows and 1 units: all must be positive"),
+        ((1, 1, 1), 0, "threads 0 is not in"),
+        ((1, 1, 1), 1, "an array is missing"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            kernels.recurrent_forward("lstm", *sizes, False, threads, *arrays)
+        with pytest.raises(ValueError, match=words):
+            kernels.recurrent_backward("gru", *sizes, False, threads, *arrays, *[0] * 4)
+    with pytest.raises(ValueError, match="'lstn' is none of lstm, gru, tanh and relu"):
+        kernels.recurrent_forward("lstn", 1, 1, 1, False, 1, *arrays)
+    with pytest.raises(ValueError, match="'sse9' is not available here"):
+        kernels.set_path("sse9")
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("size", [(0, 1, 2), (0, 2)])
+def test_no_steps(kind: str, size: tuple[int, ...]) -> None:
+    words = "Expected sequence length to be larger than 0 in RNN"
+    for library in (torch, gt):
+        with pytest.raises(RuntimeError, match=words):
+            getattr(library.nn, kind)(2, 3)(library.zeros(*size))

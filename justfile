@@ -165,8 +165,9 @@ ci: checks python
 sizes *parts:
     nice python benchmarks/full.py {{ parts }}
 
-# ci, then what takes minutes: the claimed sizes, benchmarks, ten minutes of fuzzing, licences and advisories
+# ci, then what takes minutes: the claimed sizes, benchmarks, 100 steps of every program, ten minutes of fuzzing, licences
 full: ci docs bench sizes
     just planted
+    GT_ZOO_STEPS=100 pytest tests/test_zoo.py
     just fuzz 600
     if command -v cargo-deny >/dev/null; then cargo deny check; else echo "cargo-deny is not installed: licences and advisories were not checked"; fi

@@ -57,8 +57,8 @@ def main(steps: int = 100) -> list[float]:
     fill(netG, 1)
     fill(netD, 2)
     criterion = nn.BCELoss()
-    optimizerD = optim.Adam(netD.parameters(), lr=0.0005, betas=(0.5, 0.999))  # noqa: N806
-    optimizerG = optim.Adam(netG.parameters(), lr=0.0005, betas=(0.5, 0.999))  # noqa: N806
+    optimizerD = optim.Adam(netD.parameters(), lr=0.0002, betas=(0.5, 0.999))  # noqa: N806
+    optimizerG = optim.Adam(netG.parameters(), lr=0.0002, betas=(0.5, 0.999))  # noqa: N806
     losses: list[float] = []
     for step in range(steps):
         real = torch.tensor(stripes(16, rng), dtype=torch.float, device=device)

@@ -32,7 +32,7 @@ def fit(
     """The loss at the beginning of each step."""
     criterion = nn.MSELoss()
     optimizer = torch.optim.LBFGS(
-        model.parameters(), lr=0.2, max_iter=4, history_size=6, line_search_fn=line_search
+        model.parameters(), lr=0.1, max_iter=2, history_size=6, line_search_fn=line_search
     )
     losses: list[float] = []
 

@@ -94,7 +94,7 @@ def main(steps: int = 100) -> list[float]:
     loader = DataLoader(SortDataset(160), batch_size=16, num_workers=0)
     model = GPT()
     fill(model, 1)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
     losses: list[float] = []
     batches = iter(loader)
     while len(losses) < steps:

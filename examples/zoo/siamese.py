@@ -79,7 +79,7 @@ class ContrastiveLoss(nn.Module):
 def main(steps: int = 100) -> list[float]:
     loader = DataLoader(Pairs(160), shuffle=False, num_workers=0, batch_size=16)
     net = SiameseNetwork()
-    fill(net, 1)
+    fill(net, 2)
     criterion = ContrastiveLoss()
     optimizer = torch.optim.RMSprop(net.parameters(), lr=1e-3, alpha=0.99)
     losses: list[float] = []

@@ -81,7 +81,7 @@ def main(steps: int = 100) -> list[float]:
         nn.Conv2d(8, 16, 3, padding=1),
         nn.ReLU(inplace=True),
     )
-    fill(cnn, 1)
+    fill(cnn, 2)
     rows, columns = np.mgrid[0:24, 0:24] / 24
     content = torch.tensor(np.stack([rows, columns, rows * columns])[None], dtype=torch.float)
     style = torch.tensor(rng.random((1, 3, 24, 24)), dtype=torch.float)

@@ -10,6 +10,10 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
+
+if sys.version_info < (3, 11):
+    pytest.skip("the harness reads ops.toml by tomllib", allow_module_level=True)
+
 import torch
 from harness.convert import DTYPES, NotConvertible, convert, map_tensors, tensors, to_gt
 from harness.entries import ROOT, call_of, entries, title

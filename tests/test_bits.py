@@ -13,6 +13,7 @@ import functools
 import os
 import random
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+if sys.version_info < (3, 11):
+    pytest.skip("the harness reads ops.toml by tomllib", allow_module_level=True)
 
 import layout_programs as programs  # noqa: E402  torch may be absent
 from harness import layouts  # noqa: E402

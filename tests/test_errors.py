@@ -346,7 +346,10 @@ WARNED = "UnreadFailureWarning: a failure that nobody has read: "
 
 def test_what_a_read_has_warned_of_is_not_printed_at_the_end() -> None:
     ended = program(f"{LOST}gt.ones(1).item()")
-    assert ended.stderr == f"<string>:2: {WARNED}{GATHER}\n"
+    told = f"<string>:2: {WARNED}{GATHER}\n"
+    assert ended.stderr.startswith(told)
+    # Python 3.13 knows the text of a line given by -c, and shows that of a warning.
+    assert ended.stderr.removeprefix(told) in ("", f"  {LOST}")
 
 
 def test_of_very_many_unread_failures_the_latest_are_told_and_the_others_counted() -> None:

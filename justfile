@@ -103,7 +103,7 @@ site:
 kernels:
     cmake -S csrc -B target/kernels -G Ninja -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/kernels
-    GT_KERNELS_DIR=target/kernels pytest tests/test_random_kernels.py tests/test_matmul_kernels.py
+    GT_KERNELS_DIR=target/kernels pytest tests/test_random_kernels.py tests/test_matmul_kernels.py tests/test_attention_kernels.py
 
 # Lines by language, and the size of the wheel
 size:

@@ -68,6 +68,32 @@ def matmul(
     scale: float = 1.0,
     threads: int = 1,
 ) -> None: ...
+def attention(
+    output: object,
+    logsumexp: object,
+    query: object,
+    key: object,
+    value: object,
+    attn_mask: object | None,
+    is_causal: bool,
+    scale: float,
+    threads: int = 1,
+) -> None: ...
+def attention_backward(
+    grad_query: object,
+    grad_key: object,
+    grad_value: object,
+    grad: object,
+    output: object,
+    logsumexp: object,
+    query: object,
+    key: object,
+    value: object,
+    attn_mask: object | None,
+    is_causal: bool,
+    scale: float,
+    threads: int = 1,
+) -> None: ...
 def paths() -> list[str]: ...
 def set_path(name: str) -> None: ...
 def recurrent_forward(

@@ -1,5 +1,9 @@
 """Attention as users call it: never all scores in memory, any form's values, PyTorch's words."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from same_program import check
@@ -58,6 +62,67 @@ def test_a_form_has_pytorchs_values_and_gradients(name):
         return out, *(x.grad for x in operands)
 
     check(program, tolerance=1e-5)
+
+
+LARGE = (1, 2, 80, 16)  # runs on GT's own kernel by default
+OF_THE_KERNEL = {
+    "causal": ([LARGE] * 3, {"is_causal": True}, None),
+    "mask of queries": ([LARGE, (1, 2, 100, 16), (1, 2, 100, 24)], {}, (80, 100)),
+    "groups": ([(2, 4, 70, 8), (2, 2, 90, 8), (2, 2, 90, 8)], {"enable_gqa": True}, None),
+}
+
+
+@pytest.mark.parametrize("name", OF_THE_KERNEL)
+def test_own_kernel_has_pytorchs_values_and_gradients(name):
+    shapes, options, mask_shape = OF_THE_KERNEL[name]
+
+    def program(t):
+        operands = leaves(t, *shapes)
+        mask = None if mask_shape is None else leaves(t, mask_shape)[0].detach()
+        out = t.nn.functional.scaled_dot_product_attention(*operands, attn_mask=mask, **options)
+        out.square().sum().backward()
+        return out, *(x.grad for x in operands)
+
+    check(program, tolerance=2e-4)  # gradients are up to 57
+
+
+def test_gradients_of_gradients_are_refused_as_by_pytorch():
+    def read(t):
+        query, key, value = leaves(t, *[LARGE] * 3)
+        out = t.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+        def twice():
+            (first,) = t.autograd.grad(out.square().sum(), [query], create_graph=True)
+            return t.autograd.grad(first.square().sum(), [key])[0].numpy()
+
+        with pytest.raises(RuntimeError) as caught:
+            twice()
+        return str(caught.value)
+
+    words = "derivative for aten::_scaled_dot_product_flash_attention_for_cpu_backward is not"
+    assert read(torch).startswith(words)
+    assert words in read(gt)
+
+
+def test_which_kernel_runs():
+    code = (
+        "import torch\n"
+        "from gt.worker import own_kernels\n"
+        "def own(rows, **options):\n"
+        "    x = torch.ones(1, 1, rows, 4, **options)\n"
+        "    return own_kernels.chosen('attention', x, x, x) is not None\n"
+        "print([own(64), own(8), own(64, dtype=torch.float64), own(64, requires_grad=True)])\n"
+    )
+
+    def answer(word):
+        environment = os.environ | {"GT_KERNELS": word}
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert answer("").stdout == "[True, False, False, False]\n"
+    assert answer("on").stdout == "[True, True, False, False]\n"
+    assert answer("off").stdout == "[False, False, False, False]\n"
+    assert "GT_KERNELS=fast: expected one of auto, off, on" in answer("fast").stderr
 
 
 Q, K = (2, 4, 5, 8), (2, 4, 6, 8)

@@ -1,13 +1,15 @@
 // The Python module gt._kernels: one bind_ function for each theme. No computation here.
 #include <nanobind/nanobind.h>
 
+#include "bind/attention.h"
 #include "bind/matmul.h"
 #include "bind/random.h"
 #include "bind/recurrent.h"
 
 NB_MODULE(_kernels, module) {
-  module.doc() = "GT's own kernels: random numbers, matrix products, recurrent layers.";
+  module.doc() = "GT's own kernels: random numbers, matrix products, attention, recurrent layers.";
   gt::bind_random(module);
   gt::bind_matmul(module);
+  gt::bind_attention(module);
   gt::bind_recurrent(module);
 }

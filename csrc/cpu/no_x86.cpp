@@ -1,4 +1,5 @@
 // Stands in for x86.cpp and for the files of its instruction sets on other machines.
+#include "cpu/attention/attention_path.h"
 #include "cpu/matmul/matmul_path.h"
 #include "cpu/random_path.h"
 #include "cpu/recurrent/recurrent_path.h"
@@ -12,5 +13,6 @@ extern constexpr PathTable<MatmulPath<float>> kMatmulF32 = {&kScalarMatmulF32};
 extern constexpr PathTable<MatmulPath<double>> kMatmulF64 = {&kScalarMatmulF64};
 extern constexpr PathTable<MatmulPath<float>> kMatmulBf16 = {&kScalarMatmulF32};
 extern constexpr PathTable<RecurrentPath> kRecurrentPaths = {&kScalarRecurrent};
+extern constexpr PathTable<AttentionPath> kAttention = {&kScalarAttention};
 
 }  // namespace gt

@@ -1,5 +1,6 @@
 // What this x86-64 machine can run, and the kernels' functions for it. Compiled for every x86-64,
 // unlike the files it offers.
+#include "cpu/attention/attention_path.h"
 #include "cpu/matmul/matmul_path.h"
 #include "cpu/random_path.h"
 #include "cpu/recurrent/recurrent_path.h"
@@ -27,5 +28,7 @@ extern constexpr PathTable<MatmulPath<float>> kMatmulBf16 = {&kScalarMatmulF32, 
                                                              &kAvx512MatmulF32, &kAvx512MatmulBf16};
 extern constexpr PathTable<RecurrentPath> kRecurrentPaths = {&kScalarRecurrent, &kAvx2Recurrent,
                                                              &kAvx512Recurrent, nullptr};
+extern constexpr PathTable<AttentionPath> kAttention = {&kScalarAttention, &kAvx2Attention,
+                                                        &kAvx512Attention, nullptr};
 
 }  // namespace gt

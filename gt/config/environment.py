@@ -21,6 +21,7 @@ NCCL_SETTINGS = {
 }
 IDLE_SECONDS = 5.0
 IDLE_SECONDS_MAX = 86_400
+OWN_KERNELS = ("auto", "off", "on")
 BACKENDS = {"pytorch": "pytorch", "torch": "pytorch", "numpy": "numpy", "": "auto"}
 
 
@@ -52,6 +53,14 @@ def backend() -> str:
     if word not in BACKENDS:
         raise ValueError(f"GT_BACKEND={word}: expected one of pytorch, torch, numpy")
     return BACKENDS[word]
+
+
+def own_kernels() -> str:
+    """What GT_KERNELS says: `auto` (where they are faster), `on` (wherever they can), `off`."""
+    word = os.environ.get("GT_KERNELS", "").lower() or "auto"
+    if word not in OWN_KERNELS:
+        raise ValueError(f"GT_KERNELS={word}: expected one of auto, off, on")
+    return word
 
 
 def gpu_count() -> int:

@@ -1,8 +1,10 @@
-"""Attention that never holds the matrix of all scores: PyTorch's kernels, by device."""
+"""Attention that never holds the matrix of all scores: GT's kernel or PyTorch's."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from gt.worker import own_kernels
 
 _Result = tuple[Tensor, Tensor]
 
@@ -35,6 +37,13 @@ def attention(
         )
         dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
         return output.contiguous(), query.new_zeros(query.shape[:-1], dtype=dtype)
+    if own := own_kernels.chosen("attention", query, key, value):
+        output = query.new_empty(*query.shape[:-1], value.shape[-1])
+        logsumexp = query.new_empty(query.shape[:-1])
+        whole = _whole(attn_mask, query, key)
+        threads = torch.get_num_threads()
+        own.attention(output, logsumexp, query, key, value, whole, is_causal, scale, threads)
+        return output, logsumexp
     query, key, value = map(_dense, (query, key, value))
     mask = _expanded(attn_mask, query, key)
     output, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(  # noqa: SLF001
@@ -54,7 +63,15 @@ def attention_backward(
     is_causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value, from what `attention` on the CPU has kept."""
+    """Gradients of query, key and value, from what `attention` on the CPU has kept.
+
+    A query that the mask lets see nothing has no part in them.
+    """
+    if own := own_kernels.chosen("attention_backward", query, key, value, grad, output):
+        made = _row_major(query), _row_major(key), _row_major(value)
+        saved = (grad, output, logsumexp, query, key, value, _whole(attn_mask, query, key))
+        own.attention_backward(*made, *saved, is_causal, scale, torch.get_num_threads())
+        return made
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward  # noqa: SLF001
     grad, query, key, value = map(_dense, (grad, query, key, value))
     mask = _expanded(attn_mask, query, key)
@@ -62,6 +79,16 @@ def attention_backward(
         grad, query, key, value, output, logsumexp, 0.0, is_causal, attn_mask=mask, scale=scale
     )
     return grads
+
+
+def _row_major(x: Tensor) -> Tensor:
+    """Memory for numbers of the shape of `x`."""
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _whole(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+    """The mask with all four dimensions of the scores, by strides of zero."""
+    return None if mask is None else mask.expand(*query.shape[:3], key.shape[2])
 
 
 def _expanded(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:

@@ -23,42 +23,46 @@ constexpr int kTileVectors = 2;
 template <class T>
 constexpr int kTileColumns = kTileVectors * kLanes<T>;
 
-template <class T>
-using Tile = Vector<T>[kTileRows][kTileVectors];
-
-template <class T>
-inline void write_tile(const Tile<T>& sums, T* tile, std::int64_t ld, bool add) {
-  for (int row = 0; row < kTileRows; ++row) {
-    for (int v = 0; v < kTileVectors; ++v) {
+template <class T, int kRows, int kVectors>
+inline void write_tile(const Vector<T> (&sums)[kRows][kVectors], T* tile, std::int64_t ld,
+                       bool add) {
+  for (int row = 0; row < kRows; ++row) {
+    for (int v = 0; v < kVectors; ++v) {
       T* to = tile + row * ld + v * kLanes<T>;
       store(to, add ? load(to) + sums[row][v] : sums[row][v]);
     }
   }
 }
 
-template <class T>
-void multiply_panels(std::int64_t depth, const void* a_panel, const void* b_panel, T* tile,
-                     std::int64_t ld, bool add) {
-  const T* a = static_cast<const T*>(a_panel);
-  const T* b = static_cast<const T*>(b_panel);
-  Tile<T> sums = {};
+// tile[kRows][kVectors of lanes] (+)= a * b, ld numbers from row to row of the tile.
+template <class T, int kRows, int kVectors>
+inline void multiply_tile(std::int64_t depth, const T* a, const T* b, T* tile, std::int64_t ld,
+                          bool add) {
+  Vector<T> sums[kRows][kVectors] = {};
   for (std::int64_t step = 0; step < depth; ++step) {
-    Vector<T> right[kTileVectors];
+    Vector<T> right[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) {
+    for (int v = 0; v < kVectors; ++v) {
       right[v] = load(b + v * kLanes<T>);
     }
 #pragma GCC unroll 16
-    for (int row = 0; row < kTileRows; ++row) {
+    for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) {
+      for (int v = 0; v < kVectors; ++v) {
         sums[row][v] += a[row] * right[v];
       }
     }
-    a += kTileRows;
-    b += kTileColumns<T>;
+    a += kRows;
+    b += kVectors * kLanes<T>;
   }
-  write_tile<T>(sums, tile, ld, add);
+  write_tile<T, kRows, kVectors>(sums, tile, ld, add);
+}
+
+template <class T>
+void multiply_panels(std::int64_t depth, const void* a_panel, const void* b_panel, T* tile,
+                     std::int64_t ld, bool add) {
+  multiply_tile<T, kTileRows, kTileVectors>(depth, static_cast<const T*>(a_panel),
+                                            static_cast<const T*>(b_panel), tile, ld, add);
 }
 
 }  // namespace

@@ -1,0 +1,95 @@
+// Converts and checks Python's arguments for attention. No computation here.
+#include "bind/attention.h"
+
+#include <optional>
+
+#include "bind/tensor_argument.h"
+#include "cpu/attention/attention.h"
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+namespace gt {
+namespace {
+
+constexpr const char* kOp = "attention";
+
+void forward(nb::handle output, nb::handle logsumexp, nb::handle query, nb::handle key,
+             nb::handle value, nb::handle mask, bool is_causal, double scale, int threads) {
+  const OutputArgument written[] = {{kOp, "output", output}, {kOp, "logsumexp", logsumexp}};
+  const TensorArgument read[] = {{kOp, "query", query}, {kOp, "key", key}, {kOp, "value", value}};
+  std::optional<TensorArgument> mask_argument;
+  AttentionCall call{
+      written[0].view(), written[1].view(), read[0].view(), read[1].view(), read[2].view(),
+      nullptr,           is_causal,         scale,          threads};
+  if (!mask.is_none()) {
+    call.mask = &mask_argument.emplace(kOp, "attn_mask", mask).view();
+  }
+  check_attention(call);
+  const nb::gil_scoped_release release;
+  attention(call);
+}
+
+void backward(nb::handle grad_query, nb::handle grad_key, nb::handle grad_value, nb::handle grad,
+              nb::handle output, nb::handle logsumexp, nb::handle query, nb::handle key,
+              nb::handle value, nb::handle mask, bool is_causal, double scale, int threads) {
+  const OutputArgument written[] = {{kOp, "grad_query", grad_query},
+                                    {kOp, "grad_key", grad_key},
+                                    {kOp, "grad_value", grad_value}};
+  const TensorArgument read[] = {
+      {kOp, "grad", grad},   {kOp, "output", output}, {kOp, "logsumexp", logsumexp},
+      {kOp, "query", query}, {kOp, "key", key},       {kOp, "value", value}};
+  std::optional<TensorArgument> mask_argument;
+  AttentionCall call{read[1].view(), read[2].view(), read[3].view(), read[4].view(), read[5].view(),
+                     nullptr,        is_causal,      scale,          threads};
+  if (!mask.is_none()) {
+    call.mask = &mask_argument.emplace(kOp, "attn_mask", mask).view();
+  }
+  const AttentionGradient gradient{read[0].view(), written[0].view(), written[1].view(),
+                                   written[2].view()};
+  check_attention_gradient(call, gradient);
+  const nb::gil_scoped_release release;
+  attention_backward(call, gradient);
+}
+
+}  // namespace
+
+void bind_attention(nb::module_& module) {
+  module.def(
+      "attention", &forward, "output"_a, "logsumexp"_a, "query"_a, "key"_a, "value"_a,
+      "attn_mask"_a.none(), "is_causal"_a, "scale"_a, "threads"_a = 1,
+      R"(Writes softmax(query @ key.T * scale + attn_mask) @ value, without all scores at once.
+
+The bits do not depend on threads. A query that sees no key gets zeros, and -inf as logsumexp.
+
+Args:
+    output: Array [b, h, t, v] on the CPU of float32, as all are; C-contiguous.
+    logsumexp: [b, h, t], C-contiguous: of each query's scores.
+    query: [b, h, t, k], any strides. Also below.
+    key: [b, h, s, k], any strides.
+    value: [b, h, s, v], any strides.
+    attn_mask: [b, h, t, s] or None, any strides: added to the scores.
+    is_causal: Query t sees keys up to t only.
+    scale: Factor of query @ key.T.
+    threads: Threads to use at most, 1 to 256.
+
+Raises:
+    TypeError: An argument is not a CPU array of float32.
+    ValueError: Shapes, strides or threads do not fit.)");
+  module.def("attention_backward", &backward, "grad_query"_a, "grad_key"_a, "grad_value"_a,
+             "grad"_a, "output"_a, "logsumexp"_a, "query"_a, "key"_a, "value"_a,
+             "attn_mask"_a.none(), "is_causal"_a, "scale"_a, "threads"_a = 1,
+             R"(Writes the gradients of query, key and value from what attention has written.
+
+The bits do not depend on threads; a head is one thread's.
+
+Args:
+    grad_query, grad_key, grad_value: C-contiguous, of the operands' shapes.
+    grad: [b, h, t, v], any strides: the output's gradient. The others: as for attention.
+
+Raises:
+    TypeError: An argument is not a CPU array of float32.
+    ValueError: Shapes, strides or threads do not fit.)");
+}
+
+}  // namespace gt

@@ -1,0 +1,104 @@
+#include "cpu/attention/attention.h"
+
+#include <algorithm>
+
+#include "core/pool.h"
+#include "core/scratch.h"
+#include "cpu/attention/attention_path.h"
+
+namespace gt {
+namespace {
+
+// Keys and values of so many heads are packed at a time that they take about this many numbers.
+constexpr std::int64_t kPackedNumbers = 1 << 21;
+
+float* numbers_of(const TensorView& view) { return static_cast<float*>(view.data); }
+
+class Heads {
+ public:
+  explicit Heads(const AttentionCall& call)
+      : call_(call), across_(call.query.size(1)), count_(call.query.size(0) * across_) {}
+
+  std::int64_t count() const { return count_; }
+
+  Rows rows(const TensorView& view, std::int64_t head) const {
+    const std::int64_t offset = head / across_ * view.stride(0) + head % across_ * view.stride(1);
+    return {numbers_of(view) + offset, view.stride(2), view.stride(3)};
+  }
+
+  Head at(std::int64_t head) const {
+    const std::int64_t queries = call_.query.size(2);
+    const std::int64_t value_width = call_.value.size(3);
+    return {queries,
+            call_.key.size(2),
+            call_.query.size(3),
+            value_width,
+            rows(call_.query, head),
+            rows(call_.key, head),
+            rows(call_.value, head),
+            call_.mask == nullptr ? Rows{} : rows(*call_.mask, head),
+            call_.is_causal,
+            static_cast<float>(call_.scale),
+            numbers_of(call_.output) + head * queries * value_width,
+            numbers_of(call_.logsumexp) + head * queries};
+  }
+
+ private:
+  const AttentionCall& call_;
+  const std::int64_t across_;
+  const std::int64_t count_;
+};
+
+// Each thread's own; other kernels of the thread have theirs.
+Scratch& thread_scratch() {
+  static thread_local Scratch scratch;
+  return scratch;
+}
+
+}  // namespace
+
+void attention(const AttentionCall& call) {
+  const Heads heads(call);
+  if (call.logsumexp.is_empty()) {
+    return;
+  }
+  const AttentionPath& path = of_path(kAttention);
+  const std::int64_t each = path.packed_numbers(heads.at(0));
+  const std::int64_t step =
+      std::clamp<std::int64_t>(kPackedNumbers / std::max<std::int64_t>(each, 1), 1, heads.count());
+  static thread_local Scratch packed_scratch;
+  float* packed = packed_scratch.numbers<float>(step * each);
+  const std::int64_t groups = (call.query.size(2) + path.group - 1) / path.group;
+  for (std::int64_t first = 0; first < heads.count(); first += step) {
+    const std::int64_t count = std::min(step, heads.count() - first);
+    run_tasks(count, call.threads,
+              [&](std::int64_t head) { path.pack(heads.at(first + head), packed + head * each); });
+    run_tasks(count * groups, call.threads, [&](std::int64_t task) {
+      const Head head = heads.at(first + task / groups);
+      float* work = thread_scratch().numbers<float>(path.forward_numbers(head));
+      // The last groups first: of causal attention they take longest.
+      path.forward(head, packed + task / groups * each, (groups - 1 - task % groups) * path.group,
+                   work);
+    });
+  }
+}
+
+void attention_backward(const AttentionCall& call, const AttentionGradient& gradient) {
+  const Heads heads(call);
+  const AttentionPath& path = of_path(kAttention);
+  const std::int64_t queries = call.query.size(2) * call.query.size(3);
+  const std::int64_t keys = call.key.size(2) * call.key.size(3);
+  const std::int64_t values = call.value.size(2) * call.value.size(3);
+  run_tasks(heads.count(), call.threads, [&](std::int64_t index) {
+    const Head head = heads.at(index);
+    float* work = thread_scratch().numbers<float>(path.backward_numbers(head));
+    path.backward(
+        head,
+        {heads.rows(gradient.grad, index), numbers_of(gradient.grad_query) + index * queries,
+         numbers_of(gradient.grad_key) + index * keys,
+         numbers_of(gradient.grad_value) + index * values},
+        work);
+  });
+}
+
+}  // namespace gt

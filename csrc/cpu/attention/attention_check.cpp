@@ -1,0 +1,66 @@
+// What operands attention takes, and what is said of others.
+#include <stdexcept>
+
+#include "core/parallel.h"
+#include "cpu/attention/attention.h"
+
+namespace gt {
+namespace {
+
+void check_one(const char* name, const TensorView& view, const Shape& shape) {
+  if (view.element != Element::kFloat32) {
+    throw DtypeError(
+        message("attention: ", name, " has dtype ", element_name(view.element), ", not float32"));
+  }
+  if (view.shape_copy() != shape) {
+    throw std::invalid_argument(
+        message("attention: ", name, " ", view.shape_copy(), " is not of shape ", shape));
+  }
+}
+
+void check_written(const char* name, const TensorView& view, const Shape& shape) {
+  check_one(name, view, shape);
+  std::int64_t expected = 1;
+  for (int dim = view.rank - 1; dim >= 0 && !view.is_empty(); --dim) {
+    if (view.shape[dim] != 1 && view.strides[dim] != expected) {
+      throw std::invalid_argument(message("attention: ", name, " ", view.shape_copy(),
+                                          " with strides ", view.strides_copy(),
+                                          " is not C-contiguous"));
+    }
+    expected *= view.shape[dim];
+  }
+}
+
+}  // namespace
+
+void check_attention(const AttentionCall& call) {
+  const TensorView &query = call.query, &key = call.key, &value = call.value;
+  if (call.threads < 1 || call.threads > kThreadsMax) {
+    throw std::invalid_argument(
+        message("attention: threads ", call.threads, " is not in [1, ", kThreadsMax, "]"));
+  }
+  if (query.rank != 4 || key.rank != 4 || value.rank != 4) {
+    throw std::invalid_argument(message("attention: query ", query.shape_copy(), ", key ",
+                                        key.shape_copy(), " and value ", value.shape_copy(),
+                                        " need 4 dims each"));
+  }
+  const std::int64_t b = query.size(0), h = query.size(1), t = query.size(2), s = key.size(2);
+  check_one("query", query, query.shape_copy());
+  check_one("key", key, {b, h, s, query.size(3)});
+  check_one("value", value, {b, h, s, value.size(3)});
+  if (call.mask != nullptr) {
+    check_one("attn_mask", *call.mask, {b, h, t, s});
+  }
+  check_written("output", call.output, {b, h, t, value.size(3)});
+  check_written("logsumexp", call.logsumexp, {b, h, t});
+}
+
+void check_attention_gradient(const AttentionCall& call, const AttentionGradient& gradient) {
+  check_attention(call);
+  check_one("grad", gradient.grad, call.output.shape_copy());
+  check_written("grad_query", gradient.grad_query, call.query.shape_copy());
+  check_written("grad_key", gradient.grad_key, call.key.shape_copy());
+  check_written("grad_value", gradient.grad_value, call.value.shape_copy());
+}
+
+}  // namespace gt

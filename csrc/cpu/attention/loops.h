@@ -1,0 +1,15 @@
+// The functions of one instruction set, gathered. Included by that set's file only.
+#pragma once
+
+#include "cpu/attention/backward.h"
+#include "cpu/attention/forward.h"
+
+namespace gt {
+namespace {
+
+constexpr AttentionPath attention_path() {
+  return {kGroup, packed_numbers, forward_numbers, backward_numbers, pack_keys, forward, backward};
+}
+
+}  // namespace
+}  // namespace gt

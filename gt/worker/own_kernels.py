@@ -1,0 +1,66 @@
+"""What gt._kernels runs in place of PyTorch, by operator, dtype and size.
+
+The sizes are where the kernel has been measured as faster (benchmarks/RESULTS.md). They are fixed,
+not measured at each start: the choice says which bits come out, and a program must find the same
+ones tomorrow.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gt import config
+
+
+class _Row(NamedTuple):
+    """Which operands a kernel takes, and from which size on it pays."""
+
+    dtypes: tuple[torch.dtype, ...]
+    rows_min: int  # of each operand's next to last dimension
+
+
+_TABLE = {
+    "attention": _Row((torch.float32,), 64),
+    "attention_backward": _Row((torch.float32,), 64),
+}
+
+
+@functools.cache
+def _kernels(mode: str) -> ModuleType | None:
+    if mode == "off":
+        return None
+    try:
+        return importlib.import_module("gt._kernels")
+    except ImportError:
+        return None
+
+
+@functools.cache
+def _mode() -> str:
+    return config.own_kernels()
+
+
+def chosen(operator: str, *operands: Tensor) -> ModuleType | None:
+    """The module whose function `operator` runs it on these operands; None: PyTorch does.
+
+    Args:
+        operator: A row of the table.
+        operands: On any device; those that autograd follows are PyTorch's.
+    """
+    mode = _mode()
+    kernels = _kernels(mode)
+    row = _TABLE[operator]
+    fits = (
+        kernels is not None
+        and hasattr(kernels, operator)
+        and not any(x.requires_grad for x in operands)
+        and all(x.is_cpu and x.dtype in row.dtypes for x in operands)
+        and (mode == "on" or all(x.shape[-2] >= row.rows_min for x in operands))
+    )
+    return kernels if fits else None

@@ -1,0 +1,154 @@
+"""Attention of gt._kernels beside a softmax in float64, on each instruction set of this machine."""
+
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernel_module import load_kernels  # noqa: E402
+
+kernels = load_kernels()
+
+
+@pytest.fixture(params=kernels.paths())
+def path(request):
+    kernels.set_path(request.param)
+    yield request.param
+    kernels.set_path("auto")
+
+
+on_every_path = pytest.mark.usefixtures("path")
+
+
+def _expected(query, key, value, mask, grad, *, causal, scale):
+    query, key, value = (x.double().detach().requires_grad_() for x in (query, key, value))
+    scores = query @ key.mT * scale
+    if mask is not None:
+        scores = scores + mask.double()
+    if causal:
+        unseen = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(unseen, -torch.inf)
+    blind = (scores == -torch.inf).all(-1, keepdim=True)  # sees nothing: zeros
+    output = (scores.masked_fill(blind, 0).softmax(-1) * ~blind) @ value
+    grads = torch.autograd.grad(output, (query, key, value), grad.double())
+    return output.detach(), scores.logsumexp(-1).detach(), *grads
+
+
+def _poisoned(*shapes):
+    return [torch.full(shape, torch.nan) for shape in shapes]
+
+
+def _run(query, key, value, mask, grad, *, causal, scale, threads):
+    output, logsumexp = _poisoned(grad.shape, query.shape[:-1])
+    kernels.attention(output, logsumexp, query, key, value, mask, causal, scale, threads)
+    grads = _poisoned(query.shape, key.shape, value.shape)
+    saved = (grad, output, logsumexp, query, key, value, mask)
+    kernels.attention_backward(*grads, *saved, causal, scale, threads)
+    return output, logsumexp, *grads
+
+
+def _check(made, expected):
+    for name, x, right in zip(("out", "sum", "dq", "dk", "dv"), made, expected, strict=True):
+        # An element is a difference of sums, some of which are of this size.
+        size = right.nan_to_num(0, 0, 0).abs().flatten().tolist()
+        size = max(size, default=0.0) + 0.1
+        same = (x == right) | ((x.double() - right).abs() <= 1e-5 * size)
+        assert same.all(), (name, (x.double() - right).abs().max())
+
+
+SIZES = [  # batch, heads, queries, keys, width, width of values
+    (1, 2, 5, 6, 8, 8),
+    (1, 1, 1, 300, 64, 64),
+    (2, 1, 97, 1, 3, 5),
+    (2, 3, 100, 130, 64, 64),
+    (1, 2, 97, 97, 20, 33),
+    (1, 1, 49, 193, 128, 40),
+]
+
+
+@on_every_path
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_values_and_gradients(size, causal):
+    b, h, t, s, width, value_width = size
+    generator = torch.Generator().manual_seed(t * s)
+    query = torch.randn(b, t, h, width, generator=generator).transpose(1, 2)
+    key = torch.randn(b, h, width, s, generator=generator).mT
+    value = torch.randn(b, 1, s, 2 * value_width, generator=generator)[..., ::2]
+    value = value.expand(b, h, s, value_width)
+    grad = torch.randn(b, h, 1, value_width, generator=generator).expand(b, h, t, value_width)
+    options = {"causal": causal, "scale": 0.3}
+    made = _run(query, key, value, None, grad, threads=1, **options)
+    _check(made, _expected(query, key, value, None, grad, **options))
+    other = _run(query, key, value, None, grad, threads=3, **options)
+    assert all(map(torch.equal, made, other)), "threads change bits"
+
+
+@on_every_path
+@pytest.mark.parametrize("shape", [(2, 3, 70, 110), (1, 1, 70, 110), (70, 1), (3, 1, 110)], ids=str)
+def test_masks(shape):
+    generator = torch.Generator().manual_seed(len(shape))
+    query, key, value = (torch.randn(2, 3, n, 16, generator=generator) for n in (70, 110, 110))
+    grad = torch.randn(2, 3, 70, 16, generator=generator)
+    mask = torch.randn(shape, generator=generator)
+    mask = torch.where(mask < -0.5, -torch.inf, mask).expand(2, 3, 70, 110)
+    options = {"causal": False, "scale": 0.25}
+    made = _run(query, key, value, mask, grad, threads=2, **options)
+    _check(made, _expected(query, key, value, mask, grad, **options))
+
+
+@on_every_path
+def test_scores_of_any_size():
+    query, key = torch.full((1, 1, 3, 4), 1e4), torch.full((1, 1, 200, 4), 1e4)
+    key[0, 0, 150] *= 2  # all others have a share of exp(-4e8)
+    value = torch.arange(200.0).reshape(1, 1, 200, 1)
+    grad = torch.ones(1, 1, 3, 1)
+    output, logsumexp, *_ = _run(query, key, value, None, grad, causal=False, scale=1.0, threads=1)
+    assert (output == 150).all()
+    assert (logsumexp == 8e8).all()
+
+
+@on_every_path
+def test_a_nan_stays():
+    query = torch.ones(1, 1, 3, 4)
+    query[0, 0, 1, 2] = torch.nan
+    key, grad = torch.ones(1, 1, 9, 4), torch.ones(1, 1, 3, 4)
+    output, *_ = _run(query, key, key, None, grad, causal=False, scale=1.0, threads=1)
+    assert output.isnan().all(-1).flatten().tolist() == [False, True, False]
+
+
+@on_every_path
+def test_nothing_to_do():
+    for b, t in ((0, 3), (1, 0)):
+        query, key = torch.ones(b, 2, t, 4), torch.ones(b, 2, 5, 4)
+        made = _run(query, key, key, None, query, causal=True, scale=1.0, threads=2)
+        assert all((x == 0).all() for x in made[3:])
+    query, key = torch.ones(1, 2, 3, 4), torch.ones(1, 2, 0, 4)
+    output, logsumexp, *_ = _run(query, key, key, None, query, causal=False, scale=1.0, threads=1)
+    assert (output == 0).all()
+    assert (logsumexp == -torch.inf).all()
+
+
+Q, K = (1, 2, 3, 4), (1, 2, 5, 4)
+MISTAKES = [
+    ((Q, Q[:3], Q, (1, 1, 5, 4), K), ValueError, "key [1, 1, 5, 4] is not of shape [1, 2, 5, 4]"),
+    ((Q, Q[:3], Q, K, (1, 2, 6, 4)), ValueError, "value [1, 2, 6, 4] is not of shape"),
+    ((Q, Q[:3], Q[1:], K, K), ValueError, "query [2, 3, 4], key [1, 2, 5, 4] and value"),
+    ((Q, Q, Q, K, K), ValueError, "logsumexp [1, 2, 3, 4] is not of shape [1, 2, 3]"),
+    ((Q, Q[:3], None, K, K), TypeError, "query has dtype float64, not float32"),
+]
+
+
+@pytest.mark.parametrize(("shapes", "error", "words"), MISTAKES, ids=str)
+def test_mistakes_are_named(shapes, error, words):
+    operands = [torch.ones(Q).double() if s is None else torch.ones(s) for s in shapes]
+    with pytest.raises(error, match=re.escape(f"attention: {words}")):
+        kernels.attention(*operands, None, False, 1.0)
+
+
+def test_an_output_that_is_not_contiguous():
+    query, key = torch.ones(Q), torch.ones(K)
+    output = torch.ones(1, 3, 2, 4).transpose(1, 2)
+    with pytest.raises(ValueError, match="is not C-contiguous"):
+        kernels.attention(output, torch.ones(Q[:3]), query, key, key, None, False, 1.0)

@@ -105,6 +105,12 @@ kernels:
     cmake --build target/kernels
     GT_KERNELS_DIR=target/kernels pytest tests/test_random_kernels.py tests/test_matmul_kernels.py tests/test_attention_kernels.py
 
+# CUDA kernels on a CPU, under csrc/emulator: values, races, deadlocks, bounds; with a NAME only those tests
+emulator name="":
+    cmake -S csrc/emulator -B target/emulator -G Ninja
+    cmake --build target/emulator
+    target/emulator/emulator_tests "{{ name }}"
+
 # Lines by language, and the size of the wheel
 size:
     #!/usr/bin/env bash

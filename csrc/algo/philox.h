@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "algo/host_device.h"
+
 namespace gt {
 
 // Which sequence of words: seed is the generator's, draw counts its random instructions.
@@ -23,13 +25,16 @@ constexpr std::uint32_t kPhiloxMultiplier1 = 0xCD9E8D57U;
 constexpr std::uint32_t kPhiloxWeyl0 = 0x9E3779B9U;
 constexpr std::uint32_t kPhiloxWeyl1 = 0xBB67AE85U;
 
-constexpr std::uint32_t low_word(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
-constexpr std::uint32_t high_word(std::uint64_t value) {
+GT_HOST_DEVICE constexpr std::uint32_t low_word(std::uint64_t value) {
+  return static_cast<std::uint32_t>(value);
+}
+GT_HOST_DEVICE constexpr std::uint32_t high_word(std::uint64_t value) {
   return static_cast<std::uint32_t>(value >> 32);
 }
 
 // Writes the four words of one block: counter (block, draw), key seed, low words first.
-inline void philox_block(const Stream& stream, std::uint64_t block, std::uint32_t* words) {
+GT_HOST_DEVICE inline void philox_block(const Stream& stream, std::uint64_t block,
+                                        std::uint32_t* words) {
   std::uint32_t c0 = low_word(block);
   std::uint32_t c1 = high_word(block);
   std::uint32_t c2 = low_word(stream.draw);

@@ -1,0 +1,34 @@
+// Bank conflicts of shared memory: 32 banks of 4 bytes. What the lanes of a warp do in one
+// instruction is put together from their single accesses: the n-th time that a lane comes by an
+// instruction since the last barrier belongs to the n-th time of the others.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace gt::emulator {
+
+// Cycles that one access of a warp takes beyond one for each 128 bytes.
+std::uint64_t bank_conflicts(const std::vector<std::pair<unsigned, std::uintptr_t>>& lanes,
+                             std::size_t bytes);
+
+class WarpBanks {
+ public:
+  void add(unsigned lane, std::uintptr_t place, std::uintptr_t address, std::size_t bytes);
+  // Counts what was gathered, by instruction, and forgets it.
+  void flush(std::map<std::uintptr_t, std::uint64_t>& conflicts);
+
+ private:
+  struct Access {
+    std::size_t bytes = 0;
+    std::vector<std::pair<unsigned, std::uintptr_t>> lanes;
+  };
+  std::map<std::uintptr_t, std::array<std::uint32_t, 32>> visits_;
+  std::map<std::pair<std::uintptr_t, std::uint32_t>, Access> accesses_;
+};
+
+}  // namespace gt::emulator

@@ -1,0 +1,58 @@
+// What threads of a kernel call, one function an instruction. emulator/device/gt_device.h gives
+// them the names that kernels use.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "emulator/machine/launch.h"
+
+namespace gt::emulator {
+
+Dim3 thread_index();
+Dim3 block_index();
+Dim3 block_extent();
+Dim3 grid_extent();
+
+// Storage of this block for the type or the use that key stands for; made at the first call.
+void* shared_storage(const void* key, std::size_t bytes);
+void* dynamic_shared_storage();
+
+void sync_threads();
+void barrier_sync(unsigned barrier, unsigned threads);
+void barrier_arrive(unsigned barrier, unsigned threads);
+
+// Every lane of mask gives a value and gets all of them.
+using WarpValues = std::array<std::uint64_t, 32>;
+WarpValues warp_exchange(const char* instruction, unsigned mask, std::uint64_t value);
+void sync_warp(unsigned mask);
+unsigned lane_index();
+// PTX ISA, 9.7.9.6 shfl.sync: which lane's value a lane gets.
+enum class Shuffle { kUp, kDown, kButterfly, kIndex };
+std::uint64_t shuffle(Shuffle kind, unsigned mask, std::uint64_t value, unsigned operand,
+                      unsigned width);
+
+enum class Order { kRelaxed, kAcquireRelease };
+std::uint32_t atomic_load(const std::uint32_t* address, Scope scope, Order order);
+void atomic_store(std::uint32_t* address, std::uint32_t value, Scope scope, Order order);
+std::uint32_t atomic_add(std::uint32_t* address, std::uint32_t value, Scope scope, Order order);
+float atomic_add(float* address, float value, Scope scope, Order order);
+void fence();
+
+// A time that grows with every step of the scheduler.
+std::uint64_t nanoseconds();
+
+void copy_async(void* to, const void* from, std::size_t bytes, std::size_t read_bytes);
+void copy_commit();
+void copy_wait(std::size_t groups_left);
+
+void mbarrier_init(std::uint64_t* barrier, unsigned arrivals);
+void mbarrier_arrive(std::uint64_t* barrier, unsigned count, std::uint32_t expected_bytes);
+void mbarrier_complete_bytes(std::uint64_t* barrier, std::uint32_t bytes);
+bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity);
+void mbarrier_wait(std::uint64_t* barrier, unsigned parity);
+
+[[noreturn]] void trap(const char* text);
+
+}  // namespace gt::emulator

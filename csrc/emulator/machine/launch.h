@@ -1,0 +1,77 @@
+// How a test starts a kernel: buffers of device memory, and a launch that checks everything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "emulator/machine/fault.h"
+#include "emulator/machine/memory.h"
+
+namespace gt::emulator {
+
+struct Dim3 {
+  unsigned x = 1;
+  unsigned y = 1;
+  unsigned z = 1;
+  unsigned count() const { return x * y * z; }
+};
+
+struct Launch {
+  Dim3 grid;
+  Dim3 block;
+  std::size_t shared_bytes = 0;  // of dynamic shared memory
+  bool is_cooperative = false;   // all blocks are resident at once
+  unsigned resident_blocks = 3;  // otherwise
+  std::uint64_t seed = 0;        // 0: threads run in order and change only where they must
+  std::uint64_t steps_max = 4'000'000;
+};
+
+struct Statistics {
+  std::uint64_t steps = 0;
+  std::uint64_t accesses = 0;
+  std::uint64_t bank_conflicts = 0;                         // shared-memory cycles too many
+  std::map<std::uintptr_t, std::uint64_t> conflict_places;  // the same by instruction
+};
+
+// Runs the kernel to its end. Throws Fault.
+Statistics launch(const Launch& launch, const std::function<void()>& kernel);
+
+// Device memory. Values that the kernel has not written and the test has not set are unwritten.
+template <class T>
+class Buffer {
+ public:
+  Buffer(const std::string& name, std::size_t count, std::size_t offset_elements = 0)
+      : count_(count), storage_((count + offset_elements) * sizeof(T) + kAlignment) {
+    std::memset(storage_.data(), kPoison, storage_.size());
+    auto begin = reinterpret_cast<std::uintptr_t>(storage_.data());
+    begin = (begin + kAlignment - 1) / kAlignment * kAlignment;
+    data_ = reinterpret_cast<T*>(begin) + offset_elements;
+    memory().add(name, data_, count * sizeof(T), false);
+  }
+  Buffer(const std::string& name, const std::vector<T>& values, std::size_t offset_elements = 0)
+      : Buffer(name, values.size(), offset_elements) {
+    std::memcpy(static_cast<void*>(data_), values.data(), values.size() * sizeof(T));
+    memory().set_initialized(data_, true);
+  }
+  ~Buffer() { memory().remove(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  T* data() { return data_; }
+  std::size_t size() const { return count_; }
+  std::vector<T> values() const { return std::vector<T>(data_, data_ + count_); }
+
+ private:
+  static constexpr std::size_t kAlignment = 256;  // cudaMalloc's
+  static constexpr int kPoison = 0xA5;
+  std::size_t count_;
+  std::vector<unsigned char> storage_;
+  T* data_ = nullptr;
+};
+
+}  // namespace gt::emulator

@@ -1,0 +1,267 @@
+#include "emulator/machine/machine.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "emulator/machine/sync_state.h"
+
+namespace gt::emulator {
+
+Machine* machine = nullptr;
+Thread* current = nullptr;
+
+namespace {
+
+constexpr std::size_t kStackBytes = 128 * 1024;
+constexpr std::uint64_t kPreemptEvery = 24;  // memory accesses, with a seed
+
+std::vector<char*>& free_stacks() {
+  static std::vector<char*> stacks;
+  return stacks;
+}
+
+char* take_stack() {
+  if (!free_stacks().empty()) {
+    char* stack = free_stacks().back();
+    free_stacks().pop_back();
+    return stack;
+  }
+  void* mapped = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    throw std::bad_alloc();
+  }
+  return static_cast<char*>(mapped);
+}
+
+Dim3 index_of(std::uint32_t number, const Dim3& extent) {
+  return {number % extent.x, number / extent.x % extent.y, number / (extent.x * extent.y)};
+}
+
+}  // namespace
+
+Toucher Thread::toucher() const { return {number, block->number, clock}; }
+
+std::string who(const Thread& thread) {
+  return message("block ", thread.block->number, ", thread ", thread.rank);
+}
+
+void fail(FaultKind kind, const std::string& text) {
+  machine->stop(std::make_exception_ptr(Fault(kind, who(*current) + ": " + text)));
+}
+
+const Region& checked_touch(const Touch& touch) {
+  const Region* region = nullptr;
+  std::exception_ptr fault;
+  try {
+    region = &memory().touch(touch, current->toucher());
+  } catch (...) {
+    fault = std::current_exception();
+  }
+  if (fault) {
+    machine->stop(fault);
+  }
+  return *region;
+}
+
+Machine::Machine(const Launch& wanted, std::function<void()> kernel)
+    : launch(wanted),
+      kernel_(std::move(kernel)),
+      random_(wanted.seed),
+      blocks_(wanted.grid.count()) {
+  machine = this;
+}
+
+Machine::~Machine() {
+  while (!resident_.empty()) {
+    end_block(0);
+  }
+  current = nullptr;
+  machine = nullptr;
+}
+
+void Machine::entry() {
+  std::exception_ptr fault;
+  try {
+    machine->kernel_();
+  } catch (...) {
+    fault = std::current_exception();
+  }
+  if (fault) {
+    machine->stop(fault);
+  }
+  current->state = Thread::State::kFinished;
+  --current->block->unfinished;
+  setcontext(&machine->scheduler_);
+}
+
+std::unique_ptr<Thread> Machine::make_thread(Block& block, std::uint32_t rank) const {
+  auto thread = std::make_unique<Thread>();
+  thread->number = block.number * launch.block.count() + rank;
+  thread->rank = rank;
+  thread->block = &block;
+  thread->index = index_of(rank, launch.block);
+  thread->clock.tick(thread->number);
+  thread->stack = take_stack();
+  getcontext(&thread->context);
+  thread->context.uc_stack.ss_sp = thread->stack;
+  thread->context.uc_stack.ss_size = kStackBytes;
+  thread->context.uc_link = nullptr;
+  makecontext(&thread->context, entry, 0);
+  return thread;
+}
+
+void Machine::start_block() {
+  auto block = std::make_unique<Block>();
+  block->number = started_++;
+  block->index = index_of(block->number, launch.grid);
+  const unsigned threads = launch.block.count();
+  block->unfinished = threads;
+  const unsigned warps = (threads + kWarpThreads - 1) / kWarpThreads;
+  block->meetings.resize(warps);
+  block->banks.resize(warps);
+  for (unsigned rank = 0; rank < threads; ++rank) {
+    block->threads.push_back(make_thread(*block, rank));
+  }
+  resident_.push_back(std::move(block));
+}
+
+void Machine::end_block(std::size_t position) {
+  Block& block = *resident_[position];
+  for (WarpBanks& banks : block.banks) {
+    banks.flush(statistics.conflict_places);
+  }
+  for (const auto& [key, storage] : block.shared) {
+    forget_barriers(reinterpret_cast<std::uintptr_t>(storage.first), storage.second);
+    memory().remove(storage.first);
+    ::operator delete(storage.first, std::align_val_t{1024});
+  }
+  for (const auto& thread : block.threads) {
+    free_stacks().push_back(thread->stack);
+  }
+  resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(position));
+}
+
+Thread* Machine::choose() {
+  ready_.clear();
+  for (const auto& block : resident_) {
+    for (const auto& thread : block->threads) {
+      if (thread->state == Thread::State::kReady) {
+        ready_.push_back(thread.get());
+      }
+    }
+  }
+  if (ready_.empty()) {
+    return nullptr;
+  }
+  // In order: the next one behind the last, so that threads that poll let the others run.
+  if (launch.seed == 0) {
+    for (Thread* thread : ready_) {
+      if (current != nullptr && thread->number > current->number) {
+        return thread;
+      }
+    }
+    return ready_.front();
+  }
+  return ready_[random_() % ready_.size()];
+}
+
+Statistics Machine::run() {
+  const unsigned limit = launch.is_cooperative ? blocks_ : launch.resident_blocks;
+  while (true) {
+    while (resident_.size() < limit && started_ < blocks_) {
+      start_block();
+    }
+    Thread* next = choose();
+    if (next == nullptr || steps_ > launch.steps_max) {
+      report_deadlock();
+    }
+    ++steps_;
+    current = next;
+    swapcontext(&scheduler_, &next->context);
+    if (fault_) {
+      std::rethrow_exception(fault_);
+    }
+    if (next->state == Thread::State::kFinished && next->block->unfinished == 0) {
+      const auto block = std::find_if(resident_.begin(), resident_.end(),
+                                      [&](const auto& each) { return each.get() == next->block; });
+      current = nullptr;
+      end_block(static_cast<std::size_t>(block - resident_.begin()));
+      if (resident_.empty() && started_ == blocks_) {
+        break;
+      }
+    }
+  }
+  statistics.steps = steps_;
+  for (const auto& [place, conflicts] : statistics.conflict_places) {
+    statistics.bank_conflicts += conflicts;
+  }
+  return statistics;
+}
+
+void Machine::yield() { swapcontext(&current->context, &scheduler_); }
+
+void Machine::maybe_yield() {
+  if (launch.seed != 0 && random_() % kPreemptEvery == 0) {
+    yield();
+  }
+}
+
+void Machine::wait(const std::string& what) {
+  Thread& thread = *current;
+  thread.state = Thread::State::kWaiting;
+  thread.waits_for = what;
+  yield();
+}
+
+void Machine::stop(std::exception_ptr fault) {
+  fault_ = fault;
+  setcontext(&scheduler_);
+  __builtin_unreachable();
+}
+
+std::string Machine::waiting_threads() const {
+  std::ostringstream text;
+  for (const auto& block : resident_) {
+    std::map<std::string, std::vector<std::uint32_t>> groups;
+    for (const auto& thread : block->threads) {
+      const bool is_waiting = thread->state == Thread::State::kWaiting;
+      const bool is_ready = thread->state == Thread::State::kReady;
+      const std::string what =
+          is_waiting ? "wait for " + thread->waits_for : (is_ready ? "poll" : "have finished");
+      groups[what].push_back(thread->rank);
+    }
+    for (const auto& [what, ranks] : groups) {
+      text << "\n  block " << block->number << ", threads";
+      for (std::size_t i = 0; i < ranks.size();) {
+        std::size_t last = i;
+        while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
+          ++last;
+        }
+        text << ' ' << ranks[i];
+        if (last > i) {
+          text << '-' << ranks[last];
+        }
+        i = last + 1;
+      }
+      text << ' ' << what;
+    }
+  }
+  return text.str();
+}
+
+void Machine::report_deadlock() {
+  const char* why =
+      steps_ > launch.steps_max ? "no end within the limit of steps" : "all threads wait";
+  throw Fault(FaultKind::kDeadlock, message(why, " (seed ", launch.seed, ")", waiting_threads()));
+}
+
+Statistics launch(const Launch& wanted, const std::function<void()>& kernel) {
+  memory().forget_touches();
+  forget_sync_state();
+  Machine run(wanted, kernel);
+  return run.run();
+}
+
+}  // namespace gt::emulator

@@ -1,0 +1,218 @@
+#include "emulator/machine/memory.h"
+
+#include "core/message.h"
+#include "emulator/machine/place.h"
+
+namespace gt::emulator {
+namespace {
+
+bool is_atomic_between(const PastTouch& past, const Touch& touch, const Toucher& toucher) {
+  if (past.scope == Scope::kPlain || touch.scope == Scope::kPlain) {
+    return false;
+  }
+  const bool is_narrow = past.scope == Scope::kBlock || touch.scope == Scope::kBlock;
+  return !is_narrow || past.block == toucher.block;
+}
+
+bool is_ordered(const PastTouch& past, const Touch& touch, const Toucher& toucher) {
+  return past.epoch.thread == toucher.thread || toucher.clock.knows(past.epoch) ||
+         is_atomic_between(past, touch, toucher);
+}
+
+PastTouch remembered(const Touch& touch, const Toucher& toucher) {
+  const Epoch now{toucher.thread, toucher.clock.time_of(toucher.thread)};
+  return {now, toucher.block, touch.scope, touch.place};
+}
+
+const char* scope_name(Scope scope) {
+  switch (scope) {
+    case Scope::kPlain:
+      return "";
+    case Scope::kBlock:
+      return " (atomic in the block)";
+    case Scope::kDevice:
+      return " (atomic on the device)";
+    case Scope::kSystem:
+      return " (atomic in the system)";
+  }
+  __builtin_unreachable();
+}
+
+const char* access_name(Access access) { return access == Access::kRead ? "reads" : "writes"; }
+
+}  // namespace
+
+Memory& memory() {
+  static Memory only;
+  return only;
+}
+
+void Memory::add(const std::string& name, void* data, std::size_t bytes, bool initialized,
+                 std::uint32_t owner) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  Cell fresh;
+  fresh.initialized = initialized;
+  regions_[begin] = Region{name, begin, bytes, owner, std::vector<Cell>(bytes, fresh), {}};
+  last_ = nullptr;
+}
+
+void Memory::remove(const void* data) {
+  regions_.erase(reinterpret_cast<std::uintptr_t>(data));
+  last_ = nullptr;
+}
+
+void Memory::set_initialized(const void* data, bool initialized) {
+  for (Cell& cell : regions_.at(reinterpret_cast<std::uintptr_t>(data)).cells) {
+    cell.initialized = initialized;
+  }
+}
+
+void Memory::forget_touches() {
+  for (auto& [begin, region] : regions_) {
+    region.readers.clear();
+    for (Cell& cell : region.cells) {
+      const bool initialized = cell.initialized;
+      cell = {};
+      cell.initialized = initialized;
+    }
+  }
+}
+
+Region* Memory::find(std::uintptr_t address) {
+  if (last_ != nullptr && last_->contains(address)) {
+    return last_;
+  }
+  auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) {
+    return nullptr;
+  }
+  Region& region = std::prev(after)->second;
+  if (!region.contains(address)) {
+    return nullptr;
+  }
+  last_ = &region;
+  return last_;
+}
+
+std::string Memory::describe(std::uintptr_t address, std::size_t bytes) {
+  if (const Region* region = find(address)) {
+    return message(bytes, " bytes at ", region->name, " + ", address - region->begin, " of ",
+                   region->bytes);
+  }
+  auto after = regions_.upper_bound(address);
+  if (after != regions_.begin()) {
+    const Region& before = std::prev(after)->second;
+    return message(bytes, " bytes, ", address - before.begin - before.bytes, " bytes behind ",
+                   before.name, " (", before.bytes, " bytes)");
+  }
+  return message(bytes, " bytes in no buffer");
+}
+
+Region& Memory::region_of(const Touch& touch, const Toucher& toucher) {
+  Region* region = find(touch.address);
+  const std::string who = message("block ", toucher.block, ", thread ", toucher.thread);
+  if (region == nullptr || touch.address + touch.bytes > region->begin + region->bytes) {
+    throw Fault(FaultKind::kOutOfBounds,
+                message(who, " (of the grid) ", access_name(touch.access), " ",
+                        describe(touch.address, touch.bytes), "\n  at ", place_name(touch.place)));
+  }
+  if (region->owner != kNoBlock && region->owner != toucher.block) {
+    throw Fault(FaultKind::kOutOfBounds,
+                message(who, " touches ", region->name, "\n  at ", place_name(touch.place)));
+  }
+  return *region;
+}
+
+const Region& Memory::touch(const Touch& touch, const Toucher& toucher) {
+  Region& region = region_of(touch, toucher);
+  if ((touch.bytes & (touch.bytes - 1)) == 0 && touch.address % touch.bytes != 0) {
+    throw Fault(FaultKind::kMisaligned,
+                message(describe(touch.address, touch.bytes), "\n  at ", place_name(touch.place)));
+  }
+  const std::size_t first = touch.address - region.begin;
+  for (std::size_t offset = first; offset < first + touch.bytes; ++offset) {
+    if (touch.access == Access::kRead) {
+      read_cell(region, offset, touch, toucher);
+    } else {
+      write_cell(region, offset, touch, toucher);
+    }
+  }
+  return region;
+}
+
+void Memory::read_cell(Region& region, std::size_t offset, const Touch& touch,
+                       const Toucher& toucher) {
+  Cell& cell = region.cells[offset];
+  if (cell.in_flight) {
+    throw Fault(FaultKind::kInFlight,
+                message("thread ", toucher.thread, " reads ", describe(touch.address, touch.bytes),
+                        "\n  at ", place_name(touch.place)));
+  }
+  if (!cell.initialized) {
+    throw Fault(FaultKind::kUninitialized,
+                message("thread ", toucher.thread, " reads ", describe(touch.address, touch.bytes),
+                        "\n  at ", place_name(touch.place)));
+  }
+  if (!is_ordered(cell.write, touch, toucher)) {
+    race(cell.write, "wrote", touch, toucher);
+  }
+  const bool follows = cell.read.epoch.time == 0 || cell.read.epoch.thread == toucher.thread ||
+                       toucher.clock.knows(cell.read.epoch);
+  if (!follows) {
+    std::vector<PastTouch>& readers = region.readers[offset];
+    std::erase_if(readers, [&](const PastTouch& past) {
+      return past.epoch.thread == cell.read.epoch.thread;
+    });
+    readers.push_back(cell.read);
+    cell.has_readers = true;
+  }
+  cell.read = remembered(touch, toucher);
+}
+
+void Memory::write_cell(Region& region, std::size_t offset, const Touch& touch,
+                        const Toucher& toucher) {
+  Cell& cell = region.cells[offset];
+  if (cell.in_flight) {
+    throw Fault(FaultKind::kInFlight,
+                message("thread ", toucher.thread, " writes ", describe(touch.address, touch.bytes),
+                        "\n  at ", place_name(touch.place)));
+  }
+  if (!is_ordered(cell.write, touch, toucher)) {
+    race(cell.write, "wrote", touch, toucher);
+  }
+  if (!is_ordered(cell.read, touch, toucher)) {
+    race(cell.read, "read", touch, toucher);
+  }
+  if (cell.has_readers) {
+    for (const PastTouch& reader : region.readers[offset]) {
+      if (!is_ordered(reader, touch, toucher)) {
+        race(reader, "read", touch, toucher);
+      }
+    }
+    region.readers.erase(offset);
+    cell.has_readers = false;
+  }
+  cell.write = remembered(touch, toucher);
+  cell.initialized = true;
+}
+
+void Memory::race(const PastTouch& past, const char* past_access, const Touch& touch,
+                  const Toucher& toucher) {
+  throw Fault(
+      FaultKind::kRace,
+      message(describe(touch.address, touch.bytes), "\n  thread ", toucher.thread, " of block ",
+              toucher.block, " ", access_name(touch.access), scope_name(touch.scope), " at ",
+              place_name(touch.place), "\n  thread ", past.epoch.thread, " of block ", past.block,
+              " ", past_access, scope_name(past.scope), " at ", place_name(past.place),
+              "\n  and nothing orders the two"));
+}
+
+void Memory::set_in_flight(std::uintptr_t address, std::size_t bytes, bool in_flight) {
+  Region& region = *find(address);
+  const std::size_t first = address - region.begin;
+  for (std::size_t offset = first; offset < first + bytes; ++offset) {
+    region.cells[offset].in_flight = in_flight;
+  }
+}
+
+}  // namespace gt::emulator

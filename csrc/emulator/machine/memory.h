@@ -1,0 +1,96 @@
+// Every byte that a kernel may touch, and what is known of it: written or not, by whom, read by
+// whom. Knows threads by their number and clock only; nothing of barriers or of the scheduler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "emulator/machine/clock.h"
+#include "emulator/machine/fault.h"
+
+namespace gt::emulator {
+
+// How far an operation reaches, as PTX names it: .cta, .gpu, .sys. kPlain: not atomic.
+enum class Scope : std::uint8_t { kPlain, kBlock, kDevice, kSystem };
+
+enum class Access : std::uint8_t { kRead, kWrite };
+
+struct Touch {
+  std::uintptr_t address;
+  std::size_t bytes;
+  Access access;
+  Scope scope;
+  std::uintptr_t place;  // the instruction's address in the program, for the report
+};
+
+// Who touches: the number of the thread in the grid, of its block, and what it knows.
+struct Toucher {
+  std::uint32_t thread;
+  std::uint32_t block;
+  const Clock& clock;
+};
+
+struct PastTouch {
+  Epoch epoch;
+  std::uint32_t block = 0;
+  Scope scope = Scope::kPlain;
+  std::uintptr_t place = 0;
+};
+
+struct Cell {
+  PastTouch write;
+  PastTouch read;  // the last one; others that this one does not follow are in Region::readers
+  bool initialized = false;
+  bool has_readers = false;
+  bool in_flight = false;
+};
+
+constexpr std::uint32_t kNoBlock = UINT32_MAX;
+
+struct Region {
+  std::string name;
+  std::uintptr_t begin;
+  std::size_t bytes;
+  std::uint32_t owner = kNoBlock;  // the block whose shared memory it is
+  std::vector<Cell> cells;
+  std::unordered_map<std::size_t, std::vector<PastTouch>> readers;
+
+  bool contains(std::uintptr_t address) const { return address - begin < bytes; }
+};
+
+class Memory {
+ public:
+  void add(const std::string& name, void* data, std::size_t bytes, bool initialized,
+           std::uint32_t owner = kNoBlock);
+  void remove(const void* data);
+  void set_initialized(const void* data, bool initialized);
+  // Between two launches everything is ordered.
+  void forget_touches();
+
+  // The region of an address, or nullptr.
+  Region* find(std::uintptr_t address);
+  // Checks a touch against the past and remembers it. Throws Fault.
+  const Region& touch(const Touch& touch, const Toucher& toucher);
+  // An asynchronous copy will write there, or has written.
+  void set_in_flight(std::uintptr_t address, std::size_t bytes, bool in_flight);
+  // "16 bytes of 'x' + 64", or what is near.
+  std::string describe(std::uintptr_t address, std::size_t bytes);
+
+ private:
+  Region& region_of(const Touch& touch, const Toucher& toucher);
+  void read_cell(Region& region, std::size_t offset, const Touch& touch, const Toucher& toucher);
+  void write_cell(Region& region, std::size_t offset, const Touch& touch, const Toucher& toucher);
+  [[noreturn]] void race(const PastTouch& past, const char* past_access, const Touch& touch,
+                         const Toucher& toucher);
+
+  std::map<std::uintptr_t, Region> regions_;
+  Region* last_ = nullptr;
+};
+
+Memory& memory();
+
+}  // namespace gt::emulator

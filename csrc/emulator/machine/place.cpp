@@ -1,0 +1,47 @@
+#include "emulator/machine/place.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdio>
+#include <sstream>
+
+extern "C" char __executable_start;  // the linker defines both
+extern "C" char end;
+
+namespace gt::emulator {
+
+bool is_in_program(std::uintptr_t address) {
+  return address >= reinterpret_cast<std::uintptr_t>(&__executable_start) &&
+         address < reinterpret_cast<std::uintptr_t>(&end);
+}
+
+std::string place_name(std::uintptr_t address) {
+  std::ostringstream text;
+  Dl_info image{};
+  if (address == 0 || dladdr(reinterpret_cast<void*>(address), &image) == 0) {
+    text << "0x" << std::hex << address;
+    return text.str();
+  }
+  // One byte back: the address is where the call returns to.
+  const auto offset = address - reinterpret_cast<std::uintptr_t>(image.dli_fbase) - 1;
+  text << "addr2line -e '" << image.dli_fname << "' 0x" << std::hex << offset << " 2>/dev/null";
+  std::string line;
+  if (FILE* pipe = popen(text.str().c_str(), "r")) {
+    std::array<char, 512> part{};
+    while (std::fgets(part.data(), static_cast<int>(part.size()), pipe) != nullptr) {
+      line += part.data();
+    }
+    pclose(pipe);
+  }
+  line = line.substr(0, line.find_first_of("\n("));
+  const std::size_t folder = line.rfind("/csrc/");
+  if (line.empty() || line[0] == '?') {
+    std::ostringstream plain;
+    plain << "0x" << std::hex << offset;
+    return plain.str();
+  }
+  return folder == std::string::npos ? line : line.substr(folder + 1);
+}
+
+}  // namespace gt::emulator

@@ -1,0 +1,234 @@
+// The wrappers against the PTX documentation, and each kind of fault against a small mistake.
+#include <numeric>
+
+#include "emulator/machine/banks.h"
+#include "emulator/tests/check.h"
+#include "emulator/tests/small_kernels.h"
+
+namespace gt::testing {
+namespace {
+
+using emulator::Buffer;
+using emulator::FaultKind;
+using emulator::launch;
+using emulator::Launch;
+
+std::vector<float> counted(std::size_t count) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 1.0F);
+  return values;
+}
+
+Launch threads(unsigned block, unsigned grid = 1, std::uint64_t seed = 0) {
+  Launch wanted;
+  wanted.grid.x = grid;
+  wanted.block.x = block;
+  wanted.seed = seed;
+  wanted.steps_max = 100'000;
+  return wanted;
+}
+
+}  // namespace
+
+TEST(out_of_bounds_is_found) {
+  Buffer<float> x("x", counted(40));
+  Buffer<float> out("out", 40);
+  const auto fault =
+      fault_of(threads(32, 2), [&] { copy_out_of_bounds(x.data(), out.data(), 40); });
+  check_fault(fault, FaultKind::kOutOfBounds, "reads 4 bytes, 0 bytes behind x (160 bytes)");
+  check_fault(fault, FaultKind::kOutOfBounds, "small_kernels.cpp:");
+}
+
+TEST(uninitialized_read_is_found) {
+  Buffer<float> x("x", 32);
+  Buffer<float> out("out", 32);
+  check_fault(fault_of(threads(32), [&] { read_unwritten(x.data(), out.data()); }),
+              FaultKind::kUninitialized, "4 bytes at x + 0 of 128");
+}
+
+TEST(two_writes_of_a_word_are_a_race) {
+  Buffer<int> out("out", 1);
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    check_fault(fault_of(threads(2, 1, seed), [&] { write_same_word(out.data()); }),
+                FaultKind::kRace, "nothing orders the two");
+  }
+}
+
+TEST(missing_barrier_is_a_race) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    Buffer<float> x("x", counted(64));
+    Buffer<float> out("out", 64);
+    launch(threads(64, 1, seed), [&] { reverse_in_shared(x.data(), out.data(), true); });
+    std::vector<float> expected = counted(64);
+    std::reverse(expected.begin(), expected.end());
+    check_equal(out.values(), expected, "reversed");
+    const auto fault =
+        fault_of(threads(64, 1, seed), [&] { reverse_in_shared(x.data(), out.data(), false); });
+    check(fault.kind() == FaultKind::kRace || fault.kind() == FaultKind::kUninitialized,
+          fault.what());
+  }
+}
+
+TEST(deadlock_says_who_waits) {
+  Buffer<int> out("out", 64);
+  const auto fault = fault_of(threads(64), [&] { one_half_waits(out.data()); });
+  check_fault(fault, FaultKind::kDeadlock, "threads 0-31 wait for barrier 0 of 64 threads");
+  check_fault(fault, FaultKind::kDeadlock, "threads 32-63 have finished");
+}
+
+TEST(shuffle_of_absent_lanes_is_a_deadlock) {
+  Buffer<unsigned> out("out", 32);
+  check_fault(fault_of(threads(32), [&] { divergent_shuffle(out.data()); }), FaultKind::kDeadlock,
+              "threads 0-15 wait for shfl.sync of the lanes of mask 0xffffffff");
+}
+
+// PTX ISA 9.7.9.6 shfl.sync: up takes lane - b unless that leaves the segment, down lane + b, bfly
+// lane ^ b, idx lane b of the segment; a lane without a source keeps its own value.
+TEST(shuffles_follow_the_table) {
+  struct Row {
+    unsigned kind, operand, width, lane, expected;
+  };
+  constexpr Row rows[] = {
+      {0, 1, 32, 0, 0},   {0, 1, 32, 5, 4},    {0, 4, 8, 11, 11},  {0, 4, 8, 12, 8},
+      {1, 1, 32, 31, 31}, {1, 16, 32, 3, 19},  {1, 4, 8, 11, 15},  {1, 4, 8, 12, 12},
+      {2, 1, 32, 6, 7},   {2, 16, 32, 30, 14}, {2, 3, 4, 9, 10},   {2, 8, 8, 3, 3},
+      {3, 7, 32, 20, 7},  {3, 2, 8, 19, 18},   {3, 0, 16, 31, 16},
+  };
+  for (const Row& row : rows) {
+    Buffer<unsigned> out("out", 32);
+    launch(threads(32), [&] { shuffles(out.data(), row.kind, row.operand, row.width); });
+    check(out.data()[row.lane] == row.expected, "kind ", row.kind, ", operand ", row.operand,
+          ", width ", row.width, ", lane ", row.lane, ": ", out.data()[row.lane], ", not ",
+          row.expected);
+  }
+}
+
+// PTX ISA 9.7.13.10 vote.sync: .ballot, .any, .all.
+TEST(votes_follow_the_table) {
+  for (const unsigned pattern : {0U, 1U, 0x80000000U, 0xF0F0F0F0U, 0xFFFFFFFFU}) {
+    Buffer<unsigned> out("out", 3);
+    launch(threads(32), [&] { ballots(out.data(), pattern); });
+    check_equal(out.values(), {pattern, pattern != 0 ? 1U : 0U, pattern == 0xFFFFFFFFU ? 1U : 0U},
+                "ballot, any, all");
+  }
+}
+
+// PTX ISA 9.7.13.1 bar: bar.arrive does not wait, bar.sync waits for the count of threads.
+TEST(named_barriers_order_memory) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    Buffer<unsigned> out("out", 32);
+    launch(threads(64, 1, seed), [&] { named_barriers(out.data(), true); });
+    check(out.data()[0] == 31 && out.data()[31] == 0, "seed ", seed);
+  }
+  Buffer<unsigned> out("out", 32);
+  check_fault(fault_of(threads(64), [&] { named_barriers(out.data(), false); }),
+              FaultKind::kDeadlock, "threads 32-63 wait for barrier 3 of 64 threads");
+}
+
+// PTX ISA 8: a release that an acquire of a wide enough scope reads orders what is around them.
+TEST(flags_order_memory_only_by_release_and_acquire) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    for (int mistake = 0; mistake < 4; ++mistake) {
+      Buffer<float> x("x", std::vector<float>{42});
+      Buffer<float> slot("slot", 1);
+      Buffer<std::uint32_t> flag("flag", std::vector<std::uint32_t>{0});
+      Buffer<float> out("out", 1);
+      Launch wanted = threads(1, 2, seed);
+      wanted.is_cooperative = true;
+      const auto kernel = [&] {
+        message_by_flag(x.data(), slot.data(), flag.data(), out.data(), mistake);
+      };
+      if (mistake == 0) {
+        launch(wanted, kernel);
+        check(out.data()[0] == 42, "got ", out.data()[0]);
+      } else {
+        check(fault_of(wanted, kernel).kind() == FaultKind::kRace, "mistake ", mistake);
+      }
+    }
+  }
+}
+
+TEST(atomic_sums_lose_nothing) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    Buffer<float> x("x", counted(128));
+    Buffer<float> sum("sum", std::vector<float>{0});
+    launch(threads(32, 4, seed), [&] { sum_by_atomics(x.data(), sum.data()); });
+    check(sum.data()[0] == 8256, "sum ", sum.data()[0]);
+  }
+}
+
+// PTX ISA 9.7.9.25.3 cp.async: src-size bytes are read, the rest is zero; nothing is there before
+// the wait.
+TEST(asynchronous_copies_arrive_at_the_wait) {
+  Buffer<float> x("x", counted(128));
+  Buffer<float> out("out", 128);
+  launch(threads(32), [&] { copies(x.data(), out.data(), 16, true); });
+  check_equal(out.values(), counted(128), "copied");
+  launch(threads(32), [&] { copies(x.data(), out.data(), 8, true); });
+  check(out.data()[1] == 2 && out.data()[2] == 0 && out.data()[3] == 0, "zero fill");
+  check_fault(fault_of(threads(32), [&] { copies(x.data(), out.data(), 16, false); }),
+              FaultKind::kInFlight, "shared memory of block 0 + 0");
+}
+
+// PTX ISA 9.7.9.25.3.3 cp.async.wait_group N: all but the N newest groups are complete.
+TEST(wait_group_leaves_the_newest_groups) {
+  Buffer<float> x("x", counted(2));
+  Buffer<float> out("out", 2);
+  launch(threads(1), [&] { two_stage_copies(x.data(), out.data(), true); });
+  check_equal(out.values(), counted(2), "copied");
+  check_fault(fault_of(threads(1), [&] { two_stage_copies(x.data(), out.data(), false); }),
+              FaultKind::kInFlight, "+ 4 of");
+}
+
+// PTX ISA 9.7.13.15 mbarrier: parity waits pass for the phase that is complete.
+TEST(ring_of_mbarriers) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    Buffer<float> x("x", counted(9));
+    Buffer<float> out("out", 9);
+    launch(threads(64, 1, seed), [&] { ring(x.data(), out.data(), 9, 0); });
+    check_equal(out.values(), counted(9), "passed on");
+    const auto fault = fault_of(threads(64, 1, seed), [&] { ring(x.data(), out.data(), 9, 1); });
+    check_fault(fault, FaultKind::kDeadlock, "parity 0 (it is in phase 0, 1 of 1 arrivals");
+  }
+}
+
+// PTX ISA 9.7.13.15.5: a phase completes when pending arrivals and tx-count are zero.
+TEST(transactions_end_a_phase) {
+  Buffer<unsigned> order("order", 4);
+  launch(threads(32), [&] { transactions(order.data()); });
+  check_equal(order.values(), {0U, 0U, 1U, 0U}, "test_wait");
+}
+
+// CUDA C++ Programming Guide, shared memory: 32 banks of successive 32-bit words.
+TEST(bank_conflicts_are_counted) {
+  struct Row {
+    unsigned stride;
+    std::uint64_t conflicts;  // of one access
+  };
+  for (const Row& row : {Row{1, 0}, Row{2, 1}, Row{4, 3}, Row{8, 7}, Row{16, 15}, Row{32, 31},
+                         Row{3, 0}, Row{31, 0}}) {
+    Buffer<float> out("out", 32);
+    const auto statistics = launch(threads(32), [&] { stride_in_shared(out.data(), row.stride); });
+    check(statistics.bank_conflicts == 2 * row.conflicts, "stride ", row.stride, ": ",
+          statistics.bank_conflicts);
+  }
+  // 16-byte accesses go by quarter warps: successive ones have no conflict.
+  std::vector<std::pair<unsigned, std::uintptr_t>> lanes;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    lanes.emplace_back(lane, 16 * lane);
+  }
+  check(emulator::bank_conflicts(lanes, 16) == 0, "successive 16-byte accesses");
+}
+
+TEST(same_seed_same_schedule) {
+  const auto steps = [](std::uint64_t seed) {
+    Buffer<float> x("x", counted(64));
+    Buffer<float> out("out", 64);
+    return launch(threads(64, 1, seed), [&] { reverse_in_shared(x.data(), out.data(), true); })
+        .steps;
+  };
+  check(steps(7) == steps(7), "seed 7");
+  check(steps(7) != steps(8), "seeds 7 and 8 give the same number of steps");
+}
+
+}  // namespace gt::testing

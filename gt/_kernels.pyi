@@ -132,3 +132,13 @@ def recurrent_backward(
     grad_hidden: int,
     grad_cell: int,
 ) -> None: ...
+def max_pool(
+    out: object,
+    indices: object,
+    input: object,
+    size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    threads: int = 1,
+) -> None: ...

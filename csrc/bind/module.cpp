@@ -3,13 +3,16 @@
 
 #include "bind/attention.h"
 #include "bind/matmul.h"
+#include "bind/pooling.h"
 #include "bind/random.h"
 #include "bind/recurrent.h"
 
 NB_MODULE(_kernels, module) {
-  module.doc() = "GT's own kernels: random numbers, matrix products, attention, recurrent layers.";
+  module.doc() =
+      "GT's own kernels: random numbers, matrix products, attention, recurrent layers, pools.";
   gt::bind_random(module);
   gt::bind_matmul(module);
   gt::bind_attention(module);
   gt::bind_recurrent(module);
+  gt::bind_pooling(module);
 }

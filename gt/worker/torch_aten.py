@@ -136,7 +136,7 @@ def operator(overload: str, text: str) -> Function:
     if overload not in schemas.overloads_allowed():
         raise ValueError(f"aten::{overload} is no operator that an instruction may name")
     name, _, variant = overload.partition(".")
-    function = torch_own.FORWARD.get(name)
+    function = torch_own.FORWARD.get(name) or torch_own.FASTER.get(overload)
     if function is None:
         function = getattr(getattr(torch.ops.aten, name), variant or "default")
     build, count = arguments.parse(text, _dtype)

@@ -9,13 +9,17 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from gt.worker import torch_attention, torch_recurrent
+from gt.worker import torch_attention, torch_pooling, torch_recurrent
 
 FORWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "attention": torch_attention.attention,
     "lstm_layer": torch_recurrent.lstm_layer,
     "gru_layer": torch_recurrent.gru_layer,
     "rnn_layer": torch_recurrent.rnn_layer,
+}
+# PyTorch's operators, of the same values, where GT has a faster kernel for some operands.
+FASTER: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
+    "max_pool2d_with_indices": torch_pooling.max_pool2d_with_indices,
 }
 BACKWARD: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "attention_backward": torch_attention.attention_backward,

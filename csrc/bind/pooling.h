@@ -1,0 +1,10 @@
+// Python functions for pools.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace gt {
+
+void bind_pooling(nanobind::module_& module);
+
+}  // namespace gt

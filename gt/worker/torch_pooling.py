@@ -1,0 +1,86 @@
+"""Maximum pools in two dims by GT's own kernel (csrc/cpu/pooling), two to five times PyTorch's.
+
+It takes contiguous float32 on the CPU where no gradient is recorded; PyTorch's operator does the
+rest, and gives the same values and places.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+_kernels: ModuleType | None
+try:
+    _kernels = importlib.import_module("gt._kernels")
+except ImportError:  # built without them
+    _kernels = None
+if not hasattr(_kernels, "max_pool"):  # built before it
+    _kernels = None
+
+_THREADS_MAX = 256  # csrc/core/parallel.h
+_ELEMENTS_MAX = 2**31 - 1  # of a picture, whose places the kernel counts in 32 bits
+_PICTURE = 2  # dims
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Sequence[int] | int,
+    stride: Sequence[int] | int = (),
+    padding: Sequence[int] | int = 0,
+    dilation: Sequence[int] | int = 1,
+    ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Values and places of the largest, [..., oh, ow], as PyTorch's operator of that name.
+
+    Args:
+        input: [b, c, h, w] or [c, h, w].
+        kernel_size: Of the window, for rows and columns or both; so are the next three.
+        stride: None, as (), is the kernel's size.
+        padding: Positions beyond the picture, which do not count.
+        dilation: Distance of the window's positions.
+        ceil_mode: Windows that are only partly inside count too.
+    """
+    size = _pair(kernel_size)
+    steps, pads, gaps = _pair(stride) or size, _pair(padding), _pair(dilation)
+    sides = zip(input.shape[-2:], size, steps, pads, gaps, strict=True)
+    out = [_places(*side, ceil_mode) for side in sides] if _takes(input) else []
+    if _kernels is None or not out or min(out) < 1:
+        return torch.ops.aten.max_pool2d_with_indices(
+            input, kernel_size, stride, padding, dilation, ceil_mode
+        )
+    values = input.new_empty((*input.shape[:-2], *out))
+    places = torch.empty_like(values, dtype=torch.int64)
+    threads = min(torch.get_num_threads(), _THREADS_MAX)
+    _kernels.max_pool(values, places, input, size, steps, pads, gaps, threads)
+    return values, places
+
+
+def _takes(input: Tensor) -> bool:
+    return (
+        input.dtype is torch.float32
+        and input.is_cpu
+        and input.dim() in {_PICTURE + 1, _PICTURE + 2}
+        and 0 < input.numel() <= _ELEMENTS_MAX
+        and input.is_contiguous()
+        and not (input.requires_grad and torch.is_grad_enabled())
+    )
+
+
+def _pair(value: Sequence[int] | int) -> tuple[int, ...]:
+    """Both numbers; () for ()."""
+    given = (value,) if isinstance(value, int) else tuple(value)
+    return given * 2 if len(given) == 1 else given
+
+
+def _places(length: int, size: int, stride: int, pad: int, gap: int, is_ceil: bool) -> int:
+    """How many windows there are; 0 for arguments that PyTorch refuses."""
+    if min(size, stride, gap) < 1 or not 0 <= 2 * pad <= size:
+        return 0
+    room = length + 2 * pad - gap * (size - 1) - 1
+    count = -(-room // stride) + 1 if is_ceil else room // stride + 1
+    # The last window must begin inside the picture or before it.
+    return count - 1 if is_ceil and (count - 1) * stride >= length + pad else count

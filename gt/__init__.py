@@ -17,6 +17,8 @@ from gt._core import (
     Tensor,
     __version__,
     bfloat16,
+    complex64,
+    complex128,
     dtype,
     float16,
     float32,
@@ -32,6 +34,7 @@ from gt.size import Size
 
 _core.configure(Size, str(pathlib.Path(__file__).resolve().parent))
 half, float, double = float16, float32, float64
+cfloat, cdouble = complex64, complex128
 short, int, long = int16, int32, int64
 
 from gt import autograd, composite, devices, errors, printing, reading  # noqa: E402

@@ -2,6 +2,8 @@
 from gt import _core as _core
 from gt._core import Tensor as Tensor
 from gt._core import bfloat16 as bfloat16
+from gt._core import complex64 as complex64
+from gt._core import complex128 as complex128
 from gt._core import dtype as dtype
 from gt._core import float16 as float16
 from gt._core import float32 as float32
@@ -16,6 +18,8 @@ from gt.size import Size as Size
 from gt._core import float16 as half
 from gt._core import float32 as float
 from gt._core import float64 as double
+from gt._core import complex64 as cfloat
+from gt._core import complex128 as cdouble
 from gt._core import int16 as short
 from gt._core import int32 as int
 from gt._core import int64 as long
@@ -209,6 +213,7 @@ addcmul = Tensor.addcmul
 addmm = Tensor.addmm
 addmv = Tensor.addmv
 addr = Tensor.addr
+adjoint = Tensor.adjoint
 all = Tensor.all
 allclose = Tensor.allclose
 amax = Tensor.amax
@@ -253,6 +258,7 @@ clone = Tensor.clone
 from gt.composite.joining import column_stack as column_stack
 from gt.composite.joining import concat as concat
 from gt.composite.joining import concatenate as concatenate
+conj = Tensor.conj
 cos = Tensor.cos
 cosh = Tensor.cosh
 count_nonzero = Tensor.count_nonzero
@@ -301,7 +307,9 @@ index_put = Tensor.index_put
 index_select = Tensor.index_select
 inner = Tensor.inner
 is_complex = Tensor.is_complex
+is_conj = Tensor.is_conj
 from gt.composite.casts import is_floating_point as is_floating_point
+is_neg = Tensor.is_neg
 is_nonzero = Tensor.is_nonzero
 is_signed = Tensor.is_signed
 isclose = Tensor.isclose
@@ -371,6 +379,8 @@ repeat = Tensor.repeat
 repeat_interleave = Tensor.repeat_interleave
 reshape = Tensor.reshape
 resize_as_ = Tensor.resize_as_
+resolve_conj = Tensor.resolve_conj
+resolve_neg = Tensor.resolve_neg
 from gt.composite.normalization import rms_norm as rms_norm
 roll = Tensor.roll
 round = Tensor.round

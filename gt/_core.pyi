@@ -31,14 +31,14 @@ from gt.draws import Generator
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'complex128', 'complex64', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
 _int: TypeAlias = builtins.int
 _float: TypeAlias = builtins.float
 _type: TypeAlias = builtins.type
-_Number: TypeAlias = _bool | _int | _float
+_Number: TypeAlias = _bool | _int | _float | complex
 _Index: TypeAlias = (
     None | _int | slice | Tensor | npt.NDArray[Any] | Sequence[Any] | tuple[Any, ...] | Any
 )
@@ -67,7 +67,7 @@ class dtype:
     def __reduce__(self) -> str: ...
 
 _dtype: TypeAlias = dtype
-_DtypeArg: TypeAlias = dtype | type[_bool] | type[_int] | type[_float] | str | _Nameable
+_DtypeArg: TypeAlias = dtype | type[_bool] | type[_int] | type[_float] | type[complex] | str | _Nameable
 
 __version__: Final[str]
 
@@ -81,6 +81,8 @@ float16: Final[dtype]
 bfloat16: Final[dtype]
 float32: Final[dtype]
 float64: Final[dtype]
+complex64: Final[dtype]
+complex128: Final[dtype]
 
 @final
 class Function:
@@ -181,7 +183,11 @@ class Tensor:
     def is_sparse(self) -> _bool: ...
     @property
     def H(self) -> Tensor:
-        """Of a matrix, which holds no complex numbers, the transpose."""
+        """Of a matrix the transpose, conjugated where it is complex."""
+    @property
+    def mH(self) -> Tensor: ...
+    real: Tensor
+    imag: Tensor
     @property
     def is_cuda(self) -> _bool: ...
     @property
@@ -706,7 +712,7 @@ class Tensor:
     def is_floating_point(self) -> _bool:
         """Whether the dtype is a floating one."""
     def is_complex(self) -> _bool:
-        """Whether the dtype is a complex one: none is."""
+        """Whether the dtype is a complex one."""
     def bool(self, memory_format: object=None) -> Tensor:
         """`self` as this dtype."""
     def byte(self, memory_format: object=None) -> Tensor:
@@ -726,6 +732,10 @@ class Tensor:
     def float(self, memory_format: object=None) -> Tensor:
         """`self` as this dtype."""
     def double(self, memory_format: object=None) -> Tensor:
+        """`self` as this dtype."""
+    def cfloat(self, memory_format: object=None) -> Tensor:
+        """`self` as this dtype."""
+    def cdouble(self, memory_format: object=None) -> Tensor:
         """`self` as this dtype."""
     def positive(self) -> Tensor:
         """`self`, as `+self` is."""
@@ -903,6 +913,18 @@ class Tensor:
         """The same elements in another shape: those that are too many are left out, new ones are 0."""
     def resize_as_(self, the_template: Tensor, *, memory_format: object=None) -> Tensor:
         """resize_ to another tensor's shape."""
+    def conj(self) -> Tensor:
+        """The complex conjugate, a value of its own; of real numbers `self`."""
+    def resolve_conj(self) -> Tensor:
+        """`self`: no tensor's conjugation or negation is put off."""
+    def resolve_neg(self) -> Tensor:
+        """`self`: no tensor's conjugation or negation is put off."""
+    def is_conj(self) -> _bool:
+        """False: no tensor's conjugation or negation is put off."""
+    def is_neg(self) -> _bool:
+        """False: no tensor's conjugation or negation is put off."""
+    def adjoint(self) -> Tensor:
+        """The last two dimensions swapped and conjugated; a number's conjugate."""
     def cauchy_(self, median: _float=0.0, sigma: _float=1.0, *, generator: Generator | None=None) -> Tensor:
         """Values of the Cauchy distribution around `median`."""
     def geometric_(self, p: _float, *, generator: Generator | None=None) -> Tensor:
@@ -1407,6 +1429,8 @@ def mark_multiple_views(views: Sequence[Tensor], function: str) -> None:
     """Says that these tensors, views all, are the results of one `function` ("Split", "Unbind")."""
 def prepare(name: str, **attrs: object) -> PreparedCall:
     """An operator of a list of operands (or of none) by its name, with its attributes."""
+def read_only(tensor: Tensor, why: str) -> Tensor:
+    """`tensor`, whose memory nobody may write: an error says `why`."""
 def apply_in_place(
     name: str, target: Tensor, *operands: Tensor | _Number | None, **attrs: object
 ) -> Tensor:

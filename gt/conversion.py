@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gt import _core
 from gt._core import Tensor
 from gt.composite.common import Number, Shape
-from gt.dtypes import FROM_NUMPY, get_default_dtype, promote_types
+from gt.dtypes import FROM_NUMPY, category, complex_of, get_default_dtype, promote_types
 from gt.errors import InvalidType, InvalidValue, ShapeError
 
 Array: TypeAlias = npt.NDArray[np.generic]
@@ -87,9 +87,15 @@ def as_array(data: Data, wanted: _core.dtype | None) -> tuple[Array, _core.dtype
         raise misfit(data)
     if isinstance(wanted, _core.dtype):
         check_range(array, wanted)
-    elif array.dtype.kind in "iuf":
-        wanted = common(kinds_of(data), get_default_dtype() if array.dtype.kind == "f" else None)
+    elif array.dtype.kind in "iufc":
+        wanted = common(kinds_of(data), _otherwise(array.dtype.kind))
     return array, wanted
+
+
+def _otherwise(kind: str) -> _core.dtype | None:
+    """The dtype of no numbers that numpy made an array of this kind of."""
+    floats = {"f": get_default_dtype(), "c": complex_of(get_default_dtype())}
+    return floats.get(kind)
 
 
 def whole_numbers(data: Data) -> bool:
@@ -113,6 +119,7 @@ def common(kinds: set[Kind], otherwise: _core.dtype | None) -> _core.dtype | Non
         bool: _core.bool,
         int: _core.int64,
         float: get_default_dtype(),
+        complex: complex_of(get_default_dtype()),
     }
     known = python | {np.dtype(name): dtype for name, dtype in FROM_NUMPY.items()}
     dtypes = [known[kind] for kind in kinds if kind in known]
@@ -124,7 +131,9 @@ def check_range(array: Array, wanted: _core.dtype) -> None:
 
     Whole negative numbers wrap around in an unsigned dtype, as far as it is wide.
     """
-    if wanted.is_floating_point or wanted == _core.bool or array.size == 0:
+    if array.dtype.kind == "c" and wanted != _core.bool and not wanted.is_complex:
+        raise InvalidType("must be real number, not complex")
+    if category(wanted) > 1 or wanted == _core.bool or array.size == 0:
         return
     limits = np.iinfo(wanted.name)
     wraps = limits.min == 0 and array.dtype.kind != "f"
@@ -140,7 +149,7 @@ def misfit(data: Data) -> Exception:
     for leaf in leaves(data):
         if isinstance(leaf, str):
             return InvalidType("new(): invalid data type 'str'")
-        if not isinstance(leaf, (bool, int, float, np.generic)):
+        if not isinstance(leaf, (bool, int, float, complex, np.generic)):
             return ShapeError(f"Could not infer dtype of {type(leaf).__name__}")
     return InvalidValue("Overflow when unpacking long long")
 

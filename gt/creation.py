@@ -18,7 +18,7 @@ from gt.composite.casts import cast, known_dtype
 from gt.composite.common import Number, Shape, sizes, whole
 from gt.conversion import Array, Data, as_array, whole_numbers
 from gt.devices import check_device
-from gt.dtypes import FROM_NUMPY, NUMPY, get_default_dtype, of_number
+from gt.dtypes import FROM_NUMPY, NUMPY, category, get_default_dtype, of_number, part_of
 from gt.errors import DtypeError, InvalidType, ShapeError
 
 Size: TypeAlias = int | Sequence[int]
@@ -75,11 +75,13 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
             f"are: {', '.join(FROM_NUMPY)}."
         )
     target = FROM_NUMPY[name] if dtype is None else dtype
-    if requires_grad and not target.is_floating_point:
+    if requires_grad and not (target.is_floating_point or target.is_complex):
         raise DtypeError("Only Tensors of floating point and complex dtype can require gradients")
     with np.errstate(over="ignore", invalid="ignore"):  # what a dtype does not hold becomes inf
+        if array.dtype.kind == "c" and not target.is_complex and target != _core.bool:
+            array = array.real  # which alone is there: check_range
         whole = np.asarray(array, dtype=NUMPY.get(repr(target), "float32"), order="C")
-    if whole.ndim == 0:  # a number travels in the instruction
+    if whole.ndim == 0 and not target.is_complex:  # a number travels in the instruction
         out = call("full", size=(), value=whole.item(), dtype=target)
         return finish(out, requires_grad)
     if repr(target) not in NUMPY:
@@ -125,9 +127,15 @@ def full(
     check_device(device, "full")
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     chosen = of_number(value) if dtype is None else dtype
-    return finish(
-        call("full", size=sizes((size,), "full"), value=value, dtype=chosen), requires_grad
-    )
+    out = filled(sizes((size,), "full"), value, chosen)
+    return finish(out, requires_grad)
+
+
+def filled(shape: Shape, value: Number, dtype: _core.dtype) -> Tensor:
+    """A tensor of one number; a complex one is uploaded: no instruction has it as an attribute."""
+    if isinstance(value, complex):
+        return tensor(value, dtype=dtype).expand(shape).clone()
+    return call("full", size=shape, value=value, dtype=dtype)
 
 
 def zeros(
@@ -264,8 +272,8 @@ def logspace(
     check_device(device, "logspace")
     start, end = bounds("logspace", start, end, steps)
     chosen = get_default_dtype() if dtype is None else dtype
-    exact = chosen if chosen.is_floating_point else _core.float64
-    if not chosen.is_floating_point:
+    exact = part_of(chosen) if category(chosen) > 1 else _core.float64
+    if category(chosen) < 2:
         start, end = int(start), int(end)
     powers = linspace(start, end, steps, dtype=exact)
     return finish(cast(call("pow", float(base), powers), chosen), requires_grad)
@@ -301,6 +309,8 @@ def full_like(
     """A tensor of `input`'s shape and dtype filled with `fill_value`, in the layout of `input`."""
     check_device(device)
     chosen = input.dtype if dtype is None else dtype
+    if isinstance(fill_value, complex):
+        return finish(filled(tuple(input.shape), fill_value, chosen), requires_grad)
     out = call("full_like", input, size=input.shape, value=fill_value, dtype=chosen)
     return finish(out, requires_grad)
 

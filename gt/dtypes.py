@@ -8,7 +8,7 @@ from gt import _core
 from gt._core import Tensor, get_default_dtype, set_default_dtype
 from gt.errors import InvalidType
 
-Number: TypeAlias = bool | int | float
+Number: TypeAlias = bool | int | float | complex
 
 NUMPY: dict[str, str] = {
     "gt.bool": "bool",
@@ -20,6 +20,8 @@ NUMPY: dict[str, str] = {
     "gt.float16": "float16",
     "gt.float32": "float32",
     "gt.float64": "float64",
+    "gt.complex64": "complex64",
+    "gt.complex128": "complex128",
 }
 FROM_NUMPY: dict[str, _core.dtype] = {
     "bool": _core.bool,
@@ -31,19 +33,35 @@ FROM_NUMPY: dict[str, _core.dtype] = {
     "float16": _core.float16,
     "float32": _core.float32,
     "float64": _core.float64,
+    "complex64": _core.complex64,
+    "complex128": _core.complex128,
 }
 BFLOAT16 = {"eps": 2.0**-7, "tiny": 2.0**-126, "max": 3.3895313892515355e38}
 
 
 def of_number(value: Number) -> _core.dtype:
-    """The dtype of a Python number: bool, int64 or the default."""
+    """The dtype of a Python number: bool, int64, the default, or the complex one of its kind."""
     if isinstance(value, bool):
         return _core.bool
+    if isinstance(value, complex):
+        return complex_of(get_default_dtype())
     return _core.int64 if isinstance(value, int) else get_default_dtype()
 
 
+def complex_of(dtype: _core.dtype) -> _core.dtype:
+    """The complex dtype whose parts have a float's precision; of the halves complex64."""
+    return _core.complex128 if dtype in {_core.float64, _core.complex128} else _core.complex64
+
+
+def part_of(dtype: _core.dtype) -> _core.dtype:
+    """The float that the parts of a complex dtype are; other dtypes as they are."""
+    return {_core.complex64: _core.float32, _core.complex128: _core.float64}.get(dtype, dtype)
+
+
 def category(dtype: _core.dtype) -> int:
-    """0 bool, 1 integer, 2 float: the higher one wins whatever the widths."""
+    """0 bool, 1 integer, 2 float, 3 complex: the higher one wins whatever the widths."""
+    if dtype.is_complex:
+        return 3
     return 2 if dtype.is_floating_point else int(dtype != _core.bool)
 
 
@@ -52,9 +70,11 @@ def promote_types(type1: _core.dtype, type2: _core.dtype) -> _core.dtype:
     if type1 == type2:
         return type1
     low, high = sorted((type1, type2), key=lambda d: (category(d), d.itemsize, repr(d)))
+    if {low, high} == {_core.float64, _core.complex64}:
+        return _core.complex128
     if category(low) != category(high):
         return high
-    if category(high) == 2:
+    if category(high) >= 2:
         return _core.float32 if high.itemsize == 2 else high
     if _core.uint8 in {type1, type2}:  # unsigned with signed: the next wider signed one
         return _core.int16 if high.itemsize == 1 else high
@@ -79,7 +99,9 @@ def result_type(tensor: Tensor | Number, other: Tensor | Number) -> _core.dtype:
     for group in ranked:
         for dtype in group:
             if out is None or (group is not ranked[0] and category(dtype) > category(out)):
-                out = dtype
+                # a float keeps its precision
+                floats = out is not None and out.is_floating_point
+                out = complex_of(out) if out is not None and floats else dtype
             elif group is ranked[0] or out in group:
                 out = promote_types(out, dtype)
     assert out is not None, both
@@ -90,7 +112,7 @@ class finfo:  # noqa: N801  (PyTorch's name)
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution, dtype."""
 
     def __init__(self, type: _core.dtype | None = None) -> None:
-        dtype = get_default_dtype() if type is None else type
+        dtype = part_of(get_default_dtype() if type is None else type)
         if not dtype.is_floating_point:
             raise InvalidType(f"finfo requires a floating point input type, not {dtype!r}")
         self.dtype = repr(dtype).removeprefix("gt.")

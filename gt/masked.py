@@ -15,7 +15,7 @@ from gt import missing
 from gt._core import Tensor
 from gt.aten.call import call
 from gt.composite.common import wrap
-from gt.errors import IndexOutOfRange, ShapeError
+from gt.errors import IndexOutOfRange, NotSupported, ShapeError
 
 Dims = int | Sequence[int] | None
 __all__ = [
@@ -153,7 +153,7 @@ def mean(
         ValueError: A dtype without fractions.
     """
     chosen = input.dtype if dtype is None else dtype
-    if not chosen.is_floating_point:
+    if not (chosen.is_floating_point or chosen.is_complex):
         source = "Input" if dtype is None else "Optional"
         raise ValueError(
             f"mean(): Could not infer output dtype. {source} dtype must be either a floating point "
@@ -247,6 +247,7 @@ def var(
     """The variance over `dim` (all if not given): squares are divided by count - correction (1)."""
     if unbiased is not None and correction is not None:
         raise AssertionError("Only one of unbiased and correction may be given")
+    _check_ordered(input)
     less = 1.0 if correction is None else float(correction)
     less = float(unbiased) if unbiased is not None else less
     chosen = dtype or (input.dtype if input.is_floating_point() else gt.float32)
@@ -358,14 +359,21 @@ def _dims(dim: Dims, ndim: int) -> tuple[int, ...]:
 
 
 def _sum_dtype(input: Tensor) -> gt.dtype:
-    return input.dtype if input.is_floating_point() else gt.int64
+    return input.dtype if input.is_floating_point() or input.is_complex() else gt.int64
+
+
+def _check_ordered(input: Tensor) -> None:
+    if input.is_complex():
+        raise NotSupported("gt.masked: not implemented for complex numbers")
 
 
 def _lowest(input: Tensor) -> float:
+    _check_ordered(input)
     return -math.inf if input.is_floating_point() else gt.iinfo(input.dtype).min
 
 
 def _highest(input: Tensor) -> float:
+    _check_ordered(input)
     return math.inf if input.is_floating_point() else gt.iinfo(input.dtype).max
 
 

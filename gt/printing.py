@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gt import _core
 from gt._core import Tensor, call
-from gt.dtypes import NUMPY, get_default_dtype
+from gt.dtypes import NUMPY, complex_of, get_default_dtype
 
 Array = npt.NDArray[np.generic]
 
@@ -75,9 +75,8 @@ def described(x: Tensor, count: int) -> list[str]:
     suffixes = []
     if (count == 0 and x.ndim != 1) or (count and not OPTIONS.edgeitems):
         suffixes.append(f"size={tuple(x.shape)}")
-    implied = (
-        {get_default_dtype()} if count == 0 else {get_default_dtype(), _core.int64, _core.bool}
-    )
+    default = get_default_dtype()
+    implied = {default} if count == 0 else {default, complex_of(default), _core.int64, _core.bool}
     if not any(x.dtype == dtype for dtype in implied):
         suffixes.append(f"dtype={x.dtype!r}")
     if x.grad_fn is not None:
@@ -144,13 +143,36 @@ class Formatter:
         return (self.digits(value) + point).rjust(self.width)
 
 
+class ComplexFormatter:
+    """A formatter for the real parts, which line up, and one for the imaginary ones."""
+
+    def __init__(self, data: Array, options: PrintOptions) -> None:
+        self.real, self.imag = Formatter(data.real, options), Formatter(data.imag, options)
+        self.width = self.real.width + self.imag.width + 1
+
+    def format(self, value: complex) -> str:
+        """The element; its sign stands between both parts."""
+        imag = self.imag.format(value.imag).lstrip()
+        sign = "" if imag.startswith("-") else "+"
+        return f"{self.real.format(value.real)}{sign}{imag}j"
+
+
+def formatter_of(data: Array, options: PrintOptions) -> Formatter | ComplexFormatter:
+    """What shows elements of such data."""
+    return (ComplexFormatter if data.dtype.kind == "c" else Formatter)(data, options)
+
+
 def text(data: Array, shape: Sequence[int], indent: int, options: PrintOptions) -> str:
     """`data` in brackets; a dimension that is shorter in it than in `shape` was abridged."""
-    return nested(data, tuple(shape), indent, Formatter(data, options), options)
+    return nested(data, tuple(shape), indent, formatter_of(data, options), options)
 
 
 def nested(
-    data: Array, shape: Sequence[int], indent: int, formatter: Formatter, options: PrintOptions
+    data: Array,
+    shape: Sequence[int],
+    indent: int,
+    formatter: Formatter | ComplexFormatter,
+    options: PrintOptions,
 ) -> str:
     """`text` with the formatter made."""
     if not shape:
@@ -165,7 +187,11 @@ def nested(
 
 
 def row(
-    data: Array, abridged: bool, indent: int, formatter: Formatter, options: PrintOptions
+    data: Array,
+    abridged: bool,
+    indent: int,
+    formatter: Formatter | ComplexFormatter,
+    options: PrintOptions,
 ) -> str:
     """One vector, over as many lines as it takes."""
     parts = [formatter.format(value) for value in data.tolist()]

@@ -156,6 +156,7 @@ def _fills(row: Row, column: str) -> str:
 WRITERS: dict[str, Callable[[Row, str], str]] = {
     "dtype": _variant("DtypeRule", DTYPES),
     "refuses": _refuses,
+    "complex": _bool,
     "nonempty": _bool,
     "running": _bool,
     "strided": _strided,

@@ -17,7 +17,7 @@ HEADER = (
 TEMPLATE = ROOT / "tools/core_stub.template"
 COMPOSITE = (
     "shapes", "splitting", "casts", "pointwise", "reductions", "contractions", "scans", "selection",
-    "sets", "strides",
+    "sets", "strides", "complex_numbers",
 )  # fmt: skip
 # Names that a method of Tensor hides within the class.
 HIDDEN = {name: f"_{name}" for name in ("bool", "int", "float", "dtype", "type")}

@@ -25,7 +25,7 @@ _DTYPES = {
     dtype: number
     for number, dtype in enumerate((
         _core.bool, _core.uint8, _core.int8, _core.int16, _core.int32, _core.int64, _core.float16,
-        _core.bfloat16, _core.float32, _core.float64,
+        _core.bfloat16, _core.float32, _core.float64, _core.complex64, _core.complex128,
     ))
 }  # fmt: skip
 _ERRORS: dict[str, type[Exception]] = {

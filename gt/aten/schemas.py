@@ -73,6 +73,11 @@ def names(letter: str) -> list[str]:
     return [name for name, lines in _lines().items() if letter in lines[0][0]]
 
 
+def known() -> frozenset[str]:
+    """The operators' names."""
+    return frozenset(_lines())
+
+
 def texts(name: str) -> list[str]:
     """The schemas of an operator, as torch writes them."""
     return [text for _, text in _lines()[name]]

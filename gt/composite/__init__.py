@@ -10,6 +10,7 @@ from gt._core import Tensor
 from gt.casting import entry, in_place
 from gt.composite import (
     casts,
+    complex_numbers,
     contractions,
     counts,
     inplace,
@@ -27,13 +28,13 @@ from gt.composite import (
     splitting,
     strides,
 )
-from gt.composite.common import Method, ValuesIndices, numpy_names
+from gt.composite.common import Method, ValuesIndices, numpy_names, of_complex
 from gt.composite.einsum import einsum
 from gt.composite.joining import __all__ as _joining
 
 FILES = (
     shapes, splitting, casts, pointwise, reductions, contractions, scans, selection, sets,
-    strides,
+    strides, complex_numbers,
 )  # fmt: skip
 
 # Methods of the class that PyTorch lets one call with more than the row's operands and attributes,
@@ -62,6 +63,7 @@ FUNCTIONS: dict[str, Method] = {
     **counts.FUNCTIONS,
     **sets.FUNCTIONS,
     **strides.FUNCTIONS,
+    **complex_numbers.FUNCTIONS,
 }
 
 # Methods that are no functions in PyTorch.
@@ -69,7 +71,8 @@ METHODS_ONLY = {
     "to_sparse", "to_dense",
     "size", "ndimension", "nelement", "element_size", "contiguous", "is_same_size", "view_as",
     "reshape_as", "expand_as", "type", "to", "type_as", "cpu", "cuda", "bool", "byte", "char",
-    "short", "int", "long", "half", "bfloat16", "float", "double", "sum_to_size", "new_full",
+    "short", "int", "long", "half", "bfloat16", "float", "double", "cfloat", "cdouble",
+    "sum_to_size", "new_full",
     "new_zeros", "new_ones", "new_empty", "random_", "uniform_", "normal_", "bernoulli_",
     "exponential_", "copy_", "new_empty_strided", "resize_", "__lshift__", "__rshift__",
     "__rlshift__", "__rrshift__",
@@ -81,7 +84,8 @@ def install() -> None:
     for file in FILES:
         for name, method in file.METHODS.items():
             if name in REPLACED or name not in Tensor.__dict__:
-                setattr(Tensor, name, entry(name, numpy_names(method)))
+                setattr(Tensor, name, entry(name, of_complex(name, numpy_names(method))))
+    complex_numbers.install()
     from gt.creation import new_tensor  # it needs this package's files
 
     others = (
@@ -104,7 +108,7 @@ def functions() -> dict[str, Method]:
                 table[name] = _core.Function(name, getattr(Tensor, name))
     others = {name: getattr(joining, name) for name in _joining} | FUNCTIONS
     for name, function in others.items():
-        taking = entry(name, numpy_names(function))
+        taking = entry(name, of_complex(name, numpy_names(function)))
         code = getattr(function, "__code__", None)
         method = code is None or code.co_varnames[0] == "self"
         table[name] = _core.Function(name, taking) if method else taking

@@ -127,8 +127,8 @@ def is_floating_point(self: Tensor) -> bool:
 
 
 def is_complex(self: Tensor) -> bool:
-    """Whether the dtype is a complex one: none is."""
-    return False
+    """Whether the dtype is a complex one."""
+    return self.dtype.is_complex
 
 
 def caster(dtype: _core.dtype) -> Callable[[Tensor], Tensor]:
@@ -146,6 +146,7 @@ PYTHON_TYPES: dict[type, _core.dtype] = {
     float: _core.float64,
     int: _core.int64,
     bool: _core.bool,
+    complex: _core.complex128,
 }
 TENSOR_CLASSES = {
     "gt.bool": "BoolTensor",
@@ -158,6 +159,8 @@ TENSOR_CLASSES = {
     "gt.bfloat16": "BFloat16Tensor",
     "gt.float32": "FloatTensor",
     "gt.float64": "DoubleTensor",
+    "gt.complex64": "ComplexFloatTensor",
+    "gt.complex128": "ComplexDoubleTensor",
 }
 DTYPES = (
     _core.bool,
@@ -170,6 +173,8 @@ DTYPES = (
     _core.bfloat16,
     _core.float32,
     _core.float64,
+    _core.complex64,
+    _core.complex128,
 )
 
 
@@ -180,7 +185,7 @@ def class_of(dtype: _core.dtype) -> str:
 
 def is_signed(self: Tensor) -> bool:
     """Whether its dtype has numbers below zero."""
-    return self.dtype.is_floating_point or self.dtype in (
+    return self.dtype.is_floating_point or self.dtype.is_complex or self.dtype in (
         _core.int8, _core.int16, _core.int32, _core.int64,
     )  # fmt: skip
 
@@ -214,4 +219,6 @@ METHODS: dict[str, Method] = {
     "bfloat16": caster(_core.bfloat16),
     "float": caster(_core.float32),
     "double": caster(_core.float64),
+    "cfloat": caster(_core.complex64),
+    "cdouble": caster(_core.complex128),
 }

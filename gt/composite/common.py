@@ -11,7 +11,7 @@ from gt.errors import IndexOutOfRange, InvalidType, ShapeError
 
 Shape: TypeAlias = tuple[int, ...]
 Dims: TypeAlias = int | Sequence[int] | None
-Number: TypeAlias = bool | int | float
+Number: TypeAlias = bool | int | float | complex
 Method: TypeAlias = Callable[..., object]
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +50,36 @@ def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
     listed = [*signature.parameters.values(), *added]
     renamed.__signature__ = signature.replace(parameters=listed)  # type: ignore[attr-defined]
     return renamed
+
+
+# Compositions that hold for real numbers only: of complex ones PyTorch's operator runs.
+REAL_ONLY = frozenset({
+    "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "atan", "baddbmm", "cumprod", "exp2",
+    "logaddexp", "sgn", "std", "std_mean", "var", "var_mean", "vdot",
+})  # fmt: skip
+
+
+def of_complex(name: str, function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, in whose place PyTorch's operator `name` runs where a tensor is complex."""
+    if name not in REAL_ONLY:
+        return function
+
+    @functools.wraps(function)
+    def called(*args: P.args, **named: P.kwargs) -> R:
+        for value in (*args, *named.values()) if named else args:
+            if isinstance(value, Tensor) and value.dtype.is_complex:
+                return generic(name, *args, **named)  # type: ignore[return-value]
+        return function(*args, **named)
+
+    return called
+
+
+def generic(name: str, *args: object, **named: object) -> Tensor:
+    """PyTorch's operator `name`, by the generic row."""
+    from gt.aten.call import call as by_schema  # loads when it is needed
+
+    result: Tensor = by_schema(name, args, named)
+    return result
 
 
 def wrap(dim: int, ndim: int) -> int:

@@ -16,13 +16,13 @@ from gt.composite.common import Method, Number, sizes
 from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
 from gt.draws import Generator, next_draw
-from gt.dtypes import result_type
+from gt.dtypes import category, result_type
 from gt.errors import DtypeError, ShapeError
 
 
 def kind(dtype: _core.dtype) -> int:
-    """Bool, integer or float: a value may be written into its own kind or a higher one."""
-    return 2 if dtype.is_floating_point else int(dtype != _core.bool)
+    """Bool, integer, float or complex: a value may be written into its own kind or a higher one."""
+    return category(dtype)
 
 
 def write(self: Tensor, value: Tensor) -> Tensor:
@@ -210,7 +210,11 @@ def new_full(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `size` filled with `fill_value`, of this dtype."""
-    out = call("full_like", self, size=tuple(size), value=fill_value, dtype=dtype or self.dtype)
+    chosen = dtype or self.dtype
+    if isinstance(fill_value, complex):
+        out = call("full_like", self, size=tuple(size), value=0, dtype=chosen).fill_(fill_value)
+    else:
+        out = call("full_like", self, size=tuple(size), value=fill_value, dtype=chosen)
     return out.requires_grad_() if requires_grad else out
 
 

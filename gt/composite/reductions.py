@@ -11,6 +11,7 @@ from gt.composite.common import (
     Number,
     ValuesIndices,
     dims,
+    generic,
     listed,
     slice_dim,
     wrap,
@@ -99,12 +100,20 @@ def norm(
 ) -> Tensor:
     """The p-norm of the elements over `dim`; "fro" is 2. Its gradient at zero is zero."""
     x = self if dtype is None else call("cast", self, dtype=dtype)
+    if p == "nuc":
+        return generic(
+            "linalg_matrix_norm", x, p, (-2, -1) if dim is None else listed(dim), keepdim
+        )
     if isinstance(p, str) and p != "fro":
         raise NotSupported(f"norm: unsupported p: {p!r}, only 'fro' and numbers")
     order = 2.0 if p is None or isinstance(p, str) else float(p)
     if x.dtype in {_core.float16, _core.bfloat16}:  # powers of theirs soon overflow
         wide = norm(call("cast", x, dtype=_core.float32), p, dim, keepdim)
         return call("cast", wide, dtype=x.dtype)
+    if x.dtype.is_complex:
+        return generic(
+            "linalg_vector_norm", x, order, None if dim is None else listed(dim), keepdim
+        )
     over, magnitude = dims(dim, x.ndim), x.abs()
     if order == 0:
         return call("sum", x.sign().abs(), dim=over, keepdim=keepdim)

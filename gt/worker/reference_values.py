@@ -30,7 +30,10 @@ DTYPES = (
     "bfloat16",
     "float32",
     "float64",
+    "complex64",
+    "complex128",
 )
+_COMPLEX = ("complex64", "complex128")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _HALVES = ("float16", "bfloat16")
 _ROUND_TO_EVEN = np.uint32(0x7FFF)
@@ -55,6 +58,11 @@ def dtype_name(value: Operand) -> str:
 def is_float(name: str) -> bool:
     """Whether the dtype is one of the four floating ones."""
     return name in _FLOATS
+
+
+def is_complex(name: str) -> bool:
+    """Whether the dtype is a complex one."""
+    return name in _COMPLEX
 
 
 def wide_name(name: str) -> str:
@@ -98,10 +106,14 @@ def cast(value: Operand, name: str) -> Array:
     if not isinstance(value, np.ndarray):
         return narrowed(np.asarray(value), name)
     wide = widened(value)
-    return narrowed(wide != 0 if name == "bool" else wide, name)
+    if name == "bool":
+        return narrowed(wide != 0, name)
+    return narrowed(wide.real if wide.dtype.kind == "c" and not is_complex(name) else wide, name)
 
 
 def _category(name: str) -> int:
+    if is_complex(name):
+        return 3
     return 2 if is_float(name) else 0 if name == "bool" else 1
 
 
@@ -109,11 +121,13 @@ def promoted(left: str, right: str) -> str:
     """The dtype that holds both, as PyTorch has it."""
     if left == right:
         return left
+    if "float64" in (left, right) and "complex64" in (left, right):
+        return "complex128"
     if _category(left) != _category(right):
         return max(left, right, key=_category)
     if {left, right} == set(_HALVES):
         return "float32"
-    if is_float(left):
+    if is_float(left) or is_complex(left):
         return max(left, right, key=DTYPES.index)
     if "uint8" in (left, right):
         other = right if left == "uint8" else left
@@ -137,8 +151,14 @@ def promotion(operands: Sequence[Operand]) -> str:
         if result is None:
             result = known
         elif _category(known) > _category(result):
-            result = promoted(result, known)
+            is_wider = is_float(result) and is_complex(known)
+            result = _complex_of(result) if is_wider else promoted(result, known)
     return result or "float32"
+
+
+def _complex_of(name: str) -> str:
+    """The complex dtype whose parts have a float's precision."""
+    return "complex128" if name == "float64" else "complex64"
 
 
 def in_whole(shard: Array, dim: int, start: int, total: int, rest: float = 0) -> Array:

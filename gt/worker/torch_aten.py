@@ -84,13 +84,16 @@ def _gradients_of(
     function: Function, overload: str, text: str, wanted: Sequence[int], operands: Operands
 ) -> tuple[Tensor, ...]:
     """By an operator of its own where PyTorch has one, else the operator runs again."""
-    backward = _backward(overload, text, tuple(wanted))
+    # Of complex numbers PyTorch's autograd composes kernels that its backward operators lack.
+    is_complex = any(x is not None and x.is_complex() for x in operands)
+    backward = None if is_complex else _backward(overload, text, tuple(wanted))
     values = None if backward is None else backward(operands)
     if values is not None:
         return _own(values, operands)
     with torch.inference_mode(False), torch.enable_grad():
         copies = [None if x is None else x.clone() for x in operands]
-        return tuple(x.detach() for x in _product(function, wanted)(copies)[0])
+        found = _product(function, wanted)(copies)[0]
+        return tuple(x.detach().resolve_conj().resolve_neg() for x in found)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -160,7 +163,8 @@ def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
     """Results in memory of their own: some operators give an operand back when nothing is to do."""
     taken = {x.untyped_storage().data_ptr() for x in operands if x is not None}
     owned = []
-    for value in values:
+    for result in values:
+        value = result.resolve_conj().resolve_neg()  # what travels are bytes as they stand
         place = value.untyped_storage().data_ptr()
         owned.append(value.clone() if place in taken else value)
         taken.add(place)

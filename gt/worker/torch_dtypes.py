@@ -13,4 +13,6 @@ DTYPES = (
     torch.bfloat16,
     torch.float32,
     torch.float64,
+    torch.complex64,
+    torch.complex128,
 )

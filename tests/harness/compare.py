@@ -76,10 +76,33 @@ def _tensor_difference(
     return value_difference(read, theirs.detach(), looser, terms) if values else None
 
 
+def complex_difference(
+    ours: torch.Tensor, theirs: torch.Tensor, looser: float, terms: float
+) -> str | None:
+    """`value_difference` of complex numbers: by their distance, relative to the larger part."""
+    parts = [torch.view_as_real(x.resolve_conj().resolve_neg()) for x in (ours, theirs)]
+    real = parts[1].dtype
+    relative, floor = TOLERANCE[real] * looser, FLOOR[real] * terms * looser
+    a, b = (part.double() for part in parts)
+    size = b.abs().amax(-1, keepdim=True).nan_to_num(0.0, posinf=0.0)
+    close = torch.isclose(a, b, rtol=relative, atol=floor, equal_nan=True)
+    close |= (a - b).abs() <= floor + relative * size
+    if close.all():
+        return None
+    place = int((~close.all(-1)).reshape(-1).nonzero()[0])
+    count = int((~close.all(-1)).sum())
+    return (
+        f"{count} of {theirs.numel()} values differ, first "
+        f"{ours.reshape(-1)[place].item()} for {theirs.reshape(-1)[place].item()}"
+    )
+
+
 def value_difference(
     ours: torch.Tensor, theirs: torch.Tensor, looser: float = 1.0, terms: float = 1.0
 ) -> str | None:
     """The first element that is further off than kernels may differ; NaN equals NaN."""
+    if theirs.dtype.is_complex:
+        return complex_difference(ours, theirs, looser, terms)
     if not theirs.dtype.is_floating_point:
         wrong = int((ours != theirs).sum())
         return f"{wrong} of {theirs.numel()} values differ" if wrong else None

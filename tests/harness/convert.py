@@ -13,12 +13,12 @@ DTYPES = {
     getattr(torch, name): getattr(_core, name)
     for name in (
         "bool", "uint8", "int8", "int16", "int32", "int64",
-        "float16", "bfloat16", "float32", "float64",
+        "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
     )
 }  # fmt: skip
 NAMED = (torch.dtype, torch.device, torch.memory_format, torch.layout)
 DIMENSIONS_MAX = 8
-SCALARS = (bool, int, float, str, type(None), type(...), slice)
+SCALARS = (bool, int, float, complex, str, type(None), type(...), slice)
 
 
 class NotConvertible(Exception):
@@ -34,7 +34,8 @@ def to_gt(x: torch.Tensor) -> gt.Tensor:
     if x.is_meta:
         raise NotConvertible("a tensor without values")
     with torch.no_grad():
-        flat = x.detach().reshape(-1).clone(memory_format=torch.contiguous_format)
+        flat = x.detach().resolve_conj().resolve_neg()
+        flat = flat.reshape(-1).clone(memory_format=torch.contiguous_format)
         flat = flat.view(torch.uint8) if x.numel() else torch.empty(0, dtype=torch.uint8)
     return _core.from_bytes(flat.numpy(), tuple(x.shape), DTYPES[x.dtype], x.requires_grad)
 
@@ -77,7 +78,7 @@ def convert(value: object, tensor: Callable[[torch.Tensor], object]) -> object:
         )
     if isinstance(value, torch.nn.PairwiseDistance):
         return gt.nn.PairwiseDistance(value.norm, value.eps, value.keepdim)
-    if isinstance(value, SCALARS) and not isinstance(value, complex):
+    if isinstance(value, SCALARS):
         return value
     raise NotConvertible(type(value).__name__)
 

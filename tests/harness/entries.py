@@ -77,6 +77,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "T": lambda self: self.T,
     "mT": lambda self: self.mT,
     "H": lambda self: self.H,
+    "mH": lambda self: self.mH,
     "where": _where,
     "constant_pad_nd": lambda self, pad, value=0: _core.call("pad", self, pad=pad, value=value),
     "_softmax_backward_data": lambda grad, out, dim, dtype: _core.call(

@@ -5,6 +5,7 @@
 
 use gt_protocol::Dtype;
 use gt_protocol::placement::ReduceOp;
+use std::marker::PhantomData;
 
 /// How shards are reduced: [`Engine::reduce`](crate::Engine::reduce) of the engine in use.
 pub type ReduceBytes = fn(Dtype, ReduceOp, &[&[u8]], &mut [u8]);
@@ -34,6 +35,8 @@ pub fn reduce(dtype: Dtype, reduce_op: ReduceOp, shards: &[&[u8]], out: &mut [u8
         Dtype::Bf16 => by_op::<Brain, 2>(reduce_op, shards, out),
         Dtype::F32 => by_op::<f32, 4>(reduce_op, shards, out),
         Dtype::F64 => by_op::<f64, 8>(reduce_op, shards, out),
+        Dtype::C64 => by_op::<Complex<f32>, 8>(reduce_op, shards, out),
+        Dtype::C128 => by_op::<Complex<f64>, 16>(reduce_op, shards, out),
     }
 }
 
@@ -193,6 +196,44 @@ macro_rules! float {
         }
     )*};
 }
+
+/// A complex number: its real part, then its imaginary one. Complex numbers have no order, and the rules let no extreme
+/// one be asked for.
+struct Complex<T>(PhantomData<T>);
+
+macro_rules! complex {
+    ($($part:ty, $size:literal, $half:literal;)*) => {$(
+        impl Element<$size> for Complex<$part> {
+            type Wide = [$part; 2];
+            fn read(bytes: [u8; $size]) -> Self::Wide {
+                let (parts, _) = bytes.as_chunks::<$half>();
+                let [real, imag] = parts else { unreachable!("{} parts", parts.len()) };
+                [<$part>::from_le_bytes(*real), <$part>::from_le_bytes(*imag)]
+            }
+            fn write([real, imag]: Self::Wide) -> [u8; $size] {
+                let mut bytes = [0; $size];
+                bytes[..$half].copy_from_slice(&real.to_le_bytes());
+                bytes[$half..].copy_from_slice(&imag.to_le_bytes());
+                bytes
+            }
+            fn sum(left: Self::Wide, right: Self::Wide) -> Self::Wide {
+                [left[0] + right[0], left[1] + right[1]]
+            }
+            fn product(left: Self::Wide, right: Self::Wide) -> Self::Wide {
+                let ([a, b], [c, d]) = (left, right);
+                [a * c - b * d, a * d + b * c]
+            }
+            fn max(left: Self::Wide, _: Self::Wide) -> Self::Wide {
+                left.map(|_| <$part>::NAN)
+            }
+            fn min(left: Self::Wide, right: Self::Wide) -> Self::Wide {
+                Self::max(left, right)
+            }
+        }
+    )*};
+}
+
+complex! { f32, 8, 4; f64, 16, 8; }
 
 struct Half;
 struct Brain;

@@ -33,6 +33,8 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 def _length(input: Tensor, p: float, dim: int, *, keepdim: bool) -> Tensor:
     if input.dtype in (gt.float16, gt.bfloat16):  # powers of theirs soon overflow
         return _length(input.float(), p, dim, keepdim=keepdim).to(input.dtype)
+    if input.is_complex():
+        return input.norm(p, dim, keepdim=keepdim)
     if p == 2.0:
         return (input * input).sum(dim=dim, keepdim=keepdim).sqrt()
     if p == 1.0:

@@ -214,6 +214,8 @@ pub struct OpInfo {
     pub index: &'static str,
     pub doc: &'static str,
     pub refuses: Option<UnsupportedDtypes>,
+    /// Rule, kernels, layouts and gradients hold for complex numbers.
+    pub complex: bool,
     /// A reduction of no elements is an error.
     pub nonempty: bool,
     /// A reduction that keeps the operand's shape: what has been reduced so far at each place.
@@ -261,6 +263,7 @@ impl OpInfo {
         index: "",
         doc: "",
         refuses: None,
+        complex: false,
         nonempty: false,
         running: false,
         view: None,

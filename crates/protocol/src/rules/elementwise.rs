@@ -52,7 +52,7 @@ fn combine(call: &Call<'_>) -> Result<(Dims, Dtype), RuleError> {
 
 /// Integers and bools become the default float.
 pub(super) fn floating(dtype: Dtype) -> Dtype {
-    if dtype.is_float() { dtype } else { Dtype::DEFAULT }
+    if dtype.is_differentiable() { dtype } else { Dtype::DEFAULT }
 }
 
 /// The dtype by which an operand takes part.

@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::error::RuleError;
 use super::outputs::{Inferred, Outputs, RuleArg};
-use super::{generated_rules, random};
+use super::{complex, generated_rules, random};
 use crate::operator::Family;
 use crate::{Attr, Op};
 
@@ -21,6 +21,12 @@ pub fn infer(op: Op, operands: &[RuleArg<'_>], attrs: &[Attr]) -> Result<Outputs
 
 fn infer_call(call: &Call<'_>) -> Inferred {
     call.check_form()?;
+    if complex::is_real_only(call.op, call.operands, call.attrs) {
+        return Err(RuleError::unsupported_dtype(format!(
+            "{}: not implemented for complex numbers",
+            call.info.name
+        )));
+    }
     let rule = generated_rules::TABLE.get(call.op.place()).ok_or_else(|| call.no_rule())?;
     let outputs = rule(call)?;
     if call.info.family == Family::Random {

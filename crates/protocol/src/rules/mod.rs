@@ -4,6 +4,7 @@
 //! executed or placed must not be in here.
 
 mod call;
+mod complex;
 mod contract;
 mod control;
 mod create;
@@ -33,8 +34,10 @@ mod view;
 
 pub use crate::error_class::ErrorClass;
 pub use call::describe;
+pub use complex::is_real_only;
 pub use default_float::floats_by_default;
 pub use error::RuleError;
 pub use infer::infer;
 pub use outputs::{Outputs, RuleArg, promote};
+pub use shape::stored_name;
 pub use unchanged::keeps_metadata;

@@ -47,12 +47,12 @@ fn result_dtype(
 ) -> Result<Dtype, RuleError> {
     Ok(match info.dtype {
         DtypeRule::Sum => {
-            dtype_attr.unwrap_or(if operand.is_float() { operand } else { Dtype::I64 })
+            dtype_attr.unwrap_or(if operand.is_differentiable() { operand } else { Dtype::I64 })
         }
         DtypeRule::Mean => {
             let (result, which) =
                 dtype_attr.map_or((operand, "Input"), |dtype| (dtype, "Optional"));
-            if !result.is_float() {
+            if !result.is_differentiable() {
                 return Err(RuleError::unsupported_dtype(format!(
                     "{}(): could not infer output dtype. {which} dtype must be either a floating point or complex \
                      dtype. Got: {}",

@@ -220,19 +220,29 @@ fn impossible_size(dims: &Dims) -> RuleError {
     RuleError::shape(format!("Storage size calculation overflowed with sizes={dims}"))
 }
 
+/// The C++ type in `PyTorch`'s error for a number that does not fit.
+pub fn stored_name(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::U8 => "uint8_t",
+        Dtype::I8 => "int8_t",
+        Dtype::I16 => "int16_t",
+        Dtype::I64 => "int64_t",
+        Dtype::Bool
+        | Dtype::I32
+        | Dtype::F16
+        | Dtype::Bf16
+        | Dtype::F32
+        | Dtype::F64
+        | Dtype::C64
+        | Dtype::C128 => dtype.cpp_name(),
+    }
+}
+
 /// A number that is stored in a tensor, not computed with, must fit its dtype.
 pub(super) fn check_stored(scalar: Scalar, dtype: Dtype) -> Result<(), RuleError> {
     if scalar.fits(dtype) {
         return Ok(());
     }
-    let name = match dtype {
-        Dtype::U8 => "uint8_t",
-        Dtype::I8 => "int8_t",
-        Dtype::I16 => "int16_t",
-        Dtype::I64 => "int64_t",
-        Dtype::Bool | Dtype::I32 | Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64 => {
-            dtype.cpp_name()
-        }
-    };
+    let name = stored_name(dtype);
     Err(RuleError::runtime(format!("value cannot be converted to type {name} without overflow")))
 }

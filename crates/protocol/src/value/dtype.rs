@@ -15,6 +15,8 @@ pub enum Dtype {
     Bf16 = 7,
     F32 = 8,
     F64 = 9,
+    C64 = 10,
+    C128 = 11,
 }
 
 /// The promotion category of `PyTorch`: a higher one wins whatever the widths.
@@ -23,13 +25,14 @@ pub enum Category {
     Bool,
     Integer,
     Float,
+    Complex,
 }
 
 impl Dtype {
     /// What a Python float becomes; `PyTorch`'s default dtype.
     pub const DEFAULT: Self = Self::F32;
 
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Bool,
         Self::U8,
         Self::I8,
@@ -40,6 +43,8 @@ impl Dtype {
         Self::Bf16,
         Self::F32,
         Self::F64,
+        Self::C64,
+        Self::C128,
     ];
 
     /// The wire's number.
@@ -55,6 +60,8 @@ impl Dtype {
             Self::Bf16 => 7,
             Self::F32 => 8,
             Self::F64 => 9,
+            Self::C64 => 10,
+            Self::C128 => 11,
         }
     }
 
@@ -68,7 +75,8 @@ impl Dtype {
             Self::Bool | Self::U8 | Self::I8 => 1,
             Self::I16 | Self::F16 | Self::Bf16 => 2,
             Self::I32 | Self::F32 => 4,
-            Self::I64 | Self::F64 => 8,
+            Self::I64 | Self::F64 | Self::C64 => 8,
+            Self::C128 => 16,
         }
     }
 
@@ -77,6 +85,7 @@ impl Dtype {
             Self::Bool => Category::Bool,
             Self::U8 | Self::I8 | Self::I16 | Self::I32 | Self::I64 => Category::Integer,
             Self::F16 | Self::Bf16 | Self::F32 | Self::F64 => Category::Float,
+            Self::C64 | Self::C128 => Category::Complex,
         }
     }
 
@@ -84,13 +93,56 @@ impl Dtype {
         self.category() == Category::Float
     }
 
+    pub fn is_complex(self) -> bool {
+        self.category() == Category::Complex
+    }
+
+    /// Half precision, whose complex dtypes are none of ours.
+    pub fn is_half(self) -> bool {
+        matches!(self, Self::F16 | Self::Bf16)
+    }
+
+    /// Whether its values have gradients: floats and complex numbers.
+    pub fn is_differentiable(self) -> bool {
+        self.category() >= Category::Float
+    }
+
+    /// The complex dtype whose parts have a float's precision; of halves complex64, which holds them too.
+    #[must_use]
+    pub fn to_complex(self) -> Self {
+        match self {
+            Self::F64 | Self::C128 => Self::C128,
+            Self::Bool
+            | Self::U8
+            | Self::I8
+            | Self::I16
+            | Self::I32
+            | Self::I64
+            | Self::F16
+            | Self::Bf16
+            | Self::F32
+            | Self::C64 => Self::C64,
+        }
+    }
+
+    /// The float of a complex dtype's parts; of others, itself.
+    #[must_use]
+    pub fn part(self) -> Self {
+        match self {
+            Self::C64 => Self::F32,
+            Self::C128 => Self::F64,
+            real => real,
+        }
+    }
+
     /// The dtype that holds both, by `PyTorch`'s lattice.
     #[must_use]
     pub fn promote(self, other: Self) -> Self {
-        // The variants stand in the lattice's order; only two pairs need a third type.
+        // The variants stand in the lattice's order; only three pairs need a third type.
         match (self.min(other), self.max(other)) {
             (Self::U8, Self::I8) => Self::I16,
             (Self::F16, Self::Bf16) => Self::F32,
+            (Self::F64, Self::C64) => Self::C128,
             (_, wider) => wider,
         }
     }
@@ -108,6 +160,8 @@ impl Dtype {
             Self::Bf16 => "bf16",
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::C64 => "c64",
+            Self::C128 => "c128",
         }
     }
 
@@ -128,6 +182,8 @@ impl Dtype {
             Self::Bf16 => "bfloat16",
             Self::F32 => "float32",
             Self::F64 => "float64",
+            Self::C64 => "complex64",
+            Self::C128 => "complex128",
         }
     }
 
@@ -144,6 +200,8 @@ impl Dtype {
             Self::Bf16 => "BFloat16",
             Self::F32 => "Float",
             Self::F64 => "Double",
+            Self::C64 => "ComplexFloat",
+            Self::C128 => "ComplexDouble",
         }
     }
 
@@ -160,6 +218,8 @@ impl Dtype {
             Self::Bf16 => "c10::BFloat16",
             Self::F32 => "float",
             Self::F64 => "double",
+            Self::C64 => "c10::complex<float>",
+            Self::C128 => "c10::complex<double>",
         }
     }
 
@@ -172,22 +232,22 @@ impl Dtype {
             Self::I8 => (i128::from(i8::MIN), i128::from(i8::MAX)),
             Self::I16 => (i128::from(i16::MIN), i128::from(i16::MAX)),
             Self::I32 => (i128::from(i32::MIN), i128::from(i32::MAX)),
-            Self::I64 | Self::Bf16 | Self::F32 | Self::F64 => {
+            Self::I64 | Self::Bf16 | Self::F32 | Self::F64 | Self::C64 | Self::C128 => {
                 (i128::from(i64::MIN), i128::from(i64::MAX))
             }
             Self::F16 => (-65504, 65504),
         }
     }
 
-    /// The largest finite value of a float; infinite for the others.
+    /// The largest finite value of a float, or of a complex number's parts; infinite for the others.
     fn float_max(self) -> f64 {
         match self {
             Self::Bool | Self::U8 | Self::I8 | Self::I16 | Self::I32 | Self::I64 => f64::INFINITY,
             Self::F16 => 65504.0,
             // 255 * 2^120
             Self::Bf16 => 3.389_531_389_251_535_5e38,
-            Self::F32 => f64::from(f32::MAX),
-            Self::F64 => f64::MAX,
+            Self::F32 | Self::C64 => f64::from(f32::MAX),
+            Self::F64 | Self::C128 => f64::MAX,
         }
     }
 }
@@ -222,7 +282,12 @@ impl Promotion {
 
     fn combine(higher: Option<Dtype>, lower: Option<Dtype>) -> Option<Dtype> {
         let (Some(first), Some(second)) = (higher, lower) else { return higher.or(lower) };
-        if second.category() > first.category() { Some(first.promote(second)) } else { higher }
+        match (first.category(), second.category()) {
+            // A float keeps its precision.
+            (Category::Float, Category::Complex) => Some(first.to_complex()),
+            (category, other) if other > category => Some(first.promote(second)),
+            _ => higher,
+        }
     }
 }
 
@@ -267,7 +332,7 @@ impl Scalar {
         let (low, high) = dtype.integer_range();
         let low = if dtype == Dtype::U8 { -high } else { low };
         match (self, dtype.category()) {
-            (_, Category::Bool) | (Self::Bool(_), Category::Integer | Category::Float) => true,
+            (_, Category::Bool) | (Self::Bool(_), Category::Integer | Category::Float | Category::Complex) => true,
             (Self::Int(value), Category::Integer) => (low..=high).contains(&i128::from(value)),
             (Self::Float(value), Category::Integer) => {
                 let (low, high) = (i128_to_f64(low), i128_to_f64(high));
@@ -277,7 +342,7 @@ impl Scalar {
                     && value.trunc() <= high
                     && value < 9.223_372_036_854_776e18
             }
-            (Self::Int(_) | Self::Float(_), Category::Float) => {
+            (Self::Int(_) | Self::Float(_), Category::Float | Category::Complex) => {
                 let value = self.as_f64();
                 !value.is_finite() || value.abs() <= dtype.float_max()
             }

@@ -50,6 +50,13 @@ pub(super) fn ones_like(py: Python<'_>, root: &Var) -> PyResult<Var> {
             "grad can be implicitly created only for scalar outputs",
         ));
     }
+    if !meta.dtype.is_float() {
+        let dtype = meta.dtype.torch_name();
+        let text = format!(
+            "grad can be implicitly created only for real scalar outputs but got torch.{dtype}"
+        );
+        return Err(errors::mistake(py, ErrorClass::Runtime, text));
+    }
     let attrs = [Attr::Ints(meta.dims), Attr::Scalar(Scalar::Float(1.0)), Attr::Dtype(meta.dtype)];
     emit::only(emit::emit(py, Op::FullLike, &[Arg::Var(root)], attrs.into_iter().collect())?)
 }

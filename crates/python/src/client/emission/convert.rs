@@ -8,12 +8,14 @@ use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dims, Dtype, Scalar};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyDict, PyFloat, PyInt, PyList, PyTuple};
 
 /// What a user may put where a tensor or a number is expected.
 pub(crate) enum OperandArg<'py> {
     Absent,
     Scalar(Scalar),
+    /// The parts of a complex number.
+    Complex([f64; 2]),
     Tensor(Bound<'py, Tensor>),
 }
 
@@ -29,11 +31,14 @@ impl<'py> OperandArg<'py> {
         if object.is_none() {
             return Ok(Some(Self::Absent));
         }
+        if let Ok(number) = object.cast::<PyComplex>() {
+            return Ok(Some(Self::Complex([number.real(), number.imag()])));
+        }
         // numpy's scalars and arrays
         if object.hasattr("__array_interface__")? || object.hasattr("__array_struct__")? {
             if object.getattr("ndim")?.extract::<usize>()? == 0 {
                 let item = object.call_method0("item")?;
-                return Ok(scalar(&item)?.map(Self::Scalar));
+                return Self::of(&item);
             }
             return Ok(Some(Self::Tensor(upload::from_array(object)?)));
         }
@@ -74,6 +79,7 @@ pub(crate) fn as_arg<'a>(operand: &'a OperandArg<'_>) -> Arg<'a> {
     match operand {
         OperandArg::Absent => Arg::Absent,
         OperandArg::Scalar(scalar) => Arg::Scalar(*scalar),
+        OperandArg::Complex(parts) => Arg::Complex(*parts),
         OperandArg::Tensor(tensor) => Arg::Var(&tensor.get().var),
     }
 }
@@ -172,6 +178,7 @@ pub(crate) fn only_tensor<'py>(
         OperandArg::Scalar(Scalar::Bool(_)) => "bool",
         OperandArg::Scalar(Scalar::Int(_)) => "int",
         OperandArg::Scalar(Scalar::Float(_)) => "float",
+        OperandArg::Complex(_) => "complex",
     };
     Err(PyTypeError::new_err(format!(
         "{op}(): argument '{name}' (position 2) must be Tensor, not {given}"

@@ -58,7 +58,8 @@ impl Draft {
                 words.push(list_length(args.len() - position));
             }
             let key = match arg {
-                Arg::Absent => {
+                // A complex number travels in the arguments of the generic row.
+                Arg::Absent | Arg::Complex(_) => {
                     *has_absent = true;
                     words.push(wire::NONE);
                     OperandKey::ABSENT

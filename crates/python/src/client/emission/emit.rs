@@ -2,6 +2,7 @@
 //! has its way.
 
 use super::autocast;
+use super::complex;
 use super::default_float::{self, default_float};
 use crate::client::emission::{self, Emission, of_operands};
 use crate::client::session::errors;
@@ -99,7 +100,7 @@ fn emit_autocast(
             Arg::Var(var) if autocast::changes(var.meta(py).dtype, dtype) => {
                 Some(autocast_to(py, var, dtype)?)
             }
-            Arg::Absent | Arg::Scalar(_) | Arg::Var(_) => None,
+            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Var(_) => None,
         });
     }
     let args: SmallVec<[Arg<'_>; 4]> =
@@ -130,6 +131,7 @@ fn with_attrs(
         match emission::emit(py, op, args, attrs, consumes, vars)? {
             Emission::Done => return Ok(()),
             Emission::Floats(floats) => return emit_cast(py, op, args, attrs, floats, vars),
+            Emission::Complex => return complex::emit(py, op, args, attrs, vars),
             Emission::Stale(position) => {
                 if let Some(Arg::Var(var)) = args.get(position) {
                     var.value(py)?;
@@ -159,7 +161,7 @@ fn emit_cast(
                 Some(single(py, Op::Full, &[], &attrs)?)
             }
             Arg::Var(var) if is_cast => Some(cast(py, var, default)?),
-            Arg::Absent | Arg::Scalar(_) | Arg::Var(_) => None,
+            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) | Arg::Var(_) => None,
         });
     }
     let args: SmallVec<[Arg<'_>; 4]> =

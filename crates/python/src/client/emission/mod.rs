@@ -6,6 +6,7 @@
 //! run a destructor that writes one of them.
 
 pub(crate) mod autocast;
+pub(crate) mod complex;
 pub(crate) mod convert;
 pub(crate) mod default_float;
 mod draft;
@@ -39,6 +40,8 @@ pub(crate) enum Emission {
     Stale(usize),
     /// Nothing: these operands (bit k: operand k) become floats of the default dtype first.
     Floats(u16),
+    /// Nothing: of complex numbers the row has no meaning, the generic one has.
+    Complex,
 }
 
 /// What publishing an instruction has come to.
@@ -49,6 +52,7 @@ enum Publication {
     NotReady,
     Stale(usize),
     Floats(u16),
+    Complex,
     Refused(EmissionError),
 }
 
@@ -123,6 +127,7 @@ pub(crate) fn emit(
             }
             Publication::Stale(position) => return Ok(Emission::Stale(position)),
             Publication::Floats(floats) => return Ok(Emission::Floats(floats)),
+            Publication::Complex => return Ok(Emission::Complex),
             Publication::Refused(refusal) => return Err(error(py, op, refusal)),
         }
         if let Some(edges) = edges {
@@ -198,6 +203,9 @@ fn publish(py: Python<'_>, request: EmissionRequest<'_>, vars: &mut Vars) -> Pub
     let results = if let Some(known) = inferences.find(draft.key(op)) {
         known
     } else {
+        if complex::is_generic(py, op, args, attrs) {
+            return Publication::Complex;
+        }
         fresh = match operands::infer(py, op, args, attrs) {
             Ok(outputs) => InferredResults::new(py, outputs),
             Err(error) => return Publication::Refused(EmissionError::Rule(error)),
@@ -251,7 +259,7 @@ fn edges(py: Python<'_>, op: Op, args: &[Arg<'_>]) -> PyResult<Option<Edges>> {
     let mut edges = Edges::new();
     for arg in args {
         edges.push(match arg {
-            Arg::Absent | Arg::Scalar(_) => None,
+            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) => None,
             Arg::Var(var) => match var.edge(py) {
                 // A view that PyTorch forbids to differentiate may still be compared or rounded.
                 Err(_) if !formulas.any_for(args.iter().map(|_| true)) => None,
@@ -311,7 +319,7 @@ fn record(
     let node = tape::node(py, NodeKind::Op(op), attrs, caller, |node| {
         for (position, (arg, edge)) in args.iter().zip(edges).enumerate() {
             node.inputs.push(match arg {
-                Arg::Absent => Input { edge, meta: None, scalar: None },
+                Arg::Absent | Arg::Complex(_) => Input { edge, meta: None, scalar: None },
                 Arg::Scalar(scalar) => Input { edge, meta: None, scalar: Some(*scalar) },
                 Arg::Var(var) => {
                     let place = position.min(info.operands.len() - 1);

@@ -12,6 +12,8 @@ use smallvec::SmallVec;
 pub(crate) enum Arg<'a> {
     Absent,
     Scalar(Scalar),
+    /// A Python complex number: its parts. No instruction has it as an operand.
+    Complex([f64; 2]),
     Var(&'a Var),
 }
 
@@ -25,7 +27,7 @@ pub(crate) fn of_operands<T>(
         .iter()
         .map(|arg| match arg {
             Arg::Var(var) => Some(var.meta(py)),
-            Arg::Absent | Arg::Scalar(_) => None,
+            Arg::Absent | Arg::Scalar(_) | Arg::Complex(_) => None,
         })
         .collect();
     let operands: SmallVec<[rules::RuleArg<'_>; 4]> = args
@@ -34,7 +36,7 @@ pub(crate) fn of_operands<T>(
         .map(|(arg, meta)| match (meta, arg) {
             (Some(meta), _) => rules::RuleArg::Value(meta),
             (None, Arg::Scalar(scalar)) => rules::RuleArg::Scalar(*scalar),
-            (None, Arg::Absent | Arg::Var(_)) => rules::RuleArg::Absent,
+            (None, Arg::Absent | Arg::Complex(_) | Arg::Var(_)) => rules::RuleArg::Absent,
         })
         .collect();
     rule(&operands)

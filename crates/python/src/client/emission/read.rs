@@ -8,7 +8,7 @@ use gt_protocol::message::{FromClient, Stats};
 use gt_protocol::rules::ErrorClass;
 use gt_protocol::{Attr, Dtype, Id, Instruction, Op, Operand};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat};
+use pyo3::types::{PyBool, PyComplex, PyFloat};
 
 /// All elements, contiguous and row-major, as a numpy array of bytes.
 pub(crate) fn bytes<'py>(py: Python<'py>, var: &Var) -> PyResult<Bound<'py, PyAny>> {
@@ -121,7 +121,27 @@ fn number(py: Python<'_>, dtype: Dtype, bytes: &[u8]) -> PyResult<Py<PyAny>> {
         Dtype::Bf16 => float(f64::from(f32::from_bits(u32::from(half) << 16))),
         Dtype::F32 => float(f64::from(f32::from_bits(single))),
         Dtype::F64 => float(f64::from_bits(whole)),
+        Dtype::C64 | Dtype::C128 => {
+            let [real, imag] = parts(dtype, bytes);
+            Ok(PyComplex::from_doubles(py, real, imag).into_any().unbind())
+        }
     }
+}
+
+/// The real and the imaginary part of a complex number.
+fn parts(dtype: Dtype, bytes: &[u8]) -> [f64; 2] {
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    [first, second].map(|bytes| {
+        let mut word = [0_u8; 8];
+        for (place, byte) in word.iter_mut().zip(bytes) {
+            *place = *byte;
+        }
+        if dtype == Dtype::C128 {
+            return f64::from_le_bytes(word);
+        }
+        let [b0, b1, b2, b3, ..] = word;
+        f64::from(f32::from_le_bytes([b0, b1, b2, b3]))
+    })
 }
 
 /// IEEE 754 binary16: 1 sign, 5 exponent and 10 fraction bits.

@@ -18,6 +18,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PreparedCall>()?;
     module.add_function(wrap_pyfunction!(apply_in_place, module)?)?;
     module.add_function(wrap_pyfunction!(op_table, module)?)?;
+    module.add_function(wrap_pyfunction!(read_only, module)?)?;
     Ok(())
 }
 
@@ -151,6 +152,13 @@ fn apply_in_place<'py>(
     let args: SmallVec<[Arg<'_>; 4]> = operand_args.iter().map(as_arg).collect();
     write_result(target.get(), py, op, &args, values)?;
     Ok(target.clone())
+}
+
+/// `tensor`, whose memory nobody may write: an error says `why`.
+#[pyfunction]
+fn read_only<'py>(tensor: &Bound<'py, Tensor>, why: &str) -> Bound<'py, Tensor> {
+    tensor.get().var.make_read_only(tensor.py(), why);
+    tensor.clone()
 }
 
 /// A row as Python sees it.

@@ -17,7 +17,7 @@ impl Tensor {
 
     #[setter]
     fn set_requires_grad(&self, py: Python<'_>, requires: bool) -> PyResult<()> {
-        if requires && !self.var.meta(py).dtype.is_float() {
+        if requires && !self.var.meta(py).dtype.is_differentiable() {
             let text = "only Tensors of floating point and complex dtype can require gradients";
             return Err(errors::mistake(py, ErrorClass::Runtime, text));
         }

@@ -43,6 +43,9 @@ pub(crate) fn scaled<'py>(
     if let OperandArg::Scalar(number) = operand {
         return Ok(OperandArg::Scalar(times(number, alpha)));
     }
+    if let OperandArg::Complex(parts) = operand {
+        return Ok(OperandArg::Complex(parts.map(|part| part * alpha.as_f64())));
+    }
     let product =
         emit::tensor(py, Op::Mul, &[as_arg(&operand), Arg::Scalar(alpha)], SmallVec::new())?;
     Ok(OperandArg::Tensor(product))

@@ -24,7 +24,7 @@ impl Tensor {
         self.var.offset(py)
     }
 
-    /// Of a matrix, which holds no complex numbers, the transpose.
+    /// Of a matrix the transpose, conjugated where it is complex.
     #[getter(H)]
     fn adjoint<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let rank = slf.get().var.meta(slf.py()).dims.len();
@@ -38,6 +38,10 @@ impl Tensor {
                 ),
             ));
         }
-        slf.getattr("T")
+        let turned = slf.getattr("T")?;
+        if slf.get().var.meta(slf.py()).dtype.is_complex() {
+            return turned.call_method0("conj");
+        }
+        Ok(turned)
     }
 }

@@ -93,9 +93,13 @@ impl FileHeader {
         let mut tensors: Vec<(String, TensorInfo)> = tensors
             .into_iter()
             .map(|(name, dtype, shape)| {
-                (name, TensorInfo { dtype: file_dtype(dtype.0), shape, data_offsets: (0, 0) })
+                let dtype = file_dtype(dtype.0).ok_or_else(|| {
+                    let dtype = dtype.0.torch_name();
+                    format!("{name:?} is of {dtype}, for which the format has no name")
+                })?;
+                Ok((name, TensorInfo { dtype, shape, data_offsets: (0, 0) }))
             })
-            .collect();
+            .collect::<Result<_, String>>()?;
         let mut places: Vec<usize> = (0..tensors.len()).collect();
         places.sort_by_key(|&place| std::cmp::Reverse(tensors[place].1.dtype));
         let mut start = 0;
@@ -253,11 +257,13 @@ fn next_name<'de, A: MapAccess<'de>>(
 
 /// GT's dtype, if it has this one.
 fn dtype_of(dtype: FileDtype) -> Option<Dtype> {
-    Dtype::ALL.into_iter().find(|&each| file_dtype(each) == dtype)
+    Dtype::ALL.into_iter().find(|&each| file_dtype(each) == Some(dtype))
 }
 
-fn file_dtype(dtype: Dtype) -> FileDtype {
-    match dtype {
+/// The file's name of a dtype; it has none of complex128.
+fn file_dtype(dtype: Dtype) -> Option<FileDtype> {
+    Some(match dtype {
+        Dtype::C64 => FileDtype::C64,
         Dtype::F64 => FileDtype::F64,
         Dtype::F32 => FileDtype::F32,
         Dtype::F16 => FileDtype::F16,
@@ -268,5 +274,6 @@ fn file_dtype(dtype: Dtype) -> FileDtype {
         Dtype::I8 => FileDtype::I8,
         Dtype::U8 => FileDtype::U8,
         Dtype::Bool => FileDtype::BOOL,
-    }
+        Dtype::C128 => return None,
+    })
 }

@@ -150,20 +150,26 @@ impl Tensor {
 
     fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let item = read::single(py, &slf.get().var)?;
+        let item = real_number(py, read::single(py, &slf.get().var)?, "double")?;
         py.get_type::<pyo3::types::PyFloat>().call1((item,))
+    }
+
+    fn __complex__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let item = read::single(py, &slf.get().var)?;
+        py.get_type::<pyo3::types::PyComplex>().call1((item,))
     }
 
     fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let item = read::single(py, &slf.get().var)?;
+        let item = real_number(py, read::single(py, &slf.get().var)?, "int64_t")?;
         py.get_type::<pyo3::types::PyInt>().call1((item,))
     }
 
     fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let meta = slf.get().var.meta(py);
-        if meta.dtype.is_float() || meta.elements() != 1 {
+        if meta.dtype.is_differentiable() || meta.elements() != 1 {
             return Err(PyTypeError::new_err(
                 "only integer tensors of a single element can be converted to an index",
             ));
@@ -260,5 +266,20 @@ impl Tensor {
     #[classmethod]
     fn __class_getitem__(cls: &Bound<'_, PyType>, _item: &Bound<'_, PyAny>) -> Py<PyType> {
         cls.clone().unbind()
+    }
+}
+
+/// The real part of a complex number whose imaginary part is zero; real numbers as they are.
+fn real_number(py: Python<'_>, item: Py<PyAny>, name: &str) -> PyResult<Py<PyAny>> {
+    match item.bind(py).cast::<pyo3::types::PyComplex>() {
+        Err(_) => Ok(item),
+        Ok(number) if number.imag() == 0.0 => {
+            Ok(pyo3::types::PyFloat::new(py, number.real()).into_any().unbind())
+        }
+        Ok(_) => Err(errors::mistake(
+            py,
+            ErrorClass::Runtime,
+            format!("value cannot be converted to type {name} without overflow"),
+        )),
     }
 }

@@ -45,7 +45,7 @@ impl Var {
                  in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
             );
         }
-        if requires && !self.meta(py).dtype.is_float() {
+        if requires && !self.meta(py).dtype.is_differentiable() {
             return mistake("only Tensors of floating point dtype can require gradients");
         }
         self.set_accumulates(py, requires);

@@ -79,7 +79,7 @@ fn has_gradient(node: &Node, place: Place) -> bool {
         }
         Place::Output(output) => {
             let meta = node.outputs.get(to_usize(output));
-            meta.is_some_and(|meta| meta.dtype.is_float())
+            meta.is_some_and(|meta| meta.dtype.is_differentiable())
         }
     }
 }
@@ -124,7 +124,7 @@ pub(crate) fn at(py: Python<'_>, node: &SharedNode, place: Place) -> PyResult<Op
     let edge = match place {
         Place::Operand(position) => node.inputs.get(position).and_then(|input| input.edge.clone()),
         Place::Output(output) => {
-            value.meta.dtype.is_float().then(|| Edge::Node(node.clone(), output))
+            value.meta.dtype.is_differentiable().then(|| Edge::Node(node.clone(), output))
         }
     };
     Ok(Some(Var::new(py, value, edge)))

@@ -4,7 +4,7 @@ use crate::client::gil_cell::GilCell;
 use gt_protocol::Dtype;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyType};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyString, PyType};
 
 /// An element type, such as `gt.float32`.
 #[pyclass(frozen, eq, hash, skip_from_py_object, name = "dtype", module = "gt")]
@@ -65,7 +65,7 @@ impl PyDtype {
 
     #[getter]
     fn is_complex(&self) -> bool {
-        false
+        self.0.is_complex()
     }
 
     /// The name in `PyTorch` and numpy: `float32`.
@@ -96,6 +96,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for DtypeArg {
                 (py.get_type::<PyFloat>(), Dtype::F64),
                 (py.get_type::<PyBool>(), Dtype::Bool),
                 (py.get_type::<PyInt>(), Dtype::I64),
+                (py.get_type::<PyComplex>(), Dtype::C128),
             ] {
                 if class.is(&python) {
                     return Ok(Self(dtype));

@@ -24,7 +24,17 @@ impl View {
 
 impl Storage {
     pub(crate) fn new(value: SharedValue) -> Arc<Self> {
-        Arc::new(Self(GilCell::new(Shared { value, views: Vec::new(), views_max: VIEWS_MIN })))
+        let shared = Shared { value, views: Vec::new(), views_max: VIEWS_MIN, read_only: None };
+        Arc::new(Self(GilCell::new(shared)))
+    }
+
+    /// Why it must not be written, where it must not.
+    pub(crate) fn read_only(&self, py: Python<'_>) -> Option<Arc<str>> {
+        self.0.get(py).read_only.clone()
+    }
+
+    pub(crate) fn set_read_only(&self, py: Python<'_>, text: &str) {
+        self.0.get_mut(py).read_only = Some(text.into());
     }
 
     pub(crate) fn value(&self, py: Python<'_>) -> SharedValue {

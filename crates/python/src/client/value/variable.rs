@@ -184,6 +184,8 @@ pub(super) struct Shared {
     pub views: Vec<WeakVar>,
     /// How long the list may become before the dead are taken out.
     pub views_max: usize,
+    /// Why it must not be written, where it must not.
+    pub read_only: Option<Arc<str>>,
 }
 
 /// How often the memory was written, as autograd counts it.

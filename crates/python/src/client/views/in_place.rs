@@ -1,5 +1,6 @@
 //! Results that are written into a tensor: what fits, and PyTorch's checks in its order.
 
+use crate::client::emission::complex;
 use crate::client::emission::convert::OperandArg;
 use crate::client::emission::emit::{self, Arg, cast};
 use crate::client::session::errors;
@@ -26,6 +27,9 @@ pub(crate) fn write_result(
     let before;
     let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![Arg::Var(var)];
     args.extend_from_slice(rest);
+    if complex::is_generic(py, op, &args, &attrs) {
+        return write_generic(py, var, op, &args, &attrs);
+    }
     // Before the operator is sent: the old value may go with it.
     let metas = match emit::results_of(py, op, &args, &attrs) {
         // That a result would not fit is said before that there is no kernel, but after what is wrong with shapes.
@@ -52,6 +56,24 @@ pub(crate) fn write_result(
         consumes = u16::from(!rest.iter().any(shared) && var.sole_owner(py));
     }
     let result = emit::only(emit::emit_consuming(py, op, &args, attrs, consumes)?)?;
+    assign(py, var, result, true)
+}
+
+/// [`write_result`] of what complex numbers are in.
+#[cold]
+fn write_generic(
+    py: Python<'_>,
+    var: &Var,
+    op: Op,
+    args: &[Arg<'_>],
+    attrs: &[Attr],
+) -> PyResult<()> {
+    let old = Var::new(py, var.resolve(py)?.value, var.edge(py)?);
+    let mut renamed: SmallVec<[Arg<'_>; 4]> = SmallVec::from_slice(args);
+    if let Some(first) = renamed.first_mut() {
+        *first = Arg::Var(&old);
+    }
+    let result = emit::only(emit::emit_again(py, op, &renamed, attrs)?)?;
     assign(py, var, result, true)
 }
 
@@ -128,6 +150,10 @@ pub(crate) fn fill(py: Python<'_>, var: &Var, value: &OperandArg<'_>) -> PyResul
             var.check_writable(py, false)?;
             let attrs = [Attr::Ints(meta.dims), Attr::Scalar(*scalar), Attr::Dtype(meta.dtype)];
             emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
+        }
+        OperandArg::Complex(parts) => {
+            let number = complex::number(py, *parts, meta.dtype)?;
+            return fill(py, var, &OperandArg::Tensor(number));
         }
         OperandArg::Absent => {
             return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));

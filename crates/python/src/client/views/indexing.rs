@@ -3,7 +3,7 @@
 use super::in_place::{assign, fill};
 use crate::client::emission::convert::{OperandArg, integer};
 use crate::client::emission::emit::{self, Arg, cast};
-use crate::client::emission::{read, upload};
+use crate::client::emission::{complex, read, upload};
 use crate::client::session::errors;
 use crate::client::value::variable::{Tensor, Var};
 use crate::client::views;
@@ -72,6 +72,10 @@ fn put_at_lookups(py: Python<'_>, picked: &Picked, value: &OperandArg<'_>) -> Py
             view.check_writable(py, false)?;
             let attrs = [Attr::Ints(Dims::EMPTY), Attr::Scalar(*scalar), Attr::Dtype(target.dtype)];
             emit::only(emit::emit(py, Op::Full, &[], attrs.into_iter().collect())?)?
+        }
+        OperandArg::Complex(parts) => {
+            view.check_writable(py, false)?;
+            complex::number(py, *parts, target.dtype)?.get().var.clone()
         }
         OperandArg::Absent => {
             return Err(PyTypeError::new_err("can't assign a NoneType to a Tensor"));
@@ -315,7 +319,7 @@ fn index_tensor(item: &Bound<'_, PyAny>) -> PyResult<Var> {
     let py = item.py();
     if let Ok(tensor) = item.cast::<Tensor>() {
         let var = tensor.get().var.clone();
-        if var.meta(py).dtype.is_float() {
+        if var.meta(py).dtype.is_differentiable() {
             return Err(errors::mistake(
                 py,
                 ErrorClass::Index,

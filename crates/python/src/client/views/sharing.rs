@@ -33,6 +33,14 @@ impl Var {
         }));
     }
 
+    /// Nobody may write its memory from here on: an error says why.
+    pub(crate) fn make_read_only(&self, py: Python<'_>, text: &str) {
+        self.share(py);
+        if let Some(alias) = self.look(py).alias() {
+            alias.storage.set_read_only(py, text);
+        }
+    }
+
     /// A view of `self` by a view operator. Where `layout` is `None` the result is no view but a copy.
     pub(crate) fn view(
         &self,

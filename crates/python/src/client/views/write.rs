@@ -16,11 +16,12 @@ use std::sync::Arc;
 impl Var {
     /// Autograd's checks before a write, where this variable or (`others`) an operand requires grad.
     pub(crate) fn check_writable(&self, py: Python<'_>, others: bool) -> PyResult<()> {
+        self.check_read_only(py)?;
         if !tape::grad_enabled() {
             return Ok(());
         }
         let requires = self.requires_grad(py);
-        let differentiable = others && self.meta(py).dtype.is_float();
+        let differentiable = others && self.meta(py).dtype.is_differentiable();
         if !requires && !differentiable {
             return Ok(());
         }
@@ -50,6 +51,14 @@ impl Var {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses a write of what [`Var::make_read_only`] was called for, and of its views.
+    fn check_read_only(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(storage) = self.storage(py) else { return Ok(()) };
+        storage.read_only(py).map_or(Ok(()), |text| {
+            Err(errors::mistake(py, ErrorClass::Runtime, text.to_string()))
+        })
     }
 
     /// Refuses a write where one element would be written twice, or read after it was written.

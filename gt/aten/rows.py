@@ -1,0 +1,56 @@
+"""Rows of complex numbers: PyTorch's operator in a row's place, by the generic row.
+
+The client calls it (crates/python/src/client/emission/complex.rs) where a row whose column
+`complex` is not set is asked for complex numbers.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gt import _core, dtypes
+from gt._core import Tensor
+from gt.aten import schemas
+from gt.aten.call import Returned, call
+from gt.errors import InvalidType, NotSupported
+
+# Names of operands and attributes that PyTorch's schema calls otherwise, by row.
+_OTHER_NAMES: dict[str, dict[str, str]] = {"pow": {"other": "exponent"}}
+
+
+def call_row(name: str, aten: str, named: Mapping[str, object]) -> Returned:
+    """Calls PyTorch's operator of a row, which has complex operands, a complex number or dtype.
+
+    Args:
+        name: of the row.
+        aten: PyTorch's overload whose meaning the row has.
+        named: operands and attributes by the row's names.
+
+    Raises:
+        NotSupported: PyTorch has no such operator that an instruction may name.
+    """
+    operator = aten.partition(".")[0]
+    if operator not in schemas.known():
+        raise NotSupported(f"{name}: not implemented for complex numbers")
+    words = _OTHER_NAMES.get(name, {})
+    given = {words.get(word, word): value for word, value in named.items() if value is not None}
+    if named.get("keepdim") is False and "dim" not in given:
+        del given["keepdim"]  # which the overload for all dimensions does not take
+    first = next(iter(named), None)
+    if first is not None and isinstance(given.get(first), bool | int | float | complex):
+        given[first] = _tensor_of(
+            given[first], [x for x in given.values() if isinstance(x, Tensor)]
+        )
+    try:
+        return call(operator, (), given)
+    except InvalidType as error:
+        raise NotSupported(f"{name}: not implemented for complex numbers ({error})") from None
+
+
+def _tensor_of(number: object, tensors: list[Tensor]) -> Tensor:
+    """A number in a tensor's place, of the dtype that it computes in with these tensors."""
+    dtype = dtypes.of_number(number)
+    for x in tensors:
+        dtype = dtypes.result_type(x, number)
+    data = np.asarray(number, dtype=dtype.name).tobytes()
+    return _core.from_bytes(data, (), dtype)

@@ -1,0 +1,141 @@
+"""Parts of complex tensors, and what is said of them.
+
+A part is a value of its own: PyTorch's views through which the whole could be written, GT's refuse
+to be written. Conjugates are values, too: no tensor has PyTorch's bit that puts one off.
+"""
+
+from gt import _core
+from gt._core import Tensor, call
+from gt.composite.common import Method, generic
+from gt.errors import ShapeError
+
+WRITTEN = (
+    "a part of a complex tensor is a value of its own in GT: writing it would not write the "
+    "tensor. Write the tensor: z.copy_(gt.complex(real, imag)), or z.real = ..."
+)
+
+
+def view_as_real(input: Tensor) -> Tensor:
+    """The parts of complex `input` [...] as floats [..., 2], a value that cannot be written.
+
+    Raises:
+        RuntimeError: `input` is not complex.
+    """
+    if not input.is_complex():
+        raise ShapeError(f"view_as_real is only supported for complex tensors, not {input.dtype!r}")
+    return _core.read_only(generic("view_as_real_copy", input), WRITTEN)
+
+
+def view_as_complex(input: Tensor) -> Tensor:
+    """Floats [..., 2], real and imaginary parts, as complex [...], a value that cannot be written.
+
+    Raises:
+        RuntimeError: `input` is not of float32 or float64, or its last size is not 2.
+    """
+    if not input.ndim or input.shape[-1] != 2:
+        raise ShapeError("Tensor must have a last dimension of size 2")
+    parts = [call("select", input, dim=-1, index=place) for place in (0, 1)]
+    return _core.read_only(generic("complex", *parts), WRITTEN)
+
+
+def real(input: Tensor) -> Tensor:
+    """The real parts, a value that cannot be written; of real numbers `input` itself."""
+    if not input.is_complex():
+        return input
+    return call("select", view_as_real(input), dim=-1, index=0)
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary parts, a value that cannot be written.
+
+    Raises:
+        RuntimeError: `input` is not complex.
+    """
+    if not input.is_complex():
+        raise ShapeError("imag is not implemented for tensors with non-complex dtypes.")
+    return call("select", view_as_real(input), dim=-1, index=1)
+
+
+def set_real(self: Tensor, value: Tensor) -> None:
+    """`self.real = value`: the real parts become `value`, the imaginary ones stay."""
+    if self.is_complex():
+        self.copy_(generic("complex", _part(self, value), imag(self)))
+    else:
+        self.copy_(value)
+
+
+def set_imag(self: Tensor, value: Tensor) -> None:
+    """`self.imag = value`: the imaginary parts become `value`, the real ones stay."""
+    kept = imag(self)
+    self.copy_(generic("complex", real(self), _part(self, value).expand(kept.shape)))
+
+
+def _part(whole: Tensor, value: object) -> Tensor:
+    """What parts of `whole` become: a tensor or a number as their dtype."""
+    kept = imag(whole)
+    if isinstance(value, Tensor):
+        return value.to(kept.dtype).expand(kept.shape)
+    return kept.new_full(tuple(kept.shape), value)
+
+
+def conj(self: Tensor) -> Tensor:
+    """The complex conjugate, a value of its own; of real numbers `self`."""
+    return generic("conj_physical", self) if self.is_complex() else self
+
+
+def resolve(self: Tensor) -> Tensor:
+    """`self`: no tensor's conjugation or negation is put off."""
+    return self
+
+
+def is_put_off(self: Tensor) -> bool:  # noqa: ARG001 - of no tensor
+    """False: no tensor's conjugation or negation is put off."""
+    return False
+
+
+def adjoint(self: Tensor) -> Tensor:
+    """The last two dimensions swapped and conjugated; a number's conjugate.
+
+    Raises:
+        RuntimeError: a vector.
+    """
+    if self.ndim == 1:
+        raise ShapeError(
+            "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor."
+        )
+    return conj(self.transpose(-2, -1) if self.ndim else self)
+
+
+def conjugate_transpose(self: Tensor) -> Tensor:
+    """`x.mH`: `adjoint`, of a batch of matrices."""
+    if self.ndim == 1:
+        raise ShapeError(
+            "tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor."
+        )
+    return adjoint(self)
+
+
+def install() -> None:
+    """Attach the properties to the tensor class."""
+    for name, prop in {
+        "real": property(real, set_real),
+        "imag": property(imag, set_imag),
+        "mH": property(conjugate_transpose),
+    }.items():
+        setattr(Tensor, name, prop)
+
+
+METHODS: dict[str, Method] = {
+    "conj": conj,
+    "resolve_conj": resolve,
+    "resolve_neg": resolve,
+    "is_conj": is_put_off,
+    "is_neg": is_put_off,
+    "adjoint": adjoint,
+}
+FUNCTIONS: dict[str, Method] = {
+    "real": real,
+    "imag": imag,
+    "view_as_real": view_as_real,
+    "view_as_complex": view_as_complex,
+}

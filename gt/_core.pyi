@@ -38,7 +38,8 @@ _bool: TypeAlias = builtins.bool
 _int: TypeAlias = builtins.int
 _float: TypeAlias = builtins.float
 _type: TypeAlias = builtins.type
-_Number: TypeAlias = _bool | _int | _float | complex
+_Real: TypeAlias = _bool | _int | _float
+_Number: TypeAlias = _Real | complex
 _Index: TypeAlias = (
     None | _int | slice | Tensor | npt.NDArray[Any] | Sequence[Any] | tuple[Any, ...] | Any
 )
@@ -238,7 +239,7 @@ class Tensor:
     def _version(self) -> _int: ...
     def _is_view(self) -> _bool:
         """Whether this tensor shares another one's storage as a view."""
-    def item(self) -> _Number:
+    def item(self) -> _Real:
         """The value of a tensor of one element, as a Python number."""
     def dim(self) -> _int:
         """How many dimensions."""
@@ -1123,7 +1124,7 @@ class Tensor:
         """Not below `min`."""
     def clamp_max_(self, max: Tensor | Number) -> Tensor:
         """Not above `max`."""
-    def fill_(self, value: Number | Tensor) -> Tensor:
+    def fill_(self, value: Number | complex | Tensor) -> Tensor:
         """All elements become `value`."""
     def zero_(self) -> Tensor:
         """All elements become zero."""
@@ -1139,7 +1140,7 @@ class Tensor:
         """One with probability `p`, else zero."""
     def exponential_(self, lambd: _float=1.0, *, generator: Generator | None=None) -> Tensor:
         """Exponentially distributed values with rate `lambd`."""
-    def new_full(self, size: tuple[_int, ...], fill_value: Number, *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
+    def new_full(self, size: tuple[_int, ...], fill_value: Number | complex, *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
         """A tensor of `size` filled with `fill_value`, of this dtype."""
     def new_zeros(self, *size: _int | tuple[_int, ...], **options: object) -> Tensor:
         """Zeros of `size`, of this dtype."""

@@ -36,7 +36,7 @@ class Recorded(Protocol):
     def numpy(self) -> Array: ...
 
 
-Data: TypeAlias = Number | Sequence["Data"] | Array | np.generic | Tensor | Exporting
+Data: TypeAlias = Number | complex | Sequence["Data"] | Array | np.generic | Tensor | Exporting
 
 
 def exported(data: object) -> tuple[Array, _core.dtype | None] | None:

@@ -115,7 +115,7 @@ def shape_of(size: Sequence[Size], named: Size | None, function: str) -> Shape:
 
 def full(
     size: Size,
-    fill_value: Number | Tensor,
+    fill_value: Number | complex | Tensor,
     *,
     dtype: _core.dtype | None = None,
     device: object = None,
@@ -131,7 +131,7 @@ def full(
     return finish(out, requires_grad)
 
 
-def filled(shape: Shape, value: Number, dtype: _core.dtype) -> Tensor:
+def filled(shape: Shape, value: Number | complex, dtype: _core.dtype) -> Tensor:
     """A tensor of one number; a complex one is uploaded: no instruction has it as an attribute."""
     if isinstance(value, complex):
         return tensor(value, dtype=dtype).expand(shape).clone()
@@ -297,7 +297,7 @@ def eye(
 
 def full_like(
     input: Tensor,
-    fill_value: Number,
+    fill_value: Number | complex,
     *,
     dtype: _core.dtype | None = None,
     device: object = None,

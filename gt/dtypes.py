@@ -8,7 +8,7 @@ from gt import _core
 from gt._core import Tensor, get_default_dtype, set_default_dtype
 from gt.errors import InvalidType
 
-Number: TypeAlias = bool | int | float | complex
+Number: TypeAlias = bool | int | float
 
 NUMPY: dict[str, str] = {
     "gt.bool": "bool",
@@ -39,7 +39,7 @@ FROM_NUMPY: dict[str, _core.dtype] = {
 BFLOAT16 = {"eps": 2.0**-7, "tiny": 2.0**-126, "max": 3.3895313892515355e38}
 
 
-def of_number(value: Number) -> _core.dtype:
+def of_number(value: Number | complex) -> _core.dtype:
     """The dtype of a Python number: bool, int64, the default, or the complex one of its kind."""
     if isinstance(value, bool):
         return _core.bool
@@ -86,7 +86,7 @@ def can_cast(from_: _core.dtype, to: _core.dtype) -> bool:
     return category(from_) <= category(to)
 
 
-def result_type(tensor: Tensor | Number, other: Tensor | Number) -> _core.dtype:
+def result_type(tensor: Tensor | Number | complex, other: Tensor | Number | complex) -> _core.dtype:
     """The dtype of an operation on both: tensors before 0-d tensors before numbers."""
     both = (tensor, other)
     ranked: list[list[_core.dtype]] = [[], [], []]

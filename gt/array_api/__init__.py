@@ -80,12 +80,13 @@ __array_api_version__ = "2024.12"
 SAME = (
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
-    "broadcast_to", "ceil", "copysign", "cos", "cosh", "divide", "e", "exp", "expm1", "finfo",
-    "float32", "float64", "floor", "floor_divide", "from_dlpack", "hypot", "iinfo", "inf",
+    "broadcast_to", "ceil", "complex128", "complex64", "conj", "copysign", "cos", "cosh", "divide",
+    "e", "exp", "expm1", "finfo", "float32", "float64", "floor", "floor_divide", "from_dlpack",
+    "hypot", "iinfo", "imag", "inf",
     "int16", "int32", "int64", "int8", "isfinite", "isinf", "isnan", "log", "log10", "log1p",
     "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
     "maximum", "minimum", "multiply", "nan", "negative", "newaxis", "nextafter", "pi", "pow",
-    "reciprocal", "remainder", "round", "sign", "signbit", "sin", "sinh", "sqrt", "square",
+    "real", "reciprocal", "remainder", "round", "sign", "signbit", "sin", "sinh", "sqrt", "square",
     "subtract", "tan", "tanh", "trunc", "uint8", "where",
 )  # fmt: skip
 # What it has by another name.

@@ -11,12 +11,13 @@ from gt.array_api.dtypes import axes
 _linalg: Any = gt.linalg
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm",
-    "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve",
-    "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul",
+    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr",
+    "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 cross, det, eigh, eigvalsh = _linalg.cross, _linalg.det, _linalg.eigh, _linalg.eigvalsh
+eig, eigvals = _linalg.eig, _linalg.eigvals
 inv, matrix_power, pinv = _linalg.inv, _linalg.matrix_power, _linalg.pinv
 slogdet, svdvals = _linalg.slogdet, _linalg.svdvals
 

@@ -37,17 +37,17 @@ def call_row(name: str, aten: str, named: Mapping[str, object]) -> Returned:
     if named.get("keepdim") is False and "dim" not in given:
         del given["keepdim"]  # which the overload for all dimensions does not take
     first = next(iter(named), None)
-    if first is not None and isinstance(given.get(first), bool | int | float | complex):
-        given[first] = _tensor_of(
-            given[first], [x for x in given.values() if isinstance(x, Tensor)]
-        )
+    number = None if first is None else given.get(first)
+    if first is not None and isinstance(number, bool | int | float | complex):
+        tensors = [value for value in given.values() if isinstance(value, Tensor)]
+        given[first] = _tensor_of(number, tensors)
     try:
         return call(operator, (), given)
     except InvalidType as error:
         raise NotSupported(f"{name}: not implemented for complex numbers ({error})") from None
 
 
-def _tensor_of(number: object, tensors: list[Tensor]) -> Tensor:
+def _tensor_of(number: complex, tensors: list[Tensor]) -> Tensor:
     """A number in a tensor's place, of the dtype that it computes in with these tensors."""
     dtype = dtypes.of_number(number)
     for x in tensors:

@@ -11,7 +11,7 @@ from gt.errors import IndexOutOfRange, InvalidType, ShapeError
 
 Shape: TypeAlias = tuple[int, ...]
 Dims: TypeAlias = int | Sequence[int] | None
-Number: TypeAlias = bool | int | float | complex
+Number: TypeAlias = bool | int | float
 Method: TypeAlias = Callable[..., object]
 P = ParamSpec("P")
 R = TypeVar("R")

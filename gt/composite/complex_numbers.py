@@ -56,21 +56,23 @@ def imag(input: Tensor) -> Tensor:
     return call("select", view_as_real(input), dim=-1, index=1)
 
 
-def set_real(self: Tensor, value: Tensor) -> None:
+def set_real(self: Tensor, value: Tensor | float) -> None:
     """`self.real = value`: the real parts become `value`, the imaginary ones stay."""
     if self.is_complex():
         self.copy_(generic("complex", _part(self, value), imag(self)))
-    else:
+    elif isinstance(value, Tensor):
         self.copy_(value)
+    else:
+        self.fill_(value)
 
 
-def set_imag(self: Tensor, value: Tensor) -> None:
+def set_imag(self: Tensor, value: Tensor | float) -> None:
     """`self.imag = value`: the imaginary parts become `value`, the real ones stay."""
     kept = imag(self)
     self.copy_(generic("complex", real(self), _part(self, value).expand(kept.shape)))
 
 
-def _part(whole: Tensor, value: object) -> Tensor:
+def _part(whole: Tensor, value: Tensor | float) -> Tensor:
     """What parts of `whole` become: a tensor or a number as their dtype."""
     kept = imag(whole)
     if isinstance(value, Tensor):
@@ -85,11 +87,13 @@ def conj(self: Tensor) -> Tensor:
 
 def resolve(self: Tensor) -> Tensor:
     """`self`: no tensor's conjugation or negation is put off."""
+    _ = self.dtype  # which all have but what is no tensor
     return self
 
 
-def is_put_off(self: Tensor) -> bool:  # noqa: ARG001 - of no tensor
+def is_put_off(self: Tensor) -> bool:
     """False: no tensor's conjugation or negation is put off."""
+    _ = self.dtype  # which all have but what is no tensor
     return False
 
 

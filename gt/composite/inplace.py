@@ -104,7 +104,7 @@ def clamp_max_(self: Tensor, max: Tensor | Number) -> Tensor:
     return clip_(self, None, max)
 
 
-def fill_(self: Tensor, value: Number | Tensor) -> Tensor:
+def fill_(self: Tensor, value: Number | complex | Tensor) -> Tensor:
     """All elements become `value`."""
     if isinstance(value, Tensor) and value.ndim:
         raise ShapeError(
@@ -201,7 +201,7 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | Non
 def new_full(
     self: Tensor,
     size: tuple[int, ...],
-    fill_value: Number,
+    fill_value: Number | complex,
     *,
     dtype: _core.dtype | None = None,
     device: object = None,

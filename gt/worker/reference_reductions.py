@@ -11,6 +11,7 @@ from gt.worker.backend import Kernel
 from gt.worker.reference_values import (
     Array,
     dtype_name,
+    is_complex,
     is_float,
     narrowed,
     promotion,
@@ -47,7 +48,7 @@ def _axis(self: Array, dim: Dims | int) -> Dims | int:
 def _summed_dtype(self: Array, dtype: str | None) -> str:
     """Sums of integers are int64."""
     name = dtype_name(self)
-    return dtype or (name if is_float(name) else "int64")
+    return dtype or (name if is_float(name) or is_complex(name) else "int64")
 
 
 def _over_dims(function: Callable[..., npt.ArrayLike]) -> Kernel:

@@ -16,5 +16,6 @@ pub fn is_real_only(op: Op, operands: &[RuleArg<'_>], attrs: &[Attr]) -> bool {
     if info.kind() != Kind::Compute || !(named || has(Dtype::is_complex)) {
         return false;
     }
-    !info.complex || (info.family != Family::Generic && has(Dtype::is_half) && has(Dtype::is_complex))
+    !info.complex
+        || (info.family != Family::Generic && has(Dtype::is_half) && has(Dtype::is_complex))
 }

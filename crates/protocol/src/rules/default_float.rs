@@ -20,8 +20,7 @@ pub fn floats_by_default(op: Op, operands: &[RuleArg<'_>]) -> u16 {
         (Family::Reduce, rule) => rule == DtypeRule::Float,
         (_, _) => false,
     };
-    let tensor_decides =
-        |operand: &RuleArg<'_>| matches!(operand, RuleArg::Value(meta) if meta.dtype.is_differentiable());
+    let tensor_decides = |operand: &RuleArg<'_>| matches!(operand, RuleArg::Value(meta) if meta.dtype.is_differentiable());
     if !made || operands.iter().skip(first).any(tensor_decides) {
         return 0;
     }

@@ -332,7 +332,8 @@ impl Scalar {
         let (low, high) = dtype.integer_range();
         let low = if dtype == Dtype::U8 { -high } else { low };
         match (self, dtype.category()) {
-            (_, Category::Bool) | (Self::Bool(_), Category::Integer | Category::Float | Category::Complex) => true,
+            (_, Category::Bool)
+            | (Self::Bool(_), Category::Integer | Category::Float | Category::Complex) => true,
             (Self::Int(value), Category::Integer) => (low..=high).contains(&i128::from(value)),
             (Self::Float(value), Category::Integer) => {
                 let (low, high) = (i128_to_f64(low), i128_to_f64(high));

@@ -60,7 +60,8 @@ fn named<'py>(
     for (place, operand) in info.operands.iter().enumerate() {
         if operand.kind == OperandKind::List {
             let rest = args.get(place..).unwrap_or_default();
-            let values = rest.iter().map(|arg| operand_object(py, arg)).collect::<PyResult<Vec<_>>>()?;
+            let values =
+                rest.iter().map(|arg| operand_object(py, arg)).collect::<PyResult<Vec<_>>>()?;
             named.set_item(operand.name, PyList::new(py, values)?)?;
         } else if let Some(arg) = args.get(place) {
             named.set_item(operand.name, operand_object(py, arg)?)?;
@@ -110,7 +111,9 @@ pub(crate) fn number<'py>(
     #[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "rounding is meant")]
     let bytes: Vec<u8> = match dtype {
         Dtype::C128 => [real, imag].into_iter().flat_map(f64::to_le_bytes).collect(),
-        Dtype::C64 => [real, imag].into_iter().flat_map(|part| (part as f32).to_le_bytes()).collect(),
+        Dtype::C64 => {
+            [real, imag].into_iter().flat_map(|part| (part as f32).to_le_bytes()).collect()
+        }
         real => {
             let text = format!(
                 "value cannot be converted to type {} without overflow",

@@ -130,7 +130,8 @@ pub(crate) fn add_result(
     saved_outputs: u16,
 ) {
     let saved = var.with_value(py, |value| {
-        let edge = value.meta.dtype.is_differentiable().then(|| Edge::Node(node.clone_ref(py), position));
+        let edge =
+            value.meta.dtype.is_differentiable().then(|| Edge::Node(node.clone_ref(py), position));
         let is_saved = saved_outputs & (1_u16 << position.min(15)) != 0;
         (edge, is_saved.then(|| value.clone_ref(py)))
     });

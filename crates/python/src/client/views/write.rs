@@ -56,9 +56,9 @@ impl Var {
     /// Refuses a write of what [`Var::make_read_only`] was called for, and of its views.
     fn check_read_only(&self, py: Python<'_>) -> PyResult<()> {
         let Some(storage) = self.storage(py) else { return Ok(()) };
-        storage.read_only(py).map_or(Ok(()), |text| {
-            Err(errors::mistake(py, ErrorClass::Runtime, text.to_string()))
-        })
+        storage
+            .read_only(py)
+            .map_or(Ok(()), |text| Err(errors::mistake(py, ErrorClass::Runtime, text.to_string())))
     }
 
     /// Refuses a write where one element would be written twice, or read after it was written.

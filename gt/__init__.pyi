@@ -410,6 +410,7 @@ squeeze = Tensor.squeeze
 from gt.composite.joining import stack as stack
 std = Tensor.std
 from gt.composite.reductions import std_mean as std_mean
+stft = Tensor.stft
 sub = Tensor.sub
 subtract = Tensor.subtract
 sum = Tensor.sum

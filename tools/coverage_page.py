@@ -15,11 +15,15 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from missing_names import MODULES, TORCH, names
 
 import gt
+
+if TYPE_CHECKING:
+    from torch.testing._internal.opinfo.core import OpInfo
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/coverage.md"
@@ -57,7 +61,8 @@ all the same.
 
 Of the {entries} entries of `op_db`, {named} have a function in GT ([Operators](ops.md)). Nothing
 runs of {idle} among them, which count as lacking here: {refused} are refused whole (most have
-complex results), and of {empty} PyTorch has no samples in GT's dtypes. Of the error inputs,
+results of dtypes that GT has not), and of {empty} PyTorch has no samples in GT's dtypes. Of the
+error inputs,
 {kept} cannot be passed to GT: with `out=`, sparse, complex, a number in a tensor's place, or about
 values that GT
 does not read to refuse them.
@@ -150,16 +155,20 @@ def counted() -> dict[str, int]:
         "refused": idle - empty,
         "values": sum(_whole(pairs) for pairs in values),
         "gradients": sum(_whole([pair]) for pair in gradients),
-        "smooth": sum(
-            op.supports_autograd and torch.float64 in op.supported_backward_dtypes("cpu")  # type: ignore[no-untyped-call]
-            for op in op_db
-        ),
+        "smooth": sum(map(_is_smooth, op_db)),
         "raised": raised,
         "called": raised - sum(entry.get("late", 0) for entry in entries),
         "errors": total,
         "kept": kept,
         "passed": total - kept,
     }
+
+
+def _is_smooth(op: "OpInfo") -> bool:
+    """Whether PyTorch has gradients in float64, or of complex numbers where it has no others."""
+    real = torch.float64 in op.supported_dtypes("cpu")
+    dtype = torch.float64 if real else torch.complex128
+    return op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
 
 
 def _whole(pairs: list[list[int]]) -> bool:

@@ -129,6 +129,44 @@ def install() -> None:
         setattr(Tensor, name, prop)
 
 
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Tensor:
+    """Spectra of windows of a signal [length] or [n, length]: complex [n, frequencies, windows].
+
+    Args:
+        n_fft: the transform's length.
+        hop_length: from one window to the next; a quarter of `n_fft` if not given.
+        win_length: the window's length, `n_fft` if not given; shorter ones get zeros on both sides.
+        window: factors [win_length], ones if not given.
+        center: whether the signal is padded by `n_fft // 2` on both sides first.
+        pad_mode: what it is padded with, as `nn.functional.pad` has it.
+        normalized: whether results are divided by the square root of `n_fft`.
+        onesided: whether only half the frequencies are given; True of what is real.
+        return_complex: must be given for real input and window; False gives floats [..., 2].
+        align_to_window: where windows begin without `center`.
+
+    Raises:
+        RuntimeError: sizes that do not fit, or `return_complex` left open.
+    """
+    options = {
+        "hop_length": hop_length, "win_length": win_length, "window": window, "center": center,
+        "pad_mode": pad_mode, "normalized": normalized, "onesided": onesided,
+        "return_complex": return_complex, "align_to_window": align_to_window,
+    }  # fmt: skip
+    return generic("stft", input, n_fft, **options)
+
+
 METHODS: dict[str, Method] = {
     "conj": conj,
     "resolve_conj": resolve,
@@ -136,6 +174,7 @@ METHODS: dict[str, Method] = {
     "is_conj": is_put_off,
     "is_neg": is_put_off,
     "adjoint": adjoint,
+    "stft": stft,
 }
 FUNCTIONS: dict[str, Method] = {
     "real": real,

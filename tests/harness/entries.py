@@ -193,9 +193,25 @@ def unspecified(op: OpInfo, sample: SampleInput) -> bool:
     return op.name in UNSPECIFIED or dropout > 0.0
 
 
+COMPLEX = (torch.complex64, torch.complex128)
+
+
 def dtypes_of(op: OpInfo) -> list[torch.dtype]:
     """The dtypes of the comparison that PyTorch has for an entry on the CPU."""
     dtypes = (
         torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16, torch.float16,
     )  # fmt: skip
-    return [dtype for dtype in dtypes if dtype in op.supported_dtypes("cpu")]
+    supported = op.supported_dtypes("cpu")
+    return [dtype for dtype in dtypes if dtype in supported] or [
+        dtype for dtype in COMPLEX if dtype in supported
+    ]
+
+
+def gradient_dtype(op: OpInfo) -> torch.dtype | None:
+    """The dtype in which gradients are compared: complex128 where PyTorch has none of floats."""
+    if not op.supports_autograd:
+        return None
+    differentiable = op.supported_backward_dtypes("cpu")
+    real = torch.float64 in op.supported_dtypes("cpu")
+    wanted = torch.float64 if real else torch.complex128
+    return wanted if wanted in differentiable else None

@@ -125,16 +125,6 @@ impl Dtype {
         }
     }
 
-    /// The float of a complex dtype's parts; of others, itself.
-    #[must_use]
-    pub fn part(self) -> Self {
-        match self {
-            Self::C64 => Self::F32,
-            Self::C128 => Self::F64,
-            real => real,
-        }
-    }
-
     /// The dtype that holds both, by `PyTorch`'s lattice.
     #[must_use]
     pub fn promote(self, other: Self) -> Self {

@@ -207,32 +207,36 @@ fn numbers_that_fit() {
 
 /// Both have dimensions, or both have none.
 const TENSORS: &str = "
-      bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64
- bool bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64
-   u8   u8   u8  i16  i16  i32  i64  f16 bf16  f32  f64
-   i8   i8  i16   i8  i16  i32  i64  f16 bf16  f32  f64
-  i16  i16  i16  i16  i16  i32  i64  f16 bf16  f32  f64
-  i32  i32  i32  i32  i32  i32  i64  f16 bf16  f32  f64
-  i64  i64  i64  i64  i64  i64  i64  f16 bf16  f32  f64
-  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64
- bf16 bf16 bf16 bf16 bf16 bf16 bf16  f32 bf16  f32  f64
-  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64
-  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
+      bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64  c64 c128
+ bool bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64  c64 c128
+   u8   u8   u8  i16  i16  i32  i64  f16 bf16  f32  f64  c64 c128
+   i8   i8  i16   i8  i16  i32  i64  f16 bf16  f32  f64  c64 c128
+  i16  i16  i16  i16  i16  i32  i64  f16 bf16  f32  f64  c64 c128
+  i32  i32  i32  i32  i32  i32  i64  f16 bf16  f32  f64  c64 c128
+  i64  i64  i64  i64  i64  i64  i64  f16 bf16  f32  f64  c64 c128
+  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64  c64 c128
+ bf16 bf16 bf16 bf16 bf16 bf16 bf16  f32 bf16  f32  f64  c64 c128
+  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64  c64 c128
+  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64 c128 c128
+  c64  c64  c64  c64  c64  c64  c64  c64  c64  c64 c128  c64 c128
+ c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128
 ";
 
 /// The row has dimensions, the column has none.
 const WITH_ZERO_DIM: &str = "
-      bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64
- bool bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64
-   u8   u8   u8   u8   u8   u8   u8  f16 bf16  f32  f64
-   i8   i8   i8   i8   i8   i8   i8  f16 bf16  f32  f64
-  i16  i16  i16  i16  i16  i16  i16  f16 bf16  f32  f64
-  i32  i32  i32  i32  i32  i32  i32  f16 bf16  f32  f64
-  i64  i64  i64  i64  i64  i64  i64  f16 bf16  f32  f64
-  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16
- bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16
-  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32
-  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
+      bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64  c64 c128
+ bool bool   u8   i8  i16  i32  i64  f16 bf16  f32  f64  c64 c128
+   u8   u8   u8   u8   u8   u8   u8  f16 bf16  f32  f64  c64 c128
+   i8   i8   i8   i8   i8   i8   i8  f16 bf16  f32  f64  c64 c128
+  i16  i16  i16  i16  i16  i16  i16  f16 bf16  f32  f64  c64 c128
+  i32  i32  i32  i32  i32  i32  i32  f16 bf16  f32  f64  c64 c128
+  i64  i64  i64  i64  i64  i64  i64  f16 bf16  f32  f64  c64 c128
+  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  c64  c64
+ bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16  c64  c64
+  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  c64  c64
+  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64 c128 c128
+  c64  c64  c64  c64  c64  c64  c64  c64  c64  c64  c64  c64  c64
+ c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 c128
 ";
 
 /// A tensor with dimensions and a number.
@@ -248,6 +252,8 @@ const WITH_NUMBER: &str = "
  bf16 bf16 bf16 bf16
   f32  f32  f32  f32
   f64  f64  f64  f64
+  c64  c64  c64  c64
+ c128 c128 c128 c128
 ";
 
 /// A tensor without dimensions and a number.
@@ -263,6 +269,8 @@ const ZERO_DIM_WITH_NUMBER: &str = "
  bf16 bf16 bf16 bf16
   f32  f32  f32  f32
   f64  f64  f64  f64
+  c64  c64  c64  c64
+ c128 c128 c128 c128
 ";
 
 /// Checks each cell of a table of `torch.result_type`; the header's words are dtypes or numbers.

@@ -103,11 +103,11 @@ fn attr_object<'py>(py: Python<'py>, kind: AttrKind, attr: &Attr) -> PyResult<Bo
 }
 
 /// A complex number as a tensor without dimensions, of a complex dtype.
-pub(crate) fn number<'py>(
-    py: Python<'py>,
+pub(crate) fn number(
+    py: Python<'_>,
     [real, imag]: [f64; 2],
     dtype: Dtype,
-) -> PyResult<Bound<'py, Tensor>> {
+) -> PyResult<Bound<'_, Tensor>> {
     #[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "rounding is meant")]
     let bytes: Vec<u8> = match dtype {
         Dtype::C128 => [real, imag].into_iter().flat_map(f64::to_le_bytes).collect(),

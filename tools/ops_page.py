@@ -10,7 +10,10 @@ from typing import Any
 
 Row = Mapping[str, Any]  # TOML's and JSON's values, of any type
 
-VALUE_KINDS = ("float32", "float64", "int64", "bool", "bfloat16", "float16", "in place")
+VALUE_KINDS = (
+    "float32", "float64", "int64", "bool", "bfloat16", "float16", "complex64", "complex128",
+    "in place",
+)  # fmt: skip
 UNCOMPUTED = ("generic", "control", "collective")
 HEAD = """# Operators
 

@@ -111,6 +111,12 @@ emulator name="":
     cmake --build target/emulator
     target/emulator/emulator_tests "{{ name }}"
 
+# CUDA kernels through nvcc for sm_80, sm_90a and PTX: registers as in csrc/cuda/resources.txt, no spill. `--write` accepts
+cuda *args:
+    test -d target/cuda/venv || python -m venv target/cuda/venv
+    target/cuda/venv/bin/pip install --quiet --disable-pip-version-check 'cuda-toolkit[nvcc,cccl]==13.2.*'
+    target/cuda/venv/bin/python tools/cuda_kernels.py {{ args }}
+
 # Lines by language, and the size of the wheel
 size:
     #!/usr/bin/env bash

@@ -21,7 +21,7 @@ format:
     cargo fmt --all
     ruff check --fix-only --quiet
     ruff format --quiet
-    find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format -i
+    find csrc gt/worker/native -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format -i
 
 # Format, lint, types, import rules, generated files; changes nothing
 check:
@@ -32,7 +32,7 @@ check:
     mypy
     python -m mypy.stubtest --concise --allowlist <(sed 's/^/gt._core.Tensor./' gt/missing_methods.txt) gt._core
     lint-imports --no-logo
-    find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
+    find csrc gt/worker/native -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
     python tools/gen.py --check
 
 # Run PyTorch's samples of every operator, ask the planner about its rules; write results.json, rules.json, docs/ops.md. With names: print how those fare

@@ -31,7 +31,7 @@ from gt.draws import Generator
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'complex128', 'complex64', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
+__all__ = ['Application', 'Function', 'GradFn', 'PreparedCall', 'Tensor', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'check_writable', 'complex128', 'complex64', 'configure', 'connect', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'layout', 'local_shard', 'manual_seed', 'mark_multiple_views', 'next_draw', 'offer_native', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'stats', 'synchronize', 'tensor_hooks', 'uint8', 'unread_failures', 'value_before', 'worker_stats', 'workers']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -1567,6 +1567,12 @@ def parse_trace_line(line: str) -> tuple[str, str] | None:
 def serve(arguments: Sequence[str]) -> _int:
     """The dispatcher program: runs until SIGINT or SIGTERM, returns the exit code."""
 def executing_op() -> str | None: ...
+def offer_native(
+    addresses: Sequence[_int],
+    bind: Callable[
+        [str, Sequence[_int], Sequence[_int], _int, Sequence[object]], tuple[_int, _int] | None
+    ],
+) -> None: ...
 def set_default_dtype(d: dtype) -> None:
     """The dtype that Python floats and creation functions get from here on."""
 def get_default_dtype() -> dtype:

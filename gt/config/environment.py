@@ -22,6 +22,7 @@ NCCL_SETTINGS = {
 IDLE_SECONDS = 5.0
 IDLE_SECONDS_MAX = 86_400
 OWN_KERNELS = ("auto", "off", "on")
+NATIVE_ROWS = ("auto", "on", "off")
 BACKENDS = {"pytorch": "pytorch", "torch": "pytorch", "numpy": "numpy", "": "auto"}
 
 
@@ -159,6 +160,29 @@ def look_ahead() -> int | None:
     if word and not word.isdigit():
         raise ValueError(f"GT_LOOK_AHEAD={word}: expected 0 or a seed")
     return int(word) if word else None
+
+
+def native_rows() -> str:
+    """Whether a torch worker runs rows by ATen in C++: GT_ATEN says `auto`, `on` or `off`.
+
+    `auto` compiles the helper beside the first instructions, `on` before them. Without it: off.
+    """
+    word = os.environ.get("GT_ATEN", "").lower() or "off"
+    if word not in NATIVE_ROWS:
+        raise ValueError(f"GT_ATEN={word}: expected one of {', '.join(NATIVE_ROWS)}")
+    return word
+
+
+def cache_folder() -> pathlib.Path:
+    """Where what is made once for this machine is kept: GT_CACHE_DIR, else the user's cache."""
+    own = os.environ.get("GT_CACHE_DIR")
+    users = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(own) if own else pathlib.Path(users) / "gt"
+
+
+def cpp_compiler() -> str:
+    """The C++ compiler: CXX, else `c++`."""
+    return os.environ.get("CXX") or "c++"
 
 
 def process_groups() -> str:

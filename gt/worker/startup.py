@@ -41,6 +41,7 @@ class Start:
     trusted_networks: Sequence[str] = ()
     look_ahead: int | None = None
     idle_seconds: float = 5.0
+    native_rows: str = "off"
 
 
 def gpu_of(index: int | None, count: int) -> int:
@@ -88,6 +89,10 @@ def run(start: Start) -> int:
     with backend.guard(), contextlib.ExitStack() as ends:
         if start.process_groups != "off":
             backend = _with_groups(backend, start, ends)
+        if backend.name == "pytorch":
+            from gt.worker.native import start as native
+
+            native.begin(start.native_rows, _device(cast("Backend[Tensor]", backend)))
         if start.control_fd is not None:
             run_on_descriptors(start.control_fd, backend)
         else:

@@ -61,6 +61,9 @@ pub struct Stats {
     pub bytes_peak: u64,
     /// Instructions executed since the start.
     pub executed: u64,
+    /// Calls of the engine that ran in C++, and in Python.
+    pub native: u64,
+    pub python: u64,
 }
 
 /// The beginning of a text that fits a message, for senders that pass on what others wrote.
@@ -141,20 +144,34 @@ fn append_text(
 }
 
 fn append_stats(stats: Stats, out: &mut Vec<u32>) {
-    let Stats { request, values, bytes, bytes_peak, executed } = stats;
+    let Stats { request, values, bytes, bytes_peak, executed, native, python } = stats;
     for value in [request, values, bytes, bytes_peak, executed] {
         push_u64(out, value);
+    }
+    // A worker that has counted none says what version 1 said first.
+    if native != 0 || python != 0 {
+        push_u64(out, native);
+        push_u64(out, python);
     }
 }
 
 fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
-    Ok(Stats {
+    let mut stats = Stats {
         request: reader.u64()?,
         values: reader.u64()?,
         bytes: reader.u64()?,
         bytes_peak: reader.u64()?,
         executed: reader.u64()?,
-    })
+        ..Stats::default()
+    };
+    if !reader.is_at_end() {
+        stats.native = reader.u64()?;
+        stats.python = reader.u64()?;
+        if (stats.native, stats.python) == (0, 0) {
+            return Err(reader.error(WireReason::Value("calls", 0)));
+        }
+    }
+    Ok(stats)
 }
 
 fn append_peer(peer: &Peer<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {

@@ -49,6 +49,11 @@ pub trait Engine {
         reuse: u16,
     ) -> Result<Values<Self::Value>, Fault>;
 
+    /// How many instructions [`execute`](Self::execute) has run in C++, and in Python.
+    fn calls(&self) -> [u64; 2] {
+        [0; 2]
+    }
+
     /// Says whether the next instruction is worth several threads. It follows from instructions alone, as the number of
     /// threads may change the bits of a result.
     fn set_large(&mut self, is_large: bool) {

@@ -77,7 +77,8 @@ impl<E: Engine> Machine<E> {
 
     pub fn stats(&self, request: u64) -> Stats {
         let (values, bytes, bytes_peak) = self.state.table.counters();
-        Stats { request, values, bytes, bytes_peak, executed: self.executed }
+        let [native, python] = self.state.engine.calls();
+        Stats { request, values, bytes, bytes_peak, executed: self.executed, native, python }
     }
 
     /// Executes the complete frames at the front of `words` and returns how many words they have. All of `words` may be

@@ -94,7 +94,8 @@ fn every_frame(
     let first = Reply { dims: wide, count: 1, total: total.max(1), start: 0, bytes: one, ..reply };
     let spaced = if count == 0 { first } else { Reply { dims: wide, ..reply } };
     let spaced = SpacedReply { reply: spaced, run: 1, stride };
-    let stats = Stats { request, values, bytes: counted, bytes_peak, executed };
+    let (native, python) = (executed / 2, executed / 3);
+    let stats = Stats { request, values, bytes: counted, bytes_peak, executed, native, python };
     let peer = Peer { index, secret: Secret(*b"0123456789abcdef"), address: reason };
     let backends = Backends { device: reason, group: "", is_far: true };
     vec![

@@ -191,6 +191,11 @@ impl<'a> WordReader<'a> {
         std::str::from_utf8(self.bytes(bytes_max)?).map_err(|_| self.error(WireReason::Utf8))
     }
 
+    /// Whether nothing is left.
+    pub(crate) const fn is_at_end(&self) -> bool {
+        self.position == self.words.len()
+    }
+
     /// Every declared word must have been read.
     #[inline]
     pub(crate) fn finish(&self) -> Result<(), WireError> {

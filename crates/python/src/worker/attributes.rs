@@ -102,7 +102,8 @@ fn same(left: &[Attr], right: &[Attr]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same_attr(left, right))
 }
 
-fn same_attr(left: &Attr, right: &Attr) -> bool {
+/// Equal to the last bit.
+pub fn same_attr(left: &Attr, right: &Attr) -> bool {
     match (left, right) {
         (Attr::Float(left), Attr::Float(right))
         | (Attr::Scalar(Scalar::Float(left)), Attr::Scalar(Scalar::Float(right))) => {

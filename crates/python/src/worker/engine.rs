@@ -8,6 +8,7 @@ use super::faults;
 use super::kernel_call;
 use super::kernels::Kernels;
 use super::memory::ValueMemory;
+use super::native::{self, ProgramCall, Programs, TensorValue};
 use super::vectorcall::Vectorcaller;
 use gt_protocol::message::FailureClass;
 use gt_protocol::{Dims, Dtype, Instruction, Meta, Op};
@@ -38,6 +39,10 @@ pub struct PythonEngine {
     /// () -> nothing, when everything before has run.
     synchronize: Py<PyAny>,
     backends: CollectiveBackends,
+    /// What runs without Python, once it is there.
+    programs: Option<Programs>,
+    /// Calls of Python's kernels.
+    calls: u64,
 }
 
 /// How many threads kernels use: one, or for a large instruction as many as the backend has.
@@ -57,6 +62,8 @@ impl PythonEngine {
         Ok(Self {
             kernels: Kernels::new(backend)?,
             backends: CollectiveBackends::new(backend)?,
+            programs: None,
+            calls: 0,
             caller,
             dtypes: backend.getattr("dtypes")?.extract()?,
             out_of_memory: function("out_of_memory")?,
@@ -90,7 +97,7 @@ impl PythonEngine {
 }
 
 impl Engine for PythonEngine {
-    type Value = Py<PyAny>;
+    type Value = TensorValue;
     type Borrowed = BorrowedMemory;
     type Rendezvous = Rendezvous;
 
@@ -105,9 +112,28 @@ impl Engine for PythonEngine {
             return Err(unknown(instruction.op));
         };
         EXECUTING.store(instruction.op.info().code, Ordering::Relaxed);
+        if self.programs.is_none() {
+            self.programs = native::take_offer().map(Programs::from);
+        }
+        if let Some(programs) = &mut self.programs {
+            let call = ProgramCall {
+                over: kernel.over(reuse).map_or(0, |row| row.overwrites),
+                detaches: self.threads.is_large,
+                attributes: &mut kernel.attributes,
+                dtypes: &self.dtypes,
+            };
+            if let Some(values) = programs.run(py, instruction, operands, call) {
+                return Ok(values);
+            }
+        }
+        self.calls += 1;
         let result =
             kernel_call::run(py, self.caller, kernel, &self.dtypes, instruction, operands, reuse);
         result.map_err(|error| self.fault(py, &error))
+    }
+
+    fn calls(&self) -> [u64; 2] {
+        [self.programs.as_ref().map_or(0, |programs| programs.calls), self.calls]
     }
 
     #[inline]
@@ -218,7 +244,7 @@ impl Engine for PythonEngine {
         places: Places<'_, Self::Value>,
     ) -> Result<(Rendezvous, Vec<u8>), Fault> {
         let py = attached();
-        let own = |value: &Self::Value| Some(value.clone_ref(py));
+        let own = |value: &Self::Value| Some(value.object(py).clone_ref(py));
         let (operand, result) = match places {
             Places::Operand(operand) => (own(operand), None),
             Places::Result(result) => (None, own(result)),
@@ -259,7 +285,7 @@ impl Engine for PythonEngine {
         let py = attached();
         let other = rendezvous.finish(py).map_err(|error| self.fault(py, &error))?;
         if let (Some(other), Some(result)) = (other, result) {
-            *result = other;
+            *result = TensorValue::from(other);
         }
         Ok(())
     }
@@ -285,6 +311,7 @@ impl Engine for PythonEngine {
             (Some(operand), Some(result)) => operand.is(result),
             (Some(_) | None, None) | (None, Some(_)) => false,
         };
+        let operand = operand.map(TensorValue::from);
         match (&operand, result) {
             (Some(_), Some(both)) if is_one => self.borrow_buffers(Places::One(both)),
             (Some(operand), Some(result)) => self.borrow_buffers(Places::Both(operand, result)),

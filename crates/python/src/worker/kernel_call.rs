@@ -2,6 +2,7 @@
 
 use super::attributes::scalar;
 use super::kernels::OperatorKernel;
+use super::native::TensorValue;
 use super::vectorcall::Vectorcaller;
 use gt_protocol::{Family, Instruction};
 use gt_worker::{EngineOperand, Values};
@@ -17,9 +18,9 @@ pub fn run(
     kernel: &mut OperatorKernel,
     dtypes: &[Py<PyAny>],
     instruction: &Instruction<'_>,
-    operands: &[EngineOperand<'_, Py<PyAny>>],
+    operands: &[EngineOperand<'_, TensorValue>],
     reuse: u16,
-) -> PyResult<Values<Py<PyAny>>> {
+) -> PyResult<Values<TensorValue>> {
     let info = instruction.op.info();
     let mut arguments = Arguments::default();
     let fixed = info.fixed_operands().min(operands.len());
@@ -42,7 +43,7 @@ pub fn run(
         call = other;
     }
     if reuse != 0
-        && let Some(row) = kernel.in_place.iter().find(|row| row.overwrites & !reuse == 0)
+        && let Some(row) = kernel.over(reuse)
     {
         call = &row.call;
         if row.swapped {
@@ -51,10 +52,10 @@ pub fn run(
     }
     let result = caller.call(py, call, &arguments.pointers)?;
     if info.outputs == 1 {
-        return Ok(Values::from_iter([result]));
+        return Ok(Values::from_iter([TensorValue::from(result)]));
     }
     let results = result.bind(py).cast::<PyTuple>()?;
-    Ok(results.iter().map(Bound::unbind).collect())
+    Ok(results.iter().map(|one| TensorValue::from(one.unbind())).collect())
 }
 
 /// The arguments of a call: borrowed pointers, and what was made for it.
@@ -65,10 +66,10 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn push(&mut self, py: Python<'_>, operand: &EngineOperand<'_, Py<PyAny>>) {
+    fn push(&mut self, py: Python<'_>, operand: &EngineOperand<'_, TensorValue>) {
         match operand {
             EngineOperand::Absent => self.push_made(py.None()),
-            EngineOperand::Value(value) => self.pointers.push(value.as_ptr()),
+            EngineOperand::Value(value) => self.pointers.push(value.object(py).as_ptr()),
             EngineOperand::Scalar(value) => self.push_made(scalar(py, *value)),
         }
     }
@@ -79,10 +80,10 @@ impl Arguments {
     }
 }
 
-fn list(py: Python<'_>, listed: &[EngineOperand<'_, Py<PyAny>>]) -> PyResult<Py<PyAny>> {
+fn list(py: Python<'_>, listed: &[EngineOperand<'_, TensorValue>]) -> PyResult<Py<PyAny>> {
     let objects = listed.iter().map(|operand| match operand {
         EngineOperand::Absent => py.None(),
-        EngineOperand::Value(value) => value.clone_ref(py),
+        EngineOperand::Value(value) => value.object(py).clone_ref(py),
         EngineOperand::Scalar(value) => scalar(py, *value),
     });
     Ok(PyList::new(py, objects.collect::<Vec<_>>())?.into_any().unbind())

@@ -25,6 +25,14 @@ pub struct OperatorKernel {
     pub attributes: Attributes,
 }
 
+impl OperatorKernel {
+    /// The kernel that writes over operands which `reuse` has.
+    #[inline]
+    pub fn over(&self, reuse: u16) -> Option<&InPlace> {
+        self.in_place.iter().find(|row| row.overwrites & !reuse == 0)
+    }
+}
+
 /// Kernels by an operator's code: page, then place on the page.
 #[derive(Debug)]
 pub struct Kernels {

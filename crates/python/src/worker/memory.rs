@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "tensors' bytes")]
 
 use super::borrowed::{BorrowedBytes, BorrowedMemory, ResultMemory};
+use super::native::{TensorValue, described};
 use super::vectorcall::Vectorcaller;
 use gt_protocol::Meta;
 use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};
@@ -60,20 +61,38 @@ impl ValueMemory {
     }
 
     /// The dtype's number, and the size.
-    pub fn meta(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<(u32, Vec<i64>)> {
+    pub fn meta(&self, py: Python<'_>, value: &TensorValue) -> PyResult<(u32, Vec<i64>)> {
+        let value = value.object(py);
         self.caller.call(py, &self.meta, &[value.as_ptr()])?.extract(py)
     }
 
-    pub fn memory_bytes(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<u64> {
+    pub fn memory_bytes(&self, py: Python<'_>, value: &TensorValue) -> PyResult<u64> {
+        if let Some((_, description)) = described(value) {
+            return Ok(description.storage_bytes);
+        }
+        let value = value.object(py);
         self.caller.call(py, &self.allocated_bytes, &[value.as_ptr()])?.extract(py)
     }
 
-    pub fn address(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<usize> {
+    /// Where a value's first element is.
+    pub fn address(&self, py: Python<'_>, value: &TensorValue) -> PyResult<usize> {
+        match described(value) {
+            Some((_, description)) => Ok(description.data),
+            None => self.object_address(py, value.object(py)),
+        }
+    }
+
+    fn object_address(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<usize> {
         self.caller.call(py, &self.address, &[value.as_ptr()])?.extract(py)
     }
 
     /// Memory for a value like this one, for which `dtype` is the backend's object.
-    pub fn allocate(&self, py: Python<'_>, meta: &Meta, dtype: &Py<PyAny>) -> PyResult<Py<PyAny>> {
+    pub fn allocate(
+        &self,
+        py: Python<'_>,
+        meta: &Meta,
+        dtype: &Py<PyAny>,
+    ) -> PyResult<TensorValue> {
         let size = PyTuple::new(py, meta.dims.as_slice())?;
         let value = self.allocate.call1(py, (size, dtype))?;
         let on_host = self.write.is_none();
@@ -81,7 +100,7 @@ impl ValueMemory {
             let (address, length) = self.place(py, &value)?;
             prefer_huge_pages(address, length);
         }
-        Ok(value)
+        Ok(TensorValue::from(value))
     }
 
     /// Puts bytes into a value that [`allocate`](Self::allocate) made.
@@ -91,10 +110,11 @@ impl ValueMemory {
     pub fn write(
         &self,
         py: Python<'_>,
-        value: &Py<PyAny>,
+        value: &TensorValue,
         byte_offset: u64,
         bytes: &[u8],
     ) -> PyResult<()> {
+        let value = value.object(py);
         if let Some(write) = &self.write {
             return write.call1(py, (value, byte_offset, bytes)).map(drop);
         }
@@ -121,10 +141,19 @@ impl ValueMemory {
     pub fn with_bytes(
         &self,
         py: Python<'_>,
-        value: &Py<PyAny>,
+        value: &TensorValue,
         show: &mut dyn FnMut(&[u8]),
     ) -> PyResult<()> {
-        let (address, length, contiguous) = self.buffer(py, value)?;
+        if let Some((_, description)) = described(value)
+            && description.is_on_host != 0
+            && description.is_contiguous != 0
+        {
+            let length = usize::try_from(description.bytes).expect("a length in memory");
+            // SAFETY: as below; the value itself has its bytes there.
+            show(unsafe { memory(description.data, length) });
+            return Ok(());
+        }
+        let (address, length, contiguous) = self.buffer(py, value.object(py))?;
         // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory and lives until after the call; values
         // are only written to by the engine, which is borrowed by who shows.
         show(unsafe { memory(address, length) });
@@ -136,9 +165,18 @@ impl ValueMemory {
     pub fn contiguous_copy(
         &self,
         py: Python<'_>,
-        value: &Py<PyAny>,
+        value: &TensorValue,
         meta: &Meta,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    ) -> PyResult<Option<TensorValue>> {
+        if let Some((tensor, description)) = described(value) {
+            if description.is_row_major() {
+                return Ok(None);
+            }
+            if let Some(copy) = tensor.copied() {
+                return Ok(Some(TensorValue::from(copy)));
+            }
+        }
+        let value = value.object(py);
         let arguments = [value.as_ptr()];
         // A backend takes any stride of a dimension of size 1 for contiguous. Its matrix products do not: they choose
         // another loop, and other bits.
@@ -150,33 +188,34 @@ impl ValueMemory {
             return if is_contiguous {
                 Ok(None)
             } else {
-                self.caller.call(py, &self.copy, &arguments).map(Some)
+                self.caller.call(py, &self.copy, &arguments).map(TensorValue::from).map(Some)
             };
         }
         let contiguous = self.caller.call(py, &self.row_major, &arguments)?;
-        Ok((!contiguous.is(value)).then_some(contiguous))
+        Ok((!contiguous.is(value)).then(|| TensorValue::from(contiguous)))
     }
 
     /// A copy of a value whose layout is not that of one that came from another worker: contiguous and aligned.
     pub fn aligned_copy(
         &self,
         py: Python<'_>,
-        value: &Py<PyAny>,
+        value: &TensorValue,
         meta: &Meta,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    ) -> PyResult<Option<TensorValue>> {
         if let Some(copy) = self.contiguous_copy(py, value, meta)? {
             return Ok(Some(copy));
         }
         if self.address(py, value)?.is_multiple_of(ALIGNMENT) {
             return Ok(None);
         }
-        self.caller.call(py, &self.copy, &[value.as_ptr()]).map(Some)
+        let copy = self.caller.call(py, &self.copy, &[value.object(py).as_ptr()])?;
+        Ok(Some(TensorValue::from(copy)))
     }
 
     pub fn borrow(
         &self,
         py: Python<'_>,
-        places: Places<'_, Py<PyAny>>,
+        places: Places<'_, TensorValue>,
     ) -> PyResult<BorrowedMemory> {
         Ok(match places {
             Places::Operand(operand) => BorrowedMemory::operand(self.borrow_operand(py, operand)?),
@@ -196,14 +235,14 @@ impl ValueMemory {
         &self,
         py: Python<'_>,
         borrowed: &BorrowedMemory,
-        result: &Py<PyAny>,
+        result: &TensorValue,
     ) -> PyResult<()> {
         let (Some(copy), Some(write)) = (borrowed.copy(), &self.write) else { return Ok(()) };
-        write.call1(py, (result, 0, PyBytes::new(py, copy))).map(drop)
+        write.call1(py, (result.object(py), 0, PyBytes::new(py, copy))).map(drop)
     }
 
-    fn borrow_operand(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<BorrowedBytes> {
-        let (address, length, contiguous) = self.buffer(py, value)?;
+    fn borrow_operand(&self, py: Python<'_>, value: &TensorValue) -> PyResult<BorrowedBytes> {
+        let (address, length, contiguous) = self.buffer(py, value.object(py))?;
         // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. While they are borrowed the machine lets
         // nothing be written to the value's memory, or `contiguous` is a copy that only we have.
         Ok(unsafe { BorrowedBytes::new(address, length, contiguous) })
@@ -214,14 +253,16 @@ impl ValueMemory {
     fn borrow_result(
         &self,
         py: Python<'_>,
-        value: &mut Py<PyAny>,
+        value: &mut TensorValue,
         read: bool,
     ) -> PyResult<ResultMemory> {
         if self.write.is_some() {
             return self.bytes_to_write(py, value, read).map(ResultMemory::Copy);
         }
-        let (address, length, contiguous) = self.buffer(py, value)?;
-        *value = contiguous.clone_ref(py);
+        let (address, length, contiguous) = self.buffer(py, value.object(py))?;
+        if !contiguous.is(value.object(py)) {
+            *value = TensorValue::from(contiguous.clone_ref(py));
+        }
         // SAFETY: `contiguous` has `length` bytes at `address` in the host's memory. The machine gives for writing what
         // nothing else shares memory with and hands it out again only when it is back, or `contiguous` is a copy made just
         // now.
@@ -229,8 +270,9 @@ impl ValueMemory {
     }
 
     /// A value's bytes, or as many zeros.
-    fn bytes_to_write(&self, py: Python<'_>, value: &Py<PyAny>, read: bool) -> PyResult<Vec<u8>> {
+    fn bytes_to_write(&self, py: Python<'_>, value: &TensorValue, read: bool) -> PyResult<Vec<u8>> {
         if !read {
+            let value = value.object(py);
             let length = self.caller.call(py, &self.length, &[value.as_ptr()])?;
             return Ok(vec![0; length.extract(py)?]);
         }
@@ -248,7 +290,7 @@ impl ValueMemory {
 
     fn place(&self, py: Python<'_>, contiguous: &Py<PyAny>) -> PyResult<(usize, usize)> {
         let length = self.caller.call(py, &self.length, &[contiguous.as_ptr()])?;
-        Ok((self.address(py, contiguous)?, length.extract(py)?))
+        Ok((self.object_address(py, contiguous)?, length.extract(py)?))
     }
 }
 

@@ -12,6 +12,7 @@ mod kernel_call;
 mod kernels;
 mod machine;
 mod memory;
+mod native;
 mod payloads;
 mod peers;
 mod process;
@@ -23,6 +24,7 @@ use pyo3::prelude::*;
 /// Adds the worker's names to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(engine::executing_op, module)?)?;
+    module.add_function(wrap_pyfunction!(native::offer_native, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::encode_device_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::decode_device_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::encode_device_trial, module)?)?;

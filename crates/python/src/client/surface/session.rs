@@ -115,13 +115,16 @@ fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pyfunction]
 fn worker_stats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let mut rows = Vec::new();
-    for (worker, Stats { values, bytes, bytes_peak, executed, .. }) in read::worker_stats(py)? {
+    for (worker, stats) in read::worker_stats(py)? {
+        let Stats { values, bytes, bytes_peak, executed, native, python, .. } = stats;
         let dict = PyDict::new(py);
         dict.set_item("worker", worker)?;
         dict.set_item("values", values)?;
         dict.set_item("bytes", bytes)?;
         dict.set_item("bytes_peak", bytes_peak)?;
         dict.set_item("executed", executed)?;
+        dict.set_item("native_calls", native)?;
+        dict.set_item("python_calls", python)?;
         rows.push(dict);
     }
     Ok(rows)

@@ -1,0 +1,143 @@
+//! The helper's C interface: `run.cpp` and `build.cpp` of `gt/worker/native`.
+
+#![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
+
+use gt_protocol::Scalar;
+use pyo3::ffi;
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+/// Functions of a helper that is handed over: as many as [`Helper`] has.
+pub const FUNCTIONS: usize = 7;
+
+/// What an operand is, and its bits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct NativeOperand {
+    pub kind: u64,
+    bits: u64,
+}
+
+impl NativeOperand {
+    pub const ABSENT: Self = Self { kind: 0, bits: 0 };
+
+    pub fn tensor(handle: NonNull<c_void>) -> Self {
+        let address = u64::try_from(handle.as_ptr().expose_provenance());
+        Self { kind: 1, bits: address.expect("an address has 64 bits") }
+    }
+}
+
+impl From<Scalar> for NativeOperand {
+    fn from(scalar: Scalar) -> Self {
+        match scalar {
+            Scalar::Bool(value) => Self { kind: 2, bits: u64::from(value) },
+            Scalar::Int(value) => Self { kind: 3, bits: value.cast_unsigned() },
+            Scalar::Float(value) => Self { kind: 4, bits: value.to_bits() },
+        }
+    }
+}
+
+/// What a tensor's memory is; sizes and strides live as long as it does.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Description {
+    pub data: usize,
+    pub bytes: u64,
+    pub storage_bytes: u64,
+    pub dims: u64,
+    pub sizes: *const i64,
+    pub strides: *const i64,
+    pub is_contiguous: u64,
+    pub is_on_host: u64,
+}
+
+type RunProgram =
+    unsafe extern "C" fn(*const c_void, *const NativeOperand, *mut *mut c_void) -> c_int;
+
+/// The functions, in the order of `LOOP` in `library.py`.
+#[derive(Clone, Copy, Debug)]
+pub struct Helper {
+    pub run: RunProgram,
+    pub release: unsafe extern "C" fn(*mut c_void),
+    pub from_python: unsafe extern "C" fn(*mut ffi::PyObject) -> *mut c_void,
+    pub to_python: unsafe extern "C" fn(*mut c_void) -> *mut ffi::PyObject,
+    pub describe: unsafe extern "C" fn(*mut c_void, *mut Description),
+    pub copy: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    pub free_program: unsafe extern "C" fn(*mut c_void),
+}
+
+static HELPER: OnceLock<Helper> = OnceLock::new();
+
+impl Helper {
+    /// The one of this process, if it has been handed over.
+    #[inline]
+    pub fn of_process() -> Option<&'static Self> {
+        HELPER.get()
+    }
+
+    /// From now on this process's values may be the helper's.
+    ///
+    /// # Safety
+    /// The addresses are those of the helper's functions in the order of `LOOP`, and the library is never unloaded.
+    pub unsafe fn install(addresses: [usize; FUNCTIONS]) -> &'static Self {
+        let [run, release, from_python, to_python, describe, copy, free_program] =
+            addresses.map(std::ptr::with_exposed_provenance::<c_void>);
+        // SAFETY: the caller's promise; the types are those of the definitions in run.cpp and build.cpp.
+        HELPER.get_or_init(|| unsafe {
+            Self {
+                run: std::mem::transmute::<*const c_void, RunProgram>(run),
+                release: std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void)>(
+                    release,
+                ),
+                from_python: std::mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(*mut ffi::PyObject) -> *mut c_void,
+                >(from_python),
+                to_python: std::mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(*mut c_void) -> *mut ffi::PyObject,
+                >(to_python),
+                describe: std::mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(*mut c_void, *mut Description),
+                >(describe),
+                copy: std::mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+                >(copy),
+                free_program: std::mem::transmute::<
+                    *const c_void,
+                    unsafe extern "C" fn(*mut c_void),
+                >(free_program),
+            }
+        })
+    }
+}
+
+impl Description {
+    /// Whether these are the sizes and strides of a value without gaps, row after row. `ATen` takes any stride of a dimension of
+    /// size 1 for contiguous; its matrix products do not: they choose another loop, and other bits.
+    pub fn is_row_major(&self) -> bool {
+        let count = usize::try_from(self.dims).expect("a few dimensions");
+        if count == 0 || self.is_contiguous == 0 {
+            return self.is_contiguous != 0;
+        }
+        // SAFETY: the tensor, which lives while its description is in use, has so many of both.
+        let (sizes, strides) = unsafe {
+            (
+                std::slice::from_raw_parts(self.sizes, count),
+                std::slice::from_raw_parts(self.strides, count),
+            )
+        };
+        if sizes.contains(&0) {
+            return true;
+        }
+        let mut expected = 1;
+        sizes.iter().zip(strides).rev().all(|(size, &stride)| {
+            let is_expected = stride == expected;
+            expected *= size;
+            is_expected
+        })
+    }
+}

@@ -1,0 +1,9 @@
+//! Instructions that run without Python: `ATen`'s operators through a helper compiled against the installed torch
+//! (`gt/worker/native`). Which rows, and how, is decided there.
+
+mod abi;
+mod programs;
+mod value;
+
+pub use programs::{ProgramCall, Programs, offer_native, take_offer};
+pub use value::{TensorValue, described};

@@ -1,0 +1,278 @@
+//! The programs of a worker: found by an instruction's form, made by `gt/worker/native/binding.py` when it is first seen.
+
+#![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
+
+use super::abi::{FUNCTIONS, Helper, NativeOperand};
+use super::value::{NativeTensor, TensorValue};
+use crate::worker::attributes::{self, Attributes};
+use gt_protocol::{Attr, Instruction, Scalar};
+use gt_worker::{EngineOperand, Values};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use smallvec::SmallVec;
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Forms of one row that are kept: a model's `reshape` has a dozen sizes.
+const FORMS_MAX: usize = 32;
+/// Results of a program; `binding.py` knows it too.
+const RESULTS_MAX: usize = 8;
+
+static IS_OFFERED: AtomicBool = AtomicBool::new(false);
+/// The helper that has been loaded and not yet been taken; written once, by the thread that loads it.
+static OFFER: Mutex<Option<NativeOffer>> = Mutex::new(None);
+
+/// A helper that is ready to use.
+#[derive(Debug)]
+pub struct NativeOffer {
+    helper: &'static Helper,
+    /// (row, kinds, kinds of the list, over, attributes) -> (program, changing attributes) or None.
+    bind: Py<PyAny>,
+}
+
+/// Hands a loaded helper to this process's worker, which uses it from its next instruction on.
+///
+/// Args:
+///     addresses: The helper's functions, as `gt.worker.native.library.LOOP` orders them; it is never unloaded.
+///     bind: What makes programs.
+#[pyfunction]
+pub fn offer_native(addresses: [usize; FUNCTIONS], bind: Py<PyAny>) {
+    // SAFETY: `gt.worker.native.start` passes a library's own functions, in this order, and keeps it.
+    let helper = unsafe { Helper::install(addresses) };
+    *OFFER.lock().expect("nothing panics with it") = Some(NativeOffer { helper, bind });
+    IS_OFFERED.store(true, Ordering::Release);
+}
+
+/// The helper, once.
+#[inline]
+pub fn take_offer() -> Option<NativeOffer> {
+    if !IS_OFFERED.load(Ordering::Relaxed) || !IS_OFFERED.swap(false, Ordering::Acquire) {
+        return None;
+    }
+    OFFER.lock().expect("nothing panics with it").take()
+}
+
+/// One form of an instruction.
+#[derive(Debug)]
+struct Form {
+    kinds: SmallVec<[u64; 6]>,
+    over: u16,
+    attrs: SmallVec<[Attr; 2]>,
+    /// Attributes, a bit each, whose numbers each run is given.
+    changing: u32,
+    /// None: it runs in Python.
+    program: Option<Program>,
+}
+
+#[derive(Debug)]
+struct Program(NonNull<c_void>, &'static Helper);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the program is ours, and nobody uses it after this.
+        unsafe { (self.1.free_program)(self.0.as_ptr()) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Forms {
+    kept: Vec<Form>,
+    oldest: usize,
+}
+
+/// What runs instructions without Python.
+#[derive(Debug)]
+pub struct Programs {
+    helper: &'static Helper,
+    bind: Py<PyAny>,
+    /// By an operator's code.
+    rows: Vec<Forms>,
+    pub calls: u64,
+}
+
+impl From<NativeOffer> for Programs {
+    fn from(offer: NativeOffer) -> Self {
+        let NativeOffer { helper, bind } = offer;
+        Self { helper, bind, rows: Vec::new(), calls: 0 }
+    }
+}
+
+/// What a run needs beside the instruction.
+#[derive(Debug)]
+pub struct ProgramCall<'a> {
+    /// Operands that it is to write over.
+    pub over: u16,
+    /// Whether other threads may use the interpreter meanwhile: it costs as much as a small operator does.
+    pub detaches: bool,
+    pub attributes: &'a mut Attributes,
+    pub dtypes: &'a [Py<PyAny>],
+}
+
+impl Programs {
+    /// The results; nothing where Python is to run it: no line of the table fits, or it failed, and Python says why.
+    #[inline]
+    pub fn run(
+        &mut self,
+        py: Python<'_>,
+        instruction: &Instruction<'_>,
+        operands: &[EngineOperand<'_, TensorValue>],
+        call: ProgramCall<'_>,
+    ) -> Option<Values<TensorValue>> {
+        let mut arguments: SmallVec<[NativeOperand; 8]> = SmallVec::new();
+        for operand in operands {
+            arguments.push(match operand {
+                EngineOperand::Absent => NativeOperand::ABSENT,
+                EngineOperand::Scalar(scalar) => NativeOperand::from(*scalar),
+                EngineOperand::Value(value) => {
+                    NativeOperand::tensor(value.tensor(self.helper)?.handle())
+                }
+            });
+        }
+        let code = usize::from(instruction.op.info().code);
+        if code >= self.rows.len() {
+            self.rows.resize_with(code + 1, Forms::default);
+        }
+        let found = self.rows[code]
+            .kept
+            .iter()
+            .position(|form| form.fits(&arguments, call.over, &instruction.attrs));
+        let detaches = call.detaches;
+        let place = match found {
+            Some(place) => place,
+            None => self.keep(py, instruction, &arguments, call),
+        };
+        let form = &self.rows[code].kept[place];
+        let program = form.program.as_ref()?;
+        if form.changing != 0 {
+            push_changing(&mut arguments, &instruction.attrs, form.changing)?;
+        }
+        let values = execute(self.helper, program, &arguments, detaches)?;
+        self.calls += 1;
+        Some(values)
+    }
+
+    #[cold]
+    fn keep(
+        &mut self,
+        py: Python<'_>,
+        instruction: &Instruction<'_>,
+        arguments: &[NativeOperand],
+        call: ProgramCall<'_>,
+    ) -> usize {
+        let over = call.over;
+        // What cannot be bound runs in Python, which says what is wrong with it.
+        let bound = self.bound(py, instruction, arguments, call).ok().flatten();
+        let (program, changing) = match bound {
+            Some((program, changing)) => (Some(program), changing),
+            None => (None, 0),
+        };
+        let form = Form {
+            kinds: arguments.iter().map(|argument| argument.kind).collect(),
+            over,
+            attrs: instruction.attrs.iter().cloned().collect(),
+            changing,
+            program,
+        };
+        let forms = &mut self.rows[usize::from(instruction.op.info().code)];
+        if forms.kept.len() < FORMS_MAX {
+            forms.kept.push(form);
+            return forms.kept.len() - 1;
+        }
+        let place = forms.oldest;
+        forms.oldest = (place + 1) % FORMS_MAX;
+        forms.kept[place] = form;
+        place
+    }
+
+    fn bound(
+        &self,
+        py: Python<'_>,
+        instruction: &Instruction<'_>,
+        arguments: &[NativeOperand],
+        call: ProgramCall<'_>,
+    ) -> PyResult<Option<(Program, u32)>> {
+        let info = instruction.op.info();
+        let fixed = info.fixed_operands().min(arguments.len());
+        let fixed = if info.has_list() { fixed } else { arguments.len() };
+        let (single, listed) = arguments.split_at(fixed);
+        let kinds = |some: &[NativeOperand]| PyTuple::new(py, some.iter().map(|one| one.kind));
+        let attrs = call.attributes.objects(py, info, &instruction.attrs, call.dtypes)?;
+        let attrs = PyTuple::new(py, attrs)?;
+        let made =
+            self.bind.call1(py, (info.name, kinds(single)?, kinds(listed)?, call.over, attrs))?;
+        let made: Option<(usize, u32)> = made.extract(py)?;
+        Ok(made.and_then(|(address, changing)| {
+            let program = NonNull::new(ptr::with_exposed_provenance_mut(address))?;
+            Some((Program(program, self.helper), changing))
+        }))
+    }
+}
+
+impl Form {
+    #[inline]
+    fn fits(&self, arguments: &[NativeOperand], over: u16, attrs: &[Attr]) -> bool {
+        let kinds = arguments.iter().map(|argument| argument.kind);
+        self.over == over
+            && self.kinds.len() == arguments.len()
+            && self.kinds.iter().copied().eq(kinds)
+            && self.attrs.len() == attrs.len()
+            && self.attrs.iter().zip(attrs).enumerate().all(|(place, (left, right))| {
+                self.changing >> place & 1 != 0 || attributes::same_attr(left, right)
+            })
+    }
+}
+
+fn push_changing(
+    arguments: &mut SmallVec<[NativeOperand; 8]>,
+    attrs: &[Attr],
+    changing: u32,
+) -> Option<()> {
+    for (place, attr) in attrs.iter().enumerate() {
+        if changing >> place & 1 != 0 {
+            arguments.push(NativeOperand::from(match attr {
+                Attr::Int(value) => Scalar::Int(*value),
+                Attr::Float(value) => Scalar::Float(*value),
+                Attr::Scalar(value) => *value,
+                Attr::Absent
+                | Attr::Bool(_)
+                | Attr::Dtype(_)
+                | Attr::Ints(_)
+                | Attr::List(_)
+                | Attr::Choice(_)
+                | Attr::Text(_) => return None,
+            }));
+        }
+    }
+    Some(())
+}
+
+fn execute(
+    helper: &Helper,
+    program: &Program,
+    arguments: &[NativeOperand],
+    detaches: bool,
+) -> Option<Values<TensorValue>> {
+    let mut results = [ptr::null_mut(); RESULTS_MAX];
+    // SAFETY: the program was made for operands of these kinds, whose tensors live in the machine's table until the call
+    // is over; it writes at most RESULTS_MAX results. The interpreter's lock, which this thread holds, is given up and
+    // taken again around it; nothing here touches Python meanwhile.
+    let count = unsafe {
+        let thread = if detaches { ffi::PyEval_SaveThread() } else { ptr::null_mut() };
+        let count =
+            (helper.run)(program.0.as_ptr().cast_const(), arguments.as_ptr(), results.as_mut_ptr());
+        if detaches {
+            ffi::PyEval_RestoreThread(thread);
+        }
+        count
+    };
+    let count = usize::try_from(count).ok()?;
+    let values = results[..count].iter().map(|&result| {
+        let handle = NonNull::new(result).expect("a tensor");
+        // SAFETY: a result is the caller's.
+        TensorValue::from(unsafe { NativeTensor::new(handle) })
+    });
+    Some(values.collect())
+}

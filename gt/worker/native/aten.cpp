@@ -1,0 +1,4 @@
+// All of the helper as one translation unit: torch's headers are read once, which is nearly all of
+// the time it takes.
+#include "build.cpp"
+#include "run.cpp"

@@ -1,0 +1,294 @@
+"""Makes the program that runs an instruction: its row's first line that fits.
+
+Once for each form of an instruction (its row, what its operands are, the attributes that are not
+read at each run); the worker's loop keeps the programs. What does not fit runs in Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+
+from gt.worker.native import table
+from gt.worker.native.table import Line
+
+# What an operand is, as crates/python/src/worker/native/abi.rs counts.
+ABSENT, TENSOR = 0, 1
+# Where an argument comes from, as program.h counts.
+_OPERAND, _WRAPPED, _TEMPORARY, _LIST, _OPTIONAL_LIST, _DTYPE_OF = range(1, 7)
+_BUILTINS = {"contiguous": 1, "placeholder": 2}
+_GUARDS = {"rank": 0, "numel": 1}
+_CODES = {"none": 0, "mean": 1, "sum": 2}
+
+
+class NotFittingError(Exception):
+    """This line is not for this instruction."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Operands:
+    """Places in what a run is given: of operands, of the list, of changing attributes."""
+
+    names: dict[str, int]
+    kinds: dict[str, int]
+    listed: list[tuple[int, int]]  # place and kind
+
+
+class Binder:
+    """Programs of one helper, for values on one device."""
+
+    def __init__(self, library: ctypes.PyDLL, device: torch.device) -> None:
+        self._library = library
+        self._device = device
+
+    def bind(
+        self,
+        row: str,
+        kinds: Sequence[int],
+        listed: Sequence[int],
+        over: int,
+        attributes: Sequence[object],
+    ) -> tuple[int, int] | None:
+        """The program's address, and the attributes (a bit each) whose numbers each run is given.
+
+        Args:
+            row: its name.
+            kinds: what each operand is that is not in the list.
+            listed: what each operand of the list is.
+            over: the operands whose buffers it writes to.
+            attributes: as the row's Python kernel gets them.
+        """
+        for line in table.lines().get(row, ()):
+            if line.over != over:
+                continue
+            compiler = _Compiler(self._library, self._device, line)
+            try:
+                return compiler.compile(kinds, listed, attributes)
+            except NotFittingError:
+                continue
+        return None
+
+
+class _Compiler:
+    """One line as one program."""
+
+    def __init__(self, library: ctypes.PyDLL, device: torch.device, line: Line) -> None:
+        self._library, self._device, self._line = library, device, line
+        self._program = library.gt_program_new()
+        self._temporaries: dict[str, int] = {}
+        self._count = 0
+        self._attributes: dict[str, object] = {}
+        self._operands = _Operands({}, {}, [])
+
+    def compile(
+        self, kinds: Sequence[int], listed: Sequence[int], attributes: Sequence[object]
+    ) -> tuple[int, int]:
+        try:
+            changing = self._name(kinds, listed, attributes)
+            if self._line.condition is not None:
+                self._require(self._line.condition)
+            for call in self._line.calls:
+                self._statement(call)
+            self._result(self._line.result)
+        except BaseException:
+            self._library.gt_program_free(self._program)
+            raise
+        return self._program, changing
+
+    def _name(
+        self, kinds: Sequence[int], listed: Sequence[int], attributes: Sequence[object]
+    ) -> int:
+        """Gives operands and attributes their names; the attributes that each run is given."""
+        line, places = self._line, self._operands
+        names = [name for name in line.parameters if name != line.listed]
+        if bool(listed) != (line.listed is not None) or len(kinds) > len(names):
+            raise NotFittingError
+        own, rest = names[: len(kinds)], names[len(kinds) :]
+        for place, (name, kind) in enumerate(zip(own, kinds, strict=True)):
+            places.names[name], places.kinds[name] = place, kind
+        places.listed.extend((len(kinds) + place, kind) for place, kind in enumerate(listed))
+        if len(rest) > len(attributes) or any(one is not None for one in attributes[len(rest) :]):
+            raise NotFittingError
+        self._attributes = dict(zip(rest, attributes, strict=False))
+        changing, first = 0, len(kinds) + len(listed)
+        for place, name in enumerate(rest):
+            if name in line.changing:
+                places.names[name], places.kinds[name] = first + changing.bit_count(), -1
+                changing |= 1 << place
+        return changing
+
+    def _require(self, condition: ast.expr) -> None:
+        if isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
+            for one in condition.values:
+                self._require(one)
+        elif isinstance(condition, ast.Compare) and isinstance(condition.left, ast.Call):
+            self._guard(condition.left, condition.comparators[0])
+        elif not self._holds(condition):
+            raise NotFittingError
+
+    def _guard(self, asked: ast.Call, value: ast.expr) -> None:
+        (of,) = asked.args
+        assert isinstance(of, ast.Name), ast.dump(of)
+        assert isinstance(asked.func, ast.Name), ast.dump(asked)
+        if self._operands.kinds[of.id] != TENSOR:
+            raise NotFittingError
+        place = self._operands.names[of.id]
+        kind = _GUARDS[asked.func.id]
+        self._library.gt_guard(self._program, kind, place, ast.literal_eval(value))
+
+    def _holds(self, condition: ast.expr) -> bool:
+        if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
+            return not self._holds(condition.operand)
+        if isinstance(condition, ast.Name):
+            return bool(self._attributes[condition.id])
+        assert isinstance(condition, ast.Compare), ast.dump(condition)
+        assert isinstance(condition.left, ast.Name), ast.dump(condition)
+        name, (asked,) = condition.left.id, condition.ops
+        expected = ast.literal_eval(condition.comparators[0])
+        if name in self._attributes:
+            is_equal = self._attributes[name] == expected
+        else:
+            assert expected is None, ast.dump(condition)
+            is_equal = self._operands.kinds[name] == ABSENT
+        return is_equal == isinstance(asked, (ast.Eq, ast.Is))
+
+    def _statement(self, statement: ast.stmt) -> None:
+        if isinstance(statement, ast.Expr):
+            self._call(statement.value)
+            return
+        assert isinstance(statement, ast.Assign), ast.dump(statement)
+        (target,) = statement.targets
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        places = self._call(statement.value)
+        for name, place in zip(names, places, strict=True):
+            assert isinstance(name, ast.Name), ast.dump(name)
+            self._temporaries[name.id] = place
+
+    def _result(self, result: ast.expr) -> None:
+        parts = result.elts if isinstance(result, ast.Tuple) else [result]
+        # Calls first: their arguments are pushed where the results will be.
+        called = [self._call(one) if isinstance(one, ast.Call) else None for one in parts]
+        for places, part in zip(called, parts, strict=True):
+            if places is None:
+                self._argument(part, "Tensor")
+                continue
+            for place in places:
+                self._library.gt_push_operand(self._program, _TEMPORARY, place)
+        self._library.gt_results(self._program)
+
+    def _call(self, call: ast.expr) -> range:
+        """Pushes a call; the places of its results."""
+        assert isinstance(call, ast.Call), ast.dump(call)
+        name, _, overload = ast.unparse(call.func).partition(".")
+        if name in _BUILTINS:
+            self._argument(call.args[0], "Tensor")
+            self._library.gt_builtin(self._program, _BUILTINS[name])
+            return self._temporary(1)
+        schema = torch._C._get_schema("aten::" + name, overload)  # noqa: SLF001
+        for argument, formal in zip(call.args, schema.arguments, strict=True):
+            self._argument(argument, str(formal.type))
+        count = self._library.gt_call(self._program, f"aten::{name}".encode(), overload.encode())
+        if count < 0:
+            text = self._library.gt_error_text().decode()
+            raise RuntimeError(f"{self._line.row}: {text}")
+        return self._temporary(count)
+
+    def _temporary(self, count: int) -> range:
+        self._count += count
+        return range(self._count - count, self._count)
+
+    def _argument(self, node: ast.expr, type_: str) -> None:
+        """Pushes an argument for a schema's argument of this type."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+            self._named(node.operand, "number or Tensor")
+        elif isinstance(node, ast.BoolOp):
+            name, default = node.values
+            assert isinstance(name, ast.Name), ast.dump(node)
+            value = self._attributes[name.id]
+            self._constant(ast.literal_eval(default) if value is None else value, type_)
+        elif isinstance(node, ast.Attribute):
+            self._named(node.value, "Tensor")
+            self._library.gt_push_collected(self._program, _DTYPE_OF, 1)
+        elif isinstance(node, ast.List) and "Tensor" in type_:
+            for one in node.elts:
+                self._named(one, "Tensor")
+            self._library.gt_push_collected(self._program, _LIST, len(node.elts))
+        elif isinstance(node, ast.Name):
+            self._named(node, type_)
+        else:
+            self._constant(self._literal(node), type_)
+
+    def _literal(self, node: ast.expr) -> object:
+        if isinstance(node, ast.Call):  # code(reduction)
+            (of,) = node.args
+            assert isinstance(of, ast.Name), ast.dump(of)
+            return _CODES[str(self._attributes[of.id])]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Name):
+            value = self._attributes[node.operand.id]
+            assert isinstance(value, (int, float)), value
+            return -value
+        return ast.literal_eval(node)
+
+    def _named(self, node: ast.expr, type_: str) -> None:
+        assert isinstance(node, ast.Name), ast.dump(node)
+        name = node.id
+        if name in self._temporaries:
+            self._library.gt_push_operand(self._program, _TEMPORARY, self._temporaries[name])
+        elif name in self._operands.names:
+            self._operand(self._operands.names[name], self._operands.kinds[name], type_)
+        elif name == self._line.listed:
+            for place, kind in self._operands.listed:
+                self._operand(place, kind, type_.removeprefix("List[").removesuffix("]"))
+            source = _OPTIONAL_LIST if "Optional" in type_ else _LIST
+            count = len(self._operands.listed)
+            self._library.gt_push_collected(self._program, source, count)
+        elif name == "device":
+            self._option(torch.empty(0, device=self._device), 1)
+        elif name == "float32":
+            self._constant(torch.float32, type_)
+        else:
+            self._constant(self._attributes[name], type_)
+
+    def _operand(self, place: int, kind: int, type_: str) -> None:
+        is_tensor = type_ in ("Tensor", "Optional[Tensor]", "number or Tensor")
+        is_number = type_ in ("number", "Optional[number]")
+        if kind == ABSENT and type_.startswith("Optional"):
+            self._library.gt_push_none(self._program)
+        elif is_tensor if kind == TENSOR else is_number and kind != ABSENT:
+            self._library.gt_push_operand(self._program, _OPERAND, place)
+        elif kind not in (ABSENT, TENSOR) and type_ == "number or Tensor":
+            self._library.gt_push_operand(self._program, _WRAPPED, place)
+        else:
+            raise NotFittingError
+
+    def _option(self, example: torch.Tensor, is_device: int) -> None:
+        handle = self._library.gt_from_python(example)
+        self._library.gt_push_option_of(self._program, handle, is_device)
+        self._library.gt_release(handle)
+
+    def _constant(self, value: object, type_: str) -> None:
+        """A value that does not change, as the type of the schema's argument wants it."""
+        inner = type_.removeprefix("Optional[") if type_.startswith("Optional[") else type_
+        push, program = self._library, self._program
+        if value is None and inner == type_:
+            raise NotFittingError
+        if value is None:
+            push.gt_push_none(program)
+        elif isinstance(value, torch.dtype):
+            self._option(torch.empty(0, dtype=value), 0)
+        elif isinstance(value, str):
+            push.gt_push_string(program, value.encode())
+        elif isinstance(value, (list, tuple)):
+            numbers = (ctypes.c_int64 * len(value))(*value)
+            is_bools = inner.startswith("List[bool")
+            (push.gt_push_bools if is_bools else push.gt_push_ints)(program, numbers, len(value))
+        elif isinstance(value, bool):
+            push.gt_push_bool(program, value)
+        elif isinstance(value, float) or inner.startswith("float"):
+            push.gt_push_float(program, value)
+        else:
+            push.gt_push_int(program, value)

@@ -1,0 +1,204 @@
+// Makes programs, call by call, for gt/worker/native/binding.py: arguments are pushed, then the
+// call that takes them. Nothing is executed here.
+#include <c10/util/Exception.h>
+#include <torch/headeronly/version.h>
+
+#include "program.h"
+
+using gt::Argument;
+using gt::Program;
+using gt::Signature;
+using gt::Source;
+
+namespace {
+
+Program& program(void* pointer) { return *static_cast<Program*>(pointer); }
+
+void push(void* pointer, c10::IValue constant) {
+  Argument argument;
+  argument.constant = std::move(constant);
+  program(pointer).pending.push_back(std::move(argument));
+}
+
+// Puts the last `count` arguments into one.
+void collect(void* pointer, Source source, size_t count) {
+  auto& pending = program(pointer).pending;
+  TORCH_CHECK(count <= pending.size(), count, " arguments of ", pending.size());
+  Argument argument;
+  argument.source = source;
+  auto first = pending.end() - static_cast<std::ptrdiff_t>(count);
+  argument.parts.assign(std::make_move_iterator(first), std::make_move_iterator(pending.end()));
+  pending.erase(first, pending.end());
+  pending.push_back(std::move(argument));
+}
+
+bool is_direct(const Argument& argument) {
+  return argument.source == Source::Operand || argument.source == Source::Wrapped ||
+         argument.source == Source::Temporary;
+}
+
+using Tensor = const at::Tensor&;
+
+// What can be called without a stack: the operator was registered with this very C++ type.
+template <typename Function>
+bool has_type(const c10::OperatorHandle& op) {
+  try {
+    op.typed<Function>();
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+Signature signature_of(const c10::OperatorHandle& op, const std::vector<Argument>& arguments) {
+  const auto& schema = op.schema();
+  bool is_fixed = schema.returns().size() == 1 && schema.arguments().size() == arguments.size();
+  if (!is_fixed || arguments.empty()) return Signature::Boxed;
+  auto is_tensor = [&](size_t place) {
+    return schema.arguments()[place].type()->kind() == c10::TypeKind::TensorType &&
+           is_direct(arguments[place]);
+  };
+  bool over = schema.is_mutable();
+  if (arguments.size() == 1 && is_tensor(0)) {
+    if (over)
+      return has_type<at::Tensor&(at::Tensor&)>(op) ? Signature::UnaryOver : Signature::Boxed;
+    return has_type<at::Tensor(Tensor)>(op) ? Signature::Unary : Signature::Boxed;
+  }
+  if (arguments.size() == 2 && is_tensor(0) && is_tensor(1)) {
+    if (over)
+      return has_type<at::Tensor&(at::Tensor&, Tensor)>(op) ? Signature::BinaryOver
+                                                            : Signature::Boxed;
+    return has_type<at::Tensor(Tensor, Tensor)>(op) ? Signature::Binary : Signature::Boxed;
+  }
+  using Alpha = const at::Scalar&;
+  bool alpha = arguments.size() == 3 && is_tensor(0) && is_tensor(1) &&
+               arguments[2].source == Source::Constant && arguments[2].constant.isScalar();
+  if (!alpha) return Signature::Boxed;
+  if (over) {
+    return has_type<at::Tensor&(at::Tensor&, Tensor, Alpha)>(op) ? Signature::BinaryAlphaOver
+                                                                 : Signature::Boxed;
+  }
+  return has_type<at::Tensor(Tensor, Tensor, Alpha)>(op) ? Signature::BinaryAlpha
+                                                         : Signature::Boxed;
+}
+
+// Runs `work`; 0, or -1 with the error's text kept.
+template <typename Work>
+int guarded(Work work) noexcept {
+  try {
+    work();
+    return 0;
+  } catch (const c10::Error& error) {
+    gt::error_text() = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    gt::error_text() = error.what();
+  }
+  return -1;
+}
+
+}  // namespace
+
+extern "C" {
+
+// The torch that this was compiled against; the first thing that is asked.
+const char* gt_torch_version() { return TORCH_VERSION; }
+
+const char* gt_error_text() { return gt::error_text().c_str(); }
+
+void* gt_program_new() { return new Program; }
+
+void gt_program_free(void* pointer) { delete static_cast<Program*>(pointer); }
+
+void gt_push_none(void* pointer) { push(pointer, c10::IValue()); }
+
+void gt_push_bool(void* pointer, int value) { push(pointer, value != 0); }
+
+void gt_push_int(void* pointer, int64_t value) { push(pointer, value); }
+
+void gt_push_float(void* pointer, double value) { push(pointer, value); }
+
+void gt_push_string(void* pointer, const char* value) { push(pointer, std::string(value)); }
+
+void gt_push_ints(void* pointer, const int64_t* values, size_t count) {
+  push(pointer, c10::IValue(std::vector<int64_t>(values, values + count)));
+}
+
+void gt_push_bools(void* pointer, const int64_t* values, size_t count) {
+  c10::List<bool> list;
+  for (size_t i = 0; i < count; ++i) list.push_back(values[i] != 0);
+  push(pointer, std::move(list));
+}
+
+// The dtype of a tensor; with `is_device` its device. The handle stays the caller's.
+void gt_push_option_of(void* pointer, void* impl, int is_device) {
+  auto* tensor = static_cast<c10::TensorImpl*>(impl);
+  if (is_device != 0) {
+    push(pointer, tensor->device());
+  } else {
+    push(pointer, static_cast<int64_t>(c10::typeMetaToScalarType(tensor->dtype())));
+  }
+}
+
+void gt_push_operand(void* pointer, uint32_t source, size_t index) {
+  Argument argument;
+  argument.source = static_cast<Source>(source);
+  argument.index = index;
+  program(pointer).pending.push_back(std::move(argument));
+}
+
+int gt_push_collected(void* pointer, uint32_t source, size_t count) {
+  return guarded([&] { collect(pointer, static_cast<Source>(source), count); });
+}
+
+void gt_guard(void* pointer, uint32_t what, size_t operand, int64_t value) {
+  program(pointer).guards.push_back({static_cast<gt::Guard::What>(what), operand, value});
+}
+
+// The pending arguments become those of a call. Its results are the next temporaries; returns how
+// many, or -1.
+int gt_call(void* pointer, const char* name, const char* overload) {
+  Program& made = program(pointer);
+  int status = guarded([&] {
+    gt::Call call;
+    call.op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
+    const auto& schema = call.op->schema();
+    TORCH_CHECK(schema.arguments().size() == made.pending.size(), name, ".", overload, " takes ",
+                schema.arguments().size(), " arguments, not ", made.pending.size());
+    call.arguments = std::move(made.pending);
+    call.signature = signature_of(*call.op, call.arguments);
+    call.results = schema.returns().size();
+    made.temporaries += call.results;
+    made.calls.push_back(std::move(call));
+  });
+  made.pending.clear();
+  return status == 0 ? static_cast<int>(made.calls.back().results) : -1;
+}
+
+// The same for what ATen has no operator for: one tensor in, one out.
+void gt_builtin(void* pointer, uint32_t builtin) {
+  Program& made = program(pointer);
+  gt::Call call;
+  call.builtin = static_cast<gt::Builtin>(builtin);
+  call.arguments = std::move(made.pending);
+  call.results = 1;
+  made.pending.clear();
+  made.temporaries += 1;
+  made.calls.push_back(std::move(call));
+}
+
+// The pending arguments are the program's results.
+void gt_results(void* pointer) {
+  program(pointer).results = std::move(program(pointer).pending);
+  program(pointer).pending.clear();
+}
+
+// The type of an argument of an operator, as its schema writes it; empty where there is none such.
+const char* gt_argument_type(const char* name, const char* overload, size_t place) {
+  thread_local std::string text;
+  text.clear();
+  auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+  if (op && place < op->schema().arguments().size())
+    text = op->schema().arguments()[place].type()->str();
+  return text.c_str();
+}
+}

@@ -1,0 +1,88 @@
+// A row of the table as calls of ATen operators whose arguments are known but for the operands.
+// What runs it is in run.cpp, what makes it in build.cpp. No Python here: this folder is compiled
+// against the installed torch alone.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace gt {
+
+// What an operand is, as the worker says it (crates/python/src/worker/native/abi.rs).
+enum class Kind : uint64_t { Absent = 0, Tensor = 1, Bool = 2, Int = 3, Float = 4 };
+
+// `bits`: a TensorImpl's address, borrowed, or a number's bits.
+struct Operand {
+  Kind kind;
+  uint64_t bits;
+};
+
+// Where an argument of a call comes from.
+enum class Source : uint32_t {
+  Constant,
+  Operand,       // a tensor, or a number as such
+  Wrapped,       // a number that promotes as PyTorch's numbers do: a 0-dim tensor that says so
+  Temporary,     // a result of an earlier call
+  List,          // of the arguments in `parts`
+  OptionalList,  // the same, of which some may be absent
+  DtypeOf,       // of the argument in `parts`
+};
+
+struct Argument {
+  Source source = Source::Constant;
+  size_t index = 0;
+  c10::IValue constant;
+  std::vector<Argument> parts;
+};
+
+// Signatures that are called without a stack, 50 ns faster.
+enum class Signature : uint8_t {
+  Boxed,
+  Unary,
+  Binary,
+  BinaryAlpha,
+  UnaryOver,
+  BinaryOver,
+  BinaryAlphaOver
+};
+
+// What no operator of ATen is.
+enum class Builtin : uint32_t {
+  None = 0,
+  Contiguous = 1,  // the tensor itself where it is
+  Placeholder =
+      2,  // stands for a state that a step does not have: the tensor's shape over one zero
+};
+
+struct Call {
+  std::optional<c10::OperatorHandle> op;
+  Builtin builtin = Builtin::None;
+  Signature signature = Signature::Boxed;
+  std::vector<Argument> arguments;
+  size_t results = 0;
+};
+
+// A condition on an operand that only its value can tell.
+struct Guard {
+  enum class What : uint32_t { Rank = 0, NotEmpty = 1 } what;
+  size_t operand;
+  int64_t value;
+};
+
+struct Program {
+  std::vector<Guard> guards;
+  std::vector<Call> calls;
+  std::vector<Argument> results;
+  // While it is being made: arguments of the next call.
+  std::vector<Argument> pending;
+  size_t temporaries = 0;
+};
+
+// The text of the last error of this thread.
+std::string& error_text();
+
+}  // namespace gt

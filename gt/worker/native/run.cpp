@@ -1,0 +1,332 @@
+// Runs programs: operands in, results out, and nothing of Python in between. Called by the worker's
+// loop, by one thread at a time; it needs no interpreter.
+#include <ATen/ScalarOps.h>
+#include <ATen/Tensor.h>
+#include <ATen/ops/clone.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/c/shim.h>
+
+#include <bit>
+#include <deque>
+
+#include "program.h"
+
+using gt::Argument;
+using gt::Builtin;
+using gt::Call;
+using gt::Kind;
+using gt::Operand;
+using gt::Program;
+using gt::Signature;
+using gt::Source;
+
+namespace gt {
+
+std::string& error_text() {
+  thread_local std::string text;
+  return text;
+}
+
+}  // namespace gt
+
+namespace {
+
+using TensorPointer = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+constexpr int FELL_THROUGH = -1;
+constexpr int FAILED = -2;
+// Models have a few dozen shapes of parameters.
+constexpr size_t PLACEHOLDERS_MAX = 256;
+
+// A tensor that somebody else owns: no count is touched.
+class Borrowed {
+ public:
+  explicit Borrowed(const Operand& operand)
+      : Borrowed(std::bit_cast<c10::TensorImpl*>(operand.bits)) {}
+  explicit Borrowed(c10::TensorImpl* impl) : tensor_(TensorPointer::reclaim(impl)) {}
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  ~Borrowed() { tensor_.unsafeReleaseTensorImpl(); }
+  at::Tensor& operator*() { return tensor_; }
+
+ private:
+  at::Tensor tensor_;
+};
+
+// What one run has: operands, and results of the calls so far.
+struct Frame {
+  const Operand* operands;
+  std::vector<c10::IValue>& temporaries;
+};
+
+c10::IValue number(const Operand& operand) {
+  switch (operand.kind) {
+    case Kind::Bool:
+      return operand.bits != 0;
+    case Kind::Int:
+      return std::bit_cast<int64_t>(operand.bits);
+    case Kind::Float:
+      return std::bit_cast<double>(operand.bits);
+    case Kind::Absent:
+    case Kind::Tensor:
+      break;
+  }
+  return {};
+}
+
+at::Tensor wrapped(const Operand& operand) {
+  return at::native::wrapped_scalar_tensor(number(operand).toScalar());
+}
+
+c10::IValue value(const Argument& argument, const Frame& frame);
+
+at::Tensor tensor(const Argument& argument, const Frame& frame) {
+  const Operand& operand = frame.operands[argument.index];
+  switch (argument.source) {
+    case Source::Operand:
+      return *Borrowed(operand);
+    case Source::Wrapped:
+      return operand.kind == Kind::Tensor ? *Borrowed(operand) : wrapped(operand);
+    case Source::Temporary:
+      return frame.temporaries[argument.index].toTensor();
+    case Source::Constant:
+    case Source::List:
+    case Source::OptionalList:
+    case Source::DtypeOf:
+      break;
+  }
+  return {};
+}
+
+c10::IValue value(const Argument& argument, const Frame& frame) {
+  switch (argument.source) {
+    case Source::Constant:
+      return argument.constant;
+    case Source::Operand:
+      if (frame.operands[argument.index].kind != Kind::Tensor)
+        return number(frame.operands[argument.index]);
+      return tensor(argument, frame);
+    case Source::Wrapped:
+      return tensor(argument, frame);
+    case Source::Temporary:
+      return frame.temporaries[argument.index];
+    case Source::DtypeOf:
+      return static_cast<int64_t>(tensor(argument.parts[0], frame).scalar_type());
+    case Source::List: {
+      c10::List<at::Tensor> list;
+      list.reserve(argument.parts.size());
+      for (const Argument& part : argument.parts) list.push_back(tensor(part, frame));
+      return list;
+    }
+    case Source::OptionalList: {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const Argument& part : argument.parts) {
+        c10::IValue one = value(part, frame);
+        list.push_back(one.isNone() ? std::nullopt : std::optional<at::Tensor>(one.toTensor()));
+      }
+      return list;
+    }
+  }
+  return {};
+}
+
+at::Tensor placeholder(const at::Tensor& like) {
+  // No element overlaps another, so it could be written over.
+  if (like.numel() <= 1) return at::zeros_like(like);
+  thread_local std::deque<std::pair<at::Tensor, at::Tensor>> kept;
+  for (const auto& [shape, zero] : kept) {
+    bool same = shape.scalar_type() == like.scalar_type() && shape.device() == like.device();
+    if (same && zero.sizes() == like.sizes()) return zero;
+  }
+  at::Tensor zero = at::zeros({}, like.options());
+  if (kept.size() == PLACEHOLDERS_MAX) kept.pop_front();
+  kept.emplace_back(zero, zero.expand(like.sizes()));
+  return kept.back().second;
+}
+
+at::Tensor built_in(Builtin builtin, const at::Tensor& operand) {
+  return builtin == Builtin::Placeholder ? placeholder(operand) : operand.contiguous();
+}
+
+// An argument as a tensor without counting, where it is one that lives elsewhere.
+class Direct {
+ public:
+  Direct(const Argument& argument, const Frame& frame) {
+    const Operand& operand = frame.operands[argument.index];
+    bool is_borrowed = argument.source != Source::Temporary && operand.kind == Kind::Tensor;
+    if (is_borrowed) {
+      borrowed_.emplace(operand);
+    } else {
+      own_ = tensor(argument, frame);
+    }
+  }
+  at::Tensor& operator*() { return borrowed_ ? **borrowed_ : own_; }
+
+ private:
+  std::optional<Borrowed> borrowed_;
+  at::Tensor own_;
+};
+
+// The fast ways; false: the call needs the stack.
+bool call_typed(const Call& call, const Frame& frame, c10::IValue& result) {
+  using Tensor = const at::Tensor&;
+  using Alpha = const at::Scalar&;
+  if (call.signature == Signature::Boxed) return false;
+  Direct first(call.arguments[0], frame);
+  if (call.signature == Signature::Unary) {
+    result = call.op->typed<at::Tensor(Tensor)>().call(*first);
+    return true;
+  }
+  if (call.signature == Signature::UnaryOver) {
+    result = call.op->typed<at::Tensor&(at::Tensor&)>().call(*first);
+    return true;
+  }
+  Direct second(call.arguments[1], frame);
+  if (call.signature == Signature::Binary) {
+    result = call.op->typed<at::Tensor(Tensor, Tensor)>().call(*first, *second);
+  } else if (call.signature == Signature::BinaryOver) {
+    result = call.op->typed<at::Tensor&(at::Tensor&, Tensor)>().call(*first, *second);
+  } else if (call.signature == Signature::BinaryAlpha) {
+    at::Scalar alpha = call.arguments[2].constant.toScalar();
+    result = call.op->typed<at::Tensor(Tensor, Tensor, Alpha)>().call(*first, *second, alpha);
+  } else {
+    at::Scalar alpha = call.arguments[2].constant.toScalar();
+    result = call.op->typed<at::Tensor&(at::Tensor&, Tensor, Alpha)>().call(*first, *second, alpha);
+  }
+  return true;
+}
+
+void execute(const Call& call, Frame& frame) {
+  if (call.builtin != Builtin::None) {
+    frame.temporaries.emplace_back(built_in(call.builtin, tensor(call.arguments[0], frame)));
+    return;
+  }
+  c10::IValue result;
+  if (call_typed(call, frame, result)) {
+    frame.temporaries.push_back(std::move(result));
+    return;
+  }
+  thread_local torch::jit::Stack stack;
+  stack.clear();
+  for (const Argument& argument : call.arguments) stack.push_back(value(argument, frame));
+  call.op->callBoxed(stack);
+  for (c10::IValue& one : stack) frame.temporaries.push_back(std::move(one));
+  stack.clear();
+}
+
+bool holds(const gt::Guard& guard, const Operand* operands) {
+  Borrowed operand(operands[guard.operand]);
+  if (guard.what == gt::Guard::What::Rank) return (*operand).dim() == guard.value;
+  return (*operand).numel() != 0;
+}
+
+int run(const Program& program, const Operand* operands, void** results) {
+  for (const gt::Guard& guard : program.guards) {
+    if (!holds(guard, operands)) return FELL_THROUGH;
+  }
+  thread_local std::vector<c10::IValue> temporaries;
+  temporaries.clear();
+  Frame frame{operands, temporaries};
+  for (const Call& call : program.calls) execute(call, frame);
+  for (size_t i = 0; i < program.results.size(); ++i) {
+    results[i] = tensor(program.results[i], frame).unsafeReleaseTensorImpl();
+  }
+  temporaries.clear();
+  return static_cast<int>(program.results.size());
+}
+
+// Where torch's warnings go: the worker's log.
+class Warnings : public c10::WarningHandler {
+ public:
+  void (*show)(const char*) = nullptr;
+  void process(const c10::Warning& warning) override {
+    if (show != nullptr) show(warning.msg().c_str());
+  }
+};
+
+Warnings& warnings() {
+  static Warnings handler;
+  return handler;
+}
+
+}  // namespace
+
+extern "C" {
+
+// What a tensor's memory is. `sizes` and `strides` live as long as it does.
+struct GtDescription {
+  void* data;
+  uint64_t bytes;
+  uint64_t storage_bytes;
+  uint64_t dims;
+  const int64_t* sizes;
+  const int64_t* strides;
+  uint64_t is_contiguous;
+  uint64_t is_on_host;
+};
+
+// Runs a program. The results are the caller's, as many as returned; -1: a guard says that it is
+// for others, -2: it failed, and nobody has been told why but gt_error_text.
+int gt_run(const void* program, const Operand* operands, void** results) {
+  c10::WarningUtils::WarningHandlerGuard to_log(&warnings());
+  try {
+    return run(*static_cast<const Program*>(program), operands, results);
+  } catch (const c10::Error& error) {
+    gt::error_text() = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    gt::error_text() = error.what();
+  }
+  return FAILED;
+}
+
+void gt_set_warnings(void (*show)(const char*)) { warnings().show = show; }
+
+void gt_release(void* impl) { TensorPointer::reclaim(static_cast<c10::TensorImpl*>(impl)); }
+
+// The handle of a Python tensor, the caller's; null where it is none. The interpreter's lock is
+// held.
+void* gt_from_python(void* object) {
+  AtenTensorHandle handle = nullptr;
+  if (torch_tensor_from_pyobject(object, &handle) != 0) return nullptr;
+  auto* owned = reinterpret_cast<at::Tensor*>(handle);
+  void* impl = owned->unsafeReleaseTensorImpl();
+  delete owned;
+  return impl;
+}
+
+// The Python tensor of a handle, a new reference; null with an error. The interpreter's lock is
+// held.
+void* gt_to_python(void* impl) {
+  Borrowed tensor(static_cast<c10::TensorImpl*>(impl));
+  void* object = nullptr;
+  auto* handle = reinterpret_cast<AtenTensorHandle>(&*tensor);
+  return torch_tensor_to_pyobject(handle, nullptr, &object) == 0 ? object : nullptr;
+}
+
+void gt_describe(void* impl, GtDescription* description) {
+  Borrowed borrowed(static_cast<c10::TensorImpl*>(impl));
+  at::Tensor& tensor = *borrowed;
+  *description = {
+      tensor.const_data_ptr() == nullptr ? nullptr : const_cast<void*>(tensor.const_data_ptr()),
+      tensor.nbytes(),
+      tensor.storage().nbytes(),
+      static_cast<uint64_t>(tensor.dim()),
+      tensor.sizes().data(),
+      tensor.strides().data(),
+      tensor.is_contiguous() ? 1U : 0U,
+      tensor.is_cpu() ? 1U : 0U};
+}
+
+// A contiguous copy, the caller's; null with an error.
+void* gt_copy(void* impl) {
+  Borrowed tensor(static_cast<c10::TensorImpl*>(impl));
+  try {
+    return at::clone(*tensor, c10::MemoryFormat::Contiguous).unsafeReleaseTensorImpl();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+}

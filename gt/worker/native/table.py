@@ -1,0 +1,68 @@
+"""Lines of rows.txt: which calls of ATen's operators are a row. Parsed, never evaluated."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import pathlib
+import re
+
+_FILE = pathlib.Path(__file__).with_name("rows.txt")
+_HEAD = re.compile(
+    r"(?P<rows>[a-z_0-9 ]+)\((?P<parameters>[^)]*)\)"
+    r"(?: over (?P<over>[a-z_, ]+?))?(?: when (?P<when>.+?))?:(?P<body>.*)"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Line:
+    """One way to run a row."""
+
+    row: str
+    # Names of operands, then of attributes.
+    parameters: tuple[str, ...]
+    # The operand that is a list, if one is.
+    listed: str | None
+    # Attributes whose numbers are read at each run.
+    changing: frozenset[str]
+    over: int
+    condition: ast.expr | None
+    calls: tuple[ast.stmt, ...]
+    result: ast.expr
+
+
+def _line(row: str, head: re.Match[str], body: str) -> Line:
+    words = [word.strip() for word in head["parameters"].split(",") if word.strip()]
+    parameters = tuple(word.rstrip("*[]") for word in words)
+    over = [name.strip() for name in (head["over"] or "").split(",") if name.strip()]
+    *calls, last = ast.parse(body.replace("@", row)).body
+    if not isinstance(last, ast.Expr):
+        raise TypeError(f"{row}: the last line is no result: {body}")
+    when = head["when"]
+    return Line(
+        row=row,
+        parameters=parameters,
+        listed=next((word[:-2] for word in words if word.endswith("[]")), None),
+        changing=frozenset(word[:-1] for word in words if word.endswith("*")),
+        over=sum(1 << parameters.index(name) for name in over),
+        condition=ast.parse(when, mode="eval").body if when else None,
+        calls=tuple(calls),
+        result=last.value,
+    )
+
+
+@functools.cache
+def lines() -> dict[str, list[Line]]:
+    """All of rows.txt by row, in its order."""
+    found: dict[str, list[Line]] = {}
+    text = [line for line in _FILE.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    for block in re.split(r"\n(?=\S)", "\n".join(line for line in text if line.strip())):
+        first, _, rest = block.partition("\n")
+        head = _HEAD.fullmatch(first)
+        if head is None:
+            raise ValueError(f"rows.txt: {first}")
+        body = head["body"].strip() or "\n".join(line.strip() for line in rest.splitlines())
+        for row in head["rows"].split():
+            found.setdefault(row, []).append(_line(row, head, body))
+    return found

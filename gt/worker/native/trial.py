@@ -1,0 +1,110 @@
+"""One row by one program, from Python: how a new helper is tried, and its rows are tested.
+
+The worker's loop does the same (crates/python/src/worker/native); nothing here is hot.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gt.worker.native.binding import Binder
+
+Operand = Tensor | int | float | None
+_RESULTS_MAX = 8
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_uint64), ("bits", ctypes.c_uint64))
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A helper, and what makes its programs."""
+
+    helper: ctypes.PyDLL
+    binder: Binder
+
+    def run(
+        self,
+        row: str,
+        operands: Sequence[Operand | Sequence[Operand]],
+        attributes: Sequence[object],
+        over: int = 0,
+    ) -> tuple[Tensor, ...] | None:
+        """The row's results; None where no line of the table is for them, or the program failed.
+
+        Args:
+            row: its name.
+            operands: as its Python kernel gets them, a list last.
+            attributes: likewise.
+            over: the operands that it writes to, a bit each.
+        """
+        single = [one for one in operands if not isinstance(one, (list, tuple))]
+        listed = [one for many in operands if isinstance(many, (list, tuple)) for one in many]
+        given = [self._argument(one) for one in [*single, *listed]]
+        kinds = [one.kind for one in given]
+        bound = self.binder.bind(row, kinds[: len(single)], kinds[len(single) :], over, attributes)
+        if bound is None:
+            return None
+        program, changing = bound
+        for place, attribute in enumerate(attributes):
+            if changing >> place & 1:
+                assert isinstance(attribute, (int, float)), attribute
+                given.append(self._argument(attribute))
+        results = self._results(program, given)
+        for one in given:
+            if one.kind == 1:
+                self.helper.gt_release(one.bits)
+        self.helper.gt_program_free(program)
+        return results
+
+    def _results(self, program: int, given: list[_Argument]) -> tuple[Tensor, ...] | None:
+        results = (ctypes.c_void_p * _RESULTS_MAX)()
+        count = self.helper.gt_run(program, (_Argument * len(given))(*given), results)
+        if count < 0:
+            return None
+        tensors = tuple(self.helper.gt_to_python(handle) for handle in results[:count])
+        for handle in results[:count]:
+            self.helper.gt_release(handle)
+        return tensors
+
+    def _argument(self, operand: Operand | Sequence[Operand]) -> _Argument:
+        if operand is None:
+            return _Argument(0, 0)
+        if isinstance(operand, Tensor):
+            return _Argument(1, self.helper.gt_from_python(operand))
+        if isinstance(operand, bool):
+            return _Argument(2, int(operand))
+        if isinstance(operand, int):
+            return _Argument(3, operand & (1 << 64) - 1)
+        assert isinstance(operand, float), operand
+        return _Argument(4, ctypes.c_uint64.from_buffer(ctypes.c_double(operand)).value)
+
+
+def difference(trial: Trial) -> str:
+    """What the helper computes otherwise than torch does in Python; empty where nothing."""
+    with torch.inference_mode():
+        x = torch.linspace(-2, 3, 12).reshape(3, 4)
+        cases: list[tuple[str, list[Operand], list[object], Tensor]] = [
+            ("add", [x, x], [], x + x),
+            ("mul", [x, 0.1], [], x * 0.1),
+            ("matmul", [x, x.t()], [], x @ x.t()),
+            ("sum", [x], [(1,), True, None], x.sum(1, keepdim=True)),
+            ("permute", [x], [(1, 0)], x.t()),
+            ("cast", [x], [torch.float64], x.double()),
+        ]
+        for row, operands, attributes, expected in cases:
+            results = trial.run(row, operands, attributes)
+            if results is None or not _same(results[0], expected):
+                return f"the helper's {row} is not torch's"
+    return ""
+
+
+def _same(result: Tensor, expected: Tensor) -> bool:
+    stored = (result.dtype, result.stride()) == (expected.dtype, expected.stride())
+    return stored and torch.equal(result, expected)

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kTaskNumbers = 1 << 16;  // of b: some 10 us of reading
 constexpr std::int64_t kColumnsStep = 64;       // a task's columns: a multiple of every vector
-constexpr std::int64_t kColumnsMax = 1024;      // sums of all rows stay in the first cache
+constexpr std::int64_t kSumsMax = 8192;         // a task's: they stay in the first cache
 
 // a as contiguous rows of T.
 template <class T>
@@ -24,6 +24,16 @@ void copy_rows(const MatmulPath<T>& path, const Product& product, T* to) {
   }
 }
 
+// Where rows of b are contiguous, as wide as can be: narrow parts of them are far from each other.
+std::int64_t task_columns(const Product& product) {
+  const std::int64_t most = kSumsMax / product.m / kColumnsStep * kColumnsStep;
+  const std::int64_t wanted = product.b.across == 1
+                                  ? (product.n + product.threads - 1) / product.threads
+                                  : kTaskNumbers / std::max<std::int64_t>(product.k, 1);
+  const std::int64_t whole = (wanted + kColumnsStep - 1) / kColumnsStep * kColumnsStep;
+  return std::clamp(whole, kColumnsStep, most);
+}
+
 }  // namespace
 
 template <class T>
@@ -31,9 +41,7 @@ void multiply_skinny(const MatmulPath<T>& path, const Product& product, Scratch&
   T* x = scratch.numbers<T>(product.m * (product.k + product.n));
   T* sums = x + product.m * product.k;
   copy_rows(path, product, x);
-  const std::int64_t wanted = kTaskNumbers / std::max<std::int64_t>(product.k, 1);
-  const std::int64_t width =
-      std::clamp(wanted / kColumnsStep * kColumnsStep, kColumnsStep, kColumnsMax);
+  const std::int64_t width = task_columns(product);
   const auto multiply = product.b.across == 1 ? path.skinny_rows : path.skinny_columns;
   const int m = static_cast<int>(product.m);
   run_tasks((product.n + width - 1) / width, product.threads, [&](std::int64_t task) {

@@ -9,6 +9,9 @@
 
 namespace gt {
 
+struct AllReducePeers;  // cuda/all_reduce.h
+struct AllReduceCall;
+
 struct AdamwTensor {
   float* parameter;
   const float* gradient;
@@ -59,4 +62,9 @@ __global__ void gt_layer_norm_f32(const float* x, const float* residual, const f
 // ---- adamw.cu: tensors sorted by first_block ----
 __global__ void gt_adamw_f32(const gt::AdamwTensor* tensors, std::uint32_t count,
                              gt::AdamwStep step);
+
+// ---- all_reduce.cu: grid (blocks, ranks of this launch), cooperative; at least as many threads a
+// block as ranks ----
+__global__ void gt_all_reduce_one_shot_f32(gt::AllReducePeers peers, gt::AllReduceCall call);
+__global__ void gt_all_reduce_two_shot_f32(gt::AllReducePeers peers, gt::AllReduceCall call);
 }

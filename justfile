@@ -117,6 +117,13 @@ cuda *args:
     target/cuda/venv/bin/pip install --quiet --disable-pip-version-check 'cuda-toolkit[nvcc,cccl]==13.2.*'
     target/cuda/venv/bin/python tools/cuda_kernels.py {{ args }}
 
+# The kernels' tests under the address and undefined-behaviour sanitizers
+sanitize:
+    cmake -S csrc -B target/sanitize -G Ninja -DGT_SANITIZE=ON -DPython_EXECUTABLE="$(command -v python)"
+    cmake --build target/sanitize
+    LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 GT_KERNELS_DIR=target/sanitize \
+        pytest -q -p no:cacheprovider tests/test_matmul_kernels.py tests/test_attention_kernels.py
+
 # Lines by language, and the size of the wheel
 size:
     #!/usr/bin/env bash

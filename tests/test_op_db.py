@@ -74,11 +74,12 @@ def test_enough_samples_of_the_table_run():
 
 
 @pytest.mark.timeout(NUMPY_SECONDS_MAX)
-def test_numpy_backend_is_as_pytorch():
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_backends_without_torch_are_as_pytorch(backend):
     """In a process of its own: a backend is chosen where a session starts."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "tests/harness/on_numpy.py"],
+        [sys.executable, "tests/harness/on_backend.py", backend],
         cwd=ROOT, capture_output=True, text=True, timeout=NUMPY_SECONDS_MAX,
         env=os.environ | {"PYTHONPATH": path},
     )  # fmt: skip

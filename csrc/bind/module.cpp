@@ -1,6 +1,7 @@
 // The Python module gt._kernels: one bind_ function for each theme. No computation here.
 #include <nanobind/nanobind.h>
 
+#include "bind/arrays.h"
 #include "bind/attention.h"
 #include "bind/matmul.h"
 #include "bind/pooling.h"
@@ -9,7 +10,10 @@
 
 NB_MODULE(_kernels, module) {
   module.doc() =
-      "GT's own kernels: random numbers, matrix products, attention, recurrent layers, pools.";
+      "GT's own kernels: random numbers, matrix products, attention, recurrent layers, pools,
+      "
+      "and loops over arrays of float32.";
+  gt::bind_arrays(module);
   gt::bind_random(module);
   gt::bind_matmul(module);
   gt::bind_attention(module);

@@ -1,4 +1,5 @@
 // Stands in for x86.cpp and for the files of its instruction sets on other machines.
+#include "cpu/array_path.h"
 #include "cpu/attention/attention_path.h"
 #include "cpu/matmul/matmul_path.h"
 #include "cpu/random_path.h"
@@ -8,6 +9,7 @@ namespace gt {
 
 CpuPath widest_cpu_path() { return CpuPath::kScalar; }
 
+extern constexpr PathTable<ArrayPath> kArrayPaths = {&kScalarArrays};
 extern constexpr PathTable<RandomPath> kRandomPaths = {&kScalarRandom};
 extern constexpr PathTable<MatmulPath<float>> kMatmulF32 = {&kScalarMatmulF32};
 extern constexpr PathTable<MatmulPath<double>> kMatmulF64 = {&kScalarMatmulF64};

@@ -1,5 +1,6 @@
 // What this x86-64 machine can run, and the kernels' functions for it. Compiled for every x86-64,
 // unlike the files it offers.
+#include "cpu/array_path.h"
 #include "cpu/attention/attention_path.h"
 #include "cpu/matmul/matmul_path.h"
 #include "cpu/random_path.h"
@@ -18,6 +19,8 @@ CpuPath widest_cpu_path() {
   return __builtin_cpu_supports("avx512bf16") == 0 ? CpuPath::kAvx512 : CpuPath::kAvx512Bf16;
 }
 
+extern constexpr PathTable<ArrayPath> kArrayPaths = {&kScalarArrays, &kAvx2Arrays, &kAvx512Arrays,
+                                                     nullptr};
 extern constexpr PathTable<RandomPath> kRandomPaths = {&kScalarRandom, &kAvx2Random, &kAvx512Random,
                                                        nullptr};
 extern constexpr PathTable<MatmulPath<float>> kMatmulF32 = {&kScalarMatmulF32, &kAvx2MatmulF32,

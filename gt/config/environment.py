@@ -21,9 +21,15 @@ NCCL_SETTINGS = {
 }
 IDLE_SECONDS = 5.0
 IDLE_SECONDS_MAX = 86_400
+BACKENDS = {
+    "pytorch": "pytorch",
+    "torch": "pytorch",
+    "native": "native",
+    "numpy": "numpy",
+    "": "auto",
+}
 OWN_KERNELS = ("auto", "off", "on")
 NATIVE_ROWS = ("auto", "on", "off")
-BACKENDS = {"pytorch": "pytorch", "torch": "pytorch", "numpy": "numpy", "": "auto"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +55,10 @@ def flag(name: str) -> bool:
 
 
 def backend() -> str:
-    """What GT_BACKEND says: `pytorch`, `numpy`, or `auto` (pytorch where it is installed)."""
+    """What GT_BACKEND says: `pytorch`, `native`, `numpy`, or `auto` (pytorch where it is there)."""
     word = os.environ.get("GT_BACKEND", "").lower()
     if word not in BACKENDS:
-        raise ValueError(f"GT_BACKEND={word}: expected one of pytorch, torch, numpy")
+        raise ValueError(f"GT_BACKEND={word}: expected one of pytorch, torch, native, numpy")
     return BACKENDS[word]
 
 

@@ -17,7 +17,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--backend",
         choices=startup.BACKENDS,
-        help="what executes (default: GT_BACKEND, else torch where it is installed, else numpy)",
+        help="what executes (default: GT_BACKEND, else torch where it is installed, else native)",
     )
     parser.add_argument(
         "--threads",

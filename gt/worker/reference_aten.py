@@ -10,11 +10,12 @@ from gt.worker.backend import Kernel
 
 def kernels() -> dict[str, Kernel]:
     """By row."""
-    return {"aten": _refuse, "aten_vjp": _refuse, "aten_meta": _refuse}
+    return {"aten": refuse, "aten_vjp": refuse, "aten_meta": refuse}
 
 
-def _refuse(_values: Sequence[object], overload: str, *_attributes: object) -> NoReturn:
+def refuse(_values: Sequence[object], overload: str, *_attributes: object) -> NoReturn:
+    """Raises: the operator is PyTorch's alone."""
     raise NotImplementedError(
-        f"aten::{overload} needs a worker with torch: this one computes with numpy, "
-        "which has the operators of docs/ops.md"
+        f"aten::{overload} needs a worker with torch: this one computes without, "
+        "and has the operators of docs/ops.md"
     )

@@ -56,94 +56,108 @@ def _drawn(kind: str, size: Size, name: str, place: Place, *limits: float) -> Ar
     return out.view(Bfloat16) if name == "bfloat16" else out
 
 
-def _uniform(
-    size: Size,
-    dtype: str,
-    low: float,
-    high: float,
-    seed: int,
-    draw: int,
-    whole: Size | None = None,
-    start: Size | None = None,
-) -> Array:
-    return _drawn("uniform", size, dtype, Place(seed, draw, whole, start), low, high)
+class Random:
+    """Rows of the family random, by what draws: (kind, size, dtype, place, limits) -> values."""
 
+    def __init__(self, drawn: Callable[..., Array] = _drawn) -> None:
+        self._drawn = drawn
 
-def _normal(
-    size: Size,
-    dtype: str,
-    mean: float,
-    std: float,
-    seed: int,
-    draw: int,
-    whole: Size | None = None,
-    start: Size | None = None,
-) -> Array:
-    return _drawn("normal", size, dtype, Place(seed, draw, whole, start), mean, std)
+    def uniform(
+        self,
+        size: Size,
+        dtype: str,
+        low: float,
+        high: float,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
+    ) -> Array:
+        return self._drawn("uniform", size, dtype, Place(seed, draw, whole, start), low, high)
 
+    def normal(
+        self,
+        size: Size,
+        dtype: str,
+        mean: float,
+        std: float,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
+    ) -> Array:
+        return self._drawn("normal", size, dtype, Place(seed, draw, whole, start), mean, std)
 
-def _randint(
-    size: Size,
-    dtype: str,
-    low: int,
-    high: int,
-    seed: int,
-    draw: int,
-    whole: Size | None = None,
-    start: Size | None = None,
-) -> Array:
-    name = dtype if dtype in _INTEGERS_DRAWN else "int64"
-    return cast(_drawn("integers", size, name, Place(seed, draw, whole, start), low, high), dtype)
+    def randint(
+        self,
+        size: Size,
+        dtype: str,
+        low: int,
+        high: int,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
+    ) -> Array:
+        name = dtype if dtype in _INTEGERS_DRAWN else "int64"
+        place = Place(seed, draw, whole, start)
+        return cast(self._drawn("integers", size, name, place, low, high), dtype)
 
+    def bernoulli(
+        self,
+        size: Size,
+        dtype: str,
+        p: float,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
+    ) -> Array:
+        name = dtype if dtype in _BERNOULLI_DRAWN or is_float(dtype) else "bool"
+        place = Place(seed, draw, whole, start)
+        return cast(self._drawn("bernoulli", size, name, place, p), dtype)
 
-def _bernoulli(
-    size: Size,
-    dtype: str,
-    p: float,
-    seed: int,
-    draw: int,
-    whole: Size | None = None,
-    start: Size | None = None,
-) -> Array:
-    name = dtype if dtype in _BERNOULLI_DRAWN or is_float(dtype) else "bool"
-    return cast(_drawn("bernoulli", size, name, Place(seed, draw, whole, start), p), dtype)
+    def like(
+        self,
+        _like: Array,
+        size: Size,
+        dtype: str,
+        kind: str,
+        first: Number,
+        second: Number,
+        *place: int | Size | None,
+    ) -> Array:
+        parameters = (first,) if kind == "bernoulli" else (first, second)
+        draws: Callable[..., Array] = getattr(self, kind)
+        return draws(size, dtype, *parameters, *place)
 
+    def dropout(
+        self,
+        value: Array,
+        p: float,
+        seed: int,
+        draw: int,
+        whole: Size | None = None,
+        start: Size | None = None,
+    ) -> tuple[Array, Array]:
+        place = Place(seed, draw, whole, start)
+        mask = self._drawn("dropout_mask", value.shape, "bool", place, p)
+        scale = 0.0 if p == 1 else 1 / (1 - p)
+        name = dtype_name(value)
+        # Rounded after each product, as two kernels do it.
+        kept = widened(narrowed(widened(value) * mask, name))
+        return narrowed(kept * np.asarray(scale, wide_name(name)), name), mask
 
-def _random_like(
-    _like: Array,
-    size: Size,
-    dtype: str,
-    kind: str,
-    first: Number,
-    second: Number,
-    *place: int | Size | None,
-) -> Array:
-    parameters = (first,) if kind == "bernoulli" else (first, second)
-    return _DRAWS[kind](size, dtype, *parameters, *place)
-
-
-_DRAWS: dict[str, Callable[..., Array]] = {
-    "uniform": _uniform,
-    "normal": _normal,
-    "randint": _randint,
-    "bernoulli": _bernoulli,
-}
-
-
-def _dropout(
-    self: Array,
-    p: float,
-    seed: int,
-    draw: int,
-    whole: Size | None = None,
-    start: Size | None = None,
-) -> tuple[Array, Array]:
-    mask = _drawn("dropout_mask", self.shape, "bool", Place(seed, draw, whole, start), p)
-    scale = 0.0 if p == 1 else 1 / (1 - p)
-    name = dtype_name(self)
-    # Rounded after each product, as two kernels do it.
-    kept = widened(narrowed(widened(self) * mask, name))
-    return narrowed(kept * np.asarray(scale, wide_name(name)), name), mask
+    def rows(self) -> dict[str, Kernel]:
+        """Kernels by row."""
+        return {
+            "uniform": self.uniform,
+            "normal": self.normal,
+            "randint": self.randint,
+            "bernoulli": self.bernoulli,
+            "random_like": self.like,
+            "dropout": self.dropout,
+        }
 
 
 def _state(value: Array | None, like: Floats) -> Floats:
@@ -207,8 +221,5 @@ def _adamw(
 
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
-    rows = (
-        _full, _full_like, _arange, _eye, _linspace, _uniform, _normal, _randint, _bernoulli,
-        _random_like, _dropout, _sgd, _adamw,
-    )  # fmt: skip
-    return {row.__name__.removeprefix("_"): row for row in rows}
+    rows = (_full, _full_like, _arange, _eye, _linspace, _sgd, _adamw)
+    return {row.__name__.removeprefix("_"): row for row in rows} | Random().rows()

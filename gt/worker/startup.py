@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gt.worker.backend import Backend
     from gt.worker.reference_values import Array
 
-BACKENDS = ("auto", "pytorch", "torch", "numpy")
+BACKENDS = ("auto", "pytorch", "torch", "native", "numpy")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,17 +56,24 @@ def gpu_of(index: int | None, count: int) -> int:
     return (index or 0) % count
 
 
-def choose(name: str, index: int | None = None) -> Backend[Tensor] | Backend[Array]:
-    """The backend of that name; for `auto` torch, or numpy where there is no torch."""
+def choose(
+    name: str, index: int | None = None, threads: int | None = None
+) -> Backend[Tensor] | Backend[Array]:
+    """The backend of that name; for `auto` torch, or the native one where there is no torch."""
     if name == "auto" and importlib.util.find_spec("torch") is None:
         sys.stderr.write(
-            "gt.worker: PyTorch is not installed; this worker computes with numpy, slowly\n"
+            "gt.worker: PyTorch is not installed; this worker computes with GT's own kernels and "
+            "numpy (GT_BACKEND=native)\n"
         )
-        name = "numpy"
+        name = "native"
     if name == "numpy":
         from gt.worker import reference
 
         return reference.backend()
+    if name == "native":
+        from gt.worker import native
+
+        return native.backend(threads)
     import torch
 
     from gt.worker import kernels
@@ -82,7 +89,7 @@ def run(start: Start) -> int:
     memory.keep()
     warned.install()
     config.use_threads(start.threads)
-    backend = choose(start.backend, start.index)
+    backend = choose(start.backend, start.index, start.threads)
     backend = dataclasses.replace(
         backend, look_ahead=start.look_ahead, idle_seconds=start.idle_seconds
     )
@@ -112,10 +119,10 @@ def _with_groups(
     backend: Backend[Tensor] | Backend[Array], start: Start, ends: contextlib.ExitStack
 ) -> Backend[Tensor] | Backend[Array]:
     """The backend, with process groups for collectives where they are wanted."""
-    elsewhere = start.trusted_networks and start.port is not None and backend.name != "numpy"
+    elsewhere = start.trusted_networks and start.port is not None and _has_groups(backend)
     if start.process_groups == "auto" and not elsewhere:
         return backend
-    if backend.name == "numpy":
+    if not _has_groups(backend):
         raise SystemExit("gt.worker: process groups need PyTorch's backend")
     from gt.worker import group_backend
 
@@ -131,6 +138,10 @@ def _with_groups(
     return dataclasses.replace(
         backend, collective_backends={**backend.collective_backends, **groups.backends()}
     )
+
+
+def _has_groups(backend: Backend[Tensor] | Backend[Array]) -> bool:
+    return backend.name == "pytorch"
 
 
 def _device(backend: Backend[Tensor]) -> device:

@@ -8,10 +8,11 @@ each kernel how many threads there are.
 from __future__ import annotations
 
 import ctypes
-import pathlib
 from collections.abc import Callable
 
 import torch
+
+from gt.worker import loaded
 
 # GCC's, Intel's and LLVM's; a process has the one that torch was built with.
 LIBRARIES = ("libgomp", "libiomp5", "libomp")
@@ -23,7 +24,7 @@ def switch() -> tuple[int, Callable[[int], object] | None]:
     None in its place where there is no more than one, or torch does not use OpenMP.
     """
     most = torch.get_num_threads()
-    library = _library()
+    library = loaded.library(LIBRARIES)
     if most == 1 or library is None:
         return 1, None
     # PyDLL keeps the interpreter's lock, which would cost more than the call.
@@ -31,12 +32,3 @@ def switch() -> tuple[int, Callable[[int], object] | None]:
     set_threads.argtypes, set_threads.restype = [ctypes.c_int], None
     set_threads(1)
     return most, set_threads
-
-
-def _library() -> str | None:
-    """The file of OpenMP's library that this process has loaded."""
-    for line in pathlib.Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-        path = line.split(maxsplit=5)[5:]
-        if path and pathlib.Path(path[0]).name.split(".")[0].split("-")[0] in LIBRARIES:
-            return path[0]
-    return None

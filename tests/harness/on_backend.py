@@ -1,4 +1,7 @@
-"""As a program: float samples of every entry on a numpy worker; prints what it found as JSON."""
+"""As a program: float samples of every entry on a worker of the backend in the first argument.
+
+Prints what it found as JSON.
+"""
 
 import json
 import os
@@ -6,7 +9,7 @@ import sys
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
-os.environ["GT_BACKEND"] = "numpy"
+os.environ["GT_BACKEND"] = sys.argv[1]
 
 import torch  # noqa: E402 - after the path
 

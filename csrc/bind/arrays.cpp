@@ -1,0 +1,371 @@
+// Converts and checks Python's arguments for the array kernels. No computation here.
+#include "bind/arrays.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <stdexcept>
+
+#include "core/message.h"
+#include "cpu/array_path.h"
+#include "cpu/images.h"
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+namespace gt {
+namespace {
+
+using In = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using Out = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+using Indices = nb::ndarray<const std::int64_t, nb::c_contig, nb::device::cpu>;
+
+void check_count(const char* op, const char* name, std::size_t count, std::size_t expected) {
+  if (count != expected) {
+    throw std::invalid_argument(
+        message(op, ": ", name, " has ", count, " elements, not ", expected));
+  }
+}
+
+template <class Array>
+const float* optional_data(const char* op, const char* name, const std::optional<Array>& array,
+                           std::size_t expected) {
+  if (!array) {
+    return nullptr;
+  }
+  check_count(op, name, array->size(), expected);
+  return array->data();
+}
+
+// The last dimension of an array whose rows a kernel takes; 0 rows where it has no element.
+struct Rows {
+  std::size_t count, columns;
+};
+
+template <class Array>
+Rows rows_of(const char* op, const Array& array) {
+  if (array.ndim() == 0) {
+    throw std::invalid_argument(message(op, ": an array of rows has at least one dimension"));
+  }
+  const std::size_t columns = array.shape(array.ndim() - 1);
+  return {columns == 0 ? 0 : array.size() / columns, columns};
+}
+
+auto unary(const char* name, Unary kind) {
+  return [name, kind](const In& x, const Out& out) {
+    check_count(name, "out", out.size(), x.size());
+    array_path().unary[static_cast<std::size_t>(kind)](x.data(), out.data(), x.size());
+  };
+}
+
+auto unary_backward(const char* name, UnaryBackward kind) {
+  return [name, kind](const In& grad, const In& kept, const Out& out) {
+    check_count(name, "kept", kept.size(), grad.size());
+    check_count(name, "out", out.size(), grad.size());
+    array_path().unary_backward[static_cast<std::size_t>(kind)](grad.data(), kept.data(),
+                                                                out.data(), grad.size());
+  };
+}
+
+using RowLoop = void (*ArrayPath::*)(const float*, float*, std::size_t);
+
+auto row_function(const char* name, RowLoop loop) {
+  return [name, loop](const In& x, const Out& out) {
+    const Rows rows = rows_of(name, x);
+    check_count(name, "out", out.size(), x.size());
+    const auto run = array_path().*loop;
+    for (std::size_t row = 0; row < rows.count; ++row) {
+      run(x.data() + row * rows.columns, out.data() + row * rows.columns, rows.columns);
+    }
+  };
+}
+
+using RowBackwardLoop = void (*ArrayPath::*)(const float*, const float*, float*, std::size_t);
+
+auto row_backward(const char* name, RowBackwardLoop loop) {
+  return [name, loop](const In& grad, const In& y, const Out& out) {
+    const Rows rows = rows_of(name, grad);
+    check_count(name, "y", y.size(), grad.size());
+    check_count(name, "out", out.size(), grad.size());
+    const auto run = array_path().*loop;
+    for (std::size_t row = 0; row < rows.count; ++row) {
+      const std::size_t at = row * rows.columns;
+      run(grad.data() + at, y.data() + at, out.data() + at, rows.columns);
+    }
+  };
+}
+
+void layer_norm(const In& x, const std::optional<In>& weight, const std::optional<In>& bias,
+                float eps, const Out& out, const Out& mean, const Out& rstd) {
+  const std::size_t rows = mean.size();
+  const std::size_t columns = rows == 0 ? 0 : x.size() / rows;
+  check_count("layer_norm", "x", x.size(), rows * columns);
+  check_count("layer_norm", "out", out.size(), x.size());
+  check_count("layer_norm", "rstd", rstd.size(), rows);
+  const float* scale = optional_data("layer_norm", "weight", weight, columns);
+  const float* level = optional_data("layer_norm", "bias", bias, columns);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::size_t at = row * columns;
+    array_path().layer_norm(x.data() + at, scale, level, eps, out.data() + at, mean.data() + row,
+                            rstd.data() + row, columns);
+  }
+}
+
+void layer_norm_backward(const In& grad, const In& x, const In& mean, const In& rstd,
+                         const std::optional<In>& weight, const Out& x_grad, const Out& weight_grad,
+                         const Out& bias_grad) {
+  constexpr const char* kOp = "layer_norm_backward";
+  const std::size_t rows = mean.size();
+  const std::size_t columns = rows == 0 ? 0 : x.size() / rows;
+  check_count(kOp, "x", x.size(), rows * columns);
+  check_count(kOp, "grad", grad.size(), x.size());
+  check_count(kOp, "rstd", rstd.size(), rows);
+  check_count(kOp, "x_grad", x_grad.size(), x.size());
+  check_count(kOp, "bias_grad", bias_grad.size(), weight_grad.size());
+  if (rows > 0) {
+    check_count(kOp, "weight_grad", weight_grad.size(), columns);
+  }
+  const float* scale = optional_data(kOp, "weight", weight, weight_grad.size());
+  std::fill_n(weight_grad.data(), weight_grad.size(), 0.0F);
+  std::fill_n(bias_grad.data(), bias_grad.size(), 0.0F);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::size_t at = row * columns;
+    array_path().layer_norm_backward(grad.data() + at, x.data() + at, mean.data()[row],
+                                     rstd.data()[row], scale, x_grad.data() + at,
+                                     weight_grad.data(), bias_grad.data(), columns);
+  }
+}
+
+void cross_entropy_backward(const In& log_probs, const Indices& target, const In& scale,
+                            const Out& out) {
+  constexpr const char* kOp = "cross_entropy_backward";
+  const Rows rows = rows_of(kOp, log_probs);
+  check_count(kOp, "target", target.size(), rows.count);
+  check_count(kOp, "scale", scale.size(), rows.count);
+  check_count(kOp, "out", out.size(), log_probs.size());
+  for (std::size_t row = 0; row < rows.count; ++row) {
+    const std::int64_t place = target.data()[row];
+    if (place >= static_cast<std::int64_t>(rows.columns)) {
+      throw std::invalid_argument(
+          message(kOp, ": target ", place, " of row ", row, " is no class of ", rows.columns));
+    }
+    const std::size_t at = row * rows.columns;
+    array_path().cross_entropy_backward(log_probs.data() + at, place, scale.data()[row],
+                                        out.data() + at, rows.columns);
+  }
+}
+
+void adam(const Out& param, const In& grad, const Out& avg, const Out& avg_sq,
+          const std::optional<Out>& max_sq, double lr, double beta1, double beta2, double eps,
+          double weight_decay, std::int64_t step, bool decoupled, bool maximize) {
+  const std::size_t count = param.size();
+  check_count("adam", "grad", grad.size(), count);
+  check_count("adam", "avg", avg.size(), count);
+  check_count("adam", "avg_sq", avg_sq.size(), count);
+  if (max_sq) {
+    check_count("adam", "max_sq", max_sq->size(), count);
+  }
+  const auto at = static_cast<double>(step);
+  const auto narrow = [](double value) { return static_cast<float>(value); };
+  const AdamStep numbers{
+      .decay = decoupled ? narrow(1.0 - lr * weight_decay) : 1.0F,
+      .penalty = decoupled ? 0.0F : narrow(weight_decay),
+      .beta1 = narrow(beta1),
+      .beta2 = narrow(beta2),
+      .rest1 = narrow(1.0 - beta1),
+      .rest2 = narrow(1.0 - beta2),
+      .step_size = narrow(lr / (1.0 - std::pow(beta1, at))),
+      .root_bias = narrow(std::sqrt(1.0 - std::pow(beta2, at))),
+      .eps = narrow(eps),
+      .sign = maximize ? -1.0F : 1.0F,
+  };
+  array_path().adam(param.data(), grad.data(), avg.data(), avg_sq.data(),
+                    max_sq ? max_sq->data() : nullptr, numbers, count);
+}
+
+void sgd(const Out& param, const In& grad, const std::optional<Out>& buffer, double lr,
+         double momentum, double dampening, double weight_decay, bool nesterov, bool maximize,
+         bool first_step) {
+  const std::size_t count = param.size();
+  check_count("sgd", "grad", grad.size(), count);
+  if (buffer) {
+    check_count("sgd", "buffer", buffer->size(), count);
+  }
+  const SgdStep numbers{
+      .lr = static_cast<float>(lr),
+      .momentum = static_cast<float>(momentum),
+      .rest_dampening = static_cast<float>(1.0 - dampening),
+      .weight_decay = static_cast<float>(weight_decay),
+      .sign = maximize ? -1.0F : 1.0F,
+      .nesterov = nesterov,
+      .first = first_step,
+  };
+  array_path().sgd(param.data(), grad.data(), buffer ? buffer->data() : nullptr, numbers, count);
+}
+
+void add_rows(const Out& out, const Indices& index, const In& rows) {
+  const Rows size = rows_of("add_rows", out);
+  check_count("add_rows", "rows", rows.size(), index.size() * size.columns);
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const std::int64_t row = index.data()[i];
+    if (row < 0) {
+      continue;  // left out
+    }
+    if (static_cast<std::size_t>(row) >= size.count) {
+      throw std::invalid_argument(message("add_rows: row ", row, " of ", size.count));
+    }
+    array_path().add(rows.data() + i * size.columns,
+                     out.data() + static_cast<std::size_t>(row) * size.columns, size.columns);
+  }
+}
+
+// kernel, stride, padding, dilation: two numbers each.
+using WindowNumbers = std::array<std::int64_t, 8>;
+
+ImageWindow window_of(const WindowNumbers& n) {
+  for (std::size_t i = 0; i < n.size(); ++i) {
+    const bool may_be_zero = i == 4 || i == 5;
+    if (n[i] < (may_be_zero ? 0 : 1) || n[i] > (std::int64_t{1} << 31)) {
+      throw std::invalid_argument(message("a window has no number ", n[i], " at place ", i));
+    }
+  }
+  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]};
+}
+
+// Of an array [..., height, width], and of the places of its windows.
+struct Planes {
+  Image size;
+  Places places;
+};
+
+std::int64_t places_along(std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                          std::int64_t pad, std::int64_t dilation) {
+  const std::int64_t span = size + 2 * pad - dilation * (kernel - 1) - 1;
+  return span < 0 ? 0 : span / stride + 1;
+}
+
+Places places_of(const Image& size, const ImageWindow& w) {
+  return {places_along(size.height, w.kernel_h, w.stride_h, w.pad_h, w.dilation_h),
+          places_along(size.width, w.kernel_w, w.stride_w, w.pad_w, w.dilation_w)};
+}
+
+template <class Array>
+Image image_of(const char* op, const Array& image) {
+  if (image.ndim() != 3) {
+    throw std::invalid_argument(message(op, ": an image has 3 dimensions, not ", image.ndim()));
+  }
+  return {static_cast<std::int64_t>(image.shape(0)), static_cast<std::int64_t>(image.shape(1)),
+          static_cast<std::int64_t>(image.shape(2))};
+}
+
+void unfold(const In& image, const WindowNumbers& numbers, const Out& out) {
+  const Image size = image_of("unfold", image);
+  const ImageWindow window = window_of(numbers);
+  const Places places = places_of(size, window);
+  check_count("unfold", "out", out.size(),
+              static_cast<std::size_t>(size.channels * window.kernel_h * window.kernel_w *
+                                       places.height * places.width));
+  unfold_image(image.data(), size, window, places, out.data());
+}
+
+void fold(const In& columns, const WindowNumbers& numbers, const Out& image) {
+  const Image size = image_of("fold", image);
+  const ImageWindow window = window_of(numbers);
+  const Places places = places_of(size, window);
+  check_count("fold", "columns", columns.size(),
+              static_cast<std::size_t>(size.channels * window.kernel_h * window.kernel_w *
+                                       places.height * places.width));
+  fold_image(columns.data(), size, window, places, image.data());
+}
+
+void bind_elementwise(nb::module_& module) {
+  struct Row {
+    const char* name;
+    Unary kind;
+  };
+  constexpr Row kRows[] = {{"relu", Unary::kRelu}, {"sigmoid", Unary::kSigmoid},
+                           {"tanh", Unary::kTanh}, {"erf", Unary::kErf},
+                           {"exp", Unary::kExp},   {"silu", Unary::kSilu},
+                           {"gelu", Unary::kGelu}, {"gelu_tanh", Unary::kGeluTanh}};
+  for (const Row& row : kRows) {
+    module.def(row.name, unary(row.name, row.kind), "x"_a.noconvert(), "out"_a.noconvert(),
+               "The function of each element of x: contiguous arrays of float32; out may be x.");
+  }
+  struct BackwardRow {
+    const char* name;
+    UnaryBackward kind;
+  };
+  constexpr BackwardRow kBackward[] = {
+      {"relu_backward", UnaryBackward::kRelu}, {"sigmoid_backward", UnaryBackward::kSigmoid},
+      {"tanh_backward", UnaryBackward::kTanh}, {"silu_backward", UnaryBackward::kSilu},
+      {"gelu_backward", UnaryBackward::kGelu}, {"gelu_tanh_backward", UnaryBackward::kGeluTanh}};
+  for (const BackwardRow& row : kBackward) {
+    module.def(row.name, unary_backward(row.name, row.kind), "grad"_a.noconvert(),
+               "kept"_a.noconvert(), "out"_a.noconvert(),
+               "The gradient by the operand: kept is the result of relu, sigmoid and tanh, of the\n"
+               "others the operand. Contiguous arrays of float32.");
+  }
+}
+
+void bind_rows(nb::module_& module) {
+  module.def("softmax", row_function("softmax", &ArrayPath::softmax), "x"_a.noconvert(),
+             "out"_a.noconvert(), "Softmax over the last dimension; contiguous float32.");
+  module.def("log_softmax", row_function("log_softmax", &ArrayPath::log_softmax), "x"_a.noconvert(),
+             "out"_a.noconvert(), "Log-softmax over the last dimension; contiguous float32.");
+  module.def("softmax_backward", row_backward("softmax_backward", &ArrayPath::softmax_backward),
+             "grad"_a.noconvert(), "y"_a.noconvert(), "out"_a.noconvert(),
+             "Gradient of softmax by its operand; y is its result.");
+  module.def("log_softmax_backward",
+             row_backward("log_softmax_backward", &ArrayPath::log_softmax_backward),
+             "grad"_a.noconvert(), "y"_a.noconvert(), "out"_a.noconvert(),
+             "Gradient of log_softmax by its operand; y is its result.");
+  module.def("layer_norm", &layer_norm, "x"_a.noconvert(), "weight"_a.noconvert().none(),
+             "bias"_a.noconvert().none(), "eps"_a, "out"_a.noconvert(), "mean"_a.noconvert(),
+             "rstd"_a.noconvert(),
+             "Layer norm of rows, of which there are as many as mean has elements.");
+  module.def("layer_norm_backward", &layer_norm_backward, "grad"_a.noconvert(), "x"_a.noconvert(),
+             "mean"_a.noconvert(), "rstd"_a.noconvert(), "weight"_a.noconvert().none(),
+             "x_grad"_a.noconvert(), "weight_grad"_a.noconvert(), "bias_grad"_a.noconvert(),
+             "Gradients of layer_norm by its three operands.");
+  module.def("cross_entropy_backward", &cross_entropy_backward, "log_probs"_a.noconvert(),
+             "target"_a.noconvert(), "scale"_a.noconvert(), "out"_a.noconvert(),
+             "scale (exp(log_probs) - 1 at target) of each row; zeros where target is negative.");
+}
+
+void bind_updates(nb::module_& module) {
+  module.def("adam", &adam, "param"_a.noconvert(), "grad"_a.noconvert(), "avg"_a.noconvert(),
+             "avg_sq"_a.noconvert(), "max_sq"_a.noconvert().none(), "lr"_a, "beta1"_a, "beta2"_a,
+             "eps"_a, "weight_decay"_a, "step"_a, "decoupled"_a, "maximize"_a,
+             "One step of Adam (decoupled: of AdamW) over param and its state, all float32.");
+  module.def("sgd", &sgd, "param"_a.noconvert(), "grad"_a.noconvert(),
+             "buffer"_a.noconvert().none(), "lr"_a, "momentum"_a, "dampening"_a, "weight_decay"_a,
+             "nesterov"_a, "maximize"_a, "first_step"_a,
+             "One step of SGD over param and its momentum buffer, float32.");
+  module.def("add_rows", &add_rows, "out"_a.noconvert(), "index"_a.noconvert(),
+             "rows"_a.noconvert(),
+             "Adds each of rows to the row of out that index names; a negative one is left out.");
+}
+
+void bind_images(nb::module_& module) {
+  module.def(
+      "unfold", &unfold, "image"_a.noconvert(), "window"_a, "out"_a.noconvert(),
+      "What each window of an image [channels, height, width] sees, as columns.\n\n"
+      "Args:\n    window: kernel, stride, padding and dilation, two numbers each. Below too.");
+  module.def("fold", &fold, "columns"_a.noconvert(), "window"_a, "image"_a.noconvert(),
+             "The sum over windows of what unfold gives, where it came from.");
+}
+
+}  // namespace
+
+void bind_arrays(nb::module_& module) {
+  bind_elementwise(module);
+  bind_rows(module);
+  bind_updates(module);
+  bind_images(module);
+}
+
+}  // namespace gt

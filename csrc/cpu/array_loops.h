@@ -1,0 +1,298 @@
+// The loops of ArrayPath, which the compiler vectorises by itself. Included once by the file of
+// each instruction set; nothing here may have external linkage.
+#pragma once
+
+#include <cmath>
+
+#include "algo/float_functions.h"
+#include "cpu/array_path.h"
+
+namespace gt {
+namespace {
+
+constexpr std::size_t kLanes = 16;
+constexpr float kSqrtHalf = 0.70710678118F;
+constexpr float kGeluScale = 0.79788456080F;  // sqrt(2 / pi)
+constexpr float kGeluCubic = 0.044715F;
+constexpr float kPerSqrt2Pi = 0.39894228040F;  // 1 / sqrt(2 pi)
+
+// Sums over 16 lanes, then over these: the same order whatever the instruction set.
+template <class Term>
+inline float sum_of(std::size_t count, Term term) {
+  float lanes[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] += term(i + lane);
+    }
+  }
+  for (std::size_t lane = 0; i < count; ++i, ++lane) {
+    lanes[lane] += term(i);
+  }
+  float total = 0.0F;
+  for (const float lane : lanes) {
+    total += lane;
+  }
+  return total;
+}
+
+inline float largest_of(const float* x, std::size_t count) {
+  float lanes[kLanes];
+  for (float& lane : lanes) {
+    lane = x[0];
+  }
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
+    }
+  }
+  for (std::size_t lane = 0; i < count; ++i, ++lane) {
+    lanes[lane] = x[i] > lanes[lane] ? x[i] : lanes[lane];
+  }
+  float largest = lanes[0];
+  for (const float lane : lanes) {
+    largest = lane > largest ? lane : largest;
+  }
+  return largest;
+}
+
+struct ReluOf {
+  static float value(float x) { return x > 0.0F ? x : (x == x ? 0.0F : x); }
+  static float slope(float out) { return out > 0.0F ? 1.0F : 0.0F; }
+};
+
+struct SigmoidOf {
+  static float value(float x) { return sigmoid_f32(x); }
+  static float slope(float out) { return (1.0F - out) * out; }
+};
+
+struct TanhOf {
+  static float value(float x) { return tanh_f32(x); }
+  static float slope(float out) { return 1.0F - out * out; }
+};
+
+struct ErfOf {
+  static float value(float x) { return erf_f32(x); }
+};
+
+struct ExpOf {
+  static float value(float x) { return exp_f32(x); }
+};
+
+struct SiluOf {
+  static float value(float x) { return x / (1.0F + exp_f32(-x)); }
+  static float slope(float x) {
+    const float gate = sigmoid_f32(x);
+    return gate * (1.0F + x * (1.0F - gate));
+  }
+};
+
+struct GeluOf {
+  static float value(float x) { return 0.5F * x * (1.0F + erf_f32(x * kSqrtHalf)); }
+  static float slope(float x) {
+    const float level = 0.5F * (1.0F + erf_f32(x * kSqrtHalf));
+    return level + x * (exp_f32(-0.5F * x * x) * kPerSqrt2Pi);
+  }
+};
+
+struct GeluTanhOf {
+  static float inner(float x) { return kGeluScale * (x + kGeluCubic * x * x * x); }
+  static float value(float x) { return 0.5F * x * (1.0F + tanh_f32(inner(x))); }
+  static float slope(float x) {
+    const float level = tanh_f32(inner(x));
+    const float steep = kGeluScale * (1.0F + 3.0F * kGeluCubic * x * x);
+    return 0.5F * (1.0F + level) + 0.5F * x * (1.0F - level * level) * steep;
+  }
+};
+
+template <class Function>
+void unary(const float* x, float* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = Function::value(x[i]);
+  }
+}
+
+template <class Function>
+void unary_backward(const float* grad, const float* kept, float* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = grad[i] * Function::slope(kept[i]);
+  }
+}
+
+// A gradient of infinity or NaN does not come through where the slope is none.
+template <>
+void unary_backward<ReluOf>(const float* grad, const float* kept, float* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = kept[i] > 0.0F ? grad[i] : 0.0F;
+  }
+}
+
+void softmax(const float* x, float* out, std::size_t count) {
+  const float largest = largest_of(x, count);
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = exp_f32(x[i] - largest);
+  }
+  const float scale = 1.0F / sum_of(count, [out](std::size_t i) { return out[i]; });
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] *= scale;
+  }
+}
+
+void log_softmax(const float* x, float* out, std::size_t count) {
+  const float largest = largest_of(x, count);
+  const float total =
+      sum_of(count, [x, largest](std::size_t i) { return exp_f32(x[i] - largest); });
+  const float level = std::log(total);
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = (x[i] - largest) - level;
+  }
+}
+
+void softmax_backward(const float* grad, const float* y, float* out, std::size_t count) {
+  const float along = sum_of(count, [grad, y](std::size_t i) { return grad[i] * y[i]; });
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = y[i] * (grad[i] - along);
+  }
+}
+
+void log_softmax_backward(const float* grad, const float* y, float* out, std::size_t count) {
+  const float total = sum_of(count, [grad](std::size_t i) { return grad[i]; });
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = grad[i] - exp_f32(y[i]) * total;
+  }
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, float eps, float* out,
+                float* mean, float* rstd, std::size_t count) {
+  const auto size = static_cast<float>(count);
+  const float middle = sum_of(count, [x](std::size_t i) { return x[i]; }) / size;
+  const float spread =
+      sum_of(count, [x, middle](std::size_t i) { return (x[i] - middle) * (x[i] - middle); });
+  const float scale = 1.0F / std::sqrt(spread / size + eps);
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = (x[i] - middle) * scale;
+  }
+  if (weight != nullptr) {
+    for (std::size_t i = 0; i < count; ++i) {
+      out[i] *= weight[i];
+    }
+  }
+  if (bias != nullptr) {
+    for (std::size_t i = 0; i < count; ++i) {
+      out[i] += bias[i];
+    }
+  }
+  *mean = middle;
+  *rstd = scale;
+}
+
+template <bool kWeighted>
+void layer_norm_backward_of(const float* grad, const float* x, float mean, float rstd,
+                            const float* weight, float* x_grad, float* weight_grad,
+                            float* bias_grad, std::size_t count) {
+  const auto normal = [x, mean, rstd](std::size_t i) { return (x[i] - mean) * rstd; };
+  const auto inner = [grad, weight](std::size_t i) {
+    return kWeighted ? grad[i] * weight[i] : grad[i];
+  };
+  const auto size = static_cast<float>(count);
+  const float middle = sum_of(count, inner) / size;
+  const float along = sum_of(count, [&](std::size_t i) { return inner(i) * normal(i); }) / size;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float place = normal(i);
+    x_grad[i] = rstd * (inner(i) - middle - place * along);
+    weight_grad[i] += grad[i] * place;
+    bias_grad[i] += grad[i];
+  }
+}
+
+void layer_norm_backward(const float* grad, const float* x, float mean, float rstd,
+                         const float* weight, float* x_grad, float* weight_grad, float* bias_grad,
+                         std::size_t count) {
+  const auto loop =
+      weight == nullptr ? layer_norm_backward_of<false> : layer_norm_backward_of<true>;
+  loop(grad, x, mean, rstd, weight, x_grad, weight_grad, bias_grad, count);
+}
+
+void cross_entropy_backward(const float* log_probs, std::int64_t target, float scale, float* out,
+                            std::size_t count) {
+  if (target < 0) {
+    for (std::size_t i = 0; i < count; ++i) {
+      out[i] = 0.0F;
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = exp_f32(log_probs[i]) * scale;
+  }
+  out[target] -= scale;
+}
+
+template <bool kLargest>
+void adam_of(float* param, const float* grad, float* avg, float* avg_sq, float* max_sq,
+             const AdamStep& step, std::size_t count) {
+  const AdamStep s = step;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float slope = s.sign * grad[i] + s.penalty * param[i];
+    const float first = s.beta1 * avg[i] + s.rest1 * slope;
+    const float second = s.beta2 * avg_sq[i] + s.rest2 * slope * slope;
+    float spread = second;
+    if constexpr (kLargest) {
+      spread = max_sq[i] > second ? max_sq[i] : second;
+      max_sq[i] = spread;
+    }
+    avg[i] = first;
+    avg_sq[i] = second;
+    param[i] = param[i] * s.decay - s.step_size * first / (std::sqrt(spread) / s.root_bias + s.eps);
+  }
+}
+
+void adam(float* param, const float* grad, float* avg, float* avg_sq, float* max_sq,
+          const AdamStep& step, std::size_t count) {
+  const auto loop = max_sq == nullptr ? adam_of<false> : adam_of<true>;
+  loop(param, grad, avg, avg_sq, max_sq, step, count);
+}
+
+void sgd(float* param, const float* grad, float* buffer, const SgdStep& step, std::size_t count) {
+  const SgdStep s = step;
+  if (buffer == nullptr) {
+    for (std::size_t i = 0; i < count; ++i) {
+      param[i] -= s.lr * (s.sign * grad[i] + s.weight_decay * param[i]);
+    }
+    return;
+  }
+  const float keep = s.first ? 0.0F : s.momentum;
+  const float take = s.first ? 1.0F : s.rest_dampening;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float slope = s.sign * grad[i] + s.weight_decay * param[i];
+    const float kept = keep * buffer[i] + take * slope;
+    buffer[i] = kept;
+    param[i] -= s.lr * (s.nesterov ? slope + s.momentum * kept : kept);
+  }
+}
+
+void add(const float* x, float* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] += x[i];
+  }
+}
+
+constexpr ArrayPath array_path_of() {
+  return {{unary<ReluOf>, unary<SigmoidOf>, unary<TanhOf>, unary<ErfOf>, unary<ExpOf>,
+           unary<SiluOf>, unary<GeluOf>, unary<GeluTanhOf>},
+          {unary_backward<ReluOf>, unary_backward<SigmoidOf>, unary_backward<TanhOf>,
+           unary_backward<SiluOf>, unary_backward<GeluOf>, unary_backward<GeluTanhOf>},
+          softmax,
+          log_softmax,
+          softmax_backward,
+          log_softmax_backward,
+          layer_norm,
+          layer_norm_backward,
+          cross_entropy_backward,
+          adam,
+          sgd,
+          add};
+}
+
+}  // namespace
+}  // namespace gt

@@ -1,0 +1,74 @@
+// The inner loops of the array kernels (float32, contiguous), once for each instruction set. Shapes
+// and threads are array_kernels.h's. All paths give the same bits: sums go over 16 lanes
+// everywhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/cpu_path.h"
+
+namespace gt {
+
+enum class Unary { kRelu, kSigmoid, kTanh, kErf, kExp, kSilu, kGelu, kGeluTanh };
+inline constexpr std::size_t kUnaryCount = 8;
+
+// Of a gradient and what forward kept: its operand, or its result.
+enum class UnaryBackward { kRelu, kSigmoid, kTanh, kSilu, kGelu, kGeluTanh };
+inline constexpr std::size_t kUnaryBackwardCount = 6;
+
+// What one step of Adam needs besides arrays; made once for a whole tensor.
+struct AdamStep {
+  float decay;    // of the parameter (decoupled), else 1
+  float penalty;  // of the gradient (not decoupled), else 0
+  float beta1, beta2;
+  float rest1, rest2;  // 1 - beta
+  float step_size;     // lr / (1 - beta1^step)
+  float root_bias;     // sqrt(1 - beta2^step)
+  float eps;
+  float sign;  // -1 where the objective is maximised
+};
+
+struct SgdStep {
+  float lr, momentum, rest_dampening, weight_decay, sign;
+  bool nesterov, first;
+};
+
+struct ArrayPath {
+  void (*unary[kUnaryCount])(const float* x, float* out, std::size_t count);
+  void (*unary_backward[kUnaryBackwardCount])(const float* grad, const float* kept, float* out,
+                                              std::size_t count);
+  // Rows of `count` elements.
+  void (*softmax)(const float* x, float* out, std::size_t count);
+  void (*log_softmax)(const float* x, float* out, std::size_t count);
+  void (*softmax_backward)(const float* grad, const float* y, float* out, std::size_t count);
+  void (*log_softmax_backward)(const float* grad, const float* y, float* out, std::size_t count);
+  // weight and bias may be null; mean and rstd get one number.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, float* out,
+                     float* mean, float* rstd, std::size_t count);
+  // weight_grad and bias_grad are added to.
+  void (*layer_norm_backward)(const float* grad, const float* x, float mean, float rstd,
+                              const float* weight, float* x_grad, float* weight_grad,
+                              float* bias_grad, std::size_t count);
+  // out = scale (e^log_probs - one at target); target < 0 where the row is left out (out = 0).
+  void (*cross_entropy_backward)(const float* log_probs, std::int64_t target, float scale,
+                                 float* out, std::size_t count);
+  // max_sq may be null.
+  void (*adam)(float* param, const float* grad, float* avg, float* avg_sq, float* max_sq,
+               const AdamStep& step, std::size_t count);
+  // buffer is null without momentum.
+  void (*sgd)(float* param, const float* grad, float* buffer, const SgdStep& step,
+              std::size_t count);
+  void (*add)(const float* x, float* out, std::size_t count);  // out += x
+};
+
+extern const ArrayPath kScalarArrays;
+extern const ArrayPath kAvx2Arrays;
+extern const ArrayPath kAvx512Arrays;
+
+// By instruction set: x86.cpp and no_x86.cpp.
+extern const PathTable<ArrayPath> kArrayPaths;
+
+inline const ArrayPath& array_path() { return of_path(kArrayPaths); }
+
+}  // namespace gt

@@ -1,0 +1,50 @@
+"""The native backend: a worker without PyTorch, whose kernels are numpy's products and gt._kernels.
+
+Values are numpy arrays. A row is quick where its operands are what most are: whole arrays of
+float32 (or of one dtype of numpy's, where numpy's own function is the kernel). Anything else is the
+numpy backend's, which has every row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gt.worker import (
+    native_aten,
+    native_elementwise,
+    native_indexing,
+    native_losses,
+    native_random,
+    native_reductions,
+    native_threads,
+    native_updates,
+    reference,
+)
+from gt.worker.backend import Backend, Kernel
+from gt.worker.reference_values import Array
+
+QUICK: dict[str, Kernel] = {
+    **native_elementwise.kernels(),
+    **native_reductions.kernels(),
+    **native_losses.kernels(),
+    **native_indexing.kernels(),
+    **native_updates.kernels(),
+    **native_random.kernels(),
+    **native_aten.kernels(),
+}
+NATIVE: dict[str, Kernel] = reference.NUMPY | QUICK
+
+
+def backend(threads: int | None = None) -> Backend[Array]:
+    """numpy's arrays on the host, by kernels of GT's own.
+
+    Args:
+        threads: of a product; None for one.
+    """
+    native_threads.use(threads or 1)
+    return dataclasses.replace(
+        reference.backend(),
+        name="native",
+        kernels=NATIVE,
+        in_place=native_elementwise.in_place() | native_updates.in_place(),
+    )

@@ -1,0 +1,203 @@
+"""The family generic of the native backend: convolutions and pools of images, without PyTorch.
+
+An operator here says what it results in, computes, and differentiates; any other is refused as the
+numpy backend refuses it. Images are float32, [batch, channels, height, width].
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gt.aten import arguments, schemas
+from gt.worker import native_images as images
+from gt.worker.backend import Kernel
+from gt.worker.native_values import FLOAT32
+from gt.worker.reference_aten import refuse
+from gt.worker.reference_values import DTYPES, Array
+
+# The elements of the answer to a question, one byte each.
+_ANSWER_BYTES = 4096
+# What ends the places of one derivative.
+_END = -1
+_FLOAT, _INT = DTYPES.index("float32"), DTYPES.index("int64")
+
+Named = dict[str, Any]
+Shapes = list[tuple[int, tuple[int, ...]]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operator:
+    """One overload, of arguments by name."""
+
+    # Which arguments are images or weights, in order.
+    tensors: tuple[str, ...]
+    # Dtypes and sizes of the results, of the tensors' sizes in place of the tensors.
+    results: Callable[[Named], Shapes]
+    compute: Callable[[Named], tuple[Array, ...]]
+    # Gradients of `tensors` of the first result's gradient; None where it is not wanted.
+    gradients: Callable[[Named, Array, Sequence[str]], Mapping[str, Array]]
+
+
+def _conv_results(named: Named) -> Shapes:
+    return [(_FLOAT, images.conv_size(named))]
+
+
+def _pool_results(named: Named) -> Shapes:
+    return [(_FLOAT, images.pool_size(named))]
+
+
+def _places_results(named: Named) -> Shapes:
+    size = images.pool_size(named)
+    return [(_FLOAT, size), (_INT, size)]
+
+
+def _pool_gradients(named: Named, grad: Array, _wanted: Sequence[str]) -> Mapping[str, Array]:
+    return {"self": images.max_pool_backward(named, grad)}
+
+
+_OPERATORS = {
+    "conv2d": Operator(
+        ("input", "weight", "bias"),
+        _conv_results,
+        lambda named: (images.conv(named),),
+        images.conv_backward,
+    ),
+    "max_pool2d": Operator(
+        ("self",), _pool_results, lambda named: images.max_pool(named)[:1], _pool_gradients
+    ),
+    "max_pool2d_with_indices": Operator(
+        ("self",), _places_results, images.max_pool, _pool_gradients
+    ),
+    "avg_pool2d": Operator(
+        ("self",),
+        _pool_results,
+        lambda named: (images.avg_pool(named),),
+        lambda named, grad, _wanted: {"self": images.avg_pool_backward(named, grad)},
+    ),
+}
+
+
+@functools.lru_cache(maxsize=4096)
+def _call(overload: str, text: str) -> tuple[Operator, Callable[[Sequence[Any]], Named], int]:
+    """The operator, what names its arguments, and how many operands are its own."""
+    operator = _OPERATORS.get(overload)
+    if operator is None:
+        refuse((), overload)
+    build, count = arguments.parse(text, str)
+    schema = next(x for x in schemas.of(overload.partition(".")[0]) if x.overload == overload)
+    defaults = {argument.name: argument.default for argument in schema.arguments}
+    positional = [argument.name for argument in schema.arguments if not argument.is_keyword]
+
+    def named(operands: Sequence[Any]) -> Named:
+        given, by_name = build(operands)
+        return defaults | dict(zip(positional, given, strict=False)) | by_name
+
+    return operator, named, count
+
+
+def _aten(
+    operands: Sequence[Array | None],
+    overload: str,
+    text: str,
+    wanted: Sequence[int],
+    results: Sequence[int],
+    *_others: object,
+) -> tuple[Array, ...]:
+    operator, name, count = _call(overload, text)
+    _check_dtypes(overload, operands[:count])
+    values = (
+        _gradients(operator, name, count, wanted, operands)
+        if wanted
+        else operator.compute(name(operands))
+    )
+    told = [n for x in values for n in (DTYPES.index(x.dtype.name), x.ndim, *x.shape)]
+    if told != list(results):
+        raise RuntimeError(
+            f"aten::{overload} gives {told} (dtype, dimensions, sizes of each result), "
+            f"and {list(results)} was expected"
+        )
+    return values
+
+
+def _check_dtypes(overload: str, operands: Sequence[Array | None]) -> None:
+    for operand in operands:
+        if operand is not None and (type(operand) is not np.ndarray or operand.dtype != FLOAT32):
+            raise NotImplementedError(
+                f"aten::{overload} of {operand.dtype} needs a worker with torch: the native "
+                "backend computes it of float32"
+            )
+
+
+def _gradients(
+    operator: Operator,
+    name: Callable[[Sequence[Any]], Named],
+    count: int,
+    wanted: Sequence[int],
+    operands: Sequence[Array | None],
+) -> tuple[Array, ...]:
+    if list(wanted).count(_END) > 1:
+        raise NotImplementedError("the native backend has no gradients of gradients of images")
+    grad = operands[count]
+    # Operand k stands for itself, so that names are found by places.
+    places = {place: word for word, place in name(range(count)).items() if word in operator.tensors}
+    words = [places[place] for place in wanted[:-1]]
+    named = name(operands)
+    if grad is None:
+        found: Mapping[str, Array] = {word: np.zeros_like(named[word]) for word in words}
+    else:
+        found = operator.gradients(named, np.ascontiguousarray(grad), words)
+    return tuple(found[word] for word in words)
+
+
+def _aten_meta(
+    values: Sequence[Array],
+    overload: str,
+    text: str,
+    described: Sequence[int],
+    wanted: Sequence[int],
+    _default: object,
+) -> Array:
+    try:
+        answer = _answer(values, overload, text, described, wanted)
+    except NotImplementedError as error:
+        answer = {"error": ["NotImplementedError", str(error)]}
+    except Exception as error:  # noqa: BLE001 - a mistake in the arguments is the answer
+        answer = {"error": ["RuntimeError", f"{overload}: {error}"[:1500]]}
+    return np.frombuffer(json.dumps(answer).encode().ljust(_ANSWER_BYTES), np.uint8).copy()
+
+
+def _answer(
+    values: Sequence[Array],
+    overload: str,
+    text: str,
+    described: Sequence[int],
+    wanted: Sequence[int],
+) -> dict[str, object]:
+    operator, name, _ = _call(overload, text)
+    sizes: list[tuple[int, ...]] = [x.shape for x in values]
+    rest = list(described)
+    while rest:
+        dtype, dimensions = rest[:2]
+        if dtype != _FLOAT:
+            raise NotImplementedError(
+                f"aten::{overload} of {DTYPES[dtype]} needs a worker with torch: the native "
+                "backend computes it of float32"
+            )
+        sizes.append(tuple(rest[2 : 2 + dimensions]))
+        rest = rest[2 + dimensions :]
+    shapes = operator.results(name(sizes))
+    return {
+        "results": [number for dtype, size in shapes for number in (dtype, len(size), *size)],
+        "gradients": ["there" if wanted and dtype == _FLOAT else "none" for dtype, _size in shapes],
+    }
+
+
+def kernels() -> dict[str, Kernel]:
+    """Kernels by row."""
+    return {"aten": _aten, "aten_vjp": _aten, "aten_meta": _aten_meta}

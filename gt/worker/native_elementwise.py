@@ -1,0 +1,190 @@
+"""Elementwise rows of the native backend: numpy's functions without copies, and gt._kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gt import _kernels
+from gt.worker.backend import InPlace, Kernel
+from gt.worker.native_values import BOOL, FLOAT32, FLOAT64, as_array, is_float32, is_rows
+from gt.worker.reference import NUMPY
+from gt.worker.reference_values import Array, storage
+
+Function = Callable[..., Any]
+
+_FLOATS = (FLOAT32, FLOAT64)
+# Rows whose kernel is one function of numpy's for float32 and float64.
+_UNARY: dict[str, Function] = {
+    "neg": np.negative,
+    "abs": np.absolute,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "reciprocal": np.reciprocal,
+    "sin": np.sin,
+    "cos": np.cos,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+}
+_ARITHMETIC: dict[str, Function] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+_COMPARISON: dict[str, Function] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+_OWN = {name: getattr(_kernels, name) for name in ("relu", "sigmoid", "tanh", "erf", "exp", "silu")}
+_OWN_BACKWARD = {
+    f"{name}_backward": getattr(_kernels, f"{name}_backward")
+    for name in ("relu", "sigmoid", "tanh", "silu")
+}
+_GELU = {"none": _kernels.gelu, "tanh": _kernels.gelu_tanh}
+_GELU_BACKWARD = {"none": _kernels.gelu_backward, "tanh": _kernels.gelu_tanh_backward}
+
+
+def _unary(name: str, function: Function) -> Kernel:
+    otherwise = NUMPY[name]
+
+    def kernel(self: Array) -> Array:
+        if type(self) is np.ndarray and self.dtype in _FLOATS:
+            return as_array(function(self))
+        return otherwise(self)  # type: ignore[return-value]
+
+    return kernel
+
+
+def _binary(name: str, function: Function) -> Kernel:
+    """Of two tensors of one floating dtype, or of one and a number."""
+    otherwise = NUMPY[name]
+
+    def kernel(self: object, other: object) -> object:
+        if _fit(self, other):
+            return as_array(function(self, other))
+        return otherwise(self, other)
+
+    return kernel
+
+
+def _fit(self: object, other: object) -> bool:
+    if type(self) is not np.ndarray:
+        return type(other) is np.ndarray and other.dtype in _FLOATS and type(self) is float
+    if self.dtype not in _FLOATS:
+        return False
+    if type(other) is np.ndarray:
+        return other.dtype is self.dtype
+    return type(other) is float or type(other) is int
+
+
+def _over(function: Function, name: str) -> Kernel:
+    """Over the first operand's buffer, where numpy computes in its dtype."""
+    otherwise = NUMPY[name]
+
+    def kernel(self: Array, other: object) -> object:
+        if _fit(self, other) and self.flags.writeable:
+            return function(self, other, out=self)
+        return otherwise(self, other)
+
+    return kernel
+
+
+def _own(name: str, function: Function) -> Kernel:
+    otherwise = NUMPY[name]
+
+    def kernel(self: Array) -> object:
+        if not is_rows(self):
+            return otherwise(self)
+        out = np.empty(self.shape, FLOAT32)
+        function(self, out)
+        return out
+
+    return kernel
+
+
+def _own_backward(name: str, function: Function) -> Kernel:
+    otherwise = NUMPY[name]
+
+    def kernel(grad: Array, kept: Array) -> object:
+        if not (is_rows(grad) and is_rows(kept) and grad.shape == kept.shape):
+            return otherwise(grad, kept)
+        out = np.empty(grad.shape, FLOAT32)
+        function(grad, kept, out)
+        return out
+
+    return kernel
+
+
+def _gelu(self: Array, approximate: str) -> object:
+    if not is_rows(self):
+        return NUMPY["gelu"](self, approximate)
+    out = np.empty(self.shape, FLOAT32)
+    _GELU[approximate](self, out)
+    return out
+
+
+def _gelu_backward(grad: Array, self: Array, approximate: str) -> object:
+    if not (is_rows(grad) and is_rows(self) and grad.shape == self.shape):
+        return NUMPY["gelu_backward"](grad, self, approximate)
+    out = np.empty(grad.shape, FLOAT32)
+    _GELU_BACKWARD[approximate](grad, self, out)
+    return out
+
+
+def _where(condition: Any, self: Any, other: Any) -> object:  # noqa: ANN401 - arrays or numbers
+    if type(condition) is np.ndarray and condition.dtype is BOOL and _fit(self, other):
+        return as_array(np.where(condition, self, other))
+    return NUMPY["where"](condition, self, other)
+
+
+def _masked_fill(self: Array, mask: object, value: object) -> object:
+    is_plain = type(mask) is np.ndarray and mask.dtype is BOOL and is_float32(self)
+    if not is_plain or not isinstance(value, int | float):
+        return NUMPY["masked_fill"](self, mask, value)
+    return as_array(np.where(mask, np.float32(value), self))  # type: ignore[call-overload]
+
+
+def _cast(self: object, name: str) -> object:
+    """Truncation and rounding are numpy's; bfloat16 and complex numbers are not."""
+    if type(self) is not np.ndarray or name == "bfloat16" or self.dtype.kind == "c":
+        return NUMPY["cast"](self, name)
+    return as_array(self.astype(storage(name)))
+
+
+def kernels() -> dict[str, Kernel]:
+    """Kernels by row."""
+    table = {name: _unary(name, function) for name, function in _UNARY.items()}
+    table |= {name: _binary(name, f) for name, f in (_ARITHMETIC | _COMPARISON).items()}
+    table |= {name: _own(name, function) for name, function in _OWN.items()}
+    table |= {name: _own_backward(name, function) for name, function in _OWN_BACKWARD.items()}
+    return table | {
+        "gelu": _gelu,
+        "gelu_backward": _gelu_backward,
+        "where": _where,
+        "masked_fill": _masked_fill,
+        "cast": _cast,
+    }
+
+
+def in_place() -> dict[str, list[InPlace]]:
+    """Kernels that write over an operand."""
+    table: dict[str, list[InPlace]] = {}
+    for name, function in _ARITHMETIC.items():
+        table[name] = [(0b01, _over(function, name), False)]
+        if name in ("add", "mul", "maximum", "minimum"):
+            table[name].append((0b10, _over(function, name), True))
+    return table

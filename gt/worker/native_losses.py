@@ -1,0 +1,81 @@
+"""Rows of the family loss of the native backend: cross-entropy over the last of two dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gt import _kernels
+from gt.worker.backend import Kernel
+from gt.worker.native_values import FLOAT32, INT64, is_float32, is_rows
+from gt.worker.reference import NUMPY
+from gt.worker.reference_values import Array
+
+
+def _is_plain(self: Array, target: Array, weight: Array | None, label_smoothing: float) -> bool:
+    return (
+        is_rows(self)
+        and self.ndim == 2
+        and self.size > 0
+        and weight is None
+        and label_smoothing == 0
+        and target.ndim == 1
+        and target.dtype is INT64
+    )
+
+
+def _cross_entropy(
+    self: Array,
+    target: Array,
+    weight: Array | None,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+) -> object:
+    if not _is_plain(self, target, weight, label_smoothing):
+        return NUMPY["cross_entropy"](
+            self, target, weight, reduction, ignore_index, label_smoothing
+        )
+    log_probs = np.empty(self.shape, FLOAT32)
+    _kernels.log_softmax(self, log_probs)
+    kept = target != ignore_index
+    known = np.where(kept, target, 0)
+    wrong = (known < 0) | (known >= self.shape[1])
+    if wrong.any():
+        raise IndexError(f"Target {target[wrong][0]} is out of bounds.")
+    losses = np.where(kept, -log_probs[np.arange(len(known)), known], np.float32(0))
+    if reduction == "none":
+        return losses, log_probs, np.zeros((), FLOAT32)
+    count = np.asarray(np.count_nonzero(kept), FLOAT32)
+    total = np.asarray(np.add.reduce(losses))
+    return (total / count if reduction == "mean" else total).reshape(()), log_probs, count
+
+
+def _cross_entropy_backward(
+    grad: Array,
+    log_probs: Array,
+    target: Array,
+    weight: Array | None,
+    total_weight: Array,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+    start: int | None = None,
+    total: int | None = None,
+) -> object:
+    is_plain = _is_plain(log_probs, target, weight, label_smoothing) and is_float32(grad)
+    if not is_plain or start is not None:
+        return NUMPY["cross_entropy_backward"](
+            grad, log_probs, target, weight, total_weight, reduction, ignore_index,
+            label_smoothing, start, total,
+        )  # fmt: skip
+    scale = grad / total_weight if reduction == "mean" else grad
+    each = np.ascontiguousarray(np.broadcast_to(scale, target.shape), FLOAT32)
+    out = np.empty(log_probs.shape, FLOAT32)
+    left_out = np.where(target == ignore_index, -1, target)
+    _kernels.cross_entropy_backward(log_probs, left_out, each, out)
+    return out
+
+
+def kernels() -> dict[str, Kernel]:
+    """Kernels by row."""
+    return {"cross_entropy": _cross_entropy, "cross_entropy_backward": _cross_entropy_backward}

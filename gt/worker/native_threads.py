@@ -1,0 +1,31 @@
+"""How many threads numpy's products take in a native worker.
+
+OpenBLAS takes all cores, and its threads wait for the next product by spinning, on the core that
+the client needs. One is what the worker takes by itself; GT_THREADS says otherwise.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from gt.worker import loaded
+
+# Of numpy's wheels (the first), and of systems.
+LIBRARIES = ("libscipy_openblas64_", "libopenblas64_", "libopenblas", "libopenblasp")
+FUNCTIONS = (
+    "scipy_openblas_set_num_threads64_",
+    "openblas_set_num_threads64_",
+    "openblas_set_num_threads",
+)
+
+
+def use(count: int) -> bool:
+    """Sets the number of threads; False where numpy multiplies by another library."""
+    path = loaded.library(LIBRARIES)
+    library = None if path is None else ctypes.CDLL(path)
+    for name in FUNCTIONS:
+        function = getattr(library, name, None)
+        if function is not None:
+            function(ctypes.c_int(count))
+            return True
+    return False

@@ -1,0 +1,34 @@
+"""What the native backend's kernels ask of their operands."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+import numpy as np
+
+from gt.worker.reference_values import Array
+
+FLOAT32 = np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
+INT64 = np.dtype(np.int64)
+BOOL = np.dtype(np.bool_)
+
+
+def is_float32(value: object) -> TypeGuard[Array]:
+    """Whether it is a plain array of float32: one of bfloat16 is of a class of its own."""
+    return type(value) is np.ndarray and value.dtype is FLOAT32
+
+
+def is_rows(value: object) -> TypeGuard[Array]:
+    """Whether a kernel of gt._kernels takes it as it lies: float32, contiguous."""
+    return type(value) is np.ndarray and value.dtype is FLOAT32 and value.flags.c_contiguous
+
+
+def rows(value: Array) -> Array:
+    """The same numbers, contiguous."""
+    return value if value.flags.c_contiguous else value.copy()
+
+
+def as_array(value: object) -> Array:
+    """Of no dimension numpy's functions return a number."""
+    return value if type(value) is np.ndarray else np.asarray(value)

@@ -1,0 +1,279 @@
+"""Kernels over arrays of float32 beside float64: values, odd sizes, mistakes."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gt import _kernels
+
+SIZES = (0, 1, 3, 15, 16, 17, 31, 64, 257, 1000)
+EPSILON = float(np.finfo(np.float32).eps)
+UNARY = {
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "exp": torch.exp,
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+}
+# What backward is given besides the gradient: the result of these, of the others the operand.
+BY_RESULT = ("relu", "sigmoid", "tanh")
+# Where a result is the difference of two numbers near 1 its own size says nothing.
+BY_ABSOLUTE = ("gelu", "gelu_tanh")
+POISON = np.float32(7777.0)
+SMALL = 1e-35  # below, 1 + exp(-x) is infinite, in PyTorch's float32 too
+
+
+@pytest.fixture(autouse=True, params=_kernels.paths())
+def path(request):
+    """Runs each test once for each instruction set of this machine."""
+    _kernels.set_path(request.param)
+    yield
+    _kernels.set_path("auto")
+
+
+def _numbers(*size):
+    return np.random.default_rng(sum(size)).standard_normal(size).astype(np.float32)
+
+
+def _wide(array):
+    return torch.tensor(array, dtype=torch.float64)
+
+
+def _poisoned(*size):
+    """Room for the result between two elements that must stay as they are."""
+    whole = np.full(int(np.prod(size)) + 2, POISON)
+    return whole, whole[1:-1].reshape(size)
+
+
+def _close(found, wanted, terms=1.0):
+    wanted = np.asarray(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=8 * EPSILON, atol=4 * EPSILON * terms)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_are_those_of_float64(name):
+    for size in SIZES:
+        x = _numbers(size) * 3
+        whole, out = _poisoned(size)
+        getattr(_kernels, name)(x, out)
+        _close(out, UNARY[name](_wide(x)))
+        assert whole[0] == whole[-1] == POISON
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_within_four_units_in_the_last_place(name):
+    x = np.concatenate([np.linspace(-110, 95, 60_001), np.linspace(-1, 1, 20_001)])
+    x = x.astype(np.float32)
+    out = np.empty_like(x)
+    getattr(_kernels, name)(x, out)
+    wide = UNARY[name](_wide(x)).numpy()
+    with np.errstate(over="ignore"):
+        rounded = wide.astype(np.float32)
+    assert np.array_equal(out[np.isinf(rounded)], rounded[np.isinf(rounded)])
+    normal = np.isfinite(rounded) & (np.abs(rounded) > SMALL)
+    unit = np.spacing(np.abs(rounded[normal])).astype(np.float64)
+    if name in BY_ABSOLUTE:
+        unit = np.maximum(unit, EPSILON * np.abs(x[normal]))
+    assert np.max(np.abs(out[normal] - wide[normal]) / unit) < 4
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_infinities_and_what_is_no_number(name):
+    x = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, 3e38, -3e38], np.float32)
+    if name == "gelu":
+        x = x[2:6]  # of the others PyTorch's vector kernel makes NaN and infinity
+    out = np.empty_like(x)
+    getattr(_kernels, name)(x, out)
+    wanted = UNARY[name](torch.tensor(x)).numpy()
+    np.testing.assert_allclose(out, wanted, rtol=1e-6, atol=1e-38)
+
+
+@pytest.mark.parametrize("name", sorted(set(UNARY) - {"erf", "exp"}))
+def test_gradients_of_functions(name):
+    for size in SIZES:
+        x, grad = _numbers(size) * 2, _numbers(size, 1)[:, 0]
+        leaf = _wide(x).requires_grad_()
+        result = UNARY[name](leaf)
+        (wanted,) = torch.autograd.grad(result, leaf, _wide(grad))
+        kept = result.detach().float().numpy() if name in BY_RESULT else x
+        whole, out = _poisoned(size)
+        getattr(_kernels, f"{name}_backward")(grad, kept, out)
+        _close(out, wanted, terms=4.0)
+        assert whole[0] == whole[-1] == POISON
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_rows_and_their_gradients(name):
+    for columns in SIZES[1:]:
+        x, grad = _numbers(5, columns) * 4, _numbers(columns, 5).T.copy()
+        leaf = _wide(x).requires_grad_()
+        result = getattr(torch, name)(leaf, 1)
+        whole, out = _poisoned(5, columns)
+        getattr(_kernels, name)(x, out)
+        _close(out, result.detach(), terms=8.0)
+        (wanted,) = torch.autograd.grad(result, leaf, _wide(grad))
+        back = np.empty_like(x)
+        getattr(_kernels, f"{name}_backward")(grad, out, back)
+        _close(back, wanted, terms=columns)
+        assert whole[0] == whole[-1] == POISON
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_layer_norm_and_its_gradients(affine):
+    for columns in SIZES[2:]:
+        x, grad = _numbers(6, columns) + 2, _numbers(columns, 6).T.copy()
+        weight, bias = (_numbers(columns), _numbers(columns, 1)[:, 0]) if affine else (None, None)
+        out, mean, rstd = np.empty_like(x), np.empty(6, np.float32), np.empty(6, np.float32)
+        _kernels.layer_norm(x, weight, bias, 1e-5, out, mean, rstd)
+        leaves = [None if v is None else _wide(v).requires_grad_() for v in (x, weight, bias)]
+        result = F.layer_norm(leaves[0], [columns], leaves[1], leaves[2], 1e-5)
+        _close(out, result.detach(), terms=16.0)
+        wanted = torch.autograd.grad(result, [v for v in leaves if v is not None], _wide(grad))
+        grads = [np.full(shape, POISON) for shape in (x.shape, columns, columns)]
+        _kernels.layer_norm_backward(grad, x, mean, rstd, weight, *grads)
+        for found, one in zip(grads, wanted, strict=False):
+            _close(found, one, terms=64.0)
+
+
+def test_gradient_of_cross_entropy():
+    x = _numbers(7, 33)
+    target = np.array([0, 32, 5, 5, -1, 31, 2])
+    log_probs = torch.log_softmax(_wide(x), 1).float().numpy()
+    scale = np.full(7, 0.25, np.float32)
+    out = np.full_like(x, POISON)
+    _kernels.cross_entropy_backward(log_probs, target, scale, out)
+    leaf = _wide(x).requires_grad_()
+    loss = F.cross_entropy(leaf, torch.tensor(target), ignore_index=-1, reduction="sum") * 0.25
+    loss.backward()
+    _close(out, leaf.grad)
+    with pytest.raises(ValueError, match="target 33 of row 0 is no class of 33"):
+        _kernels.cross_entropy_backward(log_probs, target + 33, scale, out)
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_steps_of_adam(amsgrad, decoupled):
+    settings = {"lr": 1e-2, "betas": (0.8, 0.95), "weight_decay": 0.1, "amsgrad": amsgrad}
+    param = _numbers(37)
+    leaf = _wide(param).requires_grad_()
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    optimizer = kind([leaf], **settings)
+    avg, avg_sq = np.zeros(37, np.float32), np.zeros(37, np.float32)
+    largest = np.zeros(37, np.float32) if amsgrad else None
+    for step in range(1, 6):
+        grad = _numbers(37, step)[:, 0].copy()
+        leaf.grad = _wide(grad)
+        optimizer.step()
+        _kernels.adam(
+            param, grad, avg, avg_sq, largest, 1e-2, 0.8, 0.95, 1e-8, 0.1, step, decoupled, False
+        )
+    _close(param, leaf.detach(), terms=8.0)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_steps_of_sgd(momentum, nesterov):
+    if nesterov and not momentum:
+        pytest.skip("PyTorch has no such step")
+    param = _numbers(37)
+    leaf = _wide(param).requires_grad_()
+    optimizer = torch.optim.SGD(
+        [leaf], lr=0.1, momentum=momentum, weight_decay=0.01, nesterov=nesterov, maximize=True
+    )
+    buffer = np.zeros(37, np.float32) if momentum else None
+    for step in range(4):
+        grad = _numbers(37, step + 1)[:, 0].copy()
+        leaf.grad = _wide(grad)
+        optimizer.step()
+        _kernels.sgd(param, grad, buffer, 0.1, momentum, 0.0, 0.01, nesterov, True, step == 0)
+    _close(param, leaf.detach(), terms=8.0)
+
+
+def test_rows_are_added_where_the_index_says():
+    out, rows = _numbers(5, 19), _numbers(6, 19)
+    index = np.array([4, 0, 4, -1, 2, 4])
+    wanted = out.astype(np.float64)
+    for place, row in zip(index, rows, strict=True):
+        if place >= 0:
+            wanted[place] += row
+    _kernels.add_rows(out, index, rows)
+    _close(out, wanted)
+    with pytest.raises(ValueError, match="row 9 of 5"):
+        _kernels.add_rows(out, index + 5, rows)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        [3, 3, 1, 1, 0, 0, 1, 1],
+        [3, 2, 2, 1, 1, 0, 1, 1],
+        [1, 5, 1, 3, 0, 2, 1, 1],
+        [2, 2, 1, 1, 1, 1, 3, 2],
+        [4, 4, 3, 3, 2, 2, 1, 1],
+    ],
+)
+def test_windows_as_columns_and_back(window):
+    image = _numbers(3, 9, 11)
+    names = dict(zip(("kernel_size", "stride", "padding", "dilation"), range(0, 8, 2), strict=True))
+    pairs = {name: tuple(window[at : at + 2]) for name, at in names.items()}
+    wanted = F.unfold(torch.tensor(image)[None], **pairs)[0].numpy()
+    whole, out = _poisoned(*wanted.shape)
+    _kernels.unfold(image, window, out)
+    assert np.array_equal(out, wanted)
+    assert whole[0] == whole[-1] == POISON
+    back = np.full_like(image, POISON)
+    _kernels.fold(out, window, back)
+    _close(back, F.fold(torch.tensor(out)[None], (9, 11), **pairs)[0], terms=4.0)
+
+
+def test_largest_numbers_of_windows_and_their_places():
+    planes = _numbers(2, 7, 10)
+    planes[0, 3, 3] = np.nan
+    window = [3, 2, 2, 2, 1, 1, 1, 2]
+    wanted, places = F.max_pool2d(
+        torch.tensor(planes), (3, 2), (2, 2), (1, 1), (1, 2), return_indices=True
+    )
+    out, indices = np.empty(wanted.shape, np.float32), np.empty(wanted.shape, np.int64)
+    _kernels.max_pool(planes, window, out, indices)
+    assert np.array_equal(out, wanted.numpy(), equal_nan=True)
+    assert np.array_equal(indices, places.numpy())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((np.zeros(3, np.float32), np.zeros(4, np.float32)), ValueError),
+        ((np.zeros(3), np.zeros(3, np.float32)), TypeError),
+        ((np.zeros((3, 4), np.float32).T, np.zeros((4, 3), np.float32)), TypeError),
+        ((np.zeros(3, np.float32), np.broadcast_to(np.float32(0), 3)), TypeError),
+        (([0.0], np.zeros(1, np.float32)), TypeError),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(arguments, error):
+    with pytest.raises(error):
+        _kernels.relu(*arguments)
+
+
+def test_windows_that_are_none_are_refused():
+    image, out = np.zeros((1, 4, 4), np.float32), np.zeros((4, 9), np.float32)
+    for window in ([0, 2, 1, 1, 0, 0, 1, 1], [2, 2, 0, 1, 0, 0, 1, 1], [2, 2, 1, 1, -1, 0, 1, 1]):
+        with pytest.raises(ValueError, match="a window has no number"):
+            _kernels.unfold(image, window, out)
+    with pytest.raises(ValueError, match="out has 36 elements, not 48"):
+        _kernels.unfold(image, [2, 2, 1, 1, 0, 1, 1, 2], out)
+
+
+def test_every_instruction_set_gives_the_same_bits(path):
+    x = _numbers(4, 1001) * 3
+    found = {}
+    for name in _kernels.paths():
+        _kernels.set_path(name)
+        outs = [np.empty_like(x) for _ in range(len(UNARY) + 2)]
+        for function, out in zip([*UNARY, "softmax", "log_softmax"], outs, strict=True):
+            getattr(_kernels, function)(x, out)
+        found[name] = b"".join(out.tobytes() for out in outs)
+    assert len(set(found.values())) == 1

@@ -20,7 +20,7 @@ def is_float32(value: object) -> TypeGuard[Array]:
 
 
 def is_rows(value: object) -> TypeGuard[Array]:
-    """Whether a kernel of gt._kernels takes it as it lies: float32, contiguous."""
+    """Whether a kernel of gt._kernels takes it as it is: float32, contiguous."""
     return type(value) is np.ndarray and value.dtype is FLOAT32 and value.flags.c_contiguous
 
 

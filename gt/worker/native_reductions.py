@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from gt import _kernels
@@ -98,7 +96,7 @@ def _layer_norm(
     input: Array, weight: Array | None, bias: Array | None, size: tuple[int, ...], eps: float
 ) -> object:
     given = [x for x in (input, weight, bias) if x is not None]
-    if not all(map(is_rows, given)) or not math.prod(size):
+    if not all(map(is_rows, given)) or not input.size:
         return NUMPY["layer_norm"](input, weight, bias, size, eps)
     kept = input.shape[: input.ndim - len(size)] + (1,) * len(size)
     out, mean, rstd = (np.empty(shape, FLOAT32) for shape in (input.shape, kept, kept))
@@ -115,7 +113,7 @@ def _layer_norm_backward(
     size: tuple[int, ...],
 ) -> object:
     given = [x for x in (input, mean, rstd, weight) if x is not None]
-    if not all(map(is_rows, given)) or not is_float32(grad) or not math.prod(size):
+    if not all(map(is_rows, given)) or not is_float32(grad) or not input.size:
         return NUMPY["layer_norm_backward"](grad, input, mean, rstd, weight, size)
     grads = tuple(np.empty(shape, FLOAT32) for shape in (input.shape, size, size))
     _kernels.layer_norm_backward(rows(grad), input, mean, rstd, weight, *grads)

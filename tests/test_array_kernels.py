@@ -230,19 +230,6 @@ def test_windows_as_columns_and_back(window):
     _close(back, F.fold(torch.tensor(out)[None], (9, 11), **pairs)[0], terms=4.0)
 
 
-def test_largest_numbers_of_windows_and_their_places():
-    planes = _numbers(2, 7, 10)
-    planes[0, 3, 3] = np.nan
-    window = [3, 2, 2, 2, 1, 1, 1, 2]
-    wanted, places = F.max_pool2d(
-        torch.tensor(planes), (3, 2), (2, 2), (1, 1), (1, 2), return_indices=True
-    )
-    out, indices = np.empty(wanted.shape, np.float32), np.empty(wanted.shape, np.int64)
-    _kernels.max_pool(planes, window, out, indices)
-    assert np.array_equal(out, wanted.numpy(), equal_nan=True)
-    assert np.array_equal(indices, places.numpy())
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

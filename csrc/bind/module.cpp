@@ -10,8 +10,7 @@
 
 NB_MODULE(_kernels, module) {
   module.doc() =
-      "GT's own kernels: random numbers, matrix products, attention, recurrent layers, pools,
-      "
+      "GT's own kernels: random numbers, matrix products, attention, recurrent layers, pools,\n"
       "and loops over arrays of float32.";
   gt::bind_arrays(module);
   gt::bind_random(module);

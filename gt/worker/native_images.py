@@ -139,13 +139,9 @@ def max_pool(named: Named) -> tuple[Array, Array]:
     image = np.ascontiguousarray(named["self"])
     size = pool_size(named | {"self": image.shape})
     out, places = np.empty(size, FLOAT32), np.empty(size, np.int64)
-    shape = (-1, *size[-2:])
-    _kernels.max_pool(
-        image.reshape(-1, *image.shape[-2:]),
-        _window(named, _pair(named["kernel_size"])),
-        out.reshape(shape),
-        places.reshape(shape),
-    )
+    window = _window(named, _pair(named["kernel_size"]))
+    pairs = [window[at : at + 2] for at in range(0, len(window), 2)]
+    _kernels.max_pool(out, places, image, *pairs)
     return out, places
 
 

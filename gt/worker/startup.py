@@ -71,9 +71,9 @@ def choose(
 
         return reference.backend()
     if name == "native":
-        from gt.worker import native
+        from gt.worker import native_backend
 
-        return native.backend(threads)
+        return native_backend.backend(threads)
     import torch
 
     from gt.worker import kernels

@@ -166,9 +166,10 @@ def counted() -> dict[str, int]:
 
 def _is_smooth(op: "OpInfo") -> bool:
     """Whether PyTorch has gradients in float64, or of complex numbers where it has no others."""
-    real = torch.float64 in op.supported_dtypes("cpu")
+    real = torch.float64 in op.supported_dtypes("cpu")  # type: ignore[no-untyped-call]
     dtype = torch.float64 if real else torch.complex128
-    return op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    smooth = op.supported_backward_dtypes("cpu")  # type: ignore[no-untyped-call]
+    return op.supports_autograd and dtype in smooth
 
 
 def _whole(pairs: list[list[int]]) -> bool:

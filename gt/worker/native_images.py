@@ -140,8 +140,8 @@ def max_pool(named: Named) -> tuple[Array, Array]:
     size = pool_size(named | {"self": image.shape})
     out, places = np.empty(size, FLOAT32), np.empty(size, np.int64)
     window = _window(named, _pair(named["kernel_size"]))
-    pairs = [window[at : at + 2] for at in range(0, len(window), 2)]
-    _kernels.max_pool(out, places, image, *pairs)
+    kernel, stride, padding, dilation = (window[at : at + 2] for at in range(0, 8, 2))
+    _kernels.max_pool(out, places, image, kernel, stride, padding, dilation)
     return out, places
 
 

@@ -199,6 +199,23 @@ def test_what_the_kernels_do_not_take() -> None:
         assert not recurrent_kernel.takes(value, other)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", range(5))
+def test_operands_that_do_not_fit(kind: str, place: int) -> None:
+    """Kernels get addresses: each operand that is too small is refused."""
+    given = _single(_given(kind, (3, 4, 5)))
+    grads = [torch.ones(3, 4, 5), torch.ones(3, 4, 5)]
+    made = _layer(kind, given, False)
+    if (place == 3 and kind != "lstm") or (place == 4 and kind != "gru"):
+        return  # has none
+    cut = [x[..., :-1].contiguous() if place == at else x for at, x in enumerate(given)]
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="fits the others"):
+        _layer(kind, cut, False)
+    if place in {1, 2, 3}:
+        with torch.inference_mode(), pytest.raises(RuntimeError, match=r"fits|cat|size"):
+            _layer_backward(kind, cut, made, grads, False)
+
+
 def test_errors_of_arguments() -> None:
     arrays = [0] * 8
     for sizes, threads, words in (

@@ -22,6 +22,7 @@ except ImportError:  # built without them
 if not hasattr(_kernels, "recurrent_forward"):  # built before them
     _kernels = None
 
+_GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 THREADS_MAX = 256  # csrc/core/parallel.h
 
 
@@ -49,6 +50,15 @@ def forward(
     """
     assert _kernels is not None
     count, batch, size = *gates.shape[:2], hidden.shape[-1]
+    width = _GATES[kind] * size
+    _check(
+        kind,
+        (gates, (count, batch, width)),
+        (hidden, (batch, size)),
+        (cell, (batch, size)),
+        (weight, (width, size)),
+        (bias, (width,)),
+    )
     output = gates.new_empty((count, batch, size))
     cells = None if cell is None else torch.empty_like(output)
     has_gates = kind in {"lstm", "gru"}
@@ -74,7 +84,15 @@ def backward(
     """Gradients of the gates, of W h + bias (other ones for GRU), hidden, and cell for LSTM."""
     assert _kernels is not None
     count, batch, size = grad.shape
-    grads = grad.new_empty((count, batch, weight.shape[0]))
+    width = _GATES[kind] * size
+    _check(
+        kind,
+        *((x, (count, batch, size)) for x in (grad_cells, output, cells)),
+        *((x, (batch, size)) for x in (hidden, cell)),
+        (weight, (width, size)),
+        (activations, (count, batch, 4 * size)),
+    )
+    grads = grad.new_empty((count, batch, width))
     grads_state = torch.empty_like(grads) if kind == "gru" else grads
     grad_hidden = grad.new_empty((batch, size))
     grad_cell = None if cell is None else torch.empty_like(grad_hidden)
@@ -84,6 +102,15 @@ def backward(
     arrays = [_address(x) for x in (*given, *written)]
     _kernels.recurrent_backward(kind, count, batch, size, reverse, _threads(), *arrays)
     return tuple(x for x in written if x is not None)
+
+
+def _check(kind: str, *pairs: tuple[Tensor | None, tuple[int, ...]]) -> None:
+    """The kernels get addresses alone: what does not fit would be read beyond its end."""
+    for value, shape in pairs:
+        if value is not None and value.shape != shape:
+            raise RuntimeError(
+                f"{kind}: an operand is {list(value.shape)}, and {list(shape)} fits the others"
+            )
 
 
 def _whole(value: Tensor | None) -> Tensor | None:

@@ -200,6 +200,7 @@ REFUSED = {
         lambda m, z: z.requires_grad_().sum().backward(),
         "grad can be implicitly created only for real scalar outputs but got",
     ),
+    "abs in place": (lambda m, z: z.abs_(), "In-place abs is not supported for complex"),
     "order": (lambda m, z: (z < 1).tolist(), "lt"),
     "extremes": (lambda m, z: z.amax().tolist(), "not implemented for 'ComplexFloat'"),
     "sort": (lambda m, z: z.sort()[0].tolist(), "ort"),

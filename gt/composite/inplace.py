@@ -294,4 +294,18 @@ METHODS: dict[str, Method] = {
 def methods() -> dict[str, Method]:
     """All in-place methods, once the functional ones are attached."""
     table: dict[str, Method] = {f"{name}_": direct(getattr(Tensor, name), name) for name in DIRECT}
-    return table | {f"{name}_": inplace(getattr(Tensor, name), name) for name in GENERAL} | METHODS
+    table |= {f"{name}_": inplace(getattr(Tensor, name), name) for name in GENERAL}
+    table |= {name: _of_reals(table[name]) for name in ("abs_", "absolute_")}
+    return table | METHODS
+
+
+def _of_reals(method: Method) -> Method:
+    """`method`, whose result is real, where PyTorch refuses to write it into complex numbers."""
+
+    @functools.wraps(method)
+    def called(self: Tensor) -> object:
+        if self.is_complex():
+            raise ShapeError("In-place abs is not supported for complex tensors.")
+        return method(self)
+
+    return called

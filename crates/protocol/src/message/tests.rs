@@ -90,7 +90,7 @@ fn every_frame(
     let reply = Reply { request, start, count, total, dtype, dims, bytes };
     let stride = 1 + values % 5;
     let wide = Dims::new(&[i64::try_from(stride).unwrap() + 1, size.max(1)]).unwrap();
-    let one = &[7; 8][..usize::try_from(dtype.size()).unwrap()];
+    let one = &[7; 16][..usize::try_from(dtype.size()).unwrap()];
     let first = Reply { dims: wide, count: 1, total: total.max(1), start: 0, bytes: one, ..reply };
     let spaced = if count == 0 { first } else { Reply { dims: wide, ..reply } };
     let spaced = SpacedReply { reply: spaced, run: 1, stride };

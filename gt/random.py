@@ -5,6 +5,7 @@ Draws are numbered by the client, so a layout changes no value. No random number
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -12,6 +13,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import cast
 from gt.composite.common import Number, Shape, broadcast_shapes, sizes, whole
+from gt.composite.complex_numbers import view_as_complex
 from gt.creation import shape_of, size_only
 from gt.draws import (
     Generator,
@@ -38,11 +40,21 @@ def drawn(
     requires_grad: bool = False,
     **attrs: Number,
 ) -> Tensor:
-    """One draw of the operator `op`."""
-    key, draw = next_draw(generator)
+    """One draw of the operator `op`; of a complex dtype the parts are drawn alike."""
     chosen = get_default_dtype() if dtype is None else dtype
+    if chosen.is_complex and op in {"uniform", "normal"}:
+        # of a variance of 1 each part has a half, as in PyTorch
+        parts = attrs | {"std": attrs["std"] * math.sqrt(0.5)} if op == "normal" else attrs
+        pairs = drawn(op, (*size, 2), _part_of(chosen), generator, False, **parts)
+        out = view_as_complex(pairs)
+        return out.requires_grad_() if requires_grad else out
+    key, draw = next_draw(generator)
     out = call(op, size=size, dtype=chosen, seed=key, draw=draw, **attrs)
     return out.requires_grad_() if requires_grad else out
+
+
+def _part_of(dtype: _core.dtype) -> _core.dtype:
+    return _core.float64 if dtype == _core.complex128 else _core.float32
 
 
 def drawn_like(
@@ -55,9 +67,14 @@ def drawn_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """One draw of the operator `kind` of the shape of `like`, in its layout."""
-    key, draw = next_draw(generator)
-    attrs = {"size": like.shape, "dtype": like.dtype if dtype is None else dtype, "kind": kind}
+    chosen = like.dtype if dtype is None else dtype
     first, second = parameters
+    if chosen.is_complex and kind in {"uniform", "normal"}:
+        names = ("low", "high") if kind == "uniform" else ("mean", "std")
+        named = dict(zip(names, parameters, strict=True))
+        return drawn(kind, like.shape, chosen, generator, requires_grad, **named)
+    key, draw = next_draw(generator)
+    attrs = {"size": like.shape, "dtype": chosen, "kind": kind}
     attrs |= {"first": first, "second": second, "seed": key, "draw": draw}
     out = call("random_like", like.detach(), **attrs)
     return out.requires_grad_() if requires_grad else out

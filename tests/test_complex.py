@@ -242,3 +242,38 @@ def test_a_part_is_not_written_in_silence():
 def test_half_precision_has_no_complex_dtype():
     with pytest.raises(NotImplementedError, match="complex32"):
         (gt.ones(2, dtype=gt.float16) * 1j).tolist()
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_draws_have_both_parts(name):
+    """Means and deviations of each part as PyTorch's; 20,000 numbers, five standard errors."""
+    dtype, count = getattr(gt, name), 20_000
+    gt.manual_seed(3)
+    torch.manual_seed(3)
+    draws = {
+        "rand": lambda library, kind: library.rand(count, dtype=kind),
+        "randn": lambda library, kind: library.randn(count, dtype=kind),
+        "rand_like": lambda library, kind: library.rand_like(library.zeros(count, dtype=kind)),
+        "randn_like": lambda library, kind: library.randn_like(library.zeros(count, dtype=kind)),
+        "normal_": lambda library, kind: library.zeros(count, dtype=kind).normal_(1.0, 2.0),
+        "uniform_": lambda library, kind: library.zeros(count, dtype=kind).uniform_(-1.0, 2.0),
+    }
+    for draw, function in draws.items():
+        found = function(gt, dtype)
+        wanted = function(torch, getattr(torch, name))
+        assert found.dtype == dtype
+        for part in ("real", "imag"):
+            ours, theirs = (getattr(x.numpy(), part) for x in (found, wanted))
+            assert ours.mean() == pytest.approx(theirs.mean(), abs=0.07), (draw, part)
+            assert ours.std() == pytest.approx(theirs.std(), rel=0.05), (draw, part)
+
+
+def test_a_complex_layer_is_made_and_trained():
+    layer = gt.nn.Linear(3, 2, dtype=gt.complex64)
+    x = gt.randn(4, 3, dtype=gt.complex64)
+    layer(x).abs().sum().backward()
+    weight = torch.tensor(layer.weight.detach().numpy(), requires_grad=True)
+    bias = torch.tensor(layer.bias.detach().numpy(), requires_grad=True)
+    torch.nn.functional.linear(torch.tensor(x.numpy()), weight, bias).abs().sum().backward()
+    assert np.allclose(layer.weight.grad.numpy(), weight.grad.numpy(), atol=1e-5)
+    assert np.allclose(layer.bias.grad.numpy(), bias.grad.numpy(), atol=1e-5)

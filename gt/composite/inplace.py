@@ -7,12 +7,14 @@ here stand the checks of the value: its shape must be the tensor's, its dtype mu
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 import functools
+import math
 from collections.abc import Callable
 
 from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.composite.common import Method, Number, sizes
+from gt.composite.complex_numbers import view_as_complex, view_as_real
 from gt.composite.pointwise import bitwise_left_shift, bitwise_right_shift
 from gt.composite.selection import bernoulli
 from gt.draws import Generator, next_draw
@@ -127,7 +129,14 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 def drawn(
     self: Tensor, generator: Generator | None, kind: str, first: Number, second: Number = 0
 ) -> Tensor:
-    """The generator's next draw for `self`, in its layout; small floats are drawn as float32."""
+    """The generator's next draw for `self`, in its layout; small floats are drawn as float32.
+
+    Of complex numbers both parts are drawn alike; of a normal one each has half of the variance.
+    """
+    if self.is_complex() and kind in {"uniform", "normal"}:
+        pairs = view_as_real(self.detach())
+        second = second * math.sqrt(0.5) if kind == "normal" else second
+        return view_as_complex(drawn(pairs, generator, kind, first, second))
     seed, draw = next_draw(generator)
     dtype = _core.float64 if self.dtype == _core.float64 else _core.float32
     return call(

@@ -11,9 +11,9 @@ from typing import ParamSpec
 import numpy as np
 
 import gt
-from gt import _core
 from gt._core import Tensor
-from gt.draws import Generator, next_draw
+from gt.draws import Generator
+from gt.random import drawn_like
 
 P = ParamSpec("P")
 
@@ -270,18 +270,7 @@ def _drawn(
     generator: Generator | None,
 ) -> Tensor:
     """The next draw of the shape of `like`, in its layout."""
-    seed, draw = next_draw(generator)
-    return _core.call(
-        "random_like",
-        like.detach(),
-        size=tuple(like.shape),
-        dtype=dtype,
-        kind=kind,
-        first=first,
-        second=second,
-        seed=seed,
-        draw=draw,
-    )
+    return drawn_like(like, kind, dtype, generator, (first, second))
 
 
 def _older(function: Callable[P, Tensor]) -> Callable[P, Tensor]:

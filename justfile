@@ -175,7 +175,7 @@ quick:
     pytest -m fast $(grep -l 'mark\.fast' tests/test_*.py)
 
 # Everything of ci but the Python tests
-checks: check site rust sim examples wheel smoke fuzz
+checks: check site rust sim examples cuda wheel smoke fuzz
 
 # What must be green before a commit lands; Python tests stand last
 ci: checks python

@@ -1,7 +1,7 @@
 //! Functions of the user's (`gt.autograd.Function`) as nodes: recorded by [`Application`], and the call of their backward.
 
 use super::grad_fn::GradFn;
-use super::through::Gradients;
+use super::gradient_sum::Gradients;
 use super::{anomaly, evaluate};
 use crate::client::emission::emit::cast;
 use crate::client::gil_cell::GilCell;

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 
 /// Views of views of views are kept apart up to this depth, so that nothing recurses further.
 const DEPTH_MAX: usize = 8;
+/// Gradients of operands, by their places.
+pub(super) type Gradients = SmallVec<[(usize, Var); 2]>;
+
 /// Gradients of views that overlap are combined where they are more than this many times the whole.
 const HELD_MAX: i64 = 2;
 

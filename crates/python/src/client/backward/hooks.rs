@@ -3,7 +3,7 @@
 //! `gt.autograd.hooks` calls them.
 
 use super::grad_fn::GradFn;
-use super::through::Gradients;
+use super::gradient_sum::Gradients;
 use crate::client::session::{errors, site};
 use crate::client::tape::{Edge, SharedNode};
 use crate::client::value::variable::{ColdNode, Tensor, Var};

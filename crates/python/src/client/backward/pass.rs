@@ -2,7 +2,7 @@
 
 use super::gradient_sum::{Sum, ViewKey};
 use super::leaf::accumulate;
-use super::survey::Survey;
+use super::survey::{Survey, Target, Targets};
 use super::view_gradients::plus;
 use super::{anomaly, hooks};
 use crate::client::session::{errors, signal, site};
@@ -28,19 +28,12 @@ struct LeafViews {
     signal: u16,
 }
 
-/// Where a wanted gradient is found.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target {
-    Node(u64, u32),
-    Leaf(usize),
-}
-
 /// A backward pass on its way: what has arrived where, and what was asked for.
 pub(super) struct Pass {
     /// By the order of recording: the last one is next.
     pending: BTreeMap<u64, Pending>,
     /// Which captured gradient a place fills; empty when leaves accumulate.
-    pub(super) targets: BTreeMap<Target, Vec<usize>>,
+    pub(super) targets: Targets,
     pub(super) captured: Vec<Option<Var>>,
     /// In the order in which they came, and where each leaf stands in it.
     leaf_views: Vec<LeafViews>,
@@ -51,7 +44,7 @@ pub(super) struct Pass {
 
 impl Pass {
     pub(super) fn new(py: Python<'_>, targets: &[Var], keep: bool) -> PyResult<Self> {
-        let mut wanted: BTreeMap<Target, Vec<usize>> = BTreeMap::new();
+        let mut wanted = Targets::new();
         for (position, target) in targets.iter().enumerate() {
             let key = match target.edge(py)? {
                 Some(Edge::Node(node, output)) => Target::Node(node.sequence, output),
@@ -74,6 +67,12 @@ impl Pass {
             survey: Survey::default(),
             keep,
         })
+    }
+
+    /// Looks at the graph behind the roots, where something of it has to be known.
+    pub(super) fn survey<'a>(&mut self, py: Python<'_>, roots: impl Iterator<Item = &'a Edge>) {
+        let targets = (!self.captured.is_empty()).then_some(&self.targets);
+        self.survey.look(py, roots, targets);
     }
 
     /// From the roots to the leaves.

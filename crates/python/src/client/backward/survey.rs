@@ -2,11 +2,20 @@
 //! arrive at a leaf that has hooks. A pass that asks for neither looks at nothing.
 
 use super::hooks;
-use super::pass::{Pass, Target};
 use crate::client::tape::{Edge, SharedNode};
 use crate::client::value::variable::Var;
 use pyo3::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a wanted gradient is found.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    Node(u64, u32),
+    Leaf(usize),
+}
+
+/// Which captured gradient a place fills.
+pub(super) type Targets = BTreeMap<Target, Vec<usize>>;
 
 /// A leaf whose hooks are called with the sum of all that arrives.
 struct Leaf {
@@ -78,11 +87,17 @@ impl Wanted {
     }
 }
 
-impl Pass {
+impl Survey {
     /// Looks at the graph behind the roots, where something of it has to be known.
-    pub(super) fn survey<'a>(&mut self, py: Python<'_>, roots: impl Iterator<Item = &'a Edge>) {
+    /// Leaves accumulate where there are no targets.
+    pub(super) fn look<'a>(
+        &mut self,
+        py: Python<'_>,
+        roots: impl Iterator<Item = &'a Edge>,
+        targets: Option<&Targets>,
+    ) {
         let has_hooks = hooks::any_of_leaves();
-        if self.captured.is_empty() && !has_hooks {
+        if targets.is_none() && !has_hooks {
             return;
         }
         let mut nodes: BTreeMap<u64, SharedNode> = BTreeMap::new();
@@ -90,7 +105,7 @@ impl Pass {
         for root in roots {
             match root {
                 Edge::Node(node, _) => queue.push(node.clone_ref(py)),
-                Edge::Leaf(leaf) => self.survey_leaf(py, leaf, None),
+                Edge::Leaf(leaf) => self.enter_leaf(py, leaf, None, targets),
                 Edge::Nowhere => {}
             }
         }
@@ -105,14 +120,14 @@ impl Pass {
             }));
             nodes.insert(node.sequence, node);
         }
-        if !self.captured.is_empty() {
-            self.survey_targets(&nodes);
+        if let Some(targets) = targets {
+            self.wanted = Some(leading_to(targets, &nodes));
         }
         if has_hooks {
             for node in nodes.values() {
                 for edge in node.inputs.iter().filter_map(|input| input.edge.as_ref()) {
                     if let Edge::Leaf(leaf) = edge {
-                        self.survey_leaf(py, leaf, Some(node.sequence));
+                        self.enter_leaf(py, leaf, Some(node.sequence), targets);
                     }
                 }
             }
@@ -123,36 +138,42 @@ impl Pass {
     }
 
     /// Enters a leaf that has hooks; nodes come in the order of their recording.
-    fn survey_leaf(&mut self, py: Python<'_>, leaf: &Var, first: Option<u64>) {
+    fn enter_leaf(
+        &mut self,
+        py: Python<'_>,
+        leaf: &Var,
+        first: Option<u64>,
+        targets: Option<&Targets>,
+    ) {
         let is_wanted =
-            self.captured.is_empty() || self.targets.contains_key(&Target::Leaf(leaf.address()));
+            targets.is_none_or(|targets| targets.contains_key(&Target::Leaf(leaf.address())));
         if is_wanted && hooks::has_leaf_hooks(py, leaf) {
-            let entry = self.survey.leaves.entry(leaf.address());
+            let entry = self.leaves.entry(leaf.address());
             let known = entry.or_insert_with(|| Leaf { var: leaf.clone_ref(py), first, sum: None });
             known.first = known.first.or(first);
         }
     }
+}
 
-    /// Enters what leads to a wanted gradient: operands were recorded before what has them.
-    fn survey_targets(&mut self, nodes: &BTreeMap<u64, SharedNode>) {
-        let mut wanted = Wanted::default();
-        let mut outputs = BTreeSet::new();
-        for target in self.targets.keys() {
-            match target {
-                Target::Node(sequence, _) => outputs.insert(*sequence),
-                Target::Leaf(address) => wanted.leaves.insert(*address),
-            };
-        }
-        for (sequence, node) in nodes {
-            let mut edges = node.inputs.iter().filter_map(|input| input.edge.as_ref());
-            let is_passed = edges.any(|edge| wanted.reaches(edge));
-            if is_passed {
-                wanted.passed.insert(*sequence);
-            }
-            if is_passed || outputs.contains(sequence) {
-                wanted.reached.insert(*sequence);
-            }
-        }
-        self.survey.wanted = Some(wanted);
+/// What leads to a wanted gradient: operands were recorded before what has them.
+fn leading_to(targets: &Targets, nodes: &BTreeMap<u64, SharedNode>) -> Wanted {
+    let mut wanted = Wanted::default();
+    let mut outputs = BTreeSet::new();
+    for target in targets.keys() {
+        match target {
+            Target::Node(sequence, _) => outputs.insert(*sequence),
+            Target::Leaf(address) => wanted.leaves.insert(*address),
+        };
     }
+    for (sequence, node) in nodes {
+        let mut edges = node.inputs.iter().filter_map(|input| input.edge.as_ref());
+        let is_passed = edges.any(|edge| wanted.reaches(edge));
+        if is_passed {
+            wanted.passed.insert(*sequence);
+        }
+        if is_passed || outputs.contains(sequence) {
+            wanted.reached.insert(*sequence);
+        }
+    }
+    wanted
 }

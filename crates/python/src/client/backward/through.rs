@@ -1,9 +1,10 @@
 //! A backward pass goes through one node: its hooks, the gradients of its operands, and where they go.
 
 use super::evaluate::{Evaluation, sum_to};
-use super::gradient_sum::{Sum, ViewKey};
+use super::gradient_sum::{Gradients, Sum, ViewKey};
 use super::leaf::accumulate;
-use super::pass::{Pass, Target};
+use super::pass::Pass;
+use super::survey::Target;
 use super::{anomaly, function, grad_fn, hooks};
 use crate::client::emission::emit::cast;
 use crate::client::session::errors;
@@ -172,9 +173,6 @@ fn keep_outputs(py: Python<'_>, node: &SharedNode, grads: &[Option<Var>]) -> PyR
     }
     Ok(())
 }
-
-/// Gradients of operands, by their places.
-pub(super) type Gradients = SmallVec<[(usize, Var); 2]>;
 
 /// The gradient in the operand's shape and dtype: broadcast dimensions of elementwise operators are summed.
 fn fit(py: Python<'_>, grad: Var, wanted: &Meta, op: Op) -> PyResult<Var> {

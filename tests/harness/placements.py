@@ -257,6 +257,9 @@ def scale_of(tree: object) -> float:
     return max(0.01, *finite) if finite else 0.01
 
 
+NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+
+
 class Sampled:
     """A sample of op_db as a case: its tensors in order, each placed once."""
 
@@ -315,7 +318,10 @@ class Sampled:
         weights = []
         for x in tracked:
             drawn = torch.randn(tuple(x.shape), generator=generator, dtype=torch.float64)
-            weight = to_gt(drawn if x.dtype == _core.float64 else drawn.float())
+            if x.dtype.is_complex:
+                drawn = torch.complex(drawn, drawn.flip(0) if drawn.ndim else drawn)
+            is_wide = x.dtype in {_core.float64, _core.complex128}
+            weight = to_gt(drawn if is_wide else drawn.to(NARROW[drawn.dtype]))
             self.weights.append(layouts.drawn(tuple(x.shape), workers, draw) if workers else WHOLE)
             weights.append(place(weight, self.weights[-1]))
         gradients = _core.grad(tracked, weights, asked, False, False)

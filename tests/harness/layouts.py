@@ -45,9 +45,11 @@ def place(x: gt.Tensor, layout: str, which: int = 0) -> gt.Tensor:
         else re.sub(r"\d+", lambda dim: str(int(dim[0]) + len(counts)), axis, count=1)
         for axis in axes
     ]
-    reduce_op = (
-        {"sum": "max"}.get(reduce_ops[0], reduce_ops[0]) if x.dtype == gt.bool else reduce_ops[0]
-    )
+    reduce_op = reduce_ops[0]
+    if x.dtype == gt.bool and reduce_op == "sum":
+        reduce_op = "max"
+    if x.is_complex():
+        reduce_op = "sum"  # they have no order
     parts = _lengthened(
         _contributions(x, counts, reduce_op, which), x, reduce_op
     )  # [counts..., x's shape...]

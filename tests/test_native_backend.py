@@ -1,15 +1,18 @@
 """A worker of GT's own kernels, where PyTorch cannot be imported: the same losses."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gt
 from gt import errors
+from gt.demo import digits
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "tests" / "harness" / "small_programs.py"
@@ -61,3 +64,23 @@ def test_what_needs_torch_says_so(monkeypatch):
             gt.nn.functional.max_pool2d(gt.ones(1, 1, 4, 4), 7)
     finally:
         gt.disconnect()
+
+
+def test_digits_reach_97_percent_without_torch(without_torch, tmp_path):
+    # scikit-learn has the scans and stumbles over a torch that is not there: they are read here
+    parts = dataclasses.astuple(digits.load(0))
+    np.savez(tmp_path / "scans.npz", *parts)
+    code = (
+        "import sys, numpy\n"
+        "from gt.demo import digits\n"
+        "parts = numpy.load(sys.argv[1])\n"
+        "scans = digits.Digits(*(parts[name] for name in parts.files))\n"
+        "print(digits.train(scans, seed=0, show_progress=False).accuracy)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "scans.npz"],
+        capture_output=True, text=True, timeout=120,
+        env=os.environ | {"PYTHONPATH": without_torch, "GT_BACKEND": "native", "GT_WORKERS": "2"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert float(done.stdout) >= 0.97

@@ -99,7 +99,7 @@ def smoke(python: str, wheel: pathlib.Path) -> str:
         pip = [own, "-m", "pip"]
         run([*pip, "install", "--quiet", "--only-binary", ":all:", str(wheel)], empty)
         run([*pip, "check"], empty)
-        said = [run([own, str(PROGRAM), "numpy"], empty)]
+        said = [run([own, str(PROGRAM), "native"], empty)]
         if python == sys.executable and (torch := importlib.util.find_spec("torch")):
             # After the environment's own packages, so that GT and numpy stay those of the wheel.
             assert torch.origin is not None, torch

@@ -49,7 +49,7 @@ def imports_every_module(backend: str) -> str:
             importlib.import_module(name)
         except ImportError as error:
             wants = error.__cause__ or error  # some say it in words of their own
-            if backend == "pytorch" or getattr(wants, "name", None) not in OPTIONAL:
+            if backend == "torch" or getattr(wants, "name", None) not in OPTIONAL:
                 raise
             left.append(name)
     without = f", but {len(left)} that want an extra" if left else ""
@@ -102,12 +102,12 @@ def says_what_is_wrong() -> None:
 
 
 def speaks_of_its_backend(backend: str) -> None:
-    """The program's own worker is chosen by itself: PyTorch where it is, else our own, said once."""
+    """The program's own worker is chosen by itself: PyTorch, else native, said once."""
     code = "import gt; print(gt.ones(2).sum().item())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "2.0\n", done
     said = done.stderr.count("PyTorch is not installed")
-    assert said == (backend != "pytorch"), done.stderr
+    assert said == (backend != "torch"), done.stderr
 
 
 @contextlib.contextmanager

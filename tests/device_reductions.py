@@ -37,7 +37,8 @@ def check_reductions(
         if dtype.is_floating_point and strange:
             for place, shard in enumerate(shards):
                 shard[place % 3] = strange[place]
-        for reduce_op in REDUCE_OPS:
+        # complex numbers have no order, and no rule leaves products of them to be combined
+        for reduce_op in ["sum"] if dtype.is_complex else REDUCE_OPS:
             tag += 2
             for worker, shard in zip(group, shards, strict=True):
                 worker.write(

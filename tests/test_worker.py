@@ -280,6 +280,8 @@ def test_every_dtype_is_reduced_as_torch_does(four: list[Worker]) -> None:
         for reduce_op in ("sum", "max", "min", "prod"):
             if dtype is torch.bool and reduce_op == "sum":
                 continue
+            if dtype.is_complex and reduce_op != "sum":
+                continue  # they have no order
             tag += 1
             for worker, shard in zip(four, shards, strict=True):
                 worker.write(

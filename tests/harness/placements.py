@@ -252,7 +252,8 @@ def read(value: object) -> object:
 
 def scale_of(tree: object) -> float:
     """The largest finite value of a tree of tensors, at least 0.01."""
-    values = [x.detach().abs().double() for x in tensors(tree, torch.Tensor)]
+    found = (x.detach() for x in tensors(tree, torch.Tensor))
+    values = [(x.abs() if x.is_complex() else x).double() for x in found]
     finite = [float(x[x.isfinite()].abs().max()) for x in values if x.isfinite().any()]
     return max(0.01, *finite) if finite else 0.01
 

@@ -142,6 +142,7 @@ _LAZY = {
     "version",
     "fft",
     "func",
+    "functional",
     "linalg",
     "masked",
     "special",
@@ -161,7 +162,31 @@ _LAZY = {
     "xpu",
 }
 # Names of theirs that `gt` has, too.
-_LAZY_NAMES = {"GradScaler": "amp", "sparse_coo_tensor": "sparse", "spmm": "sparse"}
+_LAZY_NAMES = {
+    "GradScaler": "amp",
+    "sparse_coo_tensor": "sparse",
+    "spmm": "sparse",
+    "alpha_dropout": "functional",
+    "alpha_dropout_": "functional",
+    "bartlett_window": "signal.window_functions",
+    "blackman_window": "signal.window_functions",
+    "celu_": "nn.functional",
+    "chain_matmul": "functional",
+    "dropout": "functional",
+    "dropout_": "functional",
+    "feature_alpha_dropout": "functional",
+    "feature_dropout": "functional",
+    "hamming_window": "signal.window_functions",
+    "hann_window": "signal.window_functions",
+    "kaiser_window": "signal.window_functions",
+    "range": "functional",
+    "rrelu": "nn.functional",
+    "rrelu_": "nn.functional",
+    "selu_": "nn.functional",
+    "threshold_": "nn.functional",
+    "typename": "functional",
+    "vmap": "func",
+}
 # The modules that users type; the others, which stay importable, hold what makes these.
 _SHOWN = (_LAZY - {"worker"}) | {"autograd", "distributed", "errors", "random"}
 

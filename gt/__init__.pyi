@@ -87,6 +87,7 @@ from gt import distributions as distributions
 from gt import dnn as dnn
 from gt import fft as fft
 from gt import func as func
+from gt import functional as functional
 from gt import jit as jit
 from gt import linalg as linalg
 from gt import masked as masked
@@ -105,6 +106,26 @@ from gt import xpu as xpu
 from gt.amp import GradScaler as GradScaler
 from gt.sparse import sparse_coo_tensor as sparse_coo_tensor
 from gt.sparse import spmm as spmm
+from gt.functional import alpha_dropout as alpha_dropout
+from gt.functional import alpha_dropout_ as alpha_dropout_
+from gt.signal.window_functions import bartlett_window as bartlett_window
+from gt.signal.window_functions import blackman_window as blackman_window
+from gt.nn.functional import celu_ as celu_
+from gt.functional import chain_matmul as chain_matmul
+from gt.functional import dropout as dropout
+from gt.functional import dropout_ as dropout_
+from gt.functional import feature_alpha_dropout as feature_alpha_dropout
+from gt.functional import feature_dropout as feature_dropout
+from gt.signal.window_functions import hamming_window as hamming_window
+from gt.signal.window_functions import hann_window as hann_window
+from gt.signal.window_functions import kaiser_window as kaiser_window
+from gt.functional import range as range
+from gt.nn.functional import rrelu as rrelu
+from gt.nn.functional import rrelu_ as rrelu_
+from gt.nn.functional import selu_ as selu_
+from gt.nn.functional import threshold_ as threshold_
+from gt.functional import typename as typename
+from gt.func import vmap as vmap
 from gt.creation import arange as arange
 from gt.creation import as_tensor as as_tensor
 from gt.creation import empty as empty
@@ -206,12 +227,16 @@ from gt.autocast_state import set_autocast_dtype as set_autocast_dtype
 from gt.autocast_state import set_autocast_enabled as set_autocast_enabled
 from gt.autocast_state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 abs = Tensor.abs
+abs_ = Tensor.abs_
 absolute = Tensor.absolute
+acos_ = Tensor.acos_
+acosh_ = Tensor.acosh_
 add = Tensor.add
 addcdiv = Tensor.addcdiv
 addcmul = Tensor.addcmul
 addmm = Tensor.addmm
 addmv = Tensor.addmv
+addmv_ = Tensor.addmv_
 addr = Tensor.addr
 adjoint = Tensor.adjoint
 all = Tensor.all
@@ -220,17 +245,27 @@ amax = Tensor.amax
 amin = Tensor.amin
 aminmax = Tensor.aminmax
 any = Tensor.any
+arccos_ = Tensor.arccos_
+arccosh_ = Tensor.arccosh_
+arcsin_ = Tensor.arcsin_
+arcsinh_ = Tensor.arcsinh_
 arctan = Tensor.arctan
 arctan2 = Tensor.arctan2
+arctan_ = Tensor.arctan_
+arctanh_ = Tensor.arctanh_
 argmax = Tensor.argmax
 argmin = Tensor.argmin
 argsort = Tensor.argsort
 argwhere = Tensor.argwhere
 as_strided = Tensor.as_strided
 as_strided_scatter = Tensor.as_strided_scatter
+asin_ = Tensor.asin_
 asinh = Tensor.asinh
+asinh_ = Tensor.asinh_
 atan = Tensor.atan
 atan2 = Tensor.atan2
+atan_ = Tensor.atan_
+atanh_ = Tensor.atanh_
 from gt.composite.joining import atleast_1d as atleast_1d
 from gt.composite.joining import atleast_2d as atleast_2d
 from gt.composite.joining import atleast_3d as atleast_3d
@@ -249,22 +284,32 @@ from gt.composite.joining import broadcast_tensors as broadcast_tensors
 broadcast_to = Tensor.broadcast_to
 from gt.composite.joining import cat as cat
 ceil = Tensor.ceil
+ceil_ = Tensor.ceil_
 chunk = Tensor.chunk
 clamp = Tensor.clamp
+clamp_ = Tensor.clamp_
 clamp_max = Tensor.clamp_max
+clamp_max_ = Tensor.clamp_max_
 clamp_min = Tensor.clamp_min
+clamp_min_ = Tensor.clamp_min_
 clip = Tensor.clip
+clip_ = Tensor.clip_
 clone = Tensor.clone
 from gt.composite.joining import column_stack as column_stack
 from gt.composite.joining import concat as concat
 from gt.composite.joining import concatenate as concatenate
 conj = Tensor.conj
+conj_physical_ = Tensor.conj_physical_
 cos = Tensor.cos
+cos_ = Tensor.cos_
 cosh = Tensor.cosh
+cosh_ = Tensor.cosh_
 count_nonzero = Tensor.count_nonzero
 cumprod = Tensor.cumprod
 cumsum = Tensor.cumsum
+deg2rad_ = Tensor.deg2rad_
 detach = Tensor.detach
+detach_ = Tensor.detach_
 diag = Tensor.diag
 diagonal = Tensor.diagonal
 diagonal_scatter = Tensor.diagonal_scatter
@@ -280,18 +325,28 @@ elu = Tensor.elu
 eq = Tensor.eq
 equal = Tensor.equal
 erf = Tensor.erf
+erf_ = Tensor.erf_
+erfc_ = Tensor.erfc_
 exp = Tensor.exp
 exp2 = Tensor.exp2
+exp2_ = Tensor.exp2_
+exp_ = Tensor.exp_
 expand = Tensor.expand
 expm1 = Tensor.expm1
+expm1_ = Tensor.expm1_
+fill_ = Tensor.fill_
 fix = Tensor.fix
+fix_ = Tensor.fix_
 flatten = Tensor.flatten
 flip = Tensor.flip
 floor = Tensor.floor
+floor_ = Tensor.floor_
 floor_divide = Tensor.floor_divide
 fmod = Tensor.fmod
 frac = Tensor.frac
+frac_ = Tensor.frac_
 gather = Tensor.gather
+gcd_ = Tensor.gcd_
 ge = Tensor.ge
 gelu = Tensor.gelu
 ger = Tensor.ger
@@ -300,10 +355,12 @@ greater_equal = Tensor.greater_equal
 gt = Tensor.gt
 hsplit = Tensor.hsplit
 from gt.composite.joining import hstack as hstack
+i0_ = Tensor.i0_
 index_add = Tensor.index_add
 index_copy = Tensor.index_copy
 index_fill = Tensor.index_fill
 index_put = Tensor.index_put
+index_put_ = Tensor.index_put_
 index_select = Tensor.index_select
 inner = Tensor.inner
 is_complex = Tensor.is_complex
@@ -320,6 +377,8 @@ isneginf = Tensor.isneginf
 isposinf = Tensor.isposinf
 kthvalue = Tensor.kthvalue
 from gt.composite.normalization import layer_norm as layer_norm
+lcm_ = Tensor.lcm_
+ldexp_ = Tensor.ldexp_
 le = Tensor.le
 leaky_relu = Tensor.leaky_relu
 lerp = Tensor.lerp
@@ -327,8 +386,12 @@ less = Tensor.less
 less_equal = Tensor.less_equal
 log = Tensor.log
 log10 = Tensor.log10
+log10_ = Tensor.log10_
 log1p = Tensor.log1p
+log1p_ = Tensor.log1p_
 log2 = Tensor.log2
+log2_ = Tensor.log2_
+log_ = Tensor.log_
 log_softmax = Tensor.log_softmax
 logaddexp = Tensor.logaddexp
 logical_and = Tensor.logical_and
@@ -336,6 +399,7 @@ logical_not = Tensor.logical_not
 logical_or = Tensor.logical_or
 logical_xor = Tensor.logical_xor
 logit = Tensor.logit
+logit_ = Tensor.logit_
 logsumexp = Tensor.logsumexp
 lt = Tensor.lt
 masked_fill = Tensor.masked_fill
@@ -356,11 +420,14 @@ multinomial = Tensor.multinomial
 multiply = Tensor.multiply
 mv = Tensor.mv
 nan_to_num = Tensor.nan_to_num
+nan_to_num_ = Tensor.nan_to_num_
 nansum = Tensor.nansum
 narrow = Tensor.narrow
 ne = Tensor.ne
 neg = Tensor.neg
+neg_ = Tensor.neg_
 negative = Tensor.negative
+negative_ = Tensor.negative_
 nonzero = Tensor.nonzero
 norm = Tensor.norm
 not_equal = Tensor.not_equal
@@ -371,9 +438,12 @@ permute = Tensor.permute
 positive = Tensor.positive
 pow = Tensor.pow
 prod = Tensor.prod
+rad2deg_ = Tensor.rad2deg_
 ravel = Tensor.ravel
 reciprocal = Tensor.reciprocal
+reciprocal_ = Tensor.reciprocal_
 relu = Tensor.relu
+relu_ = Tensor.relu_
 remainder = Tensor.remainder
 repeat = Tensor.repeat
 repeat_interleave = Tensor.repeat_interleave
@@ -384,8 +454,10 @@ resolve_neg = Tensor.resolve_neg
 from gt.composite.normalization import rms_norm as rms_norm
 roll = Tensor.roll
 round = Tensor.round
+round_ = Tensor.round_
 from gt.composite.joining import row_stack as row_stack
 rsqrt = Tensor.rsqrt
+rsqrt_ = Tensor.rsqrt_
 rsub = Tensor.rsub
 scatter = Tensor.scatter
 scatter_add = Tensor.scatter_add
@@ -393,11 +465,15 @@ select = Tensor.select
 select_scatter = Tensor.select_scatter
 sgn = Tensor.sgn
 sigmoid = Tensor.sigmoid
+sigmoid_ = Tensor.sigmoid_
 sign = Tensor.sign
 silu = Tensor.silu
 sin = Tensor.sin
+sin_ = Tensor.sin_
 sinc = Tensor.sinc
+sinc_ = Tensor.sinc_
 sinh = Tensor.sinh
+sinh_ = Tensor.sinh_
 slice_scatter = Tensor.slice_scatter
 softmax = Tensor.softmax
 softplus = Tensor.softplus
@@ -405,7 +481,9 @@ sort = Tensor.sort
 from gt.composite.shapes import split_function as split
 split_with_sizes = Tensor.split_with_sizes
 sqrt = Tensor.sqrt
+sqrt_ = Tensor.sqrt_
 square = Tensor.square
+square_ = Tensor.square_
 squeeze = Tensor.squeeze
 from gt.composite.joining import stack as stack
 std = Tensor.std
@@ -420,7 +498,9 @@ t = Tensor.t
 take = Tensor.take
 take_along_dim = Tensor.take_along_dim
 tan = Tensor.tan
+tan_ = Tensor.tan_
 tanh = Tensor.tanh
+tanh_ = Tensor.tanh_
 tensor_split = Tensor.tensor_split
 from gt.composite.contractions import tensordot as tensordot
 tile = Tensor.tile
@@ -433,6 +513,7 @@ triu = Tensor.triu
 from gt.composite.joining import triu_indices as triu_indices
 true_divide = Tensor.true_divide
 trunc = Tensor.trunc
+trunc_ = Tensor.trunc_
 unbind = Tensor.unbind
 unflatten = Tensor.unflatten
 unfold = Tensor.unfold
@@ -449,3 +530,5 @@ vsplit = Tensor.vsplit
 from gt.composite.joining import vstack as vstack
 from gt.composite.joining import where as where
 from gt.composite.pointwise import xlogy as xlogy
+xlogy_ = Tensor.xlogy_
+zero_ = Tensor.zero_

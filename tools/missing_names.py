@@ -37,6 +37,7 @@ MODULES = {
     "gt.distributions.transforms": torch.distributions.transforms,
     "gt.fft": torch.fft,
     "gt.func": torch.func,
+    "gt.functional": torch.functional,
     "gt.jit": torch.jit,
     "gt.linalg": torch.linalg,
     "gt.masked": torch.masked,

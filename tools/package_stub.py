@@ -57,9 +57,8 @@ def _listed() -> Iterator[tuple[str, str]]:
 def function_lines(rows: list[Row]) -> list[tuple[str, str]]:
     """Functions of `gt` that are methods too, and those of gt.composite that are not."""
     composite = Source("gt.composite")
-    lines: dict[str, str] = {}
-    for name in Source("gt.composite.joining").words("__all__"):
-        lines[name] = f"from gt.composite.joining import {name} as {name}"
+    joining = Source("gt.composite.joining").words("__all__")
+    lines = {name: f"from gt.composite.joining import {name} as {name}" for name in joining}
     functions = composite.values["FUNCTIONS"]
     assert isinstance(functions, ast.Dict)
     for name, value in table_entries(functions):
@@ -72,6 +71,7 @@ def function_lines(rows: list[Row]) -> list[tuple[str, str]]:
                 if owner == "Tensor"
                 else f"from gt.composite.{owner} import {value.attr} as {name}"
             )
+    lines |= {name: f"{name} = Tensor.{name}" for name in composite.words("IN_PLACE")}
     methods_only = set(composite.words("METHODS_ONLY"))
     for file in COMPOSITE:
         for name, _ in Source(f"gt.composite.{file}").table("METHODS"):

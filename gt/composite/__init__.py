@@ -66,6 +66,17 @@ FUNCTIONS: dict[str, Method] = {
     **complex_numbers.FUNCTIONS,
 }
 
+# Methods that write into their tensor, which PyTorch has as functions too: gt.exp_(x) is x.exp_().
+IN_PLACE = {
+    "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_",
+    "arctanh_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "clamp_", "clamp_max_",
+    "clamp_min_", "clip_", "conj_physical_", "cos_", "cosh_", "deg2rad_", "detach_", "erf_",
+    "erfc_", "exp2_", "exp_", "expm1_", "fill_", "fix_", "floor_", "frac_", "gcd_", "i0_",
+    "index_put_", "lcm_", "ldexp_", "log10_", "log1p_", "log2_", "log_", "logit_", "nan_to_num_",
+    "neg_", "negative_", "rad2deg_", "reciprocal_", "relu_", "round_", "rsqrt_", "sigmoid_",
+    "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_", "trunc_", "xlogy_", "zero_",
+}  # fmt: skip
+
 # Methods that are no functions in PyTorch.
 METHODS_ONLY = {
     "to_sparse", "to_dense",
@@ -106,6 +117,8 @@ def functions() -> dict[str, Method]:
         for name in file.METHODS:
             if name not in METHODS_ONLY:
                 table[name] = _core.Function(name, getattr(Tensor, name))
+    for name in IN_PLACE:
+        table[name] = _core.Function(name, getattr(Tensor, name))
     others = {name: getattr(joining, name) for name in _joining} | FUNCTIONS
     for name, function in others.items():
         taking = entry(name, of_complex(name, numpy_names(function)))

@@ -1,0 +1,110 @@
+"""What PyTorch has in `torch` itself beside what tensors have as methods: `gt` has these names."""
+
+import warnings
+
+import gt
+from gt import missing
+from gt._core import Tensor
+from gt.nn import functional
+
+__all__ = [
+    "alpha_dropout",
+    "alpha_dropout_",
+    "chain_matmul",
+    "dropout",
+    "dropout_",
+    "feature_alpha_dropout",
+    "feature_dropout",
+    "range",
+    "typename",
+]
+
+
+def dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Zeros with probability `p`, the rest times 1 / (1 - p); `input` itself unless `train`."""
+    return functional.dropout(input, _share(p), train)
+
+
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """dropout, written into `input`."""
+    return functional.dropout(input, _share(p), train, inplace=True)
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """dropout of whole channels: what input[i, j] has is zero together, or kept."""
+    if input.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    drop = functional.dropout if input.ndim == 2 else functional.dropout2d
+    return drop(input, _share(p), train)
+
+
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Dropout that keeps mean and variance after selu: what is dropped becomes selu's lowest."""
+    return functional.alpha_dropout(input, _share(p), train)
+
+
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """alpha_dropout, written into `input`."""
+    return functional.alpha_dropout(input, _share(p), train, inplace=True)
+
+
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """alpha_dropout of whole channels."""
+    return functional.feature_alpha_dropout(input, _share(p), train)
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of two or more matrices, in the order that takes the fewest multiplications."""
+    return matrices[0] if len(matrices) == 1 else gt.linalg.multi_dot(list(matrices))
+
+
+def range(
+    start: float,
+    end: float,
+    step: float = 1,
+    *,
+    dtype: gt.dtype | None = None,
+    layout: object = None,  # noqa: ARG001 - PyTorch's
+    device: object = None,  # noqa: ARG001
+    requires_grad: bool = False,
+) -> Tensor:
+    """start, start + step, … up to `end` inclusive: a vector in the default dtype.
+
+    PyTorch keeps it for old programs and warns; arange is what to write.
+    """
+    warnings.warn(
+        "gt.range is deprecated, as torch.range is: its end is inclusive. Use gt.arange",
+        stacklevel=2,
+    )
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    count = int((end - start) / step) + 1
+    chosen = gt.get_default_dtype() if dtype is None else dtype
+    line = gt.arange(count, dtype=gt.float64) * step + start
+    return line.to(chosen).requires_grad_(requires_grad)
+
+
+def typename(obj: object) -> str:
+    """The type's name with its module; of a tensor what `x.type()` says."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    named = obj if hasattr(obj, "__name__") or hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(named, "__module__", "") or ""
+    name = str(getattr(named, "__qualname__", None) or getattr(named, "__name__", ""))
+    return name if module in {"", "builtins"} else f"{module}.{name}"
+
+
+def _share(p: float) -> float:
+    """A probability; else PyTorch's error, which is another than that of nn.functional."""
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p:g}")
+    return p
+
+
+def __getattr__(name: str) -> object:
+    """The names of torch.functional that `gt` has elsewhere: einsum, norm, stft, …"""
+    if name in missing.names_of("gt.functional") and hasattr(gt, name):
+        return getattr(gt, name)
+    raise missing.attribute_error("gt.functional", name)

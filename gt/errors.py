@@ -16,6 +16,7 @@ __all__ = [
     "InvalidType",
     "InvalidUse",
     "InvalidValue",
+    "LinAlgError",
     "NoWorker",
     "NotDifferentiable",
     "NotSupported",
@@ -69,6 +70,10 @@ class NotDifferentiable(Error, RuntimeError):
 
 class WorkerError(Error, RuntimeError):
     """An instruction failed on a worker; names the operation, its operands and the user's line."""
+
+
+class LinAlgError(WorkerError):
+    """A matrix that has no inverse or no factors, or whose iteration does not end."""
 
 
 class OutOfMemoryError(WorkerError):

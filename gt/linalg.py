@@ -3,13 +3,15 @@
 A function without a row of its own in ops.toml runs whole on one worker.
 """
 
-from gt import missing
+from gt import errors, missing
 from gt._core import Tensor
 from gt.aten import surface
 
 _functions = surface.functions("l", "linalg_")
 globals().update(_functions)
-__all__ = sorted([*_functions, "diagonal"])  # noqa: PLE0605 - the names of torch's own schemas
+__all__ = sorted([*_functions, "LinAlgError", "diagonal"])  # noqa: PLE0605 - the names of torch's own schemas
+
+LinAlgError = errors.LinAlgError
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803

@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -225,6 +226,24 @@ def test_a_tensor_that_no_memory_holds() -> None:
     assert isinstance(error, type(theirs))
     assert str(error) == f"{theirs}{called('full', line)}"
     assert gt.ones(2).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.linalg.inv(m.zeros(2, 2)),
+        lambda m: m.linalg.cholesky(-m.eye(3)),
+        lambda m: m.linalg.solve(m.zeros(2, 2), m.ones(2, 1)),
+    ],
+)
+def test_a_matrix_without_an_inverse(call: Callable[[Any], Any]) -> None:
+    theirs = raised(lambda: call(torch))
+    assert isinstance(theirs, torch.linalg.LinAlgError)
+    error = raised(lambda: call(gt).tolist())
+    assert isinstance(error, gt.linalg.LinAlgError)
+    text, line = str(error).splitlines()
+    assert text.startswith(f"{theirs}; aten::linalg_")
+    assert f"called at {__file__}:" in line
 
 
 def test_synchronize_raises_what_nobody_has_read() -> None:

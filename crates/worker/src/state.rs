@@ -11,7 +11,7 @@ use crate::failure::{Cause, FailedInstruction, Fault};
 use crate::table::{NoValue, SlotTable};
 use gt_protocol::message::FailureClass;
 use gt_protocol::rules::{RuleArg, describe};
-use gt_protocol::{Instruction, Kind, Meta, Operand};
+use gt_protocol::{Attr, Family, Instruction, Kind, Meta, Operand};
 use smallvec::SmallVec;
 
 pub type InFlightOf<E> = InFlight<<E as Engine>::Value, <E as Engine>::Rendezvous>;
@@ -66,7 +66,7 @@ impl<E: Engine> MachineState<E> {
         Cause { session, tag, op, fault }
     }
 
-    /// The operator with its operands as they are here: `gather f32[3] i64[1]`.
+    /// The operator with its operands as they are here: `gather f32[3] i64[1]`, `aten::linalg_inv f32[2,2]`.
     #[cold]
     fn described(&self, instruction: &Instruction<'_>) -> String {
         let operands: SmallVec<[RuleArg<'_>; 4]> = instruction
@@ -81,6 +81,13 @@ impl<E: Engine> MachineState<E> {
                 },
             })
             .collect();
-        describe(instruction.op, &operands)
+        let text = describe(instruction.op, &operands);
+        let info = instruction.op.info();
+        match (info.family, instruction.attrs.first()) {
+            (Family::Generic, Some(Attr::Text(overload))) => {
+                text.replacen(info.name, &format!("aten::{overload}"), 1)
+            }
+            _ => text,
+        }
     }
 }

@@ -40,10 +40,12 @@ pub enum FailureClass {
     Shape,
     /// Operands whose dtypes do not fit.
     Dtype,
+    /// A matrix that has no inverse, no factors, or whose iteration does not end.
+    LinearAlgebra,
 }
 
 impl FailureClass {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Runtime,
         Self::Index,
         Self::Value,
@@ -56,6 +58,7 @@ impl FailureClass {
         Self::Internal,
         Self::Shape,
         Self::Dtype,
+        Self::LinearAlgebra,
     ];
 
     /// The wire's number.
@@ -73,6 +76,7 @@ impl FailureClass {
             Self::Internal => 9,
             Self::Shape => 10,
             Self::Dtype => 11,
+            Self::LinearAlgebra => 12,
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) fn of(py: Python<'_>, error: &PyErr, out_of_memory: bool) -> Fault {
     let refused = ALLOCATOR_TEXTS.iter().any(|words| text.contains(words));
     let class = if out_of_memory || refused || error.is_instance_of::<PyMemoryError>(py) {
         FailureClass::OutOfMemory
+    } else if is_linear_algebra(py, error) {
+        FailureClass::LinearAlgebra
     } else if error.is_instance_of::<PyConnectionError>(py) {
         FailureClass::WorkerLost
     } else if error.is_instance_of::<PyIndexError>(py) {
@@ -34,4 +36,9 @@ pub(super) fn of(py: Python<'_>, error: &PyErr, out_of_memory: bool) -> Fault {
     // What follows is torch's C++ stack.
     let end = text.find("\nException raised from").unwrap_or(text.len());
     Fault::new(class, text.get(..end).unwrap_or_default())
+}
+
+/// torch's class or numpy's, by its name: neither is loaded for this.
+fn is_linear_algebra(py: Python<'_>, error: &PyErr) -> bool {
+    error.get_type(py).name().is_ok_and(|name| name.to_string().ends_with("LinAlgError"))
 }

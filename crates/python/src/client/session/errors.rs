@@ -54,6 +54,7 @@ pub(crate) fn of_failure(py: Python<'_>, failed: &Failed, advice: Option<&str>) 
         FailureClass::NotImplemented => "NotSupported",
         FailureClass::OutOfMemory => "OutOfMemoryError",
         FailureClass::Protocol => "ConnectionLost",
+        FailureClass::LinearAlgebra => "LinAlgError",
         FailureClass::Runtime
         | FailureClass::WorkerLost
         | FailureClass::Quota

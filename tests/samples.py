@@ -138,6 +138,15 @@ def _elementwise() -> dict[str, list[Sample]]:
                 )
             ),
         ],
+        "binary_cross_entropy": [
+            Sample(
+                (
+                    given(3, 4, dtype=d, low=0.0, high=1.0),
+                    given(3, 4, dtype=d, low=0.0, high=1.0, seed=1),
+                )
+            )
+            for d in FLOATS
+        ],
     }
     for name in ["add", "sub", "mul", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]:
         table[name] = _pairs(_ANY, -3, 4)

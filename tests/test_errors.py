@@ -246,6 +246,16 @@ def test_a_matrix_without_an_inverse(call: Callable[[Any], Any]) -> None:
     assert f"called at {__file__}:" in line
 
 
+@pytest.mark.parametrize("value", [1.5, -0.25, float("nan")])
+def test_a_cross_entropy_of_no_probability(value: float) -> None:
+    def call(m: Any) -> Any:
+        return m.nn.functional.binary_cross_entropy(m.tensor([0.5, value]), m.tensor([1.0, 1.0]))
+
+    theirs = raised(lambda: call(torch))
+    error = raised(lambda: call(gt).item())
+    assert str(error).startswith(f"{theirs}; binary_cross_entropy f32[2] f32[2]")
+
+
 def test_synchronize_raises_what_nobody_has_read() -> None:
     gt.synchronize()
     index = gt.tensor([4])

@@ -91,6 +91,14 @@ def _elu_backward(grad: Floats, x: Floats, alpha: float) -> Floats:
     return np.where(x > 0, grad, grad * alpha * np.exp(x))
 
 
+def _binary_cross_entropy(x: Floats, target: Floats) -> Floats:
+    if not ((x >= 0) & (x <= 1)).all():
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    with np.errstate(divide="ignore"):
+        log, log_of_rest = np.maximum(np.log(x), -100.0), np.maximum(np.log1p(-x), -100.0)
+    return (target - 1) * log_of_rest - target * log
+
+
 def _clamp(x: Array, low: Array | None, high: Array | None) -> Array:
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
@@ -219,4 +227,5 @@ def kernels() -> dict[str, Kernel]:
         "asinh": _kernel(np.arcsinh, "float", 1),
         "sinc": _kernel(np.sinc, "float", 1),
         "xlogy": _kernel(_xlogy, "float", 2),
+        "binary_cross_entropy": _kernel(_binary_cross_entropy, "float", 2),
     }

@@ -6,6 +6,7 @@ tables below therefore hold the methods themselves, and functions only where arg
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -161,6 +162,18 @@ def _masked_fill(self: Operand, mask: Tensor, value: Operand) -> Tensor:
     return torch.masked_fill(number_as_tensor(self, value), mask, value)
 
 
+def _binary_cross_entropy(self: Tensor, target: Tensor) -> Tensor:
+    """PyTorch's own on a CPU. A GPU is not waited for: NaN stands for the error."""
+    dtype = torch.promote_types(self.dtype, target.dtype)
+    self, target = self.to(dtype), target.to(dtype)
+    if self.device.type == "cpu":
+        shape = torch.broadcast_shapes(self.shape, target.shape)  # type: ignore[no-untyped-call]
+        return _aten.binary_cross_entropy.default(self.expand(shape), target.expand(shape), None, 0)
+    log, log_of_rest = (x.log().clamp_(min=-100) for x in (self, 1 - self))
+    wrong = (self > 1) | (self < 0)
+    return ((target - 1) * log_of_rest - target * log).masked_fill_(wrong, math.nan)
+
+
 def _lerp(self: Operand, end: Operand, weight: Operand) -> Tensor:
     start = number_as_tensor(self, end, weight)
     return torch.lerp(start, number_as_tensor(end, start), weight)
@@ -216,6 +229,7 @@ def kernels() -> dict[str, Kernel]:
         "asinh": torch.asinh,
         "sinc": torch.sinc,
         "xlogy": _of_tensors(torch.xlogy),
+        "binary_cross_entropy": _of_tensors(_binary_cross_entropy),
     }
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-import gt
 from gt import _core
-from gt._core import Tensor
+from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.errors import DtypeError
 from gt.nn.functional.activation import logsigmoid
@@ -146,8 +145,7 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-(target * log(input) + (1 - target) * log(1 - input)), each logarithm at least -100.
 
-    Where input is exactly 0 or 1 its gradient is 0 (PyTorch's is up to 1e12, which sigmoid's
-    gradient of 0 then cancels).
+    An input outside of 0 to 1 is an error where the result is read; on a GPU the result is NaN.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     if target.shape != input.shape:
@@ -155,14 +153,8 @@ def binary_cross_entropy(
             f"Using a target size ({size_text(target)}) that is different to the input size "
             f"({size_text(input)}) is deprecated. Please ensure they have the same size."
         )
-    loss = -(target * _bounded_log(input) + (1 - target) * _bounded_log(1 - input))
+    loss = call("binary_cross_entropy", input, target)
     return reduced(loss if weight is None else loss * weight, reduction)
-
-
-def _bounded_log(value: Tensor) -> Tensor:
-    """log(value), at least -100, with gradient 0 at value = 0."""
-    positive = value > 0
-    return gt.where(positive, gt.where(positive, value, 1.0).log().clamp(min=-100.0), -100.0)
 
 
 def binary_cross_entropy_with_logits(

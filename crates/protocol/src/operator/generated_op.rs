@@ -180,6 +180,8 @@ pub enum Op {
     Sinc,
     /// `self` * log(`other`), and 0 where `self` is 0, unless `other` is not a number.
     Xlogy,
+    /// -(target * log(self) + (1 - target) * log(1 - self)), the logarithms at least -100. A `self` that is no probability is an error, NaN on a GPU.
+    BinaryCrossEntropy,
     /// Matrix product over the last two dimensions, batched over the others.
     Matmul,
     /// input @ weight.T + bias.
@@ -441,6 +443,7 @@ impl Op {
             0x0347 => Op::Asinh,
             0x0348 => Op::Sinc,
             0x0349 => Op::Xlogy,
+            0x034a => Op::BinaryCrossEntropy,
             0x0401 => Op::Matmul,
             0x0402 => Op::Linear,
             0x0501 => Op::Sum,
@@ -618,6 +621,7 @@ impl Op {
             "asinh" => Op::Asinh,
             "sinc" => Op::Sinc,
             "xlogy" => Op::Xlogy,
+            "binary_cross_entropy" => Op::BinaryCrossEntropy,
             "matmul" => Op::Matmul,
             "linear" => Op::Linear,
             "sum" => Op::Sum,

@@ -87,6 +87,7 @@ pub(super) static TABLE: &[super::call::Rule] = &[
     super::elementwise::plain,
     super::elementwise::plain,
     super::elementwise::plain,
+    super::elementwise::plain,
     super::contract::matmul,
     super::contract::linear,
     super::reduce::infer,

@@ -87,6 +87,7 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::elementwise::follow,
     super::elementwise::follow,
     super::elementwise::follow,
+    super::elementwise::follow,
     super::contract::follow,
     super::contract::follow,
     super::reduce::follow,

@@ -15,7 +15,7 @@ import pytest
 
 SHARED_MEMORY = Path("/dev/shm")
 LEAVE_SECONDS = 10.0  # a dispatcher or worker that lost its client ends well within this
-OURS = ("gt.worker", "gt.server", "gt-worker", "gt-dispatcher")
+OURS = ("gt.worker", "gt.server", "gt-worker", "gt-dispatcher", "native/build.py", "aten.cpp")
 MARK = "GT_TEST_RUN"
 
 
@@ -29,6 +29,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
         if "slow" in item.keywords and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compiles once what the workers of all tests use, which would else begin each anew."""
+    if "torch" in sys.modules and session.items and not session.config.option.collectonly:
+        from gt.worker.native import start
+
+        with contextlib.suppress(start.UnavailableError):
+            start.ready()
 
 
 @pytest.fixture(scope="session", autouse=True)

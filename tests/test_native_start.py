@@ -9,9 +9,12 @@ import ctypes
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -144,10 +147,114 @@ def test_a_helper_that_computes_something_else_is_refused(
 def test_two_processes_compile_once(tmp_path: pathlib.Path) -> None:
     toy = compiler(tmp_path)
     command = [sys.executable, "-I", build.__file__, str(tmp_path / "cache"), "key", str(toy)]
-    processes = [subprocess.Popen(command) for _ in range(3)]
-    assert [process.wait() for process in processes] == [0, 0, 0]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(3)]
+    for process in processes:
+        with process:  # closes its input only when it has ended
+            assert process.wait() == 0
     assert (tmp_path / "calls").read_text() == "called\n"
     assert build.library(tmp_path / "cache", "key") is not None
+
+
+def sleeper(folder: pathlib.Path) -> pathlib.Path:
+    """A compiler with a child that takes a minute; both write their numbers down."""
+    text = COMPILER.replace("sleep 0.2", 'sleep 60 & echo $$ $! > "$(dirname "$0")/numbers"; wait')
+    return compiler(folder, text)
+
+
+def numbers(folder: pathlib.Path) -> list[int]:
+    """Of the compiler that runs."""
+    eventually(lambda: (folder / "numbers").exists() and (folder / "numbers").read_text())
+    return [int(word) for word in (folder / "numbers").read_text().split()]
+
+
+def state(number: int) -> list[str]:
+    """Of a process: its state's letter, its parent, and so on."""
+    return pathlib.Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()
+
+
+def parent(number: int) -> int:
+    return int(state(number)[1])
+
+
+def is_alive(number: int) -> bool:
+    try:
+        return state(number)[0] != "Z"
+    except OSError:
+        return False
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_a_compiler_ends_with_who_wanted_it(tmp_path: pathlib.Path) -> None:
+    """A second one, which waits for the first, too; neither leaves a file."""
+    command = [sys.executable, "-I", build.__file__, str(tmp_path / "cache"), "key"]
+    command.append(str(sleeper(tmp_path)))
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(2)]
+    running = numbers(tmp_path)
+    assert os.getpriority(os.PRIO_PROCESS, running[0]) == 19
+    for process in processes:
+        process.stdin.close()
+    assert [process.wait() for process in processes] == [1, 1]
+    assert not any(map(is_alive, running))
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["key.lock"]
+
+
+@pytest.mark.parametrize("how", ["the program ends", "the worker is killed"])
+def test_a_compiler_ends_with_the_worker(how: str, tmp_path: pathlib.Path) -> None:
+    settings = {"GT_ATEN": "auto", "GT_BACKEND": "pytorch", "CUDA_VISIBLE_DEVICES": ""}
+    settings |= {"GT_CACHE_DIR": str(tmp_path / "cache"), "CXX": str(sleeper(tmp_path))}
+    program = "import sys, gt; gt.ones(2).sum().item(); sys.stdin.readline()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=os.environ | settings,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        running = numbers(tmp_path)
+        if how == "the program ends":
+            assert process.communicate("\n")[1] == ""
+            assert process.returncode == 0
+        else:
+            os.kill(parent(parent(running[0])), signal.SIGKILL)
+        eventually(lambda: not any(map(is_alive, running)))
+
+
+def test_a_failure_is_kept_for_a_day(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs do not ask a compiler that failed, each in vain; `on` asks again."""
+    toy = compiler(tmp_path, COMPILER.replace("sleep 0.2", "echo 'toy: error: no'; exit 1"))
+    monkeypatch.setenv("CXX", str(toy))
+    monkeypatch.setenv("GT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(start, "SETTLE_SECONDS", 0.0)
+    in_background = start._Request(in_background=True)
+    for request in (in_background, in_background, start._Request()):
+        with pytest.raises(start.UnavailableError, match="toy: error: no"):
+            start.ready(request)
+    versions, compiled = 3, 2
+    assert len((tmp_path / "calls").read_text().split()) == versions + compiled
+    (failed,) = (tmp_path / "aten").glob("*.failed")
+    os.utime(failed, (0, 0))
+    assert build.failure(failed.parent, failed.stem) is None
+
+
+def test_what_is_not_wanted_any_more_is_not_handed_over(
+    copied: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offers: list[object] = []
+    monkeypatch.setattr(start, "offer_native", lambda *of: offers.append(of))
+    monkeypatch.setenv("GT_CACHE_DIR", str(copied.parent.parent))
+    request = start._Request()
+    start._offer(torch.device("cpu"), request, is_told=True)
+    request.over.set()
+    start._offer(torch.device("cpu"), request, is_told=True)
+    assert len(offers) == 1
 
 
 def test_what_decides_the_library_is_in_its_name() -> None:
@@ -171,6 +278,8 @@ def test_a_bad_word_for_kernels_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("GT_ATEN", "fast")
     with pytest.raises(ValueError, match="GT_ATEN=fast: expected one of auto, on, off"):
         config.native_rows()
+    monkeypatch.delenv("GT_ATEN")
+    assert config.native_rows() == "auto"
 
 
 def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

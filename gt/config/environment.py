@@ -171,9 +171,9 @@ def look_ahead() -> int | None:
 def native_rows() -> str:
     """Whether a torch worker runs rows by ATen in C++: GT_ATEN says `auto`, `on` or `off`.
 
-    `auto` compiles the helper beside the first instructions, `on` before them. Without it: off.
+    `auto`, the default, compiles the helper beside the first instructions, `on` before them.
     """
-    word = os.environ.get("GT_ATEN", "").lower() or "off"
+    word = os.environ.get("GT_ATEN", "").lower() or "auto"
     if word not in NATIVE_ROWS:
         raise ValueError(f"GT_ATEN={word}: expected one of {', '.join(NATIVE_ROWS)}")
     return word

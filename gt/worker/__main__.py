@@ -69,6 +69,7 @@ def main() -> int:
             look_ahead=config.look_ahead(),
             idle_seconds=config.idle_seconds(),
             native_rows=config.native_rows(),
+            is_verbose=config.flag("GT_VERBOSE"),
         )
     )
 

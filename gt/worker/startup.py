@@ -42,6 +42,7 @@ class Start:
     look_ahead: int | None = None
     idle_seconds: float = 5.0
     native_rows: str = "off"
+    is_verbose: bool = False
 
 
 def gpu_of(index: int | None, count: int) -> int:
@@ -99,7 +100,9 @@ def run(start: Start) -> int:
         if backend.name == "pytorch":
             from gt.worker.native import start as native
 
-            native.begin(start.native_rows, _device(cast("Backend[Tensor]", backend)))
+            is_told = start.is_verbose and not start.index
+            device = _device(cast("Backend[Tensor]", backend))
+            ends.callback(native.begin(start.native_rows, device, is_told=is_told))
         if start.control_fd is not None:
             run_on_descriptors(start.control_fd, backend)
         else:

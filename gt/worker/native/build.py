@@ -1,8 +1,8 @@
 """Compiles the helper against the installed torch, once, into the user's cache folder.
 
-`python build.py FOLDER KEY COMMAND...` is a process of its own: it goes on where the worker that
-wanted it ends before, else programs of a few seconds would never have it. Nothing here imports
-torch or gt.
+`python build.py FOLDER KEY COMMAND...` is a process of its own, which yields to everybody else's
+work. It ends, and its compiler with it, when its standard input does: that is a pipe from the
+worker, so no way in which a worker ends leaves anything behind. Nothing here imports torch or gt.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ import hashlib
 import json
 import os
 import pathlib
+import select
+import shutil
+import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 SOURCES = ("aten.cpp", "build.cpp", "run.cpp", "program.h")
 HERE = pathlib.Path(__file__).resolve().parent
 # A minute on a busy machine; a compiler that takes longer is stuck.
 COMPILE_SECONDS_MAX = 600.0
+# A compiler that failed is not asked again for a day: every program would wait for it in vain.
+FAILURE_SECONDS = 86400.0
+_POLL_SECONDS = 0.1
+_NICE_MAX = 19
 # AT_PER_OPERATOR_HEADERS: ATen's headers by operator, a third of the time.
 FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-DAT_PER_OPERATOR_HEADERS")
 LIBRARIES = ("-ltorch_cpu", "-lc10")
@@ -53,68 +60,145 @@ def _facts(name: str, data: bytes) -> dict[str, object]:
     return {"key": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def compile_into(folder: pathlib.Path, name: str, command: Sequence[str]) -> pathlib.Path:
+class UnwantedError(Exception):
+    """The worker that wanted a helper is gone."""
+
+
+def failure(folder: pathlib.Path, name: str) -> str | None:
+    """What the compiler complained about today, if it did."""
+    path = folder / f"{name}.failed"
+    with contextlib.suppress(OSError):
+        if time.time() - path.stat().st_mtime < FAILURE_SECONDS:
+            return path.read_text(encoding="utf-8")
+    return None
+
+
+def compile_into(
+    folder: pathlib.Path,
+    name: str,
+    command: Sequence[str],
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> pathlib.Path:
     """Runs the compiler unless another process has done it meanwhile; the helper's file.
 
     Args:
         folder: where it is kept; made for this user alone.
         name: the key.
         command: the compiler's, to which the source and the output's name are added.
+        is_wanted: asked ten times a second.
 
     Raises:
         OSError: the folder cannot be written to.
         RuntimeError: the compiler says that it cannot.
+        UnwantedError: nobody wants it any more.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _locked(folder / f"{name}.lock"):
+    with _locked(folder / f"{name}.lock", is_wanted):
         done = library(folder, name)
         if done is not None:
             return done
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            made = pathlib.Path(scratch, "helper.so")
+        with _scratch(folder / f"{name}.tmp") as scratch:
+            made = scratch / "helper.so"
             # The libraries come last: some linkers leave out what nothing before them needs.
             source = str(HERE / "aten.cpp")
-            _run([*command, source, "-o", str(made), *LIBRARIES])
-            facts = pathlib.Path(scratch, "helper.json")
+            try:
+                _run([*command, source, "-o", str(made), *LIBRARIES], scratch, is_wanted)
+            except RuntimeError as error:
+                (folder / f"{name}.failed").write_text(str(error), encoding="utf-8")
+                raise
+            facts = scratch / "helper.json"
             facts.write_text(json.dumps(_facts(name, made.read_bytes())), encoding="utf-8")
             made.chmod(0o700)
             # What is written last says what was written before it.
             made.replace(folder / f"{name}.so")
             facts.replace(folder / f"{name}.json")
+    (folder / f"{name}.failed").unlink(missing_ok=True)
     return folder / f"{name}.so"
 
 
 @contextlib.contextmanager
-def _locked(path: pathlib.Path) -> Iterator[None]:
+def _locked(path: pathlib.Path, is_wanted: Callable[[], bool]) -> Iterator[None]:
     """Two workers compile once. The lock goes with the process, however that ends."""
     with path.open("w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not is_wanted():
+                    raise UnwantedError from None
+                time.sleep(_POLL_SECONDS)
         yield
 
 
-def _run(command: list[str]) -> None:
+@contextlib.contextmanager
+def _scratch(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """An empty folder, under the lock; also where one was left by a process that was killed."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
     try:
-        result = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=COMPILE_SECONDS_MAX,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError(f"{command[0]}: {error}") from None
-    if result.returncode != 0:
-        lines = [line for line in result.stdout.splitlines() if "error" in line] or ["no message"]
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _run(command: list[str], scratch: pathlib.Path, is_wanted: Callable[[], bool]) -> None:
+    said = scratch / "said"
+    until = time.monotonic() + COMPILE_SECONDS_MAX
+    with said.open("wb") as output:
+        # This process has no gt.config; a compiler leaves nothing where it is told to write.
+        environment = os.environ | {"TMPDIR": str(scratch), "LC_ALL": "C"}  # noqa: TID251
+        try:
+            # A group of its own, which ends as one: a compiler has children.
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise RuntimeError(f"{command[0]}: {error}") from None
+    try:
+        while process.poll() is None:
+            if not is_wanted():
+                raise UnwantedError
+            if time.monotonic() > until:
+                raise RuntimeError(f"{command[0]}: not done in {COMPILE_SECONDS_MAX:.0f} s")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_SECONDS)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.returncode != 0:
+        lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = [line for line in lines if "error" in line] or ["no message"]
         raise RuntimeError(f"{command[0]} failed: {lines[0].strip()}")
+
+
+def _is_input_open() -> bool:
+    """Whether the process that started this one lives: it holds the other end of a pipe."""
+    readable, _, _ = select.select([sys.stdin], [], [], 0)
+    return not readable
+
+
+def _yield_to_others() -> None:
+    """The processor's and the memory's last: who else wants either gets it."""
+    os.nice(_NICE_MAX)
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def main(arguments: list[str]) -> int:
     """The process: 0, or 1 with the reason on stdout."""
     folder, name, *command = arguments
+    _yield_to_others()
     try:
-        compile_into(pathlib.Path(folder), name, command)
+        compile_into(pathlib.Path(folder), name, command, _is_input_open)
+    except UnwantedError:
+        return 1
     except (OSError, RuntimeError) as error:
         sys.stdout.write(f"{error}\n")
         return 1

@@ -7,12 +7,14 @@ that computes something else) leaves the worker with its Python kernels.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import pathlib
 import shutil
 import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 
 import torch
 
@@ -23,6 +25,9 @@ from gt.worker.native.binding import Binder
 
 # Since then a handle can be had of a Python tensor, and the other way, by functions that stay.
 TORCH_MIN = (2, 14)
+# A program that has ended by then has no use for a helper.
+SETTLE_SECONDS = 2.0
+_POLL_SECONDS = 0.1
 
 
 class UnavailableError(Exception):
@@ -33,42 +38,76 @@ class UnavailableError(Exception):
 _KEPT: list[object] = []
 
 
-def begin(mode: str, device: torch.device) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Request:
+    """How a helper is waited for."""
+
+    in_background: bool = False
+    # Set where it is not wanted any more.
+    over: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+
+class Preparation:
+    """Gets the helper ready beside the worker's first instructions.
+
+    Args:
+        device: of the worker's values.
+        is_told: whether the worker says why there is none.
+    """
+
+    def __init__(self, device: torch.device, *, is_told: bool) -> None:
+        self._request = _Request(in_background=True)
+        self._thread = threading.Thread(
+            target=_offer,
+            args=(device, self._request),
+            kwargs={"is_told": is_told},
+            name="gt-aten",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends it where it goes on: a thread in torch must not meet the interpreter's end."""
+        self._request.over.set()
+        self._thread.join()
+
+
+def begin(mode: str, device: torch.device, *, is_told: bool) -> Callable[[], None]:
     """Starts to get the helper ready.
 
     Args:
         mode: `off`: never. `auto`: in a thread, while Python's kernels run. `on`: now.
-        device: of the worker's values; others than the CPU stay with Python.
+        device: of the worker's values; others than the CPU stay with Python in `auto`.
+        is_told: whether `auto` says why there is none; `on` always does.
+
+    Returns: What ends it, to be called before the interpreter ends.
     """
-    if mode == "off" or (mode == "auto" and device.type != "cpu"):
-        return
     if mode == "on":
-        _offer(device, is_told=True)
-    else:
-        told = config.flag("GT_VERBOSE")
-        threading.Thread(
-            target=_offer, args=(device,), kwargs={"is_told": told}, daemon=True
-        ).start()
+        _offer(device, _Request(), is_told=True)
+    elif mode == "auto" and device.type == "cpu":
+        return Preparation(device, is_told=is_told).close
+    return lambda: None
 
 
-def _offer(device: torch.device, *, is_told: bool) -> None:
+def _offer(device: torch.device, request: _Request, *, is_told: bool) -> None:
     """Hands the helper to the loop, which takes it between two instructions."""
     try:
-        helper = ready()
-    except UnavailableError as error:
-        if is_told:
+        helper = ready(request)
+    except Exception as error:  # noqa: BLE001  whatever it is, Python's kernels go on
+        if is_told and not request.over.is_set():
             sys.stderr.write(f"gt.worker: rows run in Python, not in C++: {error}\n")
         return
-    offer_native(library.addresses(helper), Binder(helper, device).bind)
+    if not request.over.is_set():
+        offer_native(library.addresses(helper), Binder(helper, device).bind)
 
 
-def ready() -> ctypes.PyDLL:
+def ready(request: _Request | None = None) -> ctypes.PyDLL:
     """The helper, compiled if need be, loaded and tried.
 
     Raises:
         UnavailableError: there is none.
     """
-    helper = _load(_file())
+    helper = _load(_file(request or _Request()))
     text = trial.difference(trial.Trial(helper, Binder(helper, torch.device("cpu"))))
     if text:
         raise UnavailableError(text)
@@ -82,7 +121,7 @@ def _warn(text: bytes) -> None:
     warnings.warn(text.decode(errors="replace"), UserWarning, stacklevel=2)
 
 
-def _file() -> pathlib.Path:
+def _file(request: _Request) -> pathlib.Path:
     version = tuple(int(word) for word in torch.__version__.split(".")[:2])
     if version < TORCH_MIN:
         raise UnavailableError(f"torch {torch.__version__} is older than {TORCH_MIN}")
@@ -93,7 +132,7 @@ def _file() -> pathlib.Path:
     name = build.key(f"{torch.__version__} {torch.version.git_version}", _version_of(compiler))
     found = build.library(folder, name)
     if found is None:
-        _build(folder, name, compiler)
+        _build(folder, name, compiler, request)
         found = build.library(folder, name)
     if found is None:
         raise UnavailableError(f"{folder}/{name}.so is not what was written")
@@ -105,10 +144,16 @@ def _version_of(compiler: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-def _build(folder: pathlib.Path, name: str, compiler: str) -> None:
+def _build(folder: pathlib.Path, name: str, compiler: str, request: _Request) -> None:
     root = pathlib.Path(torch.__file__).parent
     if not (root / "include" / "ATen" / "core" / "ivalue.h").is_file():
         raise UnavailableError("torch is installed without its C++ headers")
+    if request.in_background:
+        text = build.failure(folder, name)
+        if text is not None:
+            raise UnavailableError(text)
+        if request.over.wait(SETTLE_SECONDS):
+            raise UnavailableError("the worker has ended")
     command = [
         compiler,
         *build.FLAGS,
@@ -116,18 +161,23 @@ def _build(folder: pathlib.Path, name: str, compiler: str) -> None:
         f"-I{root / 'include' / 'torch' / 'csrc' / 'api' / 'include'}",
         f"-L{root / 'lib'}",
     ]
-    # A session of its own: it ends when it has compiled, also where this worker is gone by then.
-    result = subprocess.run(
+    # A session of its own: it learns from its input that this process is gone, however that ended.
+    with subprocess.Popen(
         [sys.executable, "-I", build.__file__, str(folder), name, *command],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
-        check=False,
-    )
-    if result.returncode != 0:
-        raise UnavailableError(result.stdout.strip() or "the compiler ended")
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        while process.poll() is None and not request.over.wait(_POLL_SECONDS):
+            pass
+        process.stdin.close()
+        said = process.stdout.read()
+    if process.returncode != 0:
+        raise UnavailableError(said.strip() or "the compiler ended")
 
 
 def _load(path: pathlib.Path) -> ctypes.PyDLL:

@@ -33,10 +33,12 @@ print(begun, small, threads())
 """
 
 
+@pytest.mark.parametrize("rows", ["on", "off"])  # `auto` has a thread that comes and goes
 @pytest.mark.skipif(torch.get_num_threads() == 1, reason="torch has one thread here")
-def test_small_instructions_have_one_thread_and_large_ones_all():
+def test_small_instructions_have_one_thread_and_large_ones_all(rows):
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     environment |= {"GT_BACKEND": "pytorch", "GT_THREADS": "2", "CUDA_VISIBLE_DEVICES": ""}
+    environment["GT_ATEN"] = rows
     done = subprocess.run(
         [sys.executable, "-c", COUNT], env=environment, check=True, capture_output=True, timeout=50
     ).stdout

@@ -111,11 +111,14 @@ emulator name="":
     cmake --build target/emulator
     target/emulator/emulator_tests "{{ name }}"
 
-# CUDA kernels through nvcc for sm_80, sm_90a and PTX: registers as in csrc/cuda/resources.txt, no spill. `--write` accepts
+# CUDA kernels through nvcc for sm_80, sm_90a and PTX: registers as in csrc/cuda/resources.txt (`--write` accepts), no spill; then the module that embeds them
 cuda *args:
     test -d target/cuda/venv || python -m venv target/cuda/venv
     target/cuda/venv/bin/pip install --quiet --disable-pip-version-check 'cuda-toolkit[nvcc,cccl]==13.2.*'
     target/cuda/venv/bin/python tools/cuda_kernels.py {{ args }}
+    cmake -S csrc -B target/kernels -G Ninja -DPython_EXECUTABLE="$(command -v python)"
+    cmake --build target/kernels
+    python tools/cuda_kernels.py --loaded target/kernels
 
 # The kernels' tests under the address and undefined-behaviour sanitizers
 sanitize:

@@ -218,3 +218,141 @@ def max_pool(
     dilation: Sequence[int],
     threads: int = 1,
 ) -> None: ...
+
+class CudaError(RuntimeError): ...
+
+def cuda_sources() -> list[str]: ...
+
+class Cuda:
+    def __init__(
+        self, library: str = "libcuda.so.1", images: dict[str, bytes] | None = None
+    ) -> None: ...
+    def uniform(
+        self,
+        out: int,
+        dtype: str,
+        shape: Sequence[int],
+        seed: int,
+        draw: int,
+        low: float,
+        high: float,
+        global_shape: Sequence[int],
+        start: Sequence[int],
+        stream: int,
+    ) -> None: ...
+    def normal(
+        self,
+        out: int,
+        dtype: str,
+        shape: Sequence[int],
+        seed: int,
+        draw: int,
+        mean: float,
+        std: float,
+        global_shape: Sequence[int],
+        start: Sequence[int],
+        stream: int,
+    ) -> None: ...
+    def integers(
+        self,
+        out: int,
+        dtype: str,
+        shape: Sequence[int],
+        seed: int,
+        draw: int,
+        low: int,
+        high: int,
+        global_shape: Sequence[int],
+        start: Sequence[int],
+        stream: int,
+    ) -> None: ...
+    def bernoulli(
+        self,
+        out: int,
+        dtype: str,
+        shape: Sequence[int],
+        seed: int,
+        draw: int,
+        p: float,
+        global_shape: Sequence[int],
+        start: Sequence[int],
+        stream: int,
+    ) -> None: ...
+    def dropout_mask(
+        self,
+        out: int,
+        dtype: str,
+        shape: Sequence[int],
+        seed: int,
+        draw: int,
+        p: float,
+        global_shape: Sequence[int],
+        start: Sequence[int],
+        stream: int,
+    ) -> None: ...
+    def dropout(
+        self,
+        x: int,
+        out: int,
+        keep: int,
+        shape: Sequence[int],
+        seed: int,
+        draw: int,
+        p: float,
+        scale: float,
+        global_shape: Sequence[int],
+        start: Sequence[int],
+        stream: int,
+    ) -> None: ...
+    def cross_entropy(
+        self,
+        logits: int,
+        targets: int,
+        loss: int,
+        gradient: int,
+        rows: int,
+        columns: int,
+        scale: float,
+        stream: int,
+    ) -> None: ...
+    def rms_norm(
+        self,
+        x: int,
+        residual: int,
+        weight: int,
+        total: int,
+        out: int,
+        rows: int,
+        columns: int,
+        eps: float,
+        stream: int,
+    ) -> None: ...
+    def layer_norm(
+        self,
+        x: int,
+        residual: int,
+        weight: int,
+        bias: int,
+        total: int,
+        out: int,
+        rows: int,
+        columns: int,
+        eps: float,
+        stream: int,
+    ) -> None: ...
+    @staticmethod
+    def adamw_table_bytes(tensors: int) -> int: ...
+    def adamw(
+        self,
+        tensors: Sequence[tuple[int, int, int, int, int]],
+        table: int,
+        table_bytes: int,
+        lr: float,
+        beta1: float,
+        beta2: float,
+        eps: float,
+        weight_decay: float,
+        correction1: float,
+        correction2: float,
+        stream: int,
+    ) -> None: ...

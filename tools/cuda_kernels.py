@@ -5,6 +5,8 @@ A kernel that spills fails. No GPU is needed, only nvcc: that on the path, or th
 """
 
 import argparse
+import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "csrc" / "cuda" / "resources.txt"
+# What csrc says of CUDA's own header, which only this compilation reads.
+LAYOUT = ROOT / "csrc" / "cuda" / "host" / "layout_check.cpp"
 ARCHITECTURES = ("sm_80", "sm_90a")
 # Random numbers have the bits of the CPU's kernels, which fuse nothing.
 FLAGS = {"random.cu": ["-fmad=false"]}
@@ -22,12 +26,24 @@ HEADER = (
 )
 
 
-def nvcc() -> str:
-    """The compiler's path. SystemExit where there is none."""
-    packaged = [Path(folder) / "nvidia" / "cu13" / "bin" / "nvcc" for folder in sys.path]
+def nvcc() -> str | None:
+    """The compiler: GT_NVCC, CUDACXX, the path, this Python's package, or that of `just cuda`.
+
+    An empty GT_NVCC means none.
+    """
+    if "GT_NVCC" in os.environ:
+        return os.environ["GT_NVCC"] or None
+    made = (ROOT / "target" / "cuda" / "venv" / "lib").glob("python3*/site-packages")
+    folders = [*(Path(folder) for folder in sys.path), *made]
+    packaged = [folder / "nvidia" / "cu13" / "bin" / "nvcc" for folder in folders]
     found = [str(path) for path in packaged if path.exists()]
-    candidates = [shutil.which("nvcc"), *found]
-    compiler = next((path for path in candidates if path), None)
+    candidates = [os.environ.get("CUDACXX"), shutil.which("nvcc"), *found]
+    return next((path for path in candidates if path), None)
+
+
+def needed() -> str:
+    """As nvcc(). SystemExit where there is none."""
+    compiler = nvcc()
     if compiler is None:
         raise SystemExit("no nvcc: pip install 'cuda-toolkit[nvcc,cccl]==13.2.*'")
     return compiler
@@ -62,7 +78,7 @@ def kernel_lines(report: str, architecture: str) -> list[str]:
 
 def table() -> str:
     """Compiles everything."""
-    compiler = nvcc()
+    compiler = needed()
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for source in sorted((ROOT / "csrc" / "cuda").glob("*.cu")):
@@ -71,15 +87,85 @@ def table() -> str:
                 report = compiled(compiler, source, ["-cubin", f"-arch={architecture}"], output)
                 lines += kernel_lines(report, architecture)
             compiled(compiler, source, ["-ptx", "-arch=compute_80"], output)
+        compiled(compiler, LAYOUT, ["-c"], output)
     return HEADER + "\n".join(sorted(lines)) + "\n"
 
 
+IMAGES = """// Written by tools/cuda_kernels.py: fat binaries by source.
+#include "cuda/host/launcher.h"
+
+{symbols}
+namespace gt::cuda {{
+
+const Images& embedded_images() {{
+  static const Images all = {{
+{rows}  }};
+  return all;
+}}
+
+}}  // namespace gt::cuda
+"""
+
+
+def embed(folder: Path) -> None:
+    """Compiles each source into one fat binary, and writes images.cpp, which takes them in."""
+    compiler = needed()
+    folder.mkdir(parents=True, exist_ok=True)
+    symbols, rows = "", ""
+    for source in sorted((ROOT / "csrc" / "cuda").glob("*.cu")):
+        image = folder / f"{source.stem}.fatbin"
+        compiled(compiler, source, fat_targets(), image)
+        start, end = (f"gt_image_{source.stem}_{side}" for side in ("start", "end"))
+        symbols += (
+            f'asm(".pushsection .rodata\\n.balign 16\\n{start}: .incbin \\"{image}\\"\\n"\n'
+            f'    "{end}: .byte 0\\n.popsection");\n'
+            f'extern "C" const char {start}[], {end}[];\n'
+        )
+        rows += f'      {{"{source.stem}", {{{start}, {end}}}}},\n'
+    (folder / "images.cpp").write_text(IMAGES.format(symbols=symbols, rows=rows))
+
+
+def check_loaded(folder: Path) -> None:
+    """SystemExit unless the module there loads and holds the images of all sources."""
+    spec = importlib.util.spec_from_file_location("_kernels", folder / "_kernels.abi3.so")
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{folder} has no module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    expected = sorted(source.stem for source in (ROOT / "csrc" / "cuda").glob("*.cu"))
+    if module.cuda_sources() != expected:
+        raise SystemExit(f"the module holds {module.cuda_sources()}, not {expected}")
+    sys.stdout.write(f"the module holds {', '.join(expected)}\n")
+
+
+def fat_targets() -> list[str]:
+    """Machine code for each architecture, and PTX for later ones, compressed."""
+    targets = [
+        f"-gencode=arch={name.replace('sm', 'compute')},code={name}" for name in ARCHITECTURES
+    ]
+    targets.append("-gencode=arch=compute_80,code=compute_80")
+    return ["-fatbin", "--compress-mode=size", *targets]
+
+
 def main() -> None:
-    """Compares, or writes."""
+    """Compares, writes, or makes what the module embeds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="accept what the compiler says now")
+    parser.add_argument("--find", action="store_true", help="print nvcc's path, or nothing")
+    parser.add_argument("--embed", type=Path, metavar="FOLDER", help="fat binaries and images.cpp")
+    parser.add_argument("--loaded", type=Path, metavar="FOLDER", help="check the module there")
+    arguments = parser.parse_args()
+    if arguments.find:
+        sys.stdout.write(nvcc() or "")
+        return
+    if arguments.embed:
+        embed(arguments.embed.resolve())
+        return
+    if arguments.loaded:
+        check_loaded(arguments.loaded.resolve())
+        return
     made = table()
-    if parser.parse_args().write:
+    if arguments.write:
         GOLDEN.write_text(made)
         return
     before, now = (set(text.splitlines()) for text in (GOLDEN.read_text(), made))

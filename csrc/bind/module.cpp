@@ -3,6 +3,7 @@
 
 #include "bind/arrays.h"
 #include "bind/attention.h"
+#include "bind/cuda.h"
 #include "bind/matmul.h"
 #include "bind/pooling.h"
 #include "bind/random.h"
@@ -16,6 +17,7 @@ NB_MODULE(_kernels, module) {
   gt::bind_random(module);
   gt::bind_matmul(module);
   gt::bind_attention(module);
+  gt::bind_cuda(module);
   gt::bind_recurrent(module);
   gt::bind_pooling(module);
 }

@@ -18,6 +18,13 @@ class Box {
   Box(const char* op, Shape shape, Shape global_shape, Shape start);
 
   std::int64_t elements() const { return elements_; }
+  // Of a box with elements: the global index of the first one, how many follow each other without a
+  // gap (1 at least), and the dims that count such runs.
+  std::int64_t corner_index() const { return corner_index_; }
+  std::int64_t run_elements() const { return run_elements_; }
+  std::size_t outer_dims() const { return outer_dims_; }
+  std::int64_t size(std::size_t dim) const { return shape_[dim]; }
+  std::int64_t global_stride(std::size_t dim) const { return global_strides_[dim]; }
 
   // Calls visit(local, global, count) for each run of the local elements [begin, end) whose
   // global indexes are consecutive, in local order.

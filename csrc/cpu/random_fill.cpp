@@ -3,10 +3,9 @@
 #include "cpu/random_fill.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <stdexcept>
 
+#include "algo/random_parameters.h"
 #include "core/parallel.h"
 #include "cpu/random_path.h"
 
@@ -165,78 +164,17 @@ void fill(const RandomTarget& target, Stream stream, const Distribution& distrib
   });
 }
 
-// ---- parameters ----
+// ---- element types ----
 
 [[noreturn]] void refuse_dtype(const char* op, Element element) {
   throw DtypeError(message(op, ": out has dtype ", element_name(element),
                            ", which this function does not fill"));
 }
 
-// The largest number below the one with these bits, in any IEEE type.
-template <class Bits>
-Bits next_below(Bits bits) {
-  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
-  if ((bits & ~kSign) == 0) {
-    return static_cast<Bits>(kSign | 1);
-  }
-  return static_cast<Bits>((bits & kSign) != 0 ? bits + 1 : bits - 1);
-}
-
-// Adding zero turns -0 into 0.
-template <class T>
-UniformRange<T> checked_range(Element element, T low, T high, T below) {
-  const T span = high - low;
-  if (!std::isfinite(low) || !std::isfinite(high) || !std::isfinite(span)) {
-    throw std::invalid_argument(message("uniform: low ", low, ", high ", high,
-                                        " and high - low must be finite in ",
-                                        element_name(element)));
-  }
-  return {low + T{0}, span, low == high ? low + T{0} : below};
-}
-
-UniformRange<double> range_f64(double low, double high) {
-  const auto below =
-      __builtin_bit_cast(double, next_below(__builtin_bit_cast(std::uint64_t, high)));
-  return checked_range(Element::kFloat64, low, high, below);
-}
-
-UniformRange<float> range_f32(double low, double high) {
-  const auto to = static_cast<float>(high);
-  const auto below = __builtin_bit_cast(float, next_below(__builtin_bit_cast(std::uint32_t, to)));
-  return checked_range(Element::kFloat32, static_cast<float>(low), to, below);
-}
-
-UniformRange<float> range_bf16(double low, double high) {
-  const std::uint16_t to = bfloat16_bits(static_cast<float>(high));
-  return checked_range(Element::kBfloat16, bfloat16_value(bfloat16_bits(static_cast<float>(low))),
-                       bfloat16_value(to), bfloat16_value(next_below(to)));
-}
-
-UniformRange<float> range_f16(double low, double high) {
-  constexpr double kOverflow = 65520;  // rounds to infinity from here on
-  if (std::abs(low) >= kOverflow || std::abs(high) >= kOverflow) {
-    throw std::invalid_argument(
-        message("uniform: low ", low, " and high ", high, " must be finite in float16"));
-  }
-  const std::uint16_t to = float16_bits(static_cast<float>(high));
-  return checked_range(Element::kFloat16, float16_value(float16_bits(static_cast<float>(low))),
-                       float16_value(to), float16_value(next_below(to)));
-}
-
-// How many of the 2^32 words are below p * 2^32, so that w * 2^-32 < p for exactly those.
-std::uint64_t checked_threshold(const char* op, double p) {
-  if (!(p >= 0 && p <= 1)) {
-    throw std::invalid_argument(message(op, ": p ", p, " is not in [0, 1]"));
-  }
-  return static_cast<std::uint64_t>(std::ceil(p * 0x1p32));
-}
-
 }  // namespace
 
 void fill_uniform(const RandomTarget& target, Stream stream, double low, double high) {
-  if (!(low <= high)) {
-    throw std::invalid_argument(message("uniform: low ", low, " is not at most high ", high));
-  }
+  check_order(low, high);
   switch (target.element) {
     case Element::kFloat32:
       return fill(target, stream, Uniform<float>{range_f32(low, high)});
@@ -257,19 +195,13 @@ void fill_uniform(const RandomTarget& target, Stream stream, double low, double 
 }
 
 void fill_normal(const RandomTarget& target, Stream stream, double mean, double std) {
+  const NormalShape<double> wide = checked_normal(target.element, mean, std);
   const NormalShape<float> narrow{static_cast<float>(mean), static_cast<float>(std)};
-  const bool wide = target.element == Element::kFloat64;
-  if (!(std >= 0) || !(wide ? std::isfinite(mean) && std::isfinite(std)
-                            : std::isfinite(narrow.mean) && std::isfinite(narrow.std))) {
-    throw std::invalid_argument(message("normal: mean ", mean, " and std ", std,
-                                        " must be finite in ", wide ? "float64" : "float32",
-                                        ", std not negative"));
-  }
   switch (target.element) {
     case Element::kFloat32:
       return fill(target, stream, Normal<float>{narrow});
     case Element::kFloat64:
-      return fill(target, stream, Normal<double>{{mean, std}});
+      return fill(target, stream, Normal<double>{wide});
     case Element::kBfloat16:
       return fill(target, stream, Rounded<Normal<float>>{{narrow}, &RandomPath::round_bf16});
     case Element::kFloat16:
@@ -283,18 +215,11 @@ void fill_normal(const RandomTarget& target, Stream stream, double mean, double 
 }
 
 void fill_integers(const RandomTarget& target, Stream stream, std::int64_t low, std::int64_t high) {
-  if (low >= high) {
-    throw std::invalid_argument(message("integers: low ", low, " is not less than high ", high));
-  }
-  const IntegerRange range{low, static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low)};
+  const IntegerRange range = checked_integers(target.element, low, high);
   switch (target.element) {
     case Element::kInt64:
       return fill(target, stream, Integers<std::int64_t>{range});
     case Element::kInt32:
-      if (low < INT32_MIN || high - 1 > INT32_MAX) {
-        throw std::invalid_argument(
-            message("integers: low ", low, " and high ", high, " do not fit int32"));
-      }
       return fill(target, stream, Integers<std::int32_t>{range});
     case Element::kBool:
     case Element::kUint32:

@@ -37,17 +37,68 @@ __device__ void for_elements(std::int64_t elements, const BoxRuns& box, const St
   }
 }
 
-__device__ inline float uniform_at(const std::uint32_t* words, std::uint32_t place,
-                                   const UniformRange<float>& range) {
+// A float32 value of each kind from its word, or two; a float64 one from half of a block.
+__device__ inline float value_at(const std::uint32_t* words, std::uint32_t place,
+                                 const UniformRange<float>& range) {
   return uniform_value(unit_f32(word_at(words, place)), range);
 }
-
-__device__ inline float normal_at(const std::uint32_t* words, std::uint32_t place,
-                                  const NormalShape<float>& shape) {
+__device__ inline float value_at(const std::uint32_t* words, std::uint32_t place,
+                                 const NormalShape<float>& shape) {
   const bool is_second = (place & 2U) != 0;
   const NormalPair<float> pair =
       normal_pair_f32(is_second ? words[2] : words[0], is_second ? words[3] : words[1]);
   return ((place & 1U) != 0 ? pair.sine : pair.cosine) * shape.std + shape.mean;
+}
+
+__device__ inline std::uint64_t first_half(const std::uint32_t* words) {
+  return std::uint64_t{words[1]} << 32 | words[0];
+}
+__device__ inline std::uint64_t second_half(const std::uint32_t* words) {
+  return std::uint64_t{words[3]} << 32 | words[2];
+}
+__device__ inline std::uint64_t half_at(const std::uint32_t* words, std::uint32_t place) {
+  return place != 0 ? second_half(words) : first_half(words);
+}
+__device__ inline double value_at(const std::uint32_t* words, std::uint32_t place,
+                                  const UniformRange<double>& range) {
+  return uniform_value(unit_f64(half_at(words, place)), range);
+}
+__device__ inline double value_at(const std::uint32_t* words, std::uint32_t place,
+                                  const NormalShape<double>& shape) {
+  const NormalPair<double> pair = normal_pair_f64(first_half(words), second_half(words));
+  return (place != 0 ? pair.sine : pair.cosine) * shape.std + shape.mean;
+}
+
+// The value as the output holds it.
+struct Same {
+  template <class T>
+  __device__ T operator()(T value) const {
+    return value;
+  }
+};
+struct ToBfloat16 {
+  __device__ std::uint16_t operator()(float value) const { return bfloat16_bits(value); }
+};
+struct ToFloat16 {
+  __device__ std::uint16_t operator()(float value) const { return float16_bits(value); }
+};
+
+template <std::int64_t per_block, class Rounding, class T, class Shape>
+__device__ void fill(T* out, std::int64_t elements, const BoxRuns& box, const Stream& stream,
+                     const Shape& shape) {
+  for_elements<per_block>(elements, box, stream,
+                          [&](std::int64_t local, const std::uint32_t* words, std::uint32_t place) {
+                            out[local] = Rounding{}(value_at(words, place, shape));
+                          });
+}
+
+template <class T>
+__device__ void fill_integers(T* out, std::int64_t elements, const BoxRuns& box,
+                              const Stream& stream, const IntegerRange& range) {
+  for_elements<2>(elements, box, stream,
+                  [&](std::int64_t local, const std::uint32_t* words, std::uint32_t place) {
+                    out[local] = static_cast<T>(integer_value(half_at(words, place), range));
+                  });
 }
 
 }  // namespace
@@ -56,44 +107,60 @@ __device__ inline float normal_at(const std::uint32_t* words, std::uint32_t plac
 extern "C" {
 
 __global__ void gt_uniform_f32(float* out, std::int64_t elements, gt::BoxRuns box,
-                               gt::Stream stream, gt::UniformRange<float> range) {
-  gt::for_elements<4>(elements, box, stream,
-                      [&](std::int64_t local, const std::uint32_t* words, std::uint32_t place) {
-                        out[local] = gt::uniform_at(words, place, range);
-                      });
+                               gt::Stream stream, gt::UniformRange<float> shape) {
+  gt::fill<4, gt::Same>(out, elements, box, stream, shape);
+}
+
+__global__ void gt_uniform_f64(double* out, std::int64_t elements, gt::BoxRuns box,
+                               gt::Stream stream, gt::UniformRange<double> shape) {
+  gt::fill<2, gt::Same>(out, elements, box, stream, shape);
 }
 
 __global__ void gt_uniform_bf16(std::uint16_t* out, std::int64_t elements, gt::BoxRuns box,
-                                gt::Stream stream, gt::UniformRange<float> range) {
-  gt::for_elements<4>(elements, box, stream,
-                      [&](std::int64_t local, const std::uint32_t* words, std::uint32_t place) {
-                        out[local] = gt::bfloat16_bits(gt::uniform_at(words, place, range));
-                      });
+                                gt::Stream stream, gt::UniformRange<float> shape) {
+  gt::fill<4, gt::ToBfloat16>(out, elements, box, stream, shape);
+}
+
+__global__ void gt_uniform_f16(std::uint16_t* out, std::int64_t elements, gt::BoxRuns box,
+                               gt::Stream stream, gt::UniformRange<float> shape) {
+  gt::fill<4, gt::ToFloat16>(out, elements, box, stream, shape);
 }
 
 __global__ void gt_normal_f32(float* out, std::int64_t elements, gt::BoxRuns box, gt::Stream stream,
                               gt::NormalShape<float> shape) {
-  gt::for_elements<4>(elements, box, stream,
-                      [&](std::int64_t local, const std::uint32_t* words, std::uint32_t place) {
-                        out[local] = gt::normal_at(words, place, shape);
-                      });
+  gt::fill<4, gt::Same>(out, elements, box, stream, shape);
+}
+
+__global__ void gt_normal_f64(double* out, std::int64_t elements, gt::BoxRuns box,
+                              gt::Stream stream, gt::NormalShape<double> shape) {
+  gt::fill<2, gt::Same>(out, elements, box, stream, shape);
 }
 
 __global__ void gt_normal_bf16(std::uint16_t* out, std::int64_t elements, gt::BoxRuns box,
                                gt::Stream stream, gt::NormalShape<float> shape) {
-  gt::for_elements<4>(elements, box, stream,
-                      [&](std::int64_t local, const std::uint32_t* words, std::uint32_t place) {
-                        out[local] = gt::bfloat16_bits(gt::normal_at(words, place, shape));
-                      });
+  gt::fill<4, gt::ToBfloat16>(out, elements, box, stream, shape);
+}
+
+__global__ void gt_normal_f16(std::uint16_t* out, std::int64_t elements, gt::BoxRuns box,
+                              gt::Stream stream, gt::NormalShape<float> shape) {
+  gt::fill<4, gt::ToFloat16>(out, elements, box, stream, shape);
 }
 
 __global__ void gt_integers_i64(std::int64_t* out, std::int64_t elements, gt::BoxRuns box,
                                 gt::Stream stream, gt::IntegerRange range) {
-  gt::for_elements<2>(elements, box, stream,
+  gt::fill_integers(out, elements, box, stream, range);
+}
+
+__global__ void gt_integers_i32(std::int32_t* out, std::int64_t elements, gt::BoxRuns box,
+                                gt::Stream stream, gt::IntegerRange range) {
+  gt::fill_integers(out, elements, box, stream, range);
+}
+
+__global__ void gt_bernoulli_mask(std::uint8_t* out, std::int64_t elements, gt::BoxRuns box,
+                                  gt::Stream stream, std::uint64_t threshold) {
+  gt::for_elements<4>(elements, box, stream,
                       [&](std::int64_t local, const std::uint32_t* words, std::uint32_t place) {
-                        const std::uint64_t low = place != 0 ? words[2] : words[0];
-                        const std::uint64_t high = place != 0 ? words[3] : words[1];
-                        out[local] = gt::integer_value(high << 32 | low, range);
+                        out[local] = gt::word_at(words, place) < threshold ? 1 : 0;
                       });
 }
 
@@ -105,12 +172,17 @@ __global__ void gt_dropout_mask(std::uint8_t* keep, std::int64_t elements, gt::B
                       });
 }
 
-__global__ void gt_dropout_f32(const float* x, float* out, std::int64_t elements, gt::BoxRuns box,
-                               gt::Stream stream, std::uint64_t threshold, float scale) {
+__global__ void gt_dropout_f32(const float* x, float* out, std::uint8_t* keep,
+                               std::int64_t elements, gt::BoxRuns box, gt::Stream stream,
+                               std::uint64_t threshold, float scale) {
   gt::for_elements<4>(elements, box, stream,
                       [&](std::int64_t local, const std::uint32_t* words, std::uint32_t place) {
                         const bool is_kept = gt::word_at(words, place) >= threshold;
-                        out[local] = is_kept ? x[local] * scale : 0.0F;
+                        if (keep != nullptr) {
+                          keep[local] = is_kept ? 1 : 0;
+                        }
+                        // 0 times infinity or NaN is NaN, as in PyTorch.
+                        out[local] = x[local] * (is_kept ? 1.0F : 0.0F) * scale;
                       });
 }
 }

@@ -1,7 +1,8 @@
 """Rows of the families create and random for torch.
 
-Random values come from `gt._kernels` in the host's memory, so that they are the same bits on every
-device; without that module from the numpy definition, slowly.
+Random values come from `gt._kernels`: in a GPU's memory where its CUDA kernels run, else in the
+host's memory and then moved, with the same bits; without that module from the numpy definition,
+slowly.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from gt.worker import random_reference
 from gt.worker.backend import Kernel
+from gt.worker.cuda_kernels import CudaKernels, open_for
 from gt.worker.random_place import Place, Size
 
 _kernels: ModuleType | None
@@ -41,10 +43,16 @@ def _name(dtype: torch.dtype) -> str:
 
 
 class Random:
-    """Draws on the host and moves to a device."""
+    """Draws in a device's memory, or on the host and moves there.
 
-    def __init__(self, device: torch.device) -> None:
+    Args:
+        device: Where results are.
+        cuda: The device's kernels, None where it has none.
+    """
+
+    def __init__(self, device: torch.device, cuda: CudaKernels | None = None) -> None:
         self._device = device
+        self._cuda = cuda
 
     def uniform(
         self,
@@ -99,7 +107,8 @@ class Random:
         whole: Size | None = None,
         start: Size | None = None,
     ) -> Tensor:
-        drawn = dtype if dtype in _BERNOULLI_DRAWN or dtype.is_floating_point else torch.bool
+        known = dtype in _BERNOULLI_DRAWN or dtype.is_floating_point
+        drawn = dtype if known and self._cuda is None else torch.bool
         place = Place(seed, draw, whole, start)
         return self._filled("bernoulli", size, drawn, place, p).to(dtype)
 
@@ -127,6 +136,8 @@ class Random:
         start: Size | None = None,
     ) -> tuple[Tensor, Tensor]:
         place = Place(seed, draw, whole, start)
+        if self._cuda is not None and self._cuda.drops(self_):
+            return self._cuda.dropout(self_, p, place)
         mask = self._filled("dropout_mask", tuple(self_.shape), torch.bool, place, p)
         scale = 0.0 if p == 1 else 1 / (1 - p)
         return self_ * mask * scale, mask
@@ -134,6 +145,10 @@ class Random:
     def _filled(
         self, kind: str, size: Size, dtype: torch.dtype, place: Place, *limits: float
     ) -> Tensor:
+        if self._cuda is not None and self._cuda.fills(kind, dtype, size):
+            return self._cuda.fill(
+                kind, torch.empty(size, dtype=dtype, device=self._device), place, *limits
+            )
         out = torch.empty(size, dtype=dtype)
         whole, start = place.box(size)
         if _kernels is not None:
@@ -174,7 +189,7 @@ def _linspace(
 
 def kernels(device: torch.device) -> dict[str, Kernel]:
     """Kernels by row, for values on `device`."""
-    random = Random(device)
+    random = Random(device, open_for(device))
     return {
         "full": functools.partial(_full, device),
         "full_like": functools.partial(_full_like, device),

@@ -6,14 +6,15 @@
 #include <cstdio>
 #include <sstream>
 
-extern "C" char __executable_start;  // the linker defines both
-extern "C" char end;
+// The linker defines both, for a program and for a shared library; hidden, so that they are ours.
+extern "C" __attribute__((visibility("hidden"))) char __ehdr_start;
+extern "C" __attribute__((visibility("hidden"))) char _end;
 
 namespace gt::emulator {
 
 bool is_in_program(std::uintptr_t address) {
-  return address >= reinterpret_cast<std::uintptr_t>(&__executable_start) &&
-         address < reinterpret_cast<std::uintptr_t>(&end);
+  return address >= reinterpret_cast<std::uintptr_t>(&__ehdr_start) &&
+         address < reinterpret_cast<std::uintptr_t>(&_end);
 }
 
 std::string place_name(std::uintptr_t address) {

@@ -111,12 +111,15 @@ TEST(dropout_has_the_mask_of_the_cpu) {
   }
   Buffer<float> x("x", values);
   Buffer<float> out("out", elements);
+  Buffer<std::uint8_t> kept("keep", elements);
   Launch wanted;
   wanted.block.x = 32;
   launch(wanted, [&] {
-    gt_dropout_f32(x.data(), out.data(), box.elements(), each.runs, kStream, kThreshold, 1.25F);
+    gt_dropout_f32(x.data(), out.data(), kept.data(), box.elements(), each.runs, kStream,
+                   kThreshold, 1.25F);
   });
   check_equal(out.values(), expected, "dropout");
+  check_equal(kept.values(), keep, "keep");
 }
 
 }  // namespace gt::testing

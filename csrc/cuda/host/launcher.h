@@ -1,0 +1,92 @@
+// Launches kernels of an image: loads a source's image once a device, finds each kernel once, packs
+// arguments by the types of the kernel's declaration.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "cuda/host/driver.h"
+
+namespace gt::cuda {
+
+// Fat binaries by the name of their source: "random" for random.cu.
+using Images = std::map<std::string, std::string>;
+
+// Those that the module was built with; none without nvcc (cuda/host/images.cmake).
+const Images& embedded_images();
+
+template <class Signature>
+struct Kernel {
+  const char* source;
+  const char* name;
+};
+#define GT_KERNEL(source, name) \
+  ::gt::cuda::Kernel<decltype(name)> { source, #name }
+
+struct Grid {
+  unsigned blocks[3] = {1, 1, 1};
+  unsigned threads[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;        // of dynamic shared memory
+  unsigned cluster[3] = {1, 1, 1};  // blocks; sm_90 and later
+  bool is_cooperative = false;      // all blocks are resident at once, or the launch is refused
+};
+
+// Where a kernel runs: the stream as torch gives it (`torch.cuda.current_stream().cuda_stream`).
+struct Queue {
+  int device;
+  std::uintptr_t stream;
+};
+
+class Launcher {
+ public:
+  // Throws CudaError where the library does not serve.
+  Launcher(const std::string& library, Images images);
+
+  // The device of all addresses that are not 0. Throws CudaError where one is not memory of a CUDA
+  // device, std::invalid_argument where they are on different ones.
+  int device_of(const char* op, std::initializer_list<std::uintptr_t> addresses) const;
+
+  // Queues a launch and does not wait. Throws CudaError.
+  template <class... Parameters, class... Arguments>
+  void launch(const Kernel<void(Parameters...)>& kernel, const Grid& grid, const Queue& queue,
+              const Arguments&... arguments) {
+    static_assert(sizeof...(Parameters) == sizeof...(Arguments));
+    std::tuple<Parameters...> packed{arguments...};
+    std::apply(
+        [&](auto&... each) {
+          void* pointers[] = {static_cast<void*>(&each)...};
+          run(kernel.source, kernel.name, grid, queue, pointers);
+        },
+        packed);
+  }
+
+  // Queues a copy of host memory, which may be freed when this returns.
+  void copy_to_device(std::uintptr_t target, const void* source, std::size_t bytes,
+                      const Queue& queue);
+
+ private:
+  struct OnDevice {
+    Context context;
+    std::map<std::string, Module> modules;
+    std::map<std::string, Function> functions;
+  };
+
+  void run(const char* source, const char* name, const Grid& grid, const Queue& queue,
+           void** arguments);
+  OnDevice& on_device(int device);
+  Function function_of(OnDevice& device, const char* source, const char* name);
+  Module module_of(OnDevice& device, const char* source);
+  void check_resident(Function function, const char* name, const Grid& grid, int device) const;
+
+  Driver driver_;
+  Images images_;
+  std::mutex mutex_;
+  std::map<int, OnDevice> devices_;
+};
+
+}  // namespace gt::cuda

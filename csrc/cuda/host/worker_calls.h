@@ -1,0 +1,63 @@
+// A launch for each kernel that a worker calls: checks, grid, arguments. Operands are addresses of
+// contiguous device memory. All throw CudaError, or std::invalid_argument with the sizes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/element.h"
+#include "cuda/host/launcher.h"
+#include "cuda/worker_kernels.h"
+
+namespace gt::cuda {
+
+using Address = std::uintptr_t;
+
+// Which box of which draw; `queue_stream` as in Queue.
+struct RandomBox {
+  Stream stream;
+  Shape shape, global_shape, start;
+  std::uintptr_t queue_stream;
+};
+
+// The same bits as cpu/random_fill.h. uniform and normal: float32 float64 bfloat16 float16.
+void fill_uniform(Launcher& launcher, Address out, Element element, const RandomBox& box,
+                  double low, double high);
+void fill_normal(Launcher& launcher, Address out, Element element, const RandomBox& box,
+                 double mean, double std);
+// int64 int32.
+void fill_integers(Launcher& launcher, Address out, Element element, const RandomBox& box,
+                   std::int64_t low, std::int64_t high);
+// bool.
+void fill_bernoulli(Launcher& launcher, Address out, const RandomBox& box, double p);
+void fill_dropout_mask(Launcher& launcher, Address out, const RandomBox& box, double p);
+// out = x * mask * scale in this order, float32; the mask into keep, bool.
+void dropout(Launcher& launcher, Address x, Address out, Address keep, const RandomBox& box,
+             double p, float scale);
+
+struct Rows {
+  std::int64_t rows, columns;
+  std::uintptr_t queue_stream;
+};
+
+// kernels.h says what they compute; addresses that may be nullptr there may be 0 here.
+void cross_entropy(Launcher& launcher, Address logits, Address targets, Address loss,
+                   Address gradient, const Rows& rows, float scale);
+void rms_norm(Launcher& launcher, Address x, Address residual, Address weight, Address total,
+              Address out, const Rows& rows, float eps);
+void layer_norm(Launcher& launcher, Address x, Address residual, Address weight, Address bias,
+                Address total, Address out, const Rows& rows, float eps);
+
+struct AdamwOperand {
+  Address parameter, gradient, mean, square;
+  std::int64_t elements;
+};
+
+// Device memory that adamw needs for so many tensors.
+std::int64_t adamw_table_bytes(std::size_t tensors);
+// One step of all tensors, in one launch. table: device memory of `table_bytes`, in use until the
+// launch has run.
+void adamw(Launcher& launcher, const std::vector<AdamwOperand>& operands, Address table,
+           std::int64_t table_bytes, const AdamwStep& step, std::uintptr_t queue_stream);
+
+}  // namespace gt::cuda

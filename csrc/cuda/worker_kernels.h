@@ -1,0 +1,76 @@
+// The kernels that workers call (cuda/host/worker_calls.h), and their arguments.
+#pragma once
+
+#include <gt_device.h>
+
+#include "algo/box_runs.h"
+#include "algo/philox.h"
+#include "algo/random_values.h"
+
+namespace gt {
+
+struct AdamwTensor {
+  float* parameter;
+  const float* gradient;
+  float* mean;    // of the gradient
+  float* square;  // mean of the gradient's square
+  std::int64_t elements;
+  std::uint32_t first_block;  // of the launch; one block has blockDim.x elements
+};
+
+struct AdamwStep {
+  float lr, beta1, beta2, eps, weight_decay;
+  float correction1, correction2;  // 1 - beta^step
+};
+
+}  // namespace gt
+
+extern "C" {
+
+// ---- random.cu: out[i] by the index of element i in the whole tensor; any grid ----
+__global__ void gt_uniform_f32(float* out, std::int64_t elements, gt::BoxRuns box,
+                               gt::Stream stream, gt::UniformRange<float> shape);
+__global__ void gt_uniform_f64(double* out, std::int64_t elements, gt::BoxRuns box,
+                               gt::Stream stream, gt::UniformRange<double> shape);
+__global__ void gt_uniform_bf16(std::uint16_t* out, std::int64_t elements, gt::BoxRuns box,
+                                gt::Stream stream, gt::UniformRange<float> shape);
+__global__ void gt_uniform_f16(std::uint16_t* out, std::int64_t elements, gt::BoxRuns box,
+                               gt::Stream stream, gt::UniformRange<float> shape);
+__global__ void gt_normal_f32(float* out, std::int64_t elements, gt::BoxRuns box, gt::Stream stream,
+                              gt::NormalShape<float> shape);
+__global__ void gt_normal_f64(double* out, std::int64_t elements, gt::BoxRuns box,
+                              gt::Stream stream, gt::NormalShape<double> shape);
+__global__ void gt_normal_bf16(std::uint16_t* out, std::int64_t elements, gt::BoxRuns box,
+                               gt::Stream stream, gt::NormalShape<float> shape);
+__global__ void gt_normal_f16(std::uint16_t* out, std::int64_t elements, gt::BoxRuns box,
+                              gt::Stream stream, gt::NormalShape<float> shape);
+__global__ void gt_integers_i64(std::int64_t* out, std::int64_t elements, gt::BoxRuns box,
+                                gt::Stream stream, gt::IntegerRange range);
+__global__ void gt_integers_i32(std::int32_t* out, std::int64_t elements, gt::BoxRuns box,
+                                gt::Stream stream, gt::IntegerRange range);
+// threshold: how many of the 2^32 words give 1 (bernoulli), or drop an element.
+__global__ void gt_bernoulli_mask(std::uint8_t* out, std::int64_t elements, gt::BoxRuns box,
+                                  gt::Stream stream, std::uint64_t threshold);
+__global__ void gt_dropout_mask(std::uint8_t* keep, std::int64_t elements, gt::BoxRuns box,
+                                gt::Stream stream, std::uint64_t threshold);
+// out = x * mask * scale, in this order; keep may be nullptr.
+__global__ void gt_dropout_f32(const float* x, float* out, std::uint8_t* keep,
+                               std::int64_t elements, gt::BoxRuns box, gt::Stream stream,
+                               std::uint64_t threshold, float scale);
+
+// ---- rows.cu: grid.x rows of [rows, columns], blocks of whole warps ----
+// loss[row] = logsumexp(logits[row]) - logits[row, target]; gradient, where not nullptr, is its
+// gradient times scale. Targets are in [0, columns).
+__global__ void gt_cross_entropy_f32(const float* logits, const std::int64_t* targets, float* loss,
+                                     float* gradient, std::int64_t columns, float scale);
+// residual and total may be nullptr; total = x + residual, which is what is normalized.
+__global__ void gt_rms_norm_f32(const float* x, const float* residual, const float* weight,
+                                float* total, float* out, std::int64_t columns, float eps);
+__global__ void gt_layer_norm_f32(const float* x, const float* residual, const float* weight,
+                                  const float* bias, float* total, float* out, std::int64_t columns,
+                                  float eps);
+
+// ---- adamw.cu: tensors sorted by first_block ----
+__global__ void gt_adamw_f32(const gt::AdamwTensor* tensors, std::uint32_t count,
+                             gt::AdamwStep step);
+}

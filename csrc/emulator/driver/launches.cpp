@@ -1,0 +1,62 @@
+#include "emulator/driver/launches.h"
+
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "cuda/worker_kernels.h"
+
+namespace gt::emulator {
+namespace {
+
+void append_bytes(std::string& text, const void* value, std::size_t bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  text += text.empty() ? "" : " ";
+  for (std::size_t i = 0; i < bytes; ++i) {
+    const unsigned byte = static_cast<const unsigned char*>(value)[i];
+    text += kDigits[byte / 16];
+    text += kDigits[byte % 16];
+  }
+}
+
+template <class Signature>
+struct Unpacked;
+template <class... P>
+struct Unpacked<void(P...)> {
+  template <void (*kernel)(P...)>
+  static void play(const Launch& wanted, void** arguments, std::string& packed) {
+    std::tuple<P...> given;
+    std::size_t at = 0;
+    std::apply(
+        [&](auto&... each) {
+          const auto take = [&](void* to, std::size_t bytes) {
+            std::memcpy(to, arguments[at++], bytes);
+            append_bytes(packed, to, bytes);
+          };
+          (take(static_cast<void*>(&each), sizeof(each)), ...);
+        },
+        given);
+    launch(wanted, [&] { std::apply(kernel, given); });
+  }
+};
+
+}  // namespace
+
+const std::map<std::string, Play>& kernels_by_name() {
+#define GT_ROW(name)                              \
+  {                                               \
+    #name, &Unpacked<decltype(name)>::play<&name> \
+  }
+  static const std::map<std::string, Play> all = {
+      GT_ROW(gt_uniform_f32),    GT_ROW(gt_uniform_f64),       GT_ROW(gt_uniform_bf16),
+      GT_ROW(gt_uniform_f16),    GT_ROW(gt_normal_f32),        GT_ROW(gt_normal_f64),
+      GT_ROW(gt_normal_bf16),    GT_ROW(gt_normal_f16),        GT_ROW(gt_integers_i64),
+      GT_ROW(gt_integers_i32),   GT_ROW(gt_bernoulli_mask),    GT_ROW(gt_dropout_mask),
+      GT_ROW(gt_dropout_f32),    GT_ROW(gt_cross_entropy_f32), GT_ROW(gt_rms_norm_f32),
+      GT_ROW(gt_layer_norm_f32), GT_ROW(gt_adamw_f32),
+  };
+#undef GT_ROW
+  return all;
+}
+
+}  // namespace gt::emulator

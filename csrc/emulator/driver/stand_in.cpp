@@ -1,0 +1,210 @@
+// A libcuda.so.1 for tests: the entry points that cuda/host/driver.h asks for. A launch runs the
+// kernel of that name under the machine before it returns. Functions stand_in_* are the test's:
+// memory that kernels may touch, calls that shall fail, and what was launched.
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "cuda/host/driver.h"
+#include "emulator/driver/launches.h"
+
+using gt::cuda::LaunchConfig;
+using gt::emulator::Play;
+
+namespace {
+
+enum Code : int {
+  kInvalidValue = 1,
+  kInvalidContext = 201,
+  kNotFound = 500,
+  kLaunchFailed = 719,
+};
+
+struct Named {
+  const char* name;
+  const char* text;
+};
+const std::map<int, Named> kErrors = {
+    {kInvalidValue, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
+    {2, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
+    {100, {"CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"}},
+    {kInvalidContext, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
+    {209,
+     {"CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"}},
+    {218, {"CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"}},
+    {kNotFound, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
+    {kLaunchFailed, {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}},
+};
+
+struct State {
+  std::map<std::string, int> failing;
+  std::map<std::uintptr_t, int> devices;  // of memory, by its first byte
+  std::map<const void*, std::string> functions;
+  std::string launched;
+  std::string fault;
+  std::uintptr_t current = 0;  // 1 + the device
+  int loads = 0;
+};
+State& state() {
+  static State only;
+  return only;
+}
+
+int failure(const char* name) {
+  const auto found = state().failing.find(name);
+  return found == state().failing.end() ? 0 : found->second;
+}
+
+// The last launch, as JSON.
+void remember(const std::string& name, const LaunchConfig& config, const std::string& packed) {
+  const auto triple = [](const unsigned (&extent)[3]) {
+    return "[" + std::to_string(extent[0]) + ", " + std::to_string(extent[1]) + ", " +
+           std::to_string(extent[2]) + "]";
+  };
+  std::string attributes;
+  for (unsigned i = 0; i < config.attribute_count; ++i) {
+    attributes += (i == 0 ? "" : ", ") + std::to_string(config.attributes[i].id);
+  }
+  state().launched =
+      "{\"kernel\": \"" + name + "\", \"grid\": " + triple(config.grid) +
+      ", \"block\": " + triple(config.block) +
+      ", \"shared\": " + std::to_string(config.shared_bytes) +
+      ", \"stream\": " + std::to_string(reinterpret_cast<std::uintptr_t>(config.queue)) +
+      ", \"device\": " + std::to_string(state().current - 1) + ", \"attributes\": [" + attributes +
+      "], \"arguments\": \"" + packed + "\"}";
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) { return failure("cuInit"); }
+
+int cuGetErrorName(int code, const char** name) {
+  const auto found = kErrors.find(code);
+  *name = found == kErrors.end() ? nullptr : found->second.name;
+  return found == kErrors.end() ? kInvalidValue : 0;
+}
+
+int cuGetErrorString(int code, const char** text) {
+  if (code == kLaunchFailed && !state().fault.empty()) {
+    *text = state().fault.c_str();
+    return 0;
+  }
+  const auto found = kErrors.find(code);
+  *text = found == kErrors.end() ? nullptr : found->second.text;
+  return found == kErrors.end() ? kInvalidValue : 0;
+}
+
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return failure("cuDeviceGet");
+}
+
+int cuDeviceGetAttribute(int* value, int, int) {
+  *value = 4;  // multiprocessors
+  return failure("cuDeviceGetAttribute");
+}
+
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = reinterpret_cast<void*>(std::uintptr_t{1} + static_cast<unsigned>(device));
+  return failure("cuDevicePrimaryCtxRetain");
+}
+
+int cuCtxPushCurrent_v2(void* context) {
+  state().current = reinterpret_cast<std::uintptr_t>(context);
+  return failure("cuCtxPushCurrent_v2");
+}
+
+int cuCtxPopCurrent_v2(void** context) {
+  *context = reinterpret_cast<void*>(state().current);
+  state().current = 0;
+  return failure("cuCtxPopCurrent_v2");
+}
+
+int cuPointerGetAttribute(void* value, int, std::uint64_t address) {
+  auto& devices = state().devices;
+  if (gt::emulator::memory().find(address) == nullptr) {
+    return kInvalidValue;
+  }
+  *static_cast<int*>(value) = std::prev(devices.upper_bound(address))->second;
+  return failure("cuPointerGetAttribute");
+}
+
+int cuModuleLoadDataEx(void** module, const void* image, unsigned options, int* names,
+                       void** values) {
+  const int code = state().current == 0 ? kInvalidContext : failure("cuModuleLoadDataEx");
+  for (unsigned i = 0; code == 218 && i < options; ++i) {
+    if (names[i] == gt::cuda::kErrorLog) {
+      std::strcpy(static_cast<char*>(values[i]), "ptxas: line 1 is no PTX");
+    }
+  }
+  ++state().loads;
+  *module = const_cast<void*>(image);
+  return code;
+}
+
+int cuModuleGetFunction(void** function, void*, const char* name) {
+  const auto found = gt::emulator::kernels_by_name().find(name);
+  if (found == gt::emulator::kernels_by_name().end()) {
+    return kNotFound;
+  }
+  *function = const_cast<Play*>(&found->second);
+  state().functions[*function] = name;
+  return failure("cuModuleGetFunction");
+}
+
+int cuFuncSetAttribute(void*, int, int) { return failure("cuFuncSetAttribute"); }
+
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int, std::size_t) {
+  *blocks = 2;
+  return failure("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+}
+
+int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** arguments, void**) {
+  if (state().current == 0) {
+    return kInvalidContext;
+  }
+  if (const int code = failure("cuLaunchKernelEx")) {
+    return code;
+  }
+  gt::emulator::Launch wanted;
+  wanted.grid = {config->grid[0], config->grid[1], config->grid[2]};
+  wanted.block = {config->block[0], config->block[1], config->block[2]};
+  wanted.shared_bytes = config->shared_bytes;
+  std::string packed;
+  int code = 0;
+  try {
+    (*static_cast<Play*>(function))(wanted, arguments, packed);
+  } catch (const gt::emulator::Fault& fault) {
+    state().fault = fault.what();
+    code = kLaunchFailed;
+  }
+  remember(state().functions.at(function), *config, packed);
+  return code;
+}
+
+int cuMemcpyHtoDAsync_v2(std::uint64_t target, const void* source, std::size_t bytes, void*) {
+  void* to = reinterpret_cast<void*>(target);
+  std::memcpy(to, source, bytes);
+  gt::emulator::memory().set_initialized(to, true);
+  return failure("cuMemcpyHtoDAsync_v2");
+}
+
+void stand_in_add(const char* name, void* data, std::size_t bytes, int device, bool is_written) {
+  gt::emulator::memory().add(name, data, bytes, is_written);
+  state().devices[reinterpret_cast<std::uintptr_t>(data)] = device;
+}
+
+void stand_in_remove(void* data) {
+  gt::emulator::memory().remove(data);
+  state().devices.erase(reinterpret_cast<std::uintptr_t>(data));
+}
+
+// The call returns this code from now on; 0: it works.
+void stand_in_fail(const char* call, int code) { state().failing[call] = code; }
+
+const char* stand_in_launched() { return state().launched.c_str(); }
+
+int stand_in_loads() { return state().loads; }
+}

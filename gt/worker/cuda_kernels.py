@@ -1,0 +1,263 @@
+"""GT's own CUDA kernels on torch's tensors: which operands they take, and whether they are there.
+
+`gt._kernels.Cuda` launches by address; here are the checks of tensors, and the memory of results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gt import config
+from gt.worker.random_place import Place, Size
+
+if TYPE_CHECKING:
+    from gt._kernels import Cuda
+
+# A box may be cut in so many of its dims (csrc/algo/box_runs.h).
+DIMS_MAX = 8
+FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int64, torch.int32)
+# Values of each kind, over several blocks of the generator and an unfinished one.
+PROBE_ELEMENTS = 1021
+
+
+@dataclasses.dataclass(frozen=True)
+class AdamwStep:
+    """The numbers of one step of AdamW, of which `step` is the count from 1."""
+
+    lr: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    step: int
+
+
+class CudaKernels:
+    """Kernels of one device.
+
+    Operands must be contiguous and on that device; results are too. Nothing waits for a launch.
+
+    Args:
+        cuda: What launches.
+        device: The device of every tensor.
+        stream: The number of the stream on which torch computes at this moment.
+    """
+
+    def __init__(self, cuda: Cuda, device: torch.device, stream: Callable[[], int]) -> None:
+        self._cuda = cuda
+        self.device = device
+        self._stream = stream
+
+    def address(self, name: str, tensor: Tensor | None, dtype: torch.dtype) -> int:
+        """Where a tensor's first element is; 0 for none. TypeError, ValueError: it is not taken."""
+        if tensor is None:
+            return 0
+        if tensor.device != self.device:
+            raise ValueError(f"{name} is on {tensor.device}, these kernels run on {self.device}")
+        if tensor.dtype != dtype:
+            raise TypeError(f"{name} has dtype {tensor.dtype}, the CUDA kernel takes {dtype}")
+        if not tensor.is_contiguous():
+            shape, strides = tuple(tensor.shape), tensor.stride()
+            raise ValueError(f"{name} {shape} with strides {strides} is not contiguous")
+        return tensor.data_ptr()
+
+    @staticmethod
+    def fills(kind: str, dtype: torch.dtype, size: Size) -> bool:
+        """Whether `fill` takes it."""
+        dtypes = {"uniform": FLOATING, "normal": FLOATING, "integers": INTEGERS}
+        return dtype in dtypes.get(kind, (torch.bool,)) and len(size) <= DIMS_MAX
+
+    def fill(self, kind: str, out: Tensor, place: Place, *limits: float) -> Tensor:
+        """Random values of `kind`, a function of gt._kernels, with its bits; returns `out`."""
+        whole, start = place.box(tuple(out.shape))
+        launch = getattr(self._cuda, kind)
+        launch(
+            self.address("out", out, out.dtype),
+            str(out.dtype).removeprefix("torch."),
+            tuple(out.shape),
+            *place.words,
+            *limits,
+            whole,
+            start,
+            self._stream(),
+        )
+        return out
+
+    @staticmethod
+    def drops(x: Tensor) -> bool:
+        """Whether `dropout` takes it."""
+        return x.dtype == torch.float32 and x.is_contiguous() and x.dim() <= DIMS_MAX
+
+    def dropout(self, x: Tensor, p: float, place: Place) -> tuple[Tensor, Tensor]:
+        """`x * mask / (1 - p)` of float32, and the mask of kept elements; PyTorch's values."""
+        out, keep = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
+        whole, start = place.box(tuple(x.shape))
+        scale = 0.0 if p == 1 else 1 / (1 - p)
+        self._cuda.dropout(
+            self.address("x", x, torch.float32),
+            self.address("out", out, torch.float32),
+            self.address("keep", keep, torch.bool),
+            tuple(x.shape),
+            *place.words,
+            p,
+            scale,
+            whole,
+            start,
+            self._stream(),
+        )
+        return out, keep
+
+    def cross_entropy(
+        self, logits: Tensor, targets: Tensor, scale: float | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Each row's softmax cross-entropy; with `scale` also its gradient times that.
+
+        Args:
+            logits: [rows, classes] of float32.
+            targets: [rows] of int64, all from 0 to classes - 1: nobody checks them on a GPU.
+            scale: Of the gradient, 1 / rows for a mean.
+        """
+        rows, columns = _rows_of(logits)
+        if targets.shape != (rows,):
+            raise ValueError(f"targets {tuple(targets.shape)} do not fit {rows} rows of logits")
+        loss = torch.empty(rows, dtype=torch.float32, device=logits.device)
+        gradient = None if scale is None else torch.empty_like(logits)
+        self._cuda.cross_entropy(
+            self.address("logits", logits, torch.float32),
+            self.address("targets", targets, torch.int64),
+            self.address("loss", loss, torch.float32),
+            self.address("gradient", gradient, torch.float32),
+            rows,
+            columns,
+            scale or 0.0,
+            self._stream(),
+        )
+        return loss, gradient
+
+    def rms_norm(
+        self, x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """RMSNorm over the last dim of x + residual, and that sum (`x` itself without one)."""
+        return self._norm("rms_norm", x, (weight,), eps, residual)
+
+    def layer_norm(
+        self, x: Tensor, weight: Tensor, bias: Tensor, eps: float, residual: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """LayerNorm over the last dim of x + residual, and that sum (`x` itself without one)."""
+        return self._norm("layer_norm", x, (weight, bias), eps, residual)
+
+    def _norm(
+        self,
+        kind: str,
+        x: Tensor,
+        parameters: tuple[Tensor, ...],
+        eps: float,
+        residual: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        rows, columns = _rows_of(x)
+        for parameter in parameters:
+            if parameter.shape != (columns,):
+                raise ValueError(f"{kind}: a parameter {tuple(parameter.shape)} for {columns}")
+        if residual is not None and residual.shape != x.shape:
+            raise ValueError(f"{kind}: residual {tuple(residual.shape)}, x {tuple(x.shape)}")
+        out = torch.empty_like(x)
+        total = None if residual is None else torch.empty_like(x)
+        operands = [("x", x), ("residual", residual)]
+        operands += [(kind, parameter) for parameter in parameters]
+        operands += [("total", total), ("out", out)]
+        addresses = [self.address(name, one, torch.float32) for name, one in operands]
+        launch = getattr(self._cuda, kind)
+        launch(*addresses, rows, columns, eps, self._stream())
+        return out, x if total is None else total
+
+    def adamw(
+        self,
+        parameters: Sequence[Tensor],
+        gradients: Sequence[Tensor],
+        means: Sequence[Tensor],
+        squares: Sequence[Tensor],
+        step: AdamwStep,
+    ) -> None:
+        """One step of torch.optim.AdamW for tensors of float32, over them, in one launch."""
+        rows = []
+        for group in zip(parameters, gradients, means, squares, strict=True):
+            shapes = [tuple(tensor.shape) for tensor in group]
+            if len(set(shapes)) > 1:
+                raise ValueError(f"adamw: parameter, gradient and state have the shapes {shapes}")
+            parameter, gradient, mean, square = (
+                self.address("parameter, gradient or state", tensor, torch.float32)
+                for tensor in group
+            )
+            rows.append((parameter, gradient, mean, square, group[0].numel()))
+        size = self._cuda.adamw_table_bytes(len(rows))
+        # In use until the launch has run: torch's allocator gives memory again in a stream's order.
+        table = torch.empty(size, dtype=torch.uint8, device=self.device)
+        self._cuda.adamw(
+            rows,
+            self.address("table", table, torch.uint8),
+            size,
+            step.lr,
+            step.beta1,
+            step.beta2,
+            step.eps,
+            step.weight_decay,
+            1 - step.beta1**step.step,
+            1 - step.beta2**step.step,
+            self._stream(),
+        )
+
+
+def _rows_of(x: Tensor) -> tuple[int, int]:
+    if x.dim() == 0 or x.shape[-1] == 0:
+        raise ValueError(f"{tuple(x.shape)} has no rows with elements")
+    columns = x.shape[-1]
+    return x.numel() // columns, columns
+
+
+def open_for(device: torch.device) -> CudaKernels | None:
+    """The kernels of a device; None, with the reason on stderr, where torch's run instead.
+
+    With GT_KERNELS=off, and on the CPU, none without a word.
+    """
+    if device.type != "cuda" or config.own_kernels() == "off":
+        return None
+
+    def stream() -> int:
+        return torch.cuda.current_stream(device).cuda_stream
+
+    try:
+        module = importlib.import_module("gt._kernels")
+        if not module.cuda_sources():
+            _say("this build holds none (there was no nvcc)")
+            return None
+        made = CudaKernels(module.Cuda(), device, stream)
+        return checked(made, module)
+    except (ImportError, RuntimeError) as error:
+        _say(str(error))
+        return None
+
+
+def checked(made: CudaKernels, host: ModuleType) -> CudaKernels | None:
+    """The kernels, unless a few random numbers differ from the host's."""
+    for kind, limits in (("uniform", (-2.0, 3.0)), ("normal", (1.0, 2.0))):
+        out = torch.empty(PROBE_ELEMENTS, device=made.device)
+        made.fill(kind, out, Place(7, 11), *limits)
+        expected = torch.empty(PROBE_ELEMENTS)
+        getattr(host, kind)(expected.numpy(), 7, 11, *limits, [PROBE_ELEMENTS], [0])
+        if not torch.equal(out.cpu(), expected):
+            _say(f"its {kind} random numbers differ from those of the CPU")
+            return None
+    return made
+
+
+def _say(reason: str) -> None:
+    sys.stderr.write(f"gt.worker: PyTorch runs in place of GT's own CUDA kernels: {reason}\n")

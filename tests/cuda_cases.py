@@ -1,0 +1,122 @@
+"""What GT's CUDA kernels must give, on whatever device they run: a GPU (tests/gpu), or the
+emulator behind a stand-in of the driver (test_cuda_kernels.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import torch
+from torch.nn import functional
+
+from gt.worker.cuda_kernels import AdamwStep
+from gt.worker.random_place import Place
+
+KINDS = [
+    *(("uniform", dtype, (-2.0, 3.0)) for dtype in ("float32", "float64", "float16", "bfloat16")),
+    *(("normal", dtype, (1.0, 2.0)) for dtype in ("float32", "float64", "float16", "bfloat16")),
+    ("integers", "int64", (-7, 10**12)),
+    ("integers", "int32", (-7, 1_000_000_007)),
+    ("bernoulli", "bool", (0.3,)),
+    ("dropout_mask", "bool", (0.25,)),
+]
+# Shape, whole shape and start: all of it, one element, none, boxes cut in one dim and in each.
+BOXES = [
+    ((7, 13), None, None),
+    ((), None, None),
+    ((3, 0), None, None),
+    ((5, 6), (9, 17), (3, 5)),
+    ((2, 3, 5), (4, 9, 11), (1, 2, 6)),
+]
+SEED, DRAW = 0x299F31D0_A4093822, 0x03707344_13198A2E  # digits of pi
+
+
+def place_of(box):
+    shape, whole, start = box
+    return shape, Place(SEED, DRAW, whole, start)
+
+
+def check_random(kernels, kind, name, limits, box):
+    """The bits of the CPU's kernels."""
+    shape, place = place_of(box)
+    dtype = getattr(torch, name)
+    assert kernels.fills(kind, dtype, shape)
+    made = kernels.fill(
+        kind, torch.empty(shape, dtype=dtype, device=kernels.device), place, *limits
+    )
+    expected = torch.empty(shape, dtype=dtype)
+    host = importlib.import_module("gt._kernels")
+    array = (expected.view(torch.uint16) if dtype == torch.bfloat16 else expected).numpy()
+    whole, start = place.box(shape)
+    getattr(host, kind)(array, *place.words, *limits, list(whole), list(start))
+    bits = {2: torch.int16}.get(dtype.itemsize, dtype)
+    assert torch.equal(made.cpu().view(bits), expected.view(bits))
+
+
+def check_dropout(kernels, p):
+    shape, place = place_of(BOXES[3])
+    x = _normal(*shape, seed=1)
+    x[0, :3] = torch.tensor([float("inf"), float("nan"), -0.0])
+    out, keep = kernels.dropout(x.to(kernels.device), p, place)
+    mask = torch.empty(shape, dtype=torch.bool)
+    whole, start = place.box(shape)
+    host = importlib.import_module("gt._kernels")
+    host.dropout_mask(mask.numpy(), *place.words, p, list(whole), list(start))
+    assert torch.equal(keep.cpu(), mask)
+    expected = x * mask * (0.0 if p == 1 else 1 / (1 - p))
+    torch.testing.assert_close(out.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+
+
+def _normal(*shape, seed):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * 2 + 0.5
+
+
+def check_cross_entropy(kernels, rows, columns):
+    logits = _normal(rows, columns, seed=2)
+    targets = torch.arange(rows) * 7 % columns
+    device = kernels.device
+    loss, gradient = kernels.cross_entropy(logits.to(device), targets.to(device), 1 / rows)
+    wide = logits.double().requires_grad_()
+    expected = functional.cross_entropy(wide, targets, reduction="none")
+    expected.mean().backward()
+    torch.testing.assert_close(loss.cpu().double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(gradient.cpu().double(), wide.grad, rtol=1e-5, atol=1e-6)
+    assert kernels.cross_entropy(logits.to(device), targets.to(device))[1] is None
+
+
+def check_norm(kernels, kind, shape, residual):
+    device, columns = kernels.device, shape[-1]
+    x, other = _normal(*shape, seed=3), _normal(*shape, seed=4) if residual else None
+    weight, bias = _normal(columns, seed=5), _normal(columns, seed=6)
+    parameters = (weight,) if kind == "rms_norm" else (weight, bias)
+    there = None if other is None else other.to(device)
+    run = getattr(kernels, kind)
+    out, total = run(x.to(device), *(one.to(device) for one in parameters), 1e-5, there)
+    summed = x if other is None else x + other
+    wide = [one.double() for one in parameters]
+    if kind == "rms_norm":
+        expected = functional.rms_norm(summed.double(), (columns,), *wide, eps=1e-5)
+    else:
+        expected = functional.layer_norm(summed.double(), (columns,), *wide, eps=1e-5)
+    torch.testing.assert_close(total.cpu(), summed, rtol=0, atol=0)
+    torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def check_adamw(kernels, shapes, steps=3):
+    """Some steps of a group, as torch.optim.AdamW takes them in float64."""
+    device = kernels.device
+    starts = [_normal(*shape, seed=10 + i) for i, shape in enumerate(shapes)]
+    wide = [start.double().requires_grad_() for start in starts]
+    optimizer = torch.optim.AdamW(wide, lr=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    parameters = [start.to(device) for start in starts]
+    means = [torch.zeros_like(one) for one in parameters]
+    squares = [torch.zeros_like(one) for one in parameters]
+    for step in range(1, steps + 1):
+        gradients = [_normal(*shape, seed=100 * step + i) for i, shape in enumerate(shapes)]
+        for parameter, gradient in zip(wide, gradients, strict=True):
+            parameter.grad = gradient.double()
+        optimizer.step()
+        numbers = AdamwStep(0.01, 0.9, 0.95, 1e-8, 0.1, step)
+        kernels.adamw(parameters, [one.to(device) for one in gradients], means, squares, numbers)
+    for made, expected in zip(parameters, wide, strict=True):
+        torch.testing.assert_close(made.cpu().double(), expected.detach(), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,60 @@
+"""GT's own CUDA kernels on a GPU: the checks that test_cuda_kernels.py makes under the emulator."""
+
+import cuda_cases
+import pytest
+import torch
+
+from gt.worker import cuda_kernels, torch_creation
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    made = cuda_kernels.open_for(torch.device("cuda", 0))
+    assert made is not None, "the worker says why on stderr"
+    return made
+
+
+LARGE = ((1000, 1003), (2000, 3000), (17, 5))
+
+
+@pytest.mark.parametrize("box", [*cuda_cases.BOXES, LARGE], ids=str)
+@pytest.mark.parametrize(("kind", "name", "limits"), cuda_cases.KINDS)
+def test_random_numbers_have_the_bits_of_the_cpu(kernels, kind, name, limits, box):
+    cuda_cases.check_random(kernels, kind, name, limits, box)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.25, 1.0])
+def test_dropout_is_pytorchs(kernels, p):
+    cuda_cases.check_dropout(kernels, p)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 10), (4, 65), (512, 50257)])
+def test_cross_entropy_and_its_gradient(kernels, rows, columns):
+    cuda_cases.check_cross_entropy(kernels, rows, columns)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("shape", [(3, 1), (2, 3, 40), (1024, 4096)])
+@pytest.mark.parametrize("kind", ["rms_norm", "layer_norm"])
+def test_norms_with_and_without_a_residual(kernels, kind, shape, residual):
+    cuda_cases.check_norm(kernels, kind, shape, residual)
+
+
+def test_adamw_updates_a_group_in_one_launch(kernels):
+    cuda_cases.check_adamw(kernels, [(3, 5), (1,), (0,), (300,), (1000, 999)])
+
+
+def test_a_worker_draws_on_the_device_without_a_copy(kernels):
+    """Whatever the stream: torch's current one is asked for at each launch."""
+    random = torch_creation.Random(kernels.device, kernels)
+    expected = torch_creation.Random(torch.device("cpu")).normal((999,), torch.float32, 0, 1, 3, 4)
+    with torch.cuda.stream(torch.cuda.Stream(kernels.device)):
+        made = random.normal((999,), torch.float32, 0.0, 1.0, 3, 4)
+        assert torch.equal(made.cpu(), expected)
+
+
+def test_an_operand_of_the_host_is_refused(kernels):
+    with pytest.raises(ValueError, match="x is on cpu"):
+        kernels.rms_norm(torch.ones(2, 3), torch.ones(3), 1e-5)

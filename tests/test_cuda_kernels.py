@@ -1,0 +1,331 @@
+"""CUDA kernels as a worker calls them, on a CPU: through a stand-in of CUDA's driver, whose
+launches run the kernels' source under csrc/emulator. On a GPU: tests/gpu/test_gpu_kernels.py.
+"""
+
+import ctypes
+import importlib
+import json
+import re
+import shutil
+import struct
+
+import cuda_cases
+import pytest
+import torch
+from emulator_build import build
+
+from gt.worker import cuda_kernels, torch_creation
+from gt.worker.cuda_kernels import AdamwStep, CudaKernels
+from gt.worker.random_place import Place
+
+native = importlib.import_module("gt._kernels")
+IMAGES = dict.fromkeys(("random", "rows", "adamw"), b"an image")
+CPU = torch.device("cpu")
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed"),
+    pytest.mark.timeout(600),
+]
+
+
+class Played(CudaKernels):
+    """Kernels whose device is the CPU: every operand becomes memory that the stand-in knows."""
+
+    def __init__(self, library, driver, device_index=0, stream=0):
+        super().__init__(native.Cuda(str(library), IMAGES), CPU, self.counted)
+        self.number = stream
+        self.driver, self.device_index = driver, device_index
+        self.known = []
+        self.launches = 0
+        self.is_written = True
+
+    def address(self, name, tensor, dtype):
+        address = super().address(name, tensor, dtype)
+        if address:
+            written = self.is_written and name not in ("out", "loss", "gradient", "total", "keep")
+            size = ctypes.c_size_t(tensor.nbytes)
+            where = (ctypes.c_void_p(address), size, self.device_index, written)
+            self.driver.stand_in_add(name.encode(), *where)
+            self.known.append((address, tensor))
+        return address
+
+    def counted(self):
+        self.launches += 1
+        return self.number
+
+    def launched(self):
+        """The last launch."""
+        return json.loads(self.driver.stand_in_launched())
+
+    def forget(self):
+        for address, _ in self.known:
+            self.driver.stand_in_remove(ctypes.c_void_p(address))
+        self.known.clear()
+
+
+@pytest.fixture(scope="module")
+def library():
+    return build("cuda_stand_in") / "libcuda_stand_in.so"
+
+
+@pytest.fixture(scope="module")
+def driver(library):
+    loaded = ctypes.CDLL(str(library))
+    loaded.stand_in_launched.restype = ctypes.c_char_p
+    return loaded
+
+
+@pytest.fixture
+def fail(driver):
+    """Makes a call of the driver fail until the end of the test."""
+    failing = []
+
+    def begin(call, code):
+        failing.append(call)
+        driver.stand_in_fail(call.encode(), code)
+
+    yield begin
+    for call in failing:
+        driver.stand_in_fail(call.encode(), 0)
+
+
+@pytest.fixture
+def kernels(library, driver):
+    made = Played(library, driver)
+    yield made
+    made.forget()
+
+
+# ---- values, through the whole path ----
+
+
+@pytest.mark.parametrize("box", cuda_cases.BOXES, ids=str)
+@pytest.mark.parametrize(("kind", "name", "limits"), cuda_cases.KINDS)
+def test_random_numbers_have_the_bits_of_the_cpu(kernels, kind, name, limits, box):
+    cuda_cases.check_random(kernels, kind, name, limits, box)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.25, 1.0])
+def test_dropout_is_pytorchs(kernels, p):
+    cuda_cases.check_dropout(kernels, p)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 10), (4, 65)])
+def test_cross_entropy_and_its_gradient(kernels, rows, columns):
+    cuda_cases.check_cross_entropy(kernels, rows, columns)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("shape", [(3, 1), (2, 3, 40)])
+@pytest.mark.parametrize("kind", ["rms_norm", "layer_norm"])
+def test_norms_with_and_without_a_residual(kernels, kind, shape, residual):
+    cuda_cases.check_norm(kernels, kind, shape, residual)
+
+
+def test_adamw_updates_a_group_in_one_launch(kernels):
+    cuda_cases.check_adamw(kernels, [(3, 5), (1,), (0,), (300,)])
+    launched = kernels.launched()
+    assert (launched["kernel"], launched["grid"]) == ("gt_adamw_f32", [4, 1, 1])
+
+
+def test_rows_of_a_worker_draw_on_the_device(kernels):
+    """The same bits as a worker without kernels, and every draw a launch."""
+    box = ((4, 3), (5, 9), (1, 2))
+    places = (5, -3, *box[1:])
+    x = torch.randn(box[0])
+    ours, theirs = torch_creation.Random(CPU, kernels), torch_creation.Random(CPU)
+    rows = [
+        ("uniform", (box[0], torch.bfloat16, 0.0, 1.0)),
+        ("normal", (box[0], torch.float64, 0.0, 1.0)),
+        ("randint", (box[0], torch.int16, -5, 100)),
+        ("bernoulli", (box[0], torch.float32, 0.5)),
+        ("dropout", (x, 0.5)),
+        ("dropout", (x.double(), 0.5)),
+        ("like", (x, box[0], torch.float32, "normal", 0.0, 1.0)),
+    ]
+    for name, operands in rows:
+        launched = kernels.launches
+        made = getattr(ours, name)(*operands, *places)
+        expected = getattr(theirs, name)(*operands, *places)
+        torch.testing.assert_close(made, expected, rtol=0, atol=0)
+        assert kernels.launches == launched + 1, name
+        kernels.forget()
+    deep = (1,) * 9  # more dims than a launch takes
+    assert torch.equal(
+        ours.normal(deep, torch.float32, 0.0, 1.0, 1, 2),
+        theirs.normal(deep, torch.float32, 0.0, 1.0, 1, 2),
+    )
+
+
+def test_a_worker_checks_the_kernels_before_it_uses_them(kernels, capsys):
+    assert cuda_kernels.checked(kernels, native) is kernels
+
+    class Other:
+        """A host whose numbers are other ones."""
+
+        uniform = staticmethod(lambda out, *_: out.fill(0))
+        normal = uniform
+
+    kernels.forget()
+    assert cuda_kernels.checked(kernels, Other) is None
+    assert "uniform random numbers differ from those of the CPU" in capsys.readouterr().err
+
+
+# ---- launches: shape, stream, device, arguments ----
+
+
+def test_a_launch_has_its_stream_device_and_arguments(library, driver):
+    kernels = Played(library, driver, device_index=2, stream=0x5EED)
+    kernels.fill("uniform", torch.empty(2, 3), Place(5, -1, (4, 7), (1, 2)), 0.0, 1.0)
+    launched = kernels.launched()
+    out, elements, box, stream, span = launched["arguments"].split(" ")
+    assert launched | {"arguments": ""} == {
+        "kernel": "gt_uniform_f32",
+        "grid": [1, 1, 1],
+        "block": [256, 1, 1],
+        "shared": 0,
+        "stream": 0x5EED,
+        "device": 2,
+        "attributes": [],
+        "arguments": "",
+    }
+    assert struct.unpack("<Q", bytes.fromhex(out)) == (kernels.known[0][0],)
+    assert struct.unpack("<q", bytes.fromhex(elements)) == (6,)
+    # corner 1 * 7 + 2, runs of 3 in one counted dim of 2 rows, 7 elements apart
+    corner, run, dims, *rest = struct.unpack("<qqI4x16q", bytes.fromhex(box))
+    assert (corner, run, dims, rest[0], rest[8]) == (9, 3, 1, 2, 7)
+    assert struct.unpack("<QQ", bytes.fromhex(stream)) == (5, 2**64 - 1)
+    low, wide, below = struct.unpack("<fff", bytes.fromhex(span))
+    assert (low, wide) == (0, 1)
+    assert 1 - 2**-23 < below < 1
+    kernels.forget()
+
+
+def test_kernels_are_loaded_once_for_each_device(library, driver):
+    cuda = native.Cuda(str(library), IMAGES)
+    before = driver.stand_in_loads()
+    for device in (0, 0, 1, 1):
+        kernels = Played(library, driver, device_index=device)
+        kernels._cuda = cuda
+        kernels.fill("normal", torch.empty(4), Place(1, 2), 0.0, 1.0)
+        kernels.forget()
+    assert driver.stand_in_loads() - before == 2
+
+
+def test_adamw_packs_its_numbers(kernels):
+    step = AdamwStep(0.5, 0.25, 0.75, 1e-3, 0.125, 2)
+    tensors = [[torch.ones(2)] for _ in range(4)]
+    kernels.adamw(*tensors, step)
+    table, count, numbers = kernels.launched()["arguments"].split(" ")
+    assert struct.unpack("<I", bytes.fromhex(count)) == (1,)
+    packed = struct.unpack("<7f", bytes.fromhex(numbers))
+    assert packed == pytest.approx((0.5, 0.25, 0.75, 1e-3, 0.125, 1 - 0.25**2, 1 - 0.75**2))
+    assert struct.unpack("<Q", bytes.fromhex(table))[0] != 0
+
+
+# ---- what goes wrong ----
+
+
+def test_no_driver_and_no_function_are_named():
+    with pytest.raises(native.CudaError, match=r"no CUDA driver: libgt-none\.so"):
+        native.Cuda("libgt-none.so", {})
+    with pytest.raises(native.CudaError, match=r"libm\.so\.6 has no cuInit"):
+        native.Cuda("libm.so.6", {})
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "text"),
+    [
+        (
+            "cuModuleLoadDataEx",
+            209,
+            "loading the kernels of random.cu: CUDA_ERROR_NO_BINARY_FOR_GPU (209): no kernel image",
+        ),
+        (
+            "cuModuleLoadDataEx",
+            218,
+            "random.cu (ptxas: line 1 is no PTX): CUDA_ERROR_INVALID_PTX (218)",
+        ),
+        (
+            "cuLaunchKernelEx",
+            2,
+            "launching gt_normal_f32: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory",
+        ),
+        ("cuDevicePrimaryCtxRetain", 2, "using CUDA device 0: CUDA_ERROR_OUT_OF_MEMORY"),
+        ("cuModuleGetFunction", 500, "finding the kernel gt_normal_f32 in random.cu"),
+        ("cuCtxPushCurrent_v2", 12345, "making the device current: an error without a name"),
+    ],
+)
+def test_a_failed_call_says_what_and_why(kernels, fail, call, code, text):
+    fail(call, code)
+    with pytest.raises(native.CudaError, match=re.escape(text)):
+        kernels.fill("normal", torch.empty(4), Place(1, 2), 0.0, 1.0)
+
+
+def test_a_driver_without_a_device_is_refused(library, fail):
+    fail("cuInit", 100)
+    with pytest.raises(native.CudaError, match="starting CUDA's driver: CUDA_ERROR_NO_DEVICE"):
+        native.Cuda(str(library), IMAGES)
+
+
+def test_a_build_without_the_image_says_so(library, driver):
+    kernels = Played(library, driver)
+    kernels._cuda = native.Cuda(str(library), {})
+    with pytest.raises(native.CudaError, match=r"this build has no CUDA image of random\.cu"):
+        kernels.fill("normal", torch.empty(4), Place(1, 2), 0.0, 1.0)
+    kernels.forget()
+
+
+def test_a_fault_of_a_kernel_is_reported(kernels):
+    """The emulator's findings come through the driver's error text."""
+    kernels.is_written = False
+    with pytest.raises(native.CudaError, match=r"launching gt_rms_norm_f32: .*uninitialized read"):
+        kernels.rms_norm(torch.ones(2, 8), torch.ones(8), 1e-5)
+
+
+def test_operands_are_checked(kernels):
+    place = Place(1, 2)
+    with pytest.raises(native.CudaError, match=r"uniform: an operand is not memory of a CUDA"):
+        native.Cuda.uniform(
+            kernels._cuda, torch.empty(4).data_ptr(), "float32", [4], 1, 2, 0, 1, [4], [0], 0
+        )
+    with pytest.raises(ValueError, match=r"out \(3, 2\) with strides \(1, 3\) is not contiguous"):
+        kernels.fill("uniform", torch.empty(2, 3).t(), place, 0.0, 1.0)
+    with pytest.raises(TypeError, match=r"no CUDA kernel fills int64"):
+        kernels.fill("uniform", torch.empty(2, dtype=torch.int64), place, 0.0, 1.0)
+    with pytest.raises(TypeError, match=r"no CUDA kernel knows the dtype int8"):
+        kernels.fill("uniform", torch.empty(2, dtype=torch.int8), place, 0.0, 1.0)
+    with pytest.raises(ValueError, match=r"uniform: low 1 is not at most high 0"):
+        kernels.fill("uniform", torch.empty(2), place, 1.0, 0.0)
+    with pytest.raises(TypeError, match=r"x has dtype torch.float64, the CUDA kernel takes"):
+        kernels.rms_norm(torch.ones(2, 3, dtype=torch.float64), torch.ones(3), 1e-5)
+    with pytest.raises(ValueError, match=r"rms_norm: a parameter \(4,\) for 3"):
+        kernels.rms_norm(torch.ones(2, 3), torch.ones(4), 1e-5)
+    with pytest.raises(ValueError, match=r"targets \(3,\) do not fit 2 rows"):
+        kernels.cross_entropy(torch.ones(2, 3), torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"adamw: the table of 2 tensors takes 96 bytes, not 8"):
+        kernels._cuda.adamw([(1, 1, 1, 1, 1)] * 2, 1, 8, 0, 0, 0, 0, 0, 1, 1, 0)
+    with pytest.raises(ValueError, match=r"has no rows with elements"):
+        kernels.rms_norm(torch.ones(2, 0), torch.ones(0), 1e-5)
+
+
+def test_operands_on_two_devices_are_refused(library, driver, kernels):
+    other = Played(library, driver, device_index=1)
+    there, here = torch.ones(2, 8), torch.ones(8)
+    addresses = (other.address("x", there, torch.float32), 0)
+    addresses += (kernels.address("weight", here, torch.float32), 0)
+    with pytest.raises(ValueError, match=r"rms_norm: operands are on the CUDA devices 1 and 0"):
+        kernels._cuda.rms_norm(*addresses, addresses[0], 2, 8, 1e-5, 0)
+    other.forget()
+
+
+def test_a_worker_without_them_says_why_once_and_uses_pytorch(monkeypatch, capsys):
+    assert cuda_kernels.open_for(CPU) is None
+    assert capsys.readouterr().err == ""
+    device = torch.device("cuda", 0)
+    assert cuda_kernels.open_for(device) is None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("gt.worker: PyTorch runs in place of GT's own CUDA kernels: ")
+    monkeypatch.setenv("GT_KERNELS", "off")
+    assert cuda_kernels.open_for(device) is None
+    assert capsys.readouterr().err == ""
